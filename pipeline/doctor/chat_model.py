@@ -84,7 +84,8 @@ def examine_chat(
         return
     model = chat_model(settings, name, NO_CACHE, root=project.root)
     model.preflight()
-    fact = "is there" if chat.needs_no_address else "answers, the key is taken"
+    # No word about the key: many gateways list their models to anybody. The calls below show whether it is taken.
+    fact = "is there" if chat.needs_no_address else "has a server that answers"
     yield Finding("chat", name, "ok", f"{model.model} {fact} ({model.endpoint.shown})")
     yield from guarded("chat", f"{name} num_ctx", lambda: examine_window(name, model.window, model.endpoint))
     yield from examine_price(name, chat)

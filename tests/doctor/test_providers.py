@@ -39,7 +39,7 @@ def test_behind_a_gateway(tmp_path: Path):
         )
         findings = examined(project)
     address = gateway.base_url
-    assert findings["chat default"].fact == f"m answers, the key is taken (openai, {address})"
+    assert findings["chat default"].fact == f"m has a server that answers (openai, {address})"
     for name in ("chat default extraction", "embedding default", "rerank default"):
         assert (findings[name].verdict, "HTTP 400" in findings[name].fact) == ("failed", True)
     told = " ".join(f"{finding.fact} {finding.action}" for finding in findings.values())
@@ -56,7 +56,7 @@ def test_on_azure(tmp_path: Path):
         )
         findings = examined(project)
     shown = f"azure, {azure.address}, deployment our-"
-    assert findings["chat default"].fact == f"gpt-4o answers, the key is taken ({shown}gpt)"
+    assert findings["chat default"].fact == f"gpt-4o has a server that answers ({shown}gpt)"
     assert findings["embedding default"].verdict == "ok"
     assert findings["embedding default"].fact.endswith(f"({shown}embedding), length 1")
 

@@ -30,7 +30,7 @@ def test_a_run_waits_for_a_server_that_loads_its_model(
     openai.starting = Starting(seconds=1.0, kinds=kinds)
     run = folder.invoke("index", "index")
     assert (run.exit_code, "left out" in run.stderr) == (0, False), run.stderr
-    assert "waiting for the model server: Loading model (0:00 of 10:00)" in run.stderr
+    assert f"waiting for the model server at {openai.base_url}: Loading model (0:00 of 10:00)" in run.stderr
     with folder.open() as project:
         assert project.table("rejects", "index").empty
 

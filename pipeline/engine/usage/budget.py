@@ -78,7 +78,7 @@ class Budget:
     def _spent(self, fact: str) -> BudgetError:
         if self.estimated:
             fact = f"{fact} (estimated calls count {ESTIMATE_MARGIN:g} times)"
-        return BudgetError(f"budget: {fact}; everything answered is kept: run again, with more, to go on")
+        return BudgetError(f"budget: {fact}; everything answered is kept: run again with a higher limit to go on")
 
 
 def estimated_tokens(reports: Iterable[StepReport]) -> str | None:

@@ -128,7 +128,11 @@ class FunctionEndpoint(InProcessEndpoint):
     def _called(self) -> Callable[..., Any]:
         found = self.function
         if isinstance(found, str):
-            found = find_function(found, self.root, f"{self.where}.function")
+            try:
+                found = find_function(found, self.root, f"{self.where}.function")
+            except SettingsError as error:
+                # The message of a module that fails while it is imported may repeat the key that it was given.
+                raise SettingsError(self.masked(str(error))) from None
         if inspect.isclass(found):
             try:
                 found = found()

@@ -139,7 +139,8 @@ class ServerWatch:
         if self.said_at is None or now - self.said_at >= SECONDS_BETWEEN_MESSAGES:
             self.said_at = now
             fact = STATUS_IN_FRONT.sub("", failure.message)
-            say(f"waiting for the model server: {fact} ({minutes(waited)} of {minutes(limit)})")
+            waiting = f"waiting for the model server at {self.endpoint.address}"
+            say(f"{waiting}: {fact} ({minutes(waited)} of {minutes(limit)})")
 
     def _too_long(self, failure: Failure, limit: float) -> ModelError:
         if not failure.listens:

@@ -66,7 +66,7 @@ def folder(tmp_path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
 def test_a_run_stops_within_the_calls_in_flight_and_goes_on_from_there(folder: ProjectFolder, openai: OpenAIServer):
     overrides = [*folder.endpoint_overrides, "models.chat.default.concurrency=4"]
     with folder.open(*overrides) as project:
-        with pytest.raises(BudgetError, match="run again, with more"):
+        with pytest.raises(BudgetError, match="run again with a higher limit"):
             project.index("index", options=RunOptions(max_tokens=1))
         assert 1 <= openai.count("chat") <= 4
         report = project.status()

@@ -40,6 +40,11 @@ def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
     cache.close()
 
 
+def waiting_for(openai: OpenAIServer) -> str:
+    limit = server_watch.minutes(LONG)
+    return f"waiting for the model server at {openai.base_url}: Loading model (0:00 of {limit})"
+
+
 def ask(*texts: str) -> list[ChatRequest]:
     return [ChatRequest(f"row-{text}", ({"role": "user", "content": text},)) for text in texts]
 
@@ -50,7 +55,7 @@ def test_a_server_that_loads_its_model_loses_no_row(chat: OpenAIChat, openai: Op
     heard = Hearer()
     replies = chat.complete(ask(*"abcdefgh"), heard)
     assert [reply.text for reply in replies] == [f"reply to {text}" for text in "abcdefgh"]
-    assert heard.facts == [f"waiting for the model server: Loading model (0:00 of {server_watch.minutes(LONG)})"]
+    assert heard.facts == [waiting_for(openai)]
     assert heard.outcomes.count("ok") == 8
     assert heard.outcomes.count("look") == 1
 
@@ -170,7 +175,7 @@ def test_the_first_look_of_a_run_waits_too(chat: OpenAIChat, openai: OpenAIServe
     openai.starting = Starting(calls=3, kinds=("models",))
     said: list[str] = []
     chat.begin_run(said.append)
-    assert said == [f"waiting for the model server: Loading model (0:00 of {server_watch.minutes(LONG)})"]
+    assert said == [waiting_for(openai)]
     assert openai.count("models", 503) == 3
 
 
