@@ -182,7 +182,10 @@ class Project(Asking):
         run = self.index if self.why_not_loadable(workflow) else self.run
         again, without_end = self._asked_again(workflow, recovered, unended)
         wanted = replace(options or RunOptions(), again=again, unended=without_end)
-        return run(workflow, progress, on_event, wanted)
+        report = run(workflow, progress, on_event, wanted)
+        if again:
+            return report
+        return replace(report, notes=("no row was lost or cut, so that none was asked for again", *report.notes))
 
     def forecast_retry(self, name: str | None = None, recovered: bool = False, unended: bool = False) -> list[Forecast]:
         """Return what each step would do and cost in a ``retry``. No model is asked."""

@@ -46,9 +46,12 @@ def test_rejects_and_retry(folder: ProjectFolder, openai: OpenAIServer, postgres
     retried = folder.invoke("retry", "--json").json
     assert (retried["outcome"], retried["steps"][2]["reason"]) == ("completed", "retry")
     assert retried["load"]
+    assert not any("asked for again" in note for note in retried["notes"])
     assert sum(map(is_extraction, openai.requests)) == 1
     assert folder.invoke("rejects", "--json").json == []
-    assert "0 rejects" in folder.invoke("retry").stdout
+    nothing_left = folder.invoke("retry").stdout
+    assert "0 rejects" in nothing_left
+    assert "no row was lost or cut, so that none was asked for again" in nothing_left
 
 
 def test_usage(folder: ProjectFolder, openai: OpenAIServer):
