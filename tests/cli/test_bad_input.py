@@ -87,7 +87,7 @@ def test_a_wrong_key_fails_at_once(project: ProjectFolder, openai: OpenAIServer)
 
 def test_an_endpoint_that_is_not_there(project: ProjectFolder) -> None:
     project.env = {"OPENAI_BASE_URL": UNREACHABLE, "OPENAI_API_KEY": CANARY}
-    complaint = _fails(project, 1, "index", "index")
+    complaint = _fails(project, 1, "index", "index", "--set", "models.chat.default.wait_for_model=2")
     assert UNREACHABLE in complaint
     assert "running" in complaint
 

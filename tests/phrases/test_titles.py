@@ -1,5 +1,6 @@
 """Titles are found wherever they stand, at a cost that does not grow with how many of them begin alike."""
 
+import gc
 import sys
 from types import FrameType
 from typing import Any
@@ -28,11 +29,13 @@ def calls(gazetteer: Gazetteer, text: str) -> int:
         counted += event in ("call", "c_call")
 
     before = sys.getprofile()
+    gc.disable()  # A collection would run the finalizers of other tests' objects, and count their calls.
     sys.setprofile(count)
     try:
         gazetteer.find(text)
     finally:
         sys.setprofile(before)
+        gc.enable()
     return counted
 
 

@@ -61,5 +61,5 @@ def test_a_run_says_once_that_calls_timed_out_because_they_were_too_many(folder:
 def test_who_asks_does_not_wait(folder: ProjectFolder, openai: OpenAIServer, command: tuple[str, ...]):
     assert folder.invoke("run", "fast").exit_code == 0
     openai.loading = True
-    said = folder.invoke(*command)
+    said = folder.invoke(*command, "--set", "models.chat.default.max_retries=1")
     assert "waiting for the model server" not in said.stderr + said.stdout
