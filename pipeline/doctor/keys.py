@@ -8,7 +8,7 @@ from pipeline.contract.conditions import OWN
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError, counted
 from pipeline.runs.adapters import postgres_store
-from pipeline.settings.keys import key_faults
+from pipeline.settings.keys import key_faults, key_warnings
 from pipeline.settings.schema import KeySettings, Settings
 from pipeline.settings.validation import did_you_mean
 
@@ -21,13 +21,17 @@ def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
     for fault in faults:
         fact, _, action = fault.rpartition("; ")
         yield Finding("settings", WHAT, "failed", fact, action)
+    warnings = list(key_warnings(settings.serve))
+    for warning in warnings:
+        fact, _, action = warning.rpartition("; ")
+        yield Finding("settings", WHAT, "warning", fact, action)
     try:
         doubts = list(_doubts(root, settings))
     except StoreError:
         doubts = []  # a finding of its own
     yield from doubts
     keys = settings.serve.keys
-    if keys and not faults and not doubts:
+    if keys and not faults and not doubts and not warnings:
         yield Finding("settings", WHAT, "ok", f"{counted(len(keys), 'key')} of their own: {', '.join(keys)}")
 
 

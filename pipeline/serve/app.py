@@ -23,7 +23,8 @@ from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.queries import Api, Queries
 from pipeline.serve.responses import EventStream, answered, framed, json_bytes
-from pipeline.serve.sessions import sessions_of
+from pipeline.serve.sessions import OneTimeToken, sessions_of
+from pipeline.serve.tries import Tries
 from pipeline.serve.ui.mount import OPEN_PATHS, mount
 from pipeline.settings.query_options import QuerySettings
 
@@ -50,7 +51,7 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     408: {"model": Failed, "description": "The body did not come (serve.request_timeout)."},
     413: {"model": Failed, "description": "The body is too large."},
     422: {"model": Failed, "description": "The request makes no sense; `fields` says where."},
-    429: {"model": Failed, "description": "What may be spent in a day is spent (cost_per_day)."},
+    429: {"model": Failed, "description": "What may be spent in a day is spent, or too many keys were wrong."},
     502: {"model": Failed, "description": "The model failed, or refused the server's key."},
     503: {"model": Failed, "description": "A store is unavailable, nothing is loaded, or too many queries wait."},
     504: {"model": Failed, "description": "The query took too long."},
@@ -58,8 +59,8 @@ FAILURES: dict[int | str, dict[str, Any]] = {
 STREAM = {200: {"description": "The events.", "content": {"text/event-stream": {"example": EXAMPLE_STREAM}}}}
 
 
-def api_of(project: Project, any_host: bool = False) -> Api:
-    """``any_host``: see Guard."""
+def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None = None) -> Api:
+    """``any_host``: see Guard. ``token``: signs in the person at this machine; nobody else is let in without a key."""
     limits = project.settings.serve
     queries, health = Queries(limits), Health(project)
 
@@ -80,13 +81,13 @@ def api_of(project: Project, any_host: bool = False) -> Api:
     )
     _add_queries(app, project.settings.query, queries)
     _add_health(app, project, queries, health)
-    doors = doors_of(project)
-    sessions = sessions_of(project, doors)
-    ui = mount(app, queries, sessions) if limits.page else None
+    doors, tries = doors_of(project, for_person_here=token is not None), Tries()
+    sessions = sessions_of(project, doors, token)
+    ui = mount(app, queries, sessions, tries) if limits.page else None
     _answer_errors(app, ui.failed if ui else told)
     guarded: ASGIApp = Guard(
         app, doors, 1024 * limits.max_body_kb, limits.request_timeout, ("/health", *(OPEN_PATHS if ui else ())),
-        any_host, sessions if ui else None,
+        any_host, sessions if ui else None, limits.cors_origins, tries,
     )  # fmt: skip
     if limits.cors_origins:
         guarded = CORSMiddleware(

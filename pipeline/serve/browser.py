@@ -1,24 +1,53 @@
 """The page in this machine's browser: ``graphmill ui``."""
 
+import html
 import os
 import socket
 import sys
 import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.serve.app import api_of
-from pipeline.serve.server import listen, serve_by_one
+from pipeline.serve.server import listen, say, serve_by_one
+from pipeline.serve.sessions import OneTimeToken
 
 HERE = "127.0.0.1"
+LEADS_ON = (
+    '<!DOCTYPE html><meta charset="utf-8"><title>graphmill</title>'
+    '<meta http-equiv="refresh" content="0; url={address}"><a href="{address}">graphmill</a>\n'
+)
 
 
 def show(project: Project, port: int | None = None, browser: bool = True) -> int:
-    """Serve this machine alone, and open the page in its browser; the exit code. Without a ``port`` it is that of the
-    settings or, where another has it, a free one. Of requests nothing is said: the terminal is a person's."""
-    with _listening(project, port) as listening:
-        return serve_by_one(api_of, project, listening, "the page of ", _open if browser else None, requests=False)
+    """Serve the person at this machine alone, and open the page in their browser; return the exit code.
+
+    Without a ``port`` it is that of the settings or, where another has it, a free one. Nothing is said of requests, for
+    the terminal is a person's; it shows the address that signs in, anew each time that one was used.
+    """
+    with _listening(project, port) as listening, _file_to_open(project.root / "data") as file:
+        address = ""
+
+        def tell(token: str) -> None:
+            say(f"sign in at {_signing_in(address, token)} (this address works once)")
+
+        token = OneTimeToken(tell)
+
+        def begin(served_at: str) -> None:
+            nonlocal address
+            address = served_at
+            tell(token.value)
+            if browser:
+                _open(_signing_in(address, token.value), file)
+
+        made = partial(api_of, token=token)
+        return serve_by_one(made, project, listening, "the page of ", begin, requests=False)
 
 
 def _listening(project: Project, port: int | None) -> socket.socket:
@@ -30,7 +59,32 @@ def _listening(project: Project, port: int | None) -> socket.socket:
         return listen(HERE, 0)
 
 
-def _open(address: str) -> None:
-    """Nothing where there is no screen: a browser in the terminal would take it over."""
-    if sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))):
-        threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
+def _signing_in(address: str, token: str) -> str:
+    return f"{address}/login?token={token}"
+
+
+@contextmanager
+def _file_to_open(folder: Path) -> Iterator[Path | None]:
+    """A file of this account alone; None where none can be written. It is removed in the end."""
+    file = None
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile("w", dir=folder, prefix="open-", suffix=".html", delete=False) as made:
+            file = Path(made.name)
+    try:
+        yield file
+    finally:
+        if file:
+            file.unlink(missing_ok=True)
+
+
+def _open(address: str, file: Path | None) -> None:
+    """Open the address by a file, since other accounts can read the address on a browser's command line.
+
+    Does nothing where there is no screen: a browser in the terminal would take it over.
+    """
+    screen = sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
+    if not screen or file is None:
+        return
+    file.write_text(LEADS_ON.format(address=html.escape(address)), encoding="utf-8")
+    threading.Thread(target=webbrowser.open, args=[file.as_uri()], daemon=True).start()

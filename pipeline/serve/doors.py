@@ -19,7 +19,7 @@ USUAL_RECORDS = 100
 class Door:
     """``project``: over the workspace that is asked; ``served``: over its own. ``key``: "" where none is wanted;
     ``editor``: it may change something, where settings let anybody; ``projects``: over all workspaces that it may
-    ask."""
+    ask. ``here``: for the person at this machine (``graphmill ui``), who may change something as the settings stand."""
 
     asker: Asker
     project: Project
@@ -27,6 +27,7 @@ class Door:
     key: str = field(default="", repr=False)
     editor: bool = False
     projects: tuple[Project, ...] = ()
+    here: bool = False
 
     @property
     def workspace(self) -> str:
@@ -49,15 +50,19 @@ class Door:
 
     @property
     def may_change(self) -> bool:
-        return self.editor and self.at_home and not self.project.settings.serve.read_only
+        if not self.at_home:
+            return False
+        return self.here or (self.editor and not self.project.settings.serve.read_only)
 
 
 @dataclass(frozen=True)
 class Doors:
-    """``open``: for those without a key; None where one is wanted."""
+    """``open``: for those without a key; None where one is wanted. ``here``: one of ``keyed``, for the person at this
+    machine alone."""
 
     keyed: tuple[Door, ...]
     open: Door | None
+    here: Door | None = None
 
     def opened_by(self, given: Sequence[bytes]) -> Door | None:
         """All keys are compared, each in a time that does not tell how much of it fits."""
@@ -65,14 +70,22 @@ class Doors:
         return next((door for door, fit in zip(self.keyed, fits, strict=True) if any(fit)), self.open)
 
 
-def doors_of(project: Project) -> Doors:
-    """Raises SettingsError for a key that is blank or that two have, and for conditions that make no sense."""
+def doors_of(project: Project, for_person_here: bool = False) -> Doors:
+    """Return the doors that settings make.
+
+    ``for_person_here``: there is one for the person at this machine, and none without a key. Raises SettingsError for a
+    key that is blank or that two have, and for conditions that make no sense.
+    """
     settings = project.settings
     for fault in key_faults(settings.serve):
         raise SettingsError(fault)
     keyed = [_door(name, key, project) for name, key in settings.serve.keys.items()]
     if api_key := settings.serve.api_key.get_secret_value():
         keyed.append(Door(asker_of(API_KEY, settings), project, project, api_key))
+    if for_person_here:
+        # Nobody is told this key: it signs the sessions, which so end with the process.
+        here = Door(asker_of(OPEN, settings), project, project, secrets.token_urlsafe(32), True, here=True)
+        return Doors((*keyed, here), None, here)
     return Doors(tuple(keyed), None if keyed else Door(asker_of(OPEN, settings), project, project))
 
 

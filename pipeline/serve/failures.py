@@ -61,6 +61,7 @@ BY_STATUS = {
     409: "conflict",
     413: "too_large",
     421: "wrong_host",
+    429: "too_many_wrong_keys",
 }
 
 

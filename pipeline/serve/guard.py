@@ -5,8 +5,8 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -18,7 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pipeline.pages.environment import texts
 from pipeline.serve.doors import Door, Doors
 from pipeline.serve.failures import refusal
-from pipeline.serve.navigation import login_address, wants_page
+from pipeline.serve.navigation import login_address, of_another_page, wants_page
+from pipeline.serve.tries import Tries, sender_of
 
 if TYPE_CHECKING:
     from pipeline.serve.sessions import Sessions  # by itsdangerous, which tools for assistants do without
@@ -31,12 +32,14 @@ _IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
 class Guard:
     """An ASGI application around another.
 
-    Where a door is open, and unless ``any_host``, only those who ask this machine by one of its own names are
-    answered: a web page whose name is made to point here cannot ask. ``open_paths`` want no key, nor does what is below
-    those that end with /; ``scope["door"]`` says to the application whom theirs has let in, None where there was none.
-    What is below /w/NAME is the same, of that workspace. ``sessions``: of those who have signed in on a page; where
-    there are such, whoever asks for a page without a key is led to the login. ``patience``: seconds that a body may
-    take to come.
+    Where a door is open, or is for the person at this machine, and unless ``any_host``, only those who
+    ask this machine by one of its own names are answered: a web page whose name is made to point here
+    cannot ask. Through an open door no other server's page may ask, unless its origin is one of
+    ``origins``. ``open_paths`` want no key, nor does what is below those that end with /;
+    ``scope["door"]`` says to the application whom theirs has let in, None where there was none. What is
+    below /w/NAME is the same, of that workspace. ``sessions``: of those who have signed in on a page;
+    where there are such, whoever asks for a page without a key is led to the login. ``patience``: seconds
+    that a body may take to come. ``tries``: wrong keys of late; after too many each is answered late.
     """
 
     app: ASGIApp
@@ -46,6 +49,8 @@ class Guard:
     open_paths: Collection[str] = ()
     any_host: bool = False
     sessions: "Sessions | None" = None
+    origins: Collection[str] = ()
+    tries: Tries = field(default_factory=Tries)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,7 +58,11 @@ class Guard:
         headers = Headers(scope=scope)
         if not self._is_for_us(headers):
             return await refusal(421, texts()["failures"]["wrong_host"])(scope, receive, send)
-        door = self._opened(scope, headers)
+        given = _keys_in(headers)
+        door = self._opened(scope, given)
+        if door is None and any(given) and (seconds := await self.tries.count(sender_of(scope))):
+            too_many = texts()["failures"]["too_many_wrong_keys"].format(seconds=seconds)
+            return await refusal(429, too_many, {"Retry-After": str(seconds)})(scope, receive, send)
         if inside := _IN_WORKSPACE.fullmatch(scope["path"]):
             workspace, path = inside.groups()
             scope = {**scope, "path": path, "raw_path": quote(path).encode()}
@@ -63,6 +72,8 @@ class Guard:
         if door is None and not self._is_open(scope["path"]):
             if self.sessions and wants_page(scope):
                 return await RedirectResponse(login_address(scope), 303)(scope, receive, send)
+            if self.doors.open is not None:
+                return await refusal(403, texts()["failures"]["other_page"])(scope, receive, send)
             wrong_key = texts()["failures"]["wrong_key"]
             return await refusal(401, wrong_key, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
         announced = headers.get("content-length", "")
@@ -70,12 +81,13 @@ class Guard:
             return await refusal(413, self._limit, {"Connection": "close"})(scope, receive, send)
         await self.app(scope, self._limited(receive), send)
 
-    def _opened(self, scope: Scope, headers: Headers) -> Door | None:
+    def _opened(self, scope: Scope, given: Sequence[bytes]) -> Door | None:
         """By a key, else by a session; a wrong key is no session's."""
-        given = _keys_in(headers)
         door = self.doors.opened_by(given)
         if door is None and self.sessions and not any(given):
             return self.sessions.door(scope)
+        if door is not None and door is self.doors.open and of_another_page(scope, self.origins):
+            return None
         return door
 
     def _is_open(self, path: str) -> bool:
@@ -113,7 +125,8 @@ class Guard:
     def _is_for_us(self, headers: Headers) -> bool:
         host = headers.get("host", "").lower()
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        return self.doors.open is None or self.any_host or name in LOOPBACK_NAMES
+        keys_alone = self.doors.open is None and self.doors.here is None
+        return keys_alone or self.any_host or name in LOOPBACK_NAMES
 
 
 def _keys_in(headers: Headers) -> list[bytes]:

@@ -242,5 +242,8 @@ def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
     """``any_host``: see Guard. No session is kept, so that any worker answers any request."""
     settings = project.settings.serve
     app = mcp_of(project, queries).streamable_http_app(stateless_http=True, json_response=True, host=EVERYWHERE)
-    guarded = Guard(app, doors_of(project), 1024 * settings.max_body_kb, settings.request_timeout, any_host=any_host)
+    guarded = Guard(
+        app, doors_of(project), 1024 * settings.max_body_kb, settings.request_timeout, any_host=any_host,
+        origins=settings.cors_origins,
+    )  # fmt: skip
     return RequestLog(guarded)

@@ -1,6 +1,7 @@
 """Where a browser is and where it may be sent: by relative addresses alone, so that a proxy's prefix stays."""
 
 import re
+from collections.abc import Collection
 from urllib.parse import quote, urlsplit
 
 from starlette.datastructures import Headers
@@ -47,3 +48,15 @@ def of_our_own_page(scope: Scope) -> bool:
     if origin is None:
         return reads
     return urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
+
+
+def of_another_page(scope: Scope, allowed: Collection[str] = ()) -> bool:
+    """Return whether the browser says that another server's page has sent the request, and that is not in ``allowed``
+    (origins). What is no browser says nothing, and is none."""
+    headers = Headers(scope=scope)
+    site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+    if origin in allowed or (site is None and origin is None):
+        return False
+    if site is not None:
+        return site not in ("same-origin", "none")
+    return not of_our_own_page(scope)

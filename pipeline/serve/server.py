@@ -19,6 +19,7 @@ from pipeline.project import Project
 from pipeline.serve.connections import impatient
 from pipeline.serve.doors import doors_of
 from pipeline.serve.queries import Api
+from pipeline.settings.keys import key_warnings
 from pipeline.settings.schema import ServeSettings
 
 
@@ -107,6 +108,8 @@ def serve_as(
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
         refuse_without_key(listening, bool(doors_of(project).keyed), no_key)
+        for warning in key_warnings(settings):
+            say(f"warning: {warning}")
         if workers > 1:
             return _serve_by_workers(made, project, listening, what, workers)
         return serve_by_one(made, project, listening, what)
@@ -119,9 +122,13 @@ def serve_by_one(
     """In this process; ``then`` is called with the address once what it shows can be asked for; ``requests``: each has
     a line on stderr."""
     server = ready_server(made, project, not is_loopback(listening))
-    if then:
-        then(address_of(listening))
-    return run(lambda: server.run(sockets=[listening]), _about(project, listening, what), requests)
+
+    def serving() -> None:
+        if then:
+            then(address_of(listening))
+        server.run(sockets=[listening])
+
+    return run(serving, _about(project, listening, what), requests)
 
 
 def _about(project: Project, listening: socket.socket, what: str, by: str = "") -> str:

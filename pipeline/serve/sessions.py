@@ -1,58 +1,134 @@
 """Who has signed in on a page: a cookie that names a key and is signed with it, and holds nothing of it.
 
-No list of sessions is kept: any worker knows one, and a changed or removed key ends those that it began.
+Any worker knows a session without a list of them, and a changed or removed key ends those that it
+began. Only sessions that a person has ended are remembered, in files that all workers look at.
 """
 
 import hashlib
-from dataclasses import dataclass
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from itsdangerous import BadSignature, TimestampSigner
 from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import Scope
 
+from pipeline.files import write_text
 from pipeline.project import Project
 from pipeline.serve.doors import Door, Doors
 from pipeline.serve.navigation import of_our_own_page
 from pipeline.text.ids import digest
 
+ENDED_FOLDER = "data/serve/ended-sessions"
+
+
+@dataclass(frozen=True)
+class EndedSessions:
+    """An empty file for each session that was ended by signing out, for as long as its cookie could be used."""
+
+    folder: Path
+    seconds: int
+
+    def add(self, session_id: str) -> None:
+        """Raises DiskFullError where that cannot be written down."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._forget_old_ones()
+        write_text(self.folder / session_id, "")
+
+    def has(self, session_id: str) -> bool:
+        return (self.folder / session_id).exists()
+
+    def _forget_old_ones(self) -> None:
+        for file in self.folder.iterdir():
+            with suppress(FileNotFoundError):  # another worker was faster
+                if file.stat().st_mtime < time.time() - self.seconds:
+                    file.unlink()
+
+
+@dataclass
+class OneTimeToken:
+    """A secret in an address that signs in the person at this machine, once; then another takes its place.
+
+    ``renewed`` is called with each new one, to show it where only that person reads it.
+    """
+
+    renewed: Callable[[str], None]
+    value: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+
+    def take(self, given: str) -> bool:
+        """Return whether it is this one, which then is so no more."""
+        if not secrets.compare_digest(given.encode(errors="replace"), self.value.encode()):
+            return False
+        self.value = secrets.token_urlsafe(24)
+        self.renewed(self.value)
+        return True
+
 
 @dataclass(frozen=True)
 class Sessions:
-    """``cookie``: its name, another one for each project, since browsers give a machine's cookies to all its ports."""
+    """``cookie``: its name, another one for each project, since browsers give a machine's cookies to all its ports.
+    ``token``: of ``graphmill ui``, which signs in by it."""
 
     doors: Doors
     cookie: str
     seconds: int
+    ended: EndedSessions
+    token: OneTimeToken | None = None
 
     def door(self, scope: Scope) -> Door | None:
-        """Of whoever has signed in; None where another server's page asks."""
-        sent = next((value for name, value in scope["headers"] if name == b"cookie"), b"").decode("latin-1")
-        value = cookie_parser(sent).get(self.cookie, "")
-        if not value or not of_our_own_page(scope):
+        """Return that of whoever has signed in; None where another server's page asks."""
+        if not of_our_own_page(scope):
             return None
-        return next((door for door in self.doors.keyed if self._names(value, door)), None)
+        session = self._session(scope)
+        return session[0] if session else None
+
+    def opened_by(self, typed: str) -> Door | None:
+        """Return the door for a key, or a token, that a person has typed or followed; None for a wrong one."""
+        if self.token and self.doors.here and self.token.take(typed):
+            return self.doors.here
+        return self.doors.opened_by([typed.encode(errors="replace")])
 
     def begin(self, response: Response, door: Door, https: bool) -> None:
-        value = _signer(door).sign(door.asker.name).decode()
+        named = f"{door.asker.name}.{secrets.token_hex(16)}"
+        value = _signer(door).sign(named).decode()
         response.set_cookie(
             self.cookie, value, max_age=self.seconds, path="/", secure=https, httponly=True, samesite="strict"
         )
 
-    def end(self, response: Response, https: bool) -> None:
+    def end(self, scope: Scope, response: Response, https: bool) -> None:
+        """End the session of the request for good, also in a copy of its cookie. Raises DiskFullError."""
+        if session := self._session(scope):
+            self.ended.add(session[1])
         response.delete_cookie(self.cookie, path="/", secure=https, httponly=True, samesite="strict")
 
-    def _names(self, value: str, door: Door) -> bool:
+    def _session(self, scope: Scope) -> tuple[Door, str] | None:
+        """The door and the session's id, of a cookie that is signed and neither too old nor ended."""
+        sent = next((value for name, value in scope["headers"] if name == b"cookie"), b"").decode("latin-1")
+        value = cookie_parser(sent).get(self.cookie, "")
+        for door in self.doors.keyed if value else ():
+            session_id = self._id_of(value, door)
+            if session_id and not self.ended.has(session_id):
+                return door, session_id
+        return None
+
+    def _id_of(self, value: str, door: Door) -> str:
+        """Empty for a cookie that is not this door's."""
         try:
-            return _signer(door).unsign(value, max_age=self.seconds).decode() == door.asker.name
+            named = _signer(door).unsign(value, max_age=self.seconds).decode()
         except BadSignature:
-            return False
+            return ""
+        name, _, session_id = named.rpartition(".")
+        return session_id if name == door.asker.name else ""
 
 
-def sessions_of(project: Project, doors: Doors) -> Sessions:
-    return Sessions(
-        doors, f"graphmill-{digest(str(project.root))[:8]}", round(3600 * project.settings.serve.session_hours)
-    )
+def sessions_of(project: Project, doors: Doors, token: OneTimeToken | None = None) -> Sessions:
+    seconds = round(3600 * project.settings.serve.session_hours)
+    ended = EndedSessions(project.root / ENDED_FOLDER, seconds)
+    return Sessions(doors, f"graphmill-{digest(str(project.root))[:8]}", seconds, ended, token)
 
 
 def _signer(door: Door) -> TimestampSigner:

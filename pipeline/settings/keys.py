@@ -8,6 +8,22 @@ API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
 """Who asks by serve.api_key, without any key where none is wanted, and over stdin."""
 
 
+SHORTEST = 16
+"""Characters that a key should have. A random one of so many cannot be guessed, however fast one tries."""
+
+
+def key_warnings(serve: ServeSettings) -> Iterator[str]:
+    """Return for each short key where it is and what to do. None tells a key."""
+    keys = {"serve.api_key": serve.api_key}
+    keys |= {f"serve.keys.{name}.key": one.key for name, one in serve.keys.items()}
+    for where, key in keys.items():
+        if 0 < len(key.get_secret_value().strip()) < SHORTEST:
+            yield (
+                f"{where}: shorter than {SHORTEST} characters, so that it can be guessed; make a new one with "
+                "'openssl rand -base64 32'"
+            )
+
+
 def key_faults(serve: ServeSettings) -> Iterator[str]:
     """Each with what to do. None tells a key."""
     api_key = serve.api_key.get_secret_value()

@@ -358,24 +358,25 @@ def test_no_finding_tells_a_secret(project: ProjectFolder, openai: OpenAIServer)
 def test_keys_that_open_nothing(project: ProjectFolder) -> None:
     with project.open() as opened:
         opened.run("fast")
-    shared = "quoted-nowhere"
+    shared = "is-quoted-nowhere"
     good = examined(project, f"serve.keys={{desk: {{key: {shared}, where: {{source: x.txt}}}}}}")["settings serve.keys"]
     assert (good.verdict, good.fact) == ("ok", "1 key of their own: desk")
     keys = [
         "blank: {key: '  '}",
         f"one: {{key: {shared}, models: [large]}}",
         f"two: {{key: {shared}, workspace: nowhere}}",
-        "three: {key: third, where: {sorce: x.txt}}",
+        "three: {key: zq9, where: {sorce: x.txt}}",
     ]
     with project.open(*project.endpoint_overrides, f"serve.keys={{{', '.join(keys)}}}") as opened:
         found = [finding for finding in opened.doctor() if finding.what == "serve.keys"]
-    assert [finding.verdict for finding in found] == ["failed"] * 3 + ["warning"] * 2
+    assert [finding.verdict for finding in found] == ["failed"] * 3 + ["warning"] * 3
     said = [f"{finding.fact}; {finding.action}" for finding in found]
     assert said[0].startswith("serve.keys.blank.key: empty; set the environment variable")
     assert "'one' and 'two' have the same key; give each its own" in said[1]
     assert "serve.keys.one.models: there is no chat model 'large'; models.chat has: default" in said[2]
-    assert "serve.keys.two.workspace: nothing is loaded as 'nowhere'; load it, or correct the name" in said[3]
-    assert "no loaded document has a field 'sorce'; correct it: did you mean 'source'?" in said[4]
+    assert said[3].startswith("serve.keys.three.key: shorter than 16 characters, so that it can be guessed; make a new")
+    assert "serve.keys.two.workspace: nothing is loaded as 'nowhere'; load it, or correct the name" in said[4]
+    assert "no loaded document has a field 'sorce'; correct it: did you mean 'source'?" in said[5]
     assert shared not in str(found)
 
 

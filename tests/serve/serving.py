@@ -14,6 +14,7 @@ import httpx2
 from pipeline.project import Project
 from pipeline.serve.app import Api, api_of
 from pipeline.serve.server import Server, address_of, is_loopback, listen, make_ready
+from pipeline.serve.sessions import OneTimeToken
 
 QUESTION = "Who founded the Brack Institute?"
 
@@ -45,14 +46,17 @@ class Serving:
 
 
 @contextmanager
-def serving(project: Project, any_host: bool = False, ready: bool = True) -> Iterator[Serving]:
-    """``ready``: what queries share is made before; a store that hangs would be waited for."""
+def serving(
+    project: Project, any_host: bool = False, ready: bool = True, token: OneTimeToken | None = None
+) -> Iterator[Serving]:
+    """``ready``: what queries share is made before; a store that hangs would be waited for. ``token``: as for
+    ``graphmill ui``."""
     settings = project.settings.serve
     key = settings.api_key.get_secret_value()
     with listen("127.0.0.1", 0) as listening:
         if ready:
             make_ready(project)
-        api = api_of(project, any_host or not is_loopback(listening))
+        api = api_of(project, any_host or not is_loopback(listening), token)
         server = Server(api.app, settings, api.queries.end)
         ask = httpx2.Client(base_url=address_of(listening), headers=bearer(key), timeout=60)
         with in_thread(server, listening), ask as client:

@@ -1,16 +1,20 @@
 """Who may ask, from where, and how much."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import httpx2
 import pytest
 
+from pipeline.project import Project
 from tests.projects import ProjectFolder
 from tests.serve.serving import QUESTION, Serving, serving
 
 KEY = "a-long-kéy-of-ours"
 ORIGIN = "https://wiki.example.org"
+ADDRESSES = map("192.0.2.{}".format, count())
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +47,7 @@ def given(**headers: str) -> list[tuple[bytes, bytes]]:
     ],
 )
 def test_without_the_key_nothing_is_told(stranger: httpx2.Client, headers: Any):
+    headers = [*headers, *given(x_forwarded_for=next(ADDRESSES))]  # wrong keys are counted by address
     for path in ("/query", "/query/data", "/query/stream"):
         answer = stranger.post(path, content=b"{", headers=headers)
         assert (answer.status_code, answer.json()["error"]["type"]) == (401, "unauthorized")
@@ -102,3 +107,34 @@ def test_a_page_whose_name_is_made_to_point_here_cannot_ask(served: Serving, gua
     for host in ("localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:8020", "[::1]"):
         assert served.client.get("/health", headers={"Host": host}).status_code == 200
     assert guarded.client.get("/health", headers={"Host": "proxied.example.org"}).status_code == 200
+
+
+FROM_ELSEWHERE = [
+    {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Origin": "https://evil.example"},
+    {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1:1"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("headers", FROM_ELSEWHERE)
+def test_through_an_open_door_no_other_page_asks(served: Serving, headers: Any):
+    """A page of another site could not read the answer, but it could make the server work."""
+    for path in ("/nights/plan", "/documents", "/ui/state", "/openapi.json"):
+        refused = served.client.get(path, headers=headers)
+        assert (refused.status_code, refused.json()["error"]["type"]) == (403, "failed"), path
+    assert served.client.post("/query/data", json={"query": QUESTION}, headers=headers).status_code == 403
+    # A link that a person follows leads to a page of our own, which leads on.
+    linked = served.client.get("/documents", headers={**headers, "Accept": "text/html"})
+    assert (linked.status_code, linked.headers["location"]) == (303, "./login?next=documents")
+    assert served.client.get("/login", headers={**headers, "Accept": "text/html"}).status_code == 200
+
+
+def test_through_an_open_door_our_own_pages_programs_and_named_origins_ask(served: Serving, project: Project):
+    for headers in ({}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": served.url}):
+        assert served.client.get("/ui/state", headers=headers).status_code == 200
+    folder_settings = project.settings.serve.model_copy(update={"cors_origins": (ORIGIN,)})
+    named = replace(project, settings=project.settings.model_copy(update={"serve": folder_settings}))
+    with serving(named) as open_to_wiki:
+        for origin, status in ((ORIGIN, 200), ("https://other.example.org", 403)):
+            headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
+            answer = open_to_wiki.client.post("/query/data", json={"query": QUESTION}, headers=headers)
+            assert answer.status_code == status

@@ -4,6 +4,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 
 from pipeline.serve.queries import Queries
 from pipeline.serve.sessions import Sessions
+from pipeline.serve.tries import Tries
 from pipeline.serve.ui import ask, beginning, documents, graph, login, nights, pins, reference
 from pipeline.serve.ui.assets import read_assets
 from pipeline.serve.ui.assets import router as assets_router
@@ -14,9 +15,9 @@ OPEN_PATHS = ("/login", "/logout", "/session", "/assets/")
 """That want no key: they show nothing of the documents."""
 
 
-def mount(app: FastAPI, queries: Queries, sessions: Sessions) -> Ui:
+def mount(app: FastAPI, queries: Queries, sessions: Sessions, tries: Tries) -> Ui:
     ui = Ui(queries, read_assets())
-    app.include_router(login.router(ui, sessions))
+    app.include_router(login.router(ui, sessions, tries))
     app.include_router(assets_router(ui.assets))
     app.include_router(_state(ui))
     app.include_router(reference.router(ui, app))

@@ -31,7 +31,7 @@ def shell_of(door: Door | None) -> Shell:
         return Shell()
     hidden = {"graph", "nights"} if door.asker.where else set() if door.at_home else {"nights"}
     views = tuple((name, address) for name, address in VIEWS.items() if name not in hidden)
-    return Shell(door.asker.name, door.workspace, door.workspaces, views, keyed=bool(door.key))
+    return Shell(door.asker.name, door.workspace, door.workspaces, views, keyed=bool(door.key) and not door.here)
 
 
 def state_of(door: Door) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def state_of(door: Door) -> dict[str, Any]:
     return {
         "workspace": door.workspace,
         "workspaces": door.workspaces,
-        "who": asker.name if door.key else "",
+        "who": asker.name if door.key and not door.here else "",
         "sees_all": not asker.where,
         "editor": door.may_change,
         "locked": locked(door),

@@ -1,15 +1,19 @@
 """A key typed into a page, the session it begins, and who else may not use it."""
 
 import hashlib
+import os
+import time
 from collections.abc import Iterator, Mapping
 from http.cookies import SimpleCookie
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
 from itsdangerous import TimestampSigner
 
-from pipeline.serve.ui.login import ADDRESSES, TRIES, TRIES_OF_ALL, TRY_SECONDS, Tries, whose
+from pipeline.serve.sessions import EndedSessions
+from pipeline.serve.tries import ADDRESSES, LATE_SECONDS, TRIES, TRIES_OF_ALL, TRY_SECONDS, Tries, counted_address
 from tests.projects import ProjectFolder
 from tests.serve.serving import QUESTION, Serving, serving
 
@@ -87,7 +91,7 @@ def test_a_wrong_key_begins_nothing(browser: httpx2.Client):
     assert browser.get("/ui/state", headers={"Accept": "*/*"}).status_code == 401
 
 
-def test_after_too_many_wrong_keys_none_is_looked_at_for_a_while(folder: ProjectFolder):
+def test_too_many_wrong_keys_are_refused_and_a_right_one_never_is(folder: ProjectFolder):
     with (
         folder.open(*KEYS) as project,
         serving(project) as served,
@@ -96,11 +100,28 @@ def test_after_too_many_wrong_keys_none_is_looked_at_for_a_while(folder: Project
     ):
         sign_in(signed_in)
         assert [sign_in(browser, "no-such-key").status_code for _ in range(TRIES + 1)] == [401] * TRIES + [429]
-        refused = sign_in(browser)
+        refused = sign_in(browser, "no-such-key")
         assert (refused.status_code, 0 < int(refused.headers["retry-after"]) <= 30) == (429, True)
-        assert "Try again in " in refused.text
+        assert "too many such keys" in refused.text
         assert signed_in.get("/documents").status_code == 200
-        assert sign_in(browser, X_Forwarded_For="192.0.2.7").status_code == 303  # from another address
+        assert sign_in(browser, "no-such-key", X_Forwarded_For="192.0.2.7").status_code == 401
+        assert sign_in(browser).status_code == 303
+
+
+def test_wrong_keys_in_headers_are_counted_as_typed_ones_are(folder: ProjectFolder):
+    with folder.open(*KEYS) as project, serving(project) as served:
+
+        def asked(key: str, path: str = "/ui/state") -> httpx2.Response:
+            return httpx2.get(f"{served.url}{path}", headers=[(b"x-api-key", key.encode())], timeout=30)
+
+        paths = ["/ui/state", "/health", "/session"] * TRIES  # an open path tells whether a key is known, too
+        assert {asked("wrong", path).status_code for path in paths[:TRIES]} == {200, 401}
+        began = time.monotonic()
+        refused = asked("wrong", "/session")
+        assert time.monotonic() - began >= LATE_SECONDS
+        assert (refused.status_code, refused.json()["error"]["type"]) == (429, "too_many_wrong_keys")
+        assert 0 < int(refused.headers["retry-after"]) <= 30
+        assert asked(SALES).status_code == 200
 
 
 def test_tries_are_free_again_in_time_and_take_no_more_room():
@@ -130,7 +151,7 @@ def test_tries_are_free_again_in_time_and_take_no_more_room():
      ("192.0.2.1", "192.0.2.2", False), ("::ffff:192.0.2.1", "192.0.2.1", True), ("x" * 999, "", True)],
 )  # fmt: skip
 def test_whose_tries_they_are(host: str, other: str, same: bool):
-    assert (whose(host) == whose(other)) == same
+    assert (counted_address(host) == counted_address(other)) == same
 
 
 def test_the_login_page_learns_whether_somebody_has_signed_in(browser: httpx2.Client):
@@ -149,6 +170,29 @@ def test_signing_out(browser: httpx2.Client):
     assert browser.get("/graph").status_code == 303
 
 
+def test_a_copy_of_the_cookie_is_worth_nothing_after_signing_out_in_any_worker(
+    browser: httpx2.Client, guarded: Serving, folder: ProjectFolder
+):
+    name, stolen, _ = cookie_of(sign_in(browser))
+    headers = {"Cookie": f"{name}={stolen}", "Accept": "*/*"}
+    assert httpx2.get(f"{guarded.url}/ui/state", headers=headers).status_code == 200
+    with httpx2.Client(base_url=guarded.url, headers=PAGE) as elsewhere:
+        sign_in(elsewhere)
+        browser.post("/logout", headers={"Sec-Fetch-Site": "same-origin"})
+        assert httpx2.get(f"{guarded.url}/ui/state", headers=headers).status_code == 401
+        assert elsewhere.get("/graph").status_code == 200  # that of another browser goes on
+    with folder.open(*KEYS) as project, serving(project) as another_process:
+        assert httpx2.get(f"{another_process.url}/ui/state", headers=headers).status_code == 401
+
+
+def test_an_ended_session_is_forgotten_with_its_cookie(tmp_path: Path):
+    ended = EndedSessions(tmp_path / "ended", seconds=60)
+    ended.add("old")
+    os.utime(ended.folder / "old", (1, 1))
+    ended.add("new")
+    assert [file.name for file in ended.folder.iterdir()] == ["new"]
+
+
 @pytest.mark.parametrize("value", ["api_key", "api_key.x.y", "sales.{rest}", "{old}", "{foreign}", "", "nobody.{rest}"])
 def test_a_cookie_that_is_no_session(browser: httpx2.Client, value: str):
     name, signed, _ = cookie_of(sign_in(browser))
@@ -165,9 +209,8 @@ def made(key: str, hours_ago: int = 0) -> str:
         def get_timestamp(self) -> int:
             return super().get_timestamp() - 3600 * hours_ago
 
-    return (
-        Earlier(key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256).sign("api_key").decode()
-    )
+    signer = Earlier(key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256)
+    return signer.sign(f"api_key.{'0' * 32}").decode()
 
 
 @pytest.mark.parametrize(("key", "status"), [(ALL, 200), ("a new one", 401)])

@@ -1,0 +1,81 @@
+"""Wrong keys of late, by the address that sent them: after so many, each is answered late and refused."""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from starlette.types import Scope
+
+LOG = logging.getLogger("graphmill.serve")
+TRIES, TRIES_OF_ALL, TRY_SECONDS = 10, 200, 300
+"""Wrong keys that one address, and all addresses together, may send in so many seconds."""
+ADDRESSES = 1000
+"""Addresses that are remembered. The one that is forgiven first is forgotten for a new one."""
+EVERYBODY = ""
+LATE_SECONDS = 1.0
+"""Delay of an answer to a wrong key after too many of them."""
+
+
+@dataclass
+class Tries:
+    """Wrong keys of one process. For each address it keeps the moment at which none of them counts any more.
+
+    A right key is never held up by them: else one stranger could lock out everybody behind the same proxy.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    late_seconds: float = LATE_SECONDS
+    clear_at: dict[str, float] = field(default_factory=dict)
+
+    async def count(self, address: str) -> int:
+        """Count a wrong key. Return 0, or after a delay how many seconds the address should wait."""
+        seconds = self.seconds_to_wait(address)
+        if seconds:
+            await asyncio.sleep(self.late_seconds)
+            return seconds
+        self.add(address)
+        if self.seconds_to_wait(address):
+            LOG.warning("too many wrong keys from %s; more of them are answered late", address)
+        return 0
+
+    def seconds_to_wait(self, address: str) -> int:
+        """Return the seconds until another wrong key is answered at once; 0 for now."""
+        waits = [self._clear_at(who) + TRY_SECONDS / most - TRY_SECONDS for who, most in _limits(address)]
+        return max(0, math.ceil(max(waits) - self.clock()))
+
+    def add(self, address: str) -> None:
+        if address not in self.clear_at and len(self.clear_at) > ADDRESSES:
+            addresses = self.clear_at.keys() - {EVERYBODY}
+            del self.clear_at[min(addresses, key=self.clear_at.__getitem__)]
+        for who, most in _limits(address):
+            self.clear_at[who] = self._clear_at(who) + TRY_SECONDS / most
+
+    def _clear_at(self, who: str) -> float:
+        return max(self.clear_at.get(who, 0), self.clock())
+
+
+def _limits(address: str) -> list[tuple[str, int]]:
+    return [(address, TRIES), (EVERYBODY, TRIES_OF_ALL)]
+
+
+def sender_of(scope: Scope) -> str:
+    """Return the address whose wrong keys are counted for a request."""
+    client = scope.get("client")
+    return counted_address(client[0] if client else "")
+
+
+def counted_address(host: str) -> str:
+    """Return the address itself; of IPv6 its /64 network, since one machine may have all of it."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "unknown"
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            return str(ip_network((address, 64), strict=False))
+        address = address.ipv4_mapped
+    return str(address)
