@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from pipeline.models.base import ANSWERED
 from pipeline.models.endpoint.attempts import WORD_OF_A_LOOK
 from tests.servers.openai_server import Request
 
@@ -80,10 +81,11 @@ def compare(usage: pd.DataFrame, requests: Sequence[Request]) -> Bill:
         _tokens(request) for request in asked if request.fault not in UNREPORTED and request.fault not in UNANSWERED
         and request.status == 200
     )  # fmt: skip
-    billed = Counter(_rows(usage[usage["outcome"] == "ok"]))
+    has_answer = usage["outcome"].isin(ANSWERED)
+    billed = Counter(_rows(usage[has_answer]))
     exact, cut_off, others = billed & answered, answered - billed, billed - answered
     unknown = usage[usage["outcome"] == "unknown"]
-    failed = usage[~usage["outcome"].isin(["ok", "unknown"])]
+    failed = usage[~has_answer & (usage["outcome"] != "unknown")]
     return Bill(
         exact=exact.total(),
         estimated=_sum(others.elements()),
