@@ -103,13 +103,15 @@ class Project(Asking):
         rejects = self.snapshots.manifest(workflow.name).tables.get("rejects")
         return trades(workflow, self.snapshots.read(rejects) if rejects else REJECTS.frame())
 
-    def check_laws(self, name: str | None = None, documents: int = 200, seed: int = 1) -> list[HeldStep]:
+    def check_laws(
+        self, name: str | None = None, documents: int = 200, seed: int = 1, draws: int = 4
+    ) -> list[HeldStep]:
         """The steps of a workflow (by default as ``table``), each held to its verb's law on a night made up of
         ``documents`` of the last run; no model is called. Raises UsageError before the first run."""
         from pipeline.engine.law_check import check_laws
 
         workflow = self.workflow(name or self.shown_workflow())
-        return check_laws(workflow, self.resources, self.snapshots, documents, seed)
+        return check_laws(workflow, self.resources, self.snapshots, documents, seed, draws)
 
     def index(
         self,

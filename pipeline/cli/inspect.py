@@ -106,11 +106,12 @@ def check_laws(
     context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
     documents: Annotated[int, typer.Option(min=1, help="On so many documents, drawn at random.")] = 200,
-    seed: Annotated[int, typer.Option(help="Of the draw.")] = 1,
+    seed: Annotated[int, typer.Option(help="Of the first draw.")] = 1,
+    draws: Annotated[int, typer.Option(min=1, help="So many times, each with the next seed.")] = 4,
 ) -> None:  # fmt: skip
     """Hold the verbs of a workflow, your own too, to their laws; exit code 1 where one breaks its law."""
     with open_project(context, folder, overrides, as_json) as project:
-        found = project.check_laws(name, documents, seed)
+        found = project.check_laws(name, documents, seed, draws)
     if as_json:
         print_json([asdict(held) for held in found])
     else:

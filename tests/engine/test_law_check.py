@@ -37,6 +37,8 @@ OF_ONE_DOCUMENT = """of_each = text_units.groupby("document_id").size()
 OF_ALL = 'return pd.DataFrame({"id": documents["id"], "rows": len(text_units)})'
 OF_TITLES = """rows = documents["text"].str.len().sum() if len(documents) else 0
     return pd.DataFrame({"id": text_units["id"], "rows": rows})"""
+OF_THE_LONGEST = """longest = text_units.assign(rows=text_units["text"].str.len()).nlargest(3, "rows")
+    return pd.DataFrame({"id": longest["document_id"], "rows": longest["rows"]})"""
 BY_TOUCH = 'rowwise="text_units", row_of={"counts": "id"}, lookup={"documents": touched}'
 
 
@@ -116,3 +118,13 @@ def test_the_command_holds_a_workflow_that_asks_models_and_asks_none(tmp_path: P
     assert found.exit_code == 0
     assert {step["verdict"] for step in found.json} == {"source", "holds"}
     assert len(openai.requests) == asked
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_a_verb_that_keeps_the_longest_rows_breaks_its_law_whatever_the_seed(tmp_path: Path, seed: int):
+    folder = with_verb(tmp_path / "p", NIGHT, OF_THE_LONGEST)
+    with folder.open() as project:
+        project.index("fast")
+        found = project.check_laws("fast", seed=seed)[2]
+    assert found.verdict == "breaks"
+    assert f"seed {seed}" in found.message or f"seed {seed + 1}" in found.message
