@@ -67,7 +67,12 @@ def _secrets(settings: Settings) -> list[str]:
     models = settings.models
     endpoints = [*models.chat.values(), *models.embedding.values(), *models.rerank.values()]
     serve = settings.serve
-    keys = [serve.api_key, *(one.key for one in serve.keys.values()), *(endpoint.api_key for endpoint in endpoints)]
+    keys = [
+        serve.api_key,
+        serve.users.oidc.client_secret,
+        *(one.key for one in serve.keys.values()),
+        *(endpoint.api_key for endpoint in endpoints),
+    ]
     secrets = {key.get_secret_value() for key in (settings.stores.neo4j.password, *keys)}
     secrets |= {secret for endpoint in endpoints for secret in endpoint.secrets}
     for url in (settings.stores.postgres.url, settings.cache, *(endpoint.base_url for endpoint in endpoints)):

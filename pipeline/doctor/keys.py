@@ -9,7 +9,7 @@ from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError, counted
 from pipeline.runs.adapters import postgres_store
 from pipeline.settings.keys import key_faults, key_warnings
-from pipeline.settings.schema import KeySettings, Settings
+from pipeline.settings.schema import RightsSettings, Settings
 from pipeline.settings.validation import did_you_mean
 
 WHAT = "serve.keys"
@@ -35,9 +35,16 @@ def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
         yield Finding("settings", WHAT, "ok", f"{counted(len(keys), 'key')} of their own: {', '.join(keys)}")
 
 
+def _rights(settings: Settings) -> dict[str, RightsSettings]:
+    """Return the rights of keys and of users' groups, by their place in the settings."""
+    serve = settings.serve
+    rights: dict[str, RightsSettings] = {f"{WHAT}.{name}": key for name, key in serve.keys.items()}
+    return rights | {f"serve.users.groups.{name}": group for name, group in serve.users.groups.items()}
+
+
 def _unknown_models(settings: Settings) -> Iterator[str]:
     named = {"serve.allow": settings.serve.allow.models}
-    named |= {f"{WHAT}.{name}": key.models for name, key in settings.serve.keys.items()}
+    named |= {where: rights.models for where, rights in _rights(settings).items()}
     for where, models in named.items():
         for model in models or ():
             if model not in settings.models.chat:
@@ -46,23 +53,23 @@ def _unknown_models(settings: Settings) -> Iterator[str]:
 
 
 def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:
-    narrowed = {name: key for name, key in settings.serve.keys.items() if key.workspace or key.where}
+    narrowed = {where: rights for where, rights in _rights(settings).items() if rights.workspace or rights.where}
     if not narrowed:
         return
     with closing(postgres_store(settings, root)) as store:
         loaded = store.workspaces()
-        for name, key in narrowed.items():
-            for workspace in key.workspace or (settings.workspace,):
+        for where, rights in narrowed.items():
+            for workspace in rights.workspace or (settings.workspace,):
                 if workspace in loaded:
-                    yield from _unknown_fields(name, key, {*OWN, *store.fields(workspace)} if key.where else OWN)
-                elif key.workspace:
+                    yield from _unknown_fields(where, rights, {*OWN, *store.fields(workspace)} if rights.where else OWN)
+                elif rights.workspace:
                     near = did_you_mean(workspace, loaded, "loaded are")
-                    fact = f"{WHAT}.{name}.workspace: nothing is loaded as '{workspace}'"
+                    fact = f"{where}.workspace: nothing is loaded as '{workspace}'"
                     yield Finding("settings", WHAT, "warning", fact, f"load it, or correct the name: {near}")
 
 
-def _unknown_fields(name: str, key: KeySettings, have: Collection[str]) -> Iterator[Finding]:
-    for field in key.where:
+def _unknown_fields(where: str, rights: RightsSettings, have: Collection[str]) -> Iterator[Finding]:
+    for field in rights.where:
         if field not in have:
-            fact = f"{WHAT}.{name}.where: no loaded document has a field '{field}'"
+            fact = f"{where}.where: no loaded document has a field '{field}'"
             yield Finding("settings", WHAT, "warning", fact, f"correct it: {did_you_mean(field, have, 'they have')}")

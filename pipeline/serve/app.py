@@ -21,6 +21,7 @@ from pipeline.serve.doors import Door, doors_of
 from pipeline.serve.failures import Failure, failure_of, invalid, refused, respond
 from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
 from pipeline.serve.health import Health, health_json
+from pipeline.serve.named import with_peer
 from pipeline.serve.queries import Api, Queries
 from pipeline.serve.responses import EventStream, answered, framed, json_bytes
 from pipeline.serve.sessions import OneTimeToken, sessions_of
@@ -87,7 +88,7 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     _answer_errors(app, ui.failed if ui else told)
     guarded: ASGIApp = Guard(
         app, doors, 1024 * limits.max_body_kb, limits.request_timeout, ("/health", *(OPEN_PATHS if ui else ())),
-        any_host, sessions if ui else None, limits.cors_origins, tries,
+        any_host, sessions if ui else None, limits.cors_origins, tries, limits.users,
     )  # fmt: skip
     if limits.cors_origins:
         guarded = CORSMiddleware(
@@ -97,7 +98,7 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
             allow_headers=["*"],
             expose_headers=["Retry-After"],
         )
-    return Api(Told(RequestLog(guarded), TOLD_BROWSERS), queries)
+    return Api(Told(RequestLog(with_peer(guarded, limits)), TOLD_BROWSERS), queries)
 
 
 def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries) -> None:

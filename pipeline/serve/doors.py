@@ -1,7 +1,7 @@
 """Whom each key lets in: who they are, what they may ask for, and of which workspace."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pipeline.errors import SettingsError
@@ -9,8 +9,12 @@ from pipeline.project import Project
 from pipeline.query.asker import RECORDS, Asker
 from pipeline.query.request import as_operators
 from pipeline.settings.keys import API_KEY, OPEN, key_faults
-from pipeline.settings.schema import UNLIMITED, KeySettings, Settings
+from pipeline.settings.schema import UNLIMITED, KeySettings, RightsSettings, Settings
 
+EVERYBODY = "*"
+"""The group of all users."""
+USER = "user:"
+"""Before a user's name in usage: no key's name has such a sign."""
 USUAL_RECORDS = 100
 """That anybody may ask for, unless settings say otherwise."""
 
@@ -19,7 +23,9 @@ USUAL_RECORDS = 100
 class Door:
     """``project``: over the workspace that is asked; ``served``: over its own. ``key``: "" where none is wanted;
     ``editor``: it may change something, where settings let anybody; ``projects``: over all workspaces that it may
-    ask. ``here``: for the person at this machine (``graphmill ui``), who may change something as the settings stand."""
+    ask. ``here``: for the person at this machine (``graphmill ui``), who may change something as the settings stand.
+    ``user``: whom something else has signed in, or for whom a front end asks by its key, one that ``acts_for_users``.
+    ``signed_in``: by a session of the page."""
 
     asker: Asker
     project: Project
@@ -28,6 +34,9 @@ class Door:
     editor: bool = False
     projects: tuple[Project, ...] = ()
     here: bool = False
+    user: str = ""
+    acts_for_users: bool = False
+    signed_in: bool = False
 
     @property
     def workspace(self) -> str:
@@ -56,6 +65,33 @@ class Door:
 
 
 @dataclass(frozen=True)
+class Users:
+    """People whom something else has signed in: what each group may, in the order that decides between several."""
+
+    groups: Mapping[str, Door] = field(default_factory=dict)
+
+    def door(self, user: str, groups: Collection[str], by_key: Door | None = None) -> Door | None:
+        """Return the door of a user in these groups; None where no group of the settings is among them.
+
+        ``by_key``: of the front end that names them, in whose name and at whose limit they spend. Where settings have
+        no groups, its users may what it may.
+        """
+        if by_key and not self.groups:
+            return replace(by_key, user=user)
+        of_group = next((door for name, door in self.groups.items() if name == EVERYBODY or name in groups), None)
+        if of_group is None:
+            return None
+        if by_key is None:
+            return replace(of_group, user=user, asker=replace(of_group.asker, name=f"{USER}{user}"))
+        asker = replace(of_group.asker, name=by_key.asker.name, cost_per_day=by_key.asker.cost_per_day)
+        return replace(of_group, user=user, asker=asker, key=by_key.key)
+
+    def known(self, groups: Collection[str]) -> list[str]:
+        """Return those of the groups that settings have."""
+        return [name for name in self.groups if name in groups]
+
+
+@dataclass(frozen=True)
 class Doors:
     """``open``: for those without a key; None where one is wanted. ``here``: one of ``keyed``, for the person at this
     machine alone."""
@@ -63,6 +99,12 @@ class Doors:
     keyed: tuple[Door, ...]
     open: Door | None
     here: Door | None = None
+    users: Users = field(default_factory=Users)
+
+    @property
+    def any_for_users(self) -> bool:
+        """Whether any key acts for users, so that the headers that name them mean something beside a key."""
+        return any(door.acts_for_users for door in self.keyed)
 
     def opened_by(self, given: Sequence[bytes]) -> Door | None:
         """All keys are compared, each in a time that does not tell how much of it fits."""
@@ -79,14 +121,19 @@ def doors_of(project: Project, for_person_here: bool = False) -> Doors:
     settings = project.settings
     for fault in key_faults(settings.serve):
         raise SettingsError(fault)
-    keyed = [_door(name, key, project) for name, key in settings.serve.keys.items()]
+    keyed = [_keyed(name, key, project) for name, key in settings.serve.keys.items()]
+    groups = {name: _door(f"serve.users.groups.{name}", name, rights, project)
+              for name, rights in settings.serve.users.groups.items()}  # fmt: skip
+    users = Users(groups)
     if api_key := settings.serve.api_key.get_secret_value():
         keyed.append(Door(asker_of(API_KEY, settings), project, project, api_key))
     if for_person_here:
         # Nobody is told this key: it signs the sessions, which so end with the process.
         here = Door(asker_of(OPEN, settings), project, project, secrets.token_urlsafe(32), True, here=True)
-        return Doors((*keyed, here), None, here)
-    return Doors(tuple(keyed), None if keyed else Door(asker_of(OPEN, settings), project, project))
+        return Doors((*keyed, here), None, here, users)
+    named = bool(settings.serve.users.proxies or settings.serve.users.oidc.issuer)
+    open_door = None if keyed or named else Door(asker_of(OPEN, settings), project, project)
+    return Doors(tuple(keyed), open_door, None, users)
 
 
 def asker_of(name: str, settings: Settings) -> Asker:
@@ -104,8 +151,13 @@ def asker_of(name: str, settings: Settings) -> Asker:
     )
 
 
-def _door(name: str, key: KeySettings, project: Project) -> Door:
-    where = f"serve.keys.{name}"
+def _keyed(name: str, key: KeySettings, project: Project) -> Door:
+    door = _door(f"serve.keys.{name}", name, key, project)
+    return replace(door, key=key.key.get_secret_value(), acts_for_users=key.acts_for_users)
+
+
+def _door(where: str, name: str, key: RightsSettings, project: Project) -> Door:
+    """``where``: its place in the settings; ``name``: by which usage knows it."""
     try:
         conditions = as_operators(key.where)
     except ValueError as error:
@@ -126,4 +178,4 @@ def _door(name: str, key: KeySettings, project: Project) -> Door:
         all_told=False,
     )
     asked = tuple(project.over(workspace) for workspace in key.workspace) or (project,)
-    return Door(asker, asked[0], project, key.key.get_secret_value(), key.editor, asked)
+    return Door(asker, asked[0], project, editor=key.editor, projects=asked)

@@ -12,14 +12,17 @@ from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse
+from starlette.responses import PlainTextResponse, RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipeline.errors import NotAllowedError
 from pipeline.pages.environment import texts
 from pipeline.serve.doors import Door, Doors
 from pipeline.serve.failures import refusal
+from pipeline.serve.named import is_trusted, named_in
 from pipeline.serve.navigation import login_address, of_another_page, wants_page
 from pipeline.serve.tries import Tries, sender_of
+from pipeline.settings.schema import UsersSettings
 
 if TYPE_CHECKING:
     from pipeline.serve.sessions import Sessions  # by itsdangerous, which tools for assistants do without
@@ -40,6 +43,7 @@ class Guard:
     below /w/NAME is the same, of that workspace. ``sessions``: of those who have signed in on a page;
     where there are such, whoever asks for a page without a key is led to the login. ``patience``: seconds
     that a body may take to come. ``tries``: wrong keys of late; after too many each is answered late.
+    ``users``: who may name the user of a request, and in which headers.
     """
 
     app: ASGIApp
@@ -51,6 +55,7 @@ class Guard:
     sessions: "Sessions | None" = None
     origins: Collection[str] = ()
     tries: Tries = field(default_factory=Tries)
+    users: UsersSettings = field(default_factory=UsersSettings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -59,7 +64,11 @@ class Guard:
         if not self._is_for_us(headers):
             return await refusal(421, texts()["failures"]["wrong_host"])(scope, receive, send)
         given = _keys_in(headers)
-        door = self._opened(scope, given)
+        try:
+            door = self._opened(scope, headers, given)
+        except NotAllowedError as error:
+            plain = PlainTextResponse(str(error), 403) if wants_page(scope) else None
+            return await (plain or refusal(403, str(error)))(scope, receive, send)
         if door is None and any(given) and (seconds := await self.tries.count(sender_of(scope))):
             too_many = texts()["failures"]["too_many_wrong_keys"].format(seconds=seconds)
             return await refusal(429, too_many, {"Retry-After": str(seconds)})(scope, receive, send)
@@ -81,13 +90,47 @@ class Guard:
             return await refusal(413, self._limit, {"Connection": "close"})(scope, receive, send)
         await self.app(scope, self._limited(receive), send)
 
-    def _opened(self, scope: Scope, given: Sequence[bytes]) -> Door | None:
-        """By a key, else by a session; a wrong key is no session's."""
+    def _opened(self, scope: Scope, headers: Headers, given: Sequence[bytes]) -> Door | None:
+        """By a key, else by what a trusted proxy says, else by a session; a wrong key is none of the others.
+
+        Raises NotAllowedError where a user is named who may not ask, or by a key that may not name one.
+        """
         door = self.doors.opened_by(given)
-        if door is None and self.sessions and not any(given):
-            return self.sessions.door(scope)
+        if door is not None and door.key:
+            return self._of_user(door, headers)
+        if door is None and not any(given):
+            return self._of_proxy(scope, headers) or (self.sessions.door(scope) if self.sessions else None)
         if door is not None and door is self.doors.open and of_another_page(scope, self.origins):
             return None
+        return door
+
+    def _of_user(self, by_key: Door, headers: Headers) -> Door:
+        """The door of the user for whom a front end asks; by any other key that of the key itself."""
+        if not self.doors.any_for_users:
+            return by_key
+        named, words = named_in(headers, self.users), texts()["failures"]
+        if not by_key.acts_for_users:
+            if named:
+                raise NotAllowedError(words["acts_for_nobody"].format(header=self.users.user_header))
+            return by_key
+        if named is None:
+            raise NotAllowedError(words["names_nobody"].format(header=self.users.user_header))
+        door = self.doors.users.door(named.user, named.groups, by_key)
+        if door is None:
+            raise NotAllowedError(words["no_group"])
+        return door
+
+    def _of_proxy(self, scope: Scope, headers: Headers) -> Door | None:
+        """The door of the user whom a proxy names, unless a page of another server asks: the browser sends along what
+        the proxy knows it by, as it does with a session."""
+        if not is_trusted(scope.get("peer", ""), self.users) or of_another_page(scope, self.origins):
+            return None
+        named = named_in(headers, self.users)
+        if named is None:
+            return None
+        door = self.doors.users.door(named.user, named.groups)
+        if door is None:
+            raise NotAllowedError(texts()["failures"]["no_group"])
         return door
 
     def _is_open(self, path: str) -> bool:

@@ -27,6 +27,7 @@ from pipeline.runs.services import DEFAULT
 from pipeline.serve.doors import Door, asker_of, doors_of
 from pipeline.serve.failures import failure_of, invalid
 from pipeline.serve.guard import Guard, RequestLog
+from pipeline.serve.named import with_peer
 from pipeline.serve.queries import Api, Queries
 from pipeline.serve.server import make_ready, serve_as
 from pipeline.settings.keys import STDIO
@@ -244,6 +245,6 @@ def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
     app = mcp_of(project, queries).streamable_http_app(stateless_http=True, json_response=True, host=EVERYWHERE)
     guarded = Guard(
         app, doors_of(project), 1024 * settings.max_body_kb, settings.request_timeout, any_host=any_host,
-        origins=settings.cors_origins,
+        origins=settings.cors_origins, users=settings.users,
     )  # fmt: skip
-    return RequestLog(guarded)
+    return RequestLog(with_peer(guarded, settings))

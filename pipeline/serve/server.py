@@ -68,7 +68,7 @@ class Server(uvicorn.Server):
         last = limits.grace + LAST_SECONDS
         config = uvicorn.Config(
             app, http=impatient(limits.request_timeout), log_config=None, log_level="warning", access_log=False,
-            server_header=False, timeout_graceful_shutdown=round(last + 0.5), ws="none",
+            server_header=False, proxy_headers=False, timeout_graceful_shutdown=round(last + 0.5), ws="none",
         )  # fmt: skip
         super().__init__(config)
         self.grace, self.end_queries = limits.grace, end_queries
@@ -107,7 +107,7 @@ def serve_as(
     """As ``serve``, whatever is ``made`` of the project; ``what``: its name for people."""
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
-        refuse_without_key(listening, bool(doors_of(project).keyed), no_key)
+        refuse_without_key(listening, doors_of(project).open is None, no_key)
         for warning in key_warnings(settings):
             say(f"warning: {warning}")
         if workers > 1:

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from itsdangerous import BadSignature, TimestampSigner
@@ -84,7 +84,7 @@ class Sessions:
         if not of_our_own_page(scope):
             return None
         session = self._session(scope)
-        return session[0] if session else None
+        return replace(session[0], signed_in=True) if session else None
 
     def opened_by(self, typed: str) -> Door | None:
         """Return the door for a key, or a token, that a person has typed or followed; None for a wrong one."""

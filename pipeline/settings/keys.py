@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pipeline.settings.schema import ServeSettings
+from pipeline.settings.schema import RightsSettings, ServeSettings
 
 API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
 """Who asks by serve.api_key, without any key where none is wanted, and over stdin."""
@@ -38,6 +38,16 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
             yield f"{where}.key: empty; set the environment variable that it names, or remove {where}"
         elif key in names:
             yield f"serve.keys: '{names[key]}' and '{name}' have the same key; give each its own"
-        if one.editor and one.where:
-            yield f"{where}: an editor sees all documents; remove editor, or where"
+        yield from _faults_of_rights(where, one)
+        if one.acts_for_users and serve.users.groups and one.where:
+            yield f"{where}: its users see what their groups do (serve.users.groups); remove where"
         names.setdefault(key, name)
+    for group, rights in serve.users.groups.items():
+        yield from _faults_of_rights(f"serve.users.groups.{group}", rights)
+    if (serve.users.proxies or serve.users.oidc.issuer) and not serve.users.groups:
+        yield "serve.users: nobody is let in without groups; give rights to groups, or to '*', which is everybody"
+
+
+def _faults_of_rights(where: str, rights: RightsSettings) -> Iterator[str]:
+    if rights.editor and rights.where:
+        yield f"{where}: an editor sees all documents; remove editor, or where"

@@ -1,8 +1,11 @@
 """settings.yaml, typed: every key optional, an unknown key an error."""
 
+from ipaddress import ip_network
 from typing import Annotated, Any, Literal, Self, get_args
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -283,12 +286,11 @@ def _names(given: Any) -> Any:
     return [given] * bool(given) if isinstance(given, str) else given
 
 
-class KeySettings(Section):
-    """Of one who asks by a key of their own; what is left out is as in ``allow``. ``where``: conditions on documents;
-    of others nothing is shown. ``cost_per_day``: of this key's questions. ``editor``: may change something, unless
-    ``serve.read_only``. ``workspace``: that may be asked, a name or a list of names."""
+class RightsSettings(Section):
+    """What a key, or each user of a group, may ask for; what is left out is as in ``allow``. ``where``: conditions on
+    documents; of others nothing is shown. ``cost_per_day``: of the questions of this key or this user. ``editor``: may
+    change something, unless ``serve.read_only``. ``workspace``: that may be asked, a name or a list of names."""
 
-    key: SecretStr = SecretStr("")
     workspace: Annotated[tuple[WorkspaceName, ...], BeforeValidator(_names)] = ()
     modes: tuple[Mode, ...] | None = None
     models: tuple[str, ...] | None = None
@@ -299,6 +301,59 @@ class KeySettings(Section):
     cost_per_day: NonNegativeFloat | None = None
     where: dict[str, Any] = {}
     editor: bool = False
+
+
+class KeySettings(RightsSettings):
+    """Of one who asks by a key of their own. ``acts_for_users``: its requests name the user for whom they ask, in the
+    headers of ``serve.users``."""
+
+    key: SecretStr = SecretStr("")
+    acts_for_users: bool = False
+
+
+def _is_network(address: str) -> str:
+    ip_network(address)  # raises ValueError, which says why
+    return address
+
+
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+
+
+class OidcSettings(Section):
+    """An OpenID Connect provider by which people sign in on the page. ``public_url``: the address of this server's page
+    as browsers have it. ``user_claim`` and ``groups_claim``: of the ID token or the provider's userinfo."""
+
+    issuer: str = ""
+    client_id: str = ""
+    client_secret: SecretStr = SecretStr("")
+    public_url: str = ""
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    user_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+
+    @model_validator(mode="after")
+    def _is_whole_and_encrypted(self) -> Self:
+        if not self.issuer:
+            return self
+        if not self.client_id or not self.public_url:
+            raise ValueError("issuer needs client_id and public_url beside it; set both")
+        for name in ("issuer", "public_url"):
+            url = urlsplit(getattr(self, name))
+            if url.scheme != "https" and (url.scheme != "http" or url.hostname not in ("localhost", "127.0.0.1")):
+                raise ValueError(f"{name}: no https address; only localhost may be asked without")
+        return self
+
+
+class UsersSettings(Section):
+    """People whom something else has signed in. ``groups``: rights by the name that a group has there, "*" for
+    everybody; the first one that a user is in counts. ``proxies``: addresses or networks whose requests may name the
+    user, and their groups, in two headers."""
+
+    groups: dict[str, RightsSettings] = {}
+    oidc: OidcSettings = OidcSettings()
+    proxies: tuple[Annotated[str, AfterValidator(_is_network)], ...] = ()
+    user_header: HeaderName = "X-Forwarded-User"
+    groups_header: HeaderName = "X-Forwarded-Groups"
 
 
 KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
@@ -314,6 +369,7 @@ class ServeSettings(Section):
     port: int = Field(default=8020, ge=0, le=65535)
     api_key: SecretStr = SecretStr("")
     keys: dict[KeyName, KeySettings] = {}
+    users: UsersSettings = UsersSettings()
     allow: AllowSettings = AllowSettings()
     page: bool = True
     session_hours: float = Field(default=12, gt=0)

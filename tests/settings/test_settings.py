@@ -20,12 +20,15 @@ from pipeline.settings.schema import (
     KeySettings,
     ModelsSettings,
     Neo4jSettings,
+    OidcSettings,
     PostgresSettings,
     Price,
     RerankSettings,
+    RightsSettings,
     ServeSettings,
     Settings,
     StoresSettings,
+    UsersSettings,
 )
 
 CANARY = "sk-canary-1f0e"
@@ -48,6 +51,9 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "serve": ServeSettings,
     "serve.allow": AllowSettings,
     "serve.keys.default": KeySettings,
+    "serve.users": UsersSettings,
+    "serve.users.oidc": OidcSettings,
+    "serve.users.groups.default": RightsSettings,
 }
 UNSAID = {"models.embedding.default.price": {"output"}}
 """An embedding has no output to pay for."""

@@ -16,14 +16,14 @@ VIEWS = {"ask": "", "graph": "graph", "documents": "documents", "nights": "night
 
 @dataclass(frozen=True)
 class Shell:
-    """``who``: the name of the key, "" where none is wanted or given. ``views``: name and address of those that they
-    may see."""
+    """``who``: the name of the user or the key, "" where none is wanted or given. ``views``: name and address of those
+    that they may see."""
 
     who: str = ""
     workspace: str = ""
     workspaces: tuple[str, ...] = ()
     views: tuple[tuple[str, str], ...] = ()
-    keyed: bool = False
+    signed_in: bool = False
 
 
 def shell_of(door: Door | None) -> Shell:
@@ -31,7 +31,14 @@ def shell_of(door: Door | None) -> Shell:
         return Shell()
     hidden = {"graph", "nights"} if door.asker.where else set() if door.at_home else {"nights"}
     views = tuple((name, address) for name, address in VIEWS.items() if name not in hidden)
-    return Shell(door.asker.name, door.workspace, door.workspaces, views, keyed=bool(door.key) and not door.here)
+    return Shell(_who(door), door.workspace, door.workspaces, views, signed_in=door.signed_in and not door.here)
+
+
+def _who(door: Door) -> str:
+    """The user, else the key; "" where neither is wanted."""
+    if door.here or not (door.key or door.user):
+        return ""
+    return door.user or door.asker.name
 
 
 def state_of(door: Door) -> dict[str, Any]:
@@ -44,7 +51,7 @@ def state_of(door: Door) -> dict[str, Any]:
     return {
         "workspace": door.workspace,
         "workspaces": door.workspaces,
-        "who": asker.name if door.key and not door.here else "",
+        "who": _who(door),
         "sees_all": not asker.where,
         "editor": door.may_change,
         "locked": locked(door),
@@ -59,6 +66,8 @@ def locked(door: Door) -> str:
     words = texts()["shell"]["read_only"]
     if door.may_change:
         return ""
+    if door.user:
+        return words["user"] if not door.editor else words["settings"] if door.at_home else words["elsewhere"]
     if not door.key:
         return words["open"]
     return words["key"] if not door.editor else words["settings"] if door.at_home else words["elsewhere"]
