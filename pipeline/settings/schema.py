@@ -70,7 +70,7 @@ OPENAI_HOSTS = ("", "https://api.openai.com/v1")
 
 class EndpointSettings(Section, ProviderSettings):
     model: str = ""
-    base_url: str = ""
+    base_url: str = Field(default="", repr=False)
     api_key: SecretStr = SecretStr("")
     concurrency: PositiveInt = 16
     timeout: float = Field(default=120, gt=0)
@@ -115,6 +115,19 @@ class ChatSettings(EndpointSettings):
     max_tokens: PositiveInt | None = None
     reasoning_effort: str | None = None
     extra_body: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _has_options_that_ollama_takes(self) -> Self:
+        options = (self.extra_body or {}).get("options")
+        if self.kind != "ollama" or options is None:
+            return self
+        if not isinstance(options, dict):
+            raise ValueError("extra_body.options: not a mapping; write options: {NAME: VALUE}")
+        window = options.get("num_ctx")
+        is_number = isinstance(window, int) and not isinstance(window, bool) and window > 0
+        if window is not None and not is_number:
+            raise ValueError("extra_body.options.num_ctx: no whole number above 0; write num_ctx: 8192")
+        return self
 
     @property
     def kind(self) -> str:
@@ -163,7 +176,7 @@ class RerankSettings(Section, ConnectionSettings):
     """``provider``: an address with the protocol of Jina and Cohere, or a cross-encoder on this machine."""
 
     provider: Literal["endpoint", "local"] = "endpoint"
-    base_url: str = ""
+    base_url: str = Field(default="", repr=False)
     api_key: SecretStr = SecretStr("")
     model: str = ""
     batch_size: PositiveInt = 100

@@ -60,6 +60,8 @@ def test_a_version_may_be_written_without_quotes(tmp_path: Path):
             r'function: not the name of a function; write "module:name"',
         ),
         ("chat", "{provider: python, function: '../x.py:f'}", "not the name of a function"),
+        ("chat", "{provider: ollama, extra_body: {options: [4096]}}", r"extra_body\.options: not a mapping"),
+        ("chat", "{provider: ollama, extra_body: {options: {num_ctx: '4096'}}}", "num_ctx: no whole number above 0"),
         ("chat", "{provider: bedrock}", r"models\.chat\.default\.provider: "),
         ("embedding", f"{{headers: {{a: {CANARY}}}}}", "headers has no effect with provider: builtin"),
         ("embedding", "{provider: local, ca_bundle: x}", "ca_bundle has no effect with provider: local"),
@@ -69,6 +71,13 @@ def test_what_makes_no_sense_is_refused_with_its_place_and_no_value(kind: str, s
     with pytest.raises(SettingsError, match=rf"^settings\.yaml: .*{said}") as refused:
         read(tmp_path, section, kind)
     assert CANARY not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["chat", "embedding", "rerank"])
+def test_an_address_that_holds_a_password_is_in_no_repr(kind: str, tmp_path: Path):
+    model = read(tmp_path, f"{{base_url: 'https://user:{CANARY}@x/v1?sig={CANARY}', model: m}}", kind)
+    assert CANARY in model.base_url
+    assert CANARY not in f"{model!r} {model}"
 
 
 def test_an_unknown_key_beside_a_provider_has_its_neighbour_named(tmp_path: Path):

@@ -15,7 +15,13 @@ from pipeline.models.base import NO_TOKENS, ChatRequest, Tokens
 from pipeline.models.cache.replies import Completion
 from pipeline.models.endpoint.attempts import SECONDS_OF_A_LOOK
 from pipeline.models.endpoint.chat import OpenAIChat
-from pipeline.models.endpoint.client import PREFLIGHT_SECONDS, Endpoint, Failure, sendable
+from pipeline.models.endpoint.client import (
+    PREFLIGHT_SECONDS,
+    Endpoint,
+    Failure,
+    UselessAnswerError,
+    sendable,
+)
 from pipeline.models.endpoint.reply_limits import Limit
 from pipeline.models.endpoint.streams import Chunk, StreamedError, json_object, lines_in_time
 from pipeline.models.endpoint.token_counts import reported_tokens, written_text
@@ -42,6 +48,10 @@ NAMES = {
 }  # fmt: skip
 """Options of a model as settings name them -> as Ollama does."""
 NO_THINKING = ("none", "minimal")
+
+
+class UnreadPromptError(UselessAnswerError):
+    """The server has cut a prompt without a word, and answered the rest. Its reply is billed, and of no use."""
 
 
 def native_address(base_url: str) -> str:
@@ -76,6 +86,12 @@ class OllamaEndpoint(Endpoint):
         info = told.get("model_info") or {}
         length = info.get(f"{info.get('general.architecture')}.context_length")
         return length if isinstance(length, int) else None
+
+    def failure(self, error: Exception) -> Failure:
+        if isinstance(error, UnreadPromptError):
+            # Without a status: this is no refusal that the same prompt in another form could avoid.
+            return Failure("too_long", str(error), tokens=error.tokens)
+        return super().failure(error)
 
     def refusal(self, status: int, detail: str) -> Failure:
         if status != 404:
@@ -144,12 +160,12 @@ class OllamaChat(OpenAIChat):
         answer = self.endpoint.fetch(_answering(self._post(request, client, stream=False, limit=limit)))
         if answer.get("error"):
             raise StreamedError(answer["error"])
-        self._refuse_cut(request, answer)
         chunk = self._chunk(answer)
         reported = reported_tokens(chunk.usage)
         completion = Completion(clean(chunk.text), chunk.finish_reason or "stop", reported.input, reported.output)
-        counted = self.with_counts(completion, reported, lambda: self.count(request), chunk.written)
-        return *counted, bool((answer.get("message") or {}).get("thinking"))
+        counted, tokens = self.with_counts(completion, reported, lambda: self.count(request), chunk.written)
+        self._refuse_cut(request, reported.input, tokens)
+        return counted, tokens, bool((answer.get("message") or {}).get("thinking"))
 
     def _open(self, request: ChatRequest, limit: Limit | None, client: "OpenAI") -> tuple[Any, Tokens]:
         return self._post(request, client, stream=True, limit=limit), NO_TOKENS
@@ -178,15 +194,18 @@ class OllamaChat(OpenAIChat):
         full = read + written >= self.window
         return Chunk(text, "length" if full else said.get("done_reason") or "stop", usage, all_text)
 
-    def _refuse_cut(self, request: ChatRequest, answer: Mapping[str, Any]) -> None:
-        """Raise what means "too long" for a prompt of which the server has read only a part."""
-        read, sent = answer.get("prompt_eval_count") or 0, self.count(request)
+    def _refuse_cut(self, request: ChatRequest, read: int, billed: Tokens) -> None:
+        """Raise UnreadPromptError for a prompt of which the server has read only a part.
+
+        ``read``: the tokens of the prompt that the server reports; ``billed``: all that the call took.
+        """
+        sent = self.count(request)
         whole = read < WHOLE * self.window
         nearly_full = sent > NEARLY_FULL * self.window
         if whole and not (nearly_full and 0 < read < FAR_BELOW * sent):
             return
         said = f"the server has read {read:,} tokens of a prompt of about {sent:,}: more than its context length"
-        raise StreamedError({"code": 400, "message": f"{said} (n_ctx: {self.window})"})
+        raise UnreadPromptError(f"{said} (n_ctx: {self.window})", billed)
 
 
 @contextmanager

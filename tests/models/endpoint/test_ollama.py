@@ -96,6 +96,21 @@ def test_a_prompt_that_does_not_fit_is_too_long_and_no_reply_to_a_part_of_it_is_
     assert (whole.text, whole.cached) == (ANSWER, False)
 
 
+def test_a_reply_to_a_part_of_a_prompt_is_billed_and_asked_for_once(chat: OllamaChat, server: OllamaServer):
+    server.knows_truncate = False
+    limited = replace(chat, options={})  # so that the limit of the request is sent
+    hearer = Hearer()
+    schema = {"type": "json_schema", "json_schema": {"name": "names", "schema": SCHEMA}}
+    request = ask("tide " * 3000, response_format=schema, bounded_format=schema, max_tokens=400)
+    [reply] = limited.complete([request], hearer)
+    assert reply.reason == "too_long"
+    assert "HTTP" not in reply.message  # the server has refused nothing
+    [usage] = hearer.usages
+    assert (usage.outcome, usage.input_tokens, usage.estimated) == ("too_long", 512, False)
+    assert usage.output_tokens > 0
+    assert len(server.chats) == 1
+
+
 def test_a_reply_that_fills_the_window_was_cut_off(chat: OllamaChat, server: OllamaServer):
     server.reply = lambda messages, body: Reply("word " * 5000)
     [reply] = replace(chat, options={}).complete([ask("what is it")])
