@@ -10,6 +10,7 @@
     │       └── NoSuchModelError 2  an endpoint has no model of that name
     ├── DataError             1   a table does not have the shape its schema declares
     │   └── DamagedError      1   a file of the project is not what was written
+    ├── VerbError             1   a verb of the user's own raises
     ├── DeletionError         1   more of the documents are gone than max_delete_ratio allows
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
     │   └── PromptTooLongError 1  it refuses a prompt that is longer than its model reads
@@ -84,6 +85,10 @@ class DamagedError(DataError):
     def __init__(self, path: Path | str, fact: str, action: str = "delete it and run the workflow again"):
         super().__init__(f"{path}: {fact}; {action}")
         self.path, self.fact = path, fact
+
+
+class VerbError(GraphmillError):
+    """The first line says which step, verb, line and row; the lines below are the user's frames of the traceback."""
 
 
 class DeletionError(GraphmillError):

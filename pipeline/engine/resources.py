@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -10,6 +11,7 @@ from pipeline.contract.conversion import ConversionRules, Converted, Converter, 
 from pipeline.contract.laws import Part
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import NOTHING_WRITTEN, UNTRACKED, LastTables, Tracker
+from pipeline.engine.verb_errors import call_verb
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Listener, Talk, Tokenizer
@@ -125,7 +127,7 @@ class Resources:
     ) -> dict[str, pd.DataFrame]:
         """What the step's verb, or this part of it, makes of the inputs, with its roles bound: each model and converter
         as ``wrap`` gives it, ``tracker``, which hears how far it is, and ``last``. Raises DataError where a required
-        cell is missing."""
+        cell is missing, VerbError where a verb of the user's own raises."""
         roles: dict[str, Any] = {
             **self.prompts_of(step),
             **self.tokenizers_of(step),
@@ -134,5 +136,7 @@ class Resources:
             **dict.fromkeys(step.verb.roles_of(LastTables), last),
         }
         if part is not None and step.verb.parts:
-            return part.call(inputs, {**roles, "params": step.params})
-        return step.call(inputs, roles)
+            call = partial(part.call, roles={**roles, "params": step.params})
+        else:
+            call = partial(step.call, roles=roles)
+        return call_verb(step, inputs, call)

@@ -7,6 +7,7 @@ writes files named by their content, and a small record that they are written, s
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -23,6 +24,7 @@ from pipeline.contract.registry import UNTRACKED
 from pipeline.engine.changed_groups import Night, Tables, columns_seen, parts_of, table_of
 from pipeline.engine.plan import components
 from pipeline.engine.resources import Resources
+from pipeline.engine.verb_errors import call_verb
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import WorkerError
 from pipeline.files import temporary_file
@@ -121,11 +123,10 @@ class Workplace:
             return {name: schema.frame() for name, schema in part.outputs.items()}
         inputs = {name: self._input(part, name, task) for name in part.inputs}
         in_parts = bool(step.verb.parts)
-        return (
-            part.call(inputs, {"params": step.params, "tracker": UNTRACKED})
-            if in_parts
-            else self.resources.call(step, inputs)
-        )
+        if in_parts:
+            call = partial(part.call, roles={"params": step.params, "tracker": UNTRACKED})
+            return call_verb(step, inputs, call)
+        return self.resources.call(step, inputs)
 
     def _input(self, part: Part, name: str, task: Task) -> pd.DataFrame:
         assert part.law
