@@ -159,11 +159,15 @@ def _read_table(path: Path) -> pd.DataFrame | None:
         if not is_as_named(path):
             raise ValueError("not what was written")
         table = pq.read_table(path, page_checksum_verification=True)
-        for name in USAGE.columns[table.num_columns :]:
-            table = table.append_column(
-                name, pa.array([LATER_COLUMNS[name]] * len(table), USAGE.arrow.field(name).type)
-            )
-        return table.cast(USAGE.arrow).to_pandas()
+        for name in USAGE.columns:
+            if name in table.column_names:
+                continue
+            if name not in LATER_COLUMNS:
+                raise ValueError(f"it has no column '{name}'")
+            values = pa.array([LATER_COLUMNS[name]] * len(table), USAGE.arrow.field(name).type)
+            table = table.append_column(name, values)
+        # Columns that only a later version knows are left out.
+        return table.select(USAGE.columns).cast(USAGE.arrow).to_pandas()
     except FileNotFoundError:
         return None
     except (OSError, pa.ArrowException, ValueError) as error:

@@ -25,6 +25,9 @@ NAMED_IN_A_REFUSAL = re.compile(r"max_(completion_|new_)?tokens|in the completio
 NAMES_THE_WINDOW = re.compile(r"context.?(length|window|size)|tokens.{0,2}\+ .?max_new_tokens", re.IGNORECASE)
 USE_THE_OTHER = re.compile(r"max_completion_tokens", re.IGNORECASE)
 REFUSALS = (400, 422)
+REFUSALS_OF_LENGTH = (*REFUSALS, 413, 429)
+"""Where an account may take few tokens in each minute, OpenAI and Groq count the limit of the reply among them, and
+refuse a request that is larger than a minute's tokens with 429 or 413. Without the limit it may pass."""
 REASONING_MODEL = re.compile(r"^(.*/)?(o\d|gpt-5)", re.IGNORECASE)
 """OpenAI's models that take only the second name: a whole batch would be refused before one reply says so."""
 STARTS_THINKING = re.compile(r"\s*<\s?(think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
@@ -115,7 +118,9 @@ class ReplyLimits:
 
     def may_be_refused_by(self, failure: Failure) -> bool:
         """Check whether the same request without a limit may do better."""
-        return failure.status in REFUSALS and failure.reason in ("bad_request", "too_long")
+        if failure.reason == "too_long":
+            return failure.status in REFUSALS_OF_LENGTH
+        return failure.status in REFUSALS and failure.reason == "bad_request"
 
 
 def outcome_of(finish_reason: str) -> str:

@@ -3,6 +3,8 @@
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.engine.usage.journal import read_usage
@@ -41,3 +43,16 @@ def test_a_usage_file_that_is_damaged_is_named_and_nobody_is_told_to_delete_it(t
     done = folder.invoke("usage", "--by", "run")
     assert f"{path}: damaged" in done.stderr
     assert "delete" not in done.stderr
+
+
+def test_a_usage_file_without_a_column_is_named_as_damaged_and_the_others_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    folder = tmp_path / "usage"
+    shutil.copytree(EARLIER, folder)
+    lacking, later = sorted(folder.glob("*.parquet"))
+    pq.write_table(pq.read_table(lacking).drop_columns(["at"]), lacking)
+    of_a_later_version = pq.read_table(later)
+    pq.write_table(of_a_later_version.append_column("more", pa.array([1] * len(of_a_later_version))), later)
+    assert calls_by_run(folder) == {later.stem: CALLS[later.stem]}
+    assert f"{lacking}: damaged (it has no column 'at')" in capsys.readouterr().err

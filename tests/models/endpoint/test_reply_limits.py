@@ -99,6 +99,17 @@ def test_a_prompt_that_is_too_long_by_itself_is_still_told(chat: OpenAIChat, ope
     assert chat.reply_limits.name == "max_tokens"
 
 
+@pytest.mark.parametrize("status", [413, 429])
+def test_a_limit_that_is_counted_among_the_tokens_of_a_minute_loses_no_row(
+    chat: OpenAIChat, openai: OpenAIServer, status: int
+):
+    said = "Request too large for model on tokens per minute (TPM): Limit 6000, Requested 8100"
+    openai.reply = lambda messages, body: Reply(said, status=status) if "max_tokens" in body else Reply("here")
+    heard = Hearer()
+    (reply,) = chat.complete(ask("a"), heard)
+    assert (reply.text, heard.outcomes) == ("here", ["too_long", "ok"])
+
+
 def test_hidden_thinking_that_uses_the_limit_up_ends_all_limits(chat: OpenAIChat, openai: OpenAIServer):
     openai.output = OutputRules(thinking=2 * LIMIT)
     heard = Hearer()
