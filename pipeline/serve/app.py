@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mappi
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
-from typing import Annotated, Any, Literal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -14,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from pipeline.errors import GraphmillError
+from pipeline.errors import GraphmillError, SettingsError, install_extra
 from pipeline.project import Project
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
 from pipeline.serve.doors import Door, doors_of
@@ -28,6 +29,10 @@ from pipeline.serve.sessions import OneTimeToken, sessions_of
 from pipeline.serve.tries import Tries
 from pipeline.serve.ui.mount import OPEN_PATHS, mount
 from pipeline.settings.query_options import QuerySettings
+from pipeline.settings.schema import ServeSettings
+
+if TYPE_CHECKING:
+    from pipeline.serve.oidc import Provider
 
 ABOUT = """
 Questions over a project's loaded documents: an answer with its sources, the same as a stream, or what was found without
@@ -84,7 +89,7 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     _add_health(app, project, queries, health)
     doors, tries = doors_of(project, for_person_here=token is not None), Tries()
     sessions = sessions_of(project, doors, token)
-    ui = mount(app, queries, sessions, tries) if limits.page else None
+    ui = mount(app, queries, sessions, tries, _provider(limits)) if limits.page else None
     _answer_errors(app, ui.failed if ui else told)
     guarded: ASGIApp = Guard(
         app, doors, 1024 * limits.max_body_kb, limits.request_timeout, ("/health", *(OPEN_PATHS if ui else ())),
@@ -99,6 +104,17 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
             expose_headers=["Retry-After"],
         )
     return Api(Told(RequestLog(with_peer(guarded, limits)), TOLD_BROWSERS), queries)
+
+
+def _provider(settings: ServeSettings) -> "Provider | None":
+    """The OpenID Connect provider of the settings, if there is one. Raises SettingsError without its library."""
+    if not settings.users.oidc.issuer:
+        return None
+    if not find_spec("authlib"):
+        raise SettingsError(f"serve.users.oidc: authlib is not installed; {install_extra('oidc')}")
+    from pipeline.serve.oidc import Provider
+
+    return Provider(settings.users.oidc)
 
 
 def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries) -> None:

@@ -5,25 +5,32 @@ began. Only sessions that a person has ended are remembered, in files that all w
 """
 
 import hashlib
+import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from itsdangerous import BadSignature, TimestampSigner
+from itsdangerous import BadSignature, TimestampSigner, URLSafeTimedSerializer
 from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import Scope
 
-from pipeline.files import write_text
+from pipeline.files import full_disk_named, write_text
 from pipeline.project import Project
 from pipeline.serve.doors import Door, Doors
+from pipeline.serve.named import Named
 from pipeline.serve.navigation import of_our_own_page
 from pipeline.text.ids import digest
 
 ENDED_FOLDER = "data/serve/ended-sessions"
+SIGNING_FILE = "data/serve/session-signature"
+"""Signs the sessions of users, who have no key. Without it they sign in again."""
+FLOW_SECONDS = 600
+"""That a person may take to sign in at an OpenID Connect provider."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +78,15 @@ class OneTimeToken:
 @dataclass(frozen=True)
 class Sessions:
     """``cookie``: its name, another one for each project, since browsers give a machine's cookies to all its ports.
-    ``token``: of ``graphmill ui``, which signs in by it."""
+    ``token``: of ``graphmill ui``, which signs in by it. ``secret``: signs sessions of users whom an OpenID Connect
+    provider has signed in; empty where there is none."""
 
     doors: Doors
     cookie: str
     seconds: int
     ended: EndedSessions
     token: OneTimeToken | None = None
+    secret: str = field(default="", repr=False)
 
     def door(self, scope: Scope) -> Door | None:
         """Return that of whoever has signed in; None where another server's page asks."""
@@ -93,8 +102,30 @@ class Sessions:
         return self.doors.opened_by([typed.encode(errors="replace")])
 
     def begin(self, response: Response, door: Door, https: bool) -> None:
-        named = f"{door.asker.name}.{secrets.token_hex(16)}"
-        value = _signer(door).sign(named).decode()
+        named = f"{door.asker.name}.{_new_id()}"
+        self._set(response, _signer(door).sign(named).decode(), https)
+
+    def begin_for_user(self, response: Response, named: Named, https: bool) -> None:
+        """The cookie names those groups alone that settings know: there may be hundreds of others."""
+        groups = self.doors.users.known(named.groups)
+        self._set(response, self.signed({"user": named.user, "groups": groups, "id": _new_id()}, "session"), https)
+
+    def signed(self, content: Mapping[str, Any], purpose: str) -> str:
+        """Return the content as a text that anybody can read and only this project can make."""
+        return self._serializer(purpose).dumps(content)
+
+    def unsigned(self, text: str, purpose: str, seconds: int) -> dict[str, Any]:
+        """Return what was ``signed`` for the same purpose within so many seconds; empty for anything else."""
+        try:
+            return self._serializer(purpose).loads(text, max_age=seconds) if self.secret else {}
+        except BadSignature:
+            return {}
+
+    def _serializer(self, purpose: str) -> URLSafeTimedSerializer:
+        strong = {"key_derivation": "hmac", "digest_method": hashlib.sha256}
+        return URLSafeTimedSerializer(self.secret, f"graphmill {purpose}", signer_kwargs=strong)
+
+    def _set(self, response: Response, value: str, https: bool) -> None:
         response.set_cookie(
             self.cookie, value, max_age=self.seconds, path="/", secure=https, httponly=True, samesite="strict"
         )
@@ -113,6 +144,10 @@ class Sessions:
             session_id = self._id_of(value, door)
             if session_id and not self.ended.has(session_id):
                 return door, session_id
+        content = self.unsigned(value, "session", self.seconds)
+        if content.get("user") and not self.ended.has(content["id"]):
+            door = self.doors.users.door(content["user"], content["groups"])  # as settings have the groups now
+            return (door, content["id"]) if door else None
         return None
 
     def _id_of(self, value: str, door: Door) -> str:
@@ -128,7 +163,27 @@ class Sessions:
 def sessions_of(project: Project, doors: Doors, token: OneTimeToken | None = None) -> Sessions:
     seconds = round(3600 * project.settings.serve.session_hours)
     ended = EndedSessions(project.root / ENDED_FOLDER, seconds)
-    return Sessions(doors, f"graphmill-{digest(str(project.root))[:8]}", seconds, ended, token)
+    secret = session_secret(project.root) if project.settings.serve.users.oidc.issuer else ""
+    return Sessions(doors, f"graphmill-{digest(str(project.root))[:8]}", seconds, ended, token, secret)
+
+
+def session_secret(root: Path) -> str:
+    """Return the project's own secret, made when it is first asked for. Raises DiskFullError."""
+    file = root / SIGNING_FILE
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        made = file.with_name(f"{file.name}.{_new_id()}")
+        with full_disk_named(file):
+            made.touch(mode=0o600)
+            made.write_text(secrets.token_urlsafe(32), encoding="utf-8")
+        with suppress(FileExistsError):  # of two processes the first one's counts
+            os.link(made, file)
+        made.unlink()
+    return file.read_text(encoding="utf-8")
+
+
+def _new_id() -> str:
+    return secrets.token_hex(16)
 
 
 def _signer(door: Door) -> TimestampSigner:

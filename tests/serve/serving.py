@@ -47,13 +47,13 @@ class Serving:
 
 @contextmanager
 def serving(
-    project: Project, any_host: bool = False, ready: bool = True, token: OneTimeToken | None = None
+    project: Project, any_host: bool = False, ready: bool = True, token: OneTimeToken | None = None, port: int = 0
 ) -> Iterator[Serving]:
     """``ready``: what queries share is made before; a store that hangs would be waited for. ``token``: as for
     ``graphmill ui``."""
     settings = project.settings.serve
     key = settings.api_key.get_secret_value()
-    with listen("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", port) as listening:
         if ready:
             make_ready(project)
         api = api_of(project, any_host or not is_loopback(listening), token)

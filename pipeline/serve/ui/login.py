@@ -20,18 +20,27 @@ SEE_OTHER = 303
 
 @dataclass(frozen=True)
 class KeyForm:
-    """The page that asks for a key, or of ``graphmill ui`` for its token."""
+    """The page that asks for a key, or of ``graphmill ui`` for its token, or leads to an OpenID Connect provider."""
 
     ui: Ui
     sessions: Sessions
     tries: Tries
+    by_provider: bool = False
 
     def shown(
         self, http: Request, back: str, refused: str = "", status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         about = texts()["shell"]["token_about" if self.sessions.token else "key_about"]
         told = about.format(hours=f"{self.sessions.seconds / 3600:g}")
-        page = self.ui.render(http, "login.html.j2", back=below_root(back), refused=refused, about=told)
+        page = self.ui.render(
+            http,
+            "login.html.j2",
+            back=below_root(back),
+            refused=refused,
+            about=told,
+            by_provider=self.by_provider,
+            by_key=bool(self.sessions.doors.keyed) or not self.by_provider,
+        )
         return HTMLResponse(page, status, headers)
 
     async def refusing(self, http: Request, back: str) -> Response:
@@ -43,8 +52,8 @@ class KeyForm:
         return self.shown(http, back, said["wrong_token" if self.sessions.token else "wrong_key"], 401)
 
 
-def router(ui: Ui, sessions: Sessions, tries: Tries) -> APIRouter:
-    routes, form = APIRouter(include_in_schema=False), KeyForm(ui, sessions, tries)
+def router(form: KeyForm) -> APIRouter:
+    routes, ui, sessions = APIRouter(include_in_schema=False), form.ui, form.sessions
 
     @routes.get("/login")
     async def ask_for_key(http: Request, next: str = "", token: str = "") -> Response:

@@ -1,5 +1,7 @@
 """The page's routes, of every view."""
 
+from typing import TYPE_CHECKING
+
 from fastapi import APIRouter, FastAPI, Request, Response
 
 from pipeline.serve.queries import Queries
@@ -11,13 +13,21 @@ from pipeline.serve.ui.assets import router as assets_router
 from pipeline.serve.ui.shell import state_of
 from pipeline.serve.ui.view import Ui
 
-OPEN_PATHS = ("/login", "/logout", "/session", "/assets/")
+if TYPE_CHECKING:
+    from pipeline.serve.oidc import Provider
+
+OPEN_PATHS = ("/login", "/logout", "/session", "/assets/", "/oidc/")
 """That want no key: they show nothing of the documents."""
 
 
-def mount(app: FastAPI, queries: Queries, sessions: Sessions, tries: Tries) -> Ui:
+def mount(app: FastAPI, queries: Queries, sessions: Sessions, tries: Tries, provider: "Provider | None") -> Ui:
     ui = Ui(queries, read_assets())
-    app.include_router(login.router(ui, sessions, tries))
+    form = login.KeyForm(ui, sessions, tries, provider is not None)
+    app.include_router(login.router(form))
+    if provider:
+        from pipeline.serve.ui import oidc  # by Authlib, which is an extra's
+
+        app.include_router(oidc.router(ui, sessions, form, provider))
     app.include_router(assets_router(ui.assets))
     app.include_router(_state(ui))
     app.include_router(reference.router(ui, app))

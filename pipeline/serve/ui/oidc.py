@@ -1,0 +1,50 @@
+"""To the OpenID Connect provider and back: who comes back gets a session of this browser."""
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from pipeline.pages.environment import texts
+from pipeline.serve.navigation import below_root
+from pipeline.serve.oidc import Provider, SignInError
+from pipeline.serve.sessions import FLOW_SECONDS, Sessions
+from pipeline.serve.ui.login import SEE_OTHER, KeyForm
+from pipeline.serve.ui.view import Ui
+
+
+def router(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> APIRouter:
+    routes, said = APIRouter(include_in_schema=False), texts()["shell"]
+    https = provider.settings.public_url.startswith("https:")
+    flow_cookie = f"{sessions.cookie}-oidc"
+
+    @routes.get("/oidc/login")
+    async def leave(http: Request, next: str = "") -> Response:
+        flow = {"next": below_root(next)}
+        try:
+            address = await provider.leave(http, flow)
+        except SignInError:
+            return form.shown(http, next, said["provider_failed"], 502)
+        answer = RedirectResponse(address, SEE_OTHER)
+        kept = sessions.signed(flow, "flow")
+        # Lax: the provider's page leads back here, and a Strict cookie would not come along.
+        answer.set_cookie(flow_cookie, kept, FLOW_SECONDS, path="/", secure=https, httponly=True, samesite="lax")
+        return answer
+
+    @routes.get("/oidc/callback")
+    async def arrive(http: Request) -> Response:
+        flow = sessions.unsigned(http.cookies.get(flow_cookie, ""), "flow", FLOW_SECONDS)
+        back = flow.get("next", "")
+        try:
+            named = await provider.arrive(http, flow)
+        except SignInError:
+            answer = form.shown(http, back, said["provider_refused"], 401)
+        else:
+            if sessions.doors.users.door(named.user, named.groups) is None:
+                answer = form.shown(http, back, said["no_group"].format(user=named.user), 403)
+            else:
+                # A page, and no redirection, for the reason that holds for a token (login.py).
+                answer = HTMLResponse(ui.render(http, "signed_in.html.j2", back=below_root(back)))
+                sessions.begin_for_user(answer, named, https)
+        answer.delete_cookie(flow_cookie, path="/", secure=https, httponly=True, samesite="lax")
+        return answer
+
+    return routes
