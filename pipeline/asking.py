@@ -109,11 +109,16 @@ class Asking(Services):
         return self.query_resources("read", asker).read(work)[0]
 
     def draw(self, named: Named, asker: Asker | None = None) -> Drawing:
-        """A part of the graph. What it opens with takes going through all of it, and is remembered while that is
-        shown."""
+        """Return a part of the graph. What it opens with takes going through all of it, and is remembered while that
+        is shown.
+
+        Raises NotAllowedError for an asker who sees some documents only.
+        """
+        from pipeline.query.asker import refuse_graph
         from pipeline.query.drawing import Named, draw
 
-        if named != Named(limit=named.limit) or (asker and asker.where):
+        refuse_graph(asker)
+        if named != Named(limit=named.limit):
             return self.read(partial(draw, named), asker)
         live = self.stores.live()
         return self._opening.of(live.version if live else "", lambda: self.read(partial(draw, named), asker))
@@ -123,9 +128,14 @@ class Asking(Services):
         return LastOpening()
 
     def find_entities(self, text: str, meaning: bool, limit: int, asker: Asker | None = None) -> list[Dot]:
-        """The entities that are called so, or whose name and description mean nearly this, best first."""
+        """Return the entities that are called so, or whose name and description mean nearly this, best first.
+
+        Raises NotAllowedError for an asker who sees some documents only.
+        """
+        from pipeline.query.asker import refuse_graph
         from pipeline.query.drawing import find_by_meaning, find_by_name
 
+        refuse_graph(asker)
         resources = self.query_resources("find", asker)
         if not meaning:
             return resources.read(lambda vectors, graph: find_by_name(text, limit, graph))[0]
@@ -205,7 +215,7 @@ class Asking(Services):
         from pipeline.query.account import Account, AccountedChat, AccountedEmbedding, AccountedReranker
         from pipeline.query.asker import ANYONE
         from pipeline.query.resources import QueryResources
-        from pipeline.query.search.narrowed import narrowed
+        from pipeline.query.search.visible import only_visible
 
         account = Account(asker or ANYONE, self.settings.workspace, mode, self.question_journal)
         last = self._last_shown
@@ -216,7 +226,7 @@ class Asking(Services):
             return AccountedChat(chat, account) if chat else None
 
         return QueryResources(
-            narrowed(account.asker.where, partial(self._read_as_shown, embedding, account.asker.all_told)),
+            only_visible(account.asker.where, partial(self._read_as_shown, embedding, account.asker.all_told)),
             embedding,
             partial(counted, self.query_chat),
             partial(counted, self.keyword_chat),

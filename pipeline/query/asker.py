@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from pipeline.contract.conditions import Conditions
 from pipeline.errors import NotAllowedError, UsageError
 from pipeline.models.base import Tokenizer
 from pipeline.query.request import QueryRequest, request_of
-from pipeline.settings.query_options import QuerySettings
+from pipeline.settings.query_options import GRAPH_MODES, PASSAGE_MODES, Mode, QuerySettings
 
 RECORDS = ("top_k", "chunk_top_k", "related_chunk_number", "primer_reports")
 """Options that say how much is read."""
+MADE_OF_ALL = "who asks sees some documents only, and the graph and its ranks are made of all documents"
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,8 @@ class Asker:
     """``name``: by which usage knows them; "" is the command line and scripts. None: no ceiling. ``models``: of
     models.chat; ``max_records``: of each of ``RECORDS``.
 
-    ``where``: conditions of the documents that they may see anything of; those of a request narrow them. ``apart``:
+    ``where``: conditions of the documents that they may see anything of; those of a request narrow them. With such
+    conditions only modes that read passages alone can be asked, whatever ``modes`` has. ``apart``:
     what a model has answered them is served to nobody else. ``all_told``: they may be told how the project is run and
     what is wrong with it, which names hosts and folders. ``cost_per_day``: of all that goes by their name;
     ``shared_cost_per_day``: of all askers that have a name.
@@ -38,6 +40,20 @@ class Asker:
     apart: bool = False
     all_told: bool = True
 
+    def may_ask(self, mode: Mode) -> bool:
+        """Return whether they may ask in this mode."""
+        named = self.modes is None or mode in self.modes
+        return named and (not self.where or mode not in GRAPH_MODES)
+
+    def usual_mode(self, default: Mode) -> Mode:
+        """Return the mode of a question that names none; ``default``: that of the project.
+
+        Who sees some documents only gets the first passage mode that they may ask, where they may not ask the default.
+        """
+        if not self.where or self.may_ask(default):
+            return default
+        return next(filter(self.may_ask, PASSAGE_MODES), default)
+
 
 ANYONE = Asker()
 """Who runs the project."""
@@ -53,9 +69,9 @@ def request_for(
     ceilings = {"max_total_tokens": asker.max_prompt_tokens, "max_calls": asker.max_calls}
     ceilings |= dict.fromkeys(RECORDS, asker.max_records)
     lowered = {name: min(most, getattr(defaults, name)) for name, most in ceilings.items() if most is not None}
-    request = request_of(question, defaults.model_copy(update=lowered), options)
-    if asker.modes is not None and request.mode not in asker.modes:
-        raise _refused(f"mode '{request.mode}'", f"ask with one of: {', '.join(asker.modes) or 'none'}")
+    usual = {**lowered, "mode": asker.usual_mode(defaults.mode)}
+    request = request_of(question, defaults.model_copy(update=usual), options)
+    _refuse_mode(asker, request.mode)
     if asker.models is not None and request.model not in asker.models:
         raise _refused(f"model '{request.model}'", f"ask with one of: {', '.join(asker.models) or 'none'}")
     if not asker.system_prompt and request.system_prompt != defaults.system_prompt:
@@ -65,6 +81,20 @@ def request_for(
             raise _refused(f"{name}: {getattr(request, name):,}", f"ask for at most {most:,}")
     _refuse_long(asker, request, tokenizer)
     return request
+
+
+def refuse_graph(asker: Asker | None) -> None:
+    """Raise NotAllowedError for one who sees some documents only."""
+    if asker is not None and asker.where:
+        raise NotAllowedError(f"the graph is not shown here: {MADE_OF_ALL}; ask a question, or look at the documents")
+
+
+def _refuse_mode(asker: Asker, mode: Mode) -> None:
+    if asker.may_ask(mode):
+        return
+    modes = [one for one in (asker.modes or get_args(Mode)) if asker.may_ask(one)]
+    reason = f", for {MADE_OF_ALL}" if asker.where and mode in GRAPH_MODES else ""
+    raise _refused(f"mode '{mode}'", f"ask with one of: {', '.join(modes) or 'none'}", reason)
 
 
 def _refuse_long(asker: Asker, request: QueryRequest, tokenizer: Tokenizer) -> None:
@@ -79,5 +109,5 @@ def _refuse_long(asker: Asker, request: QueryRequest, tokenizer: Tokenizer) -> N
         raise _refused(f"a request of {tokens:,} tokens", f"shorten it to less than {asker.max_prompt_tokens:,}")
 
 
-def _refused(what: str, action: str) -> UsageError:
-    return NotAllowedError(f"query: {what} is not allowed here; {action}")
+def _refused(what: str, action: str, reason: str = "") -> UsageError:
+    return NotAllowedError(f"query: {what} is not allowed here{reason}; {action}")

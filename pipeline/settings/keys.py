@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from pipeline.settings.query_options import GRAPH_MODES, PASSAGE_MODES
 from pipeline.settings.schema import RightsSettings, ServeSettings
 
 API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
@@ -13,7 +14,7 @@ SHORTEST = 16
 
 
 def key_warnings(serve: ServeSettings) -> Iterator[str]:
-    """Return for each short key where it is and what to do. None tells a key."""
+    """Yield for each short key, and for modes that ``where`` refuses, where it is and what to do. None tells a key."""
     keys = {"serve.api_key": serve.api_key}
     keys |= {f"serve.keys.{name}.key": one.key for name, one in serve.keys.items()}
     for where, key in keys.items():
@@ -22,6 +23,12 @@ def key_warnings(serve: ServeSettings) -> Iterator[str]:
                 f"{where}: shorter than {SHORTEST} characters, so that it can be guessed; make a new one with "
                 "'openssl rand -base64 32'"
             )
+    rights: dict[str, RightsSettings] = {f"serve.keys.{name}": one for name, one in serve.keys.items()}
+    rights |= {f"serve.users.groups.{group}": one for group, one in serve.users.groups.items()}
+    for where, one in rights.items():
+        refused = [mode for mode in one.modes or () if one.where and mode in GRAPH_MODES]
+        if refused:
+            yield f"{where}.modes: with where, {', '.join(refused)} cannot be asked; remove these modes"
 
 
 def key_faults(serve: ServeSettings) -> Iterator[str]:
@@ -38,16 +45,20 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
             yield f"{where}.key: empty; set the environment variable that it names, or remove {where}"
         elif key in names:
             yield f"serve.keys: '{names[key]}' and '{name}' have the same key; give each its own"
-        yield from _faults_of_rights(where, one)
+        yield from _faults_of_rights(where, one, serve)
         if one.acts_for_users and serve.users.groups and one.where:
             yield f"{where}: its users see what their groups do (serve.users.groups); remove where"
         names.setdefault(key, name)
     for group, rights in serve.users.groups.items():
-        yield from _faults_of_rights(f"serve.users.groups.{group}", rights)
+        yield from _faults_of_rights(f"serve.users.groups.{group}", rights, serve)
     if (serve.users.proxies or serve.users.oidc.issuer) and not serve.users.groups:
         yield "serve.users: nobody is let in without groups; give rights to groups, or to '*', which is everybody"
 
 
-def _faults_of_rights(where: str, rights: RightsSettings) -> Iterator[str]:
+def _faults_of_rights(where: str, rights: RightsSettings, serve: ServeSettings) -> Iterator[str]:
     if rights.editor and rights.where:
         yield f"{where}: an editor sees all documents; remove editor, or where"
+    modes = serve.allow.modes if rights.modes is None else rights.modes
+    if rights.where and modes and GRAPH_MODES.issuperset(modes):
+        fact = f"{where}.modes: with where none of these can be asked: {', '.join(modes)}"
+        yield f"{fact}; add one of: {', '.join(PASSAGE_MODES)}"

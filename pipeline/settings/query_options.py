@@ -1,11 +1,16 @@
 """How a question is answered: what settings.yaml gives defaults for and a request may choose for itself."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift", "bypass"]
+PASSAGE_MODES: tuple[Mode, ...] = ("naive",)
+"""Modes that read documents and their text units alone, and nothing that is made of several documents. The first is
+the default of those who see some documents only."""
+GRAPH_MODES = frozenset(get_args(Mode)) - {*PASSAGE_MODES, "bypass"}
+"""Modes that read what is made of several documents; ``bypass`` reads no document at all."""
 Records = Annotated[int, Field(ge=1, le=10_000)]
 Tokens = Annotated[int, Field(ge=1, le=10_000_000)]
 ChunkPick = Literal["RELATION", "WEIGHT", "VECTOR"]

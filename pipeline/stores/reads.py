@@ -76,11 +76,12 @@ class VectorSearch:
 class VectorReads(Protocol):
     """What a query asks of documents, text units and vectors; a constant number of round trips each."""
 
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = ()) -> list[Hits]:
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
         """Of each search the rows nearest to its vector; all vectors are one model's.
 
         ``within``: only rows that at least one text unit of a document that satisfies these is a source of; of
-        reports, which tell of all their sources, those that have no other.
+        reports, which tell of all their sources, those that have no other. ``rights``: the same, and no other row
+        changes what is found: the vectors of all these rows are compared, without an approximate index.
         """
         ...
 
@@ -118,10 +119,10 @@ class VectorReads(Protocol):
         belong to documents that satisfy these. ``table`` as of VectorSearch."""
         ...
 
-    def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
+    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
         """The text units that rank best for the question's words by BM25, ties by id. ``within``: only those of
-        documents that satisfy these; the weights stay those of all. Nothing in a workspace that an earlier version of
-        the software has loaded."""
+        documents that satisfy these; the weights stay those of all. ``rights``: the same, and words are counted in
+        these documents alone. Nothing in a workspace that an earlier version of the software has loaded."""
         ...
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:

@@ -149,7 +149,8 @@ class MemoryStores:
 
     def close(self) -> None: ...
 
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = ()) -> list[Hits]:
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
+        within = (*rights, *within)
         self.reads.append(f"nearest {' '.join(search.table for search in searches)}")
         return [self._nearest(search.table, search.vector, search.limit, within) for search in searches]
 
@@ -201,15 +202,16 @@ class MemoryStores:
         found = _chosen(self.chunk_rows, ids)
         return records(Passage, found.assign(score=[float(letters(text) @ question) for text in found["content"]]))
 
-    def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
+    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
         self.reads.append("lexical")
-        texts = list(self.chunk_rows["content"])
+        rows = self.chunk_rows[self._allowed(rights)]
+        texts = list(rows["content"])
         found = [words(text) for text in texts]
         asked = dict.fromkeys(words(question))
         weights = {word: word_weight(len(texts), sum(word in text for text in found)) for word in asked}
         scores = bm25_scores(texts, weights, sum(map(len, found)) / max(len(texts), 1))
-        rows = zip(self.chunk_rows["id"], self._allowed(within), scores, strict=True)
-        shown = [(id, float(score)) for id, allowed, score in rows if allowed]
+        there = set(self.chunk_rows["id"][self._allowed(within)])
+        shown = [(id, float(score)) for id, score in zip(rows["id"], scores, strict=True) if id in there]
         hits = [hit for hit in shown if hit[1] > 0]
         return Lexical(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit], weights)
 

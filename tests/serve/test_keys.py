@@ -6,9 +6,11 @@ from typing import Any
 import httpx2
 import pytest
 
-from pipeline.errors import SettingsError
+from pipeline.errors import NotAllowedError, SettingsError
 from pipeline.project import Project
+from pipeline.query.drawing import Named
 from pipeline.serve.doors import doors_of
+from pipeline.settings.query_options import GRAPH_MODES
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, serving
@@ -45,6 +47,27 @@ def test_each_key_has_its_own_terms(asked: Serving):
     assert ask(asked, MASTER, mode="local").status_code == 200
     assert ask(asked, "other", mode="naive").status_code == 401
     assert ask(asked, "", mode="naive").status_code == 401
+
+
+def test_a_key_for_some_documents_asks_in_passage_modes_alone(folder: ProjectFolder):
+    where = "where: {source: institute.txt}"
+    keys = [f"serve.keys.some={{key: s, {where}}}", f"serve.keys.talk={{key: t, {where}, modes: [bypass, graph]}}"]
+    with folder.open(*keys, "query.mode=graph") as project, serving(project) as served:
+        refused = {mode: ask(served, "s", "/query/data", mode=mode) for mode in sorted(GRAPH_MODES)}
+        assert {answer.status_code for answer in refused.values()} == {403}
+        message = refused["local"].json()["error"]["message"]
+        assert "mode 'local' is not allowed here, for who asks sees some documents only" in message
+        assert message.endswith("; ask with one of: naive")
+        assert ask(served, "s", "/query/data").json()["mode"] == "naive"  # the project's default is not allowed
+        only_bypass = ask(served, "t", "/query/data", mode="naive")
+        assert only_bypass.status_code == 403
+        assert only_bypass.json()["error"]["message"].endswith("; ask with one of: bypass")
+    with folder.open(*keys) as project:
+        some = next(door.asker for door in doors_of(project).keyed if door.asker.name == "some")
+        with pytest.raises(NotAllowedError, match="the graph is not shown here"):
+            project.draw(Named(), some)
+        with pytest.raises(NotAllowedError, match="the graph is not shown here"):
+            project.find_entities("Mira Vale", meaning=True, limit=3, asker=some)
 
 
 @pytest.mark.parametrize("path", ["/query", "/query/data", "/query/stream"])
@@ -230,6 +253,10 @@ def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_an
         ("{a: {key: x, where: {year: {'~': 1}}}}", "serve.keys.a.where: 'year' has no operator"),
         ("{a: {key: x, where: {year: }}}", "serve.keys.a.where: 'year' =: NoneType is no value"),
         ("{a: {key: x, where: {year: {'=': }}}}", "serve.keys.a.where: 'year' =: NoneType is no value"),
+        (
+            "{a: {key: x, where: {year: 1}, modes: [graph, local]}}",
+            "a.modes: a key with where can ask none of: graph, local; give",
+        ),
         ("{a: {key: x, where: }}", "serve.keys.a.where: Input should be a valid dictionary"),
         ("{a: }", "serve.keys.a: Input should be a valid dictionary"),
     ],

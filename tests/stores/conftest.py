@@ -22,8 +22,8 @@ def postgres(postgres_url: str, workspace: str) -> Iterator[Callable[..., Postgr
     """Opens empty workspaces in a real PostgreSQL; ``suffix`` tells those of one test apart."""
     opened = []
 
-    def open_store(suffix: str = "", exact_below: int = 5000) -> PostgresStore:
-        opened.append(PostgresStore(postgres_url, workspace + suffix, hnsw=Hnsw(exact_below=exact_below)))
+    def open_store(suffix: str = "", exact_below: int = 5000, **hnsw: int) -> PostgresStore:
+        opened.append(PostgresStore(postgres_url, workspace + suffix, hnsw=Hnsw(exact_below=exact_below, **hnsw)))
         return opened[-1]
 
     yield open_store

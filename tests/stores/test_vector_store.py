@@ -14,7 +14,7 @@ from pipeline.stores.base import Live
 from pipeline.stores.postgres import writer as postgres_writer
 from pipeline.stores.postgres.schema import ENTITIES, partition_of
 from pipeline.stores.postgres.store import PostgresStore
-from pipeline.stores.reads import Listing
+from pipeline.stores.reads import Listing, VectorSearch
 from pipeline.stores.records import Document, Passage, TextUnit
 from tests.query.memory_stores import of_documents
 from tests.records import column
@@ -154,6 +154,28 @@ def test_a_filter_that_the_index_gives_up_on_still_finds_all(postgres: OpenStore
     load(store, {"documents": DOCUMENTS, "chunks": units}, 8)
     found = nearest(store, "chunks", vectors(3, 1, 8)[0], 6, of_documents("doc-1"))
     assert sorted(id for id, _ in found) == [f"chunk-{place:05}" for place in range(0, 3000, 500)]
+
+
+def test_rights_are_searched_exactly(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
+    """An approximate index of few links loses some of the visible rows among many hidden ones."""
+    monkeypatch.setattr("pipeline.stores.postgres.conditions.FEW", 0)
+    store = postgres(exact_below=10, m=2, ef_construction=4, ef_search=1)
+    stored = vectors(1, 3000, 8)
+    units = chunks(stored)
+    units["full_doc_id"] = ["doc-1" if place % 2 else "doc-2" for place in range(3000)]
+    load(store, {"documents": DOCUMENTS, "chunks": units}, 8)
+    rights = of_documents("doc-1")
+    with plans(store) as found:
+        nearest(store, "chunks", stored[0], 20, rights)
+    assert "_hnsw_" in "".join(found)  # a filter that is no right goes by the index
+    with plans(store) as found:
+        for query in vectors(3, 5, 8):
+            by_hand = [id.replace("ent", "chunk") for id, _ in nearest_by_hand(stored, query, 3000)]
+            expected = [id for id in by_hand if int(id[-5:]) % 2][:20]
+            [hits] = store.nearest([VectorSearch("chunks", query, 20)], rights=rights)
+            assert [id for id, _ in hits] == expected
+            assert store.nearest([VectorSearch("chunks", query, 20)], of_documents("doc-2"), rights) == [[]]
+    assert "_hnsw_" not in "".join(found)
 
 
 def test_the_nearest_of_some_chunks(postgres: OpenStore):

@@ -56,8 +56,8 @@ class FilteredVectors:
     vectors: VectorReads
     allowed: Within
 
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = ()) -> list[Hits]:
-        return self.vectors.nearest(searches, (*self.allowed, *within))
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
+        return self.vectors.nearest(searches, (*self.allowed, *within), rights)
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
         return self.vectors.nearest_of(table, sorted(self.visible(table, ids)), vector, limit)
@@ -84,8 +84,8 @@ class FilteredVectors:
     def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
         return self.vectors.origins(table, ids, (*self.allowed, *within))
 
-    def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
-        return self.vectors.lexical(question, limit, (*self.allowed, *within))
+    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
+        return self.vectors.lexical(question, limit, (*self.allowed, *within), rights)
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
         found = self.vectors.mentions(text_unit_ids, entity_ids, most)

@@ -52,9 +52,9 @@ def _options(door: Door) -> dict[str, Any]:
     """What may be asked for, and what is so by default."""
     settings, asker = door.project.settings, door.asker
     models = [name for name, model in settings.models.chat.items() if model.configured]
-    modes = [mode for mode in get_args(Mode) if asker.modes is None or mode in asker.modes]
+    modes = [mode for mode in get_args(Mode) if asker.may_ask(mode)]
     return {
         "modes": [mode for mode in modes if models or mode != "bypass"],
         "models": [name for name in models if asker.models is None or name in asker.models],
-        "defaults": settings.query.options,
+        "defaults": {**settings.query.options, "mode": asker.usual_mode(settings.query.mode)},
     }

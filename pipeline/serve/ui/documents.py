@@ -99,8 +99,11 @@ def _opened(door: Door, id: str, first: int, at: str) -> dict[str, Any]:
 
 
 def _left_out(door: Door, read: DocumentRead) -> Mapping[str, Sequence[LeftOut]] | None:
-    """Document or text unit -> what the last run left out of it; None where that is not known."""
-    if not door.at_home:
+    """Document or text unit -> what the last run left out of it; None where that is not known.
+
+    A run tells of files, which may hold hidden documents too: it is not known to who sees some documents only.
+    """
+    if not door.at_home or door.asker.where:
         return None
     document = read.document
     of = {document.source: document.id, document.id: document.id} | {unit.unit.id: unit.unit.id for unit in read.units}

@@ -1,7 +1,7 @@
 """What the frame of each view says: of which workspace, who asks, what they may, and what is loaded."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from pipeline.errors import GraphmillError, NothingLoadedError
 from pipeline.pages.environment import texts
@@ -9,6 +9,7 @@ from pipeline.runs.reports import RunEntry
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.doors import Door
 from pipeline.serve.failures import failure_of
+from pipeline.settings.query_options import Mode
 
 VIEWS = {"ask": "", "graph": "graph", "documents": "documents", "nights": "nights"}
 """Name -> address below the root."""
@@ -55,8 +56,8 @@ def state_of(door: Door) -> dict[str, Any]:
         "sees_all": not asker.where,
         "editor": door.may_change,
         "locked": locked(door),
-        "modes": asker.modes,
-        "mode": query.mode,
+        "modes": [mode for mode in asker.modes or get_args(Mode) if asker.may_ask(mode)],
+        "mode": asker.usual_mode(query.mode),
         "chat": bool(chat and chat.configured),
         **_loaded(door),
     }

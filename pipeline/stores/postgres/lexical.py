@@ -11,7 +11,7 @@ sample at each load (ids are digests: the first ones are as good as drawn).
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,7 @@ LEXEMES = (
 INDEX = sql.SQL("CREATE INDEX {} ON {} USING gin ({lexemes})")
 # Two rounds of BM25 by guess, so that texts with the same words are told apart before they are read: as if each word
 # came up once, by size alone, which needs no text; then of the likely ones by how often a pattern matches.
+# A sum of floats is rounded, for its last digits depend on the order of the plan, which hidden rows may change.
 RANKED = text("""
     SELECT id, content, texts FROM (
         WITH frequencies AS (
@@ -95,7 +96,7 @@ RANKED = text("""
             FROM found JOIN frequencies USING (place) WHERE shown
         ), likely AS (
             SELECT id FROM weighed GROUP BY id
-            ORDER BY sum(weight / (1 + base)) DESC, id COLLATE "C" LIMIT :likely
+            ORDER BY round(sum(weight / (1 + base))::numeric, 9) DESC, id COLLATE "C" LIMIT :likely
         ), opened AS MATERIALIZED (
             SELECT unit.id, unit.content
             FROM likely JOIN lightrag_chunks AS unit ON unit.workspace = :workspace AND unit.id = likely.id
@@ -104,13 +105,15 @@ RANKED = text("""
             FROM weighed JOIN opened USING (id)
         ), best AS (
             SELECT id FROM counted GROUP BY id
-            ORDER BY sum(weight * times / (times + base)) DESC, id COLLATE "C" LIMIT :candidates
+            ORDER BY round(sum(weight * times / (times + base))::numeric, 9) DESC, id COLLATE "C" LIMIT :candidates
         )
         SELECT id, content, (SELECT jsonb_object_agg(place, texts) FROM frequencies) AS texts
         FROM best JOIN opened USING (id) ORDER BY id COLLATE "C"
     ) AS ranked
     """)
 SAMPLE_QUERY = sql.SQL("SELECT content FROM {} WHERE workspace = %s ORDER BY id LIMIT %s")
+MOST_REMEMBERED = 100
+"""Sets of visible documents whose word statistics are remembered: more than a server has keys of that kind."""
 
 
 def index_name(workspace: str) -> str:
@@ -135,13 +138,32 @@ class RememberedStatistics:
     """Those of the load that a workspace shows: they are large, and the same for each of its questions."""
 
     known: tuple[str, TextStatistics | None] = ("", None)
+    of_visible: tuple[str, dict[str, TextStatistics]] = field(default_factory=lambda: ("", {}))
 
-    def of(self, connection: Connection, workspace: str, version: str) -> TextStatistics | None:
+    def of(self, connection: Connection, workspace: str, version: str, visible: Allowed) -> TextStatistics | None:
+        """Return the statistics of the text units of the visible documents, which may be all.
+
+        Return None where an earlier version of the software has loaded the workspace.
+        """
         shown, statistics = self.known
         if shown != version or statistics is None:
             statistics = _statistics(connection, workspace)
             self.known = version, statistics
-        return statistics
+        if statistics is None or not visible.within:
+            return statistics
+        return self._of_visible(connection, workspace, version, visible)
+
+    def _of_visible(self, connection: Connection, workspace: str, version: str, visible: Allowed) -> TextStatistics:
+        shown, remembered = self.of_visible
+        if shown != version:
+            remembered = {}
+            self.of_visible = version, remembered
+        key = repr(visible.within)
+        if key not in remembered:
+            if len(remembered) >= MOST_REMEMBERED:
+                remembered.clear()
+            remembered[key] = _visible_statistics(connection, workspace, visible)
+        return remembered[key]
 
 
 def lexical_search(
@@ -150,16 +172,21 @@ def lexical_search(
     question: str,
     limit: int,
     allowed: Allowed,
+    visible: Allowed,
     statistics: TextStatistics | None,
 ) -> Lexical:
-    """See VectorReads.lexical. One statement. How rare a word is, is that of all documents, whatever ``allowed``."""
+    """See VectorReads.lexical. One statement.
+
+    ``allowed``: the documents that may be found. ``visible``: those that words are counted in, by default all;
+    ``statistics`` are of these.
+    """
     asked = [word for word in dict.fromkeys(words(question)) if len(word.encode()) <= LONGEST_WORD]
     if statistics is None or not asked:
         return Lexical([], {})
     followed = _followed(asked, statistics)
     candidates = max(CANDIDATES, 2 * limit)
     query = RANKED.columns(column("id"), column("content"), column("texts", JSONB))
-    query = query.add_cte(_found(workspace, followed, allowed))
+    query = query.add_cte(_found(workspace, followed, allowed, visible))
     found = connection.execute(
         query,
         {
@@ -179,9 +206,9 @@ def lexical_search(
     return Lexical([hit for hit in ranked if hit[1] > 0][:limit], weights)
 
 
-def _found(workspace: str, followed: Sequence[str], allowed: Allowed) -> CTE:
-    """(place, pattern, id, size, shown): of each word, by its place among them, the text units that have it, and
-    whether their documents are there."""
+def _found(workspace: str, followed: Sequence[str], allowed: Allowed, visible: Allowed) -> CTE:
+    """(place, pattern, id, size, shown): of each word, by its place among them, the text units of visible documents
+    that have it, and whether their documents are among those that may be found."""
     queries, patterns = [lexical_query(word) for word in followed], [lexical_pattern(word) for word in followed]
     words = func.unnest(cast(queries, ARRAY(Text)), cast(patterns, ARRAY(Text)))
     asked = words.table_valued("query", "pattern", with_ordinality="place", name="asked").render_derived()
@@ -189,7 +216,11 @@ def _found(workspace: str, followed: Sequence[str], allowed: Allowed) -> CTE:
     shown = func.coalesce(allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace), False).label("shown")
     unit = (
         select(CHUNKS.c.id, size, shown)
-        .where(CHUNKS.c.workspace == workspace, literal_column(LEXEMES).bool_op("@@")(cast(asked.c.query, TSQUERY)))
+        .where(
+            CHUNKS.c.workspace == workspace,
+            literal_column(LEXEMES).bool_op("@@")(cast(asked.c.query, TSQUERY)),
+            visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace),
+        )
         .order_by(shown.desc(), size, CHUNKS.c.id.collate("C"))
         .limit(2 * FOLLOWED)
         .lateral("unit")
@@ -233,3 +264,11 @@ def _statistics(connection: Connection, workspace: str) -> TextStatistics | None
     if not stored:
         return None
     return TextStatistics(stored["texts"], stored["length"], stored["shares"])
+
+
+def _visible_statistics(connection: Connection, workspace: str, visible: Allowed) -> TextStatistics:
+    """Return what ``read_statistics`` would give if there were no other documents."""
+    there = CHUNKS.c.workspace == workspace, visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
+    texts = connection.execute(select(func.count()).select_from(CHUNKS).where(*there)).scalar_one()
+    sample = connection.execute(select(CHUNKS.c.content).where(*there).order_by(CHUNKS.c.id).limit(SAMPLE))
+    return text_statistics((content or "" for (content,) in sample), texts, LEAST_SHARE)

@@ -79,14 +79,16 @@ class PostgresReads(PostgresDatabase):
             refuse_newer(live.schema_version, f"{self.address}, workspace '{self.workspace}'")
         return live
 
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = ()) -> list[Hits]:
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
         live = self.live()
         if live is None or any(len(search.vector) != live.dimensions for search in searches):
             return [[] for _ in searches]
+        within = (*rights, *within)
         allowed = self.allowed(within)
         with self.connection() as connection:
             hits_of = partial(self._hits, connection, live, allowed)
-            if allowed.few is not None:
+            # What an approximate index finds depends on all rows in it, the hidden ones too.
+            if rights or allowed.few is not None:
                 return hits_of(searches)
             connection.execute(search_settings(), search_parameters(searches, self.workspace, live, self.hnsw))
             found = hits_of(searches, by_index=True)
@@ -223,11 +225,12 @@ class PostgresReads(PostgresDatabase):
             found = connection.execute(query, execution_options={"yield_per": PAGE})
             yield from ([(id, content) for id, content in page] for page in found.partitions())
 
-    def lexical(self, question: str, limit: int, within: Within = ()) -> Lexical:
-        allowed, live = self.allowed(within), self.live()
+    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
+        visible, live = self.allowed(rights), self.live()
+        allowed = self.allowed((*rights, *within))
         with self.connection() as connection:
-            known = self.statistics.of(connection, self.workspace, live.version if live else "")
-            return lexical_search(connection, self.workspace, question, limit, allowed, known)
+            known = self.statistics.of(connection, self.workspace, live.version if live else "", visible)
+            return lexical_search(connection, self.workspace, question, limit, allowed, visible, known)
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
         return self.records(EntityMentions, queries.mentions(), **queries.mentioned_by(text_unit_ids, entity_ids, most))

@@ -52,7 +52,7 @@ def test_who_may_not_see_a_document_sees_no_passage_of_it(served: Serving):
     assert units_around(served, unit["id"], "nobody").status_code == 401
 
 
-@pytest.mark.parametrize(("key", "modes"), [("all", {"naive", "graph", "drift"}), ("guest-key", {"naive", "local"})])
+@pytest.mark.parametrize(("key", "modes"), [("all", {"naive", "graph", "drift"}), ("guest-key", {"naive"})])
 def test_the_page_offers_what_may_be_asked_for(served: Serving, key: str, modes: Sequence[str]):
     page = served.client.get("/", headers={**PAGE, "X-API-Key": key}).text
     offered = {mode for mode in ("naive", "local", "graph", "drift", "bypass") if f'<option value="{mode}"' in page}

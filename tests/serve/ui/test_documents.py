@@ -74,7 +74,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
 
 @pytest.fixture(scope="module")
 def served(folder: ProjectFolder) -> Iterator[Serving]:
-    keys = [f"serve.keys.reader={json.dumps({'key': 'o', 'where': {'open': True}})}", "serve.api_key=all"]
+    reader = {"key": "o", "where": {"open": True}}
+    keys = [f"serve.keys.reader={json.dumps(reader)}", "serve.keys.guest={key: g}", "serve.api_key=all"]
     with folder.open(*keys) as project, serving(project) as served:
         yield served
 
@@ -188,9 +189,12 @@ def test_what_was_left_out_of_a_text_unit_stands_there_and_what_the_run_said_onl
     monkeypatch.setattr("pipeline.engine.document_list._read", lambda *_: frame)
     page = look(address)
     assert "extract_graph: ungrounded: /srv/secret: a name" in page.words
-    told = look(address, "o").words
+    told = look(address, "g").words
     assert "extract_graph: ungrounded: a name that does not stand in its text" in told
     assert "/srv/secret" not in told
+    told = look(address, "o").words
+    assert "ungrounded" not in told
+    assert "What was left out of it is not known here." in told
 
 
 def test_what_is_not_there_is_not_found(look: Callable[..., Page]):

@@ -12,7 +12,7 @@ from pipeline.stores.base import Live
 from pipeline.stores.postgres.lexical import bm25_scores, index_name, lexical_pattern, lexical_query, word_weight
 from pipeline.stores.postgres.schema import CHUNKS, partition_of
 from pipeline.stores.postgres.store import PostgresStore
-from pipeline.stores.reads import VectorSearch
+from pipeline.stores.reads import Lexical, VectorSearch
 from pipeline.text.ids import words
 from tests.query.memory_stores import of_documents
 
@@ -142,6 +142,34 @@ def test_only_text_units_of_some_documents(postgres: OpenStore):
     assert of_one.hits == [hit for hit in everywhere.hits if hit[0] in ("chunk-0200", "chunk-0250")]
     assert of_one.weights == everywhere.weights
     assert store.lexical("lantern", 5, of_documents("none")).hits == []
+
+
+def of_documents_alone(store: PostgresStore, question: str, limit: int, *documents: str) -> Lexical:
+    return store.lexical(question, limit, rights=of_documents(*documents))
+
+
+@pytest.mark.parametrize("followed", [3, 3000])
+def test_with_rights_words_are_counted_in_visible_documents_alone(
+    postgres: OpenStore, followed: int, monkeypatch: pytest.MonkeyPatch
+):
+    """A word that hidden texts are full of, and one that they make rare, weigh what they weigh without these texts."""
+    monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", followed)
+    monkeypatch.setattr("pipeline.stores.postgres.lexical.SAMPLE", 10)
+    visible = [f"{'lantern ' * (number % 4)}by the door {'of the harbour' * (number % 3)}" for number in range(30)]
+    hidden = [f"lantern {'harbour ' * (number % 2)}and a takeover of number{number}" for number in range(170)]
+    whole, alone = postgres("-whole"), postgres("-alone")
+    load(whole, [*visible, *hidden], documents=["doc-1"] * 30 + ["doc-2"] * 170)
+    load(alone, visible, documents=["doc-1"] * 30)
+    for question in ("lantern", "a lantern by the harbour door", "takeover", "the takeover of number7"):
+        for limit in (3, 50):
+            found = of_documents_alone(whole, question, limit, "doc-1")
+            assert found == of_documents_alone(alone, question, limit, "doc-1"), question
+            assert found.weights == alone.lexical(question, limit).weights
+    assert of_documents_alone(whole, "lantern", 5, "doc-1") != whole.lexical("lantern", 5, of_documents("doc-1"))
+    narrowed = whole.lexical("takeover", 5, of_documents("doc-2"), of_documents("doc-1"))
+    assert narrowed.hits == []
+    load(whole, [*visible, "lantern"], "2", documents=["doc-1"] * 31)
+    assert of_documents_alone(whole, "lantern", 50, "doc-1") == whole.lexical("lantern", 50)
 
 
 def test_it_keeps_step_with_loads(postgres: OpenStore):

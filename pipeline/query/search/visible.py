@@ -1,0 +1,165 @@
+"""The stores as those see them who may know nothing of other documents, whatever they ask for.
+
+Only documents and text units are there. Vectors of entities, relationships and reports, degrees, communities and names
+are made of all documents together, so that any of them would tell of the hidden ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.contract.conditions import Conditions
+from pipeline.query.resources import ReadTogether, Result
+from pipeline.query.search.filtered import Work
+from pipeline.stores.reads import GraphReads, Hits, Lexical, Listing, Opening, VectorReads, VectorSearch, Within
+from pipeline.stores.records import (
+    Between,
+    Claim,
+    Community,
+    Document,
+    Dot,
+    Entity,
+    EntityMentions,
+    Line,
+    Link,
+    ListedDocument,
+    Membership,
+    Passage,
+    Relationship,
+    Report,
+    SharedUnit,
+    TextUnit,
+)
+
+
+@dataclass(frozen=True)
+class VisiblePassages:
+    """Documents that satisfy ``visible`` and their text units, as if there were no others."""
+
+    vectors: VectorReads
+    visible: Conditions
+
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
+        of_text_units = [search for search in searches if search.table == "chunks"]
+        found = iter(self.vectors.nearest(of_text_units, within, (self.visible, *rights)))
+        return [next(found) if search.table == "chunks" else [] for search in searches]
+
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
+        return self.vectors.nearest_of(table, self._there(table, ids), vector, limit)
+
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
+        return self.vectors.chunks(self._there("chunks", ids), question)
+
+    def documents(self, within: Within = ()) -> list[Document]:
+        return self.vectors.documents((self.visible, *within))
+
+    def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
+        return self.vectors.listed(listing, (self.visible, *within))
+
+    def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
+        return self.vectors.units_of(document_id, first, limit, (self.visible, *within))
+
+    def unit_ids_of(self, document_id: str, limit: int, within: Within = ()) -> list[str]:
+        return self.vectors.unit_ids_of(document_id, limit, (self.visible, *within))
+
+    def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> Mapping[str, tuple[str, int]]:
+        return self.vectors.places(text_unit_ids, (self.visible, *within))
+
+    def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
+        return self.vectors.origins(table, self._there(table, ids), (self.visible, *within))
+
+    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
+        return self.vectors.lexical(question, limit, within, (self.visible, *rights))
+
+    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
+        return []
+
+    def opened_mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+    ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
+        return [], {}
+
+    def openings(self, ids: Sequence[str], length: int) -> Mapping[str, Opening]:
+        return self.vectors.openings(self._there("chunks", ids), length)
+
+    def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
+        return self.vectors.embeddings(table, self._there(table, ids))
+
+    def reports(self, ids: Sequence[str]) -> list[Report]:
+        return []
+
+    def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
+        return []
+
+    def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
+        return []
+
+    def _there(self, table: str, ids: Sequence[str]) -> list[str]:
+        """Return those of the ids that are text units of visible documents, in their order."""
+        if table != "chunks":
+            return []
+        visible = self.vectors.places(ids, (self.visible,))
+        return [id for id in ids if id in visible]
+
+
+class NoGraph:
+    """The graph for those who may know nothing of some documents: it is made of all, so nothing of it is there."""
+
+    def entities(self, ids: Sequence[str]) -> list[Entity]:
+        return []
+
+    def relationships(self, ids: Sequence[str]) -> list[Relationship]:
+        return []
+
+    def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
+        return []
+
+    def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
+        return []
+
+    def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
+        return []
+
+    def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
+        return []
+
+    def named(self, text: str, limit: int) -> list[Dot]:
+        return []
+
+    def dots(self, ids: Sequence[str]) -> list[Dot]:
+        return []
+
+    def most_linked(self, limit: int, community: str = "") -> list[Dot]:
+        return []
+
+    def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
+        return []
+
+    def lines_among(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
+        return []
+
+    def communities(self, ids: Sequence[str]) -> list[Community]:
+        return []
+
+    def parts_of(self, community: str, limit: int) -> list[Community]:
+        return []
+
+    def between(self, community_ids: Sequence[str]) -> list[Between]:
+        return []
+
+
+def only_visible(where: Conditions, read: ReadTogether) -> ReadTogether:
+    """Return the same reads for who may see the documents of ``where`` alone; without conditions ``read`` itself.
+
+    Nothing is said of the moment, for it is the graph's.
+    """
+
+    def read_visible(work: Work[Result], /) -> tuple[Result, tuple[str, ...]]:
+        def look(vectors: VectorReads, graph: GraphReads) -> Result:
+            return work(VisiblePassages(vectors, where), NoGraph())
+
+        result, _ = read(look)
+        return result, ()
+
+    return read_visible if where else read

@@ -1,0 +1,373 @@
+"""A key with ``where`` is told what it would be told if no other document had ever been loaded.
+
+Corpora are drawn. Each is loaded whole, and once more without the documents that a key may not see; every answer of
+that key is compared with the answer of the second project, byte by byte, in every endpoint.
+"""
+
+import csv
+import io
+import json
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute, Route
+
+from pipeline.contract.conditions import holds
+from pipeline.project import Project
+from pipeline.query.request import as_operators
+from pipeline.serve.ui.assets import read_assets
+from pipeline.settings.query_options import GRAPH_MODES, PASSAGE_MODES
+from tests.projects import ProjectFolder, new_project
+from tests.serve.serving import serving
+from tests.servers.openai_server import OpenAIServer, openai_server
+from tests.sizes import size
+
+CORPORA, VIEWS = size(4, 20), 5
+"""Corpora that are drawn, and keys of each: one pair of projects is compared for each key."""
+DOCUMENTS, QUESTIONS = 24, size(6, 20)
+NAMES = ["Mira Vale", "Anselm Torr", "Governor Pell", "Idra Senn", "Kessary Bank", "Project Nightingale", "灯塔"]
+THINGS = ["harbour", "lighthouse", "ledger", "takeover", "lens", "quay", "sea", "lanterns", "puppies"]
+DEEDS = ["built", "sold", "inspected", "dismissed", "paid for", "wrote of"]
+WHERE: Sequence[Mapping[str, Any]] = [
+    {"secret": False},
+    {"department": ["sales", "public"]},
+    {"department": {"!=": "board"}},
+    {"department": "public", "secret": {"!=": True}},
+    {"year": {">=": 1870}},
+    {"year": {"exists": False}},
+    {"title": {"matches": "*of M*"}},
+    {"source": {"matches": "*.csv"}},
+    {"id": {"matches": "*[0-7]"}},
+]
+CHANGES = [
+    (r'"timings_ms": ?\{[^}]*\}', '"timings_ms"'),
+    (r'"question_id": ?"[^"]*"', '"question_id"'),
+    (r'"(run|began)": ?"[^"]*"', r'"\1"'),
+]
+"""Parts of an answer that differ between two answers to the same question: times and ids of questions and runs."""
+UNSTEADY_HEADERS = {"date", "content-length", "set-cookie"}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request; ``key`` says whether it is sent with the key, in a header."""
+
+    method: str
+    path: str
+    body: Any = None
+    form: Mapping[str, str] | None = None
+    accept: str = "application/json"
+    key: bool = True
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Ids of all that the whole corpus has, hidden and visible."""
+
+    documents: Sequence[str]
+    text_units: Sequence[str]
+    entities: Sequence[str]
+    relationships: Sequence[str]
+    runs: Sequence[str]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a key may see of the whole corpus, and the folder of a project of these documents alone."""
+
+    where: Mapping[str, Any]
+    folder: ProjectFolder
+
+
+@dataclass(frozen=True)
+class Corpus:
+    folder: ProjectFolder
+    views: Sequence[View]
+    ids: Ids
+
+
+def drawn_text(draw: random.Random) -> str:
+    sentences = [
+        f"{draw.choice(NAMES)} {draw.choice(DEEDS)} the {draw.choice(THINGS)} of {draw.choice(NAMES)}"
+        f" and the {' '.join(draw.choices(THINGS, k=draw.randint(1, 4)))}."
+        for _ in range(draw.randint(1, 5))
+    ]
+    # A text of many sentences has several text units.
+    return " ".join(sentences) * draw.choice([1, 1, 1, 1, 12])
+
+
+def drawn_rows(draw: random.Random) -> list[dict[str, Any]]:
+    """Draw documents: some repeat the text of others, and their fields differ in kind or are missing."""
+    rows: list[dict[str, Any]] = []
+    for number in range(DOCUMENTS):
+        text = draw.choice(rows)["text"] if rows and draw.random() < 0.3 else drawn_text(draw)
+        row = {"id": f"id{number}", "title": f"{draw.choice(THINGS)} of {draw.choice(NAMES)}", "text": text}
+        fields = {
+            "department": draw.choice(["sales", "public", "board", ["sales", "board"]]),
+            "year": draw.choice([1840, 1870, 1870.5, "1871", "unknown", None]),
+            "secret": draw.choice([True, False]),
+            "pages": draw.choice([3, "three"]),
+        }
+        rows.append(row | {name: value for name, value in fields.items() if draw.random() < 0.8})
+    return rows
+
+
+def write(folder: ProjectFolder, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write two thirds of the documents as JSON Lines and the others as CSV, in which all values are texts."""
+    lines = [json.dumps(row) + "\n" for row in rows if int(row["id"][2:]) % 3]
+    folder.write("lines.jsonl", "".join(lines))
+    table = io.StringIO()
+    names = ["id", "title", "text", "department", "year", "secret"]
+    writer = csv.DictWriter(table, names, extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(row for row in rows if not int(row["id"][2:]) % 3)
+    folder.write("table.csv", table.getvalue())
+
+
+def visible_names(project: Project, where: Mapping[str, Any]) -> set[str]:
+    """Return the ids, as the files have them, of the documents that satisfy the conditions."""
+    conditions = as_operators(where)
+    loaded = project.table("documents").itertuples()
+    fields = [{**json.loads(row.metadata), "id": row.id, "title": row.title, "source": row.source} for row in loaded]
+    return {each["source"].rpartition("#")[2] for each in fields if holds(conditions, each)}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[OpenAIServer]:
+    with openai_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_limits() -> Iterator[None]:
+    """Limits that a large corpus would meet: many documents are visible, and more texts have a word than are read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.stores.postgres.conditions.FEW", 5)
+        patch.setattr("pipeline.stores.postgres.hnsw._is_indexed", lambda live, rows, hnsw: rows > 0)
+        for name, number in {"SAMPLE": 6, "FOLLOWED": 3, "LIKELY": 6, "CANDIDATES": 4}.items():
+            patch.setattr(f"pipeline.stores.postgres.lexical.{name}", number)
+        patch.setattr("pipeline.query.reading.PASSAGES", 5)
+        patch.setattr("pipeline.serve.ui.documents.DOCUMENTS", 5)
+        yield
+
+
+@pytest.fixture(scope="module", params=range(CORPORA))
+def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Corpus:
+    draw, number = random.Random(request.param), request.param
+    root = tmp_path_factory.mktemp(f"rights{number}")
+    stores = {"postgres": {"url": postgres_url, "hnsw": {"m": 2, "ef_construction": 4, "ef_search": 1}}}
+
+    def loaded(name: str, rows: Sequence[Mapping[str, Any]]) -> ProjectFolder:
+        folder = new_project(root / name, postgres_url, {}, stores=stores)
+        write(folder, rows)
+        with folder.open() as project:
+            project.run("fast")
+        return folder
+
+    rows = drawn_rows(draw)
+    folder, views = loaded("all", rows), []
+    with folder.open() as project:
+        for where in draw.sample(WHERE, len(WHERE)):
+            visible = visible_names(project, where)
+            if 0 < len(visible) < len(rows) and len(views) < VIEWS:
+                views.append(View(where, loaded(f"view{len(views)}", [row for row in rows if row["id"] in visible])))
+        tables = ("documents", "text_units", "entities", "relationships")
+        ids = Ids(*(draw.sample(list(project.table(name)["id"]), 6) for name in tables), project.runs.known_ids())
+    assert len(views) == VIEWS
+    return Corpus(folder, views, ids)
+
+
+def questions(draw: random.Random) -> list[dict[str, Any]]:
+    """Draw questions, with options that change what is found or shown; one is in a mode that is refused."""
+    found: list[dict[str, Any]] = [{"query": "Mira Vale", "mode": draw.choice(sorted(GRAPH_MODES))}]
+    for _ in range(QUESTIONS):
+        words = [draw.choice(NAMES), draw.choice(THINGS), draw.choice(DEEDS), "xyzzy"]
+        wishes = {
+            "mode": draw.choice([*PASSAGE_MODES, "bypass"]),
+            "where": draw.choice(WHERE),
+            "top_k": draw.choice([1, 60]),
+            "chunk_top_k": draw.choice([1, 3, 20]),
+            "max_total_tokens": draw.choice([700, 1500, 4000]),
+            "ll_keywords": [draw.choice(NAMES)],
+            "hl_keywords": [draw.choice(THINGS)],
+            "min_score": draw.choice([0.1, 0.4, 0.9]),
+            "include_chunk_content": True,
+            "only_need_prompt": True,
+            "only_need_context": True,
+            "context": "graphrag",
+            "kg_chunk_pick_method": draw.choice(["RELATION", "WEIGHT", "VECTOR"]),
+            "conversation_history": [
+                {"role": "user", "content": f"Tell me of {draw.choice(NAMES)}"},
+                {"role": "assistant", "content": f"It is about the {draw.choice(THINGS)}."},
+            ],
+        }
+        chosen = draw.sample(sorted(wishes), draw.randint(0, 5))
+        query = " ".join(draw.sample(words, draw.randint(1, 4)))
+        found.append({"query": query, **{name: wishes[name] for name in chosen}})
+    return found
+
+
+def asked(path: str) -> Callable[[random.Random, Ids], list[Ask]]:
+    return lambda draw, ids: [Ask("POST", path, one) for one in questions(draw)]
+
+
+def looked(*paths: str, accept: str = "text/html") -> Callable[[random.Random, Ids], list[Ask]]:
+    return lambda draw, ids: [Ask("GET", path, accept=accept) for path in paths]
+
+
+def posted(path: str, *bodies: Mapping[str, Any]) -> Callable[[random.Random, Ids], list[Ask]]:
+    return lambda draw, ids: [Ask("POST", path, body) for body in bodies]
+
+
+def listings(draw: random.Random, ids: Ids) -> list[Ask]:
+    words = draw.sample([*NAMES, *THINGS, "e", "id1", "Mira Vale sold the ledger", "takeover quay"], 5)
+    texts = [{"q": word, "in": "texts"} for word in words]
+    names = [{"q": word, "in": "names"} for word in words[:2]]
+    pages = [{"page": str(page)} for page in (1, 2, 9)]
+    lines = [{"where": line} for line in draw.sample(["secret=true", "department=board", "year>=0", "secret"], 2)]
+    both = [{"q": "Mira Vale", "in": within, "where": "secret!=true"} for within in ("texts", "names")]
+    return [
+        Ask("GET", f"/documents?{httpx2.QueryParams(each)}", accept="text/html")
+        for each in [*texts, *names, *pages, *lines, *both]
+    ]
+
+
+def documents(draw: random.Random, ids: Ids) -> list[Ask]:
+    more = ["", "?page=2", f"?at={ids.text_units[0]}"]
+    opened = [f"/documents/{id}{draw.choice(more)}" for id in ids.documents]
+    return [Ask("GET", path, accept="text/html") for path in [*opened, "/documents/none"]]
+
+
+def passages(draw: random.Random, ids: Ids) -> list[Ask]:
+    return [Ask("GET", f"/ui/passage?unit={id}") for id in [*ids.text_units, "none"]]
+
+
+def of_ids(path: str, ids_of: Callable[[Ids], Sequence[str]]) -> Callable[[random.Random, Ids], list[Ask]]:
+    return lambda draw, ids: [Ask("GET", path.format(id)) for id in [*ids_of(ids)[:1], "none"]]
+
+
+def signed_in(draw: random.Random, ids: Ids) -> list[Ask]:
+    forms = [{"key": key, "next": "documents"} for key in ("k", "wrong")]
+    return [Ask("POST", "/login", form=form, accept="text/html", key=False) for form in forms]
+
+
+CASES: Mapping[tuple[str, str], Callable[[random.Random, Ids], list[Ask]]] = {
+    ("POST", "/query"): asked("/query"),
+    ("POST", "/query/data"): asked("/query/data"),
+    ("POST", "/query/stream"): lambda draw, ids: [
+        Ask("POST", f"/query/stream{evidence}", one)
+        for one, evidence in zip(questions(draw), 99 * ["", "?include=evidence"], strict=False)
+    ],
+    ("GET", "/health"): looked("/health"),
+    ("GET", "/openapi.json"): looked("/openapi.json"),
+    ("GET", "/docs"): looked("/docs"),
+    ("GET", "/"): looked("/"),
+    ("GET", "/ui/state"): looked("/ui/state", accept="application/json"),
+    ("GET", "/ui/passage"): passages,
+    ("GET", "/documents"): listings,
+    ("GET", "/documents/{id}"): documents,
+    ("GET", "/graph"): looked("/graph"),
+    ("GET", "/ui/graph"): lambda draw, ids: [
+        Ask("GET", f"/ui/graph{more}")
+        for more in ("", f"?entity={ids.entities[0]}", f"?document={ids.documents[0]}", "?community=0", "?limit=x")
+    ],
+    ("POST", "/ui/graph/find"): posted(
+        "/ui/graph/find", {"text": "Mira"}, {"text": "takeover", "by": "meaning"}, {"none": 1}
+    ),
+    ("POST", "/ui/graph/documents"): posted("/ui/graph/documents", {"text": "e"}, {"text": ""}),
+    ("GET", "/ui/graph/entity"): of_ids("/ui/graph/entity?id={}", lambda ids: ids.entities),
+    ("GET", "/ui/graph/relationship"): of_ids("/ui/graph/relationship?id={}", lambda ids: ids.relationships),
+    ("GET", "/nights"): looked("/nights", "/nights?page=2"),
+    ("GET", "/nights/plan"): looked("/nights/plan"),
+    ("GET", "/nights/{run}"): of_ids("/nights/{}", lambda ids: ids.runs),
+    ("GET", "/ui/nights/{run}"): of_ids("/ui/nights/{}", lambda ids: ids.runs),
+    ("POST", "/ui/pin"): posted("/ui/pin", {"decision": "same", "a": "Mira Vale", "b": "Idra Senn"}, {}),
+    ("POST", "/ui/run"): posted("/ui/run", {}, {"max_cost": -1}),
+    ("POST", "/ui/retry"): posted("/ui/retry", {"workflow": "fast"}, {}),
+    ("GET", "/login"): looked("/login?next=documents"),
+    ("POST", "/login"): signed_in,
+    ("POST", "/logout"): posted("/logout", {}),
+    ("GET", "/session"): looked("/session"),
+    ("GET", "/assets/{version}/{name:path}"): looked(f"/{read_assets().folder}shell.js", "/assets/none/none"),
+}
+"""Route -> the requests that are compared. A new route fails below until it has requests that reach all of it."""
+REFUSED = ("/graph", "/ui/graph", "/nights", "/ui/nights", "/ui/pin", "/ui/run", "/ui/retry")
+TOOLS = {
+    "query_data": {
+        "query", "mode", "chunk_top_k", "top_k", "max_total_tokens", "ll_keywords", "hl_keywords", "where",
+    },
+    "query": {"query", "mode", "chunk_top_k", "top_k", "where"},
+}  # fmt: skip
+"""Tool for assistants -> the arguments that are compared."""
+
+
+def routes_of(app: Any) -> set[tuple[str, str]]:
+    while not isinstance(app, FastAPI):
+        app = app.app
+    routers = [getattr(one, "original_router", None) for one in app.routes]
+    routes: list[BaseRoute] = [*app.routes, *(route for router in routers if router for route in router.routes)]
+    found = set()
+    for route in routes:
+        assert isinstance(route, Route | APIRoute) or hasattr(route, "original_router"), f"a new kind: {route}"
+        methods = getattr(route, "methods", None) or ()
+        found |= {(method, route.path) for method in methods if method != "HEAD"}
+    return found
+
+
+def steady(text: str, workspace: str) -> str:
+    """Return an answer without what differs between any two answers, and between two projects of any content."""
+    text = text.replace(workspace, "WORKSPACE")
+    for pattern, instead in CHANGES:
+        text = re.sub(pattern, instead, text)
+    return text
+
+
+def compared(answer: httpx2.Response, workspace: str) -> tuple[int, dict[str, str], str]:
+    headers = {name: value for name, value in answer.headers.items() if name not in UNSTEADY_HEADERS}
+    return answer.status_code, headers, steady(answer.text, workspace)
+
+
+def send(client: httpx2.Client, ask: Ask) -> httpx2.Response:
+    headers = {"Accept": ask.accept, "Sec-Fetch-Site": "same-origin", **({"X-API-Key": "k"} if ask.key else {})}
+    return client.request(ask.method, ask.path, json=ask.body, data=ask.form, headers=headers)
+
+
+def opened(folder: ProjectFolder, view: View, endpoint: OpenAIServer, stack: ExitStack) -> Project:
+    key = {"key": "k", "where": view.where, "modes": ["naive", "graph", "local", "bypass"]}
+    settings = [
+        f"models.chat.default.base_url={endpoint.base_url}", f"models.chat.default.api_key={endpoint.key}",
+        f"serve.keys.reader={json.dumps(key)}", "serve.allow.cost_per_day=unlimited", "cache=''",
+    ]  # fmt: skip
+    return stack.enter_context(folder.open(*settings))
+
+
+@pytest.mark.parametrize("number", range(VIEWS))
+def test_every_answer_of_a_key_is_that_of_a_project_without_the_hidden_documents(
+    corpus: Corpus, endpoint: OpenAIServer, number: int
+):
+    view, statuses = corpus.views[number], dict[tuple[str, str], set[int]]()
+    with ExitStack() as stack:
+        clients = []
+        for folder in (corpus.folder, view.folder):
+            project = opened(folder, view, endpoint, stack)
+            served = stack.enter_context(serving(project))
+            assert routes_of(served.api.app) == set(CASES)
+            client = stack.enter_context(httpx2.Client(base_url=served.url, timeout=60))
+            clients.append((client, project.settings.workspace))
+        for route, requests in CASES.items():
+            for ask in requests(random.Random(number), corpus.ids):
+                [whole, alone] = [compared(send(client, ask), workspace) for client, workspace in clients]
+                assert whole == alone, ask
+                statuses.setdefault(route, set()).add(whole[0])
+    refused = {path for (_, path), found in statuses.items() if found == {403}}
+    assert refused == {path for _, path in CASES if path.startswith(REFUSED)}
+    answered = {path for (_, path), found in statuses.items() if found & {200, 303}}
+    assert answered | refused == {path for _, path in CASES}
