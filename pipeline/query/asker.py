@@ -28,7 +28,7 @@ class Asker:
     """
 
     name: str = ""
-    modes: tuple[str, ...] | None = None
+    modes: tuple[Mode, ...] | None = None
     models: tuple[str, ...] | None = None
     system_prompt: bool = True
     max_records: int | None = None
@@ -50,9 +50,11 @@ class Asker:
 
         Who sees some documents only gets the first passage mode that they may ask, where they may not ask the default.
         """
-        if not self.where or self.may_ask(default):
-            return default
-        return next(filter(self.may_ask, PASSAGE_MODES), default)
+        if self.where and not self.may_ask(default):
+            for mode in PASSAGE_MODES:
+                if self.may_ask(mode):
+                    return mode
+        return default
 
 
 ANYONE = Asker()

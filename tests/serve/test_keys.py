@@ -255,7 +255,7 @@ def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_an
         ("{a: {key: x, where: {year: {'=': }}}}", "serve.keys.a.where: 'year' =: NoneType is no value"),
         (
             "{a: {key: x, where: {year: 1}, modes: [graph, local]}}",
-            "a.modes: a key with where can ask none of: graph, local; give",
+            "a.modes: with where none of these can be asked: graph, local; add",
         ),
         ("{a: {key: x, where: }}", "serve.keys.a.where: Input should be a valid dictionary"),
         ("{a: }", "serve.keys.a: Input should be a valid dictionary"),
