@@ -187,7 +187,7 @@ class Project(Asking):
         report = run(workflow, progress, on_event, wanted)
         if again:
             return report
-        return replace(report, notes=("no row was lost or cut, so that none was asked for again", *report.notes))
+        return replace(report, notes=("no row was lost or cut, so no row was asked again", *report.notes))
 
     def forecast_retry(self, name: str | None = None, recovered: bool = False, unended: bool = False) -> list[Forecast]:
         """Return what each step would do and cost in a ``retry``. No model is asked."""

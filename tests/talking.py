@@ -65,7 +65,7 @@ class Hearer:
     def finished(self, rows: int) -> None:
         self.done.append(rows)
 
-    def told(self, fact: str) -> None:
+    def notify(self, fact: str) -> None:
         self.facts.append(fact)
 
     def reserve(self, tokens: int, cost: float | None) -> None: ...

@@ -27,6 +27,7 @@ from pipeline.errors import counted
 from pipeline.models.base import ChatReply, Tokens
 from pipeline.models.cache.replies import NO_CACHE
 from pipeline.models.endpoint.client import Endpoint
+from pipeline.models.endpoint.function import is_function
 from pipeline.models.measured import ROOM_FOR_A_REPLY, Measured, MeasuredModels
 from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
 from pipeline.runs.adapters import chat_model
@@ -100,7 +101,7 @@ def examine_chat(
         look = partial(examine_concurrency, name, model, heard)
         yield from guarded("chat", f"{name} concurrency", look)
         measuring.models.note(model.endpoint.digest, speed=reply_speed(heard.usages))
-    yield from heard.findings("chat", name)
+    yield from heard.findings("chat", name, is_function(model))
     yield from checkup.bill()
 
 
@@ -121,7 +122,7 @@ def examine_price(name: str, chat: ChatSettings) -> Iterator[Finding]:
     """Warn of a price that earlier versions wrote into settings.yaml and that is another model's."""
     if chat.has_price_of_another_model:
         fact = f"the price in settings.yaml is that of {SHIPPED_MODEL} at OpenAI, and the model is '{chat.model}'"
-        action = "set price to what this model costs, {input: 0, output: 0} for one of your own machine"
+        action = "set price to what this model costs, {input: 0, output: 0} for one on your own machine"
         yield Finding("chat", f"{name} price", "warning", fact, action)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from zlib import crc32
 
 from pipeline.contract.prompts import Prompt
-from pipeline.doctor.token_counts import HeardCalls
+from pipeline.doctor.token_counts import RecordedCalls
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import ModelError
@@ -121,7 +121,7 @@ class Probe:
     chat: ChatModel
     tokenizer: Tokenizer
     calls: list[Call] = field(default_factory=list)
-    heard: HeardCalls = field(default_factory=HeardCalls)
+    heard: RecordedCalls = field(default_factory=RecordedCalls)
     read_whole: list[Call] = field(default_factory=list)
     """Calls whose prompt was read from its first line."""
 

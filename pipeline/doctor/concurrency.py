@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pipeline.doctor.finding import Finding
-from pipeline.doctor.token_counts import HeardCalls
+from pipeline.doctor.token_counts import RecordedCalls
 from pipeline.errors import counted
 from pipeline.models.base import ANSWERED, ChatReply, ChatRequest, Usage
 from pipeline.models.endpoint.chat import OpenAIChat
@@ -64,7 +64,7 @@ class Burst:
         return 2 * self.scale * seconds
 
 
-def examine_concurrency(name: str, chat: OpenAIChat, heard: HeardCalls) -> Iterator[Finding]:
+def examine_concurrency(name: str, chat: OpenAIChat, heard: RecordedCalls) -> Iterator[Finding]:
     """Send ``concurrency`` small calls at once, MOST_AT_ONCE at most, and compare the slowest with the timeout.
 
     One call alone goes before them. Nothing is sent where calls are never under way together: with a ``concurrency``
@@ -139,7 +139,7 @@ def reply_speed(usages: Iterable[Usage]) -> float | None:
     return tokens / max(SHORTEST_CALL, seconds) if tokens else None
 
 
-def _ask(model: OpenAIChat, heard: HeardCalls, name: str, numbers: range) -> Sequence[ChatReply]:
+def _ask(model: OpenAIChat, heard: RecordedCalls, name: str, numbers: range) -> Sequence[ChatReply]:
     """Send one call for each number, as the row ``name`` and the number.
 
     The number comes first in the prompt: no two calls are equal, nor begin alike.
@@ -155,7 +155,7 @@ def _ask(model: OpenAIChat, heard: HeardCalls, name: str, numbers: range) -> Seq
     return model.complete(requests, heard)
 
 
-def slowest_answer(heard: HeardCalls, since: int, timeout: float) -> float:
+def slowest_answer(heard: RecordedCalls, since: int, timeout: float) -> float:
     """Return the seconds of the slowest answered call after the first ``since`` ones; ``timeout`` without any."""
     seconds = [usage.seconds for usage in heard.usages[since:] if usage.outcome in ANSWERED]
     return max(SHORTEST_CALL, max(seconds, default=timeout))

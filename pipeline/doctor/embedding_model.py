@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.doctor.finding import Finding
-from pipeline.doctor.token_counts import HeardCalls
+from pipeline.doctor.token_counts import RecordedCalls
 from pipeline.errors import StoreError
 from pipeline.load.overwrite_guard import SAME_MODEL, similarity
 from pipeline.load.owners import is_of_another
 from pipeline.models.cache.replies import NO_CACHE
 from pipeline.models.endpoint.attempts import RemoteModel
+from pipeline.models.endpoint.function import is_function
 from pipeline.runs.adapters import embedding_model, postgres_store, reranker
 from pipeline.runs.owner import known_owner
 from pipeline.settings.schema import Settings
@@ -27,7 +28,7 @@ def examine_embedding(root: Path, settings: Settings, name: str) -> Iterator[Fin
     model = embedding_model(settings, name, lambda: NO_CACHE, root=root)
     model.preflight()
     started = time.perf_counter()
-    heard = HeardCalls()
+    heard = RecordedCalls()
     vectors = model.embed(TEXTS, heard)
     seconds = time.perf_counter() - started
     dimensions = vectors.shape[1]
@@ -45,7 +46,8 @@ def examine_embedding(root: Path, settings: Settings, name: str) -> Iterator[Fin
         yield Finding("embedding", name, "warning", fact, "set 'dimensions' lower, where the model allows it")
     else:
         yield Finding("embedding", name, "ok", f"{fact}, length 1")
-    yield from heard.findings("embedding", name)
+    if not is_function(model):  # a function returns vectors alone: it has no way to report tokens
+        yield from heard.findings("embedding", name)
 
 
 def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
@@ -88,7 +90,7 @@ def examine_rerank(root: Path, settings: Settings, name: str) -> Iterator[Findin
     assert model is not None
     model.preflight()
     started = time.perf_counter()
-    heard = HeardCalls()
+    heard = RecordedCalls()
     scores = model.rerank(QUESTION, PASSAGES, heard)
     seconds = time.perf_counter() - started
     fact = f"{len(PASSAGES)} texts in {seconds:.2g} s"

@@ -9,7 +9,7 @@ from pipeline.engine.kept_documents import keeps_nothing, last_documents, record
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError
-from pipeline.models.base import RowsAnew
+from pipeline.models.base import RowsToAskAgain
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 
@@ -247,10 +247,10 @@ Rows = Mapping[str, frozenset[str]]
 NO_ROWS: Rows = {}
 
 
-def rows_anew(step: str, again: Rows, unended: Rows) -> RowsAnew | None:
+def rows_to_ask_again(step: str, again: Rows, unended: Rows) -> RowsToAskAgain | None:
     """Return the rows of a step whose bad replies are asked for again, or None."""
     rows = again.get(step)
-    return RowsAnew(rows, unended.get(step, frozenset())) if rows else None
+    return RowsToAskAgain(rows, unended.get(step, frozenset())) if rows else None
 
 
 @dataclass(frozen=True)

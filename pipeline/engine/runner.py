@@ -38,7 +38,7 @@ from pipeline.engine.plan import (
     Rows,
     Selection,
     following,
-    rows_anew,
+    rows_to_ask_again,
     stamped_anew,
     tables_of,
     version_of,
@@ -175,7 +175,7 @@ class Runner:
             if self.budget.max_cost is not None and getattr(model, "cost", _free)(ONE_TOKEN) is None:
                 raise UsageError(
                     f"--max-cost: model '{model.identity['model']}' has no price; set its price in settings.yaml "
-                    "({input: 0, output: 0} for a model of your own machine), or use --max-tokens"
+                    "({input: 0, output: 0} for a model on your own machine), or use --max-tokens"
                 )
             if isinstance(model, ServedModel):
                 model.begin_run(self.progress.told)
@@ -283,7 +283,7 @@ class Runner:
     ) -> tuple[PlannedStep, dict[str, Snapshot], bool]:
         """What the step wrote, with the stamp of what it read. What was written to meanwhile is read again; False where
         it never stands still: then the record is no ground for reuse."""
-        step, anew = planned.step, rows_anew(planned.step.id, self.again, self.unended)
+        step, anew = planned.step, rows_to_ask_again(planned.step.id, self.again, self.unended)
         before = last_tables(planned, previous, self.snapshots)
         wrap = partial(metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew)
         last = last_run(planned, previous, self.snapshots)

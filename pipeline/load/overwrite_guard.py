@@ -113,10 +113,10 @@ def refuse_other_model(
     """
     for shown in lives:
         if shown is not None and other_model(shown, identity):
-            raise UsageError(f"workspace '{workspace}': {told_other_model(shown.embedding, identity, workflow)}")
+            raise UsageError(f"workspace '{workspace}': {refusal_of_other_model(shown.embedding, identity, workflow)}")
 
 
-def told_other_model(shown: Mapping[str, Any], identity: Mapping[str, Any], workflow: str) -> str:
+def refusal_of_other_model(shown: Mapping[str, Any], identity: Mapping[str, Any], workflow: str) -> str:
     """Return why a run is refused whose model is not the one of the vectors that are shown, and what to do."""
     return (
         f"its vectors were made by {named_model(shown)}, a run would embed with {named_model(identity)}, so it is "

@@ -23,7 +23,7 @@ Anew = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
-class RowsAnew:
+class RowsToAskAgain:
     """An ``Anew`` that is a set of rows. Of the rows in ``unended``, good replies without an end mark are asked for
     again too (see ``ChatRequest.lacks_end``)."""
 
@@ -198,13 +198,32 @@ class Listener(Protocol):
         """So many more texts have their vectors."""
         ...
 
-    def told(self, fact: str) -> None:
+    def notify(self, fact: str) -> None:
         """Hear why calls wait: a sentence for whoever watches the run."""
         ...
 
     def reserve(self, tokens: int, cost: float | None) -> None:
         """So much is about to be bound at once. Raises what ends the work when that is too much."""
         ...
+
+
+class IdleListener:
+    """A Listener that does nothing; subclasses override the methods that they need."""
+
+    def begun(self, expected: Usage) -> str:
+        return ""
+
+    def ended(self, usage: Usage, call: str | None = None) -> None:
+        return
+
+    def finished(self, rows: int) -> None:
+        return
+
+    def notify(self, fact: str) -> None:
+        return
+
+    def reserve(self, tokens: int, cost: float | None) -> None:
+        return
 
 
 @runtime_checkable

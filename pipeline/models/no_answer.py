@@ -50,7 +50,7 @@ LEAST_SCALE, MOST_SCALE = 0.5, 2.0
 
 
 @dataclass(frozen=True)
-class ToldLimits:
+class StatedLimits:
     """What a refusal says, in the server's tokens; None where it says nothing. ``window``: what the model reads, its
     reply included; ``prompt``: how long the refused prompt is."""
 
@@ -65,12 +65,12 @@ class ToldLimits:
         return round(self.window / scale) if LEAST_SCALE < scale < MOST_SCALE else self.window
 
 
-def limits_in(refusal: str) -> ToldLimits:
+def limits_in(refusal: str) -> StatedLimits:
     """Read the words of a refusal. A limit of tokens in each minute is no window."""
     if _EACH_MINUTE.search(refusal):
-        return ToldLimits(None, None)
+        return StatedLimits(None, None)
     prompt = _first_number(_PROMPT, refusal) or _first_number(_REQUESTED, refusal)
-    return ToldLimits(_first_number(_WINDOW, refusal), prompt)
+    return StatedLimits(_first_number(_WINDOW, refusal), prompt)
 
 
 def _first_number(pattern: re.Pattern[str], text: str) -> int | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.contract.prompts import Prompt
-from pipeline.engine.bill.counting_models import Tally
+from pipeline.engine.bill.counting_models import ReadOnlyMemory, Tally
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import UsageError
@@ -52,9 +52,8 @@ class SilentChat(ChatModel):
         return self.recorded
 
     def converse(self, talks: Iterable[Talk[Result]], listener: object = None, anew: object = None) -> list[Result]:
-        memory = _ReadOnlyReplies(
-            RememberedReplies(str(self.recorded.get("model", "")), self.recorded, self.cache), self.tally.keys
-        )
+        model = str(self.recorded.get("model", ""))
+        memory = ReadOnlyMemory(RememberedReplies(model, self.recorded, self.cache), self.tally.keys)
 
         def ask(requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
             for key, request in requests.items():
@@ -68,25 +67,6 @@ class SilentChat(ChatModel):
         raise UsageError("a purge: its models are not asked; nothing streams")
 
     def preflight(self) -> None:
-        return
-
-
-@dataclass(frozen=True)
-class _ReadOnlyReplies:
-    """What the cache knows; ``keys`` collects those that were looked for. No reply is flagged."""
-
-    known: RememberedReplies
-    keys: set[str]
-
-    def key(self, request: ChatRequest) -> str:
-        key = self.known.key(request)
-        self.keys.add(key)
-        return key
-
-    def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
-        return self.known.recall(requests)
-
-    def flag(self, valid: Mapping[str, bool]) -> None:
         return
 
 

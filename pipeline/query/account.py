@@ -16,6 +16,7 @@ from pipeline.models.base import (
     ChatReply,
     ChatRequest,
     EmbeddingModel,
+    IdleListener,
     Listener,
     Reranker,
     Result,
@@ -91,8 +92,8 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """A Listener: the account's ear at one kind of model."""
+class Heard(IdleListener):
+    """A Listener that counts the calls of one kind of model in an account."""
 
     account: Account
     kind: str
@@ -102,15 +103,6 @@ class Heard:
 
     def ended(self, usage: Usage, call: str | None = None) -> None:
         self.account.end(self.kind, usage, call)
-
-    def finished(self, rows: int) -> None:
-        return
-
-    def told(self, fact: str) -> None:
-        return
-
-    def reserve(self, tokens: int, cost: float | None) -> None:
-        return
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     The chat model is asked for keywords at most and, with ``dynamic_community_selection``, for the
     relevance of reports.
     """
-    request, unheard = without_system_turns(request, resources.account.asker.system_prompt)
+    request, dropped = without_system_turns(request, resources.account.asker.system_prompt)
     longest_reply = resources.longest_reply(request.model)
     request, capped = within_window(request, resources.measured(request.model), longest_reply)
     refuse_endless(request, resources.tokenizer)
@@ -48,7 +48,7 @@ def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
         prepared = _prepare_mode(request, resources)
     except OtherVectorsError:  # the question is embedded by the model of these
         prepared = _prepare_mode(request, resources)
-    return replace(prepared, notes=(*unheard, *capped, *cut, *prepared.notes))
+    return replace(prepared, notes=(*dropped, *capped, *cut, *prepared.notes))
 
 
 def _prepare_mode(request: QueryRequest, resources: QueryResources) -> PreparedQuery:

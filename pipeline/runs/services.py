@@ -278,13 +278,13 @@ class Services:
         No store is asked: what the last load of the project brought to them is in its reports. The run asks
         the stores (``reach_stores``).
         """
-        from pipeline.load.overwrite_guard import told_other_model
+        from pipeline.load.overwrite_guard import refusal_of_other_model
 
         loaded = self._last_embedding()
         identity = self.embedding_of_run(workflow, selection)
         if loaded is None or identity is None or dict(loaded) == dict(identity):
             return ""
-        return f"workspace '{self.settings.workspace}': {told_other_model(loaded, identity, workflow.name)}"
+        return f"workspace '{self.settings.workspace}': {refusal_of_other_model(loaded, identity, workflow.name)}"
 
     def _last_embedding(self) -> Mapping[str, Any] | None:
         """Return the identity of the model whose vectors the newest load brought to the stores, or None."""

@@ -51,7 +51,7 @@ def test_rejects_and_retry(folder: ProjectFolder, openai: OpenAIServer, postgres
     assert folder.invoke("rejects", "--json").json == []
     nothing_left = folder.invoke("retry").stdout
     assert "0 rejects" in nothing_left
-    assert "no row was lost or cut, so that none was asked for again" in nothing_left
+    assert "no row was lost or cut, so no row was asked again" in nothing_left
 
 
 def test_usage(folder: ProjectFolder, openai: OpenAIServer):
@@ -164,4 +164,4 @@ def test_plan(folder: ProjectFolder, openai: OpenAIServer):
     again = folder.invoke("plan", "--json").json
     least, most = again["steps"][2]["estimate"]["seconds"]
     assert 0 < least <= most
-    assert any(note.startswith("time: about ") for note in again["notes"])
+    assert any(note.startswith("time of model calls") for note in again["notes"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.doctor.concurrency import MOST_AT_ONCE, TOKENS_OF_A_REPLY, Burst, finding_of, slowest_answer
-from pipeline.doctor.token_counts import HeardCalls
+from pipeline.doctor.token_counts import RecordedCalls
 from pipeline.models.base import GENEROUS_REPLY, Usage
 from tests.doctor.test_doctor import examined
 from tests.projects import NO_STORE, ProjectFolder, new_project
@@ -163,7 +163,7 @@ def test_the_advice_follows_from_the_turns_that_calls_took(burst: Burst, verdict
 
 
 def test_calls_of_which_none_was_answered_took_the_whole_timeout():
-    heard = HeardCalls([Usage("a", "m", 1, 1, False, 3.0, "timeout")])
+    heard = RecordedCalls([Usage("a", "m", 1, 1, False, 3.0, "timeout")])
     assert slowest_answer(heard, 0, timeout=120) == 120
     heard.ended(Usage("b", "m", 1, 1, False, 0.0))
     assert 0 < slowest_answer(heard, 0, timeout=120) < 1

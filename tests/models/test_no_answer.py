@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.errors import PromptTooLongError
-from pipeline.models.no_answer import ADVICE, ToldLimits, limits_in, no_answer
+from pipeline.models.no_answer import ADVICE, StatedLimits, limits_in, no_answer
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ from pipeline.models.no_answer import ADVICE, ToldLimits, limits_in, no_answer
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_window_and_the_prompt(refusal: str, window: int | None, prompt: int | None):
-    assert limits_in(refusal) == ToldLimits(window, prompt)
+    assert limits_in(refusal) == StatedLimits(window, prompt)
 
 
 def test_a_window_is_counted_as_the_refused_prompt_was():
-    assert ToldLimits(8000, 20_000).window_in_our_tokens(16_000) == 6400
-    assert ToldLimits(8000, 20_000).window_in_our_tokens(None) == 8000
-    assert ToldLimits(8000, 200_000).window_in_our_tokens(16_000) == 8000  # not the prompt's length
-    assert ToldLimits(None, 20_000).window_in_our_tokens(16_000) is None
+    assert StatedLimits(8000, 20_000).window_in_our_tokens(16_000) == 6400
+    assert StatedLimits(8000, 20_000).window_in_our_tokens(None) == 8000
+    assert StatedLimits(8000, 200_000).window_in_our_tokens(16_000) == 8000  # not the prompt's length
+    assert StatedLimits(None, 20_000).window_in_our_tokens(16_000) is None
 
 
 @pytest.mark.parametrize("reason", ["bad_request", "content_filter", "refusal", "empty", "expired"])

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
+from pipeline.engine.bill.counting_models import Tally
+from pipeline.models.base import ChatRequest
+from pipeline.models.cache.lookup import completion_key
+from pipeline.models.cache.replies import Completion, ReplyCache
 from pipeline.project import Project
+from pipeline.purge.recorded_steps import Missing, SilentChat
+from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 from tests.projects import ProjectFolder, new_project, read_yaml, write_yaml
 from tests.purge.test_purge import CANARY, KEPT, SECRET, found_in
 from tests.servers.openai_server import OpenAIServer
@@ -94,6 +100,21 @@ def test_an_edited_prompt_does_not_matter_and_taking_it_back_pays_for_nothing(
     with folder.open() as project:
         steps = {step.step: step for step in project.run("communities").steps}
     assert steps["extract_graph"].calls == 0
+
+
+def test_a_reply_in_an_earlier_form_of_its_request_counts_as_needed(tmp_path: Path):
+    """``purge --history`` deletes every reply whose key is not collected."""
+    identity = {"model": "m"}
+    earlier = ChatRequest("row", ({"role": "user", "content": "as an earlier version asked"},))
+    request = ChatRequest("row", ({"role": "user", "content": "as it is asked now"},), earlier=(earlier,))
+    cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
+    paid = completion_key(identity, earlier)
+    cache.store_completion(paid, "m", Completion("answered", "stop", 5, 5, valid=True))
+    tally, missing = Tally(tokenizer(DEFAULT_ENCODING)), Missing()
+    (reply,) = SilentChat(identity, cache, tally, missing).complete([request])
+    cache.close()
+    assert (reply.text, bool(missing)) == ("answered", False)
+    assert paid in tally.keys
 
 
 def test_an_abandoned_workflow_is_not_brought_up_to_date(tmp_path: Path, postgres_url: str, openai: OpenAIServer):

@@ -82,7 +82,7 @@ class RehearsedChat(WrappedChat):
     ) -> list[Result]:
         if not isinstance(self.model, RememberingChat):
             raise TypeError(f"{type(self.model).__name__} does not tell what it remembers")
-        model, memory = self.model, _ReadOnly(self.model.memory(self.tally.anew), self.tally.keys)
+        model, memory = self.model, ReadOnlyMemory(self.model.memory(self.tally.anew), self.tally.keys)
 
         def heard(request: ChatRequest, reply: ChatReply) -> None:
             if reply.reason != NOT_ASKED:
@@ -100,8 +100,11 @@ class RehearsedChat(WrappedChat):
 
 
 @dataclass(frozen=True)
-class _ReadOnly:
-    """A memory that a rehearsal leaves as it is; ``keys`` are those that were looked for."""
+class ReadOnlyMemory:
+    """A memory that is read and never changed.
+
+    ``keys`` collects every key that is looked for, also those of earlier forms of a request.
+    """
 
     memory: ForgettingMemory
     keys: set[str]

@@ -127,7 +127,7 @@ def conversion_in_words(files: int, size: int, reports: Iterable[Mapping[str, An
     if not files:
         return ""
     span = seconds_of_conversions(size, reports)
-    known = f"about {span_in_words(*span)} at the speed of earlier runs" if span else "the time is not known yet"
+    known = f"{span_in_words(*span)} at the speed of earlier runs" if span else "the time is not known yet"
     return (
         f"{counted(files, 'file')} to be converted ({size_in_words(size)}): {known}; with the extra 'ocr' a scanned "
         "page takes seconds; what they say, and what it costs, is not in this plan"
@@ -150,10 +150,9 @@ def time_in_words(seconds: Mapping[str, Seconds | None]) -> str:
         return f"time: {NOT_MEASURED} ({', '.join(unknown)})" if unknown else ""
     total = sum_of_seconds(known.values()) or [0.0, 0.0]
     span = span_in_words(total[0], total[1])
-    measured = f"time: about {span} of model calls at the speed that earlier runs or doctor measured"
-    if not unknown:
-        return measured
-    return f"{measured} ({', '.join(known)}); {', '.join(unknown)}: {NOT_MEASURED}"
+    steps = f" ({', '.join(known)})" if unknown else ""
+    measured = f"time of model calls{steps}: {span}, at the speed that earlier runs or doctor measured"
+    return f"{measured}; {', '.join(unknown)}: {NOT_MEASURED}" if unknown else measured
 
 
 def span_in_words(least: float, most: float) -> str:

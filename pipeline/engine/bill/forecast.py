@@ -37,7 +37,7 @@ from pipeline.engine.changed_groups import Groups, last_run, last_tables, output
 from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, changes_between, documents_before, not_converted
 from pipeline.engine.kept_documents import with_kept
 from pipeline.engine.losses import refuse_nothing
-from pipeline.engine.plan import ALL, NO_ROWS, PlannedStep, Planner, Rows, Selection, rows_anew, tables_of
+from pipeline.engine.plan import ALL, NO_ROWS, PlannedStep, Planner, Rows, Selection, rows_to_ask_again, tables_of
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
@@ -179,7 +179,7 @@ class Forecaster:
     def _rehearse(self, planned: PlannedStep) -> Tally:
         """The step's outputs are tried."""
         step, tables = planned.step, self._at_hand
-        tally = Tally(self.resources.tokenizer, anew=rows_anew(step.id, self.again, self.unended))
+        tally = Tally(self.resources.tokenizer, anew=rows_to_ask_again(step.id, self.again, self.unended))
         rowwise, worked_on = step.verb.rowwise, 0
 
         def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:

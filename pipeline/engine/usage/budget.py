@@ -144,7 +144,7 @@ class Meter(Tracker):
             self.converters[by_another] += 1
         self.finished(1)
 
-    def told(self, fact: str) -> None:
+    def notify(self, fact: str) -> None:
         """Hand on to the run's progress why calls wait."""
         if self.tell:
             self.tell(fact)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Check, RowsAnew
+from pipeline.models.base import Anew, ChatReply, ChatRequest, Check, RowsToAskAgain
 from pipeline.models.cache.cut_prompts import tokens_of_cut_text
 from pipeline.models.cache.replies import Completion, ReplyCache
 
@@ -132,7 +132,7 @@ class RememberedReplies:
 
     def _is_whole(self, reply: ChatReply, request: ChatRequest) -> bool:
         """Check that a reply is good and, if its row is asked again for that, that it has its end mark."""
-        asked_for_its_end = isinstance(self.anew, RowsAnew) and request.row_id in self.anew.unended
+        asked_for_its_end = isinstance(self.anew, RowsToAskAgain) and request.row_id in self.anew.unended
         lacks_end = asked_for_its_end and request.lacks_end is not None and request.lacks_end(reply.text)
         return reply.good and not lacks_end
 

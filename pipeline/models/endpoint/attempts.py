@@ -228,7 +228,7 @@ class Attempts:
 
     def _say(self, fact: str) -> None:
         if self.listener:
-            self.listener.told(fact)
+            self.listener.notify(fact)
 
     def _wait(self, failure: Failure, times: int) -> None:
         sleep(failure.retry_after if failure.retry_after is not None else backoff(times), self.stop)

@@ -280,6 +280,9 @@ class Endpoint:
             return failure.fatal
         if "WRONG_VERSION_NUMBER" in failure.message:  # it answers in plain HTTP
             return self._error(failure.message, "write http://, not https://, in base_url")
+        if "[SSL" in failure.message:
+            action = "does the server speak HTTPS at this port? if not, write http:// in base_url"
+            return self._error(failure.message, action)
         return self._error(failure.message, "is the server running? look at base_url and timeout")
 
     def _no_such_model(self, message: str) -> NoSuchModelError:

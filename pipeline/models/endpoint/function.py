@@ -160,6 +160,11 @@ class FunctionEndpoint(InProcessEndpoint):
         return SettingsError(f"{self.where}.function: {fact}; name a function, or a class with __call__")
 
 
+def is_function(model: object) -> bool:
+    """Check whether a Python function answers the calls of a model."""
+    return isinstance(getattr(model, "endpoint", None), FunctionEndpoint)
+
+
 class _OverdueError(Exception):
     """The function has not returned in time."""
 

@@ -139,8 +139,9 @@ class ServerWatch:
         if self.said_at is None or now - self.said_at >= SECONDS_BETWEEN_MESSAGES:
             self.said_at = now
             fact = STATUS_IN_FRONT.sub("", failure.message)
-            waiting = f"waiting for the model server at {self.endpoint.address}"
-            say(f"{waiting}: {fact} ({minutes(waited)} of {minutes(limit)})")
+            address = self.endpoint.address
+            server = "the model server" if address in fact else f"the model server at {address}"
+            say(f"waiting for {server}: {fact} ({minutes(waited)} of {minutes(limit)})")
 
     def _too_long(self, failure: Failure, limit: float) -> ModelError:
         if not failure.listens:

@@ -119,13 +119,12 @@ def test_the_total_is_unknown_where_one_step_is():
 def test_the_time_in_words():
     assert time_in_words({"load": (0.0, 0.0)}) == ""
     assert time_in_words({"extract": (4800.0, 7000.0), "embed": (0.0, 200.0)}) == (
-        "time: about 1 h 20 min to 2 h of model calls at the speed that earlier runs or doctor measured"
+        "time of model calls: 1 h 20 min to 2 h, at the speed that earlier runs or doctor measured"
     )
     unknown = "not known yet; neither an earlier run nor doctor has measured this model"
     assert time_in_words({"extract": None, "load": (0.0, 0.0)}) == f"time: {unknown} (extract)"
     assert time_in_words({"extract": (60.0, 60.0), "report": None}) == (
-        "time: about 1 min of model calls at the speed that earlier runs or doctor measured (extract); "
-        f"report: {unknown}"
+        f"time of model calls (extract): 1 min, at the speed that earlier runs or doctor measured; report: {unknown}"
     )
 
 
@@ -145,7 +144,7 @@ def test_conversions_in_words():
     assert conversion_in_words(0, 0, []) == ""
     assert "1 file to be converted (0.1 MB): the time is not known yet" in conversion_in_words(1, 100_000, [])
     known = conversion_in_words(3, 100_000, [ran(1_000, 1.0)])
-    assert known.startswith("3 files to be converted (0.1 MB): about 2 min at the speed of earlier runs")
+    assert known.startswith("3 files to be converted (0.1 MB): 2 min at the speed of earlier runs")
 
 
 def test_durations_and_sizes_in_words():

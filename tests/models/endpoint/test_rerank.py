@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from pipeline.errors import AuthError, GraphmillError, ModelError, NoSuchModelError, SettingsError
-from pipeline.models.base import Reranker, Usage
+from pipeline.models.base import IdleListener, Reranker, Usage
 from pipeline.models.endpoint.rerank import EndpointReranker
 from pipeline.runs.adapters import reranker
 from pipeline.settings.schema import Settings
@@ -210,8 +210,8 @@ def test_a_wrong_key_is_told_without_it(model: EndpointReranker):
 
 
 @dataclass
-class Heard:
-    """A Listener that keeps what it is told."""
+class Heard(IdleListener):
+    """A Listener that keeps the calls that it hears of."""
 
     expected: list[Usage] = field(default_factory=list)
     ended_calls: list[Usage] = field(default_factory=list)
@@ -222,15 +222,6 @@ class Heard:
 
     def ended(self, usage: Usage, call: str | None = None) -> None:
         self.ended_calls.append(usage)
-
-    def finished(self, rows: int) -> None:
-        return
-
-    def told(self, fact: str) -> None:
-        return
-
-    def reserve(self, tokens: int, cost: float | None) -> None:
-        return
 
 
 PASSAGE = "rye " * 15
