@@ -286,6 +286,18 @@ def test_a_run_in_which_too_much_was_rejected_leaves_the_stores(
         assert postgres_versions(postgres_url, workspace) != before
 
 
+def test_text_units_that_a_server_refused_are_not_said_to_have_nothing_in_them(tmp_path: Path, openai: OpenAIServer):
+    def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
+        is_harbour = "The Harbour of Quill" in messages[-1]["content"]
+        return default_reply(messages, body) if is_harbour else bad_request(messages, body)
+
+    openai.reply = reply
+    run = new_project(tmp_path / "p", NO_STORE, DOCUMENTS, openai).invoke("index", "--set", "max_reject_ratio=0.9")
+    assert (run.exit_code, "2 left out" in run.stdout + run.stderr) == (0, True), run.stderr
+    assert "nothing was found" not in run.stdout
+    assert "capital letters" not in run.stdout
+
+
 def test_below_the_limit_and_by_load_what_there_is_is_loaded(
     loaded: ProjectFolder, postgres_url: str, openai: OpenAIServer
 ):

@@ -65,6 +65,22 @@ def test_a_model_that_writes_json_alone_is_asked_for_json(project: ProjectFolder
     assert step_of(report)["rows"]["extractions"] > 0
 
 
+def test_a_request_for_json_shows_no_record_and_bounds_what_the_model_may_write(
+    project: ProjectFolder, openai: OpenAIServer
+):
+    """A small model writes records in between where it is shown some, and loops in a list that has no end."""
+    write_format(project, "json")
+    assert project.report("index", "index")["outcome"] == "completed"
+    bodies = [request.body for request in openai.requests if request.kind == "chat"]
+    assert len(bodies) == DOCUMENTS
+    for body in bodies:
+        assert "<|>" not in str(body["messages"])
+        schema = str(body["response_format"])
+        assert "maxItems" in schema
+        assert "maxLength" in schema
+        assert body["max_tokens"] < GENEROUS_REPLY
+
+
 def test_the_trial_is_in_the_plan_and_the_second_run_asks_nothing(project: ProjectFolder, openai: OpenAIServer):
     openai.reply = json_alone
     planned = project.report("plan", "index")
