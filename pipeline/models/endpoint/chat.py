@@ -41,7 +41,7 @@ from pipeline.models.endpoint.token_counts import (
     with_estimates,
     written_in,
 )
-from pipeline.models.no_answer import no_answer
+from pipeline.models.no_answer import LOWER_THE_BUDGET, no_answer
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
 
@@ -246,6 +246,7 @@ class OpenAIChat(RemoteModel, ChatModel):
                     if chunk.text:
                         pieces.append(clean(chunk.text))
                         yield pieces[-1]
+            self.refuse_unread(request, reported_tokens(usage))
             outcome = outcome_of(finish_reason) if finish_reason else CUT
         except Exception as error:
             failure = self.endpoint.failure(error)
@@ -261,9 +262,17 @@ class OpenAIChat(RemoteModel, ChatModel):
             raise ModelError(f"{self.where}: the answer broke off; ask again")
         return Completion("".join(pieces), finish_reason, tokens.input, tokens.output)
 
+    def refuse_unread(self, request: ChatRequest, billed: Tokens) -> None:
+        """Raise an error if the server has read only a part of the prompt. ``billed``: what the answer reports.
+
+        Only Ollama cuts prompts without a word and says by its counts that it did.
+        """
+
     def _no_answer(self, request: ChatRequest, failure: Failure, begun: bool = False) -> ModelError:
         """Return the error of a question that brought no answer; ``begun``: a part of it has been shown."""
         fact = f"{self.where}: {failure.message}"
+        if begun and failure.reason == "too_long":
+            return ModelError(f"{fact}, so the answer rests on a part of what was found; {LOWER_THE_BUDGET}")
         if begun:
             return ModelError(f"{fact}; the answer is cut off there: ask again")
         return no_answer(fact, failure.reason, self.count(request))

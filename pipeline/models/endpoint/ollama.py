@@ -143,7 +143,7 @@ class OllamaChat(OpenAIChat):
             "model": self.model,
             "messages": [{**message, "content": sendable(message["content"])} for message in request.messages],
             "options": {"num_ctx": self.window, **limits, **own, **more.pop("options", {})},
-            # Older servers know neither of the two, and cut: _refuse_cut finds that out.
+            # Older servers know neither of the two, and cut: refuse_unread finds that out.
             "truncate": False,
             "shift": False,
         }
@@ -164,7 +164,7 @@ class OllamaChat(OpenAIChat):
         reported = reported_tokens(chunk.usage)
         completion = Completion(clean(chunk.text), chunk.finish_reason or "stop", reported.input, reported.output)
         counted, tokens = self.with_counts(completion, reported, lambda: self.count(request), chunk.written)
-        self._refuse_cut(request, reported.input, tokens)
+        self.refuse_unread(request, tokens._replace(input=reported.input))
         return counted, tokens, bool((answer.get("message") or {}).get("thinking"))
 
     def _open(self, request: ChatRequest, limit: Limit | None, client: "OpenAI") -> tuple[Any, Tokens]:
@@ -194,11 +194,9 @@ class OllamaChat(OpenAIChat):
         full = read + written >= self.window
         return Chunk(text, "length" if full else said.get("done_reason") or "stop", usage, all_text)
 
-    def _refuse_cut(self, request: ChatRequest, read: int, billed: Tokens) -> None:
-        """Raise UnreadPromptError for a prompt of which the server has read only a part.
-
-        ``read``: the tokens of the prompt that the server reports; ``billed``: all that the call took.
-        """
+    def refuse_unread(self, request: ChatRequest, billed: Tokens) -> None:
+        """Raise UnreadPromptError for a prompt of which the server has read only a part."""
+        read = billed.input
         sent = self.count(request)
         whole = read < WHOLE * self.window
         nearly_full = sent > NEARLY_FULL * self.window

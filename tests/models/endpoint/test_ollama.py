@@ -111,6 +111,21 @@ def test_a_reply_to_a_part_of_a_prompt_is_billed_and_asked_for_once(chat: Ollama
     assert len(server.chats) == 1
 
 
+def test_a_streamed_answer_to_a_part_of_a_prompt_is_told_and_billed_and_not_kept(
+    chat: OllamaChat, server: OllamaServer
+):
+    server.knows_truncate = False
+    hearer = Hearer()
+    pieces: list[str] = []
+    with pytest.raises(ModelError, match=r"rests on a part of what was found; lower query\.max_total_tokens"):
+        pieces.extend(chat.stream(ask("tide " * 3000), hearer))
+    assert "".join(pieces) == ANSWER
+    [usage] = hearer.usages
+    assert (usage.outcome, usage.input_tokens, usage.estimated) == ("too_long", 512, False)
+    [reply] = chat.complete([ask("tide " * 3000)])
+    assert (reply.reason, reply.cached) == ("too_long", False)
+
+
 def test_a_reply_that_fills_the_window_was_cut_off(chat: OllamaChat, server: OllamaServer):
     server.reply = lambda messages, body: Reply("word " * 5000)
     [reply] = replace(chat, options={}).complete([ask("what is it")])
