@@ -10,11 +10,14 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from html import unescape
 
+from pipeline.query.marks import PLACEHOLDERS
+
 GONE = "(address removed)"
 LONGEST_LABEL, LONGEST_ADDRESS = 300, 2000
 _INNER = rf"(?:[^()\n]|\([^()\n]{{0,{LONGEST_LABEL}}}\)){{0,{LONGEST_ADDRESS}}}"
 _LINKED = re.compile(rf"(!?)\[([^\[\]\n]{{0,{LONGEST_LABEL}}})\]\(({_INNER})\)")
-_REST = r"[^\s<>\"'`\]）】()]"
+_REST = rf"[^\s<>\"'`\]）】(){PLACEHOLDERS}]"
+"""A character of an address; one that stands for a citation ends it."""
 _PLAIN = re.compile(
     rf"(?:[A-Za-z][A-Za-z0-9+.-]{{0,20}}://|[hH][tT]{{2}}[pP][sS]?:(?!\d+\b(?!\.\w))|(?<![A-Za-z0-9_/:.-])[wW]{{3}}\.)"
     rf"{_REST}{{1,{LONGEST_ADDRESS}}}"

@@ -13,15 +13,17 @@ from pipeline.errors import BudgetError, ModelError, NoSuchModelError, StoreErro
 from pipeline.models.base import ChatReply, ChatRequest
 from pipeline.models.parse.lenient_json import after_thinking
 from pipeline.query.addresses import Addresses
-from pipeline.query.citations import Citations, Cited
-from pipeline.query.context import Context, Reference, cited_records, page_of, without_pages
+from pipeline.query.annotations import Annotation, Cited, Piece
+from pipeline.query.citations import Citations
+from pipeline.query.context import MARK, Context, Reference, page_of, without_pages
+from pipeline.query.marks import inert
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed, told_unread
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.modes import Keywords
 from pipeline.query.too_long import ask_within_window
-from pipeline.stores.records import Passage
+from pipeline.stores.records import Passage, Relationship
 
 Result = TypeVar("Result")
 _NO_ANSWER = re.compile(
@@ -39,6 +41,8 @@ OF_REFERENCE = ("title", "tokens")
 """Of a text unit what is told beside its reference, or is of no use there."""
 NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
 PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
+CITES_NOTHING = "the answer cites nothing of what the model was shown: it may rest on something else"
+UNSUPPORTED = "the passage does not hold the names and numbers of the sentence; read it before you rely on it"
 ENDS = {
     "length": "the answer was cut off at the model's output limit",
     "unstated": "the endpoint did not say why the answer ended (finish_reason): its end may be missing",
@@ -58,11 +62,13 @@ class AnswerText:
 
 @dataclass(frozen=True)
 class Answer:
-    """``abstention``: why there is no answer; "" where there is one. ``cited``: the references that it rests on, in the
-    order of the text; ``removed_citations``: those of what the model was not shown. ``tokens``: of the prompt and its
-    parts; ``usage``: as the endpoint counted them; ``most_calls``: how many the question could have taken. ``cost``: of
-    all calls that were made for it, by the settings' prices; None where a model has none. ``question_id``: by which
-    usage knows it. ``notes``: what those who ask, or run the stores, should know."""
+    """``abstention``: why there is no answer; "" where there is one. ``annotations``: the citations in the text, each
+    with its place there, in Unicode code points. ``cited``: the references that it rests on, in the order of the text;
+    ``cited_report_numbers``: reports likewise; ``removed_citations``: those of what the model was not shown.
+    ``cites_nothing``: a model wrote the answer and cited nothing of what it was shown. ``tokens``: of the prompt and
+    its parts; ``usage``: as the endpoint counted them; ``most_calls``: how many the question could have taken.
+    ``cost``: of all calls that were made for it, by the settings' prices; None where a model has none.
+    ``question_id``: by which usage knows it. ``notes``: what those who ask, or run the stores, should know."""
 
     request: QueryRequest
     text: str
@@ -74,6 +80,9 @@ class Answer:
     timings_ms: dict[str, float]
     cited: tuple[Reference, ...] = ()
     removed_citations: int = 0
+    annotations: tuple[Annotation, ...] = ()
+    cited_report_numbers: tuple[int, ...] = ()
+    cites_nothing: bool = False
     notes: tuple[str, ...] = ()
     most_calls: int = 1
     question_id: str = ""
@@ -87,6 +96,11 @@ class Answer:
     def references(self) -> tuple[Reference, ...]:
         return self.context.references if self.request.include_references else ()
 
+    @property
+    def unsupported_citations(self) -> int:
+        """How many of the annotations cite a passage without the names and numbers of the sentence."""
+        return sum(not annotation.supported for annotation in self.annotations)
+
     def to_json(self, evidence: bool = True) -> dict[str, Any]:
         """``evidence``: with all that was shown, not only what the answer leads to."""
         return {
@@ -97,6 +111,7 @@ class Answer:
             "abstained": self.abstained,
             "reason": self.abstention,
             **(evidence_json(self.context, self.request) if evidence else self.sources_json()),
+            "annotations": [annotation.to_json() for annotation in self.annotations],
             "cited": [entry.id for entry in self.cited],
             "tokens": self.tokens,
             "usage": self.usage,
@@ -106,6 +121,8 @@ class Answer:
             "timings_ms": self.timings_ms,
             "dropped": dropped_json(self.context, self.request),
             "removed_citations": self.removed_citations,
+            "unsupported_citations": self.unsupported_citations,
+            "cites_nothing": self.cites_nothing,
             "notes": list(self.notes),
         }
 
@@ -116,9 +133,8 @@ class Answer:
 
     @property
     def cited_reports(self) -> list[dict[str, Any]]:
-        reports = self.context.reports.records
-        cited = cited_records(self.text).get("reports", []) if reports else []
-        return [{name: getattr(report, name) for name in CITED_REPORT} for report in reports if report.number in cited]
+        cited = [report for report in self.context.reports.records if report.number in self.cited_report_numbers]
+        return [{name: getattr(report, name) for name in CITED_REPORT} for report in cited]
 
 
 def answer(request: QueryRequest, resources: QueryResources) -> Answer:
@@ -174,18 +190,21 @@ def said_of(abstention: Abstention, resources: QueryResources) -> str:
 
 def read_answer(
     pieces: Iterator[str], prepared: PreparedQuery, resources: QueryResources
-) -> Generator[str, None, tuple[Abstention, Cited]]:
-    """The answer as it is to be shown, in pieces; returns why it is none, if so, and what it cites. Without a search
-    there is nothing that could be cited, and the text stays as it is. Thinking is never shown."""
+) -> Generator[Piece, None, tuple[Abstention, Cited]]:
+    """Yield the answer as it is to be shown, in pieces with their citations.
+
+    Return why it is none, if so, and what it cites. Without a search there is nothing that could be cited, and the text
+    stays as it is. Thinking is never shown.
+    """
     pieces = after_thinking(pieces)
     if prepared.request.mode == "bypass":
-        yield from pieces
+        yield from map(Piece, pieces)
         return "", Cited()
     opening = _opening(pieces)
     declined = _NO_ANSWER.match(opening)
     text = opening[declined.end() :] if declined else opening
     if declined and not text:
-        yield said_of("not_in_context", resources)
+        yield Piece(said_of("not_in_context", resources))
         return "not_in_context", Cited()
     check = Citations(prepared.context.references, prepared.citable, _known_addresses(prepared))
     cited = yield from check.stream(chain([text], pieces))
@@ -198,12 +217,12 @@ def _known_addresses(prepared: PreparedQuery) -> Addresses:
     return Addresses.of(prepared.context.text, request.query, request.user_prompt, request.system_prompt, *said)
 
 
-def whole(pieces: Generator[str, None, Result]) -> tuple[str, Result]:
-    """All that the generator yields, and what it returns."""
+def whole(pieces: Generator[Piece, None, Result]) -> tuple[str, Result]:
+    """The text of all that the generator yields, and what it returns."""
     text = ""
     while True:
         try:
-            text += next(pieces)
+            text += next(pieces).text
         except StopIteration as end:
             return text, end.value
 
@@ -211,6 +230,8 @@ def whole(pieces: Generator[str, None, Result]) -> tuple[str, Result]:
 def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerText, started: float) -> Answer:
     context, untraced = traced(prepared, resources, said)
     prompt = count_tokens(prepared.messages, resources.tokenizer)
+    cites_nothing = _cites_nothing(prepared, said)
+    notes = (*prepared.notes, *told_unread(prompt, said.reply), *_notes(said), *untraced)
     return Answer(
         prepared.request,
         said.text,
@@ -225,7 +246,10 @@ def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerTex
         timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
         cited=cited_references(context, said.cited),
         removed_citations=prepared.removed_citations + said.cited.removed,
-        notes=(*prepared.notes, *told_unread(prompt, said.reply), *_notes(said), *_uncited(prepared, said), *untraced),
+        annotations=tuple(said.cited.annotations),
+        cited_report_numbers=tuple(said.cited.reports),
+        cites_nothing=cites_nothing,
+        notes=(*notes, CITES_NOTHING) if cites_nothing else notes,
         most_calls=prepared.most_calls,
         question_id=resources.account.question,
         cost=resources.account.cost,
@@ -271,20 +295,20 @@ def any_text(text: str) -> str | None:
 def _notes(said: AnswerText) -> tuple[str, ...]:
     ended = said.reply.finish_reason if said.reply else "stop"
     strange = counted(said.cited.addresses, "address", "addresses")
+    unsupported = sum(not annotation.supported for annotation in said.cited.annotations)
     return (
         *([ENDS[ended]] if ended in ENDS else []),
         *([f"{strange} that nothing shown holds: taken out of the answer"] if said.cited.addresses else []),
+        *([f"{counted(unsupported, 'citation')} without support: {UNSUPPORTED}"] if unsupported else []),
     )
 
 
-def _uncited(prepared: PreparedQuery, said: AnswerText) -> tuple[str, ...]:
-    """What is to be said of a model's answer without any source, though it was shown some and asked for them."""
+def _cites_nothing(prepared: PreparedQuery, said: AnswerText) -> bool:
+    """Whether a model's answer is without any source, though it was shown some and asked for them."""
     context, request = prepared.context, prepared.request
     asked = said.reply is not None and not said.abstention and not request.system_prompt
     shown = bool(context.references) or len(context.reports.records) > 0
-    if not asked or not shown or said.cited.sources or cited_records(said.text):
-        return ()
-    return ("the answer cites nothing of what the model was shown: it may rest on something else",)
+    return asked and shown and not said.cited.sources and not said.cited.records
 
 
 def _opening(pieces: Iterator[str]) -> str:
@@ -383,20 +407,26 @@ def evidence_answer(context: Context) -> AnswerText:
     --only-need-context, --json."""
     shown = context.references[:PASSAGES]
     numbers = {entry.chunk_id: entry.id for entry in context.references}
-    passages = [f"[{entry.id}] {_clipped(entry.content)}" for entry in shown]
+    passages = [f"{MARK.format(entry.id)} {_clipped(entry.content)}" for entry in shown]
     links = context.relationships.records[:FACTS]
     sources = [next((numbers[unit] for unit in link.text_unit_ids if unit in numbers), 0) for link in links]
-    facts = [
-        f"- {link.source} -> {link.target}: {_clipped(link.description)}{f' [{number}]' if number else ''}"
-        for link, number in zip(links, sources, strict=True)
-    ]
+    facts = [_fact(link, number) for link, number in zip(links, sources, strict=True)]
     reports = context.reports.records[:PASSAGES]
-    told = [f"Report {report.number}: {report.title}. {_clipped(report.summary)}" for report in reports]
+    told = [f"Report {report.number}: {inert(report.title)}. {_clipped(report.summary)}" for report in reports]
     parts = [NOTICE, *told, *passages, *(["Facts:\n" + "\n".join(facts)] if facts else [])]
-    cited = dict.fromkeys([*(entry.id for entry in shown), *filter(None, sources)])
-    return AnswerText("\n\n".join(parts), "", Cited(sources=list(cited)))
+    text, cited = whole(Citations(context.references).stream(["\n\n".join(parts)]))
+    # These citations are the stores': a passage is its own source, and a fact names the text units that it is from.
+    cited.annotations = [replace(annotation, supported=True) for annotation in cited.annotations]
+    return AnswerText(text, "", cited)
+
+
+def _fact(link: Relationship, number: int) -> str:
+    """``number``: of the passage that says it; 0 where that is not shown."""
+    ends = f"{inert(link.source)} -> {inert(link.target)}"
+    mark = f" {MARK.format(number)}" if number else ""
+    return f"- {ends}: {_clipped(link.description)}{mark}"
 
 
 def _clipped(text: str) -> str:
-    flat = " ".join(text.split())
+    flat = inert(" ".join(text.split()))
     return flat if len(flat) <= PASSAGE_LENGTH else f"{flat[:PASSAGE_LENGTH].rstrip()} ..."

@@ -7,12 +7,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pipeline.query.addresses import Addresses
-from pipeline.query.context import LONGEST, UNCHECKED, DataCitations, Reference, cited_records
+from pipeline.query.annotations import Cited, Piece
+from pipeline.query.annotator import Annotator
+from pipeline.query.context import Reference
+from pipeline.query.data_citations import CITATION, LONGEST, UNCHECKED, DataCitations
+from pipeline.query.marks import (
+    MARKED,
+    MOST_DATA,
+    MOST_PASSAGES,
+    data_placeholder,
+    numbers_in,
+    placeholder,
+    without_private,
+)
+from pipeline.query.support import Passages
 
-_NUMBER = r"\d{1,9}"
-_LIST = rf"refs? ?: ?{_NUMBER}(?: ?[,;–-] ?(?:refs? ?: ?)?{_NUMBER}){{0,150}} ?"
-_MARKED = re.compile(rf" ?(?:\(\[ ?{_LIST}\]\)|\[ ?{_LIST}\]|【 ?{_LIST}】|\( ?{_LIST}\))", re.IGNORECASE)
-_RANGE = re.compile(rf"({_NUMBER})(?: ?[–-] ?(?:refs? ?: ?)?({_NUMBER}))?", re.IGNORECASE)
 _UNFINISHED = re.compile(
     rf" ?[\[【(][\[\] refs\d,;:–-]{{0,{LONGEST}}}$"
     rf"| ?\[(?:d(?:a(?:t(?:a(?::[^\[\]\n]{{0,{LONGEST}}})?)?)?)?)?$"
@@ -20,19 +29,14 @@ _UNFINISHED = re.compile(
     re.IGNORECASE,
 )
 """The end of a text that may yet become a citation."""
-WIDEST = 50
-"""Numbers of a range that are looked at one by one."""
 
 
 @dataclass
-class Cited:
-    """By an answer, each once: numbers of text units and of reports; ``removed``: how many others were taken out, and
-    ``addresses``: how many of these."""
+class _Marks:
+    """Of one answer: what it cites, and the citations of records that placeholders stand for."""
 
-    removed: int = 0
-    addresses: int = 0
-    sources: list[int] = field(default_factory=list)
-    reports: list[int] = field(default_factory=list)
+    cited: Cited = field(default_factory=Cited)
+    data: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -44,50 +48,57 @@ class Citations:
     records: DataCitations = UNCHECKED
     known: Addresses | None = None
 
-    def stream(self, pieces: Iterable[str]) -> Generator[str, None, Cited]:
-        """The text in pieces, its marks as [3]; returns what it cites. What may yet become a citation is held back
-        until it is known; what was shown is not looked at again. All other brackets are the answer's own."""
-        cited = Cited()
-        marked = self._marked(pieces, cited)
-        if self.known is None:
-            yield from marked
-        else:
-            cited.addresses = yield from self.known.stream(marked)
-        return cited
+    def stream(self, pieces: Iterable[str]) -> Generator[Piece, None, Cited]:
+        """The text in pieces, each with its citations as [3]; returns what it cites.
 
-    def _marked(self, pieces: Iterable[str], cited: Cited) -> Iterator[str]:
+        What may yet become a citation is held back until it is known, and what was shown is not looked at again. Marks
+        are placeholders while addresses are taken out: removing something must not make a mark of what stood around it.
+        """
+        marks = _Marks()
+        annotator = Annotator(self._passages, marks.data, marks.cited)
+        yield from annotator.stream(self._with_known_addresses(self._marked(pieces, marks), marks.cited))
+        return marks.cited
+
+    def _with_known_addresses(self, pieces: Iterable[str], cited: Cited) -> Iterator[str]:
+        if self.known is None:
+            yield from pieces
+        else:
+            cited.addresses = yield from self.known.stream(pieces)
+
+    def _marked(self, pieces: Iterable[str], marks: _Marks) -> Iterator[str]:
         held = ""
         for piece in pieces:
-            held += piece
+            held += without_private(piece)
             unfinished = _UNFINISHED.search(held)
             settled = unfinished.start() if unfinished else len(held)
-            if text := self._checked(held[:settled], cited):
+            if text := self._checked(held[:settled], marks):
                 yield text
             held = held[settled:]
-        if text := self._checked(held, cited):
+        if text := self._checked(held, marks):
             yield text
 
-    def _checked(self, text: str, cited: Cited) -> str:
-        text, strange = self.records.checked(text)
-        cited.removed += strange
-        for kind, numbers in cited_records(text).items() if self.records.shown is not None else ():
-            known = {"sources": cited.sources, "reports": cited.reports}.get(kind, [])
-            known.extend(number for number in numbers if number not in known)
-        return _MARKED.sub(lambda mark: self._numbered(mark[0], cited), text)
+    def _checked(self, text: str, marks: _Marks) -> str:
+        if self.records.shown is not None:
+            text, strange = self.records.checked(text)
+            marks.cited.removed += strange
+            text = CITATION.sub(lambda found: self._data(found[0], marks), text)
+        return MARKED.sub(lambda mark: self._numbered(mark[0], marks.cited), text)
+
+    def _data(self, citation: str, marks: _Marks) -> str:
+        if len(marks.data) == MOST_DATA:  # no answer has so many
+            return ""
+        space, citation = (" ", citation[1:]) if citation.startswith(" ") else ("", citation)
+        marks.data.append(citation)
+        return space + data_placeholder(len(marks.data) - 1)
 
     def _numbered(self, mark: str, cited: Cited) -> str:
-        """``[1][3]`` for the numbers that were shown; nothing, not even the space before, without any."""
-        numbers = dict.fromkeys(number for span in _RANGE.finditer(mark) for number in _numbers(span))
-        kept = [number for number in numbers if number in self._shown]
+        """A placeholder for each number that was shown; nothing, not even the space before, without any."""
+        numbers = numbers_in(mark)
+        kept = [number for number in numbers if number in self._passages and number < MOST_PASSAGES]
         cited.removed += len(numbers) - len(kept)
-        cited.sources.extend(number for number in kept if number not in cited.sources)
-        return " " * (mark.startswith(" ") and bool(kept)) + "".join(f"[{number}]" for number in kept)
+        space = " " if mark.startswith(" ") and kept else ""
+        return space + "".join(map(placeholder, kept))
 
     @cached_property
-    def _shown(self) -> frozenset[int]:
-        return frozenset(reference.id for reference in self.references)
-
-
-def _numbers(span: re.Match[str]) -> Iterable[int]:
-    first, last = int(span[1]), int(span[2] or span[1])
-    return range(first, last + 1) if first <= last < first + WIDEST else (first, last)
+    def _passages(self) -> Passages:
+        return Passages(self.references)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any, Generic, TypeGuard, TypeVar
 
 from pipeline.contract.conversion import PAGES
 from pipeline.models.base import Tokenizer
+from pipeline.query.marks import inert
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence, round_robin
 from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report
@@ -19,19 +19,6 @@ from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report
 Row = TypeVar("Row")
 Numbered = TypeVar("Numbered", Entity, Relationship, Passage, Report, Claim)
 
-MOST = 5
-"""Records that a citation names of a kind; ``+more`` stands for others."""
-
-OPENING = "[data:"
-LONGEST = 4000
-"""Characters of a citation: models name hundreds of records in one."""
-CITATION = re.compile(rf" ?\[Data: ?([^\[\]\n]{{1,{LONGEST - 10}}})\]", re.IGNORECASE)
-_PART = re.compile(r"([A-Za-z]+) ?\(([^()]*)\)")
-_NUMBER = re.compile(r"\d+")
-_MORE = "+more"
-
-CitableIds = Mapping[str, Iterable[int]]
-"""Kind of record (reports, entities, relationships, claims, sources) -> the numbers that may be cited."""
 LANES = ("vector", "graph", "entity", "relationship")
 """Whose turn it is to name a text unit."""
 RESERVE = 100
@@ -48,59 +35,6 @@ ROW = "{}"
 ENTITY_HEADER = ["id", "entity", "type", "description", "rank"]
 RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
 SOURCE_HEADER = ["id", "content"]
-
-
-@dataclass(frozen=True)
-class DataCitations:
-    """Checks citations of records. ``shown`` None: they are left as they are."""
-
-    shown: Mapping[str, frozenset[str]] | None
-
-    @classmethod
-    def of(cls, shown: CitableIds) -> "DataCitations":
-        return cls({kind.casefold(): frozenset(map(str, numbers)) for kind, numbers in shown.items()})
-
-    def checked(self, text: str) -> tuple[str, int]:
-        """The text, each citation with at most MOST numbers of a kind, all of them shown; how many others were
-        removed. What names no kind of record that can be cited was never a record."""
-        if self.shown is None:
-            return text, 0
-        removed = 0
-
-        def kept(citation: re.Match[str]) -> str:
-            nonlocal removed
-            parts, count = self._parts(citation[1])
-            removed += count
-            space = " " * citation[0].startswith(" ")
-            return f"{space}[Data: {'; '.join(parts)}]" if parts else ""
-
-        return CITATION.sub(kept, text), removed
-
-    def _parts(self, citation: str) -> tuple[list[str], int]:
-        """What is left of a citation, by kind, and how many numbers are not."""
-        parts: list[str] = []
-        found = _PART.findall(citation)
-        removed = 0 if found else max(1, len(_NUMBER.findall(citation)))
-        for kind, listed in found:
-            numbers = list(dict.fromkeys(number.lstrip("0") or "0" for number in _NUMBER.findall(listed)))
-            known = [number for number in numbers if number in (self.shown or {}).get(kind.casefold(), ())]
-            removed += len(numbers) - len(known)
-            more = [_MORE] if len(known) > MOST or (known and "more" in listed) else []
-            if known:
-                parts.append(f"{kind.capitalize()} ({', '.join(known[:MOST] + more)})")
-        return parts, removed
-
-
-UNCHECKED = DataCitations(None)
-
-
-def cited_records(text: str) -> dict[str, list[int]]:
-    """Kind of record, in small letters -> the numbers that a text cites, which was checked, each once."""
-    cited: dict[str, dict[int, None]] = {}
-    for citation in CITATION.findall(text):
-        for kind, numbers in _PART.findall(citation):
-            cited.setdefault(kind.casefold(), {}).update(dict.fromkeys(map(int, _NUMBER.findall(numbers))))
-    return {kind: list(numbers) for kind, numbers in cited.items()}
 
 
 @dataclass
@@ -302,7 +236,7 @@ def told_dropped(context: Context, request: QueryRequest) -> tuple[str, ...]:
 
 def entity_row(number: int, entity: Entity) -> tuple[Any, ...]:
     """As ENTITY_HEADER says."""
-    return number, entity.name, entity.type, entity.description, entity.degree
+    return number, inert(entity.name), inert(entity.type), inert(entity.description), entity.degree
 
 
 def told_once(links: Sequence[Relationship]) -> list[Relationship]:
@@ -314,7 +248,8 @@ def told_once(links: Sequence[Relationship]) -> list[Relationship]:
 
 def relationship_row(number: int, link: Relationship) -> tuple[Any, ...]:
     """As RELATIONSHIP_HEADER says."""
-    return number, link.source, link.target, link.description, ", ".join(link.keywords), link.weight, link.rank
+    texts = (link.source, link.target, link.description, ", ".join(link.keywords))
+    return number, *map(inert, texts), link.weight, link.rank
 
 
 def cut_sources(
@@ -322,7 +257,7 @@ def cut_sources(
 ) -> tuple[Table[Passage], tuple[Reference, ...]]:
     """The text units, each with the mark of its reference, and the references to those that are shown, whose list is in
     the budget too."""
-    rows = [(mark.format(entry.id), entry.content) for entry in references]
+    rows = [(mark.format(entry.id), inert(entry.content)) for entry in references]
     shown = cut(chunks, rows, SOURCE_HEADER, budget, tokenizer, _listed(references, tokenizer, mark))
     return shown, tuple(references[: len(shown.records)])
 
@@ -380,4 +315,4 @@ def reference_list(references: Sequence[Reference], mark: str = MARK) -> str:
 
 
 def _on_one_line(source: str) -> str:
-    return " ".join(source.split()).replace(FENCE, NO_FENCE)
+    return inert(" ".join(source.split())).replace(FENCE, NO_FENCE)

@@ -11,7 +11,6 @@ from pipeline.query.context import (
     RELATIONSHIP_HEADER,
     ROW,
     Context,
-    DataCitations,
     Numbers,
     Table,
     cut,
@@ -23,10 +22,12 @@ from pipeline.query.context import (
     sources_first,
     told_once,
 )
+from pipeline.query.data_citations import DataCitations
+from pipeline.query.marks import inert
 from pipeline.query.reports.windows import report_table
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
-from pipeline.stores.records import Passage, Relationship
+from pipeline.stores.records import Claim, Passage, Relationship
 
 CLAIM_HEADER = ["id", "subject", "object", "type", "status", "start_date", "end_date", "description"]
 AS_CLAIM = attrgetter("number", *CLAIM_HEADER[1:])
@@ -64,7 +65,7 @@ def mixed_context(
         min(request.max_entity_tokens, int(local * ENTITY_SHARE)), tokenizer,
     )  # fmt: skip
     found_claims = numbers.given_to("claims", evidence.claims)
-    claims = cut(found_claims, map(AS_CLAIM, found_claims), CLAIM_HEADER, int(local * CLAIM_SHARE), tokenizer)
+    claims = cut(found_claims, map(_claim_row, found_claims), CLAIM_HEADER, int(local * CLAIM_SHARE), tokenizer)
     links = numbers.given_to("relationships", _inner_first(evidence))
     relationships = cut(
         links, (relationship_row(link.number, link) for link in links), RELATIONSHIP_HEADER,
@@ -83,6 +84,11 @@ def mixed_citable(context: Context) -> DataCitations:
     }  # fmt: skip
     shown = {kind: [record.number for record in table.records] for kind, table in tables.items()}
     return DataCitations.of({**shown, "sources": [reference.id for reference in context.references]})
+
+
+def _claim_row(claim: Claim) -> list[Any]:
+    number, *texts = AS_CLAIM(claim)
+    return [number, *(inert(text) if isinstance(text, str) else text for text in texts)]
 
 
 def _inner_first(evidence: Evidence) -> list[Relationship]:

@@ -11,7 +11,8 @@ from pipeline.errors import SettingsError, UsageError, counted
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk, Tokenizer
 from pipeline.models.measured import Measured
 from pipeline.models.no_answer import no_answer
-from pipeline.query.context import UNCHECKED, Context, DataCitations
+from pipeline.query.context import Context
+from pipeline.query.data_citations import UNCHECKED, DataCitations
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.query.search.modes import Keywords

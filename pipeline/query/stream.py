@@ -9,6 +9,7 @@ from pipeline.contract.prompts import Placeholders
 from pipeline.errors import GraphmillError, PromptTooLongError, UsageError
 from pipeline.models.base import ChatReply, ChatRequest, readable
 from pipeline.query import formats
+from pipeline.query.annotations import Annotation
 from pipeline.query.answer import (
     Answer,
     AnswerText,
@@ -53,7 +54,10 @@ class Sources:
 
 @dataclass(frozen=True)
 class Token:
+    """A piece of the answer. ``annotations``: the citations in it, their places counted from the answer's beginning."""
+
     text: str
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,8 @@ Event = Sources | Token | Done | Failed
 def stream_answer(request: QueryRequest, resources: QueryResources) -> Iterator[Event]:
     """Yield Sources, each Token, and Done; where something fails, Failed instead of what is missing.
 
-    Tokens are as Answer.text has them: citations of what was not shown are taken out. Without ``stream`` the text is
-    one Token, and the model is asked for it as a whole.
+    Tokens are as Answer.text and Answer.annotations have them: what was shown is not changed later. Without ``stream``
+    the text is one Token, and the model is asked for it as a whole.
     """
     try:
         yield from _events(request, resources)
@@ -106,22 +110,23 @@ def _events(request: QueryRequest, resources: QueryResources) -> Iterator[Event]
 
 def _spoken(prepared: PreparedQuery, resources: QueryResources) -> Generator[Event, None, AnswerText]:
     if fixed := fixed_answer(prepared, resources):
-        yield Token(fixed.text)
+        yield Token(fixed.text, tuple(fixed.cited.annotations))
         return fixed
     if not prepared.request.stream:
         said = whole_answer(prepared, resources)
-        yield Token(said.text)
+        yield Token(said.text, tuple(said.cited.annotations))
         return said
     replies: list[ChatReply] = []
     shown: list[str] = []
     answer = read_answer(_pieces(prepared, resources, replies), prepared, resources)
     while True:
         try:
-            shown.append(next(answer))
+            piece = next(answer)
         except StopIteration as end:
             abstention, cited = end.value
             break
-        yield Token(shown[-1])
+        shown.append(piece.text)
+        yield Token(piece.text, piece.annotations)
     refuse_failed(replies[0])
     return AnswerText("".join(shown), abstention, cited, replies[0])
 

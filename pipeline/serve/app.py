@@ -40,11 +40,13 @@ an answer. Every error is `{"error": {"type", "message", "fields"}}`; a message 
 """
 STREAM_ABOUT = """
 Server-sent events. `sources`: references to what was found, again if the prompt has to be made shorter; `token`:
-`{"text"}`, a piece of the answer; `done`: all that `POST /query` gives, the answer with its citations checked; `error`:
-`{"type", "message", "fields"}` where something fails after the first event. Comment lines keep the connection open.
-Who hangs up ends the query.
+`{"text", "annotations"}`, a piece of the answer and its citations, which no later event changes; `done`: all that
+`POST /query` gives; `error`: `{"type", "message", "fields"}` where something fails after the first event. Comment lines
+keep the connection open. Who hangs up ends the query.
 """
-EXAMPLE_STREAM = 'event: sources\ndata: {"references": []}\n\nevent: token\ndata: {"text": "Idra Senn"}\n\n'
+EXAMPLE_STREAM = (
+    'event: sources\ndata: {"references": []}\n\nevent: token\ndata: {"text": "Idra Senn", "annotations": []}\n\n'
+)
 Include = Annotated[
     Literal["evidence"] | None,
     Query(description="evidence: with all that the model was shown, as /query/data gives it; else references alone."),

@@ -166,13 +166,25 @@ class CitedReport(Body):
     title: str
 
 
+class AnnotationShown(Body):
+    """A citation in the answer's text. Places are counted in Unicode code points, from 0."""
+
+    start: int
+    end: int = Field(description="The first place behind it.")
+    number: int = Field(description="The passage that is cited: the id of a reference.")
+    supported: bool = Field(description="The passage holds the names and numbers of what is said before the citation.")
+
+
 class AnswerShown(Found):
     """With ``include=evidence`` all that ``Evidence`` has, too."""
 
     answer: str = Field(description="Cites references by their ids; without a chat model, the evidence itself.")
+    annotations: list[AnnotationShown] = Field(description="Its citations. No other text of it is one, whatever it is.")
     cited: list[int] = Field(description="The references that it cites, by their ids, in the order of the text.")
     reports: list[CitedReport] = Field(default=[], description="Those that it cites.")
     removed_citations: int = Field(description="Citations of what the model was not shown; they are not in the answer.")
+    unsupported_citations: int = Field(default=0, description="How many annotations are not supported.")
+    cites_nothing: bool = Field(default=False, description="A model wrote it, and cites nothing that it was shown.")
 
 
 class FieldFault(BaseModel):

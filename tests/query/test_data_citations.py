@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.query.answer import whole
 from pipeline.query.citations import Citations
-from pipeline.query.context import UNCHECKED, DataCitations
+from pipeline.query.data_citations import UNCHECKED, DataCitations
 
 SHOWN = DataCitations.of({"reports": range(1, 8), "sources": [2]})
 
@@ -34,7 +35,7 @@ def test_modes_that_show_no_numbered_records_leave_them():
 def test_a_citation_of_hundreds_is_checked_too():
     said = f"A [Data: Reports ({', '.join(map(str, range(1, 400)))}, +more)]."
     for pieces in ([said], said):
-        assert "".join(Citations((), SHOWN).stream(pieces)) == "A [Data: Reports (1, 2, 3, 4, 5, +more)]."
+        assert whole(Citations((), SHOWN).stream(pieces))[0] == "A [Data: Reports (1, 2, 3, 4, 5, +more)]."
     assert SHOWN.checked(said)[1] == 392
 
 
@@ -42,4 +43,4 @@ def test_a_citation_of_hundreds_is_checked_too():
 def test_pieces_are_checked_as_the_whole(text: str, size: int):
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     citations = Citations((), SHOWN)
-    assert "".join(citations.stream(pieces)) == "".join(citations.stream([text]))
+    assert whole(citations.stream(pieces)) == whole(citations.stream([text]))

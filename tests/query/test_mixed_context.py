@@ -62,7 +62,7 @@ def test_reports_and_claims_stand_beside_what_local_finds():
     assert given.context.text == CONTEXT
     assert chat.asked[-1].messages[0]["content"] == "Answer as Multiple Paragraphs.  Mixed:"
     assert chat.asked[-1].messages[-1]["content"].startswith(CONTEXT)
-    assert given.text == "Ada [Data: Sources (2); Reports (1); Claims (1)] [LLM: verify]. No [3]."
+    assert given.text == "Ada [Data: Sources (2); Reports (1); Claims (1)] [LLM: verify]. No (3)."
     assert given.removed_citations == 2
 
 

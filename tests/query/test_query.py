@@ -230,7 +230,7 @@ def test_without_keywords_from_the_model_the_question_is_searched_for(
 def test_citations_of_what_was_not_shown_are_gone_in_answers_and_in_streams(asked: Project, openai: OpenAIServer):
     openai.reply = lambda messages, body: Reply("Mira Vale [ref:1] did [ref:99], says [1879] [ref:98].")
     answer = asked.query(QUESTION, mode="naive")
-    assert (answer.text, answer.removed_citations) == ("Mira Vale [1] did, says [1879].", 2)
+    assert (answer.text, answer.removed_citations) == ("Mira Vale [1] did, says (1879).", 2)
     events = list(asked.query_stream("Who else built the Harrow Light?", mode="naive"))
     assert "".join(event.text for event in events if isinstance(event, Token)) == answer.text
     assert isinstance(events[-1], Done)

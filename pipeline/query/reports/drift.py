@@ -13,7 +13,8 @@ import numpy as np
 from pipeline.models.base import ChatReply, ChatRequest, Talk, readable
 from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_answer
 from pipeline.query import formats
-from pipeline.query.context import RESERVE, Context, DataCitations, Numbered, Numbers, Table
+from pipeline.query.context import RESERVE, Context, Numbered, Numbers, Table
+from pipeline.query.data_citations import DataCitations
 from pipeline.query.local_context import mixed_citable, mixed_context
 from pipeline.query.messages import (
     PreparedQuery,

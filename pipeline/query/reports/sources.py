@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pipeline.query.context import CITATION, Context, cited_records, references_to
+from pipeline.query.context import Context, references_to
+from pipeline.query.data_citations import CITATION, cited_records
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.query.search.filtered import allowed

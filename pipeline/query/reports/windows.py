@@ -11,12 +11,12 @@ from pipeline.query.context import (
     RESERVE,
     SECTION,
     Context,
-    DataCitations,
     Table,
-    cited_records,
     csv_line,
     cut,
 )
+from pipeline.query.data_citations import DataCitations, cited_records
+from pipeline.query.marks import inert
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, instructed, messages
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
@@ -50,8 +50,8 @@ class ReportRow:
 def report_rows(reports: Iterable[Report], tokenizer: Tokenizer) -> Iterator[ReportRow]:
     """``reports``: numbered."""
     for report in reports:
-        shown = report.number, report.title, f"{report.rating:g}"
-        texts = [csv_line((*shown, text)) for text in (report.content, report.summary)]
+        shown = report.number, inert(report.title), f"{report.rating:g}"
+        texts = [csv_line((*shown, inert(text))) for text in (report.content, report.summary)]
         yield ReportRow(report.number, tuple((text, tokenizer.count(text)) for text in texts))
 
 

@@ -40,7 +40,7 @@ def test_points_of_all_reports_become_an_answer():
     shown = [request.messages[-1]["content"] for request in chat.asked]
     assert shown == [f"{WINDOW}\nQuestion: Who taught Bea?", f"{POINTS}\nQuestion: Who taught Bea?"]
     assert given.context.text == WINDOW
-    assert given.text == "So it is [Data: Reports (1)]. [1]"
+    assert given.text == "So it is [Data: Reports (1)]. (1)"
     assert (given.removed_citations, given.abstained, given.most_calls) == (3 + 1, False, 3)
     assert (given.usage["calls"], given.notes) == (2, ())
 

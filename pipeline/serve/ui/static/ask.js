@@ -13,7 +13,7 @@ const words = texts.ask;
 const REMEMBERED = 10; // turns of a conversation that go with a question
 const [PASSAGES, EXCERPT, FACTS] = [5, 420, 8]; // shown where no model answers, and characters of a passage
 const at = (id) => document.getElementById(id);
-const turns = []; // {question, place, text, found, done, running}
+const turns = []; // {question, place, text, annotations, found, done, running}
 
 const isRunning = () => turns.some((turn) => turn.running);
 const say = (what) => (at("said").textContent = what); // to screen readers
@@ -32,7 +32,7 @@ async function put(question, instead = null) {
   if (instead) {
     for (const gone of turns.splice(turns.indexOf(instead))) gone.place.remove();
   }
-  const turn = placed({ question, text: "", found: null, done: null, running: new AbortController() });
+  const turn = placed({ question, text: "", annotations: [], found: null, done: null, running: new AbortController() });
   if (turns.length > 1) draw(turns.at(-2)); // it is not the last any more
   remember(question);
   showForm();
@@ -60,7 +60,8 @@ async function run(turn, body) {
         if (name === "sources") turn.found = told;
         if (name === "sources") say(words.writing);
         if (name === "token") turn.text += told.text;
-        if (name === "done") Object.assign(turn, { done: told, text: told.answer, found: { ...turn.found, ...withEvidence(told) } });
+        if (name === "token") turn.annotations.push(...told.annotations);
+        if (name === "done") Object.assign(turn, { done: told, text: told.answer, annotations: told.annotations, found: { ...turn.found, ...withEvidence(told) } });
         if (name === "token") drawSoon(turn);
         else draw(turn);
         if (name !== "token") showEvidence(turn);
@@ -96,15 +97,19 @@ async function draw(turn) {
   const drawn = (turn.drawn = (turn.drawn ?? 0) + 1);
   const references = new Map((turn.found?.references ?? []).map((entry) => [entry.id, entry]));
   const asked = wordsOf(turn.question);
-  const cite = (number) => references.has(number) && citation(references.get(number), asked);
-  const answer = turn.bare ? bare(turn, cite) : turn.text ? await rendered(turn.text, cite).catch(() => [turn.text]) : [];
+  const cite = ({ number, supported = true }) => references.has(number) && citation(references.get(number), asked, supported);
+  const annotations = turn.annotations ?? [];
+  const answer = turn.bare ? bare(turn, cite) : turn.text ? await rendered(turn.text, annotations, cite).catch(() => [turn.text]) : [];
+  const unsupported = annotations.filter(({ supported }) => !supported).length;
   if (drawn !== turn.drawn) return; // a newer drawing is under way
   const working = turn.running && !turn.text;
   turn.place.setAttribute("aria-busy", String(Boolean(turn.running)));
   turn.place.replaceChildren(...[
     element("h2", { class: "asked" }, turn.question),
+    turn.done?.cites_nothing && element("p", { class: "notice warn", "data-note": "cites-nothing" }, words.cites_nothing),
     element("div", { class: `answer${turn.running && turn.text ? " writing" : ""}` }, answer),
     working && element("p", { class: "pale" }, turn.found ? words.writing : words.searching),
+    !turn.running && unsupported > 0 && element("p", { class: "quiet", "data-note": "unsupported" }, fill(words.unsupported, { n: unsupported })),
     turn.stopped && element("p", { class: "pale" }, words.stopped),
     turn.error && element("p", { class: "notice bad" }, turn.error),
     !turn.running && under(turn),
@@ -118,13 +123,13 @@ function bare({ question, found, done }, cite) {
   const asked = wordsOf(question);
   const passages = found.references.slice(0, PASSAGES).map((reference) => {
     const chunk = found.chunks.find(({ id }) => id === reference.chunk_id);
-    return chunk && element("div", { class: "found" }, element("b", {}, reference.title || reference.source), " ", cite(reference.id),
+    return chunk && element("div", { class: "found" }, element("b", {}, reference.title || reference.source), " ", cite({ number: reference.id }),
       element("p", {}, marked(excerpt(chunk.content, asked, EXCERPT), asked)));
   });
   const numbers = new Map(found.references.map(({ chunk_id, id }) => [chunk_id, id]));
   const facts = found.relationships.filter((link) => link.description).slice(0, FACTS).map((link) => {
     const number = link.text_unit_ids.map((unit) => numbers.get(unit)).find(Boolean);
-    return element("li", {}, element("b", {}, `${link.source} – ${link.target}`), `: ${excerpt(link.description, asked, EXCERPT / 2)} `, number && cite(number));
+    return element("li", {}, element("b", {}, `${link.source} – ${link.target}`), `: ${excerpt(link.description, asked, EXCERPT / 2)} `, number && cite({ number }));
   });
   if (!passages.length) return [element("p", { class: "notice warn" }, done?.abstained ? words.abstained : words.nothing)];
   return [element("p", { class: "notice info" }, words.no_chat), ...passages.filter(Boolean), ...(facts.length ? [element("h3", {}, words.evidence_facts), element("ul", {}, facts)] : [])];
@@ -140,16 +145,29 @@ function under(turn) {
 }
 
 async function copy(turn, told) {
-  const answer = turn.text || turn.place.querySelector(".answer").innerText;
-  const cited = new Set(turn.done?.cited ?? turn.found?.references.map(({ id }) => id));
-  const sources = (turn.found?.references ?? []).filter(({ id }) => !turn.done?.cited?.length || cited.has(id));
-  const listed = sources.map(({ id, title, source, page }) => `[${id}] ${title || source} (${source}${page ? `, ${fill(words.page, { n: page })}` : ""})`);
+  const listed = sourcesOf(turn).join("\n");
+  const parts = turn.bare
+    ? [turn.question, turn.place.querySelector(".answer").innerText]
+    : [turn.question, turn.done?.cites_nothing && words.cites_nothing, turn.text];
   try {
-    await navigator.clipboard.writeText([turn.question, answer, words.sources, ...listed].join("\n\n").replace(/\n\n(?=\[\d+\] )/g, "\n"));
+    await navigator.clipboard.writeText([...parts, listed && `${words.sources}\n${listed}`].filter(Boolean).join("\n\n"));
     told.textContent = words.copied;
   } catch {
     told.textContent = words.copy_failed;
   }
+}
+
+// A line for each passage that the answer cites; without a model, for each that was found.
+function sourcesOf(turn) {
+  const annotations = turn.annotations ?? [];
+  const references = turn.found?.references ?? [];
+  const cited = new Set(turn.done?.cited ?? annotations.map(({ number }) => number));
+  const unsupported = new Set(annotations.filter(({ supported }) => !supported).map(({ number }) => number));
+  return references.filter(({ id }) => turn.bare || cited.has(id)).map(({ id, title, source, page }) => {
+    const place = `${source}${page ? `, ${fill(words.page, { n: page })}` : ""}`;
+    const line = `[${id}] ${title || source} (${place})${unsupported.has(id) ? ` - ${words.unsupported_source}` : ""}`;
+    return line.replace(/\s+/g, " "); // a title cannot look like another source
+  });
 }
 
 // What could be asked next, of what was found: no model is asked for it.

@@ -176,10 +176,11 @@ function table(columns, rows) {
     element("tbody", {}, rows.map((row) => element("tr", {}, row.map((cell, place) => element("td", { class: columns[place] === "weight" && "number" }, cell)))))));
 }
 
-// The number of a source, which opens it with these words marked.
-export function citation(reference, asked) {
-  const said = fill(words.cite, { n: reference.id, title: reference.title || reference.source });
-  return element("button", { type: "button", class: "cite", "data-cite": reference.id, title: said, "aria-label": said, onclick: () => openPassage(reference, asked) }, String(reference.id));
+// The number of a source, which opens it with these words marked; grey if the passage does not support what cites it.
+export function citation(reference, asked, supported = true) {
+  const source = fill(words.cite, { n: reference.id, title: reference.title || reference.source });
+  const said = supported ? source : `${source}. ${words.cite_unsupported}`;
+  return element("button", { type: "button", class: supported ? "cite" : "cite unsupported", "data-cite": reference.id, title: said, "aria-label": said, onclick: () => openPassage(reference, asked) }, String(reference.id));
 }
 
 const clip = (text) => element("div", { class: "clip", title: text.length > 160 && text }, text);

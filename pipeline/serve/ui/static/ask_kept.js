@@ -8,7 +8,7 @@ const whose = async () => `${ROOT.pathname} ${(await state()).who}`;
 export async function keep(turns) {
   try {
     const owner = await whose();
-    const told = turns.map(({ question, text, found, done, bare, stopped, error }) => ({ question, text, found, done: bare ? null : done, bare, stopped, error }));
+    const told = turns.map(({ question, text, annotations, found, done, bare, stopped, error }) => ({ question, text, annotations, found, done: bare ? null : done, bare, stopped, error }));
     for (let from = 0; from <= told.length; from++) {
       if (put({ owner, turns: told.slice(from) })) return;
     }

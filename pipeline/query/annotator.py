@@ -1,0 +1,349 @@
+"""Writes an answer in its final form, and the citations in it as data.
+
+It is the last step on the way of an answer: nothing changes the text after it, so places stay true. Marks that were
+checked come as placeholders, characters that no model can write. So nothing that a model writes becomes a citation by
+itself: a number in brackets becomes one if its passage supports the sentence, and stands in parentheses if not.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipeline.query.annotations import Annotation, Cited, Piece
+from pipeline.query.data_citations import cited_records
+from pipeline.query.marks import (
+    BARE,
+    BEGINS_BARE,
+    FIRST_DATA,
+    FIRST_PASSAGE,
+    PLACEHOLDER,
+    PLACEHOLDERS,
+    in_parentheses,
+    numbers_in,
+)
+from pipeline.query.support import Passages, Statement
+
+_MEMBER = re.compile(rf"[{PLACEHOLDERS}]|{BARE.pattern}")
+_BETWEEN = r"[ ,;]{0,3}"
+_GROUP = re.compile(rf"(?:{_MEMBER.pattern})(?:{_BETWEEN}(?:{_MEMBER.pattern}))*")
+_MAY_GO_ON = re.compile(rf"{_BETWEEN}(?:{BEGINS_BARE.pattern})?")
+"""All that follows a group, if another citation may yet join it."""
+_SPECIAL = re.compile(rf"\n|`+|[\[［【〔{PLACEHOLDERS}]")
+_SENTENCE_END = re.compile(rf"[.!?](?=[\s\"'”’»)*_])|[。！？…\n]|[{PLACEHOLDERS}]|{BARE.pattern}")
+_FENCE_OPENING = re.compile(r"( {0,3})(`{3,}[^`\n]*|~{3,}[^\n]*)(?:\n|$)")
+_MAY_OPEN_FENCE = re.compile(r" {0,3}(?:`*|~*|`{3,}[^`\n]*|~{3,}[^\n]*)")
+_LIST_SIGN = re.compile(r"\s*(?:(?:[-*+>#|]+|\d{1,3}[.)])\s+)*")
+_WORD = re.compile(r"\w")
+LONGEST_SPAN = 300
+"""Characters of a code span, of a fence's line, and of what follows a citation, for which a stream waits."""
+LONGEST_GROUP = 2000
+MOST_BEFORE = 1000
+"""Characters before a citation in which its sentence is looked for."""
+
+
+@dataclass(frozen=True)
+class _Fence:
+    """Of a block of code that is open."""
+
+    sign: str
+    length: int
+    indent: int
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What is said before a citation; ``continues``: it is the rest of a sentence that was cited before."""
+
+    text: str
+    continues: bool = False
+
+    @cached_property
+    def statement(self) -> Statement:
+        return Statement.of(self.text, self.continues)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the sentence ends before the citation."""
+        return bool(re.search(r"[.!?。！？…][\s\"'”’»)*_]*$", self.text))
+
+
+class Annotator:
+    """Writes the text in its final form, as it comes, and adds what it cites to ``cited``."""
+
+    def __init__(self, passages: Passages, data: Sequence[str], cited: Cited):
+        """``data``: the citations of records that placeholders stand for; it may grow meanwhile."""
+        self._passages, self._data, self._cited = passages, data, cited
+        self._held, self._final = "", False
+        self._written = 0
+        self._fence: _Fence | None = None
+        self._at_line_start, self._line_is_blank = True, True
+        self._escaped = False
+        # In a paragraph with a backtick that closes nothing on its line, readers of Markdown may see code elsewhere
+        # than this class does. So nothing in it counts as code, and no bare number stays in brackets.
+        self._without_code_spans = False
+        self._before = ""
+        self._last: _Said | None = None
+        # What stands behind the last citation may have been read as its statement. Then it is not the next one's.
+        self._cited_ahead, self._to_skip = False, 0
+        self._text: list[str] = []
+        self._annotations: list[Annotation] = []
+
+    def stream(self, pieces: Iterable[str]) -> Iterator[Piece]:
+        """Yield the text in pieces, each with its citations. Nothing that was yielded is changed by what follows."""
+        for piece in pieces:
+            self._held += piece
+            yield from self._settled()
+        self._final = True
+        yield from self._settled()
+
+    def _settled(self) -> Iterator[Piece]:
+        while self._held and self._step():
+            pass
+        if self._text:
+            piece = Piece("".join(self._text), tuple(self._annotations))
+            self._text, self._annotations = [], []
+            self._cited.annotations += piece.annotations
+            yield piece
+
+    def _step(self) -> bool:
+        """Write the next part of what is held. Return False if it depends on what has not come yet."""
+        if self._fence:
+            return self._line_start_in_fence(self._fence) if self._at_line_start else self._code_line()
+        if self._at_line_start:
+            return self._line_start()
+        special = _SPECIAL.search(self._held)
+        if special is None or special.start() > 0:
+            self._write_plain(special.start() if special else len(self._held))
+            return True
+        if self._held[0] == "\n":
+            self._end_line()
+            return True
+        return self._backticks(special[0]) if self._held[0] == "`" else self._bracket_or_citation()
+
+    # Blocks of code
+
+    def _line_start(self) -> bool:
+        opening = _FENCE_OPENING.match(self._held)
+        is_whole = opening is not None and (self._final or opening[0].endswith("\n"))
+        if opening and is_whole and len(opening[0]) <= LONGEST_SPAN:
+            signs = opening[2].rstrip("\n")
+            length = len(signs) - len(signs.lstrip(signs[0]))
+            self._fence = _Fence(signs[0], length, len(opening[1]))
+            self._at_line_start = False
+            return True
+        if not self._final and len(self._held) <= LONGEST_SPAN and _MAY_OPEN_FENCE.fullmatch(self._held):
+            return False
+        self._at_line_start = False
+        return True
+
+    def _line_start_in_fence(self, fence: _Fence) -> bool:
+        stripped = self._held.lstrip(" ")
+        indent = len(self._held) - len(stripped)
+        if not stripped and indent <= fence.indent + 3 and not self._final:
+            return False
+        if stripped and stripped[0] != "\n" and indent < fence.indent:
+            # The list item that the block stands in may have ended, and the block with it.
+            self._fence = None
+            return True
+        if stripped.startswith(fence.sign) and indent <= 3:
+            line, newline, _ = self._held.partition("\n")
+            if not newline and not self._final and len(line) <= LONGEST_SPAN:
+                return False
+            signs = line.strip()
+            if len(line) <= LONGEST_SPAN and len(signs) >= fence.length and not signs.strip(fence.sign):
+                self._write_code(len(line))
+                self._fence, self._at_line_start = None, False
+                return True
+        self._at_line_start = False
+        return True
+
+    def _code_line(self) -> bool:
+        if self._held[0] == "\n":
+            self._end_line()
+            return True
+        end = self._held.find("\n")
+        self._write_code(end if end >= 0 else len(self._held))
+        return True
+
+    # Code in a line
+
+    def _backticks(self, run: str) -> bool:
+        if self._escaped:
+            self._write_plain(1)
+            return True
+        line = self._held.partition("\n")[0]
+        if len(run) == len(self._held) and not self._final and len(run) <= LONGEST_SPAN:
+            return False
+        if self._without_code_spans:
+            self._write_plain(len(run))
+            return True
+        line_is_whole = self._final or len(line) < len(self._held)
+        window = line[:LONGEST_SPAN]
+        window_is_whole = line_is_whole and len(window) == len(line)
+        for closing in re.finditer("`+", window[len(run) :]):
+            end = len(run) + closing.end()
+            # A run of backticks at the end of what is there may yet become longer.
+            if len(closing[0]) == len(run) and (window_is_whole or end < len(window)):
+                self._write_code(end)
+                return True
+        if not line_is_whole and len(line) <= LONGEST_SPAN:
+            return False
+        self._without_code_spans = True
+        self._write_plain(len(run))
+        return True
+
+    # Citations
+
+    def _bracket_or_citation(self) -> bool:
+        group = _GROUP.match(self._held, 0, LONGEST_GROUP)
+        if group is None:
+            if not self._final and BEGINS_BARE.fullmatch(self._held) and len(self._held) <= LONGEST_SPAN:
+                return False
+            self._write_plain(1)
+            return True
+        rest = self._held[group.end() :]
+        if not self._final and len(self._held) < LONGEST_GROUP and _MAY_GO_ON.fullmatch(rest):
+            return False
+        said = self._said_before()
+        following: str | None = ""
+        if said.statement.is_weak and PLACEHOLDER.search(group[0]):
+            following = self._following(rest)
+            if following is None:
+                return False
+            said = _Said(f"{said.text} {following}", said.continues)
+        if self._last and self._cited_ahead and not _WORD.search(said.text):
+            said = self._last  # as in: according to [1], it is so [2]
+        self._write_group(group[0], said)
+        self._held = rest
+        self._cited_ahead, self._to_skip = bool(following.strip()), len(following)
+        return True
+
+    def _said_before(self) -> "_Said":
+        """The sentence before a citation, or what of it stands behind the citation before."""
+        from pipeline.text.sentences import sentence_spans  # it loads a library that other questions do not need
+
+        goes_on = self._last is not None and "\n" not in self._before
+        lines = [line for line in self._before.split("\n") if _WORD.search(line)]
+        if not lines:
+            return self._last if self._last and goes_on and not self._cited_ahead else _Said("")
+        signs = _LIST_SIGN.match(lines[-1])
+        line = lines[-1][signs.end() :] if signs else lines[-1]
+        spans = [span for span in sentence_spans(line) if _WORD.search(line, *span)]
+        start, end = spans[-1] if spans else (0, len(line))
+        is_first = start == 0 and len(lines) == 1
+        said = _Said(line[start:end], continues=bool(goes_on and is_first and self._last and not self._last.is_whole))
+        is_joint = said.continues and len(said.text.split()) <= 1 and not said.statement.names
+        if self._last and is_joint and not self._cited_ahead:
+            return self._last  # as in: [1] and [2]
+        return said
+
+    def _following(self, rest: str) -> str | None:
+        """What follows a citation in its sentence, for one that begins with it; None if its end has not come yet."""
+        window = rest[:LONGEST_SPAN]
+        if end := _SENTENCE_END.search(window):
+            return window[: end.start()]
+        return window if self._final or len(rest) >= LONGEST_SPAN else None
+
+    def _write_group(self, group: str, said: "_Said") -> None:
+        """Write citations that stand together, and begin anew with what is said before the next ones."""
+        members = list(_MEMBER.finditer(group))
+        numbers = [number for member in members for number in self._numbers_of(member[0])]
+        supported = self._passages.supporting(said.statement, numbers)
+        self._before, self._last = "", said
+        self._cited_ahead, self._to_skip = False, 0
+        self._escaped, self._line_is_blank = False, False
+        end = 0
+        for member in members:
+            self._write(group[end : member.start()])
+            self._write_member(member[0], supported)
+            end = member.end()
+
+    def _numbers_of(self, member: str) -> list[int]:
+        code = ord(member[0])
+        if code >= FIRST_DATA:
+            return cited_records(self._data[code - FIRST_DATA]).get("sources", [])
+        if code >= FIRST_PASSAGE:
+            return [code - FIRST_PASSAGE]
+        return numbers_in(member)
+
+    def _write_member(self, member: str, supported: frozenset[int]) -> None:
+        numbers = self._numbers_of(member)
+        code = ord(member[0])
+        if code >= FIRST_DATA:
+            self._write_data(self._data[code - FIRST_DATA], supported)
+        elif code >= FIRST_PASSAGE or (numbers and supported.issuperset(numbers)):
+            for number in numbers:
+                self._cite(f"[{number}]", number, number in supported)
+        else:
+            # A list of numbers that are not all those of passages is something else: an interval, for example.
+            is_one = member[1:-1].strip().isdigit()
+            known = all(number in self._passages for number in numbers)
+            self._write(in_parentheses(member) if is_one or known else member)
+
+    def _write_data(self, citation: str, supported: frozenset[int]) -> None:
+        """Write a citation of records; those of its numbers that are passages' are citations of these."""
+        found = cited_records(citation)
+        self._cited.records += 1
+        self._cited.reports += [number for number in found.get("reports", ()) if number not in self._cited.reports]
+        sources = re.search(r"Sources \(([^()]*)\)", citation)
+        end = 0
+        if sources:
+            for number in re.finditer(r"\d+", sources[1]):
+                start = sources.start(1) + number.start()
+                self._write(citation[end:start])
+                self._cite(number[0], int(number[0]), int(number[0]) in supported)
+                end = start + len(number[0])
+        self._write(citation[end:])
+
+    def _cite(self, text: str, number: int, supported: bool) -> None:
+        start = self._written
+        self._write(text)
+        if number not in self._passages:
+            return
+        self._annotations.append(Annotation(start, self._written, number, supported))
+        if number not in self._cited.sources:
+            self._cited.sources.append(number)
+
+    # Writing
+
+    def _write(self, text: str) -> None:
+        self._text.append(text)
+        self._written += len(text)
+
+    def _write_plain(self, length: int) -> None:
+        """Write so many characters of what is held, none of them a citation."""
+        text, self._held = self._held[:length], self._held[length:]
+        self._write(text)
+        self._told(text)
+        backslashes = len(text) - len(text.rstrip("\\"))
+        was_escaped = self._escaped and backslashes == len(text)
+        self._escaped = (backslashes % 2 == 1) != was_escaped
+
+    def _write_code(self, length: int) -> None:
+        """Write so many characters of code: numbers in brackets are its own, and marks are citations there too."""
+        text, self._held = self._held[:length], self._held[length:]
+        end = 0
+        for mark in PLACEHOLDER.finditer(text):
+            self._write(text[end : mark.start()])
+            self._told(text[end : mark.start()])
+            self._write_group(mark[0], self._said_before())
+            end = mark.end()
+        self._write(text[end:])
+        self._told(text[end:])
+        self._escaped = False
+
+    def _end_line(self) -> None:
+        self._held = self._held[1:]
+        self._write("\n")
+        self._told("\n")
+        if self._line_is_blank:
+            self._without_code_spans = False
+        self._at_line_start, self._line_is_blank, self._escaped = True, True, False
+
+    def _told(self, text: str) -> None:
+        if text.strip():
+            self._line_is_blank = False
+        skipped = min(self._to_skip, len(text))
+        self._to_skip -= skipped
+        self._before = (self._before + text[skipped:])[-MOST_BEFORE:]

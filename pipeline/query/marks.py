@@ -1,0 +1,78 @@
+"""Marks by which a text cites: those that a model is asked to write, bare numbers in brackets, and both made harmless.
+
+An answer cites a passage as ``[ref:3]``, and a record as ``[Data: Sources (2)]``. A document may hold the same
+characters, and a model that copies them would cite a passage that has nothing to do with it. So prompts show such text
+with other signs.
+"""
+
+import re
+from collections.abc import Iterable
+
+from pipeline.query.data_citations import CITATION
+
+NUMBER = r"\d{1,9}"
+LONGEST_LIST, LONGEST_BARE_LIST = 150, 20
+"""Further numbers in one mark, and in one pair of brackets without a sign."""
+WIDEST = 50
+"""Numbers of a range that are looked at one by one."""
+_LIST = rf"refs? ?: ?{NUMBER}(?: ?[,;–-] ?(?:refs? ?: ?)?{NUMBER}){{0,{LONGEST_LIST}}} ?"
+MARKED = re.compile(rf" ?(?:\(\[ ?{_LIST}\]\)|\[ ?{_LIST}\]|【 ?{_LIST}】|\( ?{_LIST}\))", re.IGNORECASE)
+_OPEN, _CLOSE = r"\[［【〔", r"\]］】〕"
+BARE = re.compile(
+    rf"[{_OPEN}] ?(?:\d{{1,30}}|{NUMBER}(?: ?[,;–-] ?{NUMBER}){{1,{LONGEST_BARE_LIST}}}) ?[{_CLOSE}]",
+)
+"""Numbers in brackets, without a sign that says of what they are: ``[3]``, ``[1, 3]``, ``【2】``."""
+BEGINS_BARE = re.compile(rf"[{_OPEN}][ \d,;–-]{{0,300}}")
+"""The end of a text that may yet become one."""
+_RANGE = re.compile(rf"({NUMBER})(?: ?[–-] ?(?:refs? ?: ?)?({NUMBER}))?", re.IGNORECASE)
+_AS_PARENTHESES = str.maketrans("[］［]【】〔〕", "()()()()")
+_NO_MARK = _AS_PARENTHESES | {ord(":"): " "}
+_NO_DATA = _AS_PARENTHESES | {ord(":"): None}
+
+FIRST_PASSAGE, FIRST_DATA, LAST = 0xF0000, 0x100000, 0x10FFFF
+"""Placeholders are characters of the two planes that Unicode leaves to private use."""
+MOST_PASSAGES, MOST_DATA = FIRST_DATA - FIRST_PASSAGE, LAST + 1 - FIRST_DATA
+PLACEHOLDERS = f"{chr(FIRST_PASSAGE)}-{chr(LAST)}"
+"""For a set of characters in a pattern."""
+PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
+
+
+def numbers_in(mark: str) -> list[int]:
+    """Return the numbers that a mark names, each once, ranges written out."""
+    spans = (_numbers_of(span) for span in _RANGE.finditer(mark))
+    return list(dict.fromkeys(number for numbers in spans for number in numbers))
+
+
+def _numbers_of(span: re.Match[str]) -> Iterable[int]:
+    first, last = int(span[1]), int(span[2] or span[1])
+    return range(first, last + 1) if first <= last < first + WIDEST else (first, last)
+
+
+def in_parentheses(bare: str) -> str:
+    """Return ``[3]`` as ``(3)``, so that it is no citation. The length stays the same."""
+    return bare.translate(_AS_PARENTHESES)
+
+
+def inert(text: str) -> str:
+    """Return a document's text without anything that a model could copy as a citation.
+
+    ``[ref:3]`` becomes ``(ref 3)``, ``[Data: Sources (2)]`` becomes ``(Data Sources (2))``, ``[3]`` becomes ``(3)``.
+    """
+    text = CITATION.sub(lambda found: found[0].translate(_NO_DATA), text)
+    text = MARKED.sub(lambda found: found[0].translate(_NO_MARK), text)
+    return BARE.sub(lambda found: in_parentheses(found[0]), text)
+
+
+def without_private(text: str) -> str:
+    """Return the text without the characters that stand for checked marks, so that no model can write one."""
+    return PLACEHOLDER.sub("\ufffd", text)
+
+
+def placeholder(number: int) -> str:
+    """Return the character that stands for a citation of this passage, below ``MOST_PASSAGES``."""
+    return chr(FIRST_PASSAGE + number)
+
+
+def data_placeholder(place: int) -> str:
+    """Return the character that stands for a citation of records, the one at this place of a list."""
+    return chr(FIRST_DATA + place)

@@ -1,0 +1,177 @@
+"""Whether a passage supports what is said before its citation: by the names and numbers that it holds.
+
+This is no proof: a passage may hold a name and say something else of it. But a citation whose passage does not even
+name what the sentence names is wrong, or was placed there by a text that borrows the trust in another document.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipeline.query.context import Reference
+from pipeline.text.ids import is_syllabic, stem, words
+
+_TOKEN = re.compile(r"[^\W_]+")
+_NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
+_GROUPED = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+")
+"""A number in groups of thousands, whatever separates these."""
+_BEGINS_ANEW = re.compile(r"(?:^|[.!?:;|。！？：；\n])[\s*_#>\"'“”‘’«»()\[\]–—-]*$")
+"""The text before a word that is written with a capital because something begins with it."""
+_NO_BEGINNING = "-x"
+"""A word that is no name, in front of a text with which no sentence begins."""
+_CALENDAR = frozenset(
+    "january february march april may june july august september october november december "
+    "monday tuesday wednesday thursday friday saturday sunday".split()
+)
+"""Written with a capital in English. Documents write dates in figures, and the figures are compared."""
+SHORTEST_NAME, LONG_WORD = 2, 4
+INFLECTED, LONGEST_ENDING = 5, 2
+"""Letters from which on a name may have an ending more or less, and how long that ending is."""
+ENOUGH_WORDS = 4
+"""Words of a statement without names and numbers from which on it can be judged by them alone."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a sentence names: names, numbers in one form, and its longer words."""
+
+    names: frozenset[str]
+    numbers: frozenset[str]
+    words: frozenset[str]
+
+    @classmethod
+    def of(cls, text: str, continues: bool = False) -> "Statement":
+        """Read a sentence, with or without Markdown, or a part of one that ``continues`` it."""
+        plain = _folded(text)
+        names = frozenset(_names_in(plain, continues))
+        numbers = frozenset(_figure(found[0]) for found in _NUMBER.finditer(plain))
+        return cls(names, numbers, frozenset(words(plain)))
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it names nothing and says too little to be compared with a passage."""
+        return not self.names and not self.numbers and len(self.words) < ENOUGH_WORDS
+
+
+@dataclass(frozen=True)
+class SupportingText:
+    """A passage, and the title and source of its document, as statements are compared with them."""
+
+    text: str
+
+    @classmethod
+    def of(cls, reference: Reference) -> "SupportingText":
+        return cls("\n".join((reference.title, reference.source, reference.content)))
+
+    def names(self, statement: Statement) -> frozenset[str]:
+        """Return the names of the statement that the passage holds."""
+        return frozenset(name for name in statement.names if self._holds_name(name))
+
+    def numbers(self, statement: Statement) -> frozenset[str]:
+        """Return the numbers of the statement that the passage holds."""
+        return frozenset(number for number in statement.numbers if self._holds_number(number))
+
+    def holds_half_of_the_words(self, statement: Statement) -> bool:
+        """Return whether at least half of the statement's longer words are in the passage; False where it has none."""
+        longer = [word for word in statement.words if len(word) >= LONG_WORD or is_syllabic(word)]
+        compared = longer or list(statement.words)
+        held = [word for word in compared if word in self._words]
+        return bool(compared) and 2 * len(held) >= len(compared)
+
+    def _holds_name(self, name: str) -> bool:
+        if stem(name) in self._words or name in self._tokens:
+            return True
+        if len(name) < INFLECTED:
+            return False
+        return any(_differ_by_an_ending(name, token) for token in self._tokens)
+
+    def _holds_number(self, number: str) -> bool:
+        if number in self._numbers:
+            return True
+        parts = number.split(".")
+        # A date such as 3.5.1840 may be written in another order.
+        return len(parts) > 2 and all(part.lstrip("0") in self._numbers for part in parts)
+
+    @cached_property
+    def _folded(self) -> str:
+        return _folded(self.text)
+
+    @cached_property
+    def _words(self) -> frozenset[str]:
+        return frozenset(words(self._folded))
+
+    @cached_property
+    def _tokens(self) -> frozenset[str]:
+        return frozenset(_TOKEN.findall(self._folded.lower()))
+
+    @cached_property
+    def _numbers(self) -> frozenset[str]:
+        """The numbers, and each run of digits in them: 1840 is in 3.5.1840."""
+        whole = [found[0] for found in _NUMBER.finditer(self._folded)]
+        runs = re.findall(r"\d+", self._folded)
+        return frozenset(map(_figure, [*whole, *runs]))
+
+
+class Passages:
+    """The passages that an answer may cite, by their numbers."""
+
+    def __init__(self, references: Iterable[Reference]):
+        self._texts: Mapping[int, SupportingText] = {
+            reference.id: SupportingText.of(reference) for reference in references
+        }
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._texts
+
+    def supporting(self, statement: Statement, numbers: Sequence[int]) -> frozenset[int]:
+        """Return those of the passages, cited together, that support the statement.
+
+        Together they must hold all of its names and numbers, and each must hold one of them. A statement that has none
+        is supported by a passage that holds at least half of its words.
+        """
+        cited = {number: self._texts[number] for number in numbers if number in self._texts}
+        if not statement.names and not statement.numbers:
+            return frozenset(number for number, text in cited.items() if text.holds_half_of_the_words(statement))
+        names = {number: text.names(statement) for number, text in cited.items()}
+        figures = {number: text.numbers(statement) for number, text in cited.items()}
+        all_names = frozenset[str]().union(*names.values())
+        all_figures = frozenset[str]().union(*figures.values())
+        if all_names != statement.names or all_figures != statement.numbers:
+            return frozenset()
+        return frozenset(number for number in cited if names[number] or figures[number])
+
+
+def _names_in(text: str, continues: bool) -> Iterable[str]:
+    """Words with a capital that no beginning explains, and words with a capital inside, in small letters."""
+    text = f"{_NO_BEGINNING} {text}" if continues else text
+    for found in _TOKEN.finditer(text):
+        word = found[0]
+        if len(word) < SHORTEST_NAME or word.isdigit() or word.lower() in _CALENDAR:
+            continue
+        has_inner_capital = any(letter.isupper() for letter in word[1:])
+        begins = _BEGINS_ANEW.search(text, 0, found.start()) is not None
+        if has_inner_capital or (word[0].isupper() and not begins):
+            yield word.lower()
+
+
+def _differ_by_an_ending(one: str, other: str) -> bool:
+    shorter, longer = sorted((one, other), key=len)
+    return len(shorter) >= INFLECTED and longer.startswith(shorter) and len(longer) - len(shorter) <= LONGEST_ENDING
+
+
+def _figure(number: str) -> str:
+    """A number in one form: without separators of thousands, zeros before it and behind its fraction."""
+    if _GROUPED.fullmatch(number):
+        return re.sub(r"\D", "", number).lstrip("0") or "0"
+    plain = re.sub(r"[^\d.]", ".", number)
+    whole, _, fraction = plain.partition(".")
+    fraction = fraction.rstrip("0")
+    return f"{whole.lstrip('0') or '0'}.{fraction}" if fraction else whole.lstrip("0") or "0"
+
+
+def _folded(text: str) -> str:
+    """Without accents, and full-width signs as plain ones."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return "".join(letter for letter in decomposed if not unicodedata.combining(letter))
