@@ -15,7 +15,7 @@ from pipeline.models.parse.lenient_json import after_thinking
 from pipeline.query.addresses import Addresses
 from pipeline.query.annotations import Annotation, Cited, Piece
 from pipeline.query.citations import Citations
-from pipeline.query.context import MARK, Context, Reference, page_of, without_pages
+from pipeline.query.context import Context, Reference, page_of, without_pages
 from pipeline.query.marks import inert
 from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed, told_unread
 from pipeline.query.prepare import prepare
@@ -407,23 +407,26 @@ def evidence_answer(context: Context) -> AnswerText:
     --only-need-context, --json."""
     shown = context.references[:PASSAGES]
     numbers = {entry.chunk_id: entry.id for entry in context.references}
-    passages = [f"{MARK.format(entry.id)} {_clipped(entry.content)}" for entry in shown]
+    passages = [f"[{entry.id}] {_clipped(entry.content)}" for entry in shown]
     links = context.relationships.records[:FACTS]
     sources = [next((numbers[unit] for unit in link.text_unit_ids if unit in numbers), 0) for link in links]
     facts = [_fact(link, number) for link, number in zip(links, sources, strict=True)]
     reports = context.reports.records[:PASSAGES]
     told = [f"Report {report.number}: {inert(report.title)}. {_clipped(report.summary)}" for report in reports]
     parts = [NOTICE, *told, *passages, *(["Facts:\n" + "\n".join(facts)] if facts else [])]
-    text, cited = whole(Citations(context.references).stream(["\n\n".join(parts)]))
-    # These citations are the stores': a passage is its own source, and a fact names the text units that it is from.
-    cited.annotations = [replace(annotation, supported=True) for annotation in cited.annotations]
-    return AnswerText(text, "", cited)
+    text = "\n\n".join(parts)
+    # What stores hold is inert here, so each number in brackets is one of this function's own. It needs no comparison:
+    # a passage is its own source, and a fact names the text units that it is from.
+    marks = re.finditer(r"\[(\d{1,9})\]", text)
+    annotations = [Annotation(mark.start(), mark.end(), int(mark[1]), supported=True) for mark in marks]
+    cited = dict.fromkeys(annotation.number for annotation in annotations)
+    return AnswerText(text, "", Cited(sources=list(cited), annotations=annotations))
 
 
 def _fact(link: Relationship, number: int) -> str:
     """``number``: of the passage that says it; 0 where that is not shown."""
     ends = f"{inert(link.source)} -> {inert(link.target)}"
-    mark = f" {MARK.format(number)}" if number else ""
+    mark = f" [{number}]" if number else ""
     return f"- {ends}: {_clipped(link.description)}{mark}"
 
 
