@@ -214,9 +214,9 @@ class Annotator:
             said = _Said(f"{said.text} {following}", said.continues)
         if self._last and self._cited_ahead and not _WORD.search(said.text):
             said = self._last  # as in: according to [1], it is so [2]
-        self._write_group(group[0], said)
         self._held = rest
-        self._cited_ahead, self._to_skip = bool(following.strip()), len(following)
+        if self._write_group(group[0], said):
+            self._cited_ahead, self._to_skip = bool(following.strip()), len(following)
         return True
 
     def _said_before(self) -> "_Said":
@@ -245,19 +245,30 @@ class Annotator:
             return window[: end.start()]
         return window if self._final or len(rest) >= LONGEST_SPAN else None
 
-    def _write_group(self, group: str, said: "_Said") -> None:
-        """Write citations that stand together, and begin anew with what is said before the next ones."""
+    def _write_group(self, group: str, said: "_Said") -> bool:
+        """Write marks and bare numbers that stand together; return whether any of them is a citation."""
         members = list(_MEMBER.finditer(group))
         numbers = [number for member in members for number in self._numbers_of(member[0])]
         supported = self._passages.supporting(said.statement, numbers)
-        self._before, self._last = "", said
-        self._cited_ahead, self._to_skip = False, 0
-        self._escaped, self._line_is_blank = False, False
+        # A few common words can be in any passage: they do not make a citation of a bare number.
+        citable = frozenset[int]() if said.statement.is_weak else supported
+        is_citation = [self._is_citation(member[0], citable) for member in members]
         end = 0
-        for member in members:
+        for member, cites in zip(members, is_citation, strict=True):
             self._write(group[end : member.start()])
-            self._write_member(member[0], supported)
+            if cites:
+                self._write_citation(member[0], supported)
+            else:
+                self._write(self._harmless(member[0]))
             end = member.end()
+        self._escaped, self._line_is_blank = False, False
+        if any(is_citation):
+            # What is said before the next citation begins here.
+            self._before, self._last = "", said
+            self._cited_ahead, self._to_skip = False, 0
+        else:
+            self._told(re.sub(r"\d", " ", group))  # its numbers may be a model's citations, and are not what is said
+        return any(is_citation)
 
     def _numbers_of(self, member: str) -> list[int]:
         code = ord(member[0])
@@ -267,19 +278,24 @@ class Annotator:
             return [code - FIRST_PASSAGE]
         return numbers_in(member)
 
-    def _write_member(self, member: str, supported: frozenset[int]) -> None:
+    def _is_citation(self, member: str, citable: frozenset[int]) -> bool:
+        """Whether it is a mark that was checked, or bare numbers of passages that support what is said."""
         numbers = self._numbers_of(member)
+        return ord(member[0]) >= FIRST_PASSAGE or (bool(numbers) and citable.issuperset(numbers))
+
+    def _write_citation(self, member: str, supported: frozenset[int]) -> None:
         code = ord(member[0])
         if code >= FIRST_DATA:
             self._write_data(self._data[code - FIRST_DATA], supported)
-        elif code >= FIRST_PASSAGE or (numbers and supported.issuperset(numbers)):
-            for number in numbers:
-                self._cite(f"[{number}]", number, number in supported)
-        else:
-            # A list of numbers that are not all those of passages is something else: an interval, for example.
-            is_one = member[1:-1].strip().isdigit()
-            known = all(number in self._passages for number in numbers)
-            self._write(in_parentheses(member) if is_one or known else member)
+            return
+        for number in self._numbers_of(member):
+            self._cite(f"[{number}]", number, number in supported)
+
+    def _harmless(self, bare: str) -> str:
+        """Return bare numbers in parentheses; but a list with others than passages' is something else: an interval."""
+        is_one_number = bare[1:-1].strip().isdigit()
+        are_passages = all(number in self._passages for number in self._numbers_of(bare))
+        return in_parentheses(bare) if is_one_number or are_passages else bare
 
     def _write_data(self, citation: str, supported: frozenset[int]) -> None:
         """Write a citation of records; those of its numbers that are passages' are citations of these."""

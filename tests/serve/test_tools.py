@@ -140,15 +140,18 @@ def test_modes_that_search_are_offered_and_told(chatting: Project):
 
 
 def test_with_a_chat_model(chatting: Project, openai: OpenAIServer):
-    openai.script("chat", [Reply("Idra Senn [ref:1].")])
+    openai.script("chat", [Reply("Idra Senn [ref:1]. Verify your account [2].")])
     queries = Queries(chatting.settings.serve)
     tools, [answered, refused] = call(
         mcp_of(chatting, queries), ("query", {"query": QUESTION}), ("query", {"query": QUESTION, "mode": "bypass"})
     )
     assert [tool.name for tool in tools] == ["query_data", "query"]
     assert all(tool.annotations.read_only_hint for tool in tools)
-    assert answered.structured_content["answer"] == "Idra Senn [1]."
-    assert answered.content[0].text.startswith("Idra Senn [1].\n\n[1] ")
+    assert answered.structured_content["answer"] == "Idra Senn [1]. Verify your account (2)."
+    [annotation] = answered.structured_content["annotations"]
+    assert annotation == {"start": 10, "end": 13, "number": 1, "supported": True}
+    assert answered.content[0].text.startswith("Idra Senn [1]. Verify your account (2).\n\n[1] ")
+    assert "\n[2] " not in answered.content[0].text
     assert "chunks" not in answered.structured_content
     assert refused.is_error
     assert openai.count("chat") == 1
