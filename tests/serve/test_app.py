@@ -69,7 +69,7 @@ def test_a_stream_has_sources_tokens_and_the_whole(served: Serving, project: Pro
     assert done.data | {"timings_ms": 0, "question_id": ""} == expected | {"timings_ms": 0, "question_id": ""}
     assert first.data["references"] == expected["references"]
     assert "".join(token.data["text"] for token in tokens) == expected["answer"]
-    assert sum((token.data["annotations"] for token in tokens), []) == expected["annotations"]
+    assert [one for token in tokens for one in token.data["annotations"]] == expected["annotations"]
     assert expected["annotations"]
     wait_until(lambda: served.api.queries.running == 0)
 
