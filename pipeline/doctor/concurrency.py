@@ -1,4 +1,5 @@
-"""Several small calls at once: whether a chat model's server keeps up with the ``concurrency`` of the settings."""
+"""Send several small calls at once, to see whether a chat model's server keeps up with
+``concurrency``."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,23 +12,27 @@ from pipeline.models.base import ANSWERED, ChatReply, ChatRequest, Usage
 from pipeline.models.endpoint.chat import OpenAIChat
 
 MOST_AT_ONCE = 16
-"""The check must stay cheap, also where ``concurrency`` is in the hundreds."""
+"""The most calls of the check. It must stay cheap, also if ``concurrency`` is in the hundreds."""
 TOKENS_OF_A_REPLY = 64
-"""The limit of each reply. The count to thirty is a little longer, so that most models come up to it."""
+"""The limit of each reply. The count to thirty is a little longer, so that most models come up to
+it."""
 TOKENS_OF_AN_EXTRACTION = 640
-"""A typical reply to an extraction: about half of a text of 1,200 tokens, the size of the shipped workflows."""
+"""A typical reply to an extraction: about half of a text of 1,200 tokens, the size of the shipped
+workflows."""
 AT_ONCE = "doctor-at-once-"
 """The beginning of the row ids of calls that are sent together."""
 SHORTEST_CALL = 1e-6
-"""Seconds are a divisor, and a coarse clock may not have moved during a call."""
+"""The least seconds of a call: they are a divisor, and a coarse clock may not have moved during the
+call."""
 
 
 @dataclass(frozen=True)
 class Burst:
-    """The outcome of ``calls`` calls at once, of which ``answered`` were answered in time.
+    """Hold the outcome of ``calls`` calls at once, of which ``answered`` were answered in time.
 
-    ``alone``, ``slowest``: seconds of one call alone, and of the slowest answered one; ``scale``: how many times as
-    long as these calls a typical extraction takes; ``timeout``: seconds that the settings give a call.
+    ``alone``, ``slowest``: seconds of one call alone, and of the slowest answered one; ``scale``:
+    how many times as long as these calls a typical extraction takes; ``timeout``: seconds that the
+    settings give a call.
     """
 
     calls: int
@@ -41,34 +46,37 @@ class Burst:
     def slots(self) -> int:
         """Estimate how many calls the server works on at once.
 
-        A server with few slots queues the other calls, so the slowest takes as many turns as there are calls for a
-        slot.
+        A server with few slots queues the other calls, so the slowest takes as many turns as there
+        are calls for a slot.
         """
         turns = max(1.0, self.slowest / self.alone)
         return max(1, min(self.answered, round(self.answered / turns)))
 
     @property
     def extraction(self) -> float:
-        """Seconds that the slowest of so many extractions at once would take."""
+        """Return the seconds that the slowest of so many extractions at once would take."""
         return self.scale * self.slowest
 
     @property
     def is_in_time(self) -> bool:
-        """Check that every call was answered, and that an extraction would take half of the timeout at most."""
+        """Check that every call was answered, and that an extraction would take half of the timeout
+        at most."""
         return self.answered == self.calls and self.extraction <= self.timeout / 2
 
     @property
     def wanted_timeout(self) -> float:
-        """Twice the seconds of an extraction where only as many calls as there are slots are under way."""
+        """Return twice the seconds of an extraction with only as many calls under way as there are
+        slots."""
         seconds = self.slowest if self.slots == self.calls else self.alone
         return 2 * self.scale * seconds
 
 
 def examine_concurrency(name: str, chat: OpenAIChat, heard: RecordedCalls) -> Iterator[Finding]:
-    """Send ``concurrency`` small calls at once, MOST_AT_ONCE at most, and compare the slowest with the timeout.
+    """Send ``concurrency`` small calls at once, MOST_AT_ONCE at most, and compare the slowest with
+    the timeout.
 
-    One call alone goes before them. Nothing is sent where calls are never under way together: with a ``concurrency``
-    of 1, or with limits per minute, which space the calls.
+    One call alone goes before them. Nothing is sent where calls are never under way together: with
+    a ``concurrency`` of 1, or with limits per minute, which space the calls.
     """
     what = f"{name} concurrency"
     calls = min(chat.concurrency, MOST_AT_ONCE)
@@ -127,8 +135,8 @@ def in_seconds(seconds: float) -> str:
 def reply_speed(usages: Iterable[Usage]) -> float | None:
     """Return the tokens of replies that a server makes in a second; None if no call was answered.
 
-    ``usages``: the calls of one doctor. Calls that were sent together tell the speed that a run has. Where there
-    are none, a run has one call under way at a time, and calls alone tell it.
+    ``usages``: the calls of one doctor. Calls that were sent together tell the speed that a run
+    has. Where there are none, a run has one call under way at a time, and calls alone tell it.
     """
     answered = [usage for usage in usages if usage.outcome in ANSWERED and usage.output_tokens]
     together = [usage for usage in answered if usage.row_id.startswith(AT_ONCE)]
@@ -147,7 +155,12 @@ def _ask(model: OpenAIChat, heard: RecordedCalls, name: str, numbers: range) -> 
     requests = [
         ChatRequest(
             f"{name}{number}",
-            ({"role": "user", "content": f"({number}) Count from one to thirty, in words and in one line."},),
+            (
+                {
+                    "role": "user",
+                    "content": f"({number}) Count from one to thirty, in words and in one line.",
+                },
+            ),
             max_tokens=TOKENS_OF_A_REPLY,
         )
         for number in numbers
@@ -156,6 +169,7 @@ def _ask(model: OpenAIChat, heard: RecordedCalls, name: str, numbers: range) -> 
 
 
 def slowest_answer(heard: RecordedCalls, since: int, timeout: float) -> float:
-    """Return the seconds of the slowest answered call after the first ``since`` ones; ``timeout`` without any."""
+    """Return the seconds of the slowest answered call after the first ``since`` ones; ``timeout``
+    without any."""
     seconds = [usage.seconds for usage in heard.usages[since:] if usage.outcome in ANSWERED]
     return max(SHORTEST_CALL, max(seconds, default=timeout))

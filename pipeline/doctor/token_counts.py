@@ -13,7 +13,7 @@ OF_A_FUNCTION = "let the function return a Reply with input_tokens and output_to
 
 @dataclass
 class RecordedCalls(IdleListener):
-    """A Listener that keeps the calls of an examination as they are counted."""
+    """Keep the calls of an examination, as a Listener."""
 
     usages: list[Usage] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""What a run's rejects say: which rows are lost, what share of a step that is, and what was no input."""
+"""Read a run's rejects: which rows are lost, what share of a step that is, and what was no input."""
 
 import re
 from collections import Counter
@@ -14,13 +14,17 @@ from pipeline.errors import DataError, counted
 from pipeline.snapshots.store import Snapshot, StepRecord
 
 RECOVERED = "recovered"
-"""The kind of a row that was answered by halves or by repair: not lost, though in the table of rejects."""
+"""The kind of a row that was answered by halves or by repair: not lost, though in the table of
+rejects."""
 UNREFRESHED = "unrefreshed"
-"""Of a row that stands as it was though what it was made of has changed, for a workflow says so."""
+"""The kind of a row that stands as it was, because the workflow says so, though its sources have
+changed."""
 UNENDED = "unended"
-"""The kind of a row of which a reply lacks its end mark: it is used whole, and may have been cut between records."""
+"""The kind of a row of which a reply lacks its end mark: it is used whole, and may have been cut
+between records."""
 ROW, CUT, RECORD = "row", "cut", "record"
-"""The kinds of losses: nothing of a row is used; the whole records of its cut replies are; a part of it is lost."""
+"""The kinds of losses: nothing of a row is used; the whole records of its cut replies are; a part
+of it is lost."""
 ASKED_AGAIN = frozenset({ROW, CUT, SOURCE, KEPT})
 """The kinds that a retry asks for."""
 COUNTED_ELSEWHERE = frozenset({RECOVERED, SKIPPED})
@@ -29,7 +33,8 @@ _LINE = re.compile(r":\d+$")
 
 
 def classes(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.Series:
-    """Return the class of each reject, "lost" or "decided". ``own``: the reasons that the step's verb declares."""
+    """Return the class of each reject, "lost" or "decided". ``own``: the reasons that the step's
+    verb declares."""
     pairs = rejects[["kind", "reason"]].drop_duplicates().itertuples(index=False, name=None)
     known = {(kind, reason): loss_of(kind, reason, own) for kind, reason in pairs}
     found = [known[pair] for pair in zip(rejects["kind"], rejects["reason"], strict=True)]
@@ -37,7 +42,8 @@ def classes(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.Series:
 
 
 def classes_of_steps(rejects: pd.DataFrame, own: Mapping[str, Mapping[str, Reason]]) -> pd.Series:
-    """Return the class of each reject of a run. ``own``: step -> the reasons that its verb declares."""
+    """Return the class of each reject of a run. ``own``: step -> the reasons that its verb
+    declares."""
     found = pd.Series("", index=rejects.index, dtype=object)
     for step, rows in rejects.groupby("step"):
         found.loc[rows.index] = classes(rows, own.get(str(step), {}))
@@ -45,18 +51,21 @@ def classes_of_steps(rejects: pd.DataFrame, own: Mapping[str, Mapping[str, Reaso
 
 
 def lost(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
-    """Return the rejects of one step that are losses: something is missing in the tables, or out of date."""
+    """Return the rejects of one step that are losses: something is missing in the tables, or out of
+    date."""
     return rejects[classes(rejects, own) == "lost"]
 
 
 def decided(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
-    """Return the rejects of one step that a rule decided, but for those that a report counts by themselves."""
+    """Return the rejects of one step that a rule decided, but for those that a report counts by
+    themselves."""
     elsewhere = rejects["kind"].isin(COUNTED_ELSEWHERE)
     return rejects[(classes(rejects, own) == "decided") & ~elsewhere]
 
 
 def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
-    """What the steps' params give up of a full build, and of how many rows; ``rejects``: of all steps."""
+    """What the steps' params give up of a full build, and of how many rows; ``rejects``: of all
+    steps."""
     told = {step.id: step.params.trade() for step in workflow.steps}
     rows = rejects.loc[rejects["kind"] == UNREFRESHED, "step"].value_counts()
     return [
@@ -68,8 +77,8 @@ def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
 
 
 def no_input(rejects: pd.DataFrame) -> dict[str, int]:
-    """How many files were no input: by suffix where their kind is not read, with what would read it where an extra
-    does, else by reason; the most frequent first."""
+    """How many files were no input: by suffix where their kind is not read, with what would read it
+    where an extra does, else by reason; the most frequent first."""
     skipped = rejects[rejects["kind"] == SKIPPED]
     what = [_what(PurePath(row), reason) for row, reason in zip(skipped["row_id"], skipped["reason"], strict=True)]
     return dict(sorted(Counter(what).items(), key=lambda entry: (-entry[1], entry[0])))
@@ -91,11 +100,12 @@ def reject_ratio(
 ) -> float:
     """Return which share of what a step had to decide is lost: the larger of two.
 
-    The first is the share of rows of which nothing, or only the whole records of cut replies, is used. The second is
-    the share of records that could not be read: if each row loses half of them, half is lost without a rejected row.
+    The first is the share of rows of which nothing, or only the whole records of cut replies, is
+    used. The second is the share of records that could not be read: if each row loses half of them,
+    half is lost without a rejected row.
 
-    Of a source those count that could be read before: its kept documents, and what has failed since the stores were
-    loaded (``loaded``: the rejects of then, None before the first load)."""
+    Of a source those count that could be read before: its kept documents, and what has failed since
+    the stores were loaded (``loaded``: the rejects of then, None before the first load)."""
     if step.verb.inputs:
         missing = lost(rejects, step.verb.reasons)
         rejected = missing.loc[missing["kind"] == ROW, "row_id"].nunique()
@@ -115,8 +125,8 @@ def unread_ratio(step: Step, record: StepRecord, rejects: pd.DataFrame) -> float
 
 
 def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.DataFrame) -> None:
-    """A source without a row is a mistake (an unmounted folder, a wrong pattern), not a corpus to load.
-    Raises DataError for one."""
+    """A source without a row is a mistake (an unmounted folder, a wrong pattern), not a corpus to
+    load. Raises DataError for one."""
     if step.verb.inputs or any(outputs[name].rows for name in step.writes if name != REJECTS):
         return
     reasons = rejects["reason"].value_counts()

@@ -1,7 +1,8 @@
-"""How long a reply to a step's request may become: so long that no good reply is cut, and a looping model ends.
+"""Limit the length of replies to a step's requests: no good reply is cut, and a model that repeats
+itself ends.
 
-The limit is not part of the verbs: it can change no good reply, so it is in no fingerprint. Verbs of one's own have
-none, since nobody knows how long their replies are.
+The limit is not part of the verbs: it can change no good reply, so it is in no fingerprint. Verbs
+of one's own have none, since nobody knows how long their replies are.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,27 +23,34 @@ MEASURES: Mapping[str, Measure] = {
     "report_communities_with_claims": "words",
     "resolve_entities": "pairs",
 }
-"""Verb -> what the length of a reply goes by: the text that is read, the words that the prompt allows, or the pairs
-that are judged in one request."""
+"""Verb -> the measure of its replies' length: the text that is read, the words that the prompt
+allows, or the pairs that are judged in one request."""
 TIMES_THE_TEXT, TOKENS_BESIDE_A_TEXT = 3, 2000
-"""A long text brings about as many tokens of records as it has, rarely twice. A short text full of names
-brings up to ten times as many, so the fixed part is large: a text of 100 tokens has brought 1,100."""
+"""A long text brings about as many tokens of records as it has, rarely twice. A short text full of
+names brings up to ten times as many, so the fixed part is large: a text of 100 tokens has brought
+1,100."""
 TOKENS_BESIDE = 500
 TIMES_THE_WORDS = 4
-"""A word has about 1.5 tokens; models exceed the words that they are allowed, and JSON adds to them."""
+"""A word has about 1.5 tokens; models exceed the words that they are allowed, and JSON adds to
+them."""
 TOKENS_OF_A_VERDICT = 100
 """A verdict has ten tokens; some models give a reason with each."""
 SLACK = 1.5
-"""Of the longest good reply so far: the next one may be longer."""
+"""How many times the longest good reply so far is allowed: the next one may be longer."""
 CHARACTERS_PER_TOKEN = 4
 USUAL_SHARE, ENOUGH_REPLIES = 0.99, 100
-"""With fewer replies, the longest hundredth is less than one reply."""
+"""The quantile that counts as the longest usual reply. With fewer replies, the longest hundredth is
+less than one."""
 
 
 @dataclass
 class ReplyLengths:
-    """The limits of one step's requests. ``tokens``: of a row's text, by row id; ``otherwise``: of any other request,
-    None for no limit; ``longest``: asked once, for the tokens of the longest good reply of earlier runs."""
+    """Limit the requests of one step.
+
+    ``tokens``: of each row's text, by row id. ``otherwise``: the limit of any other request; None
+    for no limit. ``longest``: returns the tokens of the longest good reply of earlier runs; it is
+    called once.
+    """
 
     tokens: Mapping[str, int] = field(default_factory=dict)
     otherwise: int | None = None
@@ -50,7 +58,8 @@ class ReplyLengths:
     seen: int | None = None
 
     def limited(self, request: ChatRequest) -> ChatRequest:
-        """Return the request with its limit, which is never below what good replies of the step have needed."""
+        """Return the request with its limit, which is never below what good replies of the step
+        have needed."""
         text = self.tokens.get(request.row_id)
         own = self.otherwise if text is None else TIMES_THE_TEXT * text + TOKENS_BESIDE_A_TEXT
         if own is None or request.max_tokens is not None:
@@ -70,8 +79,10 @@ NO_LENGTHS = ReplyLengths()
 
 
 def lengths_of(step: Step, inputs: Mapping[str, pd.DataFrame], longest: Callable[[str], int]) -> ReplyLengths:
-    """Return the limits of the step's requests on these inputs; ``longest``: of a step, the tokens of its longest good
-    reply in earlier runs."""
+    """Return the limits of the step's requests on these inputs.
+
+    ``longest``: returns the tokens of the longest good reply that a step had in earlier runs.
+    """
     measure = MEASURES.get(step.verb.name)
     if measure == "text":
         texts = inputs[str(step.verb.rowwise)]
@@ -89,16 +100,19 @@ def lengths_of(step: Step, inputs: Mapping[str, pd.DataFrame], longest: Callable
 
 
 def longest_replies(usage: pd.DataFrame) -> dict[str, int]:
-    """Return the output tokens of the longest good reply of each step: of the usual ones, where there are many.
+    """Return the output tokens of the longest good reply of each step: of the usual ones, where
+    there are many.
 
-    Earlier versions wrote the outcome "ok" also for replies that ended at a limit of the endpoint. One such reply
-    without end would raise the limit of the step for ever, so the longest hundredth is left out.
+    Earlier versions wrote the outcome "ok" also for replies that ended at a limit of the endpoint.
+    One such reply without end would raise the limit of the step for ever, so the longest hundredth
+    is left out.
     """
     replies = usage[(usage["outcome"] == "ok") & (usage["kind"] == "chat")]
     found: dict[str, int] = {}
     for step, lengths in replies.groupby("step")["output_tokens"]:
         if len(lengths) >= ENOUGH_REPLIES:
-            # "lower" takes a length that occurred, not one between a usual reply and one without end.
+            # "lower" takes a length that occurred, not one between a usual reply and one without
+            # end.
             found[str(step)] = int(lengths.quantile(USUAL_SHARE, interpolation="lower"))
         else:
             found[str(step)] = int(lengths.max())

@@ -24,8 +24,10 @@ Anew = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class RowsToAskAgain:
-    """An ``Anew`` that is a set of rows. Of the rows in ``unended``, good replies without an end mark are asked for
-    again too (see ``ChatRequest.lacks_end``)."""
+    """Name the rows whose bad replies are asked for again, as an ``Anew``.
+
+    ``unended``: rows of which good replies without an end mark are asked for again too (``ChatRequest.lacks_end``).
+    """
 
     rows: frozenset[str]
     unended: frozenset[str] = frozenset()
@@ -97,10 +99,10 @@ class ChatReply:
 
 @dataclass(frozen=True)
 class Reply:
-    """The result of a chat function of one's own, where a text alone does not say enough.
+    """Hold the result of a chat function of your own, if a text alone does not say enough.
 
     ``finish_reason``: "stop", "length" if the reply was cut off, or "content_filter". ``input_tokens`` and
-    ``output_tokens``: as the function knows them; None where it does not.
+    ``output_tokens``: as the function knows them; None if it does not.
     """
 
     text: str
@@ -117,8 +119,11 @@ are all good, or mended themselves, or if the result says that it uses what ther
 
 @runtime_checkable
 class UsesAllReplies(Protocol):
-    """A conversation's result that says whether its bad replies are used for what they hold. They are then served until
-    somebody asks for the row again: a text that no reply covers whole is not paid for by every run."""
+    """Say, as a conversation's result, whether its bad replies are used for what they hold.
+
+    Such replies are served until somebody asks for the row again, so that not every run pays for a text that no reply
+    covers whole.
+    """
 
     @property
     def uses_all_replies(self) -> bool: ...
@@ -148,7 +153,7 @@ tokenizers of current models differ by up to about a third on the same text."""
 
 
 TRUNCATED = "truncated"
-"""The outcome of a reply that ended at a limit: it says nothing of how long replies are."""
+"""The outcome of a reply that ended at a limit. It says nothing of how long replies are."""
 ANSWERED = ("ok", TRUNCATED)
 """The outcomes of calls that brought a whole reply, or one that ended at a limit."""
 
@@ -228,7 +233,7 @@ class IdleListener:
 
 @runtime_checkable
 class ServedModel(Protocol):
-    """A model behind an address, whose server may be starting."""
+    """A model behind an address; its server may be starting."""
 
     def begin_run(self, say: Callable[[str], None]) -> None:
         """Look at the server as ``preflight`` does, and wait while it is starting; ``say`` hears of the wait.

@@ -1,4 +1,5 @@
-"""How much the next run has to ask for what a purge takes away: said before the purge begins."""
+"""Count how much the next run has to ask again after a purge. People are told before the purge
+begins."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +15,17 @@ if TYPE_CHECKING:
     from pipeline.purge.taken_out import TakenOut
 
 TEXTS_OF_A_CALL = 64
-"""Of an embedding model that does not say how many texts it takes."""
+"""The texts of one call to an embedding model that does not say how many it takes."""
 
 
 @dataclass(frozen=True)
 class NextCalls:
-    """``replies`` of chat models and ``vectors`` that go, the calls and input tokens that they take, and what these
-    cost; ``cost`` is None where a model has no price. Replies that follow from these replies are not in it."""
+    """Hold the calls of the next run that a purge causes.
+
+    ``replies`` and ``vectors``: how many go. ``calls``, ``input_tokens``, ``cost``: what it takes
+    to ask for them again; ``cost`` is None if a model has no price. Replies that follow from these
+    replies are not counted.
+    """
 
     replies: int = 0
     vectors: int = 0
@@ -60,7 +65,7 @@ class NextCalls:
         )
 
     def line(self) -> str:
-        """Return what people are told before they confirm."""
+        """Return the sentence that people read before they confirm."""
         if not self.calls:
             return "no model is called now, and the next run needs no call because of this purge"
         price = "a price that is not known" if self.cost is None else f"a cost of about {self.cost:.4f}"
@@ -74,7 +79,8 @@ class NextCalls:
 
 
 def _usual_reply(project: Services, step: str) -> float:
-    """Return how many tokens a reply to the step had on average in former runs; 0 where none is known."""
+    """Return how many tokens a reply to the step had on average in earlier runs; 0 if none is
+    known."""
     usage = read_usage(project.usage_folder)
     tokens = usage.loc[(usage["step"] == step) & usage["outcome"].isin(ANSWERED), "output_tokens"]
     return float(tokens.mean()) if len(tokens) else 0.0

@@ -1,7 +1,8 @@
-"""The steps of a workflow as its last run recorded them: with the params, prompts and models of then.
+"""Rebuild the steps of a workflow as its last run recorded them: with the params, prompts and
+models of that run.
 
-A purge works with these, so that an edited prompt, workflow or setting changes nothing that it does. Only the code of
-a verb is that of today.
+A purge works with these, so that an edited prompt, workflow or setting changes nothing that it
+does. Only the code of a verb is the present one.
 """
 
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
@@ -22,14 +23,16 @@ from pipeline.models.conversations import Exchange, in_rounds
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 
 PURGED = "purged"
-"""The reason of a reply that a purge does not ask for."""
-NOT_ASKED = "what the reply was made of has changed with a purge, which asks no model; the next run asks for it"
+"""The reject's reason if a purge would have to ask for a reply."""
+NOT_ASKED = "a purge has changed what this reply was made of, and asks no model; the next run asks for it"
 
 
 @dataclass
 class Missing:
-    """Requests that nothing in the cache answers: ``chats`` (key -> input tokens) and ``texts`` without a vector
-    (key -> tokens)."""
+    """Collect the requests that nothing in the cache answers.
+
+    ``chats``: key -> input tokens. ``texts``, those without a vector: key -> tokens.
+    """
 
     chats: dict[str, int] = field(default_factory=dict)
     texts: dict[str, int] = field(default_factory=dict)
@@ -40,7 +43,8 @@ class Missing:
 
 @dataclass(frozen=True)
 class SilentChat(ChatModel):
-    """A chat model that answers from the cache alone. ``tally`` collects the keys of all requests."""
+    """Answer a chat model's requests from the cache alone. ``tally`` collects the keys of all
+    requests."""
 
     recorded: Mapping[str, Any]
     cache: ReplyCache
@@ -72,10 +76,10 @@ class SilentChat(ChatModel):
 
 @dataclass(frozen=True)
 class SilentEmbedding(EmbeddingModel):
-    """An embedding model that gives the vectors of the cache, and zeros for other texts.
+    """Return the vectors of the cache, and zeros for other texts.
 
-    A row of zeros keeps the stores loadable: every row of theirs has a vector. The next run replaces it.
-    ``dimensions``: of the vectors that the step wrote last.
+    A vector of zeros keeps the stores loadable, because each of their rows needs one. The next run
+    replaces it. ``dimensions``: those of the vectors that the step wrote last.
     """
 
     recorded: Mapping[str, Any]
@@ -99,15 +103,15 @@ class SilentEmbedding(EmbeddingModel):
 
 @dataclass(frozen=True)
 class RecordedStep:
-    """``step``: as the workflow has it, with the params of ``record``."""
+    """Hold a step of the workflow with the params of its ``record``."""
 
     step: Step
     record: StepRecord
 
     def resources(self, today: Resources, cache: ReplyCache, tally: Tally, missing: Missing, width: int) -> Resources:
-        """Return what the step asked then, as models that ask nobody.
+        """Return the models that the step asked in that run, as models that ask nobody.
 
-        A model of this machine that is still the one of then is used itself: it costs nothing.
+        A model on this machine is used itself if it is still the same: it costs nothing.
         """
         identities = self.record.components["models"]
         prompts = self.record.components["prompts"]
@@ -129,15 +133,18 @@ class RecordedStep:
         return None if is_paid or dict(model.identity) != dict(identity) else model
 
     def bound_by_role(self) -> Step:
-        """Return the step whose prompts and models go by the names of their roles, as ``resources`` knows them."""
+        """Return the step whose prompts and models go by the names of their roles, as ``resources``
+        knows them."""
         by_role = {name: name for name in self.record.components["prompts"]}
         return replace(self.step, prompts=by_role, models={role: role for role in self.step.models})
 
 
 def recorded_steps(workflow: Workflow, manifest: Manifest) -> tuple[list[RecordedStep], list[str]]:
-    """Return the steps that are as the manifest has them, and the ids of those that the workflow file has changed.
+    """Return the steps that are as the manifest has them, and the ids of those that the workflow
+    file has changed.
 
-    A step that the file lacks, or has with another verb or other tables, cannot be worked on as it was recorded.
+    A step that the file lacks, or has with another verb or other tables, cannot be worked on as it
+    was recorded.
     """
     steps = {step.id: step for step in workflow.steps}
     found: list[RecordedStep] = []
@@ -169,16 +176,22 @@ def _is_as_recorded(step: Step, record: StepRecord, manifest: Manifest) -> bool:
 
 
 def _with_params_of(step: Step, record: StepRecord) -> Step:
-    """Return the step with the params of then. What is no part of a fingerprint, such as a folder, is that of now."""
+    """Return the step with the recorded params. A param that is no part of a fingerprint, such as a
+    folder, is the present one."""
     recorded = type(step.params).model_validate(record.components["params"])
     known = {name: getattr(recorded, name) for name in record.components["params"]}
     return replace(step, params=step.params.model_copy(update=known))
 
 
 def needed_as_recorded(
-    workflow: Workflow, manifest: Manifest, today: Resources, cache: ReplyCache, snapshots: SnapshotStore
+    workflow: Workflow,
+    manifest: Manifest,
+    today: Resources,
+    cache: ReplyCache,
+    snapshots: SnapshotStore,
 ) -> set[str]:
-    """Return the keys of the replies and vectors that the tables were made of, by the prompts and models of then."""
+    """Return the keys of the replies and vectors that the tables were made of, by the recorded
+    prompts and models."""
     tally, missing = Tally(today.tokenizer), Missing()
     steps, _ = recorded_steps(workflow, manifest)
     for one in steps:

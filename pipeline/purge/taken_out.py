@@ -1,9 +1,10 @@
-"""The tables of a workflow without a document, made of its last tables alone.
+"""Make the tables of a workflow without a document, from its last tables alone.
 
-Rows of the document are filtered out of what the sources wrote. The steps behind work on the groups of rows that this
-changes, as in any run, but with the params and prompts of their last run and with models that ask nobody. Where the
-cache has no reply, the row has the reject ``purged``; where it has no vector, the row has zeros. Such a step counts as
-missing, so that the next run makes it and asks, within its own budget. Nothing of the input folder is read.
+Rows of the document are filtered out of what the sources wrote. The steps behind work on the groups
+of rows that this changes, as in any run, but with the params and prompts of their last run and with
+models that ask nobody. Where the cache has no reply, the row has the reject ``purged``; where it
+has no vector, the row has zeros. Such a step counts as missing, so that the next run makes it and
+asks, within its own budget. Nothing of the input folder is read.
 """
 
 from collections.abc import Mapping
@@ -31,13 +32,17 @@ from pipeline.runs.services import Services
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 SOURCE_COLUMN = {DOCUMENTS: "source", REJECTS: "row_id", "files": "name"}
-"""Outputs of a source, and the column of each that names where a row is from."""
+"""Output of a source -> the column that names where a row is from."""
 
 
 @dataclass(frozen=True)
 class TakenOut:
-    """``manifest``: the tables without the document; ``missing``: what the next run has to ask, by step;
-    ``changed``: steps that the workflow file has changed since, whose tables are left out."""
+    """Hold the result for one workflow.
+
+    ``manifest``: the tables without the document. ``missing``: what the next run has to ask, by
+    step. ``changed``: the steps that the workflow file has changed since; their tables are left
+    out.
+    """
 
     manifest: Manifest
     steps: tuple[StepReport, ...] = ()
@@ -59,7 +64,8 @@ class TakenOut:
 
 
 def take_out(project: Services, name: str, target: PurgeTarget, snapshots: SnapshotStore) -> TakenOut:
-    """Return the workflow's tables without the document, written to ``snapshots``. No manifest is published."""
+    """Return the workflow's tables without the document, written to ``snapshots``. No manifest is
+    published."""
     workflow = project.workflow(name)
     previous = project.snapshots.manifest(name)
     steps, changed = recorded_steps(workflow, previous)
@@ -70,16 +76,19 @@ def take_out(project: Services, name: str, target: PurgeTarget, snapshots: Snaps
 
 
 def _keeps_earlier_rows(step: Step) -> bool:
-    """Check whether rows of the step may rest on tables of earlier runs, as a report that is kept does.
+    """Check whether rows of the step may rest on tables of earlier runs, as a report that is kept
+    does.
 
-    Such a row may repeat what a document said that has been deleted since, so a purge makes all of them again.
+    Such a row may repeat what a document said that has been deleted since, so a purge makes all of
+    them again.
     """
     return bool(step.verb.roles_of(LastTables))
 
 
 @dataclass
 class _Taking:
-    """The steps one after the other. ``tables``: by the workflow's names, what is there by now."""
+    """Work on the steps one after the other. ``tables``: those that are there by now, by the
+    workflow's names."""
 
     project: Services
     workflow: Workflow
@@ -120,13 +129,14 @@ class _Taking:
         return self._new_record(one, outputs, missing)
 
     def _new_record(self, one: RecordedStep, outputs: Mapping[str, Snapshot], missing: Missing) -> StepRecord:
-        """Return the record of the step, for reuse only where nothing is missing and its code is still that of then."""
+        """Return the record of the step. It is for reuse only if nothing is missing and the verb's
+        code is unchanged."""
         step, before = one.step, one.record
         inputs = {name: self.tables[table].sha256 for name, table in step.inputs.items()}
         parts = {**before.components, "inputs": {**before.components["inputs"], **inputs}}
         if missing:
             self.missing[step.id] = missing
-        if missing or INCOMPLETE in parts or not _has_code_of_then(step, parts):
+        if missing or INCOMPLETE in parts or not _has_recorded_code(step, parts):
             return incomplete(step.id, parts, outputs, before.retry)
         record = StepRecord(step.id, fingerprint(parts), parts, outputs, before.retry)
         self.snapshots.record(record)
@@ -163,9 +173,9 @@ class _Taking:
     def _source_record(self, one: RecordedStep) -> StepRecord:
         """Return the record of a source, without the rows that name the document or its file.
 
-        The record keeps the stamp of what was read then, so that the next run sees what has changed since. A source
-        that writes a graph of its own, such as ``read_graphrag``, is read again instead: nobody else can tell what of
-        the graph came of the document.
+        The record keeps the stamp of what was read then, so that the next run sees what has changed
+        since. A source that writes a graph of its own, such as ``read_graphrag``, is read again
+        instead: nobody else can tell what of the graph came of the document.
         """
         step, before = one.step, one.record
         if set(step.verb.outputs) - {DOCUMENTS, REJECTS}:
@@ -176,7 +186,8 @@ class _Taking:
         outputs = {name: self._filtered(step, name, snapshot) for name, snapshot in before.outputs.items()}
         if outputs == before.outputs:
             return before
-        # A document that comes back must be read again, though all else is as it was: no plan has this fingerprint.
+        # A document that comes back must be read again, though all else is as it was: no plan has
+        # this fingerprint.
         other = fingerprint({**before.components, INCOMPLETE: True})
         return StepRecord(step.id, other, before.components, outputs, before.retry)
 
@@ -193,7 +204,8 @@ class _Taking:
         return self.snapshots.write(place, table.filter(pa.array(stays)), snapshot.order, snapshot)
 
     def _is_of_target(self, table: str, value: str) -> bool:
-        """A reject names a place in a file too: ``name:3``, ``name#page=2``."""
+        """Check whether a row is of the document. A reject may name a place in a file: ``name:3``,
+        ``name#page=2``."""
         is_place = table == REJECTS and value.startswith(f"{self.target.source}:")
         return is_place or self.target.names(value)
 
@@ -204,13 +216,15 @@ class _Taking:
 
 
 def incomplete(step: str, parts: Mapping[str, Any], outputs: Mapping[str, Snapshot], retry: bool) -> StepRecord:
-    """Return a record that no run takes for the result of the step, nor for a part of it that it can go on from."""
+    """Return a record that no run takes for the result of the step, nor for a part of it that it
+    can go on from."""
     parts = {**parts, INCOMPLETE: True}
     return StepRecord(step, fingerprint(parts), parts, outputs, retry)
 
 
-def _has_code_of_then(step: Step, parts: Mapping[str, Any]) -> bool:
-    """Check that the verb, its schemas and the libraries that matter are those that the step was recorded with."""
+def _has_recorded_code(step: Step, parts: Mapping[str, Any]) -> bool:
+    """Check that the verb, its schemas and the libraries that matter are those that the step was
+    recorded with."""
     schemas = {name: schema.describe() for name, schema in {**step.reads, **step.writes}.items()}
     return (
         parts["code"] == code_fingerprint(step.verb.function)
@@ -225,5 +239,13 @@ def _report(one: RecordedStep, record: StepRecord, rejects: pd.DataFrame) -> Ste
     left_out = lost(rejects, step.verb.reasons)
     reasons = {str(reason): int(count) for reason, count in left_out["reason"].value_counts().items()}
     if record == one.record:
-        return StepReport(step.id, step.verb.name, "reused", "", rows, rejects=len(left_out), reject_reasons=reasons)
+        return StepReport(
+            step.id,
+            step.verb.name,
+            "reused",
+            "",
+            rows,
+            rejects=len(left_out),
+            reject_reasons=reasons,
+        )
     return StepReport(step.id, step.verb.name, "ran", "purge", rows, rejects=len(left_out), reject_reasons=reasons)

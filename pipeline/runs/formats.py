@@ -1,7 +1,9 @@
-"""formats.yaml: in which format each chat model writes what it extracts, for steps that say ``format: auto``.
+"""Keep formats.yaml: in which format each chat model writes what it extracts, for steps with
+``format: auto``.
 
-The file is the owner's. A run adds a line for a model that has none, by a trial before its first extraction; after that
-nothing but its owner changes the line. The format is an arg of the step like any other, so it is in its fingerprint.
+The file is the owner's. A run adds a line for a model that has none, by a trial before its first
+extraction; after that nothing but its owner changes the line. The format is an arg of the step like
+any other, so it is in its fingerprint.
 """
 
 import json
@@ -24,14 +26,16 @@ from pipeline.verbs.graph_prompt import AUTO, Format
 FILE = "formats.yaml"
 FORMATS = tuple(format for format in get_args(Format) if format != AUTO)
 HEADER = """\
-# In which format each chat model writes what it extracts, for steps that say format: auto.
-# A run adds a line for a new model, by a trial before the first extraction. Edit a line to decide yourself. Delete it,
-# and the next run decides again: by the replies to the trial that the cache holds, and by calls only for the others.
+# In which format each chat model writes what it extracts, for steps that say format: auto. A run
+# adds a line for a new model, by a trial before the first extraction. Edit a line to decide
+# yourself. Delete it, and the next run decides again: by the replies to the trial that the cache
+# holds, and by calls only for the others.
 """
 
 
 def read_formats(root: Path) -> dict[str, Format]:
-    """Return the format of each model that the project's file names; nothing where there is no file.
+    """Return the format of each model that the project's file names; nothing where there is no
+    file.
 
     Raises SettingsError for a file that says something else.
     """
@@ -61,7 +65,8 @@ def add_format(root: Path, model: str, format: Format) -> None:
 
 
 def with_formats(workflow: Workflow, formats: Mapping[str, Format], model_of: Callable[[str], str]) -> Workflow:
-    """Return the workflow with the formats that are decided. ``model_of``: name in settings.yaml -> model."""
+    """Return the workflow with the formats that are decided. ``model_of``: name in settings.yaml ->
+    model."""
     steps = (
         step.in_format(formats[model_of(chat_name(step))])
         if step.format_undecided and model_of(chat_name(step)) in formats
@@ -78,7 +83,8 @@ def chat_name(step: Step) -> str:
 
 @dataclass(frozen=True)
 class FormatChooser:
-    """Decides the format of steps that say ``auto``. ``chat``: by name in settings.yaml; ``prompt``: by name."""
+    """Decide the format of steps that say ``auto``. ``chat``: by name in settings.yaml; ``prompt``:
+    by name."""
 
     root: Path
     chat: Callable[[str], ChatModel]
@@ -90,9 +96,10 @@ class FormatChooser:
         return choose_format(self.prompt(step.prompts["extract"]), ", ".join(types))
 
     def decide(self, step: Step, listener: Listener) -> Step:
-        """Return the step in the format of the project's file, or in the one that a trial shows, which the file keeps.
+        """Return the step in the format of the project's file, or in the one that a trial shows,
+        which the file keeps.
 
-        Raises ModelError where the trial shows none: nothing is written then.
+        Raises ModelError if the trial shows none: nothing is written then.
         """
         chat = self.chat(chat_name(step))
         model = str(chat.identity["model"])

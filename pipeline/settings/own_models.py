@@ -1,4 +1,4 @@
-"""Models that are given in Python, as functions or objects, instead of in settings.yaml."""
+"""Take models from Python, as functions or objects, instead of from settings.yaml."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -13,18 +13,23 @@ Kind = TypeVar("Kind", bound=EndpointSettings)
 KEPT = {
     "concurrency", "timeout", "max_retries", "requests_per_minute", "tokens_per_minute", "batch_size",
 }  # fmt: skip
-"""What of a model's section in settings.yaml also holds for the function that takes its place; its price does not."""
+"""The settings of a model's section that also hold for the function in its place; its price does
+not."""
 
 
 def with_own_models(settings: Settings, chat: Given = None, embedding: Given = None) -> Settings:
-    """Return the settings with these functions as models. A function's attribute ``version`` is its version.
+    """Return the settings with these functions as models. A function's attribute ``version`` is its
+    version.
 
-    Raises SettingsError for what cannot be called.
+    Raises SettingsError for an object that cannot be called.
     """
     models = settings.models
     replaced = {
         "chat": {**models.chat, **_own("chat", chat, models.chat, ChatSettings)},
-        "embedding": {**models.embedding, **_own("embedding", embedding, models.embedding, EmbeddingSettings)},
+        "embedding": {
+            **models.embedding,
+            **_own("embedding", embedding, models.embedding, EmbeddingSettings),
+        },
     }
     return settings.model_copy(update={"models": models.model_copy(update=replaced)})
 

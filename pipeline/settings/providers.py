@@ -1,4 +1,5 @@
-"""How a model is reached: who provides it, and which headers, parameters and certificates its requests need."""
+"""Read how a model is reached: its provider, and the headers, parameters and certificates of its
+requests."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,8 @@ PARTS_OF_A_REQUEST = frozenset({
     "max_tokens", "max_completion_tokens", "reasoning_effort", "stop", "presence_penalty", "frequency_penalty",
     "dimensions", "timeout", "num_retries", "max_retries",
 })  # fmt: skip
-"""All of these have settings of their own; as ``arguments`` they would change replies unseen by cache and plan."""
+"""Arguments that have settings of their own. As ``arguments`` they would change replies unseen by
+cache and plan."""
 
 
 def _as_text(value: Any) -> Any:
@@ -34,7 +36,8 @@ def _as_text(value: Any) -> Any:
 
 
 def _sendable(value: SecretStr) -> SecretStr:
-    """Check that HTTP can carry the value. The message does not show it, because it may be a secret."""
+    """Check that HTTP can carry the value. The message does not show it, because it may be a
+    secret."""
     text = value.get_secret_value()
     if not text.isascii() or not text.isprintable():
         raise ValueError("a line break or a character that no header can carry; copy the value again")
@@ -52,7 +55,8 @@ SecretText = Annotated[SecretStr, BeforeValidator(_as_text)]
 HeaderName = Annotated[str, Field(pattern=HEADER_NAME)]
 HeaderValue = Annotated[SecretStr, BeforeValidator(_as_text), AfterValidator(_sendable)]
 Function = Annotated[Any, AfterValidator(_is_function), WithJsonSchema({"type": "string"})]
-"""In settings.yaml "module:name"; in Python also the function or class itself (``Project.open(chat=...)``)."""
+"""In settings.yaml "module:name"; in Python also the function or class itself
+(``Project.open(chat=...)``)."""
 
 
 def revealed(values: Mapping[str, SecretStr]) -> dict[str, str]:
@@ -61,11 +65,13 @@ def revealed(values: Mapping[str, SecretStr]) -> dict[str, str]:
 
 
 class ConnectionSettings(BaseModel):
-    """What every request to an endpoint carries beside the key, and which certificates are used.
+    """Hold what every request to an endpoint carries beside the key, and which certificates are
+    used.
 
-    ``headers`` and ``query`` may hold secrets; an empty header is not sent at all. ``ca_bundle``: a file in PEM with
-    the only certificate authorities that are trusted. ``client_cert`` and ``client_key``: files in PEM of the
-    certificate that is shown to the endpoint. Paths are relative to the project's folder.
+    ``headers`` and ``query`` may hold secrets; an empty header is not sent at all. ``ca_bundle``: a
+    file in PEM with the only certificate authorities that are trusted. ``client_cert`` and
+    ``client_key``: files in PEM of the certificate that is shown to the endpoint. Paths are
+    relative to the project's folder.
     """
 
     headers: dict[HeaderName, HeaderValue] = {}
@@ -91,13 +97,14 @@ CONNECTION = tuple(ConnectionSettings.model_fields)
 
 
 class ProviderSettings(ConnectionSettings):
-    """The settings that only some providers have.
+    """Hold the settings that only some providers have.
 
-    ``azure``: ``deployment`` (by default the model's name), ``api_version``, and ``entra_id``: sign in with Microsoft
-    Entra ID instead of a key. ``python``: ``function``, and its ``version``, which its author raises when its replies
-    change. ``litellm``: ``arguments``, for the region, project or credentials of the cloud; they may be secrets.
-    ``ollama``, of chat models: ``num_ctx``, the tokens of the window, by default 8,192; ``keep_alive``: how long the
-    model stays loaded.
+    ``azure``: ``deployment`` (by default the model's name), ``api_version``, and ``entra_id``: sign
+    in with Microsoft Entra ID instead of a key. ``python``: ``function``, and its ``version``,
+    which its author raises when its replies change. ``litellm``: ``arguments``, for the region,
+    project or credentials of the cloud; they may be secrets. ``ollama``, of chat models:
+    ``num_ctx``, the tokens of the window, by default 8,192; ``keep_alive``: how long the model
+    stays loaded.
     """
 
     ONLY_OF: ClassVar[Mapping[str, tuple[str, ...]]] = {

@@ -1,8 +1,8 @@
-"""The time that model calls and conversions will take, at the speed that earlier runs measured.
+"""Estimate the time of model calls and conversions, at the speed that earlier runs measured.
 
-The speed of calls is the wall time between two replies, so that it includes the concurrency and the limits of the
-endpoint. The speed of conversions is bytes of files per second of wall time. The time of local steps and of loads is
-not estimated: no run keeps it by amount of work.
+The speed of calls is the wall time between two replies, so that it includes the concurrency and the
+limits of the endpoint. The speed of conversions is bytes of files per second of wall time. The time
+of local steps and of loads is not estimated: no run keeps it by amount of work.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,8 @@ NOT_MEASURED = "not known yet; neither an earlier run nor doctor has measured th
 RECENT_RUNS = 5
 """Only the last runs count: an endpoint that was slow months ago says little about today."""
 ROUNDS_OF_CALLS = 2
-"""A run measures the throughput if each place of the concurrency had two calls. In fewer calls, places were empty."""
+"""A run measures the throughput if each place of the concurrency had two calls. In fewer calls,
+places were empty."""
 
 
 def seconds_of_calls(
@@ -27,11 +28,12 @@ def seconds_of_calls(
 ) -> Seconds | None:
     """Return the least and the most seconds that the calls of ``estimate`` take.
 
-    ``usage``: calls of earlier runs (columns of ``USAGE``). The least is the fewest calls at the speed of the fastest
-    earlier run, the most is the most calls at that of the slowest. Neither is below the time of a single call or the
-    time that the model's limits per minute demand. Where no earlier run asked this model in this step, the expected
-    tokens of replies are divided by ``speed``, the tokens in a second that doctor measured. Return None without
-    either, and for a model that works in batches: its provider decides when they end.
+    ``usage``: calls of earlier runs (columns of ``USAGE``). The least is the fewest calls at the
+    speed of the fastest earlier run, the most is the most calls at that of the slowest. Neither is
+    below the time of a single call or the time that the model's limits per minute demand. Where no
+    earlier run asked this model in this step, the expected tokens of replies are divided by
+    ``speed``, the tokens in a second that doctor measured. Return None without either, and for a
+    model that works in batches: its provider decides when they end.
     """
     if estimate.calls[1] == 0:
         return 0.0, 0.0
@@ -44,16 +46,27 @@ def seconds_of_calls(
     speeds = seconds_between_replies(timed, concurrency)
     of_one_call = float(timed["seconds"].mean())
     least, most = (
-        max(calls * speed, of_one_call, seconds_of_limits(model, calls, input_tokens + output_tokens)) if calls else 0.0
+        max(
+            calls * speed,
+            of_one_call,
+            seconds_of_limits(model, calls, input_tokens + output_tokens),
+        )
+        if calls
+        else 0.0
         for calls, speed, input_tokens, output_tokens in zip(
-            estimate.calls, (min(speeds), max(speeds)), estimate.input_tokens, estimate.output_tokens, strict=True
+            estimate.calls,
+            (min(speeds), max(speeds)),
+            estimate.input_tokens,
+            estimate.output_tokens,
+            strict=True,
         )
     )
     return least, most
 
 
 def seconds_of_replies(model: Model, estimate: Estimate, speed: float | None) -> Seconds | None:
-    """Return the least and the most seconds of replies at ``speed`` tokens in a second; None if it is not known."""
+    """Return the least and the most seconds of replies at ``speed`` tokens in a second; None if it
+    is not known."""
     if not speed or not estimate.output_tokens[1]:
         return None
     least, most = (
@@ -66,7 +79,8 @@ def seconds_of_replies(model: Model, estimate: Estimate, speed: float | None) ->
 
 
 def works_in_batches(model: Model) -> bool:
-    """Check whether the model sends its requests as batches, which the provider answers when it wants to."""
+    """Check whether the model sends its requests as batches, which the provider answers when it
+    wants to."""
     return hasattr(model, "full_cost")
 
 
@@ -82,9 +96,11 @@ def timed_calls(usage: pd.DataFrame, step_id: str, model_name: str) -> pd.DataFr
 
 
 def seconds_between_replies(timed: pd.DataFrame, concurrency: int) -> list[float]:
-    """Return the seconds of wall time for each call, one figure for each run that made enough calls.
+    """Return the seconds of wall time for each call, one figure for each run that made enough
+    calls.
 
-    Where no run made enough, return one figure: the mean seconds of a call, divided by the concurrency.
+    Where no run made enough, return one figure: the mean seconds of a call, divided by the
+    concurrency.
     """
     enough = max(ENOUGH, ROUNDS_OF_CALLS * concurrency)
     speeds = []
@@ -97,23 +113,27 @@ def seconds_between_replies(timed: pd.DataFrame, concurrency: int) -> list[float
 
 
 def seconds_of_limits(model: Model, calls: int, tokens: int) -> float:
-    """Return the seconds that requests_per_minute and tokens_per_minute demand; 0 where neither is set."""
+    """Return the seconds that requests_per_minute and tokens_per_minute demand; 0 where neither is
+    set."""
     rate = getattr(model, "rate", None)
     return max(rate.seconds(calls, tokens)) if rate else 0.0
 
 
 def seconds_of_conversions(size: int, reports: Iterable[Mapping[str, Any]]) -> Seconds | None:
-    """Return the least and the most seconds that the conversion of files takes; None if no run has measured it.
+    """Return the least and the most seconds that the conversion of files takes; None if no run has
+    measured it.
 
-    ``size``: bytes of the files. ``reports``: of earlier runs, the newest first; the last RECENT_RUNS that converted
-    files count. Page images take longer than text, so files of another kind may fall outside the range.
+    ``size``: bytes of the files. ``reports``: of earlier runs, the newest first; the last
+    RECENT_RUNS that converted files count. Page images take longer than text, so files of another
+    kind may fall outside the range.
     """
     speeds = list(islice(conversion_speeds(reports), RECENT_RUNS))
     return (size / max(speeds), size / min(speeds)) if speeds else None
 
 
 def conversion_speeds(reports: Iterable[Mapping[str, Any]]) -> Iterator[float]:
-    """Yield the bytes that each run converted in a second; runs that converted nothing are left out."""
+    """Yield the bytes that each run converted in a second; runs that converted nothing are left
+    out."""
     for report in reports:
         steps = report["steps"]
         size = sum(step.get("converted_bytes", 0) for step in steps)
@@ -123,7 +143,8 @@ def conversion_speeds(reports: Iterable[Mapping[str, Any]]) -> Iterator[float]:
 
 
 def conversion_in_words(files: int, size: int, reports: Iterable[Mapping[str, Any]]) -> str:
-    """Return a sentence about the files that a run would convert, "" where there are none. ``size``: their bytes."""
+    """Return a sentence about the files that a run would convert, "" where there are none.
+    ``size``: their bytes."""
     if not files:
         return ""
     span = seconds_of_conversions(size, reports)
@@ -143,7 +164,8 @@ def sum_of_seconds(seconds: Iterable[Seconds | None]) -> list[float] | None:
 
 
 def time_in_words(seconds: Mapping[str, Seconds | None]) -> str:
-    """Return a sentence about the time of the calls, "" where no step makes any. ``seconds``: by step."""
+    """Return a sentence about the time of the calls, "" where no step makes any. ``seconds``: by
+    step."""
     known = {step: span for step, span in seconds.items() if span and span[1] > 0}
     unknown = [step for step, span in seconds.items() if span is None]
     if not known:
@@ -162,7 +184,8 @@ def span_in_words(least: float, most: float) -> str:
 
 
 def duration_in_words(seconds: float) -> str:
-    """Return for example "less than 1 s", "45 s" or "1 h 20 min". From an hour on, minutes are rounded to 10."""
+    """Return for example "less than 1 s", "45 s" or "1 h 20 min". From an hour on, minutes are
+    rounded to 10."""
     if seconds < 1:
         return "less than 1 s"
     if seconds < 60:

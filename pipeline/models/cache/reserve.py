@@ -1,9 +1,11 @@
-"""Room on the disk of a SQLite cache, reserved before calls begin: a reply that is paid for can then be stored.
+"""Reserve room on the disk of a SQLite cache before calls begin, so that a paid reply can be
+stored.
 
-A disk may become full while calls are under way. Their replies come, and are paid for, all the same. So each piece of
-work holds a file without a name, as large as the replies under way may become. When the disk is full, the file is
-emptied, what is under way is stored in the space that it leaves, and no further call begins. The operating system
-frees the space of such a file when the process ends, however it ends.
+A disk may become full while calls are under way. Their replies come, and are paid for, all the
+same. So each piece of work holds a file without a name, as large as the replies under way may
+become. When the disk is full, the file is emptied, what is under way is stored in the space that it
+leaves, and no further call begins. The operating system frees the space of such a file when the
+process ends, however it ends.
 """
 
 import os
@@ -20,9 +22,11 @@ from pipeline.errors import CacheFullError, DiskFullError, StoreError, counted
 from pipeline.files import NO_SPACE, tell
 
 BYTES_OF_A_REPLY = 65_536
-"""A reply of about 10,000 tokens, and the pages of the table, its index and the journal that SQLite writes with it."""
+"""Room for a reply of about 10,000 tokens, and for the pages of table, index and journal that
+SQLite writes with it."""
 BYTES_PER_NUMBER, LIKELY_DIMENSIONS, BYTES_BESIDE_A_VECTOR = 4, 3072, 1024
-"""A vector has 32-bit numbers. Where settings name no dimensions, those of the largest common model are assumed."""
+"""A vector has 32-bit numbers. Where settings name no dimensions, those of the largest common model
+are assumed."""
 
 
 def bytes_of_vectors(texts: int, dimensions: int | None) -> int:
@@ -32,7 +36,7 @@ def bytes_of_vectors(texts: int, dimensions: int | None) -> int:
 
 @dataclass
 class Reserves:
-    """The reserves that this process holds for one database."""
+    """Hold the reserves of this process for one database."""
 
     held: "list[Reserve]" = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -47,7 +51,8 @@ class Reserves:
                 self.held.remove(reserve)
 
     def give_back(self) -> bool:
-        """Free the reserved space. Returns whether there is any reserve: another thread may have freed it just now."""
+        """Free the reserved space. Returns whether there is any reserve: another thread may have
+        freed it just now."""
         with self.lock:
             for reserve in self.held:
                 reserve.give_back()
@@ -56,11 +61,12 @@ class Reserves:
 
 @dataclass(eq=False)
 class Reserve:
-    """Room for the replies of one piece of work; threads share it. As a context it frees its space at the end.
+    """Hold room for the replies of one piece of work; threads share it. As a context it frees its
+    space at the end.
 
-    ``path``: the database's file; None where it is not on a disk of this machine, and nothing is reserved.
-    ``calls``: how many may be under way at once; ``size``: bytes that one reply may take; ``where``: the model's place
-    in settings.yaml.
+    ``path``: the database's file; None where it is not on a disk of this machine, and nothing is
+    reserved. ``calls``: how many may be under way at once; ``size``: bytes that one reply may take;
+    ``where``: the model's place in settings.yaml.
     """
 
     reserves: Reserves
@@ -78,9 +84,13 @@ class Reserve:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
-        """By now the calls under way have ended: what they lost is known, and is said with the error."""
+        """Free the space. The calls under way have ended by now, so the error also says how many
+        replies were lost."""
         self.reserves.remove(self)
         if self._file:
             self._file.close()
@@ -92,9 +102,10 @@ class Reserve:
         tell(f"cache: {lost}")
 
     def begin(self) -> None:
-        """A call is about to be made. The first one reserves the room.
+        """Prepare for a call that is about to be made. The first one reserves the room.
 
-        Raises CacheFullError where there is too little room, or where it was needed: the call is not made.
+        Raises CacheFullError if there is too little room, or if the room was needed: the call is
+        not made.
         """
         if self.path is None:
             return
@@ -110,7 +121,7 @@ class Reserve:
 
     @contextmanager
     def storing(self) -> Iterator[None]:
-        """The block stores a reply. Counts it as lost where that fails."""
+        """Run a block that stores a reply, and count the reply as lost if that fails."""
         try:
             yield
         except StoreError:

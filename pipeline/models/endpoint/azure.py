@@ -1,4 +1,5 @@
-"""Deployments of Azure OpenAI, by its own paths and versions, with a key or with Microsoft Entra ID."""
+"""Call deployments of Azure OpenAI by its own paths and versions, with a key or with Microsoft
+Entra ID."""
 
 import hashlib
 from dataclasses import dataclass
@@ -20,10 +21,14 @@ ROLE = "Cognitive Services OpenAI User"
 
 @dataclass(frozen=True)
 class AzureEndpoint(Endpoint):
-    """``base_url``: the resource's address, as in https://NAME.openai.azure.com. ``deployment``: by default the
-    model's name. ``entra_id``: sign in by DefaultAzureCredential of azure-identity, which renews its tokens.
+    """Call a deployment.
 
-    A deployment is an address: it is in no identity, so a model keeps its replies when it moves to Azure.
+    ``base_url``: the resource's address, as in https://NAME.openai.azure.com. ``deployment``: by
+    default the model's name. ``entra_id``: sign in by DefaultAzureCredential of azure-identity,
+    which renews its tokens.
+
+    A deployment is an address: it is in no identity, so a model keeps its replies when it moves to
+    Azure.
     """
 
     deployment: str = ""
@@ -50,7 +55,7 @@ class AzureEndpoint(Endpoint):
 
     @property
     def digest(self) -> str:
-        """Name resource, deployment and model without telling them: deployments have limits of their own."""
+        """Return a hash of resource, deployment and model. Each deployment has limits of its own."""
         return hashlib.sha256(f"{self.resource}\n{self._deployment}\n{self.model}".encode()).hexdigest()
 
     @property

@@ -1,4 +1,4 @@
-"""What the requests to an endpoint carry beside the key, and which certificates secure them."""
+"""Give an endpoint's requests their headers, query and certificates."""
 
 import ssl
 from collections.abc import Mapping, Sequence
@@ -10,15 +10,19 @@ from typing import Any
 from pipeline.errors import SettingsError, in_words
 
 SHORTEST_SECRET = 4
-"""Characters. To mask shorter values would tear up messages and hide little."""
+"""The least characters of a value that messages mask. To mask shorter ones would tear up messages
+and hide little."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """``headers`` and ``query`` are sent with every request; a header whose value is empty is not sent at all.
+    """Hold what requests carry beside the key.
 
-    ``ca_bundle``: a file in PEM with the only certificate authorities that are trusted. ``client_cert`` and
-    ``client_key``: files in PEM of the certificate that is shown to the server.
+    ``headers`` and ``query`` are sent with every request; a header whose value is empty is not sent
+    at all.
+
+    ``ca_bundle``: a file in PEM with the only certificate authorities that are trusted.
+    ``client_cert`` and ``client_key``: files in PEM of the certificate that is shown to the server.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -29,7 +33,8 @@ class Connection:
 
     @property
     def secrets(self) -> list[str]:
-        """Return what no message may show: the values, and the parts of values such as "Bearer KEY"."""
+        """Return the texts that no message may show: the values, and the parts of values such as
+        "Bearer KEY"."""
         values = [*self.headers.values(), *self.query.values()]
         parts = [part for value in values for part in value.split()]
         return [secret for secret in (*values, *parts) if len(secret) >= SHORTEST_SECRET]
@@ -42,13 +47,17 @@ class Connection:
         from openai import DefaultHttpxClient
 
         headers = {name: value for name, value in self.headers.items() if value}
-        arguments: dict[str, Any] = {"default_headers": headers, "default_query": {**query, **self.query}}
+        arguments: dict[str, Any] = {
+            "default_headers": headers,
+            "default_query": {**query, **self.query},
+        }
         left_out = [name for name, value in self.headers.items() if not value]
         options: dict[str, Any] = {}
         if self.ca_bundle or self.client_cert:
             options["verify"] = self._certificates(where)
         if left_out:
-            # The openai client insists on its own Authorization: only its HTTP client can leave it out.
+            # The openai client insists on its own Authorization: only its HTTP client can leave it
+            # out.
             options["event_hooks"] = {"request": [partial(_leave_out, left_out)]}
         if options:
             arguments["http_client"] = DefaultHttpxClient(**options)

@@ -1,4 +1,4 @@
-"""Chat and embedding models of one's own: a Python function or class, synchronous or asynchronous."""
+"""Use a Python function or class as a chat or embedding model, synchronous or asynchronous."""
 
 import asyncio
 import inspect
@@ -27,11 +27,12 @@ PROGRAMMING_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError,
     TypeError, ValueError,
 )  # fmt: skip
-"""A second call would end in the same way. Other exceptions, as of a network, may pass."""
+"""Exceptions after which a second call would end in the same way. Others, such as those of a
+network, may pass."""
 
 
 KEPT_BACK = frozenset({"messages", "model", "input", "stream", "stream_options", "encoding_format"})
-"""Parts of a request that are not options: a function gets them only where it names them."""
+"""Parts of a request that are not options: a function gets them only if it names them."""
 
 
 OWN_FOLDERS: set[str] = set()
@@ -39,22 +40,25 @@ OWN_FOLDERS: set[str] = set()
 
 
 class FunctionError(Exception):
-    """What a function raised (``__cause__``), or why its result cannot be used."""
+    """Carry what a function raised (``__cause__``), or say why its result cannot be used."""
 
 
 @dataclass(frozen=True)
 class FunctionEndpoint(InProcessEndpoint):
-    """``function``: "module:name", or the function or class itself. ``name``: as messages show it.
+    """Answer requests by a function.
 
-    A module is a file in ``root``, the project's folder, or else an installed module. A class is made once, without
-    arguments, and its instance is called.
+    ``function``: "module:name", or the function or class itself. ``name``: the function's name in
+    messages. ``root``: the project's folder. ``wanted``: options of the settings that the function
+    must take.
+
+    A module is a file in ``root``, the project's folder, or else an installed module. A class is
+    made once, without arguments, and its instance is called.
     """
 
     function: Any = ""
     name: str = ""
     root: Path = field(default=Path(), repr=False)
     wanted: tuple[str, ...] = ()
-    """Options of the settings that the function must take."""
 
     provider: ClassVar[str] = "python"
 
@@ -115,7 +119,8 @@ class FunctionEndpoint(InProcessEndpoint):
         return Failure("bad_request" if isinstance(raised, PROGRAMMING_ERRORS) else "server_error", message)
 
     def _call(self, seconds: float, *given: Any, **options: Any) -> Any:
-        """Return what the function returns within ``seconds``. Raises FunctionError, or TimeoutError."""
+        """Return what the function returns within ``seconds``. Raises FunctionError, or
+        TimeoutError."""
         called = self._called
         try:
             return within(seconds, lambda: called(*given, **options))
@@ -131,7 +136,8 @@ class FunctionEndpoint(InProcessEndpoint):
             try:
                 found = find_function(found, self.root, f"{self.where}.function")
             except SettingsError as error:
-                # The message of a module that fails while it is imported may repeat the key that it was given.
+                # The message of a module that fails while it is imported may repeat the key that it
+                # was given.
                 raise SettingsError(self.masked(str(error))) from None
         if inspect.isclass(found):
             try:
@@ -150,7 +156,8 @@ class FunctionEndpoint(InProcessEndpoint):
 
     @made_once
     def _parameters(self) -> frozenset[str]:
-        """The names of the function's parameters behind the first; "**" if it takes any other."""
+        """Return the names of the function's parameters after the first, with "**" if it takes any
+        other."""
         _, *others = inspect.signature(self._called).parameters.values()
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in others)
         by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -166,13 +173,15 @@ def is_function(model: object) -> bool:
 
 
 class _OverdueError(Exception):
-    """The function has not returned in time."""
+    """Say that the function has not returned in time."""
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """Return what ``work`` returns, awaited where it can be; raise what it raises, or _OverdueError.
+    """Return what ``work`` returns, awaited if it is awaitable; raise what it raises, or
+    _OverdueError.
 
-    It runs in a thread of its own. Nothing can end a thread: one that takes longer is left behind.
+    The work runs in a thread of its own. Nothing can end a thread: one that takes longer is left
+    behind.
     """
     done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
@@ -195,7 +204,8 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
 
 
 def _awaited(awaitable: Awaitable[Any], seconds: float) -> Any:
-    """Await in the one event loop that all calls share: asynchronous clients cannot be used in several."""
+    """Await in the event loop that all calls share, because an asynchronous client cannot be used
+    in several loops."""
 
     async def result() -> Any:
         return await awaitable
@@ -217,7 +227,8 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 def find_function(reference: str, root: Path, where: str) -> Any:
-    """Return what ``reference`` ("module:name") names: in a file below ``root``, else in an installed module.
+    """Return what ``reference`` ("module:name") names: in a file below ``root``, else in an
+    installed module.
 
     Raises SettingsError where there is no such module or name, or where the module cannot be run.
     """
@@ -233,7 +244,7 @@ def find_function(reference: str, root: Path, where: str) -> Any:
 
 @cache
 def _own_module(path: Path, source: bytes, where: str) -> ModuleType:
-    """Run a file, once for each content that it has had."""
+    """Run a file as a module, once for each content that it has had."""
     name = f"own_models_{digest(str(path), source.hex())}"
     spec = spec_from_file_location(name, path)
     assert spec
@@ -274,17 +285,25 @@ def _completion(reply: Reply) -> dict[str, Any]:
 
 def _chunks(reply: Reply) -> Iterator[dict[str, Any]]:
     """Yield the reply as a stream of one piece."""
-    piece = {"index": 0, "delta": {"role": "assistant", "content": reply.text}, "finish_reason": None}
+    piece = {
+        "index": 0,
+        "delta": {"role": "assistant", "content": reply.text},
+        "finish_reason": None,
+    }
     end = {"index": 0, "delta": {}, "finish_reason": reply.finish_reason}
     yield {"object": "chat.completion.chunk", "choices": [piece]}
     yield {"object": "chat.completion.chunk", "choices": [end], **_usage(reply)}
 
 
 def _usage(reply: Reply) -> dict[str, Any]:
-    """Return the counts of tokens; nothing where the function does not know them."""
+    """Return the token counts as a part of OpenAI's JSON; an empty part if the function does not
+    know them."""
     if reply.input_tokens is None and reply.output_tokens is None:
         return {}
-    counts = {"prompt_tokens": reply.input_tokens or 0, "completion_tokens": reply.output_tokens or 0}
+    counts = {
+        "prompt_tokens": reply.input_tokens or 0,
+        "completion_tokens": reply.output_tokens or 0,
+    }
     return {"usage": {**counts, "total_tokens": sum(counts.values())}}
 
 

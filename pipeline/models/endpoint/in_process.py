@@ -1,7 +1,7 @@
-"""Models that answer in this process, behind the same client as any endpoint.
+"""Let models answer in this process, behind the same client as any endpoint.
 
-The client's transport hands each request to a function and its result back as the answer of a server. So cache,
-budget, limits, usage, streaming and retries are those of every other model.
+The client's transport hands each request to a function and its result back as the answer of a
+server. So cache, budget, limits, usage, streaming and retries are those of every other model.
 """
 
 import json
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 Body = Mapping[str, Any]
 ADDRESS = "http://in-process.invalid/v1"
-"""Never looked up: no request leaves the process."""
+"""An address that is never looked up, because no request leaves the process."""
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
 
 @dataclass(frozen=True)
 class InProcessEndpoint(Endpoint):
-    """An endpoint whose requests are answered by ``chat`` and ``embed`` of a subclass."""
+    """Answer requests by ``chat`` and ``embed`` of a subclass."""
 
     has_batches: ClassVar[bool] = False
 
     def chat(self, body: Body, seconds: float) -> Body | Iterable[Body]:
-        """Return the answer to a chat request as OpenAI's JSON; or, where ``body["stream"]`` is set, its chunks."""
+        """Return the answer to a chat request as OpenAI's JSON; or, where ``body["stream"]`` is
+        set, its chunks."""
         raise NotImplementedError
 
     def embed(self, body: Body, seconds: float) -> Body:
@@ -62,10 +63,10 @@ class InProcessEndpoint(Endpoint):
 
 
 class InProcessTransport:
-    """A transport of the client's HTTP library (``http``) that answers requests by functions.
+    """Answer requests by functions, as a transport of the client's HTTP library (``http``).
 
-    An exception of theirs becomes the ``__cause__`` of the client's own, or, once an answer is being streamed, is
-    raised as it is.
+    An exception of a function becomes the ``__cause__`` of the client's own, or, once an answer is
+    being streamed, is raised as it is.
     """
 
     def __init__(self, chat: Callable[[Body, float], Any], embed: Callable[[Body, float], Body], http: Any):
@@ -79,7 +80,7 @@ class InProcessTransport:
         self.close()
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Close nothing: the client calls this."""
 
     def handle_request(self, request: Any) -> Any:
         answer = self._answers.get(request.url.path)
@@ -93,7 +94,8 @@ class InProcessTransport:
             raise self._http.ReadTimeout(str(error), request=request) from error
         if body.get("stream"):
             return self._http.Response(200, headers={"content-type": "text/event-stream"}, content=_events(found))
-        # json= would refuse half a surrogate pair and a value that is no number, which are the caller's to judge.
+        # json= would refuse half a surrogate pair and a value that is no number, which are the
+        # caller's to judge.
         content = json.dumps(found).encode()
         return self._http.Response(200, headers={"content-type": "application/json"}, content=content)
 

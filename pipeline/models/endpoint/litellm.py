@@ -1,4 +1,5 @@
-"""Models of any provider that LiteLLM knows: Bedrock, Vertex AI, Gemini, Anthropic and others (extra ``litellm``)."""
+"""Ask models of any provider that LiteLLM knows: Bedrock, Vertex AI, Gemini, Anthropic, ... (extra
+``litellm``)."""
 
 import logging
 import os
@@ -20,13 +21,23 @@ REASONS: Mapping[str, str] = {
 }
 """Exceptions of LiteLLM whose class says more than their status."""
 NO_PROVIDER = "LLM Provider NOT provided"
-UNREACHABLE = ("ConnectError", "ConnectionRefusedError", "ConnectTimeout", "ClientConnectorError", "gaierror")
+UNREACHABLE = (
+    "ConnectError",
+    "ConnectionRefusedError",
+    "ConnectTimeout",
+    "ClientConnectorError",
+    "gaierror",
+)
 
 
 @dataclass(frozen=True)
 class LitellmEndpoint(InProcessEndpoint):
-    """``model``: as LiteLLM names it, with its provider. ``base_url`` and ``api_key`` are handed on where they are set;
-    ``arguments`` are those of ``litellm.completion`` that say where and as whom to call."""
+    """Call LiteLLM.
+
+    ``model``: as LiteLLM names it, with its provider. ``base_url`` and ``api_key`` are handed on if
+    they are set. ``arguments`` are those of ``litellm.completion`` that say where and as whom to
+    call.
+    """
 
     arguments: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -42,11 +53,12 @@ class LitellmEndpoint(InProcessEndpoint):
 
     @property
     def _service(self) -> str:
-        """The provider's name for LiteLLM, as in "bedrock/..."."""
+        """Return the provider's name for LiteLLM, as in "bedrock/..."."""
         return self.model.partition("/")[0]
 
     def preflight(self) -> None:
-        """Check that LiteLLM is installed, knows the model's provider, and finds its key; nothing is called.
+        """Check that LiteLLM is installed, knows the model's provider, and finds its key; nothing
+        is called.
 
         Raises SettingsError or AuthError.
         """
@@ -60,7 +72,8 @@ class LitellmEndpoint(InProcessEndpoint):
         if self.api_key or self.arguments or self.connection.headers:
             return
         missing = library.validate_environment(self.model, api_base=self.base_url or None)["missing_keys"]
-        # Credentials of clouds may also lie in files and in the machine's own identity: only plain keys are asked for.
+        # Credentials of clouds may also lie in files and in the machine's own identity: only plain
+        # keys are asked for.
         keys = [name for name in missing if name.endswith("_API_KEY")]
         if keys and len(keys) == len(missing):
             fact = f"no api_key for {self._service}"
@@ -71,7 +84,8 @@ class LitellmEndpoint(InProcessEndpoint):
         return _chunks(answer) if body.get("stream") else answer.model_dump()
 
     def embed(self, body: Body, seconds: float) -> Body:
-        # Only some providers know an encoding format, and LiteLLM refuses it for the others; all send numbers.
+        # Only some providers know an encoding format, and LiteLLM refuses it for the others; all
+        # send numbers.
         asked = {name: value for name, value in body.items() if name != "encoding_format"}
         return self._library().embedding(**self._common(seconds), **asked).model_dump()
 
@@ -83,10 +97,21 @@ class LitellmEndpoint(InProcessEndpoint):
             raise SettingsError(f"{self.where}: {fact}; {install_extra('litellm')}") from None
 
     def _common(self, seconds: float) -> dict[str, Any]:
-        """Arguments of every call. LiteLLM tries nothing again: Attempts does, in turn with all other calls."""
-        given = {"api_key": self.api_key, "api_base": self.base_url, "extra_headers": dict(self.connection.headers)}
+        """Return the arguments of every call. LiteLLM retries nothing: Attempts does, in turn with
+        all other calls."""
+        given = {
+            "api_key": self.api_key,
+            "api_base": self.base_url,
+            "extra_headers": dict(self.connection.headers),
+        }
         set_ones = {name: value for name, value in given.items() if value}
-        return {"timeout": seconds, "max_retries": 0, "num_retries": 0, **set_ones, **self.arguments}
+        return {
+            "timeout": seconds,
+            "max_retries": 0,
+            "num_retries": 0,
+            **set_ones,
+            **self.arguments,
+        }
 
     def own_failure(self, error: BaseException) -> Failure | None:
         if not type(error).__module__.startswith("litellm"):
@@ -96,7 +121,12 @@ class LitellmEndpoint(InProcessEndpoint):
             fact = f"LiteLLM knows no provider of the model '{self.model}'"
             return Failure("bad_request", said, fatal=self._error(fact, "write it as provider/model"))
         if _is_unreachable(error):
-            return Failure("server_error", f"{self.address} does not answer ({said})", answered=False, listens=False)
+            return Failure(
+                "server_error",
+                f"{self.address} does not answer ({said})",
+                answered=False,
+                listens=False,
+            )
         if kind == "Timeout":
             return Failure("timeout", f"no answer within {self.timeout:g} s", answered=False)
         status = getattr(error, "status_code", None) or 500
@@ -117,7 +147,8 @@ class LitellmEndpoint(InProcessEndpoint):
 
 @cache
 def library() -> Any:
-    """Import LiteLLM in such a way that it asks nothing of the network, reads no .env file and prints nothing."""
+    """Import LiteLLM in such a way that it asks nothing of the network, reads no .env file and
+    prints nothing."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import fetches a list of prices from the web
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else its import reads .env into the environment
     found: Any = import_module("litellm")
@@ -138,7 +169,8 @@ def _said(error: BaseException) -> str:
 
 
 def _is_unreachable(error: BaseException) -> bool:
-    """Tell whether nobody took the connection, as an exception somewhere in the chain of causes shows."""
+    """Tell whether nobody took the connection, as an exception somewhere in the chain of causes
+    shows."""
     seen: BaseException | None = error
     while seen is not None:
         if type(seen).__name__ in UNREACHABLE:

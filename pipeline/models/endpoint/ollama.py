@@ -1,7 +1,8 @@
-"""Chat models of Ollama, by its own protocol (https://github.com/ollama/ollama/blob/main/docs/api.md).
+"""Speak to chat models of Ollama, by its own protocol
+(https://github.com/ollama/ollama/blob/main/docs/api.md).
 
-Under /v1 Ollama takes no num_ctx, and cuts longer prompts without a word. Its own protocol takes num_ctx with every
-call.
+Under /v1 Ollama takes no num_ctx, and cuts longer prompts without a word. Its own protocol takes
+num_ctx with every call.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,40 +35,46 @@ if TYPE_CHECKING:
 ADDRESS = "http://localhost:11434"
 CHAT, SHOW = "/api/chat", "/api/show"
 NUM_CTX = 8192
-"""Tokens of the window by default: an extraction of a text unit of usual size takes half of them, its reply included.
-A larger window takes more of the machine's memory, for each request that is answered at once."""
+"""Tokens of the window by default: an extraction of a text unit of usual size takes half of them,
+its reply included. A larger window takes more of the machine's memory, for each request that is
+answered at once."""
 NEARLY_FULL, FAR_BELOW = 0.8, 0.8
-"""Of the window, and of our count of a prompt: a prompt that nearly fills the window, by our count, and of which far
-fewer tokens were read, was cut. A low count alone may be the work of the server's own cache of prompts."""
+"""Shares of the window and of our count of a prompt. A prompt was cut if it nearly fills the window
+by our count, and the server read far fewer tokens of it. A low count alone may be the work of the
+server's own cache of prompts."""
 WHOLE = 0.99
-"""A prompt that takes so much of the window leaves no room for a reply: the server has cut it to fit."""
+"""A share of the window. A prompt that takes so much leaves no room for a reply: the server has cut
+it to fit."""
 NAMES = {
     "temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop", "max_tokens": "num_predict",
     "max_completion_tokens": "num_predict", "frequency_penalty": "frequency_penalty",
     "presence_penalty": "presence_penalty",
 }  # fmt: skip
-"""Options of a model as settings name them -> as Ollama does."""
+"""The name of an option in settings -> its name for Ollama."""
 NO_THINKING = ("none", "minimal")
 
 
 class UnreadPromptError(UselessAnswerError):
-    """The server has cut a prompt without a word, and answered the rest. Its reply is billed, and of no use."""
+    """The server has cut a prompt without a word, and answered the rest. Its reply is billed, and
+    of no use."""
 
 
 def native_address(base_url: str) -> str:
-    """Return the server's address without the path of the OpenAI protocol, which many have in OPENAI_BASE_URL."""
+    """Return the server's address without the path of the OpenAI protocol, which many have in
+    OPENAI_BASE_URL."""
     return base_url.rstrip("/").removesuffix("/v1").removesuffix("/api") or ADDRESS
 
 
 @dataclass(frozen=True)
 class OllamaEndpoint(Endpoint):
-    """A server of Ollama; ``base_url`` has no path of a protocol."""
+    """Speak to a server of Ollama. ``base_url`` has no path of a protocol."""
 
     provider: ClassVar[str] = "ollama"
     has_batches: ClassVar[bool] = False
 
     def look(self) -> Failure | None:
-        """Ask what the server knows of the model, which costs nothing; return why that failed, or None.
+        """Ask what the server knows of the model, which costs nothing; return why that failed, or
+        None.
 
         Raises NoSuchModelError for a model that is not pulled.
         """
@@ -79,7 +86,10 @@ class OllamaEndpoint(Endpoint):
         return told
 
     def context_length(self) -> int | None:
-        """Return the tokens that the model itself can read, None where the server does not say."""
+        """Return the tokens that the model itself can read; None if the server does not say.
+
+        Raises the error of the failure if the server does not answer.
+        """
         told = self.call(lambda client: self._show(client, self.timeout))
         if isinstance(told, Failure):
             raise told.fatal or ModelError(f"{self.where}: {told.message}; look at the server")
@@ -112,12 +122,12 @@ class OllamaEndpoint(Endpoint):
 
 @dataclass(frozen=True)
 class OllamaChat(OpenAIChat):
-    """A ChatModel of Ollama. All but the protocol is as of OpenAIChat.
+    """Ask a chat model of Ollama. Only the protocol differs from OpenAIChat.
 
-    ``num_ctx``: the window in tokens, prompt and reply together. It is not part of the identity: a prompt that does not
-    fit is refused, and a reply that does not fit ends with "length", so it changes no reply that is kept as good.
-    ``keep_alive``: how long the model stays loaded, as Ollama writes it ("10m"; seconds; -1 for ever); "" is the
-    server's own.
+    ``num_ctx``: the window in tokens, prompt and reply together. It is not part of the identity: a
+    prompt that does not fit is refused, and a reply that does not fit ends with "length", so it
+    changes no reply that is kept as good. ``keep_alive``: how long the model stays loaded, as
+    Ollama writes it ("10m"; seconds; -1 for ever); "" is the server's own.
     """
 
     num_ctx: int = NUM_CTX
@@ -125,12 +135,14 @@ class OllamaChat(OpenAIChat):
 
     @property
     def window(self) -> int:
-        """Return the tokens of the window: those of ``extra_body`` if it names them, because they are sent last."""
+        """Return the tokens of the window: those of ``extra_body`` if it names them, because they
+        are sent last."""
         own = (self.options.get("extra_body") or {}).get("options") or {}
         return own.get("num_ctx", self.num_ctx)
 
     def look(self, client: "OpenAI") -> Tokens:
-        """Ask what the server knows of the model: it loads a model when it is first asked, which may take long."""
+        """Ask what the server knows of the model: it loads a model when it is first asked, which
+        may take long."""
         client.with_options(timeout=SECONDS_OF_A_LOOK).post(SHOW, cast_to=object, body={"model": self.model})
         return NO_TOKENS
 
@@ -190,7 +202,8 @@ class OllamaChat(OpenAIChat):
             return Chunk(text, written=all_text)
         read, written = said.get("prompt_eval_count") or 0, said.get("eval_count") or 0
         usage = SimpleNamespace(prompt_tokens=read, completion_tokens=written)
-        # Older servers go on in a full window by forgetting its beginning: such a reply is as good as cut off.
+        # Older servers go on in a full window by forgetting its beginning: such a reply is as good
+        # as cut off.
         full = read + written >= self.window
         return Chunk(text, "length" if full else said.get("done_reason") or "stop", usage, all_text)
 

@@ -1,7 +1,8 @@
-"""The limit on a reply's tokens that a request is sent with, and what an endpoint makes of such limits.
+"""Send requests with a limit on the reply's tokens, and learn which limits an endpoint takes.
 
-A model that repeats itself without end stops at the limit. The limit is no part of what was asked: keys of the cache
-and identities of models do not have it. Limits that the settings name are sent unchanged, and none of ours with them.
+A model that repeats itself without end stops at the limit. The limit is no part of what was asked:
+keys of the cache and identities of models do not have it. Limits that the settings name are sent
+unchanged, and no other limit with them.
 """
 
 import re
@@ -16,29 +17,32 @@ from pipeline.models.endpoint.client import Failure
 
 Answer = TypeVar("Answer")
 NAMES = ("max_tokens", "max_completion_tokens")
-"""Parameters of a limit, in the order in which they are tried: llama.cpp, Ollama and vLLM know the first, OpenAI's
-reasoning models only the second."""
+"""Parameters of a limit, in the order in which they are tried: llama.cpp, Ollama and vLLM know the
+first, OpenAI's reasoning models only the second."""
 OWN_OPTIONS = frozenset({*NAMES, "reasoning_effort", "n_predict", "num_predict"})
-"""Options of the settings beside which no limit of ours is sent: a limit of theirs, or thinking, which is paid for as
-a part of the reply and has no natural length."""
+"""Options of the settings beside which graphmill sends no limit. They are limits themselves, or
+they turn on thinking, which is paid for as a part of the reply and has no natural length."""
 NAMED_IN_A_REFUSAL = re.compile(r"max_(completion_|new_)?tokens|in the completion|completion tokens", re.IGNORECASE)
 NAMES_THE_WINDOW = re.compile(r"context.?(length|window|size)|tokens.{0,2}\+ .?max_new_tokens", re.IGNORECASE)
 USE_THE_OTHER = re.compile(r"max_completion_tokens", re.IGNORECASE)
 REFUSALS = (400, 422)
 REFUSALS_OF_LENGTH = (*REFUSALS, 413, 429)
-"""Where an account may take few tokens in each minute, OpenAI and Groq count the limit of the reply among them, and
-refuse a request that is larger than a minute's tokens with 429 or 413. Without the limit it may pass."""
+"""Where an account may take few tokens in each minute, OpenAI and Groq count the limit of the reply
+among them, and refuse a request that is larger than a minute's tokens with 429 or 413. Without the
+limit it may pass."""
 REASONING_MODEL = re.compile(r"^(.*/)?(o\d|gpt-5)", re.IGNORECASE)
-"""OpenAI's models that take only the second name: a whole batch would be refused before one reply says so."""
+"""OpenAI's models that take only the second name. Without this, a whole batch would be refused
+first."""
 STARTS_THINKING = re.compile(r"\s*<\s?(think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
 ENDS_THINKING = re.compile(r"<\s?/\s?(think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
 CLOSE_TO_THE_LIMIT = 0.95
-"""A server may count the end of a reply as a token, or not."""
+"""The share of the limit from which on it counts as reached: a server may count the end of a reply
+as a token."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """``name``: of the parameter that it is sent as."""
+    """Limit a reply to ``tokens``, sent as the parameter ``name``."""
 
     name: str
     tokens: int
@@ -51,7 +55,10 @@ class Limit:
 
 @dataclass
 class ReplyLimits:
-    """What one endpoint takes, as its answers in this process have shown. ``name``: the parameter; "" for none."""
+    """Keep which limits one endpoint takes, as its answers in this process have shown.
+
+    ``options``: those of the settings. ``name``: the parameter that is sent; "" for none.
+    """
 
     options: Mapping[str, Any]
     name: str
@@ -74,11 +81,12 @@ class ReplyLimits:
         send: Callable[[Limit | None], Completion | Failure],
         thought: Callable[[], bool],
     ) -> Completion | Failure:
-        """Return the answer to ``send(limit)``; ask again where the limit was at fault.
+        """Return the answer to ``send(limit)``; ask again if the limit was at fault.
 
-        A refusal of the limit costs nothing. A reply of hidden thinking that ended at the limit is paid for; then no
-        limit is sent any more. A limit that does not fit the window beside this prompt says nothing of other
-        requests, so only this one is sent without. ``thought``: whether the last answer reported thinking.
+        A refusal of the limit costs nothing. A reply of hidden thinking that ended at the limit is
+        paid for; then no limit is sent any more. A limit that does not fit the window beside this
+        prompt says nothing of other requests, so only this one is sent without. ``thought``:
+        whether the last answer reported thinking.
         """
         for _ in NAMES:
             limit = self.of(request)
@@ -103,7 +111,8 @@ class ReplyLimits:
         return send(self.of(request))
 
     def learn(self, refusal: str, sent: str) -> bool:
-        """Note a refusal of the limit that was sent under the name ``sent``; return whether it was one."""
+        """Note a refusal of the limit that was sent under the name ``sent``; return whether it was
+        one."""
         if not NAMED_IN_A_REFUSAL.search(refusal):
             return False
         with self.lock:
@@ -113,7 +122,7 @@ class ReplyLimits:
         return True
 
     def drop(self) -> None:
-        """Send no limit of ours any more."""
+        """Send no limit any more."""
         self.name = ""
 
     def may_be_refused_by(self, failure: Failure) -> bool:

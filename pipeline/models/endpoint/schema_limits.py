@@ -1,7 +1,8 @@
-"""Whether a server takes a JSON schema with limits on lists and texts (maxItems, maxLength).
+"""Learn whether a server takes a JSON schema with limits on lists and texts (maxItems, maxLength).
 
-llama.cpp and vLLM take them. Hosted models take some keywords and refuse others with HTTP 400, which costs nothing: the
-request is then asked once more without limits, and so are all later ones of the process.
+llama.cpp and vLLM take them. Hosted models take some keywords and refuse others with HTTP 400,
+which costs nothing: the request is then asked once more without limits, and so are all later ones
+of the process.
 """
 
 import re
@@ -16,12 +17,13 @@ _NAMES_THE_SCHEMA = re.compile(r"schema|grammar|response_format|maxitems|maxleng
 
 @dataclass
 class SchemaLimits:
-    """What is known of one server. ``refused``: it has refused limits in this process."""
+    """Keep whether one server takes such limits. ``refused``: it has refused them in this process."""
 
     refused: bool = False
 
     def applied_to(self, request: ChatRequest) -> ChatRequest:
-        """Return the request as it is to be sent first: with limits in its schema, where there are any."""
+        """Return the request as it is to be sent first: with limits in its schema, if there are
+        any."""
         if self.refused or request.bounded_format is None:
             return request
         return replace(request, response_format=request.bounded_format)
@@ -36,5 +38,6 @@ class SchemaLimits:
         return failure.status in REFUSALS and failure.reason == "bad_request"
 
     def learn(self, failure: Failure, answered_without: bool) -> None:
-        """Note that limits are refused: the server says so, or it answers the same request without them."""
+        """Note that limits are refused: the server says so, or it answers the same request without
+        them."""
         self.refused = self.refused or answered_without or bool(_NAMES_THE_SCHEMA.search(failure.message))

@@ -12,27 +12,27 @@ from pipeline.models.endpoint.client import Endpoint, Failure
 from pipeline.models.endpoint.limits import sleep
 
 SECONDS_FOR_A_REFUSAL = 30.0
-"""A server that refuses connections before it has answered any call may be about to listen; more often the
-address is wrong or nobody has started it, so the wait is short."""
+"""A server that refuses connections before it has answered any call may be about to listen; more
+often the address is wrong or nobody has started it, so the wait is short."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""Seconds between two looks at a server that is starting; each pause is twice the one before."""
+"""The seconds between two looks at a server that is starting; each pause is twice the one before."""
 SECONDS_BETWEEN_MESSAGES = 20.0
 UNAVAILABLE = (502, 503, 504)
-"""Statuses of a server that is starting, or of a proxy in front of one. A single call may also bring them,
-so a look at the server decides."""
+"""HTTP statuses of a server that is starting, or of a proxy in front of one. A single call may also
+end in one, so a look at the server decides."""
 STATUS_IN_FRONT = re.compile(r"^HTTP \d{3}: (\d{3}\b:? ?)?")
 
 Look = Callable[[], Failure | None]
-"""Asks the server for next to nothing; returns why that failed, or None."""
+"""A function that asks the server for next to nothing, and returns why that failed, or None."""
 Say = Callable[[str], None]
 
 
 @dataclass
 class ServerWatch:
-    """What the calls of one model have seen of its server during a run; all threads share it.
+    """Watch the server of one model during a run; all threads share the watch.
 
-    ``seconds``: how long a server that does not answer is waited for; 0: it is not waited for. ``enough``: so many
-    failed calls in a row, without a success for that long, end the work.
+    ``seconds``: how long to wait for a server that does not answer; 0: not at all. ``enough``: so
+    many failed calls in a row, without a success for that long, end the work.
     """
 
     endpoint: Endpoint
@@ -85,15 +85,17 @@ class ServerWatch:
         if not self.seconds or failure.fatal:
             return False
         if not failure.listens:
-            # A container that restarts loses its DNS name. The address of a server that has answered is right.
+            # A container that restarts loses its DNS name. The address of a server that has
+            # answered is right.
             return failure.refused or self.answered
         return failure.status in UNAVAILABLE and failure.reason == "server_error"
 
     def await_server(self, failure: Failure, look: Look, stop: threading.Event, say: Say) -> bool:
-        """Return once the server answers: True if it was really down, False if only this call had failed.
+        """Return once the server answers: True if it was really down, False if only this call had
+        failed.
 
-        One thread looks at the server while all others wait for what it finds. Raises ModelError when the server
-        has not answered for too long, StoppedError when ``stop`` is set.
+        One thread looks at the server while all others wait for what it finds. Raises ModelError
+        when the server has not answered for too long, StoppedError when ``stop`` is set.
         """
         failed_at = time.monotonic()
         self._acquire(stop)
@@ -126,7 +128,8 @@ class ServerWatch:
         self.down_since = self.refused_since = self.said_at = None
 
     def _note(self, failure: Failure, say: Say) -> None:
-        """Say what is waited for. Raises ModelError when the wait has been too long, or would become so."""
+        """Report why the run waits. Raises ModelError when the wait has been too long, or would
+        become so."""
         now = time.monotonic()
         self.down_since = self.down_since or now
         self.refused_since = None if failure.listens else (self.refused_since or now)

@@ -1,4 +1,4 @@
-"""Answers that come in pieces, as the bytes of a response that is still being sent."""
+"""Read answers that come in pieces from the bytes of a response that is still being sent."""
 
 import json
 import time
@@ -17,8 +17,12 @@ DATA = "data:"
 
 @dataclass(frozen=True)
 class Chunk:
-    """A piece of an answer. ``usage``: token counts with the attribute names of the OpenAI protocol. ``written``: all
-    that the model wrote in this piece, its reasoning too, which is billed but is no part of the text."""
+    """Hold a piece of an answer.
+
+    ``usage``: token counts with the attribute names of the OpenAI protocol. ``written``: all text
+    that the model wrote in this piece; its reasoning is billed, but is no part of the answer's
+    ``text``.
+    """
 
     text: str = ""
     finish_reason: str | None = None
@@ -27,7 +31,8 @@ class Chunk:
 
 
 class StreamedError(ValueError):
-    """An error that was sent in the place of a chunk. It has the attributes of the client's own errors."""
+    """Carry an error that was sent instead of a chunk, with the attributes of the client's own
+    errors."""
 
     def __init__(self, said: Any):
         self.body = said if isinstance(said, dict) else {"message": str(said)}
@@ -38,7 +43,8 @@ class StreamedError(ValueError):
 
 
 def lines_in_time(pieces: Iterable[bytes], seconds: float) -> Iterator[str]:
-    """Yield the lines of a body. They end at line feeds only: a JSON text may hold any other line separator.
+    """Yield the lines of a body. They end at line feeds only: a JSON text may hold any other line
+    separator.
 
     Raises OverdueError when nothing but white space has come for ``seconds``.
     """
@@ -58,8 +64,9 @@ def lines_in_time(pieces: Iterable[bytes], seconds: float) -> Iterator[str]:
 def read_events(lines: Iterator[str], whole: Callable[[Mapping[str, Any]], Chunk]) -> Iterator[Chunk]:
     """Yield the chunks of a streamed answer of the OpenAI protocol.
 
-    An endpoint that does not stream answers with one JSON object instead, of which ``whole`` makes one chunk.
-    Raises StreamedError for an error that is sent as an event, ValueError for what is no JSON object.
+    An endpoint that does not stream answers with one JSON object instead, of which ``whole`` makes
+    one chunk. Raises StreamedError for an error that is sent as an event, ValueError for what is no
+    JSON object.
     """
     stated = False
     for line in lines:
@@ -80,7 +87,8 @@ def read_events(lines: Iterator[str], whole: Callable[[Mapping[str, Any]], Chunk
 
 
 def json_object(data: str) -> dict[str, Any]:
-    """Return what the text holds. Raises StreamedError where that is an error, ValueError where it is no object."""
+    """Return the object in a JSON text. Raises StreamedError if it is an error, ValueError if it is
+    no object."""
     event = json.loads(data)
     if not isinstance(event, dict):
         raise ValueError("the answer is no JSON object")
@@ -90,7 +98,7 @@ def json_object(data: str) -> dict[str, Any]:
 
 
 def usage_of(event: Mapping[str, Any]) -> Any:
-    """Return the token counts of an event or an answer, None where it has none."""
+    """Return the token counts of an event or an answer; None if it has none."""
     from openai.types import CompletionUsage
 
     usage = event.get("usage")

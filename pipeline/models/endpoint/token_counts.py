@@ -1,7 +1,7 @@
-"""Token counts of a call: as the endpoint reports them, else counted with the model's tokenizer.
+"""Count the tokens of a call: as the endpoint reports them, else with the model's tokenizer.
 
-Some gateways and local servers leave ``usage`` out of an answer, or fill it with zeros. Without a count of our own,
-such a call would cost nothing in the bill and would never reach a limit.
+Some gateways and local servers leave ``usage`` out of an answer, or fill it with zeros. Without a
+count of our own, such a call would cost nothing in the bill and would never reach a limit.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,16 +10,18 @@ from typing import Any
 from pipeline.models.base import Tokens
 
 MOST_TOKENS = 2**31 - 1
-"""A greater count is no true one, and the columns of the cache, PostgreSQL's above all, do not hold it."""
+"""The greatest count that is believed. The columns of the cache, PostgreSQL's above all, hold no
+greater one."""
 WRITTEN = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
-"""The fields of a message that hold what the model wrote. Endpoints bill its reasoning as output too."""
+"""The fields of a message that hold what the model wrote. Endpoints bill its reasoning as output
+too."""
 
 
 def reported_tokens(usage: Any) -> Tokens:
     """Read the ``usage`` of an OpenAI answer; a count that is missing or is no number is 0.
 
-    Some servers report the total and only one of its two parts: the other part is the difference. Some leave the
-    tokens that their prefix cache held out of the prompt's: those are added.
+    Some servers report the total and only one of its two parts: the other part is the difference.
+    Some leave the tokens that their prefix cache held out of the prompt's: those are added.
     """
     details = getattr(usage, "prompt_tokens_details", None)
     prompt = as_count(getattr(usage, "prompt_tokens", None)) or 0
@@ -31,7 +33,8 @@ def reported_tokens(usage: Any) -> Tokens:
     elif rest and not completion:
         completion = rest
     cached = as_count(getattr(details, "cached_tokens", None)) or 0
-    # The prompt includes the cached tokens, as the protocol says, unless the counts themselves contradict that.
+    # The prompt includes the cached tokens, as the protocol says, unless the counts themselves
+    # contradict that.
     is_left_out = cached > prompt or (cached > 0 and total == prompt + cached + completion)
     if prompt and is_left_out:
         prompt = min(prompt + cached, MOST_TOKENS)
@@ -39,10 +42,11 @@ def reported_tokens(usage: Any) -> Tokens:
 
 
 def with_estimates(reported: Tokens, prompt: Callable[[], int], reply: Callable[[], int]) -> Tokens:
-    """Fill in the counts that the endpoint did not report, and mark the result as estimated if any was filled in.
+    """Fill in the counts that the endpoint did not report, and mark the result as estimated if any
+    was filled in.
 
-    ``prompt`` and ``reply`` count the tokens of both texts. Each is called only if its count is missing, because
-    counting takes processor time.
+    ``prompt`` and ``reply`` count the tokens of both texts. Each is called only if its count is
+    missing, because counting takes processor time.
     """
     tokens = reported
     if not reported.input:

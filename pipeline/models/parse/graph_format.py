@@ -1,4 +1,4 @@
-"""The two formats of a graph that a model writes, records and JSON: their descriptions in prompts, and writers.
+"""Describe the two formats of a graph, records and JSON, in prompts, and write graphs in them.
 
 Both descriptions show the same example. The parsers are in graph.py.
 """
@@ -15,19 +15,37 @@ LONGEST_DESCRIPTION = 1000
 LONGEST_KEYWORD = 100
 MOST_KEYWORDS = 3
 MOST_RECORDS = 500
-"""Limits of the bounded schema: far above what a text unit holds, so that they end a loop and cut nothing else.
+"""Limits of the bounded schema: far above what a text unit holds, so that they end a loop and cut
+nothing else.
 
-llama.cpp refuses a grammar that repeats something 2,000 times or more, so every limit stays below that.
+llama.cpp refuses a grammar that repeats something 2,000 times or more, so every limit stays below
+that.
 """
 
 DELIMITER, SEPARATOR, COMPLETION_MARK = "<|>", "##", "<|COMPLETE|>"
 _EXAMPLE_TEXT = "Quorin Vale founded the Nimbrel Institute in Plessimere."
 _EXAMPLE: tuple[Record, ...] = (
     Entity("Quorin Vale", "PERSON", "Quorin Vale founded the Nimbrel Institute."),
-    Entity("Nimbrel Institute", "ORGANIZATION", "The Nimbrel Institute was founded by Quorin Vale in Plessimere."),
+    Entity(
+        "Nimbrel Institute",
+        "ORGANIZATION",
+        "The Nimbrel Institute was founded by Quorin Vale in Plessimere.",
+    ),
     Entity("Plessimere", "LOCATION", "Plessimere has the Nimbrel Institute."),
-    Relationship("Quorin Vale", "Nimbrel Institute", "Quorin Vale founded the Nimbrel Institute.", ("founding",), 9.0),
-    Relationship("Nimbrel Institute", "Plessimere", "The Nimbrel Institute is in Plessimere.", ("location",), 6.0),
+    Relationship(
+        "Quorin Vale",
+        "Nimbrel Institute",
+        "Quorin Vale founded the Nimbrel Institute.",
+        ("founding",),
+        9.0,
+    ),
+    Relationship(
+        "Nimbrel Institute",
+        "Plessimere",
+        "The Nimbrel Institute is in Plessimere.",
+        ("location",),
+        6.0,
+    ),
 )
 
 
@@ -42,7 +60,14 @@ def _written(records: Iterable[Record]) -> Iterator[str]:
             fields = ("entity", record.name, record.type.lower(), record.description)
         else:
             keywords = ", ".join(record.keywords)
-            fields = ("relationship", record.source, record.target, record.description, keywords, f"{record.weight:g}")
+            fields = (
+                "relationship",
+                record.source,
+                record.target,
+                record.description,
+                keywords,
+                f"{record.weight:g}",
+            )
         kind, *values = (field.replace(DELIMITER, " ").replace(SEPARATOR, " ") for field in fields)
         yield f'("{kind}"{DELIMITER}{DELIMITER.join(values)})'
 
@@ -54,7 +79,11 @@ def as_json(records: Iterable[Record]) -> str:
         if isinstance(record, Entity):
             graph["entities"].append({**vars(record), "type": record.type.lower()})
         else:
-            fields = {**vars(record), "keywords": list(record.keywords), "strength": round(record.weight)}
+            fields = {
+                **vars(record),
+                "keywords": list(record.keywords),
+                "strength": round(record.weight),
+            }
             del fields["weight"]
             graph["relationships"].append(fields)
     return json.dumps(graph, ensure_ascii=False)
@@ -69,7 +98,8 @@ If there is nothing to write down, output only the completion mark.
 
 Example for "{_EXAMPLE_TEXT}":
 {as_records(_EXAMPLE)}"""
-"""Takes the place of ``$format`` in a prompt. Earlier prompt files have these very words."""
+"""The text for ``$format`` in a prompt that asks for records. Earlier prompt files have these very
+words."""
 
 JSON_FORMAT = f"""\
 Output: one JSON object and nothing else, with two lists, "entities" and "relationships". No headings, no code fence.
@@ -80,7 +110,7 @@ If there is nothing to write down, both lists are empty: {as_json(())}
 
 Example for "{_EXAMPLE_TEXT}":
 {as_json(_EXAMPLE)}"""
-"""Takes the place of ``$format`` where JSON is asked for."""
+"""The text for ``$format`` in a prompt that asks for JSON."""
 
 ASK_FOR_GRAPH_JSON: Message = {
     "role": "system",
@@ -88,11 +118,17 @@ ASK_FOR_GRAPH_JSON: Message = {
     '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their '
     "names, keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
 }
-"""Stands before a prompt that describes the record format in words of its owner's own, where JSON is asked for."""
+"""The message before a prompt of the owner's own that describes the record format, if JSON is asked
+for."""
 
 
 def _record(**fields: object) -> dict[str, object]:
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
 
 
 def _response_format(bounded: bool) -> Mapping[str, Any]:
@@ -104,7 +140,11 @@ def _response_format(bounded: bool) -> Mapping[str, Any]:
     def list_of(items: Mapping[str, object], most: int) -> dict[str, object]:
         return {"type": "array", "items": items, **({"maxItems": most} if bounded else {})}
 
-    entity = _record(name=text_of(LONGEST_NAME), type=text_of(LONGEST_TYPE), description=text_of(LONGEST_DESCRIPTION))
+    entity = _record(
+        name=text_of(LONGEST_NAME),
+        type=text_of(LONGEST_TYPE),
+        description=text_of(LONGEST_DESCRIPTION),
+    )
     relationship = _record(
         source=text_of(LONGEST_NAME),
         target=text_of(LONGEST_NAME),
@@ -113,10 +153,14 @@ def _response_format(bounded: bool) -> Mapping[str, Any]:
         strength={"type": "integer"},
     )
     graph = _record(entities=list_of(entity, MOST_RECORDS), relationships=list_of(relationship, MOST_RECORDS))
-    return {"type": "json_schema", "json_schema": {"name": "graph", "strict": True, "schema": graph}}
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "graph", "strict": True, "schema": graph},
+    }
 
 
 GRAPH_JSON_FORMAT = _response_format(bounded=False)
-"""The ``response_format`` of a request whose reply ``parse_graph_json`` reads; it is in the cache key."""
+"""The ``response_format`` of a request whose reply ``parse_graph_json`` reads; it is in the cache
+key."""
 BOUNDED_GRAPH_JSON_FORMAT = _response_format(bounded=True)
-"""The same with limits, for servers that take them."""
+"""The same ``response_format`` with limits, for servers that take them."""
