@@ -10,6 +10,7 @@ from pipeline.errors import NotAllowedError, SettingsError
 from pipeline.project import Project
 from pipeline.query.drawing import Named
 from pipeline.serve.doors import doors_of
+from pipeline.settings.keys import key_warnings
 from pipeline.settings.query_options import GRAPH_MODES
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
@@ -59,6 +60,9 @@ def test_a_key_for_some_documents_asks_in_passage_modes_alone(folder: ProjectFol
         assert "mode 'local' is not allowed here, for who asks sees some documents only" in message
         assert message.endswith("; ask with one of: naive")
         assert ask(served, "s", "/query/data").json()["mode"] == "naive"  # the project's default is not allowed
+        warned = list(key_warnings(project.settings.serve))
+        assert "serve.keys.talk.modes: with where, graph cannot be asked; remove these modes" in warned
+        assert not [warning for warning in warned if "keys.some.modes" in warning]
         only_bypass = ask(served, "t", "/query/data", mode="naive")
         assert only_bypass.status_code == 403
         assert only_bypass.json()["error"]["message"].endswith("; ask with one of: bypass")

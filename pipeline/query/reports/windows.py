@@ -128,14 +128,13 @@ def _window(lines: dict[int, str], tokens: int) -> Window:
 def read_reports(
     request: QueryRequest, resources: QueryResources, find: Work[list[Report]]
 ) -> tuple[list[Report], Notes]:
-    """What ``find`` finds among the reports that the request may see, and what is to be said of the moment.
+    """Return what ``find`` finds among the reports that the request may see, and what is to be said of the moment.
 
-    Raises NothingLoadedError where the workspace has none at all; not to who sees but some documents, of which there
-    may be none where there are others.
+    Raises NothingLoadedError where the workspace has none at all.
     """
 
     def read(vectors: VectorReads, graph: GraphReads) -> list[Report]:
-        if not resources.account.asker.where and not vectors.reports_at(0, 1):
+        if not vectors.reports_at(0, 1):
             raise NothingLoadedError(NO_REPORTS)
         return allowed(request, find)(vectors, graph)
 
