@@ -99,6 +99,15 @@ class Asking(Services):
         request = self.request(question, asker, **options)
         return stream_answer(request, self._resources_of(request, asker, options))
 
+    def may_ask_chat(self, options: Mapping[str, Any]) -> bool:
+        """Return whether a question with these options may ask a chat model; that it surely asks one is not said."""
+        from pipeline.query.search.modes import may_ask_chat
+
+        given = {name: value for name, value in options.items() if value is not None}
+        asked = {**self.settings.query.options, **given}
+        chat = self.settings.models.chat.get(asked["model"])
+        return chat is not None and chat.configured and may_ask_chat(asked)
+
     def query_data(self, question: str, asker: Asker | None = None, **options: Any) -> dict[str, Any]:
         """What was found, structured, with no model call for an answer."""
         found = self.query(question, asker, **{**options, "only_need_context": True}).to_json()

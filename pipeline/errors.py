@@ -21,6 +21,7 @@
     │   └── LostConnectionError 1   it went away, or was busy, in the middle: doing the work again may well go through
     ├── ObjectStoreError      1   the object store of the snapshots cannot be reached or refuses to work
     │   └── ObjectStoreAuthError 2  it refused the key, or has no such bucket
+    ├── RequestEndedError     1   nobody waits for the answer to a question any more, or its time is up
     ├── WorkerError           1   a process of engine.workers was ended
     ├── LockedError           1   another run holds the project
     │   └── LeaseLostError    1   another client has taken the snapshots over: nothing more is written there
@@ -138,6 +139,10 @@ class ObjectStoreError(GraphmillError):
 
 class ObjectStoreAuthError(ObjectStoreError):
     exit_code = USAGE
+
+
+class RequestEndedError(GraphmillError):
+    pass
 
 
 class WorkerError(GraphmillError):

@@ -10,7 +10,15 @@ from functools import cached_property
 from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from pipeline.errors import AuthError, ModelError, NoSuchModelError, StoreError, counted
+from pipeline.current_request import breakable, current_request
+from pipeline.errors import (
+    AuthError,
+    ModelError,
+    NoSuchModelError,
+    RequestEndedError,
+    StoreError,
+    counted,
+)
 from pipeline.files import tell
 from pipeline.models.base import ChatReply, ChatRequest, Result, Talk, UsesAllReplies
 
@@ -216,6 +224,7 @@ class Workers(Generic[Item, Done]):
         self._done: queue.SimpleQueue[Done | BaseException] = queue.SimpleQueue()
         self._count = count()
         self._threads: list[threading.Thread] = []
+        self._request = current_request()
         self.outstanding = 0
 
     def put(self, item: Item, priority: int = FIRST) -> None:
@@ -227,8 +236,14 @@ class Workers(Generic[Item, Done]):
             self._threads[-1].start()
 
     def result(self) -> Done:
-        """What the next finished item brought. Raises what it raised."""
-        result = self._done.get()
+        """Return what the next finished item brought.
+
+        Raises what it raised, and RequestEndedError when the request that this is done for ends: calls
+        under way are left to themselves, and what they bring is kept.
+        """
+        ended = RequestEndedError("query: the request ended while a call was under way; ask again")
+        with breakable(lambda: self._done.put(ended)):
+            result = self._done.get()
         self.outstanding -= 1
         if isinstance(result, BaseException):
             raise result
@@ -246,6 +261,8 @@ class Workers(Generic[Item, Done]):
         for _ in self._threads:
             self._items.put((FOLLOW_UP - 1, next(self._count), None))
         if error is None:
+            return
+        if isinstance(error, RequestEndedError):
             return
         hopeless = isinstance(error, AuthError | ModelError | NoSuchModelError)
         seconds = SECONDS_FOR_THE_HOPELESS if hopeless else self.grace
@@ -265,6 +282,8 @@ class Workers(Generic[Item, Done]):
             _, _, item = self._items.get()
             if item is None or self.stop.is_set():
                 return
+            if self._request is not None:
+                self._request.part_begun()
             try:
                 self._done.put(self.work(item))
             except StoppedError:
@@ -272,6 +291,9 @@ class Workers(Generic[Item, Done]):
             except BaseException as error:
                 self.stop.set()
                 self._done.put(error)
+            finally:
+                if self._request is not None:
+                    self._request.part_ended()
 
 
 def in_parallel(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from pipeline.contract.prompts import Prompt
+from pipeline.current_request import check_request
 from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
 from pipeline.models.measured import UNMEASURED, Measured
 from pipeline.query.account import Account
@@ -69,6 +70,8 @@ class Clock:
 
     @contextmanager
     def measure(self, part: str) -> Iterator[None]:
+        """Note how long the block takes. Raises RequestEndedError where the question's request is over."""
+        check_request()
         started = time.perf_counter()
         try:
             yield

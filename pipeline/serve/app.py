@@ -27,6 +27,7 @@ from pipeline.serve.queries import Api, Queries
 from pipeline.serve.responses import EventStream, answered, framed, json_bytes
 from pipeline.serve.sessions import OneTimeToken, sessions_of
 from pipeline.serve.tries import Tries
+from pipeline.serve.turns import Claim
 from pipeline.serve.ui.mount import OPEN_PATHS, mount
 from pipeline.settings.query_options import QuerySettings
 from pipeline.settings.schema import ServeSettings
@@ -128,13 +129,15 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries) -> Non
         """The answer and its references."""
         door = _door(http)
         work = partial(_json, lambda: door.project.query(body.query, door.asker, **body.options).to_json(bool(include)))
-        return await answered(http, queries.run(work))
+        claim = door.claim(door.project.may_ask_chat(body.options))
+        return await answered(http, queries.run(work, claim))
 
     async def query_data(body: Asked, http: Request) -> Response:
         """What `/query` would give the model: entities, relationships and passages; no model writes an answer."""
         door = _door(http)
         work = partial(_json, lambda: door.project.query_data(body.query, door.asker, **body.options))
-        return await answered(http, queries.run(work))
+        claim = door.claim(door.project.may_ask_chat({**body.options, "only_need_context": True}))
+        return await answered(http, queries.run(work, claim))
 
     async def query_stream(body: Asked, http: Request, include: Include = None) -> Response:
         door = _door(http)
@@ -144,7 +147,8 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries) -> Non
             events = door.project.query_stream(body.query, door.asker, **body.options)
             yield from framed(events, request, bool(include))
 
-        return await answered(http, _events(queries, frames, door.asker.all_told))
+        claim = door.claim(door.project.may_ask_chat(body.options))
+        return await answered(http, _events(queries, frames, claim, door.asker.all_told))
 
     for endpoint in (query, query_data, query_stream):
         endpoint.__annotations__["body"] = body_type  # the project's own: FastAPI reads it from here
@@ -164,9 +168,9 @@ def _json(work: Callable[[], dict[str, Any]]) -> Response:
     return Response(json_bytes(work()), media_type="application/json")
 
 
-async def _events(queries: Queries, frames: Callable[[], Iterator[bytes]], all_told: bool) -> Response:
+async def _events(queries: Queries, frames: Callable[[], Iterator[bytes]], claim: Claim, all_told: bool) -> Response:
     """The first of them is there, so that what goes wrong before it has a status."""
-    return EventStream(await queries.stream(frames), all_told)
+    return EventStream(await queries.stream(frames, claim), all_told)
 
 
 def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health) -> None:

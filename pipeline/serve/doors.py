@@ -1,5 +1,6 @@
 """Whom each key lets in: who they are, what they may ask for, and of which workspace."""
 
+import math
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,13 +9,16 @@ from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.query.asker import RECORDS, Asker
 from pipeline.query.request import as_operators
+from pipeline.serve.turns import Claim
 from pipeline.settings.keys import API_KEY, OPEN, key_faults
-from pipeline.settings.schema import UNLIMITED, KeySettings, RightsSettings, Settings
+from pipeline.settings.schema import UNLIMITED, KeySettings, RightsSettings, ServeSettings, Settings
 
 EVERYBODY = "*"
 """The group of all users."""
 USER = "user:"
 """Before a user's name in usage: no key's name has such a sign."""
+FAIR_SHARES = 4
+"""Of the places, one key gets one of so many shares, unless settings say otherwise."""
 USUAL_RECORDS = 100
 """That anybody may ask for, unless settings say otherwise."""
 
@@ -25,7 +29,7 @@ class Door:
     ``editor``: it may change something, where settings let anybody; ``projects``: over all workspaces that it may
     ask. ``here``: for the person at this machine (``graphmill ui``), who may change something as the settings stand.
     ``user``: whom something else has signed in, or for whom a front end asks by its key, one that ``acts_for_users``.
-    ``signed_in``: by a session of the page."""
+    ``signed_in``: by a session of the page. ``concurrency``: of its queries at a time; None where nobody else asks."""
 
     asker: Asker
     project: Project
@@ -37,6 +41,14 @@ class Door:
     user: str = ""
     acts_for_users: bool = False
     signed_in: bool = False
+    concurrency: int | None = None
+
+    def claim(self, chat: bool) -> Claim:
+        """Return what its query waits for a turn with; ``chat``: whether it may ask a chat model.
+
+        The users of a front end take turns with each other as if each had a key.
+        """
+        return Claim(f"{self.asker.name} {self.user}".strip(), self.concurrency, chat)
 
     @property
     def workspace(self) -> str:
@@ -121,15 +133,17 @@ def doors_of(project: Project, for_person_here: bool = False) -> Doors:
     settings = project.settings
     for fault in key_faults(settings.serve):
         raise SettingsError(fault)
+    share = _share(settings.serve, for_person_here)
     keyed = [_keyed(name, key, project) for name, key in settings.serve.keys.items()]
     groups = {name: _door(f"serve.users.groups.{name}", name, rights, project)
               for name, rights in settings.serve.users.groups.items()}  # fmt: skip
     users = Users(groups)
     if api_key := settings.serve.api_key.get_secret_value():
-        keyed.append(Door(asker_of(API_KEY, settings), project, project, api_key))
+        keyed.append(Door(asker_of(API_KEY, settings), project, project, api_key, concurrency=share))
     if for_person_here:
         # Nobody is told this key: it signs the sessions, which so end with the process.
-        here = Door(asker_of(OPEN, settings), project, project, secrets.token_urlsafe(32), True, here=True)
+        secret = secrets.token_urlsafe(32)
+        here = Door(asker_of(OPEN, settings), project, project, secret, True, here=True, concurrency=share)
         return Doors((*keyed, here), None, here, users)
     named = bool(settings.serve.users.proxies or settings.serve.users.oidc.issuer)
     open_door = None if keyed or named else Door(asker_of(OPEN, settings), project, project)
@@ -178,4 +192,13 @@ def _door(where: str, name: str, key: RightsSettings, project: Project) -> Door:
         all_told=False,
     )
     asked = tuple(project.over(workspace) for workspace in key.workspace) or (project,)
-    return Door(asker, asked[0], project, editor=key.editor, projects=asked)
+    share = key.concurrency or _share(project.settings.serve)
+    return Door(asker, asked[0], project, editor=key.editor, projects=asked, concurrency=share)
+
+
+def _share(serve: ServeSettings, for_person_here: bool = False) -> int | None:
+    """Return how many queries of one asker may run at a time; None where only one can ask, who has all places."""
+    askers = len(serve.keys) + bool(serve.api_key.get_secret_value()) + for_person_here
+    users = serve.users.groups or serve.users.proxies or serve.users.oidc.issuer
+    several = askers > 1 or users or any(key.acts_for_users for key in serve.keys.values())
+    return (serve.allow.concurrency or math.ceil(serve.concurrency / FAIR_SHARES)) if several else None

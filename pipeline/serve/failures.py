@@ -20,6 +20,7 @@ from pipeline.errors import (
     NotAllowedError,
     NothingLoadedError,
     OtherOwnerError,
+    RequestEndedError,
     SettingsError,
     StoreError,
     UsageError,
@@ -48,6 +49,7 @@ BY_KIND: tuple[tuple[type[Exception], int, str], ...] = (
 OWN: dict[type[Exception], tuple[int, str]] = {
     BusyError: (503, "busy"),
     OverdueError: (504, "timeout"),
+    RequestEndedError: (504, "timeout"),
     ClosingError: (503, "shutting_down"),
 }
 OF_THE_REQUEST = frozenset({"not_allowed", "spent", "nothing_loaded", "invalid_request"})

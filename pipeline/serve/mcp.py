@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from types import FrameType
@@ -17,7 +18,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 from starlette.requests import Request
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.errors import INTERRUPTED
 from pipeline.project import Project
@@ -29,7 +30,7 @@ from pipeline.serve.doors import Door, asker_of, doors_of
 from pipeline.serve.failures import failure_of, invalid
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.named import with_peer
-from pipeline.serve.queries import Api, Queries
+from pipeline.serve.queries import Api, HungUpError, Queries, unless_gone
 from pipeline.serve.server import make_ready, serve_as
 from pipeline.settings.keys import STDIO
 
@@ -129,8 +130,12 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     async def told(question: str, options: dict[str, Any], context: Context) -> Answer:
         """Raises ToolError, which the assistant reads."""
         door = door_of(context)
+        claim = door.claim(door.project.may_ask_chat(options))
+        work = queries.run(lambda: door.project.query(question, door.asker, **options), claim)
         try:
-            return await queries.run(lambda: door.project.query(question, door.asker, **options))
+            return await unless_gone(work, _hung_up(context))
+        except HungUpError:
+            raise ToolError("the connection was closed before the answer") from None
         except Exception as error:
             raise ToolError(failure_of(error, door.asker.all_told).message) from error
 
@@ -173,6 +178,50 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     if chat is not None and chat.configured:
         add_tool(query, title="Ask the documents", description=ABOUT_QUERY)
     return server
+
+
+async def _hung_up(context: Context) -> None:
+    """Return when who asks over HTTP has closed the connection. Over stdin the SDK cancels the call itself."""
+    http: Request | None = context.request_context.request
+    if http is None:
+        await asyncio.Event().wait()
+    else:
+        await http.scope["hung_up"].wait()
+
+
+@dataclass(frozen=True)
+class HangUps:
+    """An ASGI application around another, to which ``scope["hung_up"]``, an event, says that the client has gone.
+
+    The SDK answers a request from another task than the one that reads it, and does not look for the client meanwhile.
+    """
+
+    app: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        hung_up = asyncio.Event()
+        watching: asyncio.Task[None] | None = None
+
+        async def watch() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            hung_up.set()
+
+        async def received() -> Message:
+            nonlocal watching
+            if watching is not None:
+                await hung_up.wait()
+                return {"type": "http.disconnect"}
+            message = await receive()
+            if scope["type"] == "http" and not message.get("more_body", False):
+                watching = asyncio.create_task(watch())
+            return message
+
+        try:
+            await self.app({**scope, "hung_up": hung_up}, received, send)
+        finally:
+            if watching is not None:
+                watching.cancel()
 
 
 def _places(references: Sequence[Reference]) -> list[dict[str, Any]]:
@@ -256,7 +305,7 @@ def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
     settings = project.settings.serve
     app = mcp_of(project, queries).streamable_http_app(stateless_http=True, json_response=True, host=EVERYWHERE)
     guarded = Guard(
-        app, doors_of(project), 1024 * settings.max_body_kb, settings.request_timeout, any_host=any_host,
+        HangUps(app), doors_of(project), 1024 * settings.max_body_kb, settings.request_timeout, any_host=any_host,
         origins=settings.cors_origins, users=settings.users,
     )  # fmt: skip
     return RequestLog(with_peer(guarded, settings))

@@ -1,16 +1,23 @@
-"""Queries in threads: so many at a time, so many that wait, and none for longer than it may take."""
+"""Queries in threads: so many at a time, so many that wait, and none for longer than it may take.
+
+Those that may ask a chat model and those that ask none have places of their own, so that the second do not wait for
+a model that is slow to answer the first.
+"""
 
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from starlette.types import ASGIApp
 
+from pipeline.current_request import CurrentRequest
+from pipeline.serve.turns import Claim, TurnedOutError, Turns
 from pipeline.settings.schema import ServeSettings
 
 Parameters = ParamSpec("Parameters")
@@ -70,31 +77,63 @@ class ClosingError(Exception):
     """The server ends, and has no more time for the query."""
 
 
+class HungUpError(Exception):
+    """Who asked does not wait for the answer any more."""
+
+
+async def unless_gone(work: Coroutine[Any, Any, Result], gone: Coroutine[Any, Any, object]) -> Result:
+    """Return what ``work`` brings. It is cancelled when ``gone`` ends first: HungUpError."""
+    answer, end = asyncio.ensure_future(work), asyncio.ensure_future(gone)
+    try:
+        await asyncio.wait([answer, end], return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise HungUpError
+        return answer.result()
+    finally:
+        answer.cancel()
+        end.cancel()
+
+
+ANYBODY = Claim()
+
+
 class Queries:
     """For one event loop. A query counts as running until its thread is free again, even if nobody waits for it any
-    more: a call to a model cannot always be broken off at once."""
+    more: its work is told to end, and some work takes a moment for that."""
 
     def __init__(self, limits: ServeSettings):
-        self.limits, self.running, self.waiting, self.closing = limits, 0, 0, False
-        self._threads = DaemonThreads(limits.concurrency, "query")
-        self._free = asyncio.Semaphore(limits.concurrency)
+        self.limits, self.closing = limits, False
+        self._turns = {chat: Turns(limits.concurrency) for chat in (True, False)}
+        self._threads = DaemonThreads(len(self._turns) * limits.concurrency, "query")
         self._steps: set[asyncio.Future[Any]] = set()
 
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """What ``work`` returns. Raises BusyError, OverdueError, ClosingError, and what it raises."""
-        deadline = self._deadline()
-        await self._take_turn(deadline)
-        step = self.in_thread(work)
-        step.add_done_callback(self.give_back)
-        while not await self.done(step, LOOK_SECONDS, deadline):
-            pass
+    @property
+    def running(self) -> int:
+        return sum(turns.running for turns in self._turns.values())
+
+    @property
+    def waiting(self) -> int:
+        return sum(turns.waiting for turns in self._turns.values())
+
+    async def run(self, work: Callable[[], Result], claim: Claim = ANYBODY) -> Result:
+        """Return what ``work`` returns; it is told to end where nobody waits for that any more.
+
+        Raises BusyError, OverdueError, ClosingError, and what ``work`` raises.
+        """
+        begun = await self._begin(claim)
+        step = self.in_thread(begun.request.doing, work)
+        step.add_done_callback(begun.end)
+        try:
+            while not await self.done(step, LOOK_SECONDS, begun.request.deadline):
+                pass
+        finally:
+            if not step.done():
+                begun.request.end()
         return step.result()
 
-    async def stream(self, begin: Callable[[], Iterator[Item]]) -> "Stream[Item]":
-        """The items of an iterator, the first of which is there. Raises as ``run`` does."""
-        deadline = self._deadline()
-        await self._take_turn(deadline)
-        stream = Stream(self, begin(), deadline)
+    async def stream(self, begin: Callable[[], Iterator[Item]], claim: Claim = ANYBODY) -> "Stream[Item]":
+        """Return the items of an iterator, the first of which is there. Raises as ``run`` does."""
+        stream = Stream(self, begin(), await self._begin(claim))
         try:
             while not await stream.ready(LOOK_SECONDS):
                 pass
@@ -138,42 +177,72 @@ class Queries:
         if asyncio.get_running_loop().time() >= deadline:
             raise OverdueError
 
-    def give_back(self, ended: asyncio.Future[Any]) -> None:
-        """The query has ended, whatever came of it."""
-        if not ended.cancelled():
-            ended.exception()  # asked for, so that asyncio does not complain where nobody waits for it any more
-        self.running -= 1
-        self._free.release()
-
-    async def _take_turn(self, deadline: float) -> None:
+    async def _begin(self, claim: Claim) -> "Begun":
+        """Wait for the claim's turn."""
         if self.closing:
             raise ClosingError
-        if self._free.locked() and self.waiting >= self.limits.waiting:
-            raise BusyError
-        self.waiting += 1
+        loop, turns = asyncio.get_running_loop(), self._turns[claim.chat]
+        deadline = loop.time() + self.limits.timeout  # the loop's time is that of time.monotonic
+        if not turns.free_for(claim) and self.waiting >= self.limits.waiting:
+            self._make_room(claim)
         try:
             async with asyncio.timeout_at(deadline):
-                await self._free.acquire()
-        except TimeoutError:
+                await turns.take(claim)
+        except (TimeoutError, TurnedOutError):
             raise BusyError from None
-        finally:
-            self.waiting -= 1
-        self.running += 1
 
-    def _deadline(self) -> float:
-        return asyncio.get_running_loop().time() + self.limits.timeout
+        here = threading.get_ident()
+
+        def over() -> None:
+            if threading.get_ident() == here:
+                turns.give_back_share(claim.key)
+                return
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits for a turn any more
+                loop.call_soon_threadsafe(turns.give_back_share, claim.key)
+
+        return Begun(turns, CurrentRequest(claim.shared, deadline, over))
+
+    def _make_room(self, claim: Claim) -> None:
+        """Turn out the newest request of the key of which most wait. Raises BusyError where that is this one's."""
+        lengths = {
+            (chat, key): len(queue) for chat, turns in self._turns.items() for key, queue in turns.queues.items()
+        }
+        longest = max(lengths, key=lambda place: lengths[place], default=None)
+        if longest is None or lengths[longest] <= lengths.get((claim.chat, claim.key), 0) + 1:
+            raise BusyError
+        chat, key = longest
+        self._turns[chat].turn_out(key)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A query that has its turn: its place, and what its work can be told."""
+
+    turns: Turns
+    request: CurrentRequest
+
+    def end(self, ended: asyncio.Future[Any]) -> None:
+        """Give back what it took, whatever came of it."""
+        if not ended.cancelled():
+            ended.exception()  # asked for, so that asyncio does not complain where nobody waits for it any more
+        self.request.part_ended()  # first, so that the same key may be the next to have the place
+        self.turns.give_back_place()
 
 
 class Stream(Generic[Item]):
-    """The items of a blocking iterator, each fetched in a thread. Close it: the iterator is closed as soon as its
-    thread is free, and then another query may run."""
+    """The items of a blocking iterator, each fetched in a thread. Close it: its work is told to end, the iterator is
+    closed as soon as its thread is free, and then another query may run."""
 
-    def __init__(self, queries: Queries, items: Iterator[Item], deadline: float):
-        self._queries, self._items, self.deadline = queries, items, deadline
+    def __init__(self, queries: Queries, items: Iterator[Item], begun: Begun):
+        self._queries, self._items, self._begun = queries, items, begun
         self._step = self._next()
 
+    @property
+    def deadline(self) -> float:
+        return self._begun.request.deadline
+
     def _next(self) -> asyncio.Future[Item | None]:
-        return self._queries.in_thread(next, self._items, None)
+        return self._queries.in_thread(self._begun.request.doing, partial(next, self._items, None))
 
     async def ready(self, seconds: float) -> bool:
         """Whether the next item, or the end, is there within so many seconds. Raises what the iterator raised, and
@@ -192,13 +261,14 @@ class Stream(Generic[Item]):
         return item
 
     def close(self) -> None:
+        self._begun.request.end()
         self._step.add_done_callback(self._close)
 
     def _close(self, step: asyncio.Future[Any]) -> None:
         if not step.cancelled():
             step.exception()
         closing = self._queries.in_thread(_close, self._items)
-        closing.add_done_callback(self._queries.give_back)
+        closing.add_done_callback(self._begun.end)
 
 
 def _close(items: Iterator[Any]) -> None:

@@ -14,7 +14,7 @@ from pipeline.query.answer import evidence_json, references_json
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Done, Event, Failed, Sources, Token
 from pipeline.serve.failures import Failure, failure_of, respond
-from pipeline.serve.queries import LOOK_SECONDS, Stream
+from pipeline.serve.queries import LOOK_SECONDS, HungUpError, Stream, unless_gone
 
 HUNG_UP = 499
 """For the log: nobody is there to get it."""
@@ -25,15 +25,12 @@ async def answered(
 ) -> Response:
     """What ``work`` brings, its errors as ``told``. It is cancelled when the client hangs up: a query that waits
     for its turn is then never begun."""
-    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(_hung_up(request))
     try:
-        await asyncio.wait([answer, gone], return_when=asyncio.FIRST_COMPLETED)
-        return answer.result() if answer.done() else Response(status_code=HUNG_UP)
+        return await unless_gone(work, _hung_up(request))
+    except HungUpError:
+        return Response(status_code=HUNG_UP)
     except Exception as error:  # noqa: BLE001 - every error becomes an answer
         return told(failure_of(error, request.scope["door"].asker.all_told))
-    finally:
-        answer.cancel()
-        gone.cancel()
 
 
 async def _hung_up(request: Request) -> None:

@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pipeline.errors import Terminated, UsageError, WorkerError
 from pipeline.project import Project
 from pipeline.serve.server import LAST_SECONDS, Made, Server, log, ready_server, say
-from pipeline.settings.schema import Settings
+from pipeline.settings.schema import AllowSettings, KeySettings, RightsSettings, Settings
 
+KeyLimits = TypeVar("KeyLimits", AllowSettings, KeySettings, RightsSettings)
 SPAWN = multiprocessing.get_context("spawn")
 LAST_MOMENT = 3.0
 """Seconds that a worker gets to go after all of its queries have."""
@@ -41,10 +42,15 @@ def share_of(settings: Settings, workers: int) -> Settings:
     models = settings.models.model_copy(
         update={kind: _shared(f"models.{kind}", models, workers) for kind, models in kinds.items()}
     )
+    groups = {name: _share_of_key(group, workers) for name, group in settings.serve.users.groups.items()}
+    users = settings.serve.users.model_copy(update={"groups": groups})
     serve = settings.serve.model_copy(
         update={
             "concurrency": _part("serve.concurrency", settings.serve.concurrency, workers),
             "waiting": settings.serve.waiting // workers,
+            "allow": _share_of_key(settings.serve.allow, workers),
+            "keys": {name: _share_of_key(key, workers) for name, key in settings.serve.keys.items()},
+            "users": users,
         }
     )
     return settings.model_copy(update={"models": models, "serve": serve})
@@ -55,6 +61,13 @@ def _shared(where: str, models: Mapping[str, Any], workers: int) -> dict[str, An
         name: model.model_copy(update={"concurrency": _part(f"{where}.{name}.concurrency", model.concurrency, workers)})
         for name, model in models.items()
     }
+
+
+def _share_of_key(limits: KeyLimits, workers: int) -> KeyLimits:
+    """Return the limits of a key with its part of ``concurrency``: in each worker at least one query may run."""
+    if limits.concurrency is None:
+        return limits
+    return limits.model_copy(update={"concurrency": max(1, limits.concurrency // workers)})
 
 
 def _part(where: str, most: int, workers: int) -> int:

@@ -280,7 +280,8 @@ class AllowSettings(Section):
     """What a question over HTTP and MCP may ask for, and what all of them together may cost in a day of UTC.
     ``models``: of models.chat. ``max_records``: of top_k, chunk_top_k, related_chunk_number and primer_reports.
     What is left out is as ``query`` has it: ``models`` its model, ``max_prompt_tokens`` its max_total_tokens,
-    ``max_calls`` its max_calls, ``max_records`` the most of its own, or 100."""
+    ``max_calls`` its max_calls, ``max_records`` the most of its own, or 100. ``concurrency``: how many queries of one
+    key or user may run at a time where several can ask; by default a quarter of ``serve.concurrency``."""
 
     modes: tuple[Mode, ...] = SEARCHING
     models: tuple[str, ...] | None = None
@@ -289,6 +290,7 @@ class AllowSettings(Section):
     max_prompt_tokens: PositiveInt | None = None
     max_calls: int | None = Field(default=None, ge=2)
     cost_per_day: NonNegativeFloat | Literal["unlimited"] = 10.0
+    concurrency: PositiveInt | None = None
 
 
 WorkspaceName = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")]
@@ -312,6 +314,7 @@ class RightsSettings(Section):
     max_prompt_tokens: PositiveInt | None = None
     max_calls: int | None = Field(default=None, ge=2)
     cost_per_day: NonNegativeFloat | None = None
+    concurrency: PositiveInt | None = None
     where: dict[str, Any] = {}
     editor: bool = False
 
@@ -373,10 +376,10 @@ KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
 class ServeSettings(Section):
-    """Of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time; ``waiting``: how many more may
-    wait; ``timeout``: seconds a query may take in all; ``request_timeout``: that a request's headers may take to come,
-    and its body; ``grace``: seconds that queries get to end when the server is
-    stopped."""
+    """Of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time that may ask a chat model, and
+    as many that ask none; ``waiting``: how many more may wait; ``timeout``: seconds a query may take in all;
+    ``request_timeout``: that a request's headers may take to come, and its body; ``grace``: seconds that queries get to
+    end when the server is stopped."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8020, ge=0, le=65535)

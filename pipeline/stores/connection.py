@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
+from pipeline.current_request import check_request
 from pipeline.errors import LostConnectionError, OtherOwnerError
 from pipeline.stores.base import Live
 from pipeline.stores.reads import GraphState, GraphStore, VectorStore
@@ -30,10 +31,12 @@ Start = Callable[[], object]
 def reconnecting(work: Callable[[], Result], patience: float, start: Start | None = None) -> Result:
     """Do the work; after a lost connection do it again, for so many seconds from the first loss on.
 
-    Raises LostConnectionError when the database does not come back, and what ``start`` does.
+    Raises LostConnectionError when the database does not come back, RequestEndedError when the
+    request that it is done for is over, and what ``start`` does.
     """
     deadline = math.inf
     while True:
+        check_request()
         try:
             return work()
         except LostConnectionError:

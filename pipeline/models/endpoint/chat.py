@@ -1,11 +1,14 @@
 """Chat models behind any address that speaks the OpenAI protocol."""
 
+import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from pipeline.errors import ModelError, SettingsError
+from pipeline.current_request import breakable, check_request, left_when_over
+from pipeline.errors import ModelError, RequestEndedError, SettingsError
 from pipeline.models.base import (
     NO_TOKENS,
     Anew,
@@ -25,12 +28,20 @@ from pipeline.models.conversations import (
     Exchange,
     KeyedReply,
     KeyedRequest,
+    StoppedError,
     Workers,
     converse,
     in_parallel,
     made_once,
 )
-from pipeline.models.endpoint.attempts import SECONDS_OF_A_LOOK, WORD_OF_A_LOOK, Call, RemoteModel
+from pipeline.models.endpoint.attempts import (
+    SECONDS_OF_A_LOOK,
+    WORD_OF_A_LOOK,
+    Attempts,
+    Call,
+    RemoteModel,
+    Sent,
+)
 from pipeline.models.endpoint.client import Failure, UselessAnswerError, sendable
 from pipeline.models.endpoint.reply_limits import Limit, ReplyLimits, outcome_of, reports_thinking
 from pipeline.models.endpoint.schema_limits import SchemaLimits
@@ -232,13 +243,13 @@ class OpenAIChat(RemoteModel, ChatModel):
         call = self._call(request)
         attempts = self.attempts(listener)
         limit = self.reply_limits.of(request)
-        sent = attempts.open(call, partial(self._open, request, limit))
+        sent = self._opened(attempts, call, request, limit)
         if limit and isinstance(sent, Failure) and self.reply_limits.may_be_refused_by(sent):
-            sent = attempts.open(call, partial(self._open, request, None))
+            sent = self._opened(attempts, call, request, None)
         if isinstance(sent, Failure):
             raise self._no_answer(request, sent)
         try:
-            with sent.answer as events:
+            with sent.answer as events, breakable(partial(_hang_up, events)):
                 for chunk in self._chunks(events):
                     usage = chunk.usage or usage
                     finish_reason = chunk.finish_reason or finish_reason
@@ -256,6 +267,7 @@ class OpenAIChat(RemoteModel, ChatModel):
             count_reply = partial(tokenizer(self.model).count, "".join(written))
             tokens = with_estimates(reported_tokens(usage), partial(self.count, request), count_reply)
             sent.end(tokens, outcome)
+        check_request()  # where it was broken off, that is no failure of the endpoint
         if failure:
             raise failure.fatal or self._no_answer(request, failure, begun=bool(pieces))
         if finish_reason is None:
@@ -267,6 +279,24 @@ class OpenAIChat(RemoteModel, ChatModel):
 
         Only Ollama cuts prompts without a word and says by its counts that it did.
         """
+
+    def _opened(self, attempts: Attempts, call: Call, request: ChatRequest, limit: Limit | None) -> Sent[Any] | Failure:
+        """Return a stream that has begun, or why none has.
+
+        Raises RequestEndedError when the request ends that it is opened for. A stream that begins after that is hung
+        up, and its prompt is counted, for it is paid for.
+        """
+
+        def discard(late: Sent[Any] | Failure) -> None:
+            if not isinstance(late, Failure):
+                late.answer.close()
+                late.end(with_estimates(NO_TOKENS, partial(self.count, request), lambda: 0), CUT)
+
+        with breakable(attempts.stop.set):
+            try:
+                return left_when_over(partial(attempts.open, call, partial(self._open, request, limit)), discard)
+            except StoppedError:
+                raise RequestEndedError(f"{self.where}: the request ended before its call began; ask again") from None
 
     def _no_answer(self, request: ChatRequest, failure: Failure, begun: bool = False) -> ModelError:
         """Return the error of a question that brought no answer; ``begun``: a part of it has been shown."""
@@ -305,6 +335,17 @@ class OpenAIChat(RemoteModel, ChatModel):
         """What is sent, as the client takes it."""
         body = self.body(request, limit)
         return {"model": body.pop("model"), "messages": body.pop("messages"), "extra_body": body}
+
+
+def _hang_up(stream: "Stream[Any]") -> None:
+    """Wake whoever waits for the next piece of a stream: to close it would leave them waiting."""
+    network = stream.response.extensions.get("network_stream")
+    line = network.get_extra_info("socket") if network else None
+    if line is None:
+        return  # a model in this process, which ends by itself
+    with suppress(OSError):  # it has been closed
+        # Not SSLSocket.shutdown, which takes the encryption from the thread that reads.
+        socket.socket.shutdown(line, socket.SHUT_RDWR)
 
 
 def _outcome(completion: Completion) -> str:

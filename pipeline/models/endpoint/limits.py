@@ -196,7 +196,8 @@ class Limiter:
 
     @contextmanager
     def turn(self, tokens: int, stop: threading.Event) -> Iterator[Place]:
-        """Wait for a place and for the bucket's turn. Raises StoppedError when ``stop`` is set meanwhile."""
+        """Wait for a place and for the bucket's turn. Raises StoppedError when ``stop`` is set before."""
+        _unless_stopped(stop)
         with self.changed:
             while self.under_way >= max(1, int(self.allowed)):
                 self.changed.wait(0.5)

@@ -24,6 +24,7 @@ from pipeline.stores.records import Passage
 LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
 GLOBAL_MODES = frozenset({"global", "hybrid", "mix"})
 VECTOR_MODES = frozenset({"naive", "mix"})
+REPORT_MODES = frozenset({"community", "drift"})
 KEYWORD_MODES = LOCAL_MODES | GLOBAL_MODES
 PLACEHOLDERS = Placeholders(("query",))
 SHORT_QUESTION = 50
@@ -46,6 +47,16 @@ class Keywords:
     reply: ChatReply | None = None
     notes: tuple[str, ...] = ()
     question: str = ""
+
+
+def may_ask_chat(options: Mapping[str, Any]) -> bool:
+    """Return whether a question with these options of a QueryRequest may ask a chat model: for the answer, for
+    keywords, or for the relevance of reports."""
+    if not options.get("only_need_context") and not options.get("only_need_prompt"):
+        return True
+    if options["mode"] in KEYWORD_MODES:
+        return not options.get("hl_keywords") and not options.get("ll_keywords")
+    return options["mode"] in REPORT_MODES and bool(options.get("dynamic_community_selection"))
 
 
 def find_keywords(

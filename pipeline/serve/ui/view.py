@@ -52,7 +52,7 @@ class Ui:
             door = door_of(http)
             return HTMLResponse(self.render(http, template, **look(door)))
 
-        return await answered(http, self.queries.run(work), partial(self.failed, http))
+        return await answered(http, self.queries.run(work, door_of(http).claim(chat=False)), partial(self.failed, http))
 
     async def data(self, http: Request, look: Callable[[Door], Any]) -> Response:
         """JSON: what ``look`` finds."""
@@ -60,7 +60,7 @@ class Ui:
         def work() -> Response:
             return Response(json_bytes(look(door_of(http))), media_type="application/json")
 
-        return await answered(http, self.queries.run(work))
+        return await answered(http, self.queries.run(work, door_of(http).claim(chat=False)))
 
     def render(self, http: Request, template: str, **values: Any) -> str:
         """The template by itself. It knows ``root`` (to this server's own root, from this address), ``assets`` (the

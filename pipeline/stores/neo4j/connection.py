@@ -1,14 +1,17 @@
 """The connection to a Neo4j: its driver, reads in one statement, and what the driver raises in our words."""
 
+import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, LiteralString, TypeVar
+from uuid import uuid4
 
-from neo4j import Driver, GraphDatabase, RoutingControl
+from neo4j import Driver, GraphDatabase, Query, RoutingControl
 from neo4j.exceptions import AuthError, DriverError, Neo4jError, ServiceUnavailable, SessionExpired
 
+from pipeline.current_request import breakable, check_request, current_request
 from pipeline.errors import LostConnectionError, StoreAuthError, StoreError
 from pipeline.settings.addresses import fault_of_neo4j, shown_neo4j
 from pipeline.stores.neo4j import cypher
@@ -110,14 +113,33 @@ class Neo4jConnection:
             return driver
 
     def read(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
+        """Return the rows of a query. Raises RequestEndedError when the current request ends: the server is told to
+        end the transaction then, and ends it by itself when the request's time is over."""
+        check_request()
+        given = {"workspace": self.workspace, "sources": SOURCES, "hub": HUB, **parameters}
+        request = current_request()
+        if request is None:
+            return self._rows(query, given)
+        name = uuid4().hex
+        seconds = request.seconds_left if math.isfinite(request.seconds_left) else None
+        with breakable(partial(self._terminate, name)):
+            return self._rows(Query(query, metadata={"request": name}, timeout=seconds), given)
+
+    def _rows(self, query: LiteralString | Query, parameters: dict[str, Any]) -> list[list[Any]]:
         with self.errors():
-            result = self.driver.execute_query(
-                query,
-                {"workspace": self.workspace, "sources": SOURCES, "hub": HUB, **parameters},
-                database_=self.database,
-                routing_=RoutingControl.READ,
-            )
+            try:
+                result = self.driver.execute_query(
+                    query, parameters, database_=self.database, routing_=RoutingControl.READ
+                )
+            except (DriverError, Neo4jError):
+                check_request()  # what was ended for it has not failed
+                raise
         return [record.values() for record in result.records]
+
+    def _terminate(self, name: str) -> None:
+        """End the transaction of this name. A server that does not let us leaves it to its own limit of time."""
+        with suppress(DriverError, Neo4jError):
+            self.driver.execute_query(cypher.TERMINATE, {"request": name}, database_=self.database)
 
     def records(self, kind: type[Record], query: LiteralString, **parameters: Any) -> list[Record]:
         return [kind(*row) for row in self.whole_rows(query, **parameters)]

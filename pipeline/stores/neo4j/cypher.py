@@ -25,6 +25,12 @@ HOLDER = """
     WHERE database = $database AND metaData.lock = $name AND NOT status STARTS WITH 'Blocked'
     RETURN metaData.client AS client, startTime AS since, transactionId AS transaction
     """
+TERMINATE = """
+    SHOW TRANSACTIONS YIELD transactionId AS ended, metaData
+    WHERE metaData.request = $request
+    TERMINATE TRANSACTIONS ended YIELD message
+    RETURN ended, message
+    """
 MAKE_LOCK = "MERGE (:GraphmillLock {workspace: $name})"
 LOCK = "MATCH (lock:GraphmillLock {workspace: $name}) SET lock.held = true"
 # Whose rows they will be is said before the first is written: a load that is cut off leaves none that are nobody's.

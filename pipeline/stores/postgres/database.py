@@ -2,10 +2,11 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -21,6 +22,8 @@ from sqlalchemy import (
     bindparam,
     create_engine,
     event,
+    func,
+    select,
     type_coerce,
 )
 from sqlalchemy.engine import make_url
@@ -28,6 +31,7 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.types import NULLTYPE, TypeEngine
 
+from pipeline.current_request import CurrentRequest, breakable, check_request, current_request
 from pipeline.errors import StoreError
 from pipeline.settings.addresses import fault_of_postgres
 from pipeline.stores.base import Live
@@ -39,6 +43,12 @@ IDLE_SECONDS = 1.0
 """A connection that was idle for longer is tried before it is used: the server may have been restarted."""
 CONNECTIONS = 15
 """At most. Each that was opened stays: what it has looked up of tables and planned costs more than a read."""
+CONNECTIONS_OF_A_KEY = max(1, CONNECTIONS // 4)
+"""That the requests of one key may hold where others ask too: who reads much does not keep them from reading."""
+LONGEST_LIMIT = 86_400.0
+"""Seconds; PostgreSQL takes no limit of more than some weeks, and a longer one is none."""
+CANCEL_SECONDS = 5.0
+"""That a server gets to hear that a statement is to be ended."""
 Record = TypeVar("Record")
 
 
@@ -48,6 +58,35 @@ class Moment:
 
     connection: Connection
     live: Live | None
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Connections that the requests of each key hold."""
+
+    held: Counter[str] = field(default_factory=Counter)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @contextmanager
+    def taken(self, key: str) -> Iterator[None]:
+        """Wait until the key holds fewer than it may. Raises RequestEndedError when the request ends before."""
+        with breakable(self._wake), self.changed:
+            while self.held[key] >= CONNECTIONS_OF_A_KEY:
+                self.changed.wait()
+                check_request()
+            self.held[key] += 1
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.held[key] -= 1
+                if not self.held[key]:
+                    del self.held[key]  # keys come and go with the settings
+                self.changed.notify_all()
+
+    def _wake(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
 
 
 @dataclass(frozen=True)
@@ -71,11 +110,20 @@ class PostgresDatabase:
     @contextmanager
     def connection(self, **options: Any) -> Iterator[Connection]:
         """A transaction, with these options of SQLAlchemy's. Raises StoreError where the database cannot be reached or
-        refuses, LostConnectionError where it has gone away."""
+        refuses, LostConnectionError where it has gone away, RequestEndedError when the current request ends: what the
+        server is doing for it is cancelled."""
+        check_request()
         if self.moment is not None:
             yield self.moment.connection
             return
-        with self._errors(), self.engine.execution_options(**options).begin() as connection:
+        request = current_request()
+        with self._errors(), ExitStack() as taken:
+            if request is not None:
+                taken.enter_context(self._share_of(request))
+            connection = taken.enter_context(self.engine.execution_options(**options).begin())
+            if request is not None:
+                taken.enter_context(breakable(partial(_cancel, connection)))
+                _limit_time(connection, request.seconds_left)
             yield connection
 
     @contextmanager
@@ -103,10 +151,28 @@ class PostgresDatabase:
             self.engine.dispose()
 
     @contextmanager
+    def _share_of(self, request: CurrentRequest) -> Iterator[None]:
+        """Count the connection as one of the request's key. A second one of a request does not wait for a share:
+        all who hold a first one might wait for each other."""
+        with ExitStack() as taken:
+            if request.key is not None and not request.reading:
+                taken.enter_context(self._shares.taken(request.key))
+            request.reading += 1
+            try:
+                yield
+            finally:
+                request.reading -= 1
+
+    @cached_property
+    def _shares(self) -> _Shares:
+        return _Shares()
+
+    @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
         except (DBAPIError, psycopg.Error) as error:
+            check_request()  # a statement that was cancelled for it has not failed
             raise store_error(error, self.address, self._was_there.is_set()) from error
         except PoolTimeoutError as error:
             raise StoreError(
@@ -133,6 +199,21 @@ def _on_checkout(connection: Any, record: Any, _: Any) -> None:
     if not record.info.get(KNOWS_TYPES):
         record.info[KNOWS_TYPES] = register_types(connection)
         connection.rollback()
+
+
+def _cancel(connection: Connection) -> None:
+    """End what the server does on this connection; another thread calls this."""
+    driver_connection: Any = connection.connection.driver_connection
+    # A server that has gone away does nothing more.
+    with suppress(psycopg.Error):
+        driver_connection.cancel_safe(timeout=CANCEL_SECONDS)
+
+
+def _limit_time(connection: Connection, seconds: float) -> None:
+    """Let the server end each statement of the transaction after so long, also where this process is gone by then."""
+    if seconds < LONGEST_LIMIT:
+        milliseconds = max(1, int(seconds * 1000))
+        connection.execute(select(func.set_config("statement_timeout", str(milliseconds), True)))
 
 
 def _is_alive(connection: psycopg.Connection) -> bool:
