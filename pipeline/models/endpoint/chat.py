@@ -267,8 +267,8 @@ class OpenAIChat(RemoteModel, ChatModel):
             count_reply = partial(tokenizer(self.model).count, "".join(written))
             tokens = with_estimates(reported_tokens(usage), partial(self.count, request), count_reply)
             sent.end(tokens, outcome)
-        check_request()  # where it was broken off, that is no failure of the endpoint
         if failure:
+            check_request()  # where it was broken off, that is no failure of the endpoint
             raise failure.fatal or self._no_answer(request, failure, begun=bool(pieces))
         if finish_reason is None:
             raise ModelError(f"{self.where}: the answer broke off; ask again")
