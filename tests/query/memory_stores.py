@@ -204,7 +204,7 @@ class MemoryStores:
 
     def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
         self.reads.append("lexical")
-        rows = self.chunk_rows[self._allowed(rights)]
+        rows = self.chunk_rows.loc[self._allowed(rights)]
         texts = list(rows["content"])
         found = [words(text) for text in texts]
         asked = dict.fromkeys(words(question))
