@@ -187,7 +187,7 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             if 0 < len(visible) < len(rows) and len(views) < VIEWS:
                 views.append(View(where, loaded(f"view{len(views)}", [row for row in rows if row["id"] in visible])))
         tables = ("documents", "text_units", "entities", "relationships")
-        ids = Ids(*(draw.sample(list(project.table(name)["id"]), 6) for name in tables), project.runs.known_ids())
+        ids = Ids(*(list(project.table(name)["id"]) for name in tables), project.runs.known_ids())
     assert len(views) == VIEWS
     return Corpus(folder, views, ids)
 
