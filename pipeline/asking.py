@@ -257,6 +257,7 @@ class Asking(Services):
             raise NothingLoadedError(
                 f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
             )
+        self.refuse_other_view(live)
         return Shown(live, self.embedding_like(live.embedding), self.notes_on_owner(live))
 
     def _read_as_shown(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from pipeline.runs.reports import RunEntry
     from pipeline.runs.resolutions import Names, PinReport
     from pipeline.runs.stages import Stage
+    from pipeline.runs.views import ViewSize
     from pipeline.settings.own_models import Given
     from pipeline.snapshots.store import Manifest
     from pipeline.tuning.tune import TuneOptions, Tuning
@@ -92,6 +93,13 @@ class Project(Asking):
             self.workflow(name), self.resources, self.snapshots, self.usage(), selection or ALL,
             speed_of=self.reply_speed,
         )  # fmt: skip
+
+    def view_sizes(self, name: str | None = None) -> list[ViewSize]:
+        """Return how large each of ``serve.views`` was in the last run of a workflow."""
+        from pipeline.runs.views import sizes_of_views
+
+        views = {view: one.where for view, one in self.settings.serve.views.items()}
+        return sizes_of_views(self.snapshots.manifest(name or self.settings.workflow), views)
 
     def trades(self, name: str | None = None) -> list[str]:
         """What the steps of a workflow give up of what a full build would come to, and in how many rows of the last
@@ -257,14 +265,27 @@ class Project(Asking):
             return collect_garbage(self.snapshots, keep, dry_run, advanced)
 
     def verify(self, name: str | None = None, quick: bool = False, advanced: Advanced = silent) -> Verification:
-        """Compare the stores with the tables of the workflow's last completed run (by default as ``table``).
-        ``quick``: by counts and checksums. Raises UsageError when there is no such run, OtherOwnerError when the
-        workspace is another owner's, DamagedError when the run's manifest cannot be read."""
-        from pipeline.verify.verify import verify
+        """Compare the stores with the tables of the workflow's last completed run (by default as ``table``), those of
+        its views included. ``quick``: by counts and checksums. Raises UsageError when there is no such run,
+        OtherOwnerError when the workspace is another owner's, DamagedError when the run's manifest cannot be read."""
+        from pipeline.contract.views import conditions_digest, split_name
+        from pipeline.snapshots.manifests import digest_of_view, view_of
+        from pipeline.verify.verify import verify, with_view
 
         manifest = self.snapshots.certain(name or self.shown_workflow())
         max_types = self.settings.stores.neo4j.max_types
-        return verify(manifest, self.snapshots, self.stores.all, max_types, quick, advanced, self.known_owner)
+        found = verify(manifest, self.snapshots, self.stores.all, max_types, quick, advanced, self.known_owner)
+        has_views = not split_name(manifest.workflow)[1]
+        for view, one in self.settings.serve.views.items() if has_views else ():
+            made = view_of(manifest, view)
+            if digest_of_view(made) != conditions_digest(one.where):
+                fact = f"view {view}: not made as settings have it; run 'graphmill run {manifest.workflow}'"
+                found = replace(found, problems=(*found.problems, fact))
+                continue
+            stores = self.over_view(view).stores.all
+            of_view = verify(made, self.snapshots, stores, max_types, quick, advanced, self.known_owner)
+            found = with_view(found, view, of_view)
+        return found
 
     def purge(self, document: str) -> PurgeReport:
         """Remove a document and every trace of it; ``document``: its path below the input folder, also a former one, or

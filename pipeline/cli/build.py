@@ -119,10 +119,13 @@ def _show_plan(
     else:
         fact = project.refusal_of_model(planned, selection)
     notes = _notes(forecasts, fact, counts, project.runs.reports())
-    notes += (*traded, *(f"the last run: {note}" for note in found))
+    sizes = project.view_sizes(workflow)
+    notes += (*traded, *(f"the last run: {note}" for note in found), *(size.line() for size in sizes))
     if as_json:
         report = RunReport("", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes)
-        print_json({**report.to_json(), "estimate": sums, "documents": counts})
+        views = {size.view: {"documents": size.documents, "text_units": size.text_units, "entities": size.entities}
+                 for size in sizes}  # fmt: skip
+        print_json({**report.to_json(), "estimate": sums, "documents": counts, "views": views})
     else:
         print_forecast(forecasts, sums, notes)
 

@@ -13,6 +13,7 @@ from pipeline.doctor.keys import examine_keys
 from pipeline.doctor.object_store import examine_object_store
 from pipeline.doctor.project_folder import examine_env_file, examine_input, examine_space, examine_workflow
 from pipeline.doctor.stores import examine_cache, examine_neo4j, examine_owner, examine_postgres
+from pipeline.doctor.views import examine_views
 from pipeline.engine.workflow import Workflow
 from pipeline.runs.services import Services
 from pipeline.settings.schema import Settings
@@ -44,6 +45,7 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
     yield from guarded("settings", "input", lambda: examine_input(root, settings))
     yield from guarded("settings", ".env", lambda: examine_env_file(root))
     yield from guarded("settings", "serve.keys", lambda: examine_keys(root, settings))
+    yield from guarded("settings", "serve.views", lambda: examine_views(project))
     yield from guarded("space", "data", lambda: examine_space(root, settings))
     yield from guarded("snapshots", "object store", lambda: examine_object_store(project))
     yield from guarded("cluster", "scheduler", lambda: examine_cluster(project))

@@ -13,6 +13,7 @@ import pyarrow.compute
 
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint
 from pipeline.contract.schemas import HASHES
+from pipeline.contract.views import with_conditions
 from pipeline.files import scratch_file
 from pipeline.load.last_load import LoadedVersion
 from pipeline.load.projection import (
@@ -26,6 +27,7 @@ from pipeline.load.projection import (
     project_table,
 )
 from pipeline.load.row_hashes import hashes_of, with_hashes
+from pipeline.snapshots.manifests import digest_of_view
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.list_columns import frame_of
 
@@ -112,9 +114,12 @@ class DesiredRows:
 
     @cached_property
     def version(self) -> str:
-        """A fingerprint over all that decides the rows and their hashes."""
+        """A fingerprint over all that decides the rows and their hashes; of a view with its conditions behind it
+        (``with_conditions``)."""
         snapshots = {name: self.manifest.tables[name].sha256 for name in self.there}
-        return fingerprint({"tables": snapshots, "max_types": self.max_types, "code": self.code})
+        found = fingerprint({"tables": snapshots, "max_types": self.max_types, "code": self.code})
+        digest = digest_of_view(self.manifest)
+        return with_conditions(found, digest) if digest else found
 
     @cached_property
     def code(self) -> list[str]:

@@ -19,6 +19,10 @@ def is_of_another(live: Live, owner: str) -> bool:
 
 LOAD = "set another workspace in settings.yaml, or, to delete its rows and own it from now on, add --take-over {owner}"
 DROP = "to delete it all the same add --take-over {owner}"
+OF_VIEW = (
+    "it is the one of a view: give the view another name in serve.views, set another workspace, or delete it first by "
+    "'graphmill workspace drop {workspace} --take-over {owner}'"
+)
 READ = (
     "to read it all the same name it: --set workspace={workspace}; to have this project's rows there 'graphmill load "
     "--take-over {owner}', else set another workspace in settings.yaml"
@@ -27,7 +31,7 @@ VERIFY = (
     "so nothing is compared: set another workspace in settings.yaml, or 'graphmill load --take-over {owner}', which "
     "deletes its rows"
 )
-"""What to do where a load, a drop, a reader, or verify is refused."""
+"""What to do where a load, a drop, the load of a view, a reader, or verify is refused."""
 
 
 def refuse_other_owner(

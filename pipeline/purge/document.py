@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from pipeline.contract.views import split_name
 from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, without
 from pipeline.engine.document_list import present_documents
 from pipeline.engine.extraction_check import health
@@ -34,6 +35,7 @@ from pipeline.purge.target import PurgeTarget, Rows, Survey, read_target, rows_o
 from pipeline.purge.workspaces import Deleted, WorkspaceSearch
 from pipeline.runs.reports import clock_now
 from pipeline.runs.services import HASHES_FOLDER, Services
+from pipeline.snapshots.manifests import view_of
 from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import silent
 from pipeline.stores.loaded_workspaces import FILE as RECORD
@@ -170,10 +172,13 @@ def _publish(project: Services, name: str, taken: TakenOut) -> RunReport:
 def _refuse_unloadable(subject: "_Subject", taken: Mapping[str, TakenOut]) -> None:
     """Raises UsageError, before anything is deleted, where a workspace could not be loaded again."""
     shown = {held.live.workflow for held in subject.found.held}
-    for name in sorted(shown & set(taken)):
-        changed = taken[name].changed
+    for workflow in sorted(shown):
+        name, view = split_name(workflow)
+        if name not in taken:
+            continue
+        changed, manifest = taken[name].changed, taken[name].manifest
         try:
-            require_sources(taken[name].manifest.tables)
+            require_sources(view_of(manifest, view).tables if view else manifest.tables)
         except UsageError as error:
             steps = ", ".join(changed) or "its steps"
             raise UsageError(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 
+from pipeline.contract.views import split_name
 from pipeline.errors import StoreError, UsageError
 from pipeline.load.loader import Counts, LoadOptions, Owner, load
 from pipeline.load.owners import of_others
@@ -217,9 +218,16 @@ def _load(
 
 def _manifest(project: Services, workspace: Workspace, workflow: str) -> Manifest:
     manifest = project.snapshots.manifest(workflow)
+    _, view = split_name(workflow)
     try:
         require_sources(manifest.tables)
     except UsageError:
+        if view:
+            raise UsageError(
+                f"purge: {workspace} shows view '{view}', which is not made any more, so it cannot be had back without "
+                f"the document; 'graphmill workspace drop {workspace.name}', or have serve.views.{view} again and "
+                "'graphmill run', then purge again"
+            ) from None
         raise UsageError(
             f"purge: {workspace} shows workflow '{workflow}', which has no tables to load any more, so it cannot be "
             f"had back without the document; 'graphmill index {workflow}', or 'graphmill workspace drop "

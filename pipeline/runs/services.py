@@ -8,9 +8,10 @@ from functools import cache as memoized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pipeline.errors import DiskFullError, SettingsError, StoreError, UsageError
+from pipeline.contract.views import in_view, is_made_by, split_name
+from pipeline.errors import DiskFullError, NothingLoadedError, SettingsError, StoreError, UsageError
 from pipeline.files import SETTINGS
-from pipeline.load.owners import DROP, READ, is_of_another, of_others, refuse_other_owner, told_owner
+from pipeline.load.owners import DROP, OF_VIEW, READ, is_of_another, of_others, refuse_other_owner, told_owner
 from pipeline.models.conversations import made_once, made_once_each
 from pipeline.models.measured import MeasuredModels
 from pipeline.runs.adapters import (
@@ -69,13 +70,14 @@ SHARED = (
 @dataclass(frozen=True)
 class Services:
     """Of the project in the folder ``root``. ``names_workspace``: whoever asks has named the workspace for this once,
-    and means it, whosever it is; ``overrides``: of the settings, for this once, as a command takes them. Close it: it
-    may hold connections to the stores."""
+    and means it, whosever it is; ``overrides``: of the settings, for this once, as a command takes them. ``view``: of
+    ``serve.views``, over whose workspace it is. Close it: it may hold connections to the stores."""
 
     root: Path
     settings: Settings
     names_workspace: bool = False
     overrides: tuple[str, ...] = field(default=(), repr=False)
+    view: str = ""
 
     def close(self) -> None:
         if "stores" in self.__dict__:
@@ -86,18 +88,34 @@ class Services:
     def over(self, workspace: str) -> Self:
         """The same project over another workspace, whosever it is; models and cache are the same ones. It is closed
         with this one."""
-        if workspace not in self._over:
-            settings = self.settings.model_copy(update={"workspace": workspace})
-            other = self._over[workspace] = replace(self, settings=settings, names_workspace=True)
+        settings = self.settings.model_copy(update={"workspace": workspace})
+        return self._beside(workspace, replace(self, settings=settings, names_workspace=True))
+
+    def over_view(self, view: str) -> Self:
+        """The same project over the workspace of one of ``serve.views``, if it is this project's and shows the view as
+        settings have it; models and cache are the same ones. It is closed with this one."""
+        settings = self.settings.of_view(view)
+        return self._beside(in_view("", view), replace(self, settings=settings, names_workspace=False, view=view))
+
+    def _beside(self, key: str, other: Self) -> Self:
+        if key not in self._over:
             other.__dict__.update({name: getattr(self, name) for name in SHARED})
-        return self._over[workspace]
+            self._over[key] = other
+        return self._over[key]
 
     @made_once
     def _over(self) -> dict[str, Self]:
         return {}
 
     def workflow(self, name: str | None = None) -> Workflow:
-        """A workflow of this project; the one that settings name by default."""
+        """Return a workflow of this project, the one that settings name by default, with the steps of all views."""
+        from pipeline.runs.views import with_views
+
+        workflow = self._workflow_without_views(name)
+        views = {view: one.where for view, one in self.settings.serve.views.items()}
+        return with_views(workflow, views) if views else workflow
+
+    def _workflow_without_views(self, name: str | None) -> Workflow:
         import pipeline.verbs  # noqa: F401  (registers them)
         from pipeline.contract.own_verbs import read_verbs
         from pipeline.engine.workflow_file import InputStep, read_workflow
@@ -136,20 +154,23 @@ class Services:
         from pipeline.engine.workflow import REJECTS
         from pipeline.load.projection import EMBEDDING_STEP_TABLE, require_columns
         from pipeline.models.base import EmbeddingModel
+        from pipeline.runs.views import why_no_view
 
-        steps = self.workflow(name).steps
+        workflow = self._workflow_without_views(name)
+        steps = workflow.steps
         written = {table: step.writes[name].columns for step in steps for name, table in step.outputs.items()}
         try:
             require_columns({table: columns for table, columns in written.items() if table != REJECTS})
         except UsageError as error:
             return str(error)
         embeds = next(step for step in steps if EMBEDDING_STEP_TABLE in step.outputs.values())
-        if EmbeddingModel in (embeds.verb.roles[role] for role in embeds.models):
-            return ""
-        return (
-            f"load: step '{embeds.id}' writes {EMBEDDING_STEP_TABLE} without an embedding model, by which questions "
-            "are embedded too; have a step with one write them"
-        )
+        if EmbeddingModel not in (embeds.verb.roles[role] for role in embeds.models):
+            return (
+                f"load: step '{embeds.id}' writes {EMBEDDING_STEP_TABLE} without an embedding model, by which "
+                "questions are embedded too; have a step with one write them"
+            )
+        views = self.settings.serve.views.items()
+        return next(filter(None, (why_no_view(workflow, view, one.where) for view, one in views)), "")
 
     def abandon_batches(self, listener: Listener) -> None:
         """Cancel the batches that are under way, keep what they have answered, and delete their files. Raises
@@ -200,10 +221,36 @@ class Services:
             refuse_other_owner(self.settings.workspace, [live], action=READ)
         return (f"workspace '{self.settings.workspace}': belongs to {told_owner(live)}, not to this project",)
 
+    def refuse_other_view(self, live: Live) -> None:
+        """Raise NothingLoadedError where this is over a view, and what is shown is not that view as settings have it.
+
+        Its conditions may have been narrowed since it was loaded; and anybody may load into any workspace.
+        """
+        if not self.view:
+            return
+        _, shown = split_name(live.workflow)
+        if shown != self.view or not is_made_by(live.version, self.settings.serve.views[self.view].where):
+            raise NothingLoadedError(
+                f"workspace '{self.settings.workspace}': does not show view '{self.view}' as serve.views has it now; "
+                "run 'graphmill run' first"
+            )
+
     def workspaces(self) -> dict[str, Mapping[str, Live]]:
         """Store -> workspace -> what it shows, and whose it is (``Live.owner``)."""
         with self._stores_there() as stores:
             return {store.name: store.workspaces() for store in stores}
+
+    def removed_views(self) -> list[str]:
+        """Return the workspaces that show views of this workspace which ``serve.views`` does not have any more."""
+        own = self.settings
+        kept = {own.of_view(view).workspace for view in own.serve.views}
+        found = set[str]()
+        for shown in self.workspaces().values():
+            for name, live in shown.items():
+                _, view = split_name(live.workflow)
+                is_ours = view and live.owner == self.known_owner and name == own.of_view(view).workspace
+                found |= {name} if is_ours and name not in kept else set()
+        return sorted(found)
 
     def drop_workspace(self, name: str, take_over: Collection[str] = ()) -> dict[str, Mapping[str, int]]:
         """Delete a workspace from all stores; store -> table -> deleted rows. Snapshots and cache stay.
@@ -241,6 +288,8 @@ class Services:
         with self._stores_there() as stores:
             others = of_others(stores, self.owner)
             refuse_other_owner(workspace, others.values(), options.take_over)
+            for of_view in (self.settings.of_view(view).workspace for view in self.settings.serve.views):
+                refuse_other_owner(of_view, of_others(stores, self.owner, of_view).values(), action=OF_VIEW)
             own = [store for store in stores if store.name not in others]
             lives = [store.live() for store in own]
             has_vectors = [VECTORS in store.tables for store in own]
@@ -321,8 +370,9 @@ class Services:
 
     @property
     def loads_into(self) -> list[Workspace]:
-        """The workspaces that a load fills."""
-        return loads_into(self.settings)
+        """The workspaces that a load fills, those of views included."""
+        views = map(self.settings.of_view, self.settings.serve.views)
+        return [workspace for settings in (self.settings, *views) for workspace in loads_into(settings)]
 
     def stop_stores(self) -> None:
         """Let go of the stores, and stop the embedded PostgreSQL."""

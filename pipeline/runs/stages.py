@@ -13,6 +13,7 @@ import pandas as pd
 
 from pipeline.contract.conversion import Converter
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
+from pipeline.contract.views import conditions_digest
 from pipeline.engine.extraction_check import health
 from pipeline.engine.extraction_notes import extraction_notes
 from pipeline.engine.plan import RunOptions
@@ -43,9 +44,10 @@ from pipeline.load.owners import loaded_elsewhere
 from pipeline.runs.reports import ProgressNotes, UnfinishedRun, clock_now, this_process
 from pipeline.runs.services import Services
 from pipeline.settings.schema import Settings
+from pipeline.snapshots.manifests import digest_of_view, view_of
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live
-from pipeline.stores.loaded_workspaces import LoadedWorkspaces
+from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 
 if TYPE_CHECKING:
     from pipeline.engine.cluster import Cluster
@@ -237,30 +239,87 @@ def load_stage(project: Services, state: RunState) -> None:
         raise UsageError(
             f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index {manifest.workflow}' first"
         )
+    views = _views_to_load(project, manifest, earlier is not None)
     started = time.perf_counter()
     state.runner.progress.load_started()
+    state.load = {}
+    fills = project.loads_into  # noted before the first write: a purge must know of all of them
+    _load_workspace(project, manifest, state, fills)
+    for view in views.loaded:
+        _load_workspace(project.over_view(view), view_of(manifest, view), state, fills)
+    state.store_notes = tuple(dict.fromkeys([*state.store_notes, *views.notes, *_notes_on_removed_views(project)]))
+    state.load_seconds = round(time.perf_counter() - started, 3)
+    state.runner.progress.load_finished(state.load, state.load_seconds)
+
+
+@dataclass(frozen=True)
+class _Views:
+    """``loaded``: the views whose tables are there; ``notes``: on those that are left as they are."""
+
+    loaded: Sequence[str]
+    notes: Sequence[str]
+
+
+def _views_to_load(project: Services, manifest: Manifest, is_earlier: bool) -> _Views:
+    """Find the views of which the manifest has tables, made by the present conditions.
+
+    ``is_earlier``: whether it is that of a chosen run, which may be older than the view. Raises UsageError where it is
+    the newest one and lacks a view.
+    """
+    loaded: list[str] = []
+    notes: list[str] = []
+    for view, settings in project.settings.serve.views.items():
+        if digest_of_view(view_of(manifest, view)) == conditions_digest(settings.where):
+            loaded.append(view)
+        elif is_earlier:
+            notes.append(f"view '{view}': that run has not made it as settings have it; its workspace is left as it is")
+        else:
+            why = project.why_not_loadable(manifest.workflow)
+            fact = why or f"serve.views.{view}: workflow '{manifest.workflow}' has no tables of it as settings have it"
+            raise UsageError(f"{fact}; run 'graphmill run {manifest.workflow}'" if not why else fact)
+    return _Views(loaded, notes)
+
+
+def _load_workspace(project: Services, manifest: Manifest, state: RunState, fills: Sequence[Workspace]) -> None:
+    """Bring the workspace of the settings to the manifest's tables; ``fills``: all that the load stage fills.
+
+    That of a view may show another workflow, or another model's vectors: it follows the workspace of the project, for
+    which this was allowed just now, or earlier by a load that was cut off before the view.
+    """
+    options, progress = state.options, state.runner.progress
+    follows = bool(project.view)
+    told = f" (view {project.view})" if project.view else ""
 
     def begins(lives: Sequence[Live | None]) -> None:
-        LoadedWorkspaces(project.root).note(project.loads_into)
+        LoadedWorkspaces(project.root).note(fills)
         note = loaded_elsewhere(project.settings.workspace, lives, project.place)
         state.store_notes += (note,) if note else ()  # one that begins anew keeps what was there at first
 
-    state.load = load(
+    counts = load(
         manifest,
         project.snapshots,
         project.stores.all,
         project.settings.stores.neo4j.max_types,
-        LoadOptions(state.options.replace, state.options.re_embed, state.options.full, state.options.take_over),
-        state.runner.progress.load_advanced,
+        LoadOptions(
+            options.replace or follows, options.re_embed or follows, options.full, () if follows else options.take_over
+        ),
+        lambda store, table, done, rows: progress.load_advanced(f"{store}{told}", table, done, rows),
         Owner(project.owner, project.place),
-        state.runner.progress.load_waits,
+        progress.load_waits,
         begins,
     )
-    stores = project.stores.all
-    notes = (f"{store.name}: {note}" for store in stores for note in store.notes())
+    state.load = {**(state.load or {}), **{f"{store}{told}": tables for store, tables in counts.items()}}
+    notes = (f"{store.name}{told}: {note}" for store in project.stores.all for note in store.notes())
     state.store_notes = tuple(dict.fromkeys([*state.store_notes, *notes]))
-    state.load_seconds = round(time.perf_counter() - started, 3)
-    state.runner.progress.load_finished(state.load, state.load_seconds)
+
+
+def _notes_on_removed_views(project: Services) -> list[str]:
+    """Tell of workspaces that still show a view of this project's workspace which settings no longer have."""
+    return [
+        f"workspace '{name}': of a view that serve.views does not have any more, so that it is not loaded again; "
+        f"'graphmill workspace drop {name}' deletes it"
+        for name in project.removed_views()
+    ]
 
 
 def _runner(

@@ -75,7 +75,10 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
         yield FORMATS_FILE, (project.root / FORMATS_FILE).read_bytes()
     embedding = {"model", "dimensions", "batch_size"}
     kept: dict[str, Any] = {
-        **settings.model_dump(mode="json", include={"workflow": True, "language": True, "input": {"steps"}}),
+        **settings.model_dump(
+            mode="json",
+            include={"workflow": True, "language": True, "input": {"steps"}, "serve": {"views"}},
+        ),
         "verbs": list(own.values()),
         "models": {
             "chat": {name: {"model": chat.named_model} for name, chat in settings.models.chat.items()},

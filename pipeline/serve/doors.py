@@ -4,6 +4,7 @@ import math
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pipeline.errors import SettingsError
 from pipeline.project import Project
@@ -133,6 +134,8 @@ def doors_of(project: Project, for_person_here: bool = False) -> Doors:
     settings = project.settings
     for fault in key_faults(settings.serve):
         raise SettingsError(fault)
+    for view, one in settings.serve.views.items():
+        _conditions(f"serve.views.{view}", one.where)
     share = _share(settings.serve, for_person_here)
     keyed = [_keyed(name, key, project) for name, key in settings.serve.keys.items()]
     groups = {name: _door(f"serve.users.groups.{name}", name, rights, project)
@@ -170,12 +173,16 @@ def _keyed(name: str, key: KeySettings, project: Project) -> Door:
     return replace(door, key=key.key.get_secret_value(), acts_for_users=key.acts_for_users)
 
 
+def _conditions(section: str, where: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return as_operators(where)
+    except ValueError as error:
+        raise SettingsError(f"{section}.where: {error}") from None
+
+
 def _door(where: str, name: str, key: RightsSettings, project: Project) -> Door:
     """``where``: its place in the settings; ``name``: by which usage knows it."""
-    try:
-        conditions = as_operators(key.where)
-    except ValueError as error:
-        raise SettingsError(f"{where}.where: {error}") from None
+    conditions = _conditions(where, key.where)
     usual = asker_of(name, project.settings)
     asker = Asker(
         name,
@@ -191,7 +198,10 @@ def _door(where: str, name: str, key: RightsSettings, project: Project) -> Door:
         apart=True,
         all_told=False,
     )
-    asked = tuple(project.over(workspace) for workspace in key.workspace) or (project,)
+    if key.view:
+        asked = (project.over_view(key.view),)
+    else:
+        asked = tuple(project.over(workspace) for workspace in key.workspace) or (project,)
     share = key.concurrency or _share(project.settings.serve)
     return Door(asker, asked[0], project, editor=key.editor, projects=asked, concurrency=share)
 

@@ -46,8 +46,9 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
         elif key in names:
             yield f"serve.keys: '{names[key]}' and '{name}' have the same key; give each its own"
         yield from _faults_of_rights(where, one, serve)
-        if one.acts_for_users and serve.users.groups and one.where:
-            yield f"{where}: its users see what their groups do (serve.users.groups); remove where"
+        if one.acts_for_users and serve.users.groups and (one.where or one.view):
+            unused = "where" if one.where else "view"
+            yield f"{where}: its users see what their groups do (serve.users.groups); remove {unused}"
         names.setdefault(key, name)
     for group, rights in serve.users.groups.items():
         yield from _faults_of_rights(f"serve.users.groups.{group}", rights, serve)
@@ -56,9 +57,21 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
 
 
 def _faults_of_rights(where: str, rights: RightsSettings, serve: ServeSettings) -> Iterator[str]:
-    if rights.editor and rights.where:
-        yield f"{where}: an editor sees all documents; remove editor, or where"
+    if rights.editor and (rights.where or rights.view):
+        yield f"{where}: an editor sees all documents; remove editor, or {'where' if rights.where else 'view'}"
     modes = serve.allow.modes if rights.modes is None else rights.modes
     if rights.where and modes and GRAPH_MODES.issuperset(modes):
         fact = f"{where}.modes: with where none of these can be asked: {', '.join(modes)}"
         yield f"{fact}; add one of: {', '.join(PASSAGE_MODES)}"
+    if rights.view:
+        yield from _faults_of_view(where, rights, serve)
+
+
+def _faults_of_view(where: str, rights: RightsSettings, serve: ServeSettings) -> Iterator[str]:
+    if rights.view not in serve.views:
+        have = ", ".join(serve.views) or "none"
+        yield f"{where}.view: serve.views has no '{rights.view}' (has: {have}); add it, or name another"
+    if rights.where:
+        yield f"{where}: has both view and where; put the conditions into a view of their own, or remove one of the two"
+    if rights.workspace:
+        yield f"{where}: has both view and workspace, and a view is one workspace; remove one of the two"

@@ -23,6 +23,8 @@ from pipeline.settings.query_options import Mode, QuerySettings
 
 EMBEDDED = "embedded"
 MOST_PROCESSES = 256
+LONGEST_WORKSPACE = 63
+"""Characters, as its pattern says."""
 
 
 class Section(BaseModel):
@@ -301,10 +303,20 @@ def _names(given: Any) -> Any:
     return [given] * bool(given) if isinstance(given, str) else given
 
 
+class ViewSettings(Section):
+    """Documents that have a workspace and a graph of their own. ``where``: conditions on these documents."""
+
+    where: dict[str, Any] = Field(min_length=1)
+
+
+ViewName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")]
+
+
 class RightsSettings(Section):
     """What a key, or each user of a group, may ask for; what is left out is as in ``allow``. ``where``: conditions on
     documents; of others nothing is shown. ``cost_per_day``: of the questions of this key or this user. ``editor``: may
-    change something, unless ``serve.read_only``. ``workspace``: that may be asked, a name or a list of names."""
+    change something, unless ``serve.read_only``. ``workspace``: that may be asked, a name or a list of names.
+    ``view``: of ``serve.views``, the only one that may be asked."""
 
     workspace: Annotated[tuple[WorkspaceName, ...], BeforeValidator(_names)] = ()
     modes: tuple[Mode, ...] | None = None
@@ -316,6 +328,7 @@ class RightsSettings(Section):
     cost_per_day: NonNegativeFloat | None = None
     concurrency: PositiveInt | None = None
     where: dict[str, Any] = {}
+    view: str = ""
     editor: bool = False
 
 
@@ -386,6 +399,7 @@ class ServeSettings(Section):
     api_key: SecretStr = SecretStr("")
     keys: dict[KeyName, KeySettings] = {}
     users: UsersSettings = UsersSettings()
+    views: dict[ViewName, ViewSettings] = {}
     allow: AllowSettings = AllowSettings()
     page: bool = True
     session_hours: float = Field(default=12, gt=0)
@@ -426,6 +440,24 @@ class Settings(Section):
         if is_object_store(snapshots) and (fault := fault_of_object_store(snapshots)):
             raise ValueError(fault)
         return snapshots
+
+    @model_validator(mode="after")
+    def _can_name_the_workspaces_of_views(self) -> Self:
+        for view in self.serve.views:
+            name = self._workspace_of_view(view)
+            if len(name) > LONGEST_WORKSPACE:
+                raise ValueError(
+                    f"serve.views.{view}: its workspace would be called '{name}', which has more than "
+                    f"{LONGEST_WORKSPACE} characters; give the view or the workspace a shorter name"
+                )
+        return self
+
+    def of_view(self, view: str) -> Self:
+        """Return the same settings over the workspace of one of ``serve.views``."""
+        return self.model_copy(update={"workspace": self._workspace_of_view(view)})
+
+    def _workspace_of_view(self, view: str) -> str:
+        return f"{self.workspace}--{view}"
 
     @property
     def snapshots_are_remote(self) -> bool:

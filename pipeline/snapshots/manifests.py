@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipeline.contract.views import DOCUMENTS_STEP, conditions_digest, in_view, split_name
 from pipeline.snapshots.tables import GONE_FOLDER, Snapshot, TableFile
 
 FILE_OF_A_TABLE = re.compile(rf"(?!\.\.?/)[^/]+/({GONE_FOLDER}/)?[0-9a-f]{{64}}\.parquet")
@@ -30,6 +31,24 @@ class Manifest:
     workflow: str
     tables: Mapping[str, Snapshot] = field(default_factory=dict)
     steps: Mapping[str, StepRecord] = field(default_factory=dict)
+
+
+def view_of(manifest: Manifest, view: str) -> Manifest:
+    """Return the tables of a view, by the names that they have in the workflow; none if the view was not made."""
+    suffix = in_view("", view)
+    own = {name: table for name, table in manifest.tables.items() if name.endswith(suffix)}
+    return Manifest(
+        in_view(manifest.workflow, view),
+        {name.removesuffix(suffix): table for name, table in own.items()},
+        {name: record for name, record in manifest.steps.items() if name.endswith(suffix)},
+    )
+
+
+def digest_of_view(manifest: Manifest) -> str:
+    """Return what stands for the conditions that the documents of a view were chosen by; "" for no view."""
+    _, view = split_name(manifest.workflow)
+    record = manifest.steps.get(in_view(DOCUMENTS_STEP, view))
+    return conditions_digest(record.components["params"]["where"]) if view and record else ""
 
 
 def manifest_from(content: dict[str, Any]) -> Manifest:

@@ -32,10 +32,18 @@ import pyarrow as pa
 
 from pipeline.contract.cells import as_frame
 from pipeline.contract.schema_version import SCHEMA_VERSION, refuse_newer
+from pipeline.contract.views import split_name
 from pipeline.errors import DamagedError, DataError
 from pipeline.files import tell
 from pipeline.snapshots.folder import UNFINISHED, Folder, Kept
-from pipeline.snapshots.manifests import FILE_OF_A_TABLE, Manifest, StepRecord, manifest_from, step_record_from
+from pipeline.snapshots.manifests import (
+    FILE_OF_A_TABLE,
+    Manifest,
+    StepRecord,
+    manifest_from,
+    step_record_from,
+    view_of,
+)
 from pipeline.snapshots.tables import GONE_FOLDER, Snapshot, TableFile, TableFiles
 
 if TYPE_CHECKING:
@@ -297,9 +305,13 @@ class SnapshotStore:
 
     def manifest(self, workflow: str, run_id: str = "") -> Manifest:
         """The workflow's live manifest, or the one kept under the run's id; empty if there is none. Where the live one
-        cannot be read it is the newest that is kept and can be.
+        cannot be read it is the newest that is kept and can be. Of a view, as ``index@public``, what the manifest of
+        its workflow has of it.
 
         Raises DamagedError for one kept under the run's id that cannot be read."""
+        base, view = split_name(workflow)
+        if view:
+            return view_of(self.manifest(base, run_id), view)
         if run_id:
             try:
                 return self._manifest(workflow, _kept_name(workflow, run_id))
@@ -314,6 +326,9 @@ class SnapshotStore:
     def certain(self, workflow: str) -> Manifest:
         """As ``manifest``, but no older one: where the live one cannot be read, its copy. Raises DamagedError where
         that cannot be read either."""
+        base, view = split_name(workflow)
+        if view:
+            return view_of(self.certain(base), view)
         damaged = None
         for name in [_live_name(workflow), *(_kept_name(workflow, id) for id in self.history(workflow)[-1:])]:
             try:

@@ -21,6 +21,7 @@ from pipeline.verbs.read_graphrag import read_graphrag
 from pipeline.verbs.report_communities import report_communities, report_communities_with_claims
 from pipeline.verbs.resolve_claims import resolve_claims
 from pipeline.verbs.resolve_entities import resolve_entities
+from pipeline.verbs.restrict_to_text_units import restrict_to_text_units
 from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
@@ -47,6 +48,7 @@ __all__ = [
     "report_communities_with_claims",
     "resolve_claims",
     "resolve_entities",
+    "restrict_to_text_units",
     "select_documents",
     "summarize_descriptions",
 ]

@@ -1,7 +1,7 @@
 """Compare what the stores hold with what a manifest says, row by row."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from pipeline.contract.schema_version import SCHEMA_VERSION
 from pipeline.contract.schemas import HASHES
+from pipeline.contract.views import split_name
 from pipeline.errors import UsageError, counted
 from pipeline.load.desired_rows import DesiredRows
 from pipeline.load.loader import live_of, target_of
@@ -109,10 +110,12 @@ def verify(
                 dangling += references.dangling()
     lives = list(before.values())
     live, embeddings = live_of(wanted, target, lives)
-    command = ["graphmill", "load", target.workflow]
-    command += ["--replace"] if other_workflow(lives, target.workflow, manifest.tables) else []
-    has_vectors = [before[store.name] for store in stores if VECTORS in store.tables]
-    command += ["--re-embed"] if any(other_vectors(shown, live, embeddings) for shown in has_vectors) else []
+    name, view = split_name(target.workflow)
+    command = ["graphmill", "load", name]
+    if not view:  # a view follows the workspace of its project, whatever it shows
+        command += ["--replace"] if other_workflow(lives, name, manifest.tables) else []
+        has_vectors = [before[store.name] for store in stores if VECTORS in store.tables]
+        command += ["--re-embed"] if any(other_vectors(shown, live, embeddings) for shown in has_vectors) else []
     repair = " ".join(command)
     # Counting again takes a scan of all relationships, which a quick check promises to leave out.
     counts = [] if quick else list(_wrong_counts(readable, repair))
@@ -120,6 +123,18 @@ def verify(
     problems += _changes(before, stores)
     return Verification(
         target.workflow, target.version, quick, tuple(problems), tuple(checks), tuple(dangling), repair, bool(counts)
+    )
+
+
+def with_view(found: Verification, view: str, of_view: Verification) -> Verification:
+    """Return a workspace's verification with that of one of its views: one load brings both to their tables."""
+    told = f" (view {view})"
+    return replace(
+        found,
+        problems=(*found.problems, *(f"view {view}: {problem}" for problem in of_view.problems)),
+        tables=(*found.tables, *(replace(check, store=f"{check.store}{told}") for check in of_view.tables)),
+        dangling=(*found.dangling, *(replace(one, where=f"{one.where}{told}") for one in of_view.dangling)),
+        miscounted=found.miscounted or of_view.miscounted,
     )
 
 
@@ -163,7 +178,7 @@ def _problems(lives: Mapping[str, Live | None], begun: Mapping[str, bool], targe
         elif live.workflow != target.workflow:
             yield (
                 f"{store}: workflow '{live.workflow}' is loaded, not '{target.workflow}'; "
-                f"run 'graphmill verify {live.workflow}', or '{repair}'"
+                f"run 'graphmill verify {split_name(live.workflow)[0]}', or '{repair}'"
             )
         elif live.version != target.version:
             yield f"{store}: version {short(live.version)} is loaded, not {short(target.version)}; {load}"

@@ -13,7 +13,7 @@ import pipeline.verbs
 from pipeline.contract.conversion import Converter
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import NOTHING_WRITTEN, REGISTRY, UNTRACKED, LastTables, Params, Tracker, Verb
-from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, TableSchema
+from pipeline.contract.schemas import EXTRACTIONS, MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, TableSchema
 from pipeline.documents.limited_converter import LimitedConverter
 from pipeline.models.base import (
     Anew,
@@ -51,6 +51,7 @@ CHAIN: dict[str, dict[str, str]] = {
     "chunk_documents": {},
     "extract_graph": {},
     "extract_graph_fast": {},
+    "restrict_to_text_units": {"rows": "extractions"},
     "merge_graphs": {},
     "resolve_entities": {},
     "prune_graph": {"entities": "merged_entities", "relationships": "merged_relationships"},
@@ -200,6 +201,7 @@ def schemas_of(verb: Verb) -> dict[str, TableSchema]:
 
 
 OF_CHAIN = {
+    ("restrict_to_text_units", "rows"): EXTRACTIONS,
     ("prune_graph", "entities"): MERGED_ENTITIES,
     ("prune_graph", "relationships"): MERGED_RELATIONSHIPS,
     ("prune_graph", "mentions"): MENTIONS,

@@ -56,6 +56,8 @@ class Tally:
     anew: Anew | None = None
     keys: set[str] = field(default_factory=set)
     """Of all that was looked for in the cache."""
+    embedded: set[int] = field(default_factory=set)
+    """Stand for the texts, each with its model, whose vectors are there or asked for by now; several steps share it."""
     bytes_to_convert: int = 0
     """Size of the files that a run would convert."""
 
@@ -128,14 +130,24 @@ class RehearsedEmbedding(WrappedEmbedding):
     tally: Tally
 
     def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
-        calls = self.model.unknown(texts)
-        self.tally.keys |= self.model.keys(texts)
+        calls = self.model.unknown(self._not_asked_before(texts))
+        keys = self.model.keys(texts)
+        self.tally.keys |= keys
+        if keys:  # without a cache, the same text is asked for again
+            self.tally.embedded.update(map(self._mark, texts))
         for batch in calls:
             self.tally.call(sum(map(self.tally.tokenizer.count, batch)))
         self.tally.batch_size = getattr(self.model, "batch_size", 1)
         self.tally.rows += len(texts)
         self.tally.known += len(texts) - sum(map(len, calls))
         return np.zeros((len(texts), 1), dtype=np.float32)
+
+    def _not_asked_before(self, texts: Sequence[str]) -> Sequence[str]:
+        embedded = self.tally.embedded
+        return [text for text in texts if self._mark(text) not in embedded] if embedded else texts
+
+    def _mark(self, text: str) -> int:
+        return hash((str(sorted(self.model.identity.items())), text))
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,7 @@ class Forecaster:
         self._to_come: dict[str, PendingReplies] = {}
         self._to_convert: dict[str, frozenset[str]] = {}
         self._bytes_to_convert: dict[str, int] = {}
+        self._embedded: set[int] = set()  # a step of a view finds in the cache what one before it has asked for
 
     def forecasts(self) -> Iterator[Forecast]:
         for step in self.workflow.steps:
@@ -179,7 +180,8 @@ class Forecaster:
     def _rehearse(self, planned: PlannedStep) -> Tally:
         """The step's outputs are tried."""
         step, tables = planned.step, self._at_hand
-        tally = Tally(self.resources.tokenizer, anew=rows_to_ask_again(step.id, self.again, self.unended))
+        anew = rows_to_ask_again(step.id, self.again, self.unended)
+        tally = Tally(self.resources.tokenizer, anew=anew, embedded=self._embedded)
         rowwise, worked_on = step.verb.rowwise, 0
 
         def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:

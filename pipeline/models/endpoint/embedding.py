@@ -80,7 +80,7 @@ class OpenAIEmbedding(RemoteModel):
 
     def keys(self, texts: Sequence[str]) -> set[str]:
         """See EmbeddingModel."""
-        return embedding_keys(self.identity, texts)
+        return embedding_keys(self.identity, texts) if self.cache.database.there else set()
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         """See EmbeddingModel."""

@@ -1,0 +1,69 @@
+"""The views of ``serve.views``: whether they can be made, how large they are, and what their workspaces show."""
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+from pipeline.contract.conditions import OWN
+from pipeline.contract.views import is_made_by
+from pipeline.doctor.finding import Finding
+from pipeline.errors import StoreError
+from pipeline.runs.adapters import postgres_store
+from pipeline.runs.services import Services
+from pipeline.runs.views import ViewSize, sizes_of_views
+from pipeline.settings.schema import Settings
+from pipeline.settings.validation import did_you_mean
+
+WHAT = "serve.views"
+
+
+def examine_views(project: Services) -> Iterator[Finding]:
+    """Nothing to say where there are none. What is loaded is looked at where the database answers."""
+    views = {view: one.where for view, one in project.settings.serve.views.items()}
+    if views:
+        if why := project.why_not_loadable():
+            fact, _, action = why.rpartition("; ")
+            yield Finding("settings", WHAT, "failed", fact, action)
+        for size in sizes_of_views(project.snapshots.manifest(project.shown_workflow()), views):
+            yield _finding_on_size(size)
+    with suppress(StoreError):  # a finding of its own
+        yield from _findings_on_stores(project)
+
+
+def _finding_on_size(size: ViewSize) -> Finding:
+    if size.documents is None:
+        return Finding("settings", WHAT, "warning", size.line(), "run 'graphmill plan', then 'graphmill run'")
+    if not size.documents:
+        action = f"correct {WHAT}.{size.view}.where, unless no document is to be in it"
+        return Finding("settings", WHAT, "warning", size.line(), action)
+    return Finding("settings", WHAT, "ok", size.line())
+
+
+def _findings_on_stores(project: Services) -> Iterator[Finding]:
+    settings = project.settings
+    yield from _unknown_fields(project.root, settings)
+    loaded = {name: live for shown in project.workspaces().values() for name, live in shown.items()}
+    for view, one in settings.serve.views.items():
+        workspace = settings.of_view(view).workspace
+        live = loaded.get(workspace)
+        if live and not is_made_by(live.version, one.where):
+            fact = f"view {view}: workspace '{workspace}' was loaded by other conditions, and keys do not reach it"
+            yield Finding("settings", WHAT, "warning", fact, "run 'graphmill run'")
+    for workspace in project.removed_views():
+        fact = f"workspace '{workspace}' is of a view that settings do not have any more"
+        yield Finding("settings", WHAT, "warning", fact, f"'graphmill workspace drop {workspace}' deletes it")
+
+
+def _unknown_fields(root: Path, settings: Settings) -> Iterator[Finding]:
+    if not settings.serve.views:
+        return
+    with closing(postgres_store(settings, root)) as store:
+        if settings.workspace not in store.workspaces():
+            return
+        have = {*OWN, *store.fields(settings.workspace)}
+    for view, one in settings.serve.views.items():
+        for field in one.where:
+            if field not in have:
+                fact = f"{WHAT}.{view}.where: no loaded document has a field '{field}'"
+                near = did_you_mean(field, have, "they have")
+                yield Finding("settings", WHAT, "warning", fact, f"correct it: {near}")
