@@ -1,0 +1,85 @@
+"""Requests drawn from /openapi.json, right ones and wrong ones, by a key that may see some documents only."""
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import Case, GenerationMode
+
+from tests.projects import ProjectFolder
+from tests.serve.serving import Serving, serving
+from tests.sizes import size
+
+EXAMPLES = size(15, 400)
+"""Of each operation, of right and of wrong requests each."""
+LONGEST_SECONDS = 5.0
+"""That an answer may take, on a machine that does other work. A request without limits took a minute."""
+OPERATIONS = [("POST", "/query"), ("POST", "/query/data"), ("POST", "/query/stream"), ("GET", "/health")]
+KEYS = ["serve.keys={narrow: {key: narrow, where: {nowhere: {exists: false}}}, other: {key: other}}"]
+HEADERS = {"X-API-Key": "narrow"}
+OWN = frozenset({"x-api-key", "authorization"})
+"""Headers that the client sends, whatever is drawn."""
+DRAWN = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def narrow(folder: ProjectFolder) -> Iterator[Serving]:
+    with folder.open(*KEYS) as project, serving(project) as served:
+        yield served
+
+
+def test_all_operations_are_asked(narrow: Serving):
+    paths = narrow.client.get("/openapi.json", headers=HEADERS).json()["paths"]
+    assert {(method.upper(), path) for path, methods in paths.items() for method in methods} == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize(("method", "path"), OPERATIONS)
+def test_no_request_fails_the_server_or_takes_long(narrow: Serving, method: str, path: str, mode: GenerationMode):
+    with httpx2.Client(base_url=narrow.url, headers=HEADERS, timeout=60) as client:
+        schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
+        operation = schema[path][method]
+        statuses: list[int] = []
+
+        def ask(case: Case) -> None:
+            asked = case.as_transport_kwargs(base_url=narrow.url)
+            headers = {name: value for name, value in (asked.get("headers") or {}).items() if name.lower() not in OWN}
+            body: dict[str, Any] = (
+                {"json": asked["json"]} if "json" in asked else {"content": _bytes(asked.get("data"))}
+            )
+            answer = client.request(asked["method"], asked["url"], params=asked.get("params"), headers=headers, **body)
+            statuses.append(answer.status_code)
+            assert answer.status_code < 500, answer.text
+            assert answer.elapsed.total_seconds() < LONGEST_SECONDS
+            assert b"event: error" not in answer.content
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Schemathesis tells of schemas that it cannot make wrong
+            try:
+                cases = operation.as_strategy(generation_mode=mode)
+                DRAWN(given(cases)(ask))()
+            except Exception as error:
+                if not _cannot_be_wrong(error):
+                    raise
+                pytest.skip("every request of this operation is a right one")
+    assert statuses
+    if mode is GenerationMode.POSITIVE:
+        assert 200 in statuses  # else nothing but refusals was looked at
+
+
+def _cannot_be_wrong(error: Exception) -> bool:
+    return type(error).__name__ in ("Unsatisfiable", "InvalidArgument", "SkipTest")
+
+
+def _bytes(data: Any) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
