@@ -10,7 +10,7 @@ import pandas as pd
 from pipeline.project import Project
 from tests.real.recording_proxy import Exchange
 
-ANSWERED = ("ok", "look")
+ANSWERED = ("ok", "truncated", "look")
 """Outcomes of answered calls; "look" is the small call that shows whether a starting server answers."""
 CITATION = re.compile(r"\[(\d+)\]")
 
