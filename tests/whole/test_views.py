@@ -15,13 +15,13 @@ from pipeline.engine.bill.forecast import totals
 from pipeline.engine.plan import RunOptions
 from pipeline.errors import BudgetError, NothingLoadedError, OtherOwnerError, SettingsError, UsageError
 from pipeline.project import Project
-from pipeline.runs import stages
 from pipeline.snapshots.manifests import view_of
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces
 from tests.projects import NO_STORE, ProjectFolder, new_project, workspace_of
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
 from tests.states import models, postgres_rows
+from tests.whole.moments import LOAD, STATEMENT, run_apart
 
 VIEW = "open"
 WHERE = {"secret": False}
@@ -121,14 +121,13 @@ def test_its_workspace_is_that_of_such_a_project_and_verify_covers_it(
 ):
     rows = first_rows(1)
     single = new_project(tmp_path / "alone", postgres_url, {}, workflow="fast")
+    shown = f"{workspace_of(folder.root)}--{VIEW}"
     for night in range(2):
         put(folder, rows)
         put(single, rows, only_open=True)
         with folder.open() as project, single.open() as alone:
             report = project.run()
             alone.run()
-            shown = project.settings.of_view(VIEW).workspace
-            assert shown == f"{project.settings.workspace}--{VIEW}"
             own, wanted = postgres_rows(postgres_url, shown), postgres_rows(postgres_url, alone.settings.workspace)
             assert CANARY not in repr(own)
             for rows_of in (own, wanted):
@@ -242,30 +241,32 @@ def test_an_earlier_run_that_has_not_the_view_leaves_its_workspace(folder: Proje
         assert postgres_rows(postgres_url, shown) == before
 
 
-def test_killed_between_the_workspace_and_its_view_the_next_load_goes_on(
-    folder: ProjectFolder, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-):
-    with folder.open() as project:
-        project.run()
-    rows = first_rows(2)
-    put(folder, rows)
-    done = stages._load_workspace
+def test_killed_in_a_load_the_next_run_goes_on_with_the_views(tmp_path: Path, postgres_url: str):
+    """Also where the workspace was loaded, and its view was not."""
 
-    def killed(project: Any, *given: Any) -> None:
-        if project.view:
-            raise KeyboardInterrupt
-        done(project, *given)
+    def first_night(name: str) -> ProjectFolder:
+        made = new_project(tmp_path / name, postgres_url, {}, serve=SERVE, workflow="fast")
+        put(made, first_rows(1))
+        return made
 
-    with folder.open() as project:
-        monkeypatch.setattr(stages, "_load_workspace", killed)
-        with pytest.raises(KeyboardInterrupt):
+    whole = first_night("whole")
+    moments = run_apart(whole, "fast")
+    statements = [
+        place for place, moment in enumerate(moments) if moment.stage == LOAD and moment.act == STATEMENT
+    ]  # fmt: skip
+    with whole.open() as project:
+        wanted = postgres_rows(postgres_url, project.settings.of_view(VIEW).workspace)["graphmill_nodes"]
+    loaded = []
+    for share in (0.5, 0.8):
+        killed = first_night(f"killed-{share}")
+        run_apart(killed, "fast", statements[int(share * len(statements))])
+        with killed.open() as project:
+            shown = project.settings.of_view(VIEW).workspace
+            loaded.append((project.stores.live() is not None, project.over_view(VIEW).stores.live() is not None))
             project.run()
-        monkeypatch.undo()
-        assert not project.verify().agrees
-        report = project.load()
-        assert report.load["postgres"]["chunks"]["inserted"] == 0
-        assert report.load[f"postgres (view {VIEW})"]["chunks"]["inserted"] > 0
-        assert project.verify().agrees
+            assert project.verify().agrees
+            assert postgres_rows(postgres_url, shown)["graphmill_nodes"] == wanted
+    assert (True, False) in loaded
 
 
 def test_the_workspace_of_another_owner_is_no_view(folder: ProjectFolder, tmp_path: Path, postgres_url: str):
