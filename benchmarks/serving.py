@@ -3,6 +3,9 @@ way all the time, over HTTP from this process.
 
     python benchmarks/serving.py --units 5000
     python benchmarks/serving.py --project PROJECT --modes naive hybrid --workers 2
+    python benchmarks/serving.py --units 5000 --hostile 60
+
+``--hostile`` asks for so many seconds without, and as many with a hostile client among the others (`hostile.py`).
 
 Without ``--project`` it makes a corpus, runs ``fast`` over it, and asks that. The questions are of ``/query/data``: no
 chat model is waited for. ``serve ms`` and ``PostgreSQL ms`` are CPU of one question, of all processes of either; one
@@ -30,6 +33,7 @@ import numpy as np
 import psutil
 from harness import ROOT, command, new_project, print_table
 
+from benchmarks.hostile import QUESTIONS, hostile_rows
 from benchmarks.server_time import postgres_cpu
 from pipeline.project import Project
 
@@ -132,10 +136,14 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--top-k", type=int, default=60)
     parser.add_argument("--chunk-top-k", type=int, default=20)
+    parser.add_argument("--hostile", type=float, help="seconds, each without and with a hostile client")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options, options.serve = parser.parse_known_args()
     with nullcontext(options.project) if options.project else made_project(options.units) as root:
-        rows = served(root, options)
+        if options.hostile:
+            rows = hostile_rows(root, options, list(islice(questions_of(root), QUESTIONS)), serving)
+        else:
+            rows = served(root, options)
     print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
 
 

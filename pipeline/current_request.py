@@ -17,6 +17,9 @@ from typing import Generic, TypeVar
 from pipeline.errors import RequestEndedError
 
 Result = TypeVar("Result")
+GRACE_SECONDS = 0.2
+"""That a wait gets to end by itself once its request has ended. To cancel a statement takes a connection of its own,
+which costs the server more than most statements do: who hangs up often would make it work."""
 BreakOff = Callable[[], object]
 """Ends what a thread waits for. Another thread calls it, at most once."""
 
@@ -200,5 +203,6 @@ class _Call(Generic[Result]):
 
 
 def _end_all(breakables: list[_Breakable]) -> None:
+    time.sleep(GRACE_SECONDS)
     for each in breakables:
         each.end()

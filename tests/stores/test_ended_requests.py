@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from pipeline import current_request
 from pipeline.current_request import CurrentRequest
 from pipeline.errors import RequestEndedError
 from pipeline.stores.neo4j.store import Neo4jStore
@@ -61,8 +62,11 @@ def test_postgres_stops_by_itself_when_the_time_is_over(postgres: Callable[..., 
     assert seconds_until_ended(request, lambda: slow_in_postgres(store)) < SOON
 
 
-def test_no_statement_of_another_request_is_cancelled(postgres: Callable[..., PostgresStore]):
+def test_no_statement_of_another_request_is_cancelled(
+    postgres: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch
+):
     """Requests end at any instant of short statements, over connections that all share."""
+    monkeypatch.setattr(current_request, "GRACE_SECONDS", 0.0)
     store = postgres()
     wrong: list[BaseException] = []
 
