@@ -137,6 +137,7 @@ def main() -> None:
     parser.add_argument("--top-k", type=int, default=60)
     parser.add_argument("--chunk-top-k", type=int, default=20)
     parser.add_argument("--hostile", type=float, help="seconds, each without and with a hostile client")
+    parser.add_argument("--hostile-at-once", type=int, default=8, help="its large conditions, and its hang-ups")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options, options.serve = parser.parse_known_args()
     with nullcontext(options.project) if options.project else made_project(options.units) as root:
