@@ -110,8 +110,7 @@ class Asking(Services):
 
     def query_data(self, question: str, asker: Asker | None = None, **options: Any) -> dict[str, Any]:
         """What was found, structured, with no model call for an answer."""
-        found = self.query(question, asker, **{**options, "only_need_context": True}).to_json()
-        return {name: value for name, value in found.items() if name != "answer"}
+        return self.query(question, asker, **{**options, "only_need_context": True}).data_json()
 
     def read(self, work: Callable[[VectorReads, GraphReads], Result], asker: Asker | None = None) -> Result:
         """What ``work`` finds in the stores, all of it at one moment, of what the asker may see of them."""
@@ -279,6 +278,7 @@ class Asking(Services):
         except OtherVectorsError:
             embedding.model = self._last_shown.at(self.stores.live()).embedding
             raise
+        embedding.account.loaded = f"{shown.live.workflow} {shown.live.version}"
         return result, (*(shown.notes if all_told else ()), *told)
 
     def _resources_of(self, request: QueryRequest, asker: Asker | None, options: Mapping[str, Any]) -> QueryResources:

@@ -85,6 +85,23 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def secret_in(file: Path) -> str:
+    """Return the secret in a file that this account alone can read, made when it is first asked for.
+
+    Raises DiskFullError.
+    """
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        made = file.with_name(f"{file.name}.{secrets.token_hex(8)}")
+        with full_disk_named(file.parent):
+            made.touch(mode=0o600)
+            made.write_text(secrets.token_urlsafe(32), encoding="utf-8")
+        with suppress(FileExistsError):  # of two processes the first one's counts
+            os.link(made, file)
+        made.unlink()
+    return file.read_text(encoding="utf-8")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """What ``write_json`` has written. Raises FileNotFoundError, DamagedError when it is not that any more."""
     return read_checked(path)[0]

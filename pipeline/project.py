@@ -223,7 +223,10 @@ class Project(Asking):
     ) -> ExportReport:
         """Write the newest tables of a workflow (by default as ``table``) as files; see export/kinds.py."""
         from pipeline.export.kinds import export
+        from pipeline.runs.audit import audit_log_of
 
+        if log := audit_log_of(self.root, self.settings.serve.audit):
+            log.add("export", key="", user="", workspace=self.settings.workspace, what=kind, workflow=name or "")
         return export(kind, self._source(name, advanced), Path(folder), force)
 
     def import_graphrag(

@@ -33,6 +33,8 @@ from pipeline.purge.next_calls import NextCalls
 from pipeline.purge.taken_out import TakenOut, take_out
 from pipeline.purge.target import PurgeTarget, Rows, Survey, read_target, rows_of, survey, told, total_of
 from pipeline.purge.workspaces import Deleted, WorkspaceSearch
+from pipeline.runs.audit import FOLDER as AUDIT
+from pipeline.runs.audit import AuditLog
 from pipeline.runs.reports import clock_now
 from pipeline.runs.services import HASHES_FOLDER, Services
 from pipeline.snapshots.manifests import view_of
@@ -209,6 +211,7 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     for folder in sorted(project.output_folder.glob("*/")):
         if folder.name not in subject.workflows:
             withdraw(folder)
+    AuditLog(project.root / AUDIT).forget(target.names)
     history = forget_history(project, subject.workflows, max((run.run_id for run in runs), default=""))
     unreached = {workspace: why for workspace, why in found.unreached.items() if workspace not in intention.cleaned}
     _end(intentions, intention, unreached, project)

@@ -31,7 +31,7 @@ CHAT, EMBEDDING, RERANK = "chat", "embedding", "rerank"
 @dataclass
 class Account:
     """Of one question. ``cost``: None where a model that was asked has no price. Without a journal nothing is written
-    down."""
+    down. ``loaded``: the workflow and version of the load that its last read has seen."""
 
     asker: Asker = ANYONE
     workspace: str = ""
@@ -41,6 +41,7 @@ class Account:
     begun: int = 0
     chat_calls: int = 0
     cost: float | None = 0.0
+    loaded: str = ""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

@@ -68,7 +68,8 @@ class Answer:
     ``cites_nothing``: a model wrote the answer and cited nothing of what it was shown. ``tokens``: of the prompt and
     its parts; ``usage``: as the endpoint counted them; ``most_calls``: how many the question could have taken.
     ``cost``: of all calls that were made for it, by the settings' prices; None where a model has none.
-    ``question_id``: by which usage knows it. ``notes``: what those who ask, or run the stores, should know."""
+    ``question_id``: by which usage knows it. ``loaded``: the workflow and version of the load that was read.
+    ``notes``: what those who ask, or run the stores, should know."""
 
     request: QueryRequest
     text: str
@@ -87,6 +88,7 @@ class Answer:
     most_calls: int = 1
     question_id: str = ""
     cost: float | None = None
+    loaded: str = ""
 
     @property
     def abstained(self) -> bool:
@@ -125,6 +127,10 @@ class Answer:
             "cites_nothing": self.cites_nothing,
             "notes": list(self.notes),
         }
+
+    def data_json(self) -> dict[str, Any]:
+        """Return what was found, of a question that no model has answered."""
+        return {name: value for name, value in self.to_json().items() if name != "answer"}
 
     def sources_json(self) -> dict[str, Any]:
         """The references, and the reports that the answer cites, by number and title."""
@@ -253,6 +259,7 @@ def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerTex
         most_calls=prepared.most_calls,
         question_id=resources.account.question,
         cost=resources.account.cost,
+        loaded=resources.account.loaded,
     )
 
 

@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from pipeline.errors import GraphmillError, SettingsError, install_extra
 from pipeline.project import Project
+from pipeline.serve.audit import Audit, AuditedEdits, audit_of
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
 from pipeline.serve.doors import Door, doors_of
 from pipeline.serve.failures import Failure, failure_of, invalid, refused, respond
@@ -71,7 +72,7 @@ STREAM = {200: {"description": "The events.", "content": {"text/event-stream": {
 def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None = None) -> Api:
     """``any_host``: see Guard. ``token``: signs in the person at this machine; nobody else is let in without a key."""
     limits = project.settings.serve
-    queries, health = Queries(limits), Health(project)
+    queries, health, audit = Queries(limits), Health(project), audit_of(project)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -88,15 +89,16 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
         redoc_url=None,
         redirect_slashes=False,
     )
-    _add_queries(app, project.settings.query, queries)
+    _add_queries(app, project.settings.query, queries, audit)
     _add_health(app, project, queries, health)
     doors, tries = doors_of(project, for_person_here=token is not None), Tries()
     sessions = sessions_of(project, doors, token)
-    ui = mount(app, queries, sessions, tries, _provider(limits)) if limits.page else None
+    ui = mount(app, queries, sessions, tries, _provider(limits), audit) if limits.page else None
     _answer_errors(app, ui.failed if ui else told)
     guarded: ASGIApp = Guard(
-        app, doors, 1024 * limits.max_body_kb, limits.request_timeout, ("/health", *(OPEN_PATHS if ui else ())),
-        any_host, sessions if ui else None, limits.cors_origins, tries, limits.users,
+        AuditedEdits(app, audit), doors, 1024 * limits.max_body_kb, limits.request_timeout,
+        ("/health", *(OPEN_PATHS if ui else ())), any_host, sessions if ui else None, limits.cors_origins, tries,
+        limits.users,
     )  # fmt: skip
     if limits.cors_origins:
         guarded = CORSMiddleware(
@@ -120,7 +122,7 @@ def _provider(settings: ServeSettings) -> "Provider | None":
     return Provider(settings.users.oidc)
 
 
-def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries) -> None:
+def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit: Audit) -> None:
     post = partial(app.post, responses=FAILURES, dependencies=KEYS, tags=["query"])
     stream = partial(app.post, responses={**FAILURES, **STREAM}, dependencies=KEYS, tags=["query"])
     body_type = body_of(defaults)
@@ -128,24 +130,34 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries) -> Non
     async def query(body: Asked, http: Request, include: Include = None) -> Response:
         """The answer and its references."""
         door = _door(http)
-        work = partial(_json, lambda: door.project.query(body.query, door.asker, **body.options).to_json(bool(include)))
+
+        def work() -> Response:
+            find = partial(door.project.query, body.query, door.asker, **body.options)
+            return _json(audit.answered(door, body.query, find).to_json(bool(include)))
+
         claim = door.claim(door.project.may_ask_chat(body.options))
         return await answered(http, queries.run(work, claim))
 
     async def query_data(body: Asked, http: Request) -> Response:
         """What `/query` would give the model: entities, relationships and passages; no model writes an answer."""
         door = _door(http)
-        work = partial(_json, lambda: door.project.query_data(body.query, door.asker, **body.options))
-        claim = door.claim(door.project.may_ask_chat({**body.options, "only_need_context": True}))
+        options = {**body.options, "only_need_context": True}
+
+        def work() -> Response:
+            find = partial(door.project.query, body.query, door.asker, **options)
+            return _json(audit.answered(door, body.query, find).data_json())
+
+        claim = door.claim(door.project.may_ask_chat(options))
         return await answered(http, queries.run(work, claim))
 
     async def query_stream(body: Asked, http: Request, include: Include = None) -> Response:
         door = _door(http)
 
         def frames() -> Iterator[bytes]:
-            request = door.project.request(body.query, door.asker, **body.options)
+            with audit.refusals(door, body.query):
+                request = door.project.request(body.query, door.asker, **body.options)
             events = door.project.query_stream(body.query, door.asker, **body.options)
-            yield from framed(events, request, bool(include))
+            yield from framed(audit.streamed(door, body.query, events), request, bool(include))
 
         claim = door.claim(door.project.may_ask_chat(body.options))
         return await answered(http, _events(queries, frames, claim, door.asker.all_told))
@@ -163,9 +175,8 @@ def _door(http: Request) -> Door:
     return http.scope["door"]
 
 
-def _json(work: Callable[[], dict[str, Any]]) -> Response:
-    """Done, and written as JSON, in the query's thread."""
-    return Response(json_bytes(work()), media_type="application/json")
+def _json(content: dict[str, Any]) -> Response:
+    return Response(json_bytes(content), media_type="application/json")
 
 
 async def _events(queries: Queries, frames: Callable[[], Iterator[bytes]], claim: Claim, all_told: bool) -> Response:

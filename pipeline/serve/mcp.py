@@ -26,6 +26,7 @@ from pipeline.query.answer import Answer, reference_json
 from pipeline.query.context import Reference
 from pipeline.query.marks import inert
 from pipeline.runs.services import DEFAULT
+from pipeline.serve.audit import audit_of
 from pipeline.serve.doors import Door, asker_of, doors_of
 from pipeline.serve.failures import failure_of, invalid
 from pipeline.serve.guard import Guard, RequestLog
@@ -121,6 +122,7 @@ def refuse_wrong(known: type[BaseModel], arguments: Mapping[str, Any]) -> None:
 
 def mcp_of(project: Project, queries: Queries) -> MCPServer:
     """``query_data``, and ``query`` where a chat model is configured."""
+    audit = audit_of(project)
     by_stdin = Door(asker_of(STDIO, project.settings), project, project)
 
     def door_of(context: Context) -> Door:
@@ -130,8 +132,9 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     async def told(question: str, options: dict[str, Any], context: Context) -> Answer:
         """Raises ToolError, which the assistant reads."""
         door = door_of(context)
+        find = partial(door.project.query, question, door.asker, **options)
         claim = door.claim(door.project.may_ask_chat(options))
-        work = queries.run(lambda: door.project.query(question, door.asker, **options), claim)
+        work = queries.run(lambda: audit.answered(door, question, find), claim)
         try:
             return await unless_gone(work, _hung_up(context))
         except HungUpError:

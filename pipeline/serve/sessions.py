@@ -5,7 +5,6 @@ began. Only sessions that a person has ended are remembered, in files that all w
 """
 
 import hashlib
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -19,7 +18,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import Scope
 
-from pipeline.files import full_disk_named, write_text
+from pipeline.files import secret_in, write_text
 from pipeline.project import Project
 from pipeline.serve.doors import Door, Doors
 from pipeline.serve.named import Named
@@ -163,23 +162,8 @@ class Sessions:
 def sessions_of(project: Project, doors: Doors, token: OneTimeToken | None = None) -> Sessions:
     seconds = round(3600 * project.settings.serve.session_hours)
     ended = EndedSessions(project.root / ENDED_FOLDER, seconds)
-    secret = session_secret(project.root) if project.settings.serve.users.oidc.issuer else ""
+    secret = secret_in(project.root / SIGNING_FILE) if project.settings.serve.users.oidc.issuer else ""
     return Sessions(doors, f"graphmill-{digest(str(project.root))[:8]}", seconds, ended, token, secret)
-
-
-def session_secret(root: Path) -> str:
-    """Return the project's own secret, made when it is first asked for. Raises DiskFullError."""
-    file = root / SIGNING_FILE
-    if not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        made = file.with_name(f"{file.name}.{_new_id()}")
-        with full_disk_named(file):
-            made.touch(mode=0o600)
-            made.write_text(secrets.token_urlsafe(32), encoding="utf-8")
-        with suppress(FileExistsError):  # of two processes the first one's counts
-            os.link(made, file)
-        made.unlink()
-    return file.read_text(encoding="utf-8")
 
 
 def _new_id() -> str:

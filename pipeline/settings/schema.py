@@ -385,6 +385,15 @@ class UsersSettings(Section):
     groups_header: HeaderName = "X-Forwarded-Groups"
 
 
+class AuditSettings(Section):
+    """The audit log, data/audit. ``texts``: how questions, and what edits say, are kept; ``keep_days``: how long a
+    day's file is."""
+
+    enabled: bool = False
+    texts: Literal["text", "hash"] = "hash"
+    keep_days: PositiveInt = 90
+
+
 KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
@@ -400,6 +409,7 @@ class ServeSettings(Section):
     keys: dict[KeyName, KeySettings] = {}
     users: UsersSettings = UsersSettings()
     views: dict[ViewName, ViewSettings] = {}
+    audit: AuditSettings = AuditSettings()
     allow: AllowSettings = AllowSettings()
     page: bool = True
     session_hours: float = Field(default=12, gt=0)

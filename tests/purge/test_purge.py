@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import DeletionError, UsageError, WaitingError
+from pipeline.runs.audit import AuditLog
 from pipeline.settings.init import init_project
 from pipeline.snapshots import tables
 from tests.projects import ProjectFolder, new_project
@@ -64,7 +65,9 @@ def test_no_file_holds_a_word_of_a_purged_document(
         folder.write("secret.txt", SECRET + f" The {CANARY} Stone was sold to Governor Pell.")
         project.run("index")  # an earlier version of it is in the history
         assert CANARY in project.table("entities")["name"].str.cat()
-        assert len(found_in(folder.root, CANARY)) > 3
+        audit = AuditLog(folder.root / "data/audit", hashed=False)
+        audit.add("question", f"Who hid the {CANARY} Stone?", passages=[{"source": "secret.txt"}])
+        assert len(found_in(folder.root, CANARY)) > 4
         report = project.purge("secret.txt")
         assert report.rebuilt
         assert report.forgotten >= 2

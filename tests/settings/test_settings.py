@@ -11,6 +11,7 @@ from pipeline.settings.file import read_settings
 from pipeline.settings.query_options import QuerySettings
 from pipeline.settings.schema import (
     AllowSettings,
+    AuditSettings,
     BatchSettings,
     ChatSettings,
     EmbeddingSettings,
@@ -51,6 +52,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "serve": ServeSettings,
     "serve.allow": AllowSettings,
     "serve.keys.default": KeySettings,
+    "serve.audit": AuditSettings,
     "serve.users": UsersSettings,
     "serve.users.oidc": OidcSettings,
     "serve.users.groups.default": RightsSettings,

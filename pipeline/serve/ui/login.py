@@ -10,6 +10,7 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from pipeline.pages.environment import texts
 from pipeline.pages.words import span
+from pipeline.serve.audit import Audit
 from pipeline.serve.navigation import below_root, of_our_own_page, root_of
 from pipeline.serve.sessions import Sessions
 from pipeline.serve.tries import Tries, sender_of
@@ -25,6 +26,7 @@ class KeyForm:
     ui: Ui
     sessions: Sessions
     tries: Tries
+    audit: Audit
     by_provider: bool = False
 
     def shown(
@@ -46,6 +48,7 @@ class KeyForm:
     async def refusing(self, http: Request, back: str) -> Response:
         """Count a wrong key or token, and say so."""
         said = texts()["shell"]
+        self.audit.signed_in("token" if self.sessions.token else "key", "refused", sender_of(http.scope))
         if seconds := await self.tries.count(sender_of(http.scope)):
             too_many = said["too_many_tries"].format(wait=span(seconds))
             return self.shown(http, back, too_many, 429, {"Retry-After": str(seconds)})
@@ -67,6 +70,7 @@ def router(form: KeyForm) -> APIRouter:
         # A page, and no redirection: the browser counts that to the file or the terminal that led here, and
         # sends no SameSite=Strict cookie along.
         answer = HTMLResponse(ui.render(http, "signed_in.html.j2", back=below_root(next)))
+        form.audit.signed_in("token", "ok", sender_of(http.scope), door)
         sessions.begin(answer, door, https=_is_https(http))
         return answer
 
@@ -80,6 +84,7 @@ def router(form: KeyForm) -> APIRouter:
             return await form.refusing(http, back)
         answer = _back(http, back)
         if door.key:
+            form.audit.signed_in("token" if door.here else "key", "ok", sender_of(http.scope), door)
             sessions.begin(answer, door, https=_is_https(http))
         return answer
 
@@ -91,6 +96,8 @@ def router(form: KeyForm) -> APIRouter:
     async def sign_out(http: Request) -> Response:
         _refuse_others(http)
         answer = RedirectResponse(f"{root_of(http.scope)}login", SEE_OTHER)
+        if door := http.scope["door"]:
+            form.audit.signed_in("out", "ok", sender_of(http.scope), door)
         sessions.end(http.scope, answer, https=_is_https(http))
         return answer
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, FastAPI, Request, Response
 
+from pipeline.serve.audit import Audit
 from pipeline.serve.queries import Queries
 from pipeline.serve.sessions import Sessions
 from pipeline.serve.tries import Tries
@@ -20,9 +21,11 @@ OPEN_PATHS = ("/login", "/logout", "/session", "/assets/", "/oidc/")
 """That want no key: they show nothing of the documents."""
 
 
-def mount(app: FastAPI, queries: Queries, sessions: Sessions, tries: Tries, provider: "Provider | None") -> Ui:
+def mount(
+    app: FastAPI, queries: Queries, sessions: Sessions, tries: Tries, provider: "Provider | None", audit: Audit
+) -> Ui:
     ui = Ui(queries, read_assets())
-    form = login.KeyForm(ui, sessions, tries, provider is not None)
+    form = login.KeyForm(ui, sessions, tries, audit, provider is not None)
     app.include_router(login.router(form))
     if provider:
         from pipeline.serve.ui import oidc  # by Authlib, which is an extra's

@@ -7,6 +7,7 @@ from pipeline.pages.environment import texts
 from pipeline.serve.navigation import below_root
 from pipeline.serve.oidc import Provider, SignInError
 from pipeline.serve.sessions import FLOW_SECONDS, Sessions
+from pipeline.serve.tries import sender_of
 from pipeline.serve.ui.login import SEE_OTHER, KeyForm
 from pipeline.serve.ui.view import Ui
 
@@ -36,9 +37,12 @@ def router(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> API
         try:
             named = await provider.arrive(http, flow)
         except SignInError:
+            form.audit.signed_in("oidc", "refused", sender_of(http.scope))
             answer = form.shown(http, back, said["provider_refused"], 401)
         else:
-            if sessions.doors.users.door(named.user, named.groups) is None:
+            door = sessions.doors.users.door(named.user, named.groups)
+            form.audit.signed_in("oidc", "ok" if door else "refused", sender_of(http.scope), door, named.user)
+            if door is None:
                 answer = form.shown(http, back, said["no_group"].format(user=named.user), 403)
             else:
                 # A page, and no redirection, for the reason that holds for a token (login.py).

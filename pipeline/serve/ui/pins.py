@@ -29,6 +29,9 @@ def router(ui: Ui) -> APIRouter:
         """``{"done", "unknown", "then"}``: what became of it, names that no entity of the last run has, and when it
         holds."""
 
+        if "edit" in http.scope:
+            http.scope["edit"]["text"] = f"{body.decision}: {body.a} | {body.b}"
+
         def work() -> dict[str, object]:
             project = editor(http).project
             try:

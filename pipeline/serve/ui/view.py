@@ -103,6 +103,8 @@ def home_door(http: Request) -> Door:
 def editor(http: Request) -> Door:
     """A dependency of whatever changes something: who may. Raises NotAllowedError for others, saying why."""
     door = door_of(http)
+    if "edit" in http.scope:  # for the audit log, refused or not
+        http.scope["edit"]["path"] = http.scope["path"]
     if not door.may_change:
         raise NotAllowedError(locked(door))
     return door

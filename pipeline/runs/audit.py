@@ -1,0 +1,132 @@
+"""The audit log of a project: a line of JSON for each question, edit, sign-in and export over the server.
+
+    data/audit/<day>.jsonl    of a day of UTC, to which all processes append
+    data/audit/hash-key       a secret of this project, so that nobody can find out a hashed text by guessing
+
+Lines are never changed, but for a document that is purged: its name, and what was asked of it, are taken out.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from pipeline.engine.usage.lines import append
+from pipeline.errors import StoreError, in_words
+from pipeline.files import full_disk_named, secret_in, write_text
+from pipeline.settings.schema import AuditSettings
+
+FOLDER = "data/audit"
+PURGED = "purged"
+"""In a line, in the place of what was of a purged document."""
+Kind = Literal["question", "edit", "sign-in", "export"]
+
+
+@dataclass(frozen=True)
+class AuditLog:
+    """``hashed``: texts that people write are kept as a hash alone; ``keep_days``: older files are deleted."""
+
+    folder: Path
+    hashed: bool = True
+    keep_days: int = 90
+
+    def add(self, kind: Kind, text: str | None = None, **fields: Any) -> None:
+        """Append a line. ``text``: what somebody wrote, kept as settings say; ``fields``: values of JSON.
+
+        Raises DiskFullError, and StoreError where the line cannot be written: then what it tells of must not happen.
+        """
+        now = datetime.now(UTC)
+        said = {} if text is None else self._hash_of(text) if self.hashed else {"text": text}
+        line = {"at": now.isoformat(timespec="milliseconds"), "kind": kind, **fields, **said}
+        try:
+            with self._alone():
+                file = self.folder / f"{now:%Y-%m-%d}.jsonl"
+                if not file.exists():
+                    self._delete_old(now)
+                descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+                with open(descriptor, "a+b", buffering=0) as opened:
+                    append(opened, json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n")
+        except OSError as error:
+            fact = f"the audit log could not be written ({in_words(error)})"
+            raise StoreError(f"{self.folder}: {fact}; let this user write there") from None
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """Yield all lines, the oldest first; without one that a crash has cut off."""
+        for file in sorted(self.folder.glob("*.jsonl")):
+            for line in file.read_text(encoding="utf-8").splitlines():
+                if (content := _content(line)) is not None:
+                    yield content
+
+    def forget(self, is_purged: Callable[[str], bool]) -> int:
+        """Take documents out, by the names that ``is_purged`` tells; return how many lines had any.
+
+        A line keeps who asked when, and what it cost. Of its passages those of the document become ``purged``, and what
+        was asked becomes a hash: it may have named what the document says.
+        """
+        if not self.folder.is_dir():
+            return 0
+        changed = 0
+        with self._alone():
+            for file in sorted(self.folder.glob("*.jsonl")):
+                before = file.read_text(encoding="utf-8").splitlines()
+                after = [self._without(line, is_purged) for line in before]
+                different = sum(old != new for old, new in zip(before, after, strict=True))
+                if different:
+                    write_text(file, "".join(f"{line}\n" for line in after))
+                    file.chmod(0o600)
+                changed += different
+        return changed
+
+    def _without(self, line: str, is_purged: Callable[[str], bool]) -> str:
+        content = _content(line)
+        if content is None:
+            return line
+        passages = content.get("passages", [])
+        kept = [each for each in passages if not is_purged(each.get("source", ""))]
+        if len(kept) == len(passages):
+            return line
+        content["passages"] = [*kept, *[{"source": PURGED}] * (len(passages) - len(kept))]
+        if "text" in content:
+            content |= self._hash_of(content.pop("text"))
+        return json.dumps(content, ensure_ascii=False)
+
+    def _hash_of(self, text: str) -> dict[str, str]:
+        key = secret_in(self.folder / "hash-key")
+        return {"text_hash": hmac.new(key.encode(), text.encode(errors="replace"), hashlib.sha256).hexdigest()}
+
+    def _delete_old(self, now: datetime) -> None:
+        oldest = f"{now - timedelta(days=self.keep_days):%Y-%m-%d}"
+        for file in self.folder.glob("*.jsonl"):
+            if file.stem < oldest:
+                file.unlink(missing_ok=True)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Among all processes. The lock is a file of its own, since ``forget`` puts another in a file's place."""
+        with full_disk_named(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with (self.folder / "lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
+
+
+def audit_log_of(root: Path, settings: AuditSettings) -> AuditLog | None:
+    """Return the log of the project; None where settings do not ask for one."""
+    if not settings.enabled:
+        return None
+    return AuditLog(root / FOLDER, settings.texts == "hash", settings.keep_days)
+
+
+def _content(line: str) -> dict[str, Any] | None:
+    try:
+        content: Mapping[str, Any] = json.loads(line)
+        return dict(content)
+    except (ValueError, TypeError, RecursionError):
+        return None

@@ -1,0 +1,131 @@
+"""What the server writes into the audit log: questions with what they were shown, edits, and who has signed in."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pipeline.project import Project
+from pipeline.query.answer import Answer
+from pipeline.query.context import Reference
+from pipeline.query.stream import Done, Event, Failed, Sources
+from pipeline.runs.audit import AuditLog, audit_log_of
+from pipeline.serve.doors import Door
+from pipeline.serve.failures import failure_of
+
+BROKEN_OFF = "broken off"
+"""Outcome of a stream whose client has hung up."""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """``log``: None where settings ask for none; then nothing is written.
+
+    A question is written down before its answer goes out, so that none is answered that cannot be written down. Of a
+    stream that is its last event.
+    """
+
+    log: AuditLog | None
+
+    def answered(self, door: Door, question: str, find: Callable[[], Answer]) -> Answer:
+        """Return what ``find`` finds; raises what it raises."""
+        with self.refusals(door, question):
+            found = find()
+        if self.log is not None:
+            self._answer(door, question, found)
+        return found
+
+    @contextmanager
+    def refusals(self, door: Door, question: str) -> Iterator[None]:
+        """Write down why a question that fails in the block has no answer."""
+        try:
+            yield
+        except Exception as error:
+            if self.log is not None:
+                self._question(door, question, outcome=failure_of(error, door.asker.all_told).type)
+            raise
+
+    def streamed(self, door: Door, question: str, events: Iterator[Event]) -> Iterator[Event]:
+        """Yield the events, and write down how they end; raises what they raise."""
+        if self.log is None:
+            yield from events
+            return
+        outcome, shown, written = BROKEN_OFF, (), False
+        try:
+            for event in events:
+                match event:
+                    case Sources():
+                        shown = event.context.references
+                    case Done():
+                        self._answer(door, question, event.answer)
+                        written = True
+                    case Failed():
+                        outcome = failure_of(event.error, door.asker.all_told).type
+                yield event
+        except Exception as error:
+            outcome = failure_of(error, door.asker.all_told).type
+            raise
+        finally:
+            if not written:
+                self._question(door, question, outcome=outcome, passages=_passages(shown))
+
+    def signed_in(self, how: str, outcome: str, address: str, door: Door | None = None, user: str = "") -> None:
+        """``how``: key, token, oidc or out (who has signed out); ``outcome``: ok or refused."""
+        if self.log is not None:
+            who = who_of(door) if door else {"key": "", "user": user}
+            self.log.add("sign-in", how=how, outcome=outcome, address=address, **who)
+
+    def edited(self, door: Door, path: str, status: int, text: str | None) -> None:
+        """``text``: what the edit says in words, as far as a page has it from a person."""
+        if self.log is not None:
+            self.log.add("edit", text, **who_of(door), workspace=door.workspace, path=path, status=status)
+
+    def _answer(self, door: Door, question: str, found: Answer) -> None:
+        chat = door.project.settings.models.chat.get(found.request.model)
+        asked = chat is not None and any(found.usage.values())
+        self._question(
+            door, question, outcome=found.abstention or "answered", passages=_passages(found.context.references),
+            question_id=found.question_id, mode=found.request.mode, model=chat.model if asked and chat else "",
+            cost=found.cost, loaded=found.loaded,
+        )  # fmt: skip
+
+    def _question(self, door: Door, question: str, **fields: Any) -> None:
+        assert self.log is not None
+        self.log.add("question", question, **who_of(door), workspace=door.workspace, **fields)
+
+
+def audit_of(project: Project) -> Audit:
+    return Audit(audit_log_of(project.root, project.settings.serve.audit))
+
+
+def who_of(door: Door) -> Mapping[str, str]:
+    return {"key": door.asker.name, "user": door.user}
+
+
+def _passages(references: tuple[Reference, ...]) -> list[dict[str, str]]:
+    return [{"document": one.document_id, "unit": one.chunk_id, "source": one.source} for one in references]
+
+
+@dataclass(frozen=True)
+class AuditedEdits:
+    """An ASGI application around another: what an editor's routes have done is written down with its status.
+
+    ``scope["edit"]``: a dictionary to which the dependency ``editor`` adds, so that no route can forget to.
+    """
+
+    app: ASGIApp
+    audit: Audit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or self.audit.log is None:
+            return await self.app(scope, receive, send)
+        edit: dict[str, Any] = {}
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start" and "path" in edit:
+                self.audit.edited(scope["door"], edit["path"], message["status"], edit.get("text"))
+            await send(message)
+
+        await self.app({**scope, "edit": edit}, receive, noted)
