@@ -1,7 +1,7 @@
 """The HTTP API of a project."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -156,8 +156,9 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
         def frames() -> Iterator[bytes]:
             with audit.refusals(door, body.query):
                 request = door.project.request(body.query, door.asker, **body.options)
-            events = door.project.query_stream(body.query, door.asker, **body.options)
-            yield from framed(audit.streamed(door, body.query, events), request, bool(include))
+            found = door.project.query_stream(body.query, door.asker, **body.options)
+            with closing(audit.streamed(door, body.query, found)) as events:  # else its line comes late
+                yield from framed(events, request, bool(include))
 
         claim = door.claim(door.project.may_ask_chat(body.options))
         return await answered(http, _events(queries, frames, claim, door.asker.all_told))

@@ -1,12 +1,13 @@
 """What the server writes into the audit log: questions with what they were shown, edits, and who has signed in."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pipeline.errors import RequestEndedError
 from pipeline.project import Project
 from pipeline.query.answer import Answer
 from pipeline.query.context import Reference
@@ -16,7 +17,7 @@ from pipeline.serve.doors import Door
 from pipeline.serve.failures import failure_of
 
 BROKEN_OFF = "broken off"
-"""Outcome of a stream whose client has hung up."""
+"""Outcome of a question whose client has hung up, or whose time was over."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ class Audit:
             yield
         except Exception as error:
             if self.log is not None:
-                self._question(door, question, outcome=failure_of(error, door.asker.all_told).type)
+                self._question(door, question, outcome=_outcome(error))
             raise
 
-    def streamed(self, door: Door, question: str, events: Iterator[Event]) -> Iterator[Event]:
+    def streamed(self, door: Door, question: str, events: Iterator[Event]) -> Generator[Event]:
         """Yield the events, and write down how they end; raises what they raise."""
         if self.log is None:
             yield from events
@@ -62,10 +63,10 @@ class Audit:
                         self._answer(door, question, event.answer)
                         written = True
                     case Failed():
-                        outcome = failure_of(event.error, door.asker.all_told).type
+                        outcome = _outcome(event.error)
                 yield event
         except Exception as error:
-            outcome = failure_of(error, door.asker.all_told).type
+            outcome = _outcome(error)
             raise
         finally:
             if not written:
@@ -102,6 +103,10 @@ def audit_of(project: Project) -> Audit:
 
 def who_of(door: Door) -> Mapping[str, str]:
     return {"key": door.asker.name, "user": door.user}
+
+
+def _outcome(error: Exception) -> str:
+    return BROKEN_OFF if isinstance(error, RequestEndedError) else failure_of(error, all_told=True).type
 
 
 def _passages(references: tuple[Reference, ...]) -> list[dict[str, str]]:
