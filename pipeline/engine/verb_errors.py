@@ -59,7 +59,8 @@ def describe(step: Step, error: Exception, row: str) -> str:
     # Frames of this package can be among them, where it is installed below the user's folder.
     own = [frame for frame in own if not Path(frame.filename).is_relative_to(PACKAGE)]
     where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
-    what = traceback.format_exception_only(error)[-1].strip()
+    # The message of an exception may have many lines, as where it repeats a text.
+    what = " ".join(traceback.format_exception_only(error)[-1].split())
     lines = "".join(traceback.format_list(own)).rstrip()
     fact = f"step '{step.id}': verb '{step.verb.name}'{where} raised {what}{row}; correct the verb, then run again"
     return f"{fact}\n{lines}" if lines else fact
