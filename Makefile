@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm bench bench-load baseline lint format types layers docs pictures screenshots vendor check lock wheel clean
+.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm bench bench-load baseline lint format types layers licences docs pictures screenshots vendor check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -105,6 +105,9 @@ types: dev  ## pyright
 layers: dev  ## the direction of imports
 	$(BIN)/lint-imports
 
+licences: dev  ## those of the packages that graphmill needs, and the notices of them
+	$(BIN)/python .ci/licences.py
+
 docs: dev  ## the documentation as a site, into build/site; its links are checked
 	$(BIN)/python .ci/site.py
 
@@ -117,7 +120,7 @@ screenshots: dev  ## every view of the page, from the sample corpus, into build/
 vendor:  ## the libraries of the pages in a browser, from npm, as vendor/index.json pins them (needs npm)
 	$(PYTHON) .ci/vendor.py
 
-check: lint types layers docs test  ## everything that CI runs
+check: lint types layers licences docs test  ## everything that CI runs
 
 lock:  ## the lock files, from pyproject.toml (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
