@@ -173,7 +173,7 @@ def test_workers_over_a_bucket_make_what_one_process_makes_also_when_it_was_empt
     assert not [name for name in remote.bucket.names if UNFINISHED in name]
 
 
-@pytest.mark.parametrize("seed", range(size(2, 5)))
+@pytest.mark.parametrize("seed", range(size(1, 5)))
 def test_a_build_in_which_everything_is_killed_is_as_one_in_which_nothing_is(
     tmp_path: Path, endpoint: OpenAIServer, remote_cluster: RemoteCluster, undisturbed: Undisturbed, whole: Whole,
     keys: Keys, seed: int,

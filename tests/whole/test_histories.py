@@ -31,7 +31,7 @@ BEGINNINGS = size(1, 10)
 """First nights of each workflow that its histories go on from."""
 EMIT = {"documents": ["csv"], "entities": ["csv", "json", "parquet"], "text_unit_embeddings": ["parquet"]}
 COUNTS = {
-    "tables": {"fast": size(11, 200), "index": size(7, 60), "communities": size(5, 40), "claims": size(4, 60)},
+    "tables": {"fast": size(5, 200), "index": size(3, 60), "communities": size(3, 40), "claims": size(2, 60)},
     "postgres": {"fast": size(1, 30), "index": size(1, 60), "communities": size(0, 15), "claims": size(1, 30)},
     "neo4j": {"index": size(1, 10), "claims": size(0, 5)},
 }
