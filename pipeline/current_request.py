@@ -20,23 +20,33 @@ Result = TypeVar("Result")
 GRACE_SECONDS = 0.2
 """That a wait gets to end by itself once its request has ended. To cancel a statement takes a connection of its own,
 which costs the server more than most statements do: who hangs up often would make it work."""
+PAUSE_SECONDS = 1.0
+"""Between two attempts to break off a wait."""
 BreakOff = Callable[[], object]
-"""Ends what a thread waits for. Another thread calls it, at most once."""
+"""Ends what a thread waits for. Another thread calls it, and more than once only where that was asked for."""
 
 
 @dataclass
 class _Breakable:
-    """Hold a wait that can be broken off; ``over``: the wait has ended."""
+    """Hold a wait that can be broken off.
+
+    ``over``: the wait has ended, or was broken off. ``again``: one attempt may be lost, so that more
+    follow until the wait has ended.
+    """
 
     break_off: BreakOff
+    again: bool
     over: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def end(self) -> None:
+    def end(self) -> bool:
+        """Break the wait off if it goes on; return whether to try again."""
         with self.lock:
-            if not self.over:
-                self.over = True
-                self.break_off()
+            if self.over:
+                return False
+            self.break_off()
+            self.over = not self.again
+            return self.again
 
     def leave(self) -> None:
         """Note that the wait is over. While it is being broken off, wait for that to end."""
@@ -86,12 +96,13 @@ class CurrentRequest:
             threading.Thread(target=_end_all, args=[breakables], daemon=True, name="end of a request").start()
 
     @contextmanager
-    def breakable(self, break_off: BreakOff) -> Iterator[None]:
+    def breakable(self, break_off: BreakOff, again: bool = False) -> Iterator[None]:
         """Have ``break_off`` called if the request ends within the block, and never after the block.
 
+        ``again``: call it until the block ends, as where a call between two statements ends neither.
         Raises RequestEndedError where the request is over already.
         """
-        breakable = _Breakable(break_off)
+        breakable = _Breakable(break_off, again)
         with self._lock:
             self._breakables.append(breakable)
         try:
@@ -140,13 +151,16 @@ def check_request() -> None:
 
 
 @contextmanager
-def breakable(break_off: BreakOff) -> Iterator[None]:
-    """Have ``break_off`` called if the request that this thread works for ends within the block."""
+def breakable(break_off: BreakOff, again: bool = False) -> Iterator[None]:
+    """Have ``break_off`` called if the request that this thread works for ends within the block.
+
+    ``again``: call it until the block ends.
+    """
     request = _CURRENT.get()
     if request is None:
         yield
         return
-    with request.breakable(break_off):
+    with request.breakable(break_off, again):
         yield
 
 
@@ -204,5 +218,7 @@ class _Call(Generic[Result]):
 
 def _end_all(breakables: list[_Breakable]) -> None:
     time.sleep(GRACE_SECONDS)
-    for each in breakables:
-        each.end()
+    waiting = [each for each in breakables if each.end()]
+    while waiting:
+        time.sleep(PAUSE_SECONDS)
+        waiting = [each for each in waiting if each.end()]

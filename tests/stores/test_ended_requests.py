@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from pipeline import current_request
-from pipeline.current_request import CurrentRequest
+from pipeline.current_request import GRACE_SECONDS, CurrentRequest
 from pipeline.errors import RequestEndedError
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.database import CONNECTIONS_OF_A_KEY
@@ -54,6 +54,19 @@ def test_postgres_stops_when_the_request_ends(postgres: Callable[..., PostgresSt
     store, request = postgres(), CurrentRequest()
     with ended_after(request, 0.2):
         assert seconds_until_ended(request, lambda: slow_in_postgres(store)) < SOON
+
+
+def test_a_cancel_that_comes_between_two_statements_is_tried_again(postgres: Callable[..., PostgresStore]):
+    store, request = postgres(), CurrentRequest()
+
+    def two_statements() -> None:
+        with store.connection() as connection:
+            connection.execute(text("SELECT 1"))
+            time.sleep(GRACE_SECONDS + 0.3)  # the first cancel finds no statement
+            connection.execute(SLOW_SQL)
+
+    with ended_after(request, 0.05):
+        assert seconds_until_ended(request, two_statements) < SOON
 
 
 def test_postgres_stops_by_itself_when_the_time_is_over(postgres: Callable[..., PostgresStore]):

@@ -122,7 +122,8 @@ class Neo4jConnection:
             return self._rows(query, given)
         name = uuid4().hex
         seconds = request.seconds_left if math.isfinite(request.seconds_left) else None
-        with breakable(partial(self._terminate, name)):
+        # The transaction may not have begun when the first attempt comes.
+        with breakable(partial(self._terminate, name), again=True):
             return self._rows(Query(query, metadata={"request": name}, timeout=seconds), given)
 
     def _rows(self, query: LiteralString | Query, parameters: dict[str, Any]) -> list[list[Any]]:

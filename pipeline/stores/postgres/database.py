@@ -122,7 +122,8 @@ class PostgresDatabase:
                 taken.enter_context(self._share_of(request))
             connection = taken.enter_context(self.engine.execution_options(**options).begin())
             if request is not None:
-                taken.enter_context(breakable(partial(_cancel, connection)))
+                # A cancel that arrives between two statements ends neither of them.
+                taken.enter_context(breakable(partial(_cancel, connection), again=True))
                 _limit_time(connection, request.seconds_left)
             yield connection
 
