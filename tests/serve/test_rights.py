@@ -38,7 +38,7 @@ from tests.sizes import size
 
 CORPORA, VIEWS = size(4, 20), 5
 """Corpora that are drawn, and keys of each: one pair of projects is compared for each key."""
-DOCUMENTS, QUESTIONS = 24, size(6, 20)
+DOCUMENTS, QUESTIONS = 24, size(3, 20)
 NAMES = ["Mira Vale", "Anselm Torr", "Governor Pell", "Idra Senn", "Kessary Bank", "Project Nightingale", "灯塔"]
 THINGS = ["harbour", "lighthouse", "ledger", "takeover", "lens", "quay", "sea", "lanterns", "puppies"]
 DEEDS = ["built", "sold", "inspected", "dismissed", "paid for", "wrote of"]
