@@ -8,7 +8,7 @@ from pipeline.contract.conditions import OWN
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError, counted
 from pipeline.runs.adapters import postgres_store
-from pipeline.settings.keys import key_faults, key_warnings
+from pipeline.settings.keys import key_faults, key_warnings, rights_by_place
 from pipeline.settings.schema import RightsSettings, Settings
 from pipeline.settings.validation import did_you_mean
 
@@ -35,16 +35,9 @@ def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
         yield Finding("settings", WHAT, "ok", f"{counted(len(keys), 'key')} of their own: {', '.join(keys)}")
 
 
-def _rights(settings: Settings) -> dict[str, RightsSettings]:
-    """Return the rights of keys and of users' groups, by their place in the settings."""
-    serve = settings.serve
-    rights: dict[str, RightsSettings] = {f"{WHAT}.{name}": key for name, key in serve.keys.items()}
-    return rights | {f"serve.users.groups.{name}": group for name, group in serve.users.groups.items()}
-
-
 def _unknown_models(settings: Settings) -> Iterator[str]:
     named = {"serve.allow": settings.serve.allow.models}
-    named |= {where: rights.models for where, rights in _rights(settings).items()}
+    named |= {where: rights.models for where, rights in rights_by_place(settings.serve).items()}
     for where, models in named.items():
         for model in models or ():
             if model not in settings.models.chat:
@@ -53,7 +46,9 @@ def _unknown_models(settings: Settings) -> Iterator[str]:
 
 
 def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:
-    narrowed = {where: rights for where, rights in _rights(settings).items() if rights.workspace or rights.where}
+    narrowed = {
+        where: rights for where, rights in rights_by_place(settings.serve).items() if rights.workspace or rights.where
+    }
     if not narrowed:
         return
     with closing(postgres_store(settings, root)) as store:

@@ -11,11 +11,9 @@ from pipeline.project import Project
 from pipeline.query.asker import RECORDS, Asker
 from pipeline.query.request import as_operators
 from pipeline.serve.turns import Claim
-from pipeline.settings.keys import API_KEY, OPEN, key_faults
+from pipeline.settings.keys import API_KEY, EVERYBODY, OPEN, key_faults
 from pipeline.settings.schema import UNLIMITED, KeySettings, RightsSettings, ServeSettings, Settings
 
-EVERYBODY = "*"
-"""The group of all users."""
 USER = "user:"
 """Before a user's name in usage: no key's name has such a sign."""
 FAIR_SHARES = 4

@@ -3,18 +3,28 @@
 from collections.abc import Iterator
 
 from pipeline.settings.query_options import GRAPH_MODES, PASSAGE_MODES
-from pipeline.settings.schema import RightsSettings, ServeSettings
+from pipeline.settings.schema import KeySettings, RightsSettings, ServeSettings
 
 API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
 """Who asks by serve.api_key, without any key where none is wanted, and over stdin."""
-
-
+EVERYBODY = "*"
+"""The group of all users."""
 SHORTEST = 16
 """Characters that a key should have. A random one of so many cannot be guessed, however fast one tries."""
 
 
+def rights_by_place(serve: ServeSettings) -> dict[str, RightsSettings]:
+    """Return the rights of every key and of every group of users, by their place in the settings."""
+    rights: dict[str, RightsSettings] = {f"serve.keys.{name}": key for name, key in serve.keys.items()}
+    rights |= {f"serve.users.groups.{name}": group for name, group in serve.users.groups.items()}
+    return rights
+
+
 def key_warnings(serve: ServeSettings) -> Iterator[str]:
-    """Yield for each short key, and for modes that ``where`` refuses, where it is and what to do. None tells a key."""
+    """Yield what should be changed in keys and groups: each warning says where it is and what to do.
+
+    They are about short keys, modes that ``where`` refuses, and groups that nobody reaches. None tells a key.
+    """
     keys = {"serve.api_key": serve.api_key}
     keys |= {f"serve.keys.{name}.key": one.key for name, one in serve.keys.items()}
     for where, key in keys.items():
@@ -23,16 +33,18 @@ def key_warnings(serve: ServeSettings) -> Iterator[str]:
                 f"{where}: shorter than {SHORTEST} characters, so that it can be guessed; make a new one with "
                 "'openssl rand -base64 32'"
             )
-    rights: dict[str, RightsSettings] = {f"serve.keys.{name}": one for name, one in serve.keys.items()}
-    rights |= {f"serve.users.groups.{group}": one for group, one in serve.users.groups.items()}
-    for where, one in rights.items():
+    for where, one in rights_by_place(serve).items():
         refused = [mode for mode in one.modes or () if one.where and mode in GRAPH_MODES]
         if refused:
             yield f"{where}.modes: with where, {', '.join(refused)} cannot be asked; remove these modes"
+    groups = list(serve.users.groups)
+    if EVERYBODY in groups:
+        for name in groups[groups.index(EVERYBODY) + 1 :]:
+            yield f"serve.users.groups.{name}: never used, since everybody is in '*' above it; move '*' to the end"
 
 
 def key_faults(serve: ServeSettings) -> Iterator[str]:
-    """Each with what to do. None tells a key."""
+    """Yield what is wrong with keys and users, each with what to do. None tells a key."""
     api_key = serve.api_key.get_secret_value()
     if api_key and not api_key.strip():
         yield "serve.api_key: only blanks; set GRAPHMILL_API_KEY to a key, or to nothing"
@@ -45,15 +57,38 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
             yield f"{where}.key: empty; set the environment variable that it names, or remove {where}"
         elif key in names:
             yield f"serve.keys: '{names[key]}' and '{name}' have the same key; give each its own"
-        yield from _faults_of_rights(where, one, serve)
-        if one.acts_for_users and serve.users.groups and (one.where or one.view):
-            unused = "where" if one.where else "view"
-            yield f"{where}: its users see what their groups do (serve.users.groups); remove {unused}"
+        unused = _unused_rights(one) if one.acts_for_users and serve.users.groups else []
+        if unused:
+            them = ", ".join(unused)
+            yield f"{where}: its users may do what their groups may (serve.users.groups); remove {them}"
         names.setdefault(key, name)
-    for group, rights in serve.users.groups.items():
-        yield from _faults_of_rights(f"serve.users.groups.{group}", rights, serve)
-    if (serve.users.proxies or serve.users.oidc.issuer) and not serve.users.groups:
+    for where, rights in rights_by_place(serve).items():
+        yield from _faults_of_rights(where, rights, serve)
+    yield from _faults_of_users(serve)
+
+
+def _unused_rights(key: KeySettings) -> list[str]:
+    """Return the rights that a front end's key has in vain where its users have those of their groups."""
+    of_a_group = RightsSettings.model_fields.keys() - {"cost_per_day"}
+    return sorted(name for name in of_a_group if getattr(key, name) not in (None, "", (), {}, False))
+
+
+def _faults_of_users(serve: ServeSettings) -> Iterator[str]:
+    users = serve.users
+    names_users = bool(users.proxies or users.oidc.issuer)
+    if names_users and not users.groups:
         yield "serve.users: nobody is let in without groups; give rights to groups, or to '*', which is everybody"
+    for_users = any(key.acts_for_users for key in serve.keys.values())
+    if users.groups and not names_users and not for_users:
+        # Else the server would be open to all who reach it, while its settings name who may ask.
+        yield (
+            "serve.users.groups: nothing says who is in them; set serve.users.oidc or serve.users.proxies, give a key "
+            "acts_for_users, or remove the groups"
+        )
+    if users.oidc.issuer and not serve.page:
+        yield "serve.users.oidc: people sign in on the page, which is off; set serve.page to true, or remove oidc"
+    if users.user_header.lower() == users.groups_header.lower():
+        yield "serve.users: user_header and groups_header are the same header; give each its own"
 
 
 def _faults_of_rights(where: str, rights: RightsSettings, serve: ServeSettings) -> Iterator[str]:

@@ -341,7 +341,10 @@ class KeySettings(RightsSettings):
 
 
 def _is_network(address: str) -> str:
-    ip_network(address)  # raises ValueError, which says why
+    try:
+        ip_network(address)
+    except ValueError as error:
+        raise ValueError(f"{error}; write an address, or a network that begins with it: 10.0.0.5, 10.0.0.0/8") from None
     return address
 
 
@@ -363,13 +366,16 @@ class OidcSettings(Section):
     @model_validator(mode="after")
     def _is_whole_and_encrypted(self) -> Self:
         if not self.issuer:
+            if self.client_id or self.client_secret.get_secret_value() or self.public_url:
+                raise ValueError("issuer is empty; set it to the provider's address, or remove oidc")
             return self
         if not self.client_id or not self.public_url:
             raise ValueError("issuer needs client_id and public_url beside it; set both")
         for name in ("issuer", "public_url"):
             url = urlsplit(getattr(self, name))
-            if url.scheme != "https" and (url.scheme != "http" or url.hostname not in ("localhost", "127.0.0.1")):
-                raise ValueError(f"{name}: no https address; only localhost may be asked without")
+            is_here = url.hostname in ("localhost", "127.0.0.1", "::1")
+            if not url.hostname or not (url.scheme == "https" or (url.scheme == "http" and is_here)):
+                raise ValueError(f"{name}: no https address; write https://HOST, or http:// for localhost alone")
         return self
 
 

@@ -10,6 +10,7 @@ import pytest
 from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.serve.doors import doors_of
+from pipeline.settings.keys import key_warnings
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, serving
@@ -146,14 +147,27 @@ def test_what_users_spend_counts_for_the_user_or_for_the_front_ends_key(folder: 
     assert {"user:ana", "user:bob", "front"} <= set(spent)
 
 
+OIDC = "{issuer: 'https://a.example', client_id: x, public_url: 'https://b.example'}"
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
         (["serve.users.proxies=['10.0.0.5']"], "nobody is let in without groups"),
-        (["serve.users.groups={a: {where: {year: {'~': 1}}}}"], "serve.users.groups.a.where: 'year' has no operator"),
+        (
+            ["serve.users.groups={a: {where: {year: {'~': 1}}}}", PROXY[1]],
+            "serve.users.groups.a.where: 'year' has no operator",
+        ),
         (["serve.users.groups={a: {editor: true, where: {source: x}}}"], "an editor sees all documents"),
         ([GROUPS, "serve.keys.k={key: x, acts_for_users: true, where: {source: x}}"], "remove where"),
-        (["serve.users.proxies=['10.0.0.5/8']"], "host bits"),
+        ([GROUPS, "serve.keys.k={key: x, acts_for_users: true, editor: true, modes: [naive]}"], "remove editor, modes"),
+        ([GROUPS], "nothing says who is in them"),
+        ([GROUPS, "serve.api_key=a-key-of-sixteen-or-more"], "nothing says who is in them"),
+        ([GROUPS, PROXY[1], "serve.users.groups_header=x-forwarded-user"], "are the same header"),
+        ([GROUPS, f"serve.users.oidc={OIDC}", "serve.page=false"], "set serve.page to true"),
+        (["serve.users.oidc={client_id: x, public_url: 'https://b.example'}"], "issuer is empty"),
+        (["serve.users.oidc={issuer: 'https:', client_id: x, public_url: 'https://b.example'}"], "no https address"),
+        (["serve.users.proxies=['10.0.0.5/8']"], "host bits set; write an address, or a network"),
         (["serve.users.user_header='X User'"], "serve.users.user_header"),
         (["serve.users.oidc={issuer: 'https://a.example'}"], "needs client_id and public_url"),
         (["serve.users.oidc={issuer: 'http://a.example', client_id: x, public_url: 'https://b.example'}"], "no https"),
@@ -162,6 +176,12 @@ def test_what_users_spend_counts_for_the_user_or_for_the_front_ends_key(folder: 
 def test_settings_that_make_no_sense_are_told_at_the_start(folder: ProjectFolder, settings: list[str], said: str):
     with pytest.raises(SettingsError, match=said), folder.open(*settings) as project:
         doors_of(project)
+
+
+def test_a_group_below_everybodys_is_warned_of(folder: ProjectFolder):
+    with folder.open("serve.users.groups={a: {}, '*': {}, b: {}}", PROXY[1]) as project:
+        (warning,) = key_warnings(project.settings.serve)
+    assert warning.startswith("serve.users.groups.b: never used")
 
 
 def test_without_such_settings_the_headers_are_nothing(served: Serving, project: Project):
