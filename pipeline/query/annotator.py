@@ -44,7 +44,7 @@ MOST_BEFORE = 1000
 
 @dataclass(frozen=True)
 class _Fence:
-    """Of a block of code that is open."""
+    """Hold the signs of a block of code that is open."""
 
     sign: str
     length: int
@@ -53,7 +53,7 @@ class _Fence:
 
 @dataclass(frozen=True)
 class _Said:
-    """What is said before a citation; ``continues``: it is the rest of a sentence that was cited before."""
+    """Hold the words before a citation; ``continues``: it is the rest of a sentence that was cited before."""
 
     text: str
     continues: bool = False
@@ -84,7 +84,7 @@ class Annotator:
         self._without_code_spans = False
         self._before = ""
         self._last: _Said | None = None
-        # What stands behind the last citation may have been read as its statement. Then it is not the next one's.
+        # The words behind the last citation may have been read as its statement. Then they are not the next one's.
         self._cited_ahead, self._to_skip = False, 0
         self._text: list[str] = []
         self._annotations: list[Annotation] = []
@@ -239,7 +239,7 @@ class Annotator:
         return said
 
     def _following(self, rest: str) -> str | None:
-        """What follows a citation in its sentence, for one that begins with it; None if its end has not come yet."""
+        """Return the words after a citation that begins its sentence; None if their end has not come yet."""
         window = rest[:LONGEST_SPAN]
         if end := _SENTENCE_END.search(window):
             return window[: end.start()]
@@ -263,7 +263,7 @@ class Annotator:
             end = member.end()
         self._escaped, self._line_is_blank = False, False
         if any(is_citation):
-            # What is said before the next citation begins here.
+            # The statement of the next citation begins here.
             self._before, self._last = "", said
             self._cited_ahead, self._to_skip = False, 0
         else:

@@ -35,7 +35,7 @@ ENOUGH_WORDS = 4
 
 @dataclass(frozen=True)
 class Statement:
-    """What a sentence names: names, numbers in one form, and its longer words."""
+    """Hold the names of a sentence, its numbers in one form, and its longer words."""
 
     names: frozenset[str]
     numbers: frozenset[str]

@@ -43,9 +43,10 @@ class AuditLog:
         Raises DiskFullError, and StoreError where the line cannot be written: then what it tells of must not happen.
         """
         now = datetime.now(UTC)
-        said = {} if text is None else self._hash_of(text) if self.hashed else {"text": text}
-        line = {"at": now.isoformat(timespec="milliseconds"), "kind": kind, **fields, **said}
+        line = {"at": now.isoformat(timespec="milliseconds"), "kind": kind, **fields}
         try:
+            if text is not None:
+                line |= self._hash_of(text) if self.hashed else {"text": text}
             with self._alone():
                 file = self.folder / f"{now:%Y-%m-%d}.jsonl"
                 if not file.exists():
@@ -60,14 +61,14 @@ class AuditLog:
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield all lines, the oldest first; without one that a crash has cut off."""
         for file in sorted(self.folder.glob("*.jsonl")):
-            for line in file.read_text(encoding="utf-8").splitlines():
+            for line in _lines_of(file):
                 if (content := _content(line)) is not None:
                     yield content
 
     def forget(self, is_purged: Callable[[str], bool]) -> int:
         """Take documents out, by the names that ``is_purged`` tells; return how many lines had any.
 
-        A line keeps who asked when, and what it cost. Of its passages those of the document become ``purged``, and what
+        A line keeps who asked when, and what it cost. Passages of the document become ``purged``, and what
         was asked becomes a hash: it may have named what the document says.
         """
         if not self.folder.is_dir():
@@ -75,7 +76,7 @@ class AuditLog:
         changed = 0
         with self._alone():
             for file in sorted(self.folder.glob("*.jsonl")):
-                before = file.read_text(encoding="utf-8").splitlines()
+                before = _lines_of(file)
                 after = [self._without(line, is_purged) for line in before]
                 different = sum(old != new for old, new in zip(before, after, strict=True))
                 if different:
@@ -122,6 +123,11 @@ def audit_log_of(root: Path, settings: AuditSettings) -> AuditLog | None:
     if not settings.enabled:
         return None
     return AuditLog(root / FOLDER, settings.texts == "hash", settings.keep_days)
+
+
+def _lines_of(file: Path) -> list[str]:
+    """Return the lines of a file. Others than \\n end none: a question may hold U+2028, as JSON allows."""
+    return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
 def _content(line: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What the server writes into the audit log: questions with what they were shown, edits, and who has signed in."""
+"""Write the server's lines of the audit log: questions with what they were shown, edits, and who has signed in."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,8 +24,8 @@ BROKEN_OFF = "broken off"
 class Audit:
     """``log``: None where settings ask for none; then nothing is written.
 
-    A question is written down before its answer goes out, so that none is answered that cannot be written down. Of a
-    stream that is its last event.
+    A question is written down before its answer goes out, so that none is answered that cannot be written down. The line of
+    a stream is written before its last event.
     """
 
     log: AuditLog | None

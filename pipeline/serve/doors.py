@@ -17,7 +17,7 @@ from pipeline.settings.schema import UNLIMITED, KeySettings, RightsSettings, Ser
 USER = "user:"
 """Before a user's name in usage: no key's name has such a sign."""
 FAIR_SHARES = 4
-"""Of the places, one key gets one of so many shares, unless settings say otherwise."""
+"""The shares into which all places are divided: one key gets one of them, unless settings say otherwise."""
 USUAL_RECORDS = 100
 """That anybody may ask for, unless settings say otherwise."""
 

@@ -39,8 +39,8 @@ class Guard:
     ask this machine by one of its own names are answered: a web page whose name is made to point here
     cannot ask. Through an open door no other server's page may ask, unless its origin is one of
     ``origins``. ``open_paths`` want no key, nor does what is below those that end with /;
-    ``scope["door"]`` says to the application whom theirs has let in, None where there was none. What is
-    below /w/NAME is the same, of that workspace. ``sessions``: of those who have signed in on a page;
+    ``scope["door"]`` says to the application whom theirs has let in, None where there was none. A path
+    below /w/NAME asks for the same of that workspace. ``sessions``: of those who have signed in on a page;
     where there are such, whoever asks for a page without a key is led to the login. ``patience``: seconds
     that a body may take to come. ``tries``: wrong keys of late; after too many each is answered late.
     ``users``: who may name the user of a request, and in which headers.

@@ -31,7 +31,7 @@ def below_root(address: str) -> str:
 
 
 def login_address(scope: Scope) -> str:
-    """Of the login that leads back to what was asked for."""
+    """Return the address of the login that leads back to what was asked for."""
     asked = quote(scope["path"].removeprefix("/"), safe="/~")
     if query := scope["query_string"].decode("latin-1"):
         asked = f"{asked}?{query}"
@@ -52,7 +52,7 @@ def of_our_own_page(scope: Scope) -> bool:
 
 def of_another_page(scope: Scope, allowed: Collection[str] = ()) -> bool:
     """Return whether the browser says that another server's page has sent the request, and that is not in ``allowed``
-    (origins). What is no browser says nothing, and is none."""
+    (origins). A program that is no browser does not say so, and counts as no page."""
     headers = Headers(scope=scope)
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if origin in allowed or (site is None and origin is None):

@@ -81,7 +81,7 @@ class Provider:
         return Named(user, tuple(str(group) for group in named))
 
     async def _more_claims(self, token: Mapping[str, Any], subject: str) -> Mapping[str, Any]:
-        """What the provider tells of the same person at another address; nothing where it has none."""
+        """Return the claims about the same person that the provider has at its userinfo address, if it has one."""
         metadata = await self._client.load_server_metadata()
         if "userinfo_endpoint" not in metadata:
             return {}

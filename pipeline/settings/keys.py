@@ -1,4 +1,4 @@
-"""What is wrong with the keys of ``serve`` as they are written, whatever is loaded."""
+"""Check the keys and users of ``serve`` as settings have them, whatever is loaded."""
 
 from collections.abc import Iterator
 
@@ -80,7 +80,7 @@ def _faults_of_users(serve: ServeSettings) -> Iterator[str]:
         yield "serve.users: nobody is let in without groups; give rights to groups, or to '*', which is everybody"
     for_users = any(key.acts_for_users for key in serve.keys.values())
     if users.groups and not names_users and not for_users:
-        # Else the server would be open to all who reach it, while its settings name who may ask.
+        # Without this the server would be open to all who reach it, while its settings name who may ask.
         yield (
             "serve.users.groups: nothing says who is in them; set serve.users.oidc or serve.users.proxies, give a key "
             "acts_for_users, or remove the groups"

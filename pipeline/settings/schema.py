@@ -279,7 +279,7 @@ UNLIMITED = "unlimited"
 
 
 class AllowSettings(Section):
-    """What a question over HTTP and MCP may ask for, and what all of them together may cost in a day of UTC.
+    """Limits of a question over HTTP and MCP, and of what all of them together may cost in a day of UTC.
     ``models``: of models.chat. ``max_records``: of top_k, chunk_top_k, related_chunk_number and primer_reports.
     What is left out is as ``query`` has it: ``models`` its model, ``max_prompt_tokens`` its max_total_tokens,
     ``max_calls`` its max_calls, ``max_records`` the most of its own, or 100. ``concurrency``: how many queries of one
@@ -313,10 +313,12 @@ ViewName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")]
 
 
 class RightsSettings(Section):
-    """What a key, or each user of a group, may ask for; what is left out is as in ``allow``. ``where``: conditions on
-    documents; of others nothing is shown. ``cost_per_day``: of the questions of this key or this user. ``editor``: may
-    change something, unless ``serve.read_only``. ``workspace``: that may be asked, a name or a list of names.
-    ``view``: of ``serve.views``, the only one that may be asked."""
+    """Rights of a key, or of each user of a group; those that are left out are as in ``allow``.
+
+    ``where``: conditions on documents; of others nothing is shown. ``cost_per_day``: of the questions
+    of this key or this user. ``editor``: may change something, unless ``serve.read_only``.
+    ``workspace``: that may be asked, a name or a list of names. ``view``: of ``serve.views``, the only
+    one that may be asked."""
 
     workspace: Annotated[tuple[WorkspaceName, ...], BeforeValidator(_names)] = ()
     modes: tuple[Mode, ...] | None = None
@@ -333,8 +335,8 @@ class RightsSettings(Section):
 
 
 class KeySettings(RightsSettings):
-    """Of one who asks by a key of their own. ``acts_for_users``: its requests name the user for whom they ask, in the
-    headers of ``serve.users``."""
+    """Rights of who asks by a key of their own. ``acts_for_users``: its requests name the user for whom
+    they ask, in the headers of ``serve.users``."""
 
     key: SecretStr = SecretStr("")
     acts_for_users: bool = False
@@ -404,10 +406,10 @@ KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
 class ServeSettings(Section):
-    """Of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time that may ask a chat model, and
-    as many that ask none; ``waiting``: how many more may wait; ``timeout``: seconds a query may take in all;
-    ``request_timeout``: that a request's headers may take to come, and its body; ``grace``: seconds that queries get to
-    end when the server is stopped."""
+    """Settings of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time that
+    may ask a chat model, and as many that ask none; ``waiting``: how many more may wait; ``timeout``:
+    seconds a query may take in all; ``request_timeout``: that a request's headers may take to come, and
+    its body; ``grace``: seconds that queries get to end when the server is stopped."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8020, ge=0, le=65535)

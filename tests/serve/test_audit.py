@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from pipeline.errors import StoreError
 from pipeline.runs.audit import AuditLog
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
@@ -113,6 +114,14 @@ def test_what_cannot_be_written_down_is_not_answered(audited: Serving, folder: P
         blocked.rmdir()
 
 
+@pytest.mark.parametrize("hashed", [True, False])
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, hashed: bool):
+    """The secret of hashes is in that folder, too."""
+    (tmp_path / "audit").write_text("in the way")
+    with pytest.raises(StoreError, match="the audit log could not be written"):
+        AuditLog(tmp_path / "audit", hashed).add("question", "Who built it?")
+
+
 def test_by_default_there_is_none(served: Serving, folder: ProjectFolder):
     before = list(log_in(folder).lines())
     served.ask("/query/data", mode="naive")
@@ -151,8 +160,9 @@ def test_files_of_earlier_days_go_when_a_new_one_begins(tmp_path: Path):
 def test_a_purged_document_is_taken_out_and_the_rest_stays(tmp_path: Path):
     log = AuditLog(tmp_path, hashed=False)
     secret, public = {"source": "secret.csv#7", "document": "doc-1"}, {"source": "open.txt", "document": "doc-2"}
-    log.add("question", "What does Idra earn?", key="a", passages=[secret, public], cost=1.5)
-    log.add("question", "Who built it?", key="b", passages=[public])
+    # JSON leaves the last sign as it is, and some readers of text take it for a line's end.
+    log.add("question", "What does Idra earn?\N{LINE SEPARATOR}", key="a", passages=[secret, public], cost=1.5)
+    log.add("question", "Who built\N{LINE SEPARATOR}it?", key="b", passages=[public])
     before = list(log.lines())
     cut_off = '{"at": "2026'
     file = next(tmp_path.glob("*.jsonl"))
