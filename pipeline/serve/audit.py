@@ -24,8 +24,8 @@ BROKEN_OFF = "broken off"
 class Audit:
     """``log``: None where settings ask for none; then nothing is written.
 
-    A question is written down before its answer goes out, so that none is answered that cannot be written down. The line of
-    a stream is written before its last event.
+    A question is written down before its answer goes out, so that none is answered that cannot be
+    written down. The line of a stream is written before its last event.
     """
 
     log: AuditLog | None
