@@ -84,8 +84,8 @@ class Users:
     def door(self, user: str, groups: Collection[str], by_key: Door | None = None) -> Door | None:
         """Return the door of a user in these groups; None where no group of the settings is among them.
 
-        ``by_key``: of the front end that names them, in whose name and at whose limit they spend. Where settings have
-        no groups, its users may what it may.
+        ``by_key``: the door of the front end that names them, in whose name and at whose limit they
+        spend. Where settings have no groups, its users have its rights.
         """
         if by_key and not self.groups:
             return replace(by_key, user=user)

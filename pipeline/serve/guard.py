@@ -121,9 +121,12 @@ class Guard:
         return door
 
     def _of_proxy(self, scope: Scope, headers: Headers) -> Door | None:
-        """The door of the user whom a proxy names, unless a page of another server asks: the browser sends along what
-        the proxy knows it by, as it does with a session."""
-        if not is_trusted(scope.get("peer", ""), self.users) or of_another_page(scope, self.origins):
+        """Return the door of the user whom a proxy names, unless a page of another server asks.
+
+        The browser sends along what the proxy knows it by, as it does with a session. So this holds for
+        pages of ``origins`` too: they ask with a key. Raises NotAllowedError where the user may not ask.
+        """
+        if not is_trusted(scope.get("peer", ""), self.users) or of_another_page(scope):
             return None
         named = named_in(headers, self.users)
         if named is None:

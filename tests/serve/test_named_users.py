@@ -22,13 +22,15 @@ GROUPS = (
     "'*': {modes: [naive], where: {source: none.txt}}}"
 )
 PROXY = [GROUPS, "serve.users.proxies=['127.0.0.0/8']", "serve.read_only=false"]
+WITH_A_KEY = "https://wiki.example.org"
+"""An origin whose pages may ask with a key, and only so."""
 WHERE_ELSE = [GROUPS, "serve.users.proxies=['192.0.2.1']"]
 FRONT_END = [f'serve.keys.front={{key: "{FRONT}", acts_for_users: true}}', f"serve.keys.plain={{key: {PLAIN}}}"]
 
 
 @pytest.fixture(scope="module")
 def proxied(folder: ProjectFolder) -> Iterator[Serving]:
-    with folder.open(*PROXY) as project, serving(project) as served:
+    with folder.open(*PROXY, f"serve.cors_origins=['{WITH_A_KEY}']") as project, serving(project) as served:
         yield served
 
 
@@ -88,7 +90,8 @@ def test_a_name_that_cannot_be_relied_on_is_refused(proxied: Serving, headers: l
 
 def test_a_page_of_another_site_does_not_ask_in_the_name_that_the_proxy_adds(proxied: Serving):
     body = {"decision": "same", "a": "Mira Vale", "b": "Harrow Light"}
-    for elsewhere in ({"Sec_Fetch_Site": "cross-site"}, {"Origin": "https://evil.example"}):
+    pages = [{"Sec_Fetch_Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": WITH_A_KEY}]
+    for elsewhere in pages:
         headers = named("ana", "Ops Ä", **elsewhere)
         assert httpx2.post(f"{proxied.url}/ui/pin", json=body, headers=headers).status_code == 401
         assert httpx2.get(f"{proxied.url}/ui/state", headers=headers).status_code == 401
