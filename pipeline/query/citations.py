@@ -22,13 +22,27 @@ from pipeline.query.marks import (
 )
 from pipeline.query.support import Passages
 
-_UNFINISHED = re.compile(
-    rf" ?[\[【(][\[\] refs\d,;:–-]{{0,{LONGEST}}}$"
-    rf"| ?\[(?:d(?:a(?:t(?:a(?::[^\[\]\n]{{0,{LONGEST}}})?)?)?)?)?$"
-    "| $",
-    re.IGNORECASE,
-)
-"""The end of a text that may yet become a citation."""
+_SIGNS_BACKWARDS = re.compile(rf"[\[\] refs\d,;:–-]{{0,{LONGEST}}}", re.IGNORECASE)
+_BEGINS_DATA = re.compile(rf"\[(?:d(?:a(?:t(?:a(?::[^\[\]\n]{{0,{LONGEST}}})?)?)?)?)?", re.IGNORECASE)
+
+
+def _settled_until(text: str) -> int:
+    """Return where the end of a text begins that may yet become a citation; its length where there is none.
+
+    The text is read once, from its end: to look from every bracket takes long for a text of brackets alone.
+    """
+    starts = [len(text)]
+    signs = _SIGNS_BACKWARDS.match(text[: -LONGEST - 2 : -1])
+    run = len(text) - (signs.end() if signs else 0)
+    if run > 0 and text[run - 1] in "[【(":
+        starts.append(run - 1)
+    elif (opening := text.find("[", run)) >= 0:
+        starts.append(opening)
+    last = text.rfind("[")
+    if last >= 0 and _BEGINS_DATA.fullmatch(text, last):
+        starts.append(last)
+    start = min(starts)
+    return start - 1 if text[:start].endswith(" ") else start
 
 
 @dataclass
@@ -69,8 +83,7 @@ class Citations:
         held = ""
         for piece in pieces:
             held += without_private(piece)
-            unfinished = _UNFINISHED.search(held)
-            settled = unfinished.start() if unfinished else len(held)
+            settled = _settled_until(held)
             if text := self._checked(held[:settled], marks):
                 yield text
             held = held[settled:]

@@ -24,6 +24,7 @@ BARE = re.compile(
 """Numbers in brackets, without a sign that says of what they are: ``[3]``, ``[1, 3]``, ``【2】``."""
 BEGINS_BARE = re.compile(rf"[{_OPEN}][ \d,;–-]{{0,300}}")
 """The end of a text that may yet become one."""
+_OPENS_DATA = re.compile(r"\[(Data):", re.IGNORECASE)
 _RANGE = re.compile(rf"({NUMBER})(?: ?[–-] ?(?:refs? ?: ?)?({NUMBER}))?", re.IGNORECASE)
 _AS_PARENTHESES = str.maketrans("[］［]【】〔〕", "()()()()")
 _NO_MARK = _AS_PARENTHESES | {ord(":"): " "}
@@ -60,7 +61,9 @@ def inert(text: str) -> str:
     """
     text = CITATION.sub(lambda found: found[0].translate(_NO_DATA), text)
     text = MARKED.sub(lambda found: found[0].translate(_NO_MARK), text)
-    return BARE.sub(lambda found: in_parentheses(found[0]), text)
+    text = BARE.sub(lambda found: in_parentheses(found[0]), text)
+    # Marks inside another one had kept it from being seen: "[Data: Sources (2) [1]]" is one only by now.
+    return _OPENS_DATA.sub(r"(\1", text)
 
 
 def without_private(text: str) -> str:

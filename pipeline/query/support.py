@@ -17,8 +17,9 @@ _TOKEN = re.compile(r"[^\W_]+")
 _NUMBER = re.compile(r"\d+(?:[.,'’\u00a0\u202f]\d+)*")
 _GROUPED = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+")
 """A number in groups of thousands, whatever separates these."""
-_BEGINS_ANEW = re.compile(r"(?:^|[.!?:;|。！？：；\n])[\s*_#>\"'“”‘’«»()\[\]–—-]*$")
-"""The text before a word that is written with a capital because something begins with it."""
+_BEFORE_WORD = re.compile(r"[\s*_#>\"'“”‘’«»()\[\]–—-]*")
+_ENDS_BEFORE = frozenset(".!?:;|。！？：；\n")
+"""Signs that may stand between a beginning and its first word, and signs after which something begins."""
 _NO_BEGINNING = "-x"
 """A word that is no name, in front of a text with which no sentence begins."""
 _CALENDAR = frozenset(
@@ -146,14 +147,25 @@ class Passages:
 def _names_in(text: str, continues: bool) -> Iterable[str]:
     """Words with a capital that no beginning explains, and words with a capital inside, in small letters."""
     text = f"{_NO_BEGINNING} {text}" if continues else text
+    backwards = text[::-1]
     for found in _TOKEN.finditer(text):
         word = found[0]
         if len(word) < SHORTEST_NAME or word.isdigit() or word.lower() in _CALENDAR:
             continue
         has_inner_capital = any(letter.isupper() for letter in word[1:])
-        begins = _BEGINS_ANEW.search(text, 0, found.start()) is not None
-        if has_inner_capital or (word[0].isupper() and not begins):
+        is_name = word[0].isupper() and not _begins_anew(backwards, len(text) - found.start())
+        if has_inner_capital or is_name:
             yield word.lower()
+
+
+def _begins_anew(backwards: str, start: int) -> bool:
+    """Return whether a sentence, a line or a quotation begins with the word that ends before ``start``.
+
+    The text is read backwards, from the word on: a search from its beginning for each word takes long.
+    """
+    between = _BEFORE_WORD.match(backwards, start)
+    end = between.end() if between else start
+    return end == len(backwards) or backwards[end] in _ENDS_BEFORE or "\n" in backwards[start:end]
 
 
 def _differ_by_an_ending(one: str, other: str) -> bool:

@@ -24,6 +24,8 @@ from pipeline.files import full_disk_named, secret_in, write_text
 from pipeline.settings.schema import AuditSettings
 
 FOLDER = "data/audit"
+DAYS = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].jsonl"
+"""Names of the log's own files; others in the folder stay as they are."""
 PURGED = "purged"
 """In a line, in the place of what was of a purged document."""
 Kind = Literal["question", "edit", "sign-in", "export"]
@@ -60,7 +62,7 @@ class AuditLog:
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield all lines, the oldest first; without one that a crash has cut off."""
-        for file in sorted(self.folder.glob("*.jsonl")):
+        for file in sorted(self.folder.glob(DAYS)):
             for line in _lines_of(file):
                 if (content := _content(line)) is not None:
                     yield content
@@ -75,7 +77,7 @@ class AuditLog:
             return 0
         changed = 0
         with self._alone():
-            for file in sorted(self.folder.glob("*.jsonl")):
+            for file in sorted(self.folder.glob(DAYS)):
                 before = _lines_of(file)
                 after = [self._without(line, is_purged) for line in before]
                 different = sum(old != new for old, new in zip(before, after, strict=True))
@@ -104,7 +106,7 @@ class AuditLog:
 
     def _delete_old(self, now: datetime) -> None:
         oldest = f"{now - timedelta(days=self.keep_days):%Y-%m-%d}"
-        for file in self.folder.glob("*.jsonl"):
+        for file in self.folder.glob(DAYS):
             if file.stem < oldest:
                 file.unlink(missing_ok=True)
 
@@ -126,8 +128,12 @@ def audit_log_of(root: Path, settings: AuditSettings) -> AuditLog | None:
 
 
 def _lines_of(file: Path) -> list[str]:
-    """Return the lines of a file. Others than \\n end none: a question may hold U+2028, as JSON allows."""
-    return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    """Return the lines of a file. Others than \\n end none: a question may hold U+2028, as JSON allows.
+
+    A crash may have cut off a line in the middle of a character.
+    """
+    text = file.read_bytes().decode(errors="replace")
+    return text.removesuffix("\n").split("\n")
 
 
 def _content(line: str) -> dict[str, Any] | None:

@@ -78,6 +78,8 @@ class Provider:
             raise self._failed(ValueError(f"the claim '{self.settings.user_claim}' is no name"))
         groups = claims.get(self.settings.groups_claim) or ()
         named = [groups] if isinstance(groups, str) else groups
+        if not isinstance(named, list | tuple):
+            raise self._failed(ValueError(f"the claim '{self.settings.groups_claim}' is no list of groups"))
         return Named(user, tuple(str(group) for group in named))
 
     async def _more_claims(self, token: Mapping[str, Any], subject: str) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ began. Only sessions that a person has ended are remembered, in files that all w
 """
 
 import hashlib
+import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +31,9 @@ SIGNING_FILE = "data/serve/session-signature"
 """Signs the sessions of users, who have no key. Without it they sign in again."""
 FLOW_SECONDS = 600
 """That a person may take to sign in at an OpenID Connect provider."""
+
+_ID = re.compile("[0-9a-f]{32}")
+"""An id of a session, as ``_new_id`` makes it."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,10 @@ class Sessions:
         return replace(session[0], signed_in=True) if session else None
 
     def opened_by(self, typed: str) -> Door | None:
-        """Return the door for a key, or a token, that a person has typed or followed; None for a wrong one."""
+        """Return the door for a key, or a token, that a person has typed or followed; None for a wrong one.
+
+        No session may begin with the door of a key that acts for users: its holder asks for nobody by themselves.
+        """
         if self.token and self.doors.here and self.token.take(typed):
             return self.doors.here
         return self.doors.opened_by([typed.encode(errors="replace")])
@@ -139,7 +146,9 @@ class Sessions:
         """The door and the session's id, of a cookie that is signed and neither too old nor ended."""
         sent = next((value for name, value in scope["headers"] if name == b"cookie"), b"").decode("latin-1")
         value = cookie_parser(sent).get(self.cookie, "")
-        for door in self.doors.keyed if value else ():
+        # A key that acts for users asks for none but them, and a session names none.
+        own_doors = [door for door in self.doors.keyed if not door.acts_for_users]
+        for door in own_doors if value else ():
             session_id = self._id_of(value, door)
             if session_id and not self.ended.has(session_id):
                 return door, session_id
@@ -156,7 +165,8 @@ class Sessions:
         except BadSignature:
             return ""
         name, _, session_id = named.rpartition(".")
-        return session_id if name == door.asker.name else ""
+        # Whoever has the key can sign any text with it, and the id becomes the name of a file.
+        return session_id if name == door.asker.name and _ID.fullmatch(session_id) else ""
 
 
 def sessions_of(project: Project, doors: Doors, token: OneTimeToken | None = None) -> Sessions:

@@ -80,7 +80,8 @@ class Turns:
         _, turn = self.queues[key].pop()
         if not self.queues[key]:
             del self.queues[key]
-        turn.set_exception(TurnedOutError())
+        if not turn.done():  # else its client has hung up just now
+            turn.set_exception(TurnedOutError())
 
     def _begin_next(self) -> None:
         """Give free places to those who wait: the key that was served last comes last."""

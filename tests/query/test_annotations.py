@@ -1,6 +1,7 @@
 """Citations as data: whatever a model or a document writes, only what was checked is one."""
 
 import re
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -11,7 +12,7 @@ from markdown_it import MarkdownIt
 from pipeline.query.addresses import Addresses
 from pipeline.query.annotations import Annotation, Piece
 from pipeline.query.answer import Answer, answer, evidence_answer
-from pipeline.query.citations import Citations
+from pipeline.query.citations import Citations, _Marks
 from pipeline.query.context import Reference
 from pipeline.query.data_citations import CITATION, DataCitations
 from pipeline.query.marks import BARE, MARKED, inert
@@ -227,6 +228,18 @@ def test_an_inert_text_has_no_mark_and_stays_as_it_is(text: str):
     assert not BARE.search(shown)
     assert not CITATION.search(shown)
     assert inert(shown) == shown
+
+
+@pytest.mark.parametrize("inner", ["[ref:1]", "[1]", "[Data: Reports (1)]", "[x [2]]"])
+def test_marks_inside_a_citation_of_records_do_not_keep_it_alive(inner: str):
+    assert not CITATION.search(inert(f"So it is [Data: Sources (2) {inner}]."))
+
+
+@pytest.mark.parametrize("text", ["[" * 60_000, "[1 " * 20_000])
+def test_an_answer_of_brackets_alone_takes_no_time(text: str):
+    begun = time.process_time()
+    list(Citations(SHOWN)._marked([text], _Marks()))
+    assert time.process_time() - begun < 1
 
 
 # Whole questions

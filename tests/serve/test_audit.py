@@ -13,12 +13,14 @@ import pytest
 
 from pipeline.errors import StoreError
 from pipeline.runs.audit import AuditLog
+from pipeline.serve.tries import TRIES
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, serving, wait_until
 from tests.servers.openai_server import OpenAIServer
 
 KEY, EDIT, FRONT = "a-key-of-some-length", "an-editor's-long-key", "a-front-end's-long-key"
+OWN_PAGE = {"Sec-Fetch-Site": "same-origin"}
 ON = ["serve.audit.enabled=true", "serve.audit.texts=text"]
 KEYS = [
     f"serve.keys.desk={{key: {KEY}, where: {{source: institute.txt}}}}",
@@ -177,6 +179,34 @@ def test_a_purged_document_is_taken_out_and_the_rest_stays(tmp_path: Path):
     log.add("edit")  # ends the line that was cut off
     assert [line["kind"] for line in log.lines()] == ["question", "question", "edit"]
     assert os.stat(file).st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\u0085"])
+def test_a_text_with_a_sign_that_ends_lines_elsewhere_stays_one_line(tmp_path: Path, sign: str):
+    log = AuditLog(tmp_path, hashed=False)
+    log.add("question", f"Who{sign}is Idra?", passages=[{"source": f"secret{sign}.csv"}])
+    log.add("question", "Who?", passages=[{"source": "secret.csv"}])
+    assert [line["text"] for line in log.lines()] == [f"Who{sign}is Idra?", "Who?"]
+    assert log.forget(lambda source: source.startswith("secret")) == 2
+    assert [line["passages"] for line in log.lines()] == [[{"source": "purged"}]] * 2
+    assert "Idra" not in next(tmp_path.glob("*.jsonl")).read_text()
+
+
+def test_files_of_others_stay(tmp_path: Path):
+    (tmp_path / "0-notes.jsonl").write_text("{}\n")
+    log = AuditLog(tmp_path, keep_days=1)
+    log.add("edit")
+    assert (tmp_path / "0-notes.jsonl").exists()
+    assert len(list(log.lines())) == 1
+
+
+def test_strangers_cannot_fill_the_log_with_wrong_keys(audited: Serving, folder: ProjectFolder):
+    with ThreadPoolExecutor(TRIES + 5) as threads:
+        trying = [threads.submit(httpx2.post, f"{audited.url}/login", data={"key": "wrong"}, headers=OWN_PAGE)
+                  for _ in range(TRIES + 5)]  # fmt: skip
+        statuses = sorted(each.result().status_code for each in trying)
+    assert statuses == [401] * TRIES + [429] * 5
+    assert [line["outcome"] for line in log_in(folder).lines()] == ["refused"] * TRIES
 
 
 def add_many(folder: Path, name: str) -> None:

@@ -14,7 +14,7 @@ from pipeline.project import Project
 from pipeline.serve.mcp import http_app
 from pipeline.serve.queries import BusyError, Queries
 from pipeline.serve.server import Server, address_of, listen
-from pipeline.serve.turns import Claim
+from pipeline.serve.turns import Claim, Turns
 from pipeline.settings.schema import ServeSettings
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
@@ -161,6 +161,20 @@ def test_where_no_more_may_wait_the_key_with_most_gives_way():
     asked = [Claim("a", 1)] * 5 + [Claim("b", 1)] * 2
     served, refused = run_turns(asked, waiting=4)
     assert (sorted(served), refused) == (["a", "a", "a", "b", "b"], ["a", "a"])
+
+
+def test_who_hangs_up_at_the_moment_of_giving_way_fails_nobody_else():
+    async def hang_up() -> None:
+        turns = Turns(places=0)
+        waiting = asyncio.create_task(turns.take(Claim("a", 1)))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        turns.turn_out("a")
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert turns.waiting == 0
+
+    asyncio.run(hang_up())
 
 
 def test_workers_share_what_a_key_may(project: Project):

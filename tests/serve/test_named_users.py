@@ -1,16 +1,20 @@
 """Users whom a proxy, or a chat front end with its key, names in headers: from where that is believed, and what they
 may."""
 
+import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from itsdangerous import TimestampSigner
 
 from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.serve.doors import doors_of
 from pipeline.settings.keys import key_warnings
+from pipeline.text.ids import digest
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, serving
@@ -121,6 +125,32 @@ def test_only_over_its_key_and_never_for_nobody(fronted: Serving):
         (named(X_API_Key=PLAIN), 200),
     ):  # fmt: skip
         assert httpx2.get(f"{fronted.url}/ui/state", headers=headers).status_code == status, headers
+
+
+def session_of(key: str, named: str, project: Project) -> list[tuple[bytes, bytes]]:
+    """A cookie that the holder of a key has signed with it."""
+    signer = TimestampSigner(key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256)
+    cookie = f"graphmill-{digest(str(project.root))[:8]}={signer.sign(named).decode()}"
+    return [(b"Cookie", cookie.encode()), (b"Sec-Fetch-Site", b"same-origin")]
+
+
+def test_its_key_begins_no_session(fronted: Serving, folder: ProjectFolder):
+    own_page = {"Sec-Fetch-Site": "same-origin"}
+    answer = httpx2.post(f"{fronted.url}/login", data={"key": FRONT}, headers=own_page)
+    assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+    assert "acts for users" in answer.text
+    for key, name, status in ((PLAIN, "plain", 200), (FRONT, "front", 401)):
+        headers = session_of(key, f"{name}.{'ab' * 16}", folder.open())
+        asked = httpx2.get(f"{fronted.url}/ui/state", headers=headers)
+        assert asked.status_code == status
+
+
+def test_a_key_makes_no_file_where_its_holder_likes(fronted: Serving, folder: ProjectFolder, tmp_path: Path):
+    """Whoever has a key can sign any id of a session with it, and signing out makes a file of that name."""
+    headers = session_of(PLAIN, f"plain.{tmp_path / 'made'}", folder.open())
+    httpx2.post(f"{fronted.url}/logout", headers=headers)
+    assert not list(tmp_path.iterdir())
+    assert httpx2.get(f"{fronted.url}/ui/state", headers=headers).status_code == 401
 
 
 def test_users_of_no_group_are_refused_and_told_why(folder: ProjectFolder):

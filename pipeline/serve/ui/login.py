@@ -46,12 +46,15 @@ class KeyForm:
         return HTMLResponse(page, status, headers)
 
     async def refusing(self, http: Request, back: str) -> Response:
-        """Count a wrong key or token, and say so."""
+        """Count a wrong key or token, and say so.
+
+        Those that come after too many are not in the audit log: else any stranger could fill the disk with it.
+        """
         said = texts()["shell"]
-        self.audit.signed_in("token" if self.sessions.token else "key", "refused", sender_of(http.scope))
         if seconds := await self.tries.count(sender_of(http.scope)):
             too_many = said["too_many_tries"].format(wait=span(seconds))
             return self.shown(http, back, too_many, 429, {"Retry-After": str(seconds)})
+        self.audit.signed_in("token" if self.sessions.token else "key", "refused", sender_of(http.scope))
         return self.shown(http, back, said["wrong_token" if self.sessions.token else "wrong_key"], 401)
 
 
@@ -82,6 +85,8 @@ def router(form: KeyForm) -> APIRouter:
         door = sessions.opened_by(key.strip())
         if door is None:
             return await form.refusing(http, back)
+        if door.acts_for_users:
+            return form.shown(http, back, texts()["shell"]["key_for_users"], 403)
         answer = _back(http, back)
         if door.key:
             form.audit.signed_in("token" if door.here else "key", "ok", sender_of(http.scope), door)

@@ -122,8 +122,9 @@ class PostgresDatabase:
                 taken.enter_context(self._share_of(request))
             connection = taken.enter_context(self.engine.execution_options(**options).begin())
             if request is not None:
+                driver_connection = connection.connection.driver_connection
                 # A cancel that arrives between two statements ends neither of them.
-                taken.enter_context(breakable(partial(_cancel, connection), again=True))
+                taken.enter_context(breakable(partial(_cancel, driver_connection), again=True))
                 _limit_time(connection, request.seconds_left)
             yield connection
 
@@ -202,9 +203,11 @@ def _on_checkout(connection: Any, record: Any, _: Any) -> None:
         connection.rollback()
 
 
-def _cancel(connection: Connection) -> None:
-    """End what the server does on this connection; another thread calls this."""
-    driver_connection: Any = connection.connection.driver_connection
+def _cancel(driver_connection: Any) -> None:
+    """End what the server does on this connection; another thread calls this.
+
+    It is psycopg's own: SQLAlchemy's raises an error of its own once the server has gone away.
+    """
     # A server that has gone away does nothing more.
     with suppress(psycopg.Error):
         driver_connection.cancel_safe(timeout=CANCEL_SECONDS)
