@@ -37,7 +37,9 @@ def router(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> API
         try:
             named = await provider.arrive(http, flow)
         except SignInError:
-            form.audit.signed_in("oidc", "refused", sender_of(http.scope))
+            # Anybody can ask for this address: after too many failures none has a line, as with wrong keys.
+            if not await form.tries.count(sender_of(http.scope)):
+                form.audit.signed_in("oidc", "refused", sender_of(http.scope))
             answer = form.shown(http, back, said["provider_refused"], 401)
         else:
             door = sessions.doors.users.door(named.user, named.groups)

@@ -14,7 +14,9 @@ from joserfc.jwk import OctKey, RSAKey
 from playwright.sync_api import expect
 
 from pipeline.project import Project
+from pipeline.runs.audit import AuditLog
 from pipeline.serve.server import listen
+from pipeline.serve.tries import TRIES
 from tests.projects import ProjectFolder
 from tests.serve.serving import Serving, serving
 from tests.serve.ui.conftest import Look
@@ -144,6 +146,15 @@ def test_only_the_browser_that_began_can_end_and_only_once(
         assert browser.get(back).status_code == 401
         denied = f"{served.url}/oidc/callback?error=access_denied&error_description=%3Cb%3EVisit+evil.example"
         assert "evil" not in browser.get(denied).text
+
+
+def test_strangers_cannot_fill_the_audit_log(folder: ProjectFolder, provider: OidcServer):
+    log = AuditLog(folder.root / "data/audit")
+    with signing_in(folder, provider, "serve.audit.enabled=true") as served:
+        before = len(list(log.lines()))
+        for _ in range(TRIES + 2):
+            assert httpx2.get(f"{served.url}/oidc/callback?code=x&state=x", timeout=30).status_code == 401
+        assert len(list(log.lines())) == before + TRIES
 
 
 def test_a_code_is_worth_nothing_without_the_verifier(
