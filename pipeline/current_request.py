@@ -4,6 +4,7 @@ A server sets it around the work of a request. Stores and models ask for it, so 
 a wait ends with the request. Elsewhere there is none, and work takes as long as it takes.
 """
 
+import logging
 import math
 import queue
 import threading
@@ -16,6 +17,7 @@ from typing import Generic, TypeVar
 
 from pipeline.errors import RequestEndedError
 
+LOG = logging.getLogger("graphmill.serve")
 Result = TypeVar("Result")
 GRACE_SECONDS = 0.2
 """That a wait gets to end by itself once its request has ended. To cancel a statement takes a connection of its own,
@@ -44,7 +46,11 @@ class _Breakable:
         with self.lock:
             if self.over:
                 return False
-            self.break_off()
+            try:
+                self.break_off()
+            except Exception:
+                # The other waits of the request must be broken off all the same.
+                LOG.exception("a wait of a request that has ended could not be broken off")
             self.over = not self.again
             return self.again
 
