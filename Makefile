@@ -59,7 +59,7 @@ neo4j: dev  ## a local Neo4j to try things on, without Docker
 	$(BIN)/python tests/servers/neo4j_server.py
 
 test: dev  ## all tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-full: dev  ## all tests, the heavy ones whole: about an hour
 	GRAPHMILL_FULL=1 $(BIN)/python -m pytest

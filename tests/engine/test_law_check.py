@@ -84,7 +84,7 @@ def test_a_verb_that_does_not_take_some_groups_alone_breaks_its_law(tmp_path: Pa
     body = 'if len(documents) < 5:\n        raise ValueError("all are needed")\n    ' + OF_ALL
     found = held(with_verb(tmp_path / "p", NIGHT, body))
     assert found.verdict == "breaks"
-    assert "raises ValueError: all are needed" in found.message
+    assert "raised ValueError: all are needed" in found.message
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pipeline.contract.schemas import REJECTS, STRING
 from pipeline.contract.schemas import table as schema
 from pipeline.engine.run_report import Progress, StepReport
 from pipeline.engine.runner import IndexResult, Runner
-from pipeline.errors import AuthError, DataError, SettingsError
+from pipeline.errors import AuthError, DataError, SettingsError, VerbError
 from pipeline.snapshots.store import SnapshotStore
 from tests.engine.small_project import WORKFLOW, SmallProject
 from tests.engine.small_verbs import CALLS, NUMBERS
@@ -124,7 +124,7 @@ def test_what_was_done_before_a_failure_is_kept(project: SmallProject, monkeypat
     failing = runner(project)
     with monkeypatch.context() as patch:
         patch.setattr(project.chat, "converse", fail)
-        with pytest.raises(RuntimeError):
+        with pytest.raises(VerbError, match="raised RuntimeError: lost"):
             failing.run(project.workflow, "run-1")
     assert [(report.step, report.action) for report in failing.reports] == [
         ("read_numbers", "ran"),

@@ -37,13 +37,12 @@ def test_every_error_is_told():
 
 
 def test_the_settings_are_the_defaults():
-    page, allowed, keys, limits = (
-        yaml.safe_load(block)["serve"] for block in re.findall(r"```yaml\n(.*?)\n```", PAGE, re.DOTALL)
-    )
-    for told in (page, limits):
+    blocks = [yaml.safe_load(block)["serve"] for block in re.findall(r"```yaml\n(.*?)\n```", PAGE, re.DOTALL)]
+    examples = {next(iter(block)): block for block in blocks}
+    for told in (examples["page"], examples["concurrency"]):
         assert told == {name: getattr(ServeSettings(), name) for name in told}
-    assert allowed == {"allow": ServeSettings().allow.model_dump(mode="json")}
-    assert ServeSettings.model_validate(keys).keys["sales"].where
+    assert examples["allow"] == {"allow": ServeSettings().allow.model_dump(mode="json")}
+    assert ServeSettings.model_validate(examples["keys"]).keys["sales"].where
 
 
 def test_a_full_disk_is_told_by_its_own_status():

@@ -97,7 +97,7 @@ def test_a_plan_and_whoever_else_only_looks_convert_nothing(folder: ProjectFolde
     folder.write("a.pdf", "Anselm Torr ground a lens.")
     folder.write("b.pdf", TEXTS["b.pdf"])
     notes = str(folder.report("plan", "short")["notes"])
-    assert "2 files to be converted (less than 0.1 MB): about" in notes
+    assert "2 files to be converted (less than 0.1 MB): less than 1 s" in notes
     assert "at the speed of earlier runs" in notes
     assert folder.report("plan", "short")["documents"] == {"new": 1, "edited": 1, "gone": 0}
     with folder.open() as project:

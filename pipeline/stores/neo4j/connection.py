@@ -124,13 +124,13 @@ class Neo4jConnection:
         seconds = request.seconds_left if math.isfinite(request.seconds_left) else None
         # The transaction may not have begun when the first attempt comes.
         with breakable(partial(self._terminate, name), again=True):
-            return self._rows(Query(query, metadata={"request": name}, timeout=seconds), given)
+            return self._rows(query, given, metadata={"request": name}, timeout=seconds)
 
-    def _rows(self, query: LiteralString | Query, parameters: dict[str, Any]) -> list[list[Any]]:
+    def _rows(self, query: LiteralString, parameters: dict[str, Any], **limits: Any) -> list[list[Any]]:
         with self.errors():
             try:
                 result = self.driver.execute_query(
-                    query, parameters, database_=self.database, routing_=RoutingControl.READ
+                    Query(query, **limits), parameters, database_=self.database, routing_=RoutingControl.READ
                 )
             except (DriverError, Neo4jError):
                 check_request()  # what was ended for it has not failed
