@@ -107,6 +107,10 @@ def _is_constant(node: ast.expr, constants: frozenset[str]) -> bool:
         return isinstance(node.value, ast.Name) and node.value.id == "cypher"
     if isinstance(node, ast.Name):
         return node.id in constants
+    if isinstance(node, ast.Call):
+        # Neo4j's own: a text with a limit of time.
+        is_query = _last_name(node.func) == "Query" and bool(node.args)
+        return is_query and _is_constant(node.args[0], constants)
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
@@ -208,6 +212,8 @@ def test_no_statement_is_made_of_data(module: Path):
         "for statement in found: session.run(statement)",
         "statement = ', '.join(parts)\ncursor.execute(statement)",
         "session.run(str(statement))",
+        "driver.execute_query(Query(statement))",
+        "driver.execute_query(Query('MATCH (n:' + label + ') RETURN n'))",
         "session.run(texts['one'])",
         "TEXT = 'no statement {}'\nsession.run(TEXT.format(name))",
         "statement = f'select * from {table}'",
