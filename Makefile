@@ -123,9 +123,9 @@ vendor:  ## the libraries of the pages in a browser, from npm, as vendor/index.j
 check: lint types layers licences docs test  ## everything that CI runs
 
 lock:  ## the lock files, from pyproject.toml (needs uv)
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	uv pip compile --quiet --universal --no-strip-extras --generate-hashes --no-emit-index-url --no-annotate --no-header \
 		--python-version 3.11 pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	uv pip compile --quiet --universal --no-strip-extras --generate-hashes --no-emit-index-url --no-annotate --no-header \
 		--python-version 3.11 --group dev -c requirements.lock -o requirements-dev.lock
 
 wheel: dev  ## the wheel, into dist/

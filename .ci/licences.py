@@ -75,9 +75,10 @@ def main() -> int:
 
 
 def locked() -> list[str]:
-    """Return the names in requirements.lock."""
+    """Return the names in requirements.lock, without their extras."""
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    return sorted({line.split("==")[0] for line in lines if re.match(r"[a-z0-9]", line)})
+    found = [re.match(r"[a-z0-9][a-z0-9._-]*", line) for line in lines]
+    return sorted({match[0] for match in found if match})
 
 
 def row_of(name: str) -> tuple[str, str] | None:
