@@ -156,6 +156,20 @@ def new_project(
     return project
 
 
+def project_with_verb(root: Path, documents: Mapping[str, str], source: str, verb: str) -> ProjectFolder:
+    """Return a project whose workflow "fast" loads and chunks the documents, and then runs a verb of its own.
+
+    ``source``: of the file own.py, which has the verb.
+    """
+    folder = new_project(root, NO_STORE, documents)
+    (folder.root / "own.py").write_text(source, encoding="utf-8")
+    folder.edit_settings(verbs=["own.py"])
+    path = folder.root / "workflows" / "fast.yaml"
+    workflow = read_yaml(path)
+    write_yaml(path, {**workflow, "steps": [*workflow["steps"][:2], {"verb": verb}]})
+    return folder
+
+
 def workspace_of(root: Path) -> str:
     """All workers have one Neo4j, and name folders alike."""
     name = re.sub(r"[^a-z0-9]+", "-", f"{root.parent.name}-{root.name}".lower())

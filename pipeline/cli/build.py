@@ -134,7 +134,7 @@ def _notes(
     forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[str, int], reports: Iterable[Mapping[str, Any]]
 ) -> tuple[str, ...]:
     """Return what a reader has to know beside the bill. ``reports``: of earlier runs, the newest first."""
-    from pipeline.engine.bill.duration import conversion_in_words, time_in_words
+    from pipeline.engine.bill.forecast import times_in_words
 
     changed = ", ".join(f"{count:,} {what}" for what, count in documents.items())
     guessed = ", ".join(entry.planned.step.id for entry in forecasts if entry.estimate.guessed)
@@ -146,9 +146,7 @@ def _notes(
         f"{undecided}: format: auto is not decided yet: one call before the first extraction tries records, and a "
         "second one JSON where records fail; the price is that of records"
     )
-    files = sum(entry.to_convert for entry in forecasts)
-    to_convert = conversion_in_words(files, sum(entry.bytes_to_convert for entry in forecasts), reports)
-    time = time_in_words({entry.planned.step.id: entry.seconds for entry in forecasts})
+    to_convert, time = times_in_words(forecasts, reports)
     notes = [
         changed and f"documents: {changed}",
         to_convert,

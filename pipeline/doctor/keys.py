@@ -1,15 +1,16 @@
 """The keys of ``graphmill serve``: whether each can be asked by, and finds what it is to find."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from pipeline.contract.conditions import OWN
+from pipeline.doctor.conditions import unknown_fields
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError, counted
 from pipeline.runs.adapters import postgres_store
 from pipeline.settings.keys import key_faults, key_warnings, rights_by_place
-from pipeline.settings.schema import RightsSettings, Settings
+from pipeline.settings.schema import Settings
 from pipeline.settings.validation import did_you_mean
 
 WHAT = "serve.keys"
@@ -56,15 +57,9 @@ def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:
         for where, rights in narrowed.items():
             for workspace in rights.workspace or (settings.workspace,):
                 if workspace in loaded:
-                    yield from _unknown_fields(where, rights, {*OWN, *store.fields(workspace)} if rights.where else OWN)
+                    fields = {*OWN, *store.fields(workspace)} if rights.where else OWN
+                    yield from unknown_fields(WHAT, f"{where}.where", rights.where, fields)
                 elif rights.workspace:
                     near = did_you_mean(workspace, loaded, "loaded are")
                     fact = f"{where}.workspace: nothing is loaded as '{workspace}'"
                     yield Finding("settings", WHAT, "warning", fact, f"load it, or correct the name: {near}")
-
-
-def _unknown_fields(where: str, rights: RightsSettings, have: Collection[str]) -> Iterator[Finding]:
-    for field in rights.where:
-        if field not in have:
-            fact = f"{where}.where: no loaded document has a field '{field}'"
-            yield Finding("settings", WHAT, "warning", fact, f"correct it: {did_you_mean(field, have, 'they have')}")

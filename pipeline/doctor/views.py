@@ -6,13 +6,13 @@ from pathlib import Path
 
 from pipeline.contract.conditions import OWN
 from pipeline.contract.views import is_made_by
+from pipeline.doctor.conditions import unknown_fields
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError
 from pipeline.runs.adapters import postgres_store
 from pipeline.runs.services import Services
 from pipeline.runs.views import ViewSize, sizes_of_views
 from pipeline.settings.schema import Settings
-from pipeline.settings.validation import did_you_mean
 
 WHAT = "serve.views"
 
@@ -62,8 +62,4 @@ def _unknown_fields(root: Path, settings: Settings) -> Iterator[Finding]:
             return
         have = {*OWN, *store.fields(settings.workspace)}
     for view, one in settings.serve.views.items():
-        for field in one.where:
-            if field not in have:
-                fact = f"{WHAT}.{view}.where: no loaded document has a field '{field}'"
-                near = did_you_mean(field, have, "they have")
-                yield Finding("settings", WHAT, "warning", fact, f"correct it: {near}")
+        yield from unknown_fields(WHAT, f"{WHAT}.{view}.where", one.where, have)

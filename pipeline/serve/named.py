@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import ip_network
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -10,6 +10,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from pipeline.errors import NotAllowedError
 from pipeline.pages.environment import texts
+from pipeline.serve.tries import address_of
 from pipeline.settings.schema import ServeSettings, UsersSettings
 
 THIS_MACHINE = ("127.0.0.1", "::1")
@@ -49,12 +50,9 @@ def with_peer(app: ASGIApp, settings: ServeSettings) -> WithPeer:
 
 def is_trusted(peer: str, settings: UsersSettings) -> bool:
     """Return whether a request from this address may name its user without a key."""
-    try:
-        address = ip_address(peer)
-    except ValueError:
+    address = address_of(peer)
+    if address is None:
         return False
-    if isinstance(address, IPv6Address) and address.ipv4_mapped:
-        address = address.ipv4_mapped
     return any(address in ip_network(proxy) for proxy in settings.proxies)
 
 

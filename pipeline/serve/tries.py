@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from starlette.types import Scope
 
@@ -70,12 +70,20 @@ def sender_of(scope: Scope) -> str:
 
 def counted_address(host: str) -> str:
     """Return the address itself; of IPv6 its /64 network, since one machine may have all of it."""
+    address = address_of(host)
+    if address is None:
+        return "unknown"
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, 64), strict=False))
+    return str(address)
+
+
+def address_of(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the address that a host is, None for a name; an IPv4 address within IPv6 is the first."""
     try:
         address = ip_address(host)
     except ValueError:
-        return "unknown"
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is None:
-            return str(ip_network((address, 64), strict=False))
-        address = address.ipv4_mapped
-    return str(address)
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped
+    return address

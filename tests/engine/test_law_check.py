@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.engine.law_check import HeldStep
 from pipeline.errors import DataError, UsageError
-from tests.projects import NO_STORE, ProjectFolder, new_project, read_yaml, write_yaml
+from tests.projects import NO_STORE, ProjectFolder, new_project, project_with_verb
 from tests.servers.openai_server import OpenAIServer
 
 DOCUMENTS = {
@@ -43,15 +43,8 @@ BY_TOUCH = 'rowwise="text_units", row_of={"counts": "id"}, lookup={"documents": 
 
 
 def with_verb(root: Path, law: str, body: str, touched: str = "None") -> ProjectFolder:
-    folder = new_project(root, NO_STORE, DOCUMENTS)
     source = VERB.replace("LAW", law).replace("BODY", body).replace("TOUCHED", touched)
-    (folder.root / "own.py").write_text(source, encoding="utf-8")
-    folder.edit_settings(verbs=["own.py"])
-    path = folder.root / "workflows" / "fast.yaml"
-    workflow = read_yaml(path)
-    workflow["steps"] = [*workflow["steps"][:2], {"verb": "count_rows"}]
-    write_yaml(path, workflow)
-    return folder
+    return project_with_verb(root, DOCUMENTS, source, "count_rows")
 
 
 def held(folder: ProjectFolder) -> HeldStep:

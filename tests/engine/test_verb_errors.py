@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import VerbError
-from tests.projects import NO_STORE, ProjectFolder, new_project, read_yaml, write_yaml
+from tests.projects import ProjectFolder, project_with_verb
 
 DOCUMENTS = {f"{number}.txt": f"Mira Vale saw light {number}." for number in range(20)} | {"bad.txt": "Odd one."}
 VERB = """
@@ -30,14 +30,8 @@ ROWWISE = 'rowwise="text_units", row_of={"counts": "id"}'
 
 
 def with_verb(root: Path, source: str = VERB, law: str = ROWWISE) -> ProjectFolder:
-    folder = new_project(root, NO_STORE, DOCUMENTS)
-    (folder.root / "own.py").write_text(source.replace(", LAW", f", {law}" if law else ""), encoding="utf-8")
-    folder.edit_settings(verbs=["own.py"])
-    path = folder.root / "workflows" / "fast.yaml"
-    workflow = read_yaml(path)
-    workflow["steps"] = [*workflow["steps"][:2], {"verb": "count_lights"}]
-    write_yaml(path, workflow)
-    return folder
+    own = source.replace(", LAW", f", {law}" if law else "")
+    return project_with_verb(root, DOCUMENTS, own, "count_lights")
 
 
 def correct(folder: ProjectFolder) -> None:

@@ -6,7 +6,7 @@ that are changed or gone, and what former runs took, bound what follows; before 
 Nothing is written but in a folder of its own, which goes with it, and the list of files' hashes; no network is used.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from pipeline.contract.laws import Part
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import RehearsedChat, Tally
-from pipeline.engine.bill.duration import seconds_of_calls, sum_of_seconds
+from pipeline.engine.bill.duration import conversion_in_words, seconds_of_calls, sum_of_seconds, time_in_words
 from pipeline.engine.bill.expected_calls import (
     COMMUNITIES,
     NOTHING_ASKED,
@@ -338,3 +338,14 @@ def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
         "guessed": any(estimate.guessed for estimate in estimates),
         "seconds": sum_of_seconds(entry.seconds for entry in forecasts),
     }  # fmt: skip
+
+
+def times_in_words(forecasts: Sequence[Forecast], reports: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
+    """Return a sentence about the conversions of a run, and one about its model calls; "" where there are none.
+
+    ``reports``: of earlier runs, the newest first.
+    """
+    files = sum(entry.to_convert for entry in forecasts)
+    size = sum(entry.bytes_to_convert for entry in forecasts)
+    calls = {entry.planned.step.id: entry.seconds for entry in forecasts}
+    return conversion_in_words(files, size, reports), time_in_words(calls)

@@ -52,19 +52,11 @@ MORE = 5
 
 
 @dataclass(frozen=True)
-class FilteredVectors:
+class NarrowedDocuments:
+    """The reads of documents and of their text units, of those alone that satisfy ``allowed``."""
+
     vectors: VectorReads
     allowed: Within
-
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
-        return self.vectors.nearest(searches, (*self.allowed, *within), rights)
-
-    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
-        return self.vectors.nearest_of(table, sorted(self.visible(table, ids)), vector, limit)
-
-    def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
-        seen = self.visible("chunks", ids)
-        return self.vectors.chunks([id for id in ids if id in seen], question)
 
     def documents(self, within: Within = ()) -> list[Document]:
         return self.vectors.documents((*self.allowed, *within))
@@ -80,6 +72,19 @@ class FilteredVectors:
 
     def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> Mapping[str, tuple[str, int]]:
         return self.vectors.places(text_unit_ids, (*self.allowed, *within))
+
+
+@dataclass(frozen=True)
+class FilteredVectors(NarrowedDocuments):
+    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
+        return self.vectors.nearest(searches, (*self.allowed, *within), rights)
+
+    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
+        return self.vectors.nearest_of(table, sorted(self.visible(table, ids)), vector, limit)
+
+    def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
+        seen = self.visible("chunks", ids)
+        return self.vectors.chunks([id for id in ids if id in seen], question)
 
     def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
         return self.vectors.origins(table, ids, (*self.allowed, *within))

@@ -11,38 +11,32 @@ import numpy as np
 
 from pipeline.contract.conditions import Conditions
 from pipeline.query.resources import ReadTogether, Result
-from pipeline.query.search.filtered import Work
-from pipeline.stores.reads import GraphReads, Hits, Lexical, Listing, Opening, VectorReads, VectorSearch, Within
+from pipeline.query.search.filtered import NarrowedDocuments, Work
+from pipeline.stores.reads import GraphReads, Hits, Lexical, Opening, VectorReads, VectorSearch, Within
 from pipeline.stores.records import (
     Between,
     Claim,
     Community,
-    Document,
     Dot,
     Entity,
     EntityMentions,
     Line,
     Link,
-    ListedDocument,
     Membership,
     Passage,
     Relationship,
     Report,
     SharedUnit,
-    TextUnit,
 )
 
 
 @dataclass(frozen=True)
-class VisiblePassages:
-    """Documents that satisfy ``visible`` and their text units, as if there were no others."""
-
-    vectors: VectorReads
-    visible: Conditions
+class VisiblePassages(NarrowedDocuments):
+    """Documents that satisfy ``allowed`` and their text units, as if there were no others."""
 
     def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
         of_text_units = [search for search in searches if search.table == "chunks"]
-        found = iter(self.vectors.nearest(of_text_units, within, (self.visible, *rights)))
+        found = iter(self.vectors.nearest(of_text_units, within, (*self.allowed, *rights)))
         return [next(found) if search.table == "chunks" else [] for search in searches]
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
@@ -51,26 +45,11 @@ class VisiblePassages:
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
         return self.vectors.chunks(self._there("chunks", ids), question)
 
-    def documents(self, within: Within = ()) -> list[Document]:
-        return self.vectors.documents((self.visible, *within))
-
-    def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
-        return self.vectors.listed(listing, (self.visible, *within))
-
-    def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
-        return self.vectors.units_of(document_id, first, limit, (self.visible, *within))
-
-    def unit_ids_of(self, document_id: str, limit: int, within: Within = ()) -> list[str]:
-        return self.vectors.unit_ids_of(document_id, limit, (self.visible, *within))
-
-    def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> Mapping[str, tuple[str, int]]:
-        return self.vectors.places(text_unit_ids, (self.visible, *within))
-
     def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
-        return self.vectors.origins(table, self._there(table, ids), (self.visible, *within))
+        return self.vectors.origins(table, self._there(table, ids), (*self.allowed, *within))
 
     def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
-        return self.vectors.lexical(question, limit, within, (self.visible, *rights))
+        return self.vectors.lexical(question, limit, within, (*self.allowed, *rights))
 
     def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
         return []
@@ -99,7 +78,7 @@ class VisiblePassages:
         """Return those of the ids that are text units of visible documents, in their order."""
         if table != "chunks":
             return []
-        visible = self.vectors.places(ids, (self.visible,))
+        visible = self.places(ids)
         return [id for id in ids if id in visible]
 
 
@@ -157,7 +136,7 @@ def only_visible(where: Conditions, read: ReadTogether) -> ReadTogether:
 
     def read_visible(work: Work[Result], /) -> tuple[Result, tuple[str, ...]]:
         def look(vectors: VectorReads, graph: GraphReads) -> Result:
-            return work(VisiblePassages(vectors, where), NoGraph())
+            return work(VisiblePassages(vectors, (where,)), NoGraph())
 
         result, _ = read(look)
         return result, ()

@@ -109,20 +109,18 @@ def _why_refused(door: Door) -> str:
 
 
 def _plan(door: Door) -> dict[str, Any]:
-    from pipeline.engine.bill.duration import conversion_in_words, time_in_words
-    from pipeline.engine.bill.forecast import totals
+    from pipeline.engine.bill.forecast import times_in_words, totals
 
     workflow = door.project.workflow().name
     forecasts = door.project.forecast(workflow)
-    files = sum(entry.to_convert for entry in forecasts)
-    size = sum(entry.bytes_to_convert for entry in forecasts)
+    conversions, calls = times_in_words(forecasts, door.project.runs.reports())
     changes = next((entry.documents for entry in forecasts if entry.documents), None)
     return {
         "workflow": workflow,
         "forecasts": forecasts,
         "totals": totals(forecasts),
         "documents": changes.counts if changes else {},
-        "to_convert": conversion_in_words(files, size, door.project.runs.reports()),
-        "time": time_in_words({entry.planned.step.id: entry.seconds for entry in forecasts}),
+        "to_convert": conversions,
+        "time": calls,
         "not_loadable": door.project.why_not_loadable(workflow) or _why_refused(door),
     }
