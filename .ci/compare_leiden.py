@@ -1,4 +1,5 @@
-"""Our communities beside those of graspologic's Leiden, on graphs with a known division: as good, by modularity."""
+"""Our communities beside those of graspologic's Leiden, on graphs with a known division: as good,
+by modularity."""
 
 import random
 import warnings
@@ -30,7 +31,8 @@ def ours(edges: list[tuple[str, str, float]]) -> dict[str, str]:
     lists = {"keywords": [], "text_unit_ids": []}
     numbers = {"source_degree": 0, "target_degree": 0, "rank": 0}
     relationships = RELATIONSHIPS.frame(
-        {**columns, **lists, **numbers, "id": f"{place:05}", "source_entity_id": one, "target_entity_id": other,
+        {**columns, **lists, **numbers, "id": f"{place:05}", "source_entity_id": one,
+            "target_entity_id": other,
          "weight": weight}
         for place, (one, other, weight) in enumerate(edges)
     )  # fmt: skip
@@ -48,7 +50,9 @@ def ours(edges: list[tuple[str, str, float]]) -> dict[str, str]:
         }
         for id in ids
     )  # fmt: skip
-    _, nodes = detect_communities(entities, relationships, CommunityParams(max_cluster_size=SIZE * 2))
+    _, nodes = detect_communities(
+        entities, relationships, CommunityParams(max_cluster_size=SIZE * 2)
+    )
     top = nodes[nodes["level"] == 0]
     return dict(zip(top["entity_id"], top["community_id"], strict=True))
 
@@ -77,7 +81,9 @@ def main() -> None:
         our, their = modularity(edges, dict(ours(edges))), modularity(edges, dict(theirs(edges)))
         good = our >= their - SLACK
         failed += not good
-        print(f"seed {seed}: modularity {our:.4f}, graspologic {their:.4f}{'' if good else '  BELOW'}")
+        print(
+            f"seed {seed}: modularity {our:.4f}, graspologic {their:.4f}{'' if good else '  BELOW'}"
+        )
     print(f"{5 - failed} passed, {failed} failed")
     raise SystemExit(failed > 0)
 

@@ -1,7 +1,9 @@
-"""Check the licences of what graphmill needs and carries: `make licences`. `--write` makes THIRD_PARTY_NOTICES.md anew.
+"""Check the licences of what graphmill needs and carries: `make licences`. `--write` makes
+THIRD_PARTY_NOTICES.md anew.
 
-It looks at the installed distributions that requirements.lock names, and at the libraries of the page. It ends with 1
-where a licence is unknown or not allowed, or where the notices say something else.
+It looks at the installed distributions that requirements.lock names, and at the libraries of the
+page. It ends with 1 where a licence is unknown or not allowed, or where the notices say something
+else.
 """
 
 import json
@@ -14,7 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTICES = ROOT / "THIRD_PARTY_NOTICES.md"
 VENDORED = ROOT / "pipeline" / "serve" / "ui" / "vendor"
 ALLOWED = frozenset({
-    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MPL-2.0", "PSF-2.0",
+    "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "CNRI-Python", "ISC", "MIT",
+    "MPL-2.0", "PSF-2.0",
     "Python-2.0", "Zlib",
 })  # fmt: skip
 """Of SPDX. MPL-2.0 asks for changed files of the library itself, of which there are none here."""
@@ -22,7 +25,8 @@ EXCEPTIONS = {
     "psycopg": "LGPL-3.0-only",
     "psycopg-binary": "LGPL-3.0-only",
 }
-"""Libraries that are used as they are installed, and that anybody may replace by a version of their own."""
+"""Libraries that are used as they are installed, and that anybody may replace by a version of their
+own."""
 SPELLINGS = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
@@ -42,13 +46,13 @@ comes likewise.
 
 | Package | Licence | Home |
 |---|---|---|
-"""
+"""  # noqa: E501
 PAGE = """
 The page in a browser carries these libraries; their texts of licences lie beside them in `pipeline/serve/ui/vendor/`.
 
 | Library | Version | Licence |
 |---|---|---|
-"""
+"""  # noqa: E501
 
 
 def main() -> int:
@@ -59,7 +63,8 @@ def main() -> int:
         for name, (licence, _) in rows.items()
         if not is_allowed(name, licence)
     ]
-    # A package of another platform is not installed here, so that its row stays as it was written there.
+    # A package of another platform is not installed here, so that its row stays as it was written
+    # there.
     written = rows_in(NOTICES.read_text(encoding="utf-8")) if NOTICES.exists() else {}
     rows |= {name: written[name] for name in names if name in written and name not in rows}
     if "--write" in sys.argv:
@@ -99,7 +104,9 @@ def licence_of(about: PackageMetadata) -> str:
     if said and not is_allowed("", said):
         said = ""  # the copyright line of a whole text, or words of its own
     classifiers = [
-        line.split(" :: ")[-1] for line in about.get_all("Classifier") or () if line.startswith("License ::")
+        line.split(" :: ")[-1]
+        for line in about.get_all("Classifier") or ()
+        if line.startswith("License ::")
     ]
     named = [SPELLINGS.get(each, each) for each in classifiers if each != "OSI Approved"]
     return said or " AND ".join(dict.fromkeys(named)) or "unknown"
@@ -118,23 +125,33 @@ def is_allowed(name: str, licence: str) -> bool:
     if EXCEPTIONS.get(name) == licence:
         return True
     if "(" in licence:  # of alternatives inside a list all have to be allowed
-        return all(part in ALLOWED for part in re.findall(r"[\w.-]+", licence) if part not in ("AND", "OR"))
+        return all(
+            part in ALLOWED for part in re.findall(r"[\w.-]+", licence) if part not in ("AND", "OR")
+        )
     alternatives = licence.split(" OR ")
-    return any(all(part.strip() in ALLOWED for part in each.split(" AND ")) for each in alternatives)
+    return any(
+        all(part.strip() in ALLOWED for part in each.split(" AND ")) for each in alternatives
+    )
 
 
 def notices(rows: dict[str, tuple[str, str]]) -> str:
     """Return the whole file."""
-    packages = "".join(f"| {name} | {licence} | {home} |\n" for name, (licence, home) in sorted(rows.items()))
+    packages = "".join(
+        f"| {name} | {licence} | {home} |\n" for name, (licence, home) in sorted(rows.items())
+    )
     libraries = json.loads((VENDORED / "index.json").read_text(encoding="utf-8"))
-    carried = "".join(f"| {each['name']} | {each['version']} | {each['licence']} |\n" for each in libraries)
+    carried = "".join(
+        f"| {each['name']} | {each['version']} | {each['licence']} |\n" for each in libraries
+    )
     return HEAD + packages + PAGE + carried
 
 
 def rows_in(text: str) -> dict[str, tuple[str, str]]:
     """Return the packages that the notices name."""
     found = re.findall(
-        r"^\| ([a-z0-9.-]+) \| ([^|]+) \| ([^|]*) \|$", text.split(PAGE.strip(), maxsplit=1)[0], re.MULTILINE
+        r"^\| ([a-z0-9.-]+) \| ([^|]+) \| ([^|]*) \|$",
+        text.split(PAGE.strip(), maxsplit=1)[0],
+        re.MULTILINE,
     )
     return {name: (licence, home.strip()) for name, licence, home in found}
 

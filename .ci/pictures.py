@@ -1,5 +1,5 @@
-"""The pictures of the documentation, from the sample corpus: `make pictures`. They are drawn, not photographed: small
-SVGs without a script, a font or an address in them."""
+"""The pictures of the documentation, from the sample corpus: `make pictures`. They are drawn, not
+photographed: small SVGs without a script, a font or an address in them."""
 
 import io
 import json
@@ -25,9 +25,15 @@ FONT = "font-family='Helvetica, Arial, DejaVu Sans, sans-serif'"
 COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9c755f", "#edc948")
 ENTITIES, LONGEST = 110, 26
 QUESTION = "Who designed the Skarrow Light?"
-PUBLISHED = {"graphmill, no model": 97, "fast-graphrag": 93, "GraphRAG (nano)": 73, "LightRAG": 45, "vectors alone": 42}
-"""All gold passages in the first 8, 101 questions of 2WikiMultiHopQA, in percent: ours from benchmarks/README.md, the
-others from the benchmark of circlemind-ai/fast-graphrag."""
+PUBLISHED = {
+    "graphmill, no model": 97,
+    "fast-graphrag": 93,
+    "GraphRAG (nano)": 73,
+    "LightRAG": 45,
+    "vectors alone": 42,
+}
+"""All gold passages in the first 8, 101 questions of 2WikiMultiHopQA, in percent: ours from
+benchmarks/README.md, the others from the benchmark of circlemind-ai/fast-graphrag."""
 TERMINAL = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}">
 <style>.t {{ font: {char_height}px Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }} {styles}</style>
@@ -35,17 +41,22 @@ TERMINAL = """\
 {chrome}
 <g transform="translate({terminal_x}, {terminal_y})">{backgrounds}<g class="t">{matrix}</g></g>
 </svg>
-"""
+"""  # noqa: E501
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary) / "my-project"
         init_project(root, sample=True)
-        session = [said(root, "run"), said(root, "query", QUESTION, "--mode", "naive", "--chunk-top-k", "2")]
+        session = [
+            said(root, "run"),
+            said(root, "query", QUESTION, "--mode", "naive", "--chunk-top-k", "2"),
+        ]
         plan = said(root, "plan", "index")
         evaluation = json.loads(
-            said(root, "eval", str(root / SAMPLE_QUESTIONS), "--k", "5", "--json").partition("\n")[2]
+            said(root, "eval", str(root / SAMPLE_QUESTIONS), "--k", "5", "--json").partition("\n")[
+                2
+            ]
         )
         with Project.open(root) as project:
             graph = drawn_graph(project.table("entities"), project.table("relationships"))
@@ -53,10 +64,18 @@ def main() -> None:
     write("terminal.svg", terminal("\n\n".join(session), 118))
     write("plan.svg", terminal(plan, max(map(len, plan.splitlines()))))
     recall = {mode: 100 * found["recall@5"] for mode, found in evaluation["modes"].items()}
-    write("modes.svg", bars("Sample corpus, 50 questions: recall@5 of each mode, workflow fast, in percent", recall))
+    write(
+        "modes.svg",
+        bars(
+            "Sample corpus, 50 questions: recall@5 of each mode, workflow fast, in percent", recall
+        ),
+    )
     write(
         "recall.svg",
-        bars("All evidence in the first 8 passages: 2WikiMultiHopQA, 101 questions, in percent", PUBLISHED),
+        bars(
+            "All evidence in the first 8 passages: 2WikiMultiHopQA, 101 questions, in percent",
+            PUBLISHED,
+        ),
     )
 
 
@@ -72,18 +91,28 @@ def said(root: Path, *arguments: str) -> str:
 def drawn_graph(entities: pd.DataFrame, relationships: pd.DataFrame) -> str:
     """The entities with most neighbours, where they are linked, coloured by community."""
     shown = entities.nlargest(ENTITIES, ["degree", "frequency"], keep="first")
-    ends = relationships["source_entity_id"].isin(shown["id"]) & relationships["target_entity_id"].isin(shown["id"])
+    ends = relationships["source_entity_id"].isin(shown["id"]) & relationships[
+        "target_entity_id"
+    ].isin(shown["id"])
     links = relationships[ends].reset_index(drop=True)
-    shown = shown[shown["id"].isin({*links["source_entity_id"], *links["target_entity_id"]})].reset_index(drop=True)
+    shown = shown[
+        shown["id"].isin({*links["source_entity_id"], *links["target_entity_id"]})
+    ].reset_index(drop=True)
     _, nodes = detect_communities(shown, links, CommunityParams(max_cluster_size=24))
-    placed = layout_graph(nodes[nodes["level"] == 0].reset_index(drop=True), links).set_index("entity_id")
+    placed = layout_graph(nodes[nodes["level"] == 0].reset_index(drop=True), links).set_index(
+        "entity_id"
+    )
     order = placed["community_id"].value_counts().index.tolist()
     for axis in ("x", "y"):  # half by place, half by order: the middle is crowded
-        placed[axis] = placed[axis] / placed[axis].abs().max() / 2 + placed[axis].rank(pct=True) - 0.5
+        placed[axis] = (
+            placed[axis] / placed[axis].abs().max() / 2 + placed[axis].rank(pct=True) - 0.5
+        )
     spots = {id: (480 + 430 * row.x, 305 + 270 * row.y) for id, row in placed.iterrows()}
     parts = [
         f"<line x1='{a[0]:.0f}' y1='{a[1]:.0f}' x2='{b[0]:.0f}' y2='{b[1]:.0f}'/>"
-        for a, b in zip(links["source_entity_id"].map(spots), links["target_entity_id"].map(spots), strict=True)
+        for a, b in zip(
+            links["source_entity_id"].map(spots), links["target_entity_id"].map(spots), strict=True
+        )
     ]
     dots, labels, taken = [], [], []
     for row in shown.itertuples(index=False):
@@ -92,17 +121,18 @@ def drawn_graph(entities: pd.DataFrame, relationships: pd.DataFrame) -> str:
         colour = COLOURS[order.index(placed["community_id"][row.id]) % len(COLOURS)]
         dots.append(f"<circle cx='{x:.0f}' cy='{y:.0f}' r='{radius:.1f}' fill='{colour}'/>")
         half, line = 3.4 * len(row.name), y - radius - 3
-        free = all(abs(x - there) > half + width or abs(line - other) > 14 for there, other, width in taken)
+        free = all(
+            abs(x - there) > half + width or abs(line - other) > 14 for there, other, width in taken
+        )
         if free and len(row.name) <= LONGEST and half < x < 960 - half:
             taken.append((x, line, half))
             labels.append(f"<text x='{x:.0f}' y='{line:.0f}'>{escape(row.name)}</text>")
     return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 960 600' {FONT}>"
-        "<rect width='960' height='600' rx='10' fill='#fff'/>"
-        f"<g stroke='#999' stroke-opacity='.28'>{''.join(parts)}</g>"
-        f"<g stroke='#fff'>{''.join(dots)}</g>"
-        f"<g font-size='12' text-anchor='middle' fill='#222' stroke='#fff' stroke-width='3' paint-order='stroke'>"
-        f"{''.join(labels)}</g></svg>\n"
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 960 600' {FONT}><rect width='960'"
+        " height='600' rx='10' fill='#fff'/><g stroke='#999'"
+        f" stroke-opacity='.28'>{''.join(parts)}</g><g stroke='#fff'>{''.join(dots)}</g><g"
+        " font-size='12' text-anchor='middle' fill='#222' stroke='#fff' stroke-width='3'"
+        f" paint-order='stroke'>{''.join(labels)}</g></svg>\n"
     )
 
 
@@ -118,9 +148,9 @@ def bars(title: str, values: dict[str, float]) -> str:
         ]
     height = 62 + 30 * len(values)
     return (
-        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 720 {height}' {FONT} font-size='14' fill='#222'>"
-        f"<rect width='720' height='{height}' rx='10' fill='#fff'/>"
-        f"<text x='20' y='28' font-weight='bold'>{escape(title)}</text>{''.join(rows)}</svg>\n"
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 720 {height}' {FONT} font-size='14'"
+        f" fill='#222'><rect width='720' height='{height}' rx='10' fill='#fff'/><text x='20' y='28'"
+        f" font-weight='bold'>{escape(title)}</text>{''.join(rows)}</svg>\n"
     )
 
 

@@ -1,7 +1,9 @@
-"""The documentation as a site: `make docs`. It opens from disk, has search, and asks no other host for anything.
+"""The documentation as a site: `make docs`. It opens from disk, has search, and asks no other host
+for anything.
 
-Pages are those of docs/, two that are made from the code, and some of the repository's own. A link to another file of
-the repository leads to a copy. Ends with 1 where a link or an anchor leads nowhere, or a page would ask another host.
+Pages are those of docs/, two that are made from the code, and some of the repository's own. A link
+to another file of the repository leads to a copy. Ends with 1 where a link or an anchor leads
+nowhere, or a page would ask another host.
 """
 
 import re
@@ -31,7 +33,14 @@ MORE = {
 SHIM = Path(__file__).with_name("iframe-worker.js")
 LINK = re.compile(r"(\]\()([^)\s#]+)([^)\s]*\))")
 CODE = re.compile(r"(```.*?```|`[^`\n]+`)", re.DOTALL)
-ASKS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+ASKS = {
+    "script": "src",
+    "link": "href",
+    "img": "src",
+    "iframe": "src",
+    "source": "src",
+    "object": "data",
+}
 URL_IN_CSS = re.compile(r"url\(\s*['\"]?(?:https?:)?//")
 
 
@@ -48,7 +57,9 @@ def main() -> None:
     (PAGES / "settings.md").write_text(settings_page(), encoding="utf-8")
     (PAGES / "javascripts").mkdir()
     shutil.copy(SHIM, PAGES / "javascripts")
-    built = subprocess.run([sys.executable, "-m", "zensical", "build", "--strict", "--clean"], cwd=ROOT, check=False)
+    built = subprocess.run(
+        [sys.executable, "-m", "zensical", "build", "--strict", "--clean"], cwd=ROOT, check=False
+    )
     faults = ["the build failed"] if built.returncode else faults_of_site()
     print(*faults, sep="\n", file=sys.stderr)
     pages = len(list(SITE.rglob("*.html")))
@@ -71,8 +82,8 @@ def linked(source: Path) -> str:
 
 
 def in_site(target: Path) -> str:
-    """Where a file of the repository is in the site; it is copied there if it is no page. What is not there is named as
-    it is, and found by the build."""
+    """Where a file of the repository is in the site; it is copied there if it is no page. What is
+    not there is named as it is, and found by the build."""
     name = target.relative_to(ROOT).as_posix()
     if name in MORE:
         return MORE[name]
@@ -112,7 +123,9 @@ def faults_of_site() -> list[str]:
     faults = []
     for path, page in sorted(pages.items()):
         name = path.relative_to(SITE)
-        faults += [f"{name}: asks another host: {url}" for url in page.asked if urlsplit(url).netloc]
+        faults += [
+            f"{name}: asks another host: {url}" for url in page.asked if urlsplit(url).netloc
+        ]
         if name.name == "404.html":
             continue  # its links are from the root of a server
         for url in sorted(page.links | page.asked):
@@ -122,9 +135,15 @@ def faults_of_site() -> list[str]:
             target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             if not target.exists():
                 faults.append(f"{name}: {url} leads nowhere")
-            elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
+            elif (
+                parts.fragment
+                and target in pages
+                and unquote(parts.fragment) not in pages[target].anchors
+            ):
                 faults.append(f"{name}: {url}: no such anchor")
-    styles = [path for path in SITE.rglob("*.css") if URL_IN_CSS.search(path.read_text(encoding="utf-8"))]
+    styles = [
+        path for path in SITE.rglob("*.css") if URL_IN_CSS.search(path.read_text(encoding="utf-8"))
+    ]
     return faults + [f"{path.relative_to(SITE)}: asks another host" for path in styles]
 
 

@@ -1,8 +1,10 @@
-"""What others wrote of the pages in a browser, from npm into vendor folders: `make vendor` (needs npm). The libraries
-of the pages are in pipeline/serve/ui/vendor, what only looks at them in tests/serve/ui/vendor.
+"""What others wrote of the pages in a browser, from npm into vendor folders: `make vendor` (needs
+npm). The libraries of the pages are in pipeline/serve/ui/vendor, what only looks at them in
+tests/serve/ui/vendor.
 
-A folder's index.json is its list: each package with its version, its licence and the SHA-512 of its archive, each file
-with its own. A hash that is "" there is filled in: so a package is added, or another version of it taken.
+A folder's index.json is its list: each package with its version, its licence and the SHA-512 of its
+archive, each file with its own. A hash that is "" there is filled in: so a package is added, or
+another version of it taken.
 """
 
 import base64
@@ -40,7 +42,11 @@ def fetch(package: dict[str, Any], folder: Path, temporary: Path) -> None:
     """Write the package's files, its hashes checked."""
     named = f"{package['name']}@{package['version']}"
     packed = subprocess.run(
-        ["npm", "pack", "--silent", named], cwd=temporary, check=True, capture_output=True, text=True
+        ["npm", "pack", "--silent", named],
+        cwd=temporary,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     archive = temporary / packed.stdout.strip()
     package["integrity"] = checked(package["integrity"], archive.read_bytes(), named)
@@ -56,7 +62,9 @@ def fetch(package: dict[str, Any], folder: Path, temporary: Path) -> None:
 def checked(pinned: str, content: bytes, what: str) -> str:
     found = "sha512-" + base64.b64encode(hashlib.sha512(content).digest()).decode()
     if pinned not in ("", found):
-        raise SystemExit(f'{what}: its hash is {found}, not {pinned}; if that is meant, put "" into index.json')
+        raise SystemExit(
+            f'{what}: its hash is {found}, not {pinned}; if that is meant, put "" into index.json'
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""The chat requests of a run sent once more, in a loop, with the client alone: what the calls themselves cost."""
+"""The chat requests of a run sent once more, in a loop, with the client alone: what the calls
+themselves cost."""
 
 import json
 import sys
@@ -22,7 +23,11 @@ def main() -> None:
     for request in requests:
         client.chat.completions.create(**request)
     seconds = time.process_time() - started
-    print(json.dumps({"calls": len(requests), "cpu_ms_a_call": 1000 * seconds / max(1, len(requests))}))
+    print(
+        json.dumps(
+            {"calls": len(requests), "cpu_ms_a_call": 1000 * seconds / max(1, len(requests))}
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """The rows of a loaded workspace once more by bare psycopg; prints JSON.
 
-The argument is that of load_once.py. With ``ids``, table -> ids: these rows are deleted from the store's own table,
-indexes and all, and put back by INSERT. Without, all rows go into equal tables with primary keys alone, by a binary
-COPY and by INSERT; each table is dropped when it has been read, and its copies when they have been written.
+The argument is that of load_once.py. With ``ids``, table -> ids: these rows are deleted from the
+store's own table, indexes and all, and put back by INSERT. Without, all rows go into equal tables
+with primary keys alone, by a binary COPY and by INSERT; each table is dropped when it has been
+read, and its copies when they have been written.
 
-The rows are read from the store's tables and held as Python values, vectors as numpy arrays; only the statements and
-their commit are timed. INSERT is ``executemany`` of a prepared statement, values in binary.
+The rows are read from the store's tables and held as Python values, vectors as numpy arrays; only
+the statements and their commit are timed. INSERT is ``executemany`` of a prepared statement, values
+in binary.
 """
 
 import json
@@ -36,7 +38,10 @@ def main() -> None:
     with psycopg.connect(spec["url"], autocommit=True) as connection:
         register_vector(connection)
         if "ids" in spec:
-            found = {name: {INSERT: put_back(connection, name, spec, ids)} for name, ids in spec["ids"].items()}
+            found = {
+                name: {INSERT: put_back(connection, name, spec, ids)}
+                for name, ids in spec["ids"].items()
+            }
         else:
             found = {name: write_anew(connection, name, spec) for name in TABLES}
         print(json.dumps(found))
@@ -45,7 +50,11 @@ def main() -> None:
 def write_anew(connection: Connection, name: str, spec: Spec) -> dict[str, Any]:
     """Way -> what was measured."""
     table, bare = sql.Identifier(TABLES[name].name), sql.Identifier(f"bare_{name}")
-    connection.execute(sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING STORAGE)").format(bare, table))
+    connection.execute(
+        sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING STORAGE)").format(
+            bare, table
+        )
+    )
     connection.execute(sql.SQL("ALTER TABLE {} ADD PRIMARY KEY (workspace, id)").format(bare))
     types, rows = read_rows(connection, of_workspace(table, spec))
     connection.execute(sql.SQL("DROP TABLE {} CASCADE").format(table))  # views are made of some
@@ -91,13 +100,17 @@ def timed(write: Callable[[], None], spec: Spec) -> dict[str, float]:
 
 
 def of_workspace(table: sql.Identifier, spec: Spec) -> sql.Composed:
-    return sql.SQL("SELECT * FROM {} WHERE workspace = {}").format(table, sql.Literal(spec["workspace"]))
+    return sql.SQL("SELECT * FROM {} WHERE workspace = {}").format(
+        table, sql.Literal(spec["workspace"])
+    )
 
 
 def read_rows(connection: Connection, select: sql.Composed) -> tuple[list[int], Rows]:
     description = connection.execute(sql.SQL("{} LIMIT 0").format(select)).description or []
     types = [column.type_code for column in description]
-    with connection.cursor().copy(sql.SQL("COPY ({}) TO STDOUT (FORMAT BINARY)").format(select)) as copy:
+    with connection.cursor().copy(
+        sql.SQL("COPY ({}) TO STDOUT (FORMAT BINARY)").format(select)
+    ) as copy:
         copy.set_types(types)
         return types, [tuple(map(python_value, row)) for row in copy.rows()]
 

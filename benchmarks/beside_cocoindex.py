@@ -1,11 +1,11 @@
-"""Nights over a folder of files by graphmill (``fast``: vectors, and a graph with its own) and by CocoIndex (vectors of
-the files alone), in turn in one run, by the same builtin model into the same PostgreSQL.
-``python benchmarks/beside_cocoindex.py --units 5000``
+"""Nights over a folder of files by graphmill (``fast``: vectors, and a graph with its own) and by
+CocoIndex (vectors of the files alone), in turn in one run, by the same builtin model into the same
+PostgreSQL. ``python benchmarks/beside_cocoindex.py --units 5000``
 
-CPU is that of the whole process of each, start-up included, as both are commands of a night; PostgreSQL's is apart.
-``start-up`` is what the same command takes over one file where nothing has changed. Of several tries the least counts;
-each edits another 1 % of the files. CocoIndex (1.0.26) is installed into a folder that is deleted afterwards, and told
-not to report its use.
+CPU is that of the whole process of each, start-up included, as both are commands of a night;
+PostgreSQL's is apart. ``start-up`` is what the same command takes over one file where nothing has
+changed. Of several tries the least counts; each edits another 1 % of the files. CocoIndex (1.0.26)
+is installed into a folder that is deleted afterwards, and told not to report its use.
 """
 
 import os
@@ -57,7 +57,8 @@ def measured(line: Sequence[str], server: Path) -> Taken:
             code = os.waitstatus_to_exitcode(status)
             raise SystemExit(f"{' '.join(line)}: ended with {code}\n{said.read().decode()[-2000:]}")
     return {
-        "CPU s": usage.ru_utime + usage.ru_stime, "s": time.perf_counter() - began, "MB": usage.ru_maxrss / 1024,
+        "CPU s": usage.ru_utime + usage.ru_stime, "s": time.perf_counter() - began,
+        "MB": usage.ru_maxrss / 1024,
         "server CPU s": postgres_cpu(server) - of_server,
     }  # fmt: skip
 
@@ -73,9 +74,20 @@ def compare(units: int, tries: int) -> list[dict[str, Any]]:
         def systems(root: Path, name: str) -> dict[str, Night]:
             ours = [sys.executable, "-m", "pipeline", "-C", str(root), "run", WORKFLOW]
             ours += ["--set", f"stores.postgres.url={make_database(url, f'graphmill_{name}')}"]
-            theirs = [sys.executable, str(ROOT / "benchmarks" / "cocoindex_flow.py"), str(scratch / "cocoindex")]
-            theirs += [str(root / "data" / "input"), make_database(url, f"cocoindex_{name}"), str(scratch / name)]
-            return {"graphmill": lambda: measured(ours, server), "CocoIndex": lambda: measured(theirs, server)}
+            theirs = [
+                sys.executable,
+                str(ROOT / "benchmarks" / "cocoindex_flow.py"),
+                str(scratch / "cocoindex"),
+            ]
+            theirs += [
+                str(root / "data" / "input"),
+                make_database(url, f"cocoindex_{name}"),
+                str(scratch / name),
+            ]
+            return {
+                "graphmill": lambda: measured(ours, server),
+                "CocoIndex": lambda: measured(theirs, server),
+            }
 
         small, large = systems(one, "one"), systems(many, "many")
         for night in small.values():
@@ -94,9 +106,16 @@ def _in_turn(systems: Mapping[str, Night]) -> dict[str, Taken]:
 
 
 def _line(night: str, rounds: Sequence[Mapping[str, Taken]]) -> dict[str, Any]:
-    least = {name: min((each[name] for each in rounds), key=lambda taken: taken["CPU s"]) for name in rounds[0]}
+    least = {
+        name: min((each[name] for each in rounds), key=lambda taken: taken["CPU s"])
+        for name in rounds[0]
+    }
     columns = {f"{name}: {clock}": taken[clock] for name, taken in least.items() for clock in taken}
-    return {"night": night, **columns, "of CocoIndex's CPU": least["graphmill"]["CPU s"] / least["CocoIndex"]["CPU s"]}
+    return {
+        "night": night,
+        **columns,
+        "of CocoIndex's CPU": least["graphmill"]["CPU s"] / least["CocoIndex"]["CPU s"],
+    }
 
 
 if __name__ == "__main__":

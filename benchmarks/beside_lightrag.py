@@ -1,4 +1,5 @@
-"""LightRAG's storage classes beside graphmill's loads: the same rows, into the same servers, one after the other."""
+"""LightRAG's storage classes beside graphmill's loads: the same rows, into the same servers, one
+after the other."""
 
 import json
 import os
@@ -25,7 +26,11 @@ def install(folder: Path) -> Path:
     """The Python of a new environment that has the package. Raises LightragUnavailable."""
     uv = shutil.which("uv")
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    make = [uv, "venv", "--quiet", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
+    make = (
+        [uv, "venv", "--quiet", "--python", sys.executable]
+        if uv
+        else [sys.executable, "-m", "venv"]
+    )
     add = [uv, "pip", "install", "--quiet", "--python"] if uv else []
     add = [*add, str(python)] if uv else [str(python), "-m", "pip", "install", "--quiet"]
     for line in ([*make, str(folder)], [*add, *PACKAGES]):
@@ -38,7 +43,11 @@ def install(folder: Path) -> Path:
 def write_rows(path: Path, sizes: Sizes) -> None:
     """The rows as LightRAG's storages take them, in a file."""
     tables = make_tables(sizes)
-    texts = {id: text for name in ("entity", "relationship") for id, text in _pairs(tables[f"{name}_texts"])}
+    texts = {
+        id: text
+        for name in ("entity", "relationship")
+        for id, text in _pairs(tables[f"{name}_texts"])
+    }
     rows = {
         "entities": [
             {
@@ -73,7 +82,9 @@ def write_rows(path: Path, sizes: Sizes) -> None:
     path.write_text(json.dumps(rows), encoding="utf-8")
 
 
-def on_neo4j(python: Path, rows: Path, dimensions: int, address: Mapping[str, Any]) -> dict[str, float]:
+def on_neo4j(
+    python: Path, rows: Path, dimensions: int, address: Mapping[str, Any]
+) -> dict[str, float]:
     """Seconds by way of writing."""
     env = {
         "NEO4J_URI": address["uri"],
@@ -81,7 +92,9 @@ def on_neo4j(python: Path, rows: Path, dimensions: int, address: Mapping[str, An
         "NEO4J_PASSWORD": address["password"],
         "NEO4J_DATABASE": address["database"],
     }
-    return _measured([str(python), str(SCRIPT), "neo4j", str(rows), str(dimensions)], env, rows.parent)
+    return _measured(
+        [str(python), str(SCRIPT), "neo4j", str(rows), str(dimensions)], env, rows.parent
+    )
 
 
 def on_postgres(python: Path, rows: Path, dimensions: int, url: str) -> dict[str, float]:
@@ -94,7 +107,9 @@ def on_postgres(python: Path, rows: Path, dimensions: int, url: str) -> dict[str
         "POSTGRES_DATABASE": str(parts["dbname"]),
         "POSTGRES_MAX_CONNECTIONS": "20",
     }
-    return _measured([str(python), str(SCRIPT), "postgres", str(rows), str(dimensions)], env, rows.parent)
+    return _measured(
+        [str(python), str(SCRIPT), "postgres", str(rows), str(dimensions)], env, rows.parent
+    )
 
 
 def _pairs(texts: Any) -> zip:
@@ -112,7 +127,11 @@ def _described(row: Mapping[str, Any], texts: Mapping[str, str]) -> dict[str, An
 
 
 def _measured(line: Sequence[str], env: Mapping[str, str], folder: Path) -> dict[str, float]:
-    done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, **env}, cwd=folder, check=False)
+    done = subprocess.run(
+        line, capture_output=True, text=True, env={**os.environ, **env}, cwd=folder, check=False
+    )
     if done.returncode:
-        raise LightragUnavailable(f"{' '.join(line)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
+        raise LightragUnavailable(
+            f"{' '.join(line)}: exit code {done.returncode}\n{done.stderr[-2000:]}"
+        )
     return json.loads(done.stdout.strip().splitlines()[-1])

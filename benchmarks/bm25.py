@@ -1,4 +1,5 @@
-"""Recall of plain BM25 over the passages of a published benchmark, in memory, as `graphmill eval` counts it.
+"""Recall of plain BM25 over the passages of a published benchmark, in memory, as `graphmill eval`
+counts it.
 
     python benchmarks/questions.py 2wiki FOLDER PROJECT && python benchmarks/bm25.py PROJECT
 
@@ -26,17 +27,23 @@ KS = (1, 2, 5, 8, 10, 20)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("project", type=Path, help="that benchmarks/questions.py has filled")
     project = parser.parse_args().project
     passages = list(_lines(project / "data" / "input" / PASSAGES))
     questions = list(_lines(project / "questions.jsonl"))
-    ranked = _rankings([line["text"] for line in passages], [line["question"] for line in questions])
+    ranked = _rankings(
+        [line["text"] for line in passages], [line["question"] for line in questions]
+    )
     found = [
         metrics(ranks(_gold(question), [_passage(passages[place]) for place in ranking]), KS)
         for question, ranking in zip(questions, ranked, strict=True)
     ]
-    print_table([{name: round(100 * float(np.mean([one[name] for one in found])), 1) for name in found[0]}])
+    print_table(
+        [{name: round(100 * float(np.mean([one[name] for one in found])), 1) for name in found[0]}]
+    )
 
 
 def _rankings(texts: Sequence[str], questions: Sequence[str]) -> Iterator[list[int]]:
@@ -46,7 +53,9 @@ def _rankings(texts: Sequence[str], questions: Sequence[str]) -> Iterator[list[i
     length = float(np.mean([len(text) for text in split]))
     for question in questions:
         asked = dict.fromkeys(words(question))
-        weights = {word: word_weight(len(texts), sum(word in text for text in found)) for word in asked}
+        weights = {
+            word: word_weight(len(texts), sum(word in text for text in found)) for word in asked
+        }
         near = [place for place, text in enumerate(found) if not text.isdisjoint(weights)]
         scores = bm25_scores([texts[place] for place in near], weights, length)
         yield [near[place] for place in np.argsort(-scores, kind="stable")[: max(KS)]]

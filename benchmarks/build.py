@@ -1,7 +1,8 @@
-"""A full build: CPU by step, wall time, peak memory and bytes written, of a corpus of synthetic documents.
+"""A full build: CPU by step, wall time, peak memory and bytes written, of a corpus of synthetic
+documents.
 
-``index`` asks the tests' endpoint, without latency; its own CPU is what goes beyond the same calls made with the
-client in a loop. ``python benchmarks/build.py --units 1900``
+``index`` asks the tests' endpoint, without latency; its own CPU is what goes beyond the same calls
+made with the client in a loop. ``python benchmarks/build.py --units 1900``
 """
 
 import argparse
@@ -16,7 +17,8 @@ from pipeline.errors import counted
 
 
 def build(workflow: str, units: int, passages: int, workers: int) -> dict[str, Any]:
-    """One build from nothing; ``own_ms`` is CPU a text unit beyond the bare calls, in milliseconds."""
+    """One build from nothing; ``own_ms`` is CPU a text unit beyond the bare calls, in
+    milliseconds."""
     if workflow == "fast":
         with new_project(units, passages, workers) as root:
             return _with_own(measure(root, workflow), workflow, 0.0) | {"workers": workers}
@@ -36,12 +38,19 @@ def _with_own(measured: dict[str, Any], workflow: str, bare: float) -> dict[str,
     bare_cpu = bare * measured["calls"] / 1000
     own_ms = 1000 * (measured["cpu"] - bare_cpu) / measured["units"]
     written = measured["written"] / measured["snapshots"]
-    return {"workflow": workflow, **measured, "bare_ms": bare, "own_ms": own_ms, "written_ratio": written}
+    return {
+        "workflow": workflow,
+        **measured,
+        "bare_ms": bare,
+        "own_ms": own_ms,
+        "written_ratio": written,
+    }
 
 
 def summary(result: dict[str, Any]) -> dict[str, Any]:
     names = {
-        "workflow": "workflow", "units": "units", "workers": "workers", "calls": "calls", "cpu": "CPU s",
+        "workflow": "workflow", "units": "units", "workers": "workers", "calls": "calls",
+        "cpu": "CPU s",
         "wall": "wall s",
         "bare_ms": "bare ms a call", "own_ms": "own ms a unit", "peak_mb": "peak MB",
         "written_ratio": "written / snapshots", "startup": "start-up s",
@@ -62,11 +71,19 @@ def by_step(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--units", type=int, nargs="+", default=[300, 1_900])
-    parser.add_argument("--passages", type=int, default=1, help="passages, each a text unit, in a document")
-    parser.add_argument("--workers", type=int, nargs="+", default=[1], help="engine.workers; several: in turn")
-    parser.add_argument("--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"])
+    parser.add_argument(
+        "--passages", type=int, default=1, help="passages, each a text unit, in a document"
+    )
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[1], help="engine.workers; several: in turn"
+    )
+    parser.add_argument(
+        "--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"]
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     results = []

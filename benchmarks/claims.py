@@ -1,9 +1,10 @@
-"""What a night of ``claims`` asks, with entity resolution and a judge: a random sentence of 1 % of the documents is
-another. ``python benchmarks/claims.py --units 1900``
+"""What a night of ``claims`` asks, with entity resolution and a judge: a random sentence of 1 % of
+the documents is another. ``python benchmarks/claims.py --units 1900``
 
-By step: CPU s, calls, tokens and price (gpt-4o-mini's), of the full build and of the night. And of the communities of
-the night: how many are new (no community of the night before had these members), of how many else what is known of
-them is other (their entities, relationships, claims), and how many reports were asked for.
+By step: CPU s, calls, tokens and price (gpt-4o-mini's), of the full build and of the night. And of
+the communities of the night: how many are new (no community of the night before had these members),
+of how many else what is known of them is other (their entities, relationships, claims), and how
+many reports were asked for.
 """
 
 import argparse
@@ -43,7 +44,9 @@ def grounds(root: Path) -> Grounds:
         tables = project.snapshots.manifest(WORKFLOW).tables
         read = {name: project.snapshots.read(tables[name]) for name in ("communities", *EVIDENCE)}
     said = {name: _lines(read[name][columns]) for name, columns in EVIDENCE.items()}
-    communities = read["communities"][["entity_ids", "relationship_ids"]].itertuples(index=False, name=None)
+    communities = read["communities"][["entity_ids", "relationship_ids"]].itertuples(
+        index=False, name=None
+    )
     return {
         tuple(members): (
             *(line for id in members for line in said["entities"][id]),
@@ -57,7 +60,15 @@ def grounds(root: Path) -> Grounds:
 EVIDENCE = {
     "entities": ["id", "name", "type", "description"],
     "relationships": ["id", "source", "target", "keywords", "description"],
-    "covariates": ["subject_id", "object", "type", "status", "start_date", "end_date", "description"],
+    "covariates": [
+        "subject_id",
+        "object",
+        "type",
+        "status",
+        "start_date",
+        "end_date",
+        "description",
+    ],
 }
 """Of each table what a report is made of, behind what it is found by."""
 
@@ -73,7 +84,9 @@ def compared(before: Grounds, now: Grounds, night: Mapping[str, Any]) -> dict[st
     return {
         "communities": len(now),
         "new": len(set(now) - set(before)),
-        "other evidence": sum(before[members] != known for members, known in now.items() if members in before),
+        "other evidence": sum(
+            before[members] != known for members, known in now.items() if members in before
+        ),
         "asked about": night["asked"].get(REPORTS, {"calls": 0})["calls"],
     }
 
@@ -81,7 +94,10 @@ def compared(before: Grounds, now: Grounds, night: Mapping[str, Any]) -> dict[st
 def by_step(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A row a step, and one of all."""
     steps = [*found[BUILD]["steps"], WHOLE]
-    return [{"step": step, **_of(found[BUILD], step, BUILD), **_of(found[NIGHT], step, NIGHT)} for step in steps]
+    return [
+        {"step": step, **_of(found[BUILD], step, BUILD), **_of(found[NIGHT], step, NIGHT)}
+        for step in steps
+    ]
 
 
 def _of(one: Mapping[str, Any], step: str, night: str) -> dict[str, Any]:
@@ -90,7 +106,11 @@ def _of(one: Mapping[str, Any], step: str, night: str) -> dict[str, Any]:
     amounts = whole if step == WHOLE else asked.get(step)
     cpu = one["cpu"] if step == WHOLE else one["steps"].get(step, {"cpu": None})["cpu"]
     price = sum(amounts[name] * each / 1e6 for name, each in PRICE.items()) if amounts else None
-    told = {"CPU s": cpu, **(amounts or dict.fromkeys(whole)), "price": None if price is None else round(price, 4)}
+    told = {
+        "CPU s": cpu,
+        **(amounts or dict.fromkeys(whole)),
+        "price": None if price is None else round(price, 4),
+    }
     return {f"{name}, {night}": amount for name, amount in told.items()}
 
 
@@ -101,9 +121,13 @@ def shares(found: Mapping[str, Any]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--units", type=int, nargs="+", default=[1_900])
-    parser.add_argument("--share", type=float, default=0.01, help="of the documents, those that are edited")
+    parser.add_argument(
+        "--share", type=float, default=0.01, help="of the documents, those that are edited"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     measured = [nights(units, options.share) for units in options.units]

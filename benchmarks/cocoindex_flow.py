@@ -1,6 +1,7 @@
-"""One update of a CocoIndex app: each file of a folder embedded by graphmill's builtin model, its text and vector in a
-table of PostgreSQL with an HNSW index. Run by beside_cocoindex.py, which names: where the package is installed, the
-folder of files, the address of the database, and where CocoIndex keeps its state.
+"""One update of a CocoIndex app: each file of a folder embedded by graphmill's builtin model, its
+text and vector in a table of PostgreSQL with an HNSW index. Run by beside_cocoindex.py, which
+names: where the package is installed, the folder of files, the address of the database, and where
+CocoIndex keeps its state.
 """
 
 import sys

@@ -1,8 +1,8 @@
-"""What a folder of PDF files costs: the first night, a night without a change, one with a new file, and the plan before
-it. ``python benchmarks/conversions.py --files 1000 --pages 20``
+"""What a folder of PDF files costs: the first night, a night without a change, one with a new file,
+and the plan before it. ``python benchmarks/conversions.py --files 1000 --pages 20``
 
-The files are made by the benchmark, pages of about 130 words of prose that no two share. Each line is a process of its
-own; CPU is the command's and that of the processes it converts files in.
+The files are made by the benchmark, pages of about 130 words of prose that no two share. Each line
+is a process of its own; CPU is the command's and that of the processes it converts files in.
 """
 
 import argparse
@@ -21,7 +21,14 @@ from harness import ROOT, print_table
 from pipeline.settings.init import init_project
 
 WORDS_A_PAGE = 130
-NAMES = ("Mira Vale", "Anselm Torr", "Idra Senn", "Quill Point", "the Brack Institute", "the Tollen Observatory")
+NAMES = (
+    "Mira Vale",
+    "Anselm Torr",
+    "Idra Senn",
+    "Quill Point",
+    "the Brack Institute",
+    "the Tollen Observatory",
+)
 
 
 def write_pdf(path: Path, pages: int, seed: int) -> None:
@@ -53,13 +60,16 @@ def measured(root: Path, *arguments: str) -> dict[str, float | str]:
         raise SystemExit(f"{' '.join(line)}: exit code {process.returncode}: {report}")
     loading = report["steps"][0]
     return {
-        "CPU s": round(usage.ru_utime + usage.ru_stime, 1), "wall s": round(seconds, 1), "load s": loading["seconds"],
+        "CPU s": round(usage.ru_utime + usage.ru_stime, 1), "wall s": round(seconds, 1),
+        "load s": loading["seconds"],
         "largest MB": usage.ru_maxrss / 1000, "files": str(loading.get("conversions", "")),
     }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--pages", type=int, default=20)
     parser.add_argument("--json", action="store_true", help="print JSON")

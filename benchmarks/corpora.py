@@ -1,11 +1,13 @@
-"""Corpora that are no encyclopedia, with 100 questions each, as a project's documents and questions.
+"""Corpora that are no encyclopedia, with 100 questions each, as a project's documents and
+questions.
 
     python benchmarks/corpora.py chats PROJECT
 
-`chats`: days of a company's channels, several matters a day. `manuals`: sections about machines, the same sections for
-each machine. `tickets`: what customers asked and what helped. All is made up here, by templates and a seed; a question
-says in other words what stands in one document, and others are about the same things, people and places.
-PROJECT/data/input/passages.jsonl and PROJECT/questions.jsonl are written.
+`chats`: days of a company's channels, several matters a day. `manuals`: sections about machines,
+the same sections for each machine. `tickets`: what customers asked and what helped. All is made up
+here, by templates and a seed; a question says in other words what stands in one document, and
+others are about the same things, people and places. PROJECT/data/input/passages.jsonl and
+PROJECT/questions.jsonl are written.
 """
 
 import argparse
@@ -25,7 +27,9 @@ from benchmarks.questions import Benchmark, write_benchmark
 QUESTIONS, DAYS, TICKETS = 100, 150, 150
 Made = Iterator[tuple[str, str, str]]
 """Title and text of a document, and a question about it."""
-TEXTS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+TEXTS: Mapping[str, Any] = yaml.safe_load(
+    Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")
+)
 PEOPLE, TALK = TEXTS["people"], TEXTS["small_talk"]
 
 
@@ -37,16 +41,24 @@ def chats(chance: random.Random) -> Made:
     for day in range(DAYS):
         lines, questions = _settled(chance, *matters[day])
         others = [_mentioned(chance, *chance.choice(matters)) for _ in range(2)]
-        talk = [f"{_first_name(chance)}: {chance.choice(TALK)}" for _ in range(chance.randint(4, 8))]
+        talk = [
+            f"{_first_name(chance)}: {chance.choice(TALK)}" for _ in range(chance.randint(4, 8))
+        ]
         for more in (*others, talk):
-            for place, line in zip(sorted(chance.choices(range(len(lines) + 1), k=len(more))), more, strict=True):
+            for place, line in zip(
+                sorted(chance.choices(range(len(lines) + 1), k=len(more))), more, strict=True
+            ):
                 lines.insert(place, line)
         clock = sorted(chance.sample(range(8 * 60, 18 * 60), len(lines)))
-        stamped = [f"{at // 60:02}:{at % 60:02} {line}" for at, line in zip(clock, lines, strict=True)]
+        stamped = [
+            f"{at // 60:02}:{at % 60:02} {line}" for at, line in zip(clock, lines, strict=True)
+        ]
         yield f"day {day}", "\n".join(stamped), chance.choice(questions)
 
 
-def _settled(chance: random.Random, thing: Mapping[str, str], place: str) -> tuple[list[str], list[str]]:
+def _settled(
+    chance: random.Random, thing: Mapping[str, str], place: str
+) -> tuple[list[str], list[str]]:
     """What is said of a matter, and what may be asked."""
     texts, name, other = TEXTS["chats"], thing["name"], thing["asked"]
     fault = chance.choice(texts["faults"])
@@ -55,7 +67,11 @@ def _settled(chance: random.Random, thing: Mapping[str, str], place: str) -> tup
     lines = [
         f"{teller}: the {name} in {place} {fault['name']}",
         f"{helper}: since when?",
-        f"{teller}: {chance.choice(('this morning', 'yesterday evening', 'the last power cut'))}, can you have a look",
+        (
+            f"{teller}:"
+            f" {chance.choice(('this morning', 'yesterday evening', 'the last power cut'))}, can"
+            " you have a look"
+        ),
         f"{helper}: found it, it was {cause}",
         f"{helper}: I {remedy}, should be fine now",
     ]
@@ -68,8 +84,14 @@ def _settled(chance: random.Random, thing: Mapping[str, str], place: str) -> tup
 
 
 def _mentioned(chance: random.Random, thing: Mapping[str, str], place: str) -> list[str]:
-    said = f"any news about the {thing['name']} in {place}?", f"still no answer on the {thing['name']} in {place}"
-    return [f"{_first_name(chance)}: {chance.choice(said)}", f"{_first_name(chance)}: {chance.choice(TALK)}"]
+    said = (
+        f"any news about the {thing['name']} in {place}?",
+        f"still no answer on the {thing['name']} in {place}",
+    )
+    return [
+        f"{_first_name(chance)}: {chance.choice(said)}",
+        f"{_first_name(chance)}: {chance.choice(TALK)}",
+    ]
 
 
 def _first_name(chance: random.Random) -> str:
@@ -83,7 +105,10 @@ def manuals(chance: random.Random) -> Made:
         part, part2 = chance.sample(texts["parts"], 2)
         n, n2, t = chance.randint(10, 59), chance.randint(2, 9), chance.randint(60, 99)
         values = {"m": machine, "part": part, "part2": part2, "n": n, "n2": n2, "t": t}
-        text = f"{has['text'].format(**values)} These instructions hold for all series of the {machine}."
+        text = (
+            f"{has['text'].format(**values)} These instructions hold for all series of the"
+            f" {machine}."
+        )
         yield f"{machine}: {section}", text, chance.choice(has["questions"]).format(**values)
 
 
@@ -96,9 +121,10 @@ def tickets(chance: random.Random) -> Made:
         helped, tried = chance.sample(trouble["remedies"], 2)
         version = f"{chance.randint(3, 6)}.{chance.randint(0, 9)}"
         text = (
-            f"Customer: {firm}. Environment: {chance.choice(texts['systems'])}, version {version}. {trouble['story']} "
-            f"{chance.choice(TALK).capitalize()}. {agent} first {tried}, which changed nothing. Then "
-            f"{agent.split()[0]} {helped}, and {firm} confirmed that all works again."
+            f"Customer: {firm}. Environment: {chance.choice(texts['systems'])}, version {version}."
+            f" {trouble['story']} {chance.choice(TALK).capitalize()}. {agent} first {tried}, which"
+            f" changed nothing. Then {agent.split()[0]} {helped}, and {firm} confirmed that all"
+            " works again."
         )
         questions = (
             f"What helped {firm} when it {retold}?",
@@ -109,21 +135,33 @@ def tickets(chance: random.Random) -> Made:
         yield f"TCK-{4100 + number} {trouble['title']}", text, chance.choice(questions)
 
 
-CORPORA: Mapping[str, Callable[[random.Random], Made]] = {"chats": chats, "manuals": manuals, "tickets": tickets}
+CORPORA: Mapping[str, Callable[[random.Random], Made]] = {
+    "chats": chats,
+    "manuals": manuals,
+    "tickets": tickets,
+}
 
 
 def corpus(name: str, seed: int = 16) -> Benchmark:
     chance = random.Random(f"{name}/{seed}")
     made = list(CORPORA[name](chance))
     asked = [
-        {"id": str(place), "question": made[place][2], "answer": "", "type": name, "titles": [made[place][0]]}
+        {
+            "id": str(place),
+            "question": made[place][2],
+            "answer": "",
+            "type": name,
+            "titles": [made[place][0]],
+        }
         for place in sorted(chance.sample(range(len(made)), QUESTIONS))
     ]
     return Benchmark([(title, text) for title, text, _ in made], asked)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("name", choices=CORPORA)
     parser.add_argument("project", type=Path, help="an empty project (graphmill init)")
     options = parser.parse_args()

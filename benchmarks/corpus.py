@@ -13,42 +13,65 @@ FILES_A_FOLDER = 1_000
 WORDS_A_PASSAGE = 65
 END_OF_A_SENTENCE = ". "
 HUBS = 40
-"""Names that any document may use. All others recur only in the documents next to each other, so that a corpus
-ten times as large has ten times as many names."""
+"""Names that any document may use. All others recur only in the documents next to each other, so
+that a corpus ten times as large has ten times as many names."""
 
-_HEADS = "Bar Cal Dor El Fen Gar Hal Is Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Ver Wen Yor Zan".split()
-_TAILS = "an beth dric ena fold gard holm ick ja kett low mere nik olt quay rick sten tova und wick".split()
+_HEADS = "Bar Cal Dor El Fen Gar Hal Is Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Ver Wen Yor Zan".split()  # noqa: E501
+_TAILS = "an beth dric ena fold gard holm ick ja kett low mere nik olt quay rick sten tova und wick".split()  # noqa: E501
 _WORDS = ["".join(parts) for parts in product(_HEADS, _TAILS)]
-_KINDS = "Bridge Harbour Institute Observatory Railway Works Mill Society Valley Library Quay Foundry".split()
-_ROLES = "engineer surveyor botanist printer judge glassmaker captain teacher physician mason".split()
-_DEEDS = "founded rebuilt surveyed inspected described endowed restored governed designed visited".split()
+_KINDS = "Bridge Harbour Institute Observatory Railway Works Mill Society Valley Library Quay Foundry".split()  # noqa: E501
+_ROLES = (
+    "engineer surveyor botanist printer judge glassmaker captain teacher physician mason".split()
+)
+_DEEDS = "founded rebuilt surveyed inspected described endowed restored governed designed visited".split()  # noqa: E501
 _THINGS = (
-    "tidal records, stone piers, copper plates, winter timetables, water levels, printed maps, seed collections, "
-    "iron girders, public lectures, signal lamps, flood defences, harbour dues"
+    "tidal records, stone piers, copper plates, winter timetables, water levels, printed maps, seed"
+    " collections, iron girders, public lectures, signal lamps, flood defences, harbour dues"
 ).split(", ")
 _SENTENCES = (
-    "{person}, a {role} from the {place}, {deed} the {other_place} in {year} and kept careful notes on its {thing}.",
-    "In {year} {person} met {other} at the {place}, where both had studied {thing} for several years.",
-    "The {thing} at the {place} were described by {other} in a short report that few people read at the time.",
-    "After the storm of {year} the council asked {person} to inspect the {place} and to replace the old {thing}.",
-    "{other} wrote that {person} never trusted the {thing} and measured everything again before the work began.",
-    "The {place} and the {other_place} shared their {thing} until {year}, when {person} proposed a better arrangement.",
+    (
+        "{person}, a {role} from the {place}, {deed} the {other_place} in {year} and kept careful"
+        " notes on its {thing}."
+    ),
+    (
+        "In {year} {person} met {other} at the {place}, where both had studied {thing} for several"
+        " years."
+    ),
+    (
+        "The {thing} at the {place} were described by {other} in a short report that few people"
+        " read at the time."
+    ),
+    (
+        "After the storm of {year} the council asked {person} to inspect the {place} and to replace"
+        " the old {thing}."
+    ),
+    (
+        "{other} wrote that {person} never trusted the {thing} and measured everything again before"
+        " the work began."
+    ),
+    (
+        "The {place} and the {other_place} shared their {thing} until {year}, when {person}"
+        " proposed a better arrangement."
+    ),
 )
 
 
 def write_corpus(folder: Path, units: int, passages: int = 1) -> int:
-    """Write ``units`` passages, ``passages`` a document, as text files below ``folder``; returns the documents."""
+    """Write ``units`` passages, ``passages`` a document, as text files below ``folder``; returns
+    the documents."""
     documents = -(-units // passages)
     for number in range(documents):
         path = document_path(folder, number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(document(number, min(passages, units - number * passages)), encoding="utf-8")
+        path.write_text(
+            document(number, min(passages, units - number * passages)), encoding="utf-8"
+        )
     return documents
 
 
 def edit_corpus(folder: Path, documents: int, share: float, seed: int = 1) -> int:
-    """Put another sentence in the place of a random one, in this share of the documents, drawn at random; returns how
-    many were edited."""
+    """Put another sentence in the place of a random one, in this share of the documents, drawn at
+    random; returns how many were edited."""
     choice = random.Random(seed)
     edited = sorted(choice.sample(range(documents), round(documents * share)))
     for number in edited:
@@ -85,7 +108,8 @@ def _sentence(choice: random.Random, number: int) -> str:
     person, other = choice.sample([hub, *range(near, near + 5)], 2)
     place, other_place = choice.sample([hub, *range(near, near + 3)], 2)
     return choice.choice(_SENTENCES).format(
-        person=_person(person), other=_person(other), place=_place(place), other_place=_place(other_place),
+        person=_person(person), other=_person(other), place=_place(place),
+        other_place=_place(other_place),
         role=choice.choice(_ROLES), deed=choice.choice(_DEEDS), thing=choice.choice(_THINGS),
         year=choice.randrange(1780, 1930),
     )  # fmt: skip

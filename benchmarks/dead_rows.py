@@ -1,5 +1,5 @@
-"""What a load costs the embedded server where it leaves dead rows around an HNSW index, and of it what clearing them
-away costs. ``python benchmarks/dead_rows.py --rows 20000 --dimensions 1536``
+"""What a load costs the embedded server where it leaves dead rows around an HNSW index, and of it
+what clearing them away costs. ``python benchmarks/dead_rows.py --rows 20000 --dimensions 1536``
 """
 
 import argparse
@@ -25,7 +25,11 @@ from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
 from pipeline.stores.postgres.hnsw import Hnsw
 
 TABLE = "entities"
-NIGHTS = {"first, index built": slice(0, 0), "1 % changed": slice(0, None, 100), "a third changed": slice(1, None, 3)}
+NIGHTS = {
+    "first, index built": slice(0, 0),
+    "1 % changed": slice(0, None, 100),
+    "a third changed": slice(1, None, 3),
+}
 """What a load is called -> the rows that are others than the night before."""
 
 
@@ -59,13 +63,17 @@ def measure(folder: Path, rows: int, dimensions: int) -> list[dict[str, Any]]:
     for night, (name, changed) in enumerate(NIGHTS.items()):
         vectors[changed] += 1
         whole, clearing.cpu, clearing.seconds = Spent(), 0.0, 0.0
-        with spent(folder, whole), store.writing(Live("index", str(night), {"model": "m"}, dimensions)) as writer:
+        with (
+            spent(folder, whole),
+            store.writing(Live("index", str(night), {"model": "m"}, dimensions)) as writer,
+        ):
             delta = diff(_rows(vectors), writer.hashes(TABLE))
             writer.apply(TABLE, delta)
             writer.publish()
         found.append(
             {
-                "load": name, "rows written": len(delta.inserted) + len(delta.updated), "CPU s": whole.cpu,
+                "load": name, "rows written": len(delta.inserted) + len(delta.updated),
+                "CPU s": whole.cpu,
                 "of it VACUUM": clearing.cpu, "s": whole.seconds, "of it, VACUUM": clearing.seconds,
             }
         )  # fmt: skip
@@ -80,7 +88,9 @@ def _rows(vectors: np.ndarray) -> pd.DataFrame:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--dimensions", type=int, default=1_536)
     parser.add_argument("--json", action="store_true", help="print JSON")

@@ -1,4 +1,5 @@
-"""The tests' endpoint as a process of its own, so that its CPU is not counted. Ends when its input is closed."""
+"""The tests' endpoint as a process of its own, so that its CPU is not counted. Ends when its input
+is closed."""
 
 import argparse
 import json
@@ -19,7 +20,9 @@ def main() -> None:
         print(json.dumps(server.env), flush=True)
         sys.stdin.read()
         if options.requests_file:
-            chats = [json.dumps(request.body) for request in server.requests if request.kind == "chat"]
+            chats = [
+                json.dumps(request.body) for request in server.requests if request.kind == "chat"
+            ]
             options.requests_file.write_text("\n".join(chats), encoding="utf-8")
 
 

@@ -1,10 +1,11 @@
-"""The same full build and the same night, 1 % edited, by one process, by two beside it, and by a Dask cluster of two
-workers on this machine, in turn. ``python benchmarks/engines.py --units 5000``
+"""The same full build and the same night, 1 % edited, by one process, by two beside it, and by a
+Dask cluster of two workers on this machine, in turn. ``python benchmarks/engines.py --units 5000``
 
-CPU s is that of all processes together: of the run, its workers, the scheduler. The cluster is there before the run
-begins, and has done tasks before. Tables must be equal in all three. ``ms a task``: CPU beyond one process, over
-the tasks. MB are peaks: of the run's own process, of the worker that takes most, of the scheduler; before all that it
-says what these take that have only begun.
+CPU s is that of all processes together: of the run, its workers, the scheduler. The cluster is
+there before the run begins, and has done tasks before. Tables must be equal in all three. ``ms a
+task``: CPU beyond one process, over the tasks. MB are peaks: of the run's own process, of the
+worker that takes most, of the scheduler; before all that it says what these take that have only
+begun.
 """
 
 import argparse
@@ -42,7 +43,8 @@ ENGINES: Mapping[str, Mapping[str, Any]] = {
 
 
 def index(root: Path) -> dict[str, Any]:
-    """One run in this process, measured; of the processes that it starts what they took as they end."""
+    """One run in this process, measured; of the processes that it starts what they took as they
+    end."""
     given = 0
     outputs = InBuckets.outputs
 
@@ -60,13 +62,17 @@ def index(root: Path) -> dict[str, Any]:
     began, started = _own_cpu(), time.perf_counter()
     with patch.object(InBuckets, "outputs", counted), Project.open(root) as project:
         project.index("fast")
-        tables = {name: made.sha256 for name, made in project.snapshots.manifest("fast").tables.items()}
+        tables = {
+            name: made.sha256 for name, made in project.snapshots.manifest("fast").tables.items()
+        }
     wall = time.perf_counter() - started
     return {"cpu": _own_cpu() - began, "wall": wall, "tasks": given, "tables": tables}
 
 
 def _own_cpu() -> float:
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(
+        sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
 
 
 def _cpu_of(cluster: DaskCluster) -> float:
@@ -83,7 +89,9 @@ def apart(root: Path, cluster: DaskCluster | None = None) -> dict[str, Any]:
             Path(f"/proc/{pid}/clear_refs").write_text(FORGET_PEAK)
     peaks: dict[str, float] = dict.fromkeys((RUN, WORKER, SCHEDULER), 0.0)
     command = [sys.executable, __file__, "--one", str(root)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         while True:
             with suppress(psutil.Error):
                 below = psutil.Process(process.pid).children()
@@ -122,7 +130,12 @@ def measured(units: int) -> list[dict[str, Any]]:
             cluster.see(ProjectFolder(warm), task_rows=100)
             cluster.await_workers(2)
             begun = {role: _peak_mb(pid) for role, pid in _processes_of(cluster)}
-            print(", ".join(f"{role} that has only begun: {peak:,.0f}" for role, peak in begun.items()), flush=True)
+            print(
+                ", ".join(
+                    f"{role} that has only begun: {peak:,.0f}" for role, peak in begun.items()
+                ),
+                flush=True,
+            )
             apart(warm)
         for engine, settings in ENGINES.items():
             with new_project(units) as root:
@@ -158,7 +171,9 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--units", type=int, default=5_000)
     parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,7 +1,9 @@
-"""Snapshot tables of a synthetic graph, as a build would leave them; the same tables on any machine.
+"""Snapshot tables of a synthetic graph, as a build would leave them; the same tables on any
+machine.
 
-A few entities have most of the relationships, a few of about 1,000 keywords are on most of them, and descriptions
-have 200 characters. Vectors lie around 200 centres, and take few distinct values, so that the files stay small.
+A few entities have most of the relationships, a few of about 1,000 keywords are on most of them,
+and descriptions have 200 characters. Vectors lie around 200 centres, and take few distinct values,
+so that the files stay small.
 """
 
 from collections.abc import Mapping
@@ -33,9 +35,11 @@ FIRST, CHANGED = "first", "changed"
 
 DESCRIPTION_LENGTH, UNIT_LENGTH = 200, 500
 KEYWORDS, CENTRES, UNITS_A_DOCUMENT = 1_000, 200, 10
-TYPES = np.array("person organization place event work concept species device law disease product method".split())
-_HEADS = "Bar Cal Dor El Fen Gar Hal Is Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Ver Wen Yor Zan".split()
-_TAILS = "an beth dric ena fold gard holm ick ja kett low mere nik olt quay rick sten tova und wick".split()
+TYPES = np.array(
+    "person organization place event work concept species device law disease product method".split()
+)
+_HEADS = "Bar Cal Dor El Fen Gar Hal Is Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Ver Wen Yor Zan".split()  # noqa: E501
+_TAILS = "an beth dric ena fold gard holm ick ja kett low mere nik olt quay rick sten tova und wick".split()  # noqa: E501
 WORDS = np.array(["".join(parts) for parts in product(_HEADS, _TAILS)])
 Tables = dict[str, pa.Table]
 ORDERS = {
@@ -44,7 +48,9 @@ ORDERS = {
     "entities": ENTITIES.order,
     "relationships": RELATIONSHIPS.order,
     **dict.fromkeys(["entity_texts", "relationship_texts"], TEXTS.order),
-    **dict.fromkeys(["text_unit_embeddings", "entity_embeddings", "relationship_embeddings"], EMBEDDINGS.order),
+    **dict.fromkeys(
+        ["text_unit_embeddings", "entity_embeddings", "relationship_embeddings"], EMBEDDINGS.order
+    ),
 }
 """Snapshot table -> what fixes the order of its rows."""
 
@@ -58,11 +64,15 @@ class Sizes:
 
 
 def write_tables(snapshots: SnapshotStore, sizes: Sizes) -> None:
-    """Write the tables, and once more with 1 % changed: the manifests of the runs FIRST and CHANGED."""
+    """Write the tables, and once more with 1 % changed: the manifests of the runs FIRST and
+    CHANGED."""
     tables = make_tables(sizes)
-    first = _manifest({name: snapshots.write(name, table, ORDERS[name]) for name, table in tables.items()})
+    first = _manifest(
+        {name: snapshots.write(name, table, ORDERS[name]) for name, table in tables.items()}
+    )
     changed = {
-        name: snapshots.write(name, table, ORDERS[name], first.tables[name]) for name, table in _changed(tables).items()
+        name: snapshots.write(name, table, ORDERS[name], first.tables[name])
+        for name, table in _changed(tables).items()
     }
     snapshots.publish(first, FIRST)
     snapshots.publish(_manifest({**first.tables, **changed}), CHANGED)
@@ -86,15 +96,19 @@ def make_tables(sizes: Sizes) -> Tables:
         "entity_texts": _texts(entities, ["name", "description"]),
         "relationship_texts": _texts(relationships, ["source", "target", "description"]),
     }
-    for name, rows in {"text_unit": units, "entity": entities, "relationship": relationships}.items():
+    for name, rows in {
+        "text_unit": units,
+        "entity": entities,
+        "relationship": relationships,
+    }.items():
         vectors = _vectors(choice, len(rows), sizes.dimensions)
         tables[f"{name}_embeddings"] = _embeddings(rows["id"].to_numpy(), vectors)
     return tables
 
 
 def _changed(tables: Tables) -> Tables:
-    """Other descriptions, texts and vectors for every hundredth entity and relationship, another vector for every
-    hundredth text unit."""
+    """Other descriptions, texts and vectors for every hundredth entity and relationship, another
+    vector for every hundredth text unit."""
     changed = {}
     for name in ("entities", "relationships"):
         place = tables[name].schema.get_field_index("description")
@@ -105,7 +119,9 @@ def _changed(tables: Tables) -> Tables:
         changed[name] = tables[name].set_column(1, tables[name].schema.field(1), texts)
     for name in ("text_unit_embeddings", "entity_embeddings", "relationship_embeddings"):
         table = tables[name]
-        vectors = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1).copy()
+        vectors = (
+            table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1).copy()
+        )
         vectors[1::100] *= -1
         changed[name] = _embeddings(table["id"].to_numpy(), vectors)
     return changed
@@ -129,7 +145,9 @@ def _manifest(tables: Mapping[str, Snapshot]) -> Manifest:
 
 def _units(choice: np.random.Generator, prose: str, count: int) -> tuple[pa.Table, pa.Table]:
     """Text units in the order of their table, and their documents."""
-    paths = sorted((f"{number:07}.txt" for number in range(-(-count // UNITS_A_DOCUMENT))), key=document_id)
+    paths = sorted(
+        (f"{number:07}.txt" for number in range(-(-count // UNITS_A_DOCUMENT))), key=document_id
+    )
     documents = [document_id(path) for path in paths]
     order = np.arange(count)
     owner = np.repeat(documents, UNITS_A_DOCUMENT)[:count]
@@ -195,7 +213,9 @@ def _relationships(
     labels = [f"{one} - {other}" for one, other in zip(names[source], names[target], strict=True)]
     return _table(
         RELATIONSHIPS,
-        id=[relationship_id(one, other) for one, other in zip(ids[source], ids[target], strict=True)],
+        id=[
+            relationship_id(one, other) for one, other in zip(ids[source], ids[target], strict=True)
+        ],
         source=names[source],
         target=names[target],
         source_entity_id=ids[source],
@@ -266,7 +286,11 @@ def _list_cells(sizes: np.ndarray, items: pa.Array, kind: pa.LargeListType) -> p
 
 def _table(schema: TableSchema, **columns: Any) -> pa.Table:
     arrays = [
-        cells.cast(field.type) if isinstance(cells, pa.Array | pa.ChunkedArray) else pa.array(cells, field.type)
+        (
+            cells.cast(field.type)
+            if isinstance(cells, pa.Array | pa.ChunkedArray)
+            else pa.array(cells, field.type)
+        )
         for field, cells in ((field, columns[field.name]) for field in schema.arrow)
     ]
     return pa.Table.from_arrays(arrays, schema=schema.arrow)

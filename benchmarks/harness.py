@@ -1,5 +1,5 @@
-"""What the benchmarks share: projects over the synthetic corpus, an endpoint in a process of its own, measurements
-of one run in a process of its own, and tables of results."""
+"""What the benchmarks share: projects over the synthetic corpus, an endpoint in a process of its
+own, measurements of one run in a process of its own, and tables of results."""
 
 import argparse
 import json
@@ -34,7 +34,8 @@ class Endpoint:
 
 @contextmanager
 def endpoint(delay: float = 0.0, requests_file: Path | None = None) -> Iterator[Endpoint]:
-    """The tests' endpoint in its own process; at the end it writes the chat requests it was sent to the file."""
+    """The tests' endpoint in its own process; at the end it writes the chat requests it was sent to
+    the file."""
     command = [sys.executable, str(ROOT / "benchmarks" / "endpoint.py"), "--delay", str(delay)]
     command += ["--requests-file", str(requests_file)] if requests_file else []
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -66,13 +67,16 @@ def new_project(units: int, passages: int = 1, workers: int = 1) -> Iterator[Pat
 
 
 def resolving(root: Path) -> None:
-    """Put entity resolution with a judge into the project's ``index``, and its claims behind it into ``claims``, as
-    docs/resolution.md says."""
+    """Put entity resolution with a judge into the project's ``index``, and its claims behind it
+    into ``claims``, as docs/resolution.md says."""
     index = root / "workflows" / "index.yaml"
     text = index.read_text(encoding="utf-8")
     merged = ("merged_entities", "merged_relationships", "mentions")
     apart = {name: f"{name}_apart" for name in merged}
-    resolved = {name.replace("merged", "resolved") if "_" in name else f"resolved_{name}": name for name in merged}
+    resolved = {
+        name.replace("merged", "resolved") if "_" in name else f"resolved_{name}": name
+        for name in merged
+    }
     steps = [
         {"verb": "merge_graphs", "outputs": apart},
         {
@@ -101,7 +105,9 @@ def _as_steps(steps: Sequence[Mapping[str, Any]]) -> str:
 def without_index(root: Path) -> None:
     """No load of the project builds an HNSW index."""
     settings = root / "settings.yaml"
-    settings.write_text(settings.read_text().replace("exact_below: 5000 ", "exact_below: 1000000000 "))
+    settings.write_text(
+        settings.read_text().replace("exact_below: 5000 ", "exact_below: 1000000000 ")
+    )
 
 
 @contextmanager
@@ -109,13 +115,20 @@ def graph_in_neo4j(root: Path) -> Iterator[dict[str, str]]:
     """A server of its own for the project's graph; what a command needs to talk to it."""
     settings = root / "settings.yaml"
     settings.write_text(
-        settings.read_text(encoding="utf-8").replace("graph: postgres", "graph: neo4j"), encoding="utf-8"
+        settings.read_text(encoding="utf-8").replace("graph: postgres", "graph: neo4j"),
+        encoding="utf-8",
     )
     with neo4j_server(options=()) as address:
-        yield {"NEO4J_URI": address.uri, "NEO4J_USER": address.user, "NEO4J_PASSWORD": address.password}
+        yield {
+            "NEO4J_URI": address.uri,
+            "NEO4J_USER": address.user,
+            "NEO4J_PASSWORD": address.password,
+        }
 
 
-def measure(root: Path, workflow: str, stage: str = "index", env: Mapping[str, str] | None = None) -> dict[str, Any]:
+def measure(
+    root: Path, workflow: str, stage: str = "index", env: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """One run in a process of its own; see measure.py for what is measured."""
     return _json_of("measure.py", str(root), workflow, stage, env=env)
 
@@ -126,7 +139,8 @@ def measure_bare(requests_file: Path, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def measure_load(script: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Loads in a process of their own; ``script`` says what is measured, and what it needs to know."""
+    """Loads in a process of their own; ``script`` says what is measured, and what it needs to
+    know."""
     return _json_of(script, json.dumps(spec), env=None)
 
 
@@ -136,9 +150,13 @@ def command(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -
     return _run_json(line, env)
 
 
-def print_compared(description: str | None, compare: Callable[[int, int], list[dict[str, Any]]]) -> None:
+def print_compared(
+    description: str | None, compare: Callable[[int, int], list[dict[str, Any]]]
+) -> None:
     """A benchmark's main: what ``compare`` finds over so many text units, tried so often."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--units", type=int, default=5_000)
     parser.add_argument("--tries", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -153,9 +171,17 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     cells = [names, *([_shown(row[name]) for name in names] for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in cells
+        "| "
+        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        + " |"
+        for line in cells
     ]
-    print("\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]), flush=True)
+    print(
+        "\n".join(
+            [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
+        ),
+        flush=True,
+    )
 
 
 def _shown(value: Any) -> str:
@@ -173,5 +199,7 @@ def _run_json(line: Sequence[str], env: Mapping[str, str] | None) -> dict[str, A
     environment = {**os.environ, "PYTHONPATH": path, **(env or {})}
     done = subprocess.run(line, capture_output=True, text=True, env=environment, check=False)
     if done.returncode or not done.stdout:
-        raise SystemExit(f"{' '.join(line)}: exit code {done.returncode}\n{done.stderr}{done.stdout}")
+        raise SystemExit(
+            f"{' '.join(line)}: exit code {done.returncode}\n{done.stderr}{done.stdout}"
+        )
     return json.loads(done.stdout)

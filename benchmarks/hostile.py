@@ -1,9 +1,11 @@
-"""64 clients of a `graphmill serve`, first without and then with a hostile one among them (`serving.py --hostile`).
+"""64 clients of a `graphmill serve`, first without and then with a hostile one among them
+(`serving.py --hostile`).
 
-The others ask `/query/data` by three keys, each client one question after the other, and know each answer from before.
-The hostile one has a key of its own: it keeps 130 questions open to a model that takes 20 seconds, asks with conditions
-of 1,000 values, and hangs up on requests that have just begun. In the middle of each part PostgreSQL is killed. Answers
-that were under way while it was down are counted apart, as `over the restart`: times are of all others.
+The others ask `/query/data` by three keys, each client one question after the other, and know each
+answer from before. The hostile one has a key of its own: it keeps 130 questions open to a model
+that takes 20 seconds, asks with conditions of 1,000 values, and hangs up on requests that have just
+begun. In the middle of each part PostgreSQL is killed. Answers that were under way while it was
+down are counted apart, as `over the restart`: times are of all others.
 """
 
 import argparse
@@ -39,7 +41,8 @@ SETTINGS = ", ".join(f"{key}: {{key: key-of-{key}}}" for key in (*KEYS, "hostile
 
 @dataclass
 class Seen:
-    """What clients got: when each good answer was begun and had come, other statuses, and wrong answers."""
+    """What clients got: when each good answer was begun and had come, other statuses, and wrong
+    answers."""
 
     answers: list[tuple[float, float]] = field(default_factory=list)
     killed_at: float = 0.0
@@ -51,7 +54,9 @@ class Seen:
         """Return the seconds of the answers that were not under way while PostgreSQL was down."""
         came_after = [came for begun, came in self.answers if begun > self.killed_at]
         up_at = min(came_after, default=self.killed_at)
-        return [came - begun for begun, came in self.answers if came < self.killed_at or begun > up_at]
+        return [
+            came - begun for begun, came in self.answers if came < self.killed_at or begun > up_at
+        ]
 
 
 @dataclass
@@ -101,7 +106,9 @@ class Asking:
                 return
             with suppress(TimeoutError, httpx2.HTTPError):
                 async with asyncio.timeout_at(self.until):
-                    answer = await http.post("/query", json={"query": f"{question} {random.random()}", "mode": "naive"})
+                    answer = await http.post(
+                        "/query", json={"query": f"{question} {random.random()}", "mode": "naive"}
+                    )
                     self.hostile[f"slow question {answer.status_code}"] += 1
                     await asyncio.sleep(0.2)
 
@@ -110,7 +117,9 @@ class Asking:
             if self.over:
                 return
             where = {"title": [f"title {place} {turn} {number}" for number in range(1000)]}
-            answer = await http.post("/query/data", json={"query": "Who is it?", "mode": "naive", "where": where})
+            answer = await http.post(
+                "/query/data", json={"query": "Who is it?", "mode": "naive", "where": where}
+            )
             self.hostile[f"1,000 values {answer.status_code}"] += 1
 
     async def _hang_up(self, http: httpx2.AsyncClient) -> None:
@@ -137,7 +146,9 @@ async def ask_all(asking: Asking, hostile: bool) -> None:
             await client.aclose()
 
 
-async def watched(asking: Asking, hostile: bool, server: psutil.Process, database: Path) -> list[float]:
+async def watched(
+    asking: Asking, hostile: bool, server: psutil.Process, database: Path
+) -> list[float]:
     """Ask, kill PostgreSQL in the middle, and return the server's memory in MB, once a second."""
     memory: list[float] = []
     middle = time.monotonic() + (asking.until - time.monotonic()) / 2
@@ -166,7 +177,8 @@ def ids_in(answer: httpx2.Response) -> list[str]:
 
 
 def values_row(url: str) -> dict[str, Any]:
-    """Return how long a question takes with a condition of 10 and of 1,000 values; no condition comes twice."""
+    """Return how long a question takes with a condition of 10 and of 1,000 values; no condition
+    comes twice."""
     seconds: dict[int, list[float]] = {10: [], 1000: []}
     with httpx2.Client(base_url=url, headers={"X-API-Key": "key-of-north"}, timeout=300) as client:
         for turn in range(25):
@@ -186,7 +198,9 @@ def hostile_rows(
     """Return a row without and one with the hostile client, and print what else was seen."""
     settings = root / "settings.yaml"
     before = settings.read_text(encoding="utf-8")
-    settings.write_text(before.replace("\nserve:", f"\nserve:\n  keys: {{{SETTINGS}}}", 1), encoding="utf-8")
+    settings.write_text(
+        before.replace("\nserve:", f"\nserve:\n  keys: {{{SETTINGS}}}", 1), encoding="utf-8"
+    )
     try:
         with endpoint(delay=SLOW_SECONDS) as model, Project.open(root) as project:
             assert project.embedded_folder is not None
@@ -197,7 +211,10 @@ def hostile_rows(
                         for hostile in (False, True)]  # fmt: skip
                 ratio = rows[1]["p95 ms"] / rows[0]["p95 ms"]
                 print(f"p95 of the others with the hostile one: {ratio:.2f} times that without it")
-                print("a condition:", {name: round(value, 2) for name, value in values_row(url).items()})
+                print(
+                    "a condition:",
+                    {name: round(value, 2) for name, value in values_row(url).items()},
+                )
                 return rows
     finally:
         settings.write_text(before, encoding="utf-8")
@@ -207,7 +224,9 @@ def known_answers(url: str, questions: Sequence[str]) -> dict[str, list[str]]:
     with httpx2.Client(base_url=url, headers={"X-API-Key": "key-of-north"}, timeout=300) as client:
         known = {}
         for question in islice(questions, QUESTIONS):
-            known[question] = ids_in(client.post("/query/data", json={"query": question, "mode": "naive"}))
+            known[question] = ids_in(
+                client.post("/query/data", json={"query": question, "mode": "naive"})
+            )
         return known
 
 

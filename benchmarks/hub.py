@@ -1,11 +1,12 @@
-"""How much more a question about a hub costs than one about an entity of few neighbours, in the same graph, by mode.
+"""How much more a question about a hub costs than one about an entity of few neighbours, in the
+same graph, by mode.
 
     python benchmarks/hub.py                                    # 50,000 neighbours beside 50, in PostgreSQL
     python benchmarks/hub.py --graph neo4j --neighbours 20000
 
-Every neighbour is named in a text unit of its own, as the two are. The questions about the one and the other take
-turns; the first of each are not counted.
-"""
+Every neighbour is named in a text unit of its own, as the two are. The questions about the one and
+the other take turns; the first of each are not counted.
+"""  # noqa: E501
 
 import argparse
 import sys
@@ -52,11 +53,17 @@ def _measured(mode: str, stores: Stores, tables: Tables, questions: int) -> dict
         for name in (HUB, NODE):
             times[name].append(_seconds(mode, name, number, stores, tables) * 1000)
     hub, node = (float(np.median(times[name][WARM_UP:])) for name in (HUB, NODE))
-    return {"mode": mode, "hub p50 ms": round(hub, 1), "node p50 ms": round(node, 1), "ratio": round(hub / node, 2)}
+    return {
+        "mode": mode,
+        "hub p50 ms": round(hub, 1),
+        "node p50 ms": round(node, 1),
+        "ratio": round(hub / node, 2),
+    }
 
 
 def _seconds(mode: str, name: str, number: int, stores: Stores, tables: Tables) -> float:
-    """One read of the stores for a question about the entity; its vector is near one of the entity's relationships."""
+    """One read of the stores for a question about the entity; its vector is near one of the
+    entity's relationships."""
     own = tables["relationships"].query("src_id == @name")["embedding"]
     near = own.iloc[number % FEW]
     entity = tables["entities"].query("entity_name == @name")["embedding"].iloc[0]
@@ -79,12 +86,22 @@ def _tables(neighbours: int) -> Tables:
     others = [f"Other {number:05}" for number in range(neighbours)]
     units = {name: f"chunk-{number:05}" for number, name in enumerate(others)}
     met = {HUB: others, NODE: others[:FEW]}
-    degrees = {HUB: neighbours, NODE: FEW} | {name: 1 + (place < FEW) for place, name in enumerate(others)}
-    mentions = {HUB: list(units.values()), NODE: list(units.values())[:FEW]} | {name: [units[name]] for name in others}
+    degrees = {HUB: neighbours, NODE: FEW} | {
+        name: 1 + (place < FEW) for place, name in enumerate(others)
+    }
+    mentions = {HUB: list(units.values()), NODE: list(units.values())[:FEW]} | {
+        name: [units[name]] for name in others
+    }
     ids = {name: entity_id(name) for name in degrees}
     links = pd.DataFrame(
         [
-            (relationship_id(ids[one], ids[other]), one, other, f"{one} met {other}", [units[other]])
+            (
+                relationship_id(ids[one], ids[other]),
+                one,
+                other,
+                f"{one} met {other}",
+                [units[other]],
+            )
             for one, names in met.items()
             for other in names
         ],
@@ -93,7 +110,9 @@ def _tables(neighbours: int) -> Tables:
     texts = [f"{name} was at quay {number}. {HUB} was there." for number, name in enumerate(others)]
     names = list(ids)
     return {
-        "documents": pd.DataFrame({"id": ["doc-1"], "title": ["Log"], "source": ["log.txt"], "metadata": [{}]}),
+        "documents": pd.DataFrame(
+            {"id": ["doc-1"], "title": ["Log"], "source": ["log.txt"], "metadata": [{}]}
+        ),
         "chunks": pd.DataFrame(
             {
                 "id": list(units.values()),
@@ -157,7 +176,9 @@ def _write(stores: Stores, tables: Tables) -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--neighbours", type=int, default=50_000)
     parser.add_argument("--questions", type=int, default=30)
     parser.add_argument("--graph", choices=["postgres", "neo4j"], default="postgres")

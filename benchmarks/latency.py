@@ -1,5 +1,6 @@
-"""Wall time against an endpoint that takes its time: the steps that call the model, and the whole command, as
-multiples of ``ceil(calls / concurrency) * latency``. ``python benchmarks/latency.py --units 1900``
+"""Wall time against an endpoint that takes its time: the steps that call the model, and the whole
+command, as multiples of ``ceil(calls / concurrency) * latency``. ``python benchmarks/latency.py
+--units 1900``
 """
 
 import argparse
@@ -12,8 +13,8 @@ from harness import command, endpoint, new_project, print_table
 
 
 def latency(units: int, seconds: float, concurrency: int) -> dict[str, Any]:
-    """``steps``: the steps with calls over the least they can take, taken one after another; ``whole``: the
-    command, from start-up to the loaded stores, over the same."""
+    """``steps``: the steps with calls over the least they can take, taken one after another;
+    ``whole``: the command, from start-up to the loaded stores, over the same."""
     with new_project(units) as root, endpoint(delay=seconds) as server:
         started = time.perf_counter()
         setting = f"models.chat.default.concurrency={concurrency}"
@@ -35,7 +36,9 @@ def latency(units: int, seconds: float, concurrency: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--units", type=int, nargs="+", default=[300, 1_000, 1_900])
     parser.add_argument("--latency", type=float, default=0.5, help="seconds that every reply takes")
     parser.add_argument("--concurrency", type=int, default=16)

@@ -1,9 +1,11 @@
-"""The storage classes of LightRAG, timed; run by the Python of an environment that has the package ``lightrag-hku``.
+"""The storage classes of LightRAG, timed; run by the Python of an environment that has the package
+``lightrag-hku``.
 
-Arguments: a store ("neo4j" or "postgres"; its address is in LightRAG's own environment variables), and a file of JSON
-with ``entities``, ``relationships`` and ``units``. Prints JSON: seconds by way of writing. *one by one* is how
-LightRAG indexes, 8 rows at a time; *in batches* how it takes a finished graph. Embeddings are random and take no time;
-making the tables and connecting are not counted.
+Arguments: a store ("neo4j" or "postgres"; its address is in LightRAG's own environment variables),
+and a file of JSON with ``entities``, ``relationships`` and ``units``. Prints JSON: seconds by way
+of writing. *one by one* is how LightRAG indexes, 8 rows at a time; *in batches* how it takes a
+finished graph. Embeddings are random and take no time; making the tables and connecting are not
+counted.
 """
 
 import asyncio
@@ -42,10 +44,15 @@ async def main() -> None:
 async def neo4j(rows, embedding) -> dict[str, float]:
     from lightrag.kg.neo4j_impl import Neo4JStorage
 
-    graphs = [Neo4JStorage("chunk_entity_relation", CONFIG, embedding, name) for name in ("warm", "one", "batch")]
+    graphs = [
+        Neo4JStorage("chunk_entity_relation", CONFIG, embedding, name)
+        for name in ("warm", "one", "batch")
+    ]
     for graph in graphs:
         await graph.initialize()
-    await write_one_by_one(graphs[0], {**rows, "entities": rows["entities"][:200], "relationships": []})
+    await write_one_by_one(
+        graphs[0], {**rows, "entities": rows["entities"][:200], "relationships": []}
+    )
     taken = {
         "one by one": await timed(write_one_by_one(graphs[1], rows)),
         "in batches": await timed(write_in_batches(graphs[2], rows)),
@@ -71,7 +78,8 @@ async def postgres(rows, embedding) -> dict[str, float]:
     for way, write in {"one by one": write_one_by_one, "in batches": write_in_batches}.items():
         workspace = way.replace(" ", "_")
         vectors = {
-            name: made(PGVectorStorage, name, workspace=workspace, meta_fields=fields) for name, fields in meta.items()
+            name: made(PGVectorStorage, name, workspace=workspace, meta_fields=fields)
+            for name, fields in meta.items()
         }
         texts = made(PGKVStorage, "text_chunks", workspace=workspace)
         graph = made(PGTableGraphStorage, "chunk_entity_relation", workspace=workspace)
@@ -85,13 +93,18 @@ async def postgres(rows, embedding) -> dict[str, float]:
 
 async def write_all(write: Callable, graph, vectors, texts, rows) -> None:
     units = {
-        row["id"]: {key: row[key] for key in ("tokens", "chunk_order_index", "full_doc_id", "content", "file_path")}
+        row["id"]: {
+            key: row[key]
+            for key in ("tokens", "chunk_order_index", "full_doc_id", "content", "file_path")
+        }
         for row in rows["units"]
     }
     await write(graph, rows)
     await texts.upsert(units)
     await vectors["chunks"].upsert(units)
-    await vectors["entities"].upsert({row["id"]: vector_row(row, "entity_name") for row in rows["entities"]})
+    await vectors["entities"].upsert(
+        {row["id"]: vector_row(row, "entity_name") for row in rows["entities"]}
+    )
     await vectors["relationships"].upsert(
         {row["id"]: vector_row(row, "src_id", "tgt_id") for row in rows["relationships"]}
     )
@@ -121,7 +134,10 @@ def nodes(rows) -> list[tuple[str, dict]]:
 
 
 def edges(rows) -> list[tuple[str, str, dict]]:
-    return [(row["src_id"], row["tgt_id"], properties(row, "keywords", "weight")) for row in rows["relationships"]]
+    return [
+        (row["src_id"], row["tgt_id"], properties(row, "keywords", "weight"))
+        for row in rows["relationships"]
+    ]
 
 
 def properties(row: dict, *names: str) -> dict:

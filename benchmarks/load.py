@@ -1,6 +1,7 @@
-"""Loads of a synthetic graph into Neo4j and PostgreSQL: the first, one with nothing to do, one after 1 % changed;
-beside the plainest code that writes the same rows, by COPY and by INSERT, and beside LightRAG's storage classes.
-``python benchmarks/load.py``, or smaller: ``--entities 10000 --relationships 30000 --units 10000``
+"""Loads of a synthetic graph into Neo4j and PostgreSQL: the first, one with nothing to do, one
+after 1 % changed; beside the plainest code that writes the same rows, by COPY and by INSERT, and
+beside LightRAG's storage classes. ``python benchmarks/load.py``, or smaller: ``--entities 10000
+--relationships 30000 --units 10000``
 """
 
 import argparse
@@ -38,8 +39,10 @@ PLAIN_AND_FIRST = (("plain loop", COPY), ("first load",))
 INDEXED = ", indexed"
 """What the name of a load ends with whose tables have HNSW indexes."""
 SHOWN = (
-    "load", "store", "by", "rows", "s", "rows/s", "CPU s", "server CPU s", "CPU µs a row", "server's",
-    "of the plain CPU", "of INSERT's CPU", "with the server's", "of the first CPU", "of the plain rate", "graphmill is",
+    "load", "store", "by", "rows", "s", "rows/s", "CPU s", "server CPU s", "CPU µs a row",
+    "server's",
+    "of the plain CPU", "of INSERT's CPU", "with the server's", "of the first CPU",
+    "of the plain rate", "graphmill is",
 )  # fmt: skip
 BOTH = ("CPU s", "server CPU s")
 MEASURED = ("rows", "seconds", "cpu", "server")
@@ -53,9 +56,9 @@ def on_neo4j(sizes: Sizes, folder: str, warm_up: str) -> Rows:
     with neo4j() as server:
         with Progress(server) as progress:
             first = measure_load("load_once.py", {**server, **tables, "runs": [FIRST]})
-        again, changed = measure_load("load_once.py", {**server, "snapshots": folder, "runs": [FIRST, CHANGED]})[
-            "loads"
-        ]
+        again, changed = measure_load(
+            "load_once.py", {**server, "snapshots": folder, "runs": [FIRST, CHANGED]}
+        )["loads"]
     rates = {
         "nodes": tenths(progress.nodes, sizes.entities),
         "relationships": tenths(progress.relationships, sizes.relationships),
@@ -78,7 +81,9 @@ def on_postgres(sizes: Sizes, folder: str, warm_up: str, with_index: bool) -> Ro
         spec = {**server, "snapshots": folder, "exact_below": NO_INDEX}
         first = measure_load("load_once.py", {**spec, "warm_up": warm_up, "runs": [FIRST]})
         again, changed = measure_load("load_once.py", {**spec, "runs": [FIRST, CHANGED]})["loads"]
-        indexed = _with_index({**spec, "warm_up": warm_up, "exact_below": INDEX}) if with_index else []
+        indexed = (
+            _with_index({**spec, "warm_up": warm_up, "exact_below": INDEX}) if with_index else []
+        )
         bare = measure_load("bare_rows.py", spec)
     rows, seconds, *_ = (sum(table[COPY][clock] for table in bare.values()) for clock in MEASURED)
     found = [
@@ -92,7 +97,8 @@ def on_postgres(sizes: Sizes, folder: str, warm_up: str, with_index: bool) -> Ro
 
 
 def _with_index(spec: dict[str, Any]) -> Rows:
-    """1 % changed back, which makes the indexes, and once more; then the rows with vectors of these by INSERT."""
+    """1 % changed back, which makes the indexes, and once more; then the rows with vectors of these
+    by INSERT."""
     built = measure_load("load_once.py", {**spec, "runs": [FIRST]})["loads"][0]
     changed = measure_load("load_once.py", {**spec, "runs": [CHANGED]})["loads"][0]
     snapshots = SnapshotStore(Path(spec["snapshots"]))
@@ -111,7 +117,8 @@ def _with_index(spec: dict[str, Any]) -> Rows:
 
 
 def with_lightrag(folder: Path, warm_up: str) -> Rows:
-    """The small graph by LightRAG, and by graphmill into the same server. Nothing if LightRAG cannot be had."""
+    """The small graph by LightRAG, and by graphmill into the same server. Nothing if LightRAG
+    cannot be had."""
     try:
         python = beside_lightrag.install(folder / "lightrag")
         rows_file = folder / "rows.json"
@@ -120,12 +127,20 @@ def with_lightrag(folder: Path, warm_up: str) -> Rows:
         with neo4j() as neo4j_spec, postgres() as postgres_spec:
             servers = {"Neo4j": neo4j_spec, "PostgreSQL": postgres_spec}
             for server in servers.values():
-                measure_load("load_once.py", {**server, "exact_below": DEFAULT, "warm_up": warm_up, "runs": []})
+                measure_load(
+                    "load_once.py",
+                    {**server, "exact_below": DEFAULT, "warm_up": warm_up, "runs": []},
+                )
             theirs = {
                 "Neo4j": beside_lightrag.on_neo4j(python, rows_file, SMALL.dimensions, neo4j_spec),
-                "PostgreSQL": beside_lightrag.on_postgres(python, rows_file, SMALL.dimensions, postgres_spec["url"]),
+                "PostgreSQL": beside_lightrag.on_postgres(
+                    python, rows_file, SMALL.dimensions, postgres_spec["url"]
+                ),
             }
-            ours = {name: small_load(server, tables, warm_up, DEFAULT) for name, server in servers.items()}
+            ours = {
+                name: small_load(server, tables, warm_up, DEFAULT)
+                for name, server in servers.items()
+            }
             indexed = small_load({**postgres_spec, "workspace": "indexed"}, tables, warm_up, INDEX)
     except beside_lightrag.LightragUnavailable as error:
         print(f"LightRAG: skipped: {error}", file=sys.stderr, flush=True)
@@ -134,17 +149,38 @@ def with_lightrag(folder: Path, warm_up: str) -> Rows:
     rows = {"Neo4j": graph, "PostgreSQL": graph + SMALL.units}
     found: Rows = []
     for store, seconds in ours.items():
-        found.append({"store": store, "by": "graphmill", **rate(rows[store], seconds), "graphmill is": None})
+        found.append(
+            {"store": store, "by": "graphmill", **rate(rows[store], seconds), "graphmill is": None}
+        )
         for way, taken in theirs[store].items():
             found.append(
-                {"store": store, "by": f"LightRAG, {way}", **rate(rows[store], taken), "graphmill is": taken / seconds}
+                {
+                    "store": store,
+                    "by": f"LightRAG, {way}",
+                    **rate(rows[store], taken),
+                    "graphmill is": taken / seconds,
+                }
             )
     with_index = rate(rows["PostgreSQL"], indexed)
-    return [*found, {"store": "PostgreSQL", "by": "graphmill, HNSW as well", **with_index, "graphmill is": None}]
+    return [
+        *found,
+        {
+            "store": "PostgreSQL",
+            "by": "graphmill, HNSW as well",
+            **with_index,
+            "graphmill is": None,
+        },
+    ]
 
 
 def small_load(server: dict[str, Any], tables: str, warm_up: str, exact_below: int) -> float:
-    spec = {**server, "snapshots": tables, "exact_below": exact_below, "warm_up": warm_up, "runs": [FIRST]}
+    spec = {
+        **server,
+        "snapshots": tables,
+        "exact_below": exact_below,
+        "warm_up": warm_up,
+        "runs": [FIRST],
+    }
     return measure_load("load_once.py", spec)["loads"][0]["seconds"]
 
 
@@ -173,7 +209,9 @@ def plain_line(load: str, rows: int, seconds: float, cpu: float | None) -> dict[
 def bare_line(load: str, bare: dict[str, Any]) -> dict[str, Any]:
     """``bare``: table -> way -> what was measured (bare_rows.py)."""
     way = load.removesuffix(INDEXED)
-    rows, seconds, cpu, server = (sum(table[way][clock] for table in bare.values()) for clock in MEASURED)
+    rows, seconds, cpu, server = (
+        sum(table[way][clock] for table in bare.values()) for clock in MEASURED
+    )
     return {**plain_line(load, rows, seconds, cpu), "server CPU s": server}
 
 
@@ -186,7 +224,11 @@ def first_line(measured: dict[str, Any], rows: int, plain: float) -> dict[str, A
     """``plain``: seconds that the plainest code took for the same rows."""
     found = measured["loads"][0]
     ratio = {"of the plain rate": plain / found["seconds"], "peak MB": measured["peak_mb"]}
-    return {**plain_line("first load", rows, found["seconds"], found["cpu"]), **ratio, "server CPU s": found["server"]}
+    return {
+        **plain_line("first load", rows, found["seconds"], found["cpu"]),
+        **ratio,
+        "server CPU s": found["server"],
+    }
 
 
 def rate(rows: int, seconds: float) -> dict[str, Any]:
@@ -194,16 +236,20 @@ def rate(rows: int, seconds: float) -> dict[str, Any]:
 
 
 def by_row(lines: Rows) -> Rows:
-    """With the CPU a row, the client's and the server's; of a load what that is over the plainest code's and over
-    INSERT's into the same tables, and the share of the first load's."""
-    plain, first = (next(line for line in lines if line["load"] in names) for names in PLAIN_AND_FIRST)
+    """With the CPU a row, the client's and the server's; of a load what that is over the plainest
+    code's and over INSERT's into the same tables, and the share of the first load's."""
+    plain, first = (
+        next(line for line in lines if line["load"] in names) for names in PLAIN_AND_FIRST
+    )
     inserts = {line["load"]: line for line in lines if line["load"].startswith(INSERT)}
 
     def shares(line: dict[str, Any]) -> dict[str, Any]:
         if line.get("CPU s") is None or not line["rows"]:
             return line
         of_insert: dict[str, Any] = {}
-        if insert := inserts.get(f"{INSERT}{INDEXED}" if line["load"].endswith(INDEXED) else INSERT):
+        if insert := inserts.get(
+            f"{INSERT}{INDEXED}" if line["load"].endswith(INDEXED) else INSERT
+        ):
             of_insert = {
                 "of INSERT's CPU": a_row(line, "CPU s") / a_row(insert, "CPU s"),
                 "with the server's": a_row(line, *BOTH) / a_row(insert, *BOTH),
@@ -224,10 +270,18 @@ def a_row(line: dict[str, Any], *clocks: str) -> float:
 
 def show(title: str, rows: Rows) -> None:
     print(f"\n{title}")
-    print_table([{name: row.get(name) for name in SHOWN if any(name in each for each in rows)} for row in rows])
+    print_table(
+        [
+            {name: row.get(name) for name in SHOWN if any(name in each for each in rows)}
+            for row in rows
+        ]
+    )
     for row in rows:
         for name, rates in row.get("rates by tenth", {}).items():
-            print(f"{name} a second by tenth: {' '.join(f'{rate:,.0f}' for rate in rates)}", flush=True)
+            print(
+                f"{name} a second by tenth: {' '.join(f'{rate:,.0f}' for rate in rates)}",
+                flush=True,
+            )
         if "peak MB" in row:
             print(f"peak MB: {row['peak MB']:,.0f}", flush=True)
 
@@ -252,11 +306,15 @@ def main() -> None:
                 if "neo4j" in options.stores and place == 0:
                     report(f"Neo4j: {graph}", on_neo4j(sizes, tables, warm_up))
                 if "postgres" in options.stores:
-                    title = f"PostgreSQL: {graph}, {sizes.units:,} text units, {dimensions:,} dimensions"
+                    title = (
+                        f"PostgreSQL: {graph}, {sizes.units:,} text units, {dimensions:,}"
+                        " dimensions"
+                    )
                     report(title, on_postgres(sizes, tables, warm_up, not options.no_index))
         if not options.skip_lightrag:
             report(
-                f"Beside LightRAG: {SMALL.entities:,} entities, {SMALL.relationships:,} relationships",
+                f"Beside LightRAG: {SMALL.entities:,} entities, {SMALL.relationships:,}"
+                " relationships",
                 with_lightrag(folder, warm_up),
             )
     if options.json:
@@ -264,20 +322,30 @@ def main() -> None:
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--entities", type=int, default=100_000)
     parser.add_argument("--relationships", type=int, default=300_000)
     parser.add_argument("--units", type=int, default=100_000)
-    parser.add_argument("--dimensions", type=int, nargs="+", default=[256, 1_536], help="Neo4j takes the first")
-    parser.add_argument("--stores", nargs="*", default=STORES, choices=STORES, help="none: LightRAG alone")
-    parser.add_argument("--no-index", action="store_true", help="no HNSW indexes: they take longest")
+    parser.add_argument(
+        "--dimensions", type=int, nargs="+", default=[256, 1_536], help="Neo4j takes the first"
+    )
+    parser.add_argument(
+        "--stores", nargs="*", default=STORES, choices=STORES, help="none: LightRAG alone"
+    )
+    parser.add_argument(
+        "--no-index", action="store_true", help="no HNSW indexes: they take longest"
+    )
     parser.add_argument("--skip-lightrag", action="store_true")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args()
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does, and its servers with it
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # ends as Ctrl-C does, and its servers with it
     try:
         main()
     except Neo4jUnavailable as error:

@@ -1,10 +1,10 @@
 """Loads of one workspace in this process, measured; prints JSON.
 
-The argument is JSON: ``snapshots``, the ``runs`` whose manifests are loaded one after the other, ``workspace``, and
-``url`` and ``folder`` of PostgreSQL or ``uri``, ``user``, ``password`` and ``database`` of Neo4j. ``exact_below``: see
-settings.yaml.
-A load of ``warm_up``, another folder of tables, goes first, into a workspace of its own: imports, connections and
-the tables' making are not counted.
+The argument is JSON: ``snapshots``, the ``runs`` whose manifests are loaded one after the other,
+``workspace``, and ``url`` and ``folder`` of PostgreSQL or ``uri``, ``user``, ``password`` and
+``database`` of Neo4j. ``exact_below``: see settings.yaml. A load of ``warm_up``, another folder of
+tables, goes first, into a workspace of its own: imports, connections and the tables' making are not
+counted.
 """
 
 import json
@@ -44,16 +44,26 @@ def timed_load(spec: Mapping[str, Any], folder: str, run: str) -> dict[str, Any]
     manifest = snapshots.manifest(WORKFLOW, run)
     server, cpu, started = server_cpu(spec), time.process_time(), time.perf_counter()
     counts = load(manifest, snapshots, [store], MAX_TYPES)[store.name]
-    seconds, cpu, server = time.perf_counter() - started, time.process_time() - cpu, server_cpu(spec) - server
-    written = sum(count[kind] for count in counts.values() for kind in ("inserted", "updated", "deleted"))
+    seconds, cpu, server = (
+        time.perf_counter() - started,
+        time.process_time() - cpu,
+        server_cpu(spec) - server,
+    )
+    written = sum(
+        count[kind] for count in counts.values() for kind in ("inserted", "updated", "deleted")
+    )
     store.close()
     return {"seconds": seconds, "cpu": cpu, "server": server, "written": written, "counts": counts}
 
 
 def store_of(spec: Mapping[str, Any]) -> Store:
     if "url" in spec:
-        return PostgresStore(spec["url"], spec["workspace"], hnsw=Hnsw(exact_below=spec["exact_below"]))
-    return Neo4jStore(spec["uri"], spec["user"], spec["password"], spec["database"], spec["workspace"])
+        return PostgresStore(
+            spec["url"], spec["workspace"], hnsw=Hnsw(exact_below=spec["exact_below"])
+        )
+    return Neo4jStore(
+        spec["uri"], spec["user"], spec["password"], spec["database"], spec["workspace"]
+    )
 
 
 if __name__ == "__main__":

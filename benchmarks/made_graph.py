@@ -1,8 +1,9 @@
-"""Verbs that make up a corpus of any size that a model has read: documents, their text units, and what each names; the
-same on any machine, and row by row, so that a run makes it in buckets. million.py puts this file into its project.
+"""Verbs that make up a corpus of any size that a model has read: documents, their text units, and
+what each names; the same on any machine, and row by row, so that a run makes it in buckets.
+million.py puts this file into its project.
 
-A text unit names five entities, drawn with a long tail (of a million text units one in sixteen names the commonest),
-and tells of two relationships between them.
+A text unit names five entities, drawn with a long tail (of a million text units one in sixteen
+names the commonest), and tells of two relationships between them.
 """
 
 from collections.abc import Sequence
@@ -20,8 +21,8 @@ UNITS_A_DOCUMENT, ENTITIES_A_UNIT, WORDS_A_UNIT = 10, 5, 20
 UNITS_A_NAME = 2
 SOURCES, TARGETS = [0, 2], [1, 3]
 """Which of a text unit's entities its relationships are between."""
-_HEADS = "Bar Cal Dor El Fen Gar Hal Is Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Ver Wen Yor Zan".split()
-_TAILS = "an beth dric ena fold gard holm ick ja kett low mere nik olt quay rick sten tova und wick".split()
+_HEADS = "Bar Cal Dor El Fen Gar Hal Is Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Ver Wen Yor Zan".split()  # noqa: E501
+_TAILS = "an beth dric ena fold gard holm ick ja kett low mere nik olt quay rick sten tova und wick".split()  # noqa: E501
 WORDS = np.array([head + tail for head in _HEADS for tail in _TAILS], object)
 TYPES = np.array("person organization location event concept".split(), object)
 SCATTER = 7_368_787
@@ -42,7 +43,8 @@ def make_documents(params: Size) -> pd.DataFrame:
     sources = [f"{number:09}.txt" for number in range(-(-params.units // UNITS_A_DOCUMENT))]
     return pd.DataFrame(
         {
-            "id": list(map(document_id, sources)), "title": sources, "text": "", "source": sources, "metadata": "{}",
+            "id": list(map(document_id, sources)), "title": sources, "text": "", "source": sources,
+            "metadata": "{}",
             "content_hash": sources, "title_from": "file_name",
         }
     )  # fmt: skip
@@ -56,7 +58,9 @@ def make_documents(params: Size) -> pd.DataFrame:
 )
 def make_text_units(documents: pd.DataFrame, params: Size) -> pd.DataFrame:
     """Each begins with its number."""
-    first = documents["source"].str.removesuffix(".txt").astype("int64").to_numpy() * UNITS_A_DOCUMENT
+    first = (
+        documents["source"].str.removesuffix(".txt").astype("int64").to_numpy() * UNITS_A_DOCUMENT
+    )
     numbers = (first[:, None] + np.arange(UNITS_A_DOCUMENT)).ravel()
     there = numbers < params.units
     numbers, owners = numbers[there], np.repeat(documents["id"].to_numpy(), UNITS_A_DOCUMENT)[there]
@@ -65,8 +69,10 @@ def make_text_units(documents: pd.DataFrame, params: Size) -> pd.DataFrame:
     order = numbers % UNITS_A_DOCUMENT
     return pd.DataFrame(
         {
-            "id": [text_unit_id(owner, text, 0) for owner, text in zip(owners, texts, strict=True)], "text": texts,
-            "n_tokens": 2 * WORDS_A_UNIT, "document_id": owners, "start": order, "end": order + 1, "order": order,
+            "id": [text_unit_id(owner, text, 0) for owner, text in zip(owners, texts, strict=True)],
+            "text": texts,
+            "n_tokens": 2 * WORDS_A_UNIT, "document_id": owners, "start": order, "end": order + 1,
+            "order": order,
         }
     )  # fmt: skip
 
@@ -78,11 +84,17 @@ def make_text_units(documents: pd.DataFrame, params: Size) -> pd.DataFrame:
     row_of={"extractions": "text_unit_id"},
 )
 def make_extractions(text_units: pd.DataFrame, params: Size) -> pd.DataFrame:
-    """As a model tells them: entities with type and description, relationships with keywords and description."""
+    """As a model tells them: entities with type and description, relationships with keywords and
+    description."""
     numbers = text_units["text"].str.partition(" ")[0].astype("int64").to_numpy()
-    in_turn = (np.arange(ENTITIES_A_UNIT) + _random(numbers, range(DRAWS - ENTITIES_A_UNIT, DRAWS))) / ENTITIES_A_UNIT
+    in_turn = (
+        np.arange(ENTITIES_A_UNIT) + _random(numbers, range(DRAWS - ENTITIES_A_UNIT, DRAWS))
+    ) / ENTITIES_A_UNIT
     entities = (in_turn**3 * -(-params.units // UNITS_A_NAME)).astype("int64")
-    names, note = _names(entities), np.array([f" in note {number}" for number in numbers], object)[:, None]
+    names, note = (
+        _names(entities),
+        np.array([f" in note {number}" for number in numbers], object)[:, None],
+    )
     sources, targets = names[:, SOURCES], names[:, TARGETS]
     keywords = WORDS[entities[:, SOURCES] % len(WORDS)]
     rows, no_names, no_ends = len(numbers), np.full_like(sources, ""), np.full_like(names, "")
@@ -96,7 +108,9 @@ def make_extractions(text_units: pd.DataFrame, params: Size) -> pd.DataFrame:
             "type": _side_by_side(TYPES[entities % len(TYPES)], no_names),
             "source": _side_by_side(no_ends, sources),
             "target": _side_by_side(no_ends, targets),
-            "description": _side_by_side(names + " is named" + note, sources + " wrote to " + targets + note),
+            "description": _side_by_side(
+                names + " is named" + note, sources + " wrote to " + targets + note
+            ),
             "keywords": [[word] if word else [] for word in _side_by_side(no_ends, keywords)],
             "weight": 1.0,
             "grounded": True,
@@ -105,8 +119,11 @@ def make_extractions(text_units: pd.DataFrame, params: Size) -> pd.DataFrame:
 
 
 def _random(numbers: np.ndarray, draws: Sequence[int]) -> np.ndarray:
-    """Between 0 and 1, of each number so many (SplitMix64, which takes any of its series at once)."""
-    state = (numbers[:, None] * DRAWS + np.array(draws) + 1).astype("uint64") * np.uint64(0x9E3779B97F4A7C15)
+    """Between 0 and 1, of each number so many (SplitMix64, which takes any of its series at
+    once)."""
+    state = (numbers[:, None] * DRAWS + np.array(draws) + 1).astype("uint64") * np.uint64(
+        0x9E3779B97F4A7C15
+    )
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return ((state ^ (state >> np.uint64(31))) >> np.uint64(11)) / 2**53

@@ -1,10 +1,11 @@
 """One run of a workflow in this process, measured; prints JSON.
 
-CPU and wall seconds and peak memory by step, start-up apart: a run over one document goes first, and what that takes
-(imports, ranks, weights) is told as ``startup``. ``stores``: of the load of each what it took, with the CPU of its
-server, and the rows it wrote. Memory is the process's peak, start-up included. CPU and memory of its workers
-(``engine.workers``) are in it, as if all had their peaks at once. ``written``: bytes that this process wrote to files;
-``snapshots``: the size of all that are kept, ``live``: of those of the newest tables.
+CPU and wall seconds and peak memory by step, start-up apart: a run over one document goes first,
+and what that takes (imports, ranks, weights) is told as ``startup``. ``stores``: of the load of
+each what it took, with the CPU of its server, and the rows it wrote. Memory is the process's peak,
+start-up included. CPU and memory of its workers (``engine.workers``) are in it, as if all had their
+peaks at once. ``written``: bytes that this process wrote to files; ``snapshots``: the size of all
+that are kept, ``live``: of those of the newest tables.
 """
 
 import json
@@ -80,7 +81,8 @@ class Steps(Progress):
 
 @dataclass
 class Stores:
-    """Takes the time of the load of each store. PostgreSQL is the project's own, Neo4j the starter's."""
+    """Takes the time of the load of each store. PostgreSQL is the project's own, Neo4j the
+    starter's."""
 
     root: Path
     taken: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -91,8 +93,16 @@ class Stores:
         def timed(store: Store, *arguments: Any) -> Any:
             begun, server = Clock.now(), self._server(store.name)
             counts = load_store(store, *arguments)
-            written = sum(count[kind] for count in counts.values() for kind in ("inserted", "updated", "deleted"))
-            taken = {**begun.since(), "server": self._server(store.name) - server, "written": written}
+            written = sum(
+                count[kind]
+                for count in counts.values()
+                for kind in ("inserted", "updated", "deleted")
+            )
+            taken = {
+                **begun.since(),
+                "server": self._server(store.name) - server,
+                "written": written,
+            }
             self.taken[store.name] = taken
             return counts
 
@@ -107,18 +117,28 @@ def main() -> None:
     _warm_up(workflow if (shipped() / f"workflows/{workflow}.yaml").exists() else FIRST_WORKFLOW)
     startup, startup_mb = time.process_time(), peak() / 2**20
     if stage == PLAN:
-        print(json.dumps({**_planned(root, workflow), "startup": startup, "startup_mb": startup_mb}))
+        print(
+            json.dumps({**_planned(root, workflow), "startup": startup, "startup_mb": startup_mb})
+        )
         return
     written, stores = _written(), Stores(root)
     stores.watch()
     with Project.open(root) as project:
         peak_since_last()
         begun, steps = Clock.now(), Steps()
-        stages: dict[str, Callable[..., RunReport]] = {"index": project.index, "run": project.run, "load": project.load}
+        stages: dict[str, Callable[..., RunReport]] = {
+            "index": project.index,
+            "run": project.run,
+            "load": project.load,
+        }
         report = stages[stage](workflow, steps)
         whole = begun.since()
         snapshots = sum(path.stat().st_size for path in project.snapshots.root.rglob("*.parquet"))
-        live = {path for table in project.snapshots.manifest(workflow).tables.values() for path in table.paths}
+        live = {
+            path
+            for table in project.snapshots.manifest(workflow).tables.values()
+            for path in table.paths
+        }
         live_size = sum((project.snapshots.root / path).stat().st_size for path in live)
     rows = {table: rows for step in report.steps for table, rows in step.rows.items()}
     result = {
@@ -127,7 +147,11 @@ def main() -> None:
         "relationships": rows.get("relationships", 0),
         "calls": sum(step.calls for step in report.steps),
         "asked": {
-            step.step: {"calls": step.calls, "tokens in": step.input_tokens, "tokens out": step.output_tokens}
+            step.step: {
+                "calls": step.calls,
+                "tokens in": step.input_tokens,
+                "tokens out": step.output_tokens,
+            }
             for step in report.steps
             if step.calls
         },
@@ -152,7 +176,12 @@ def _planned(root: Path, workflow: str) -> dict[str, Any]:
         begun = Clock.now()
         sums = totals(project.forecast(workflow))
         whole = begun.since()
-    return {**whole, "peak_mb": peak() / 2**20, "expected": sums["expected"]["calls"], "most": sums["calls"][1]}
+    return {
+        **whole,
+        "peak_mb": peak() / 2**20,
+        "expected": sums["expected"]["calls"],
+        "most": sums["calls"][1],
+    }
 
 
 def _warm_up(workflow: str) -> None:
@@ -166,7 +195,8 @@ def _warm_up(workflow: str) -> None:
 
 
 def workers_cpu() -> float:
-    """Of the processes that this one has steps worked on in; of one that has ended as it was last seen."""
+    """Of the processes that this one has steps worked on in; of one that has ended as it was last
+    seen."""
     for worker in active_children():
         with suppress(psutil.Error):
             _seen[worker.pid or 0] = sum(psutil.Process(worker.pid).cpu_times()[:2])
@@ -174,7 +204,8 @@ def workers_cpu() -> float:
 
 
 def peak_since_last() -> int:
-    """In bytes, of this process and its workers; where the system does not forget peaks, since the beginning."""
+    """In bytes, of this process and its workers; where the system does not forget peaks, since the
+    beginning."""
     peaks = peak()
     for process in ("self", *(str(worker.pid) for worker in active_children())):
         with suppress(OSError, StopIteration):  # it ends now

@@ -1,10 +1,11 @@
-"""From extractions to loaded rows, at sizes that no model reads for it: text units and five mentions each are made up
-(made_graph.py), then ``index`` merges, describes and embeds them, and ``load`` brings them into PostgreSQL.
-``python benchmarks/million.py --units 1000000``
+"""From extractions to loaded rows, at sizes that no model reads for it: text units and five
+mentions each are made up (made_graph.py), then ``index`` merges, describes and embeds them, and
+``load`` brings them into PostgreSQL. ``python benchmarks/million.py --units 1000000``
 
-A row a step: CPU s of this program and its workers, of the server beside it, the peak of the step, and the rows that it
-wrote. The first three steps make the corpus up, in the run's own buckets, and are left out of the sum. The load builds
-no HNSW index; that follows on its own, unless ``--no-index``. Vectors are the builtin ones, of 256 dimensions.
+A row a step: CPU s of this program and its workers, of the server beside it, the peak of the step,
+and the rows that it wrote. The first three steps make the corpus up, in the run's own buckets, and
+are left out of the sum. The load builds no HNSW index; that follows on its own, unless
+``--no-index``. Vectors are the builtin ones, of 256 dimensions.
 """
 
 import argparse
@@ -50,7 +51,8 @@ def run(root: Path) -> list[dict[str, Any]]:
     of_store = loaded["stores"]["postgres"]
     rows = [
         {
-            "step": STEPS.get(name, name), "CPU s": taken["cpu"], "server's": None, "s": taken["wall"],
+            "step": STEPS.get(name, name), "CPU s": taken["cpu"], "server's": None,
+            "s": taken["wall"],
             "peak MB": taken["peak_mb"], "rows": indexed["step_rows"].get(name),
         }
         for name, taken in {**indexed["steps"], **loaded["steps"]}.items()
@@ -59,7 +61,16 @@ def run(root: Path) -> list[dict[str, Any]]:
     summed = [row for row in rows if row["step"] not in (PLAN, *STEPS.values())]
     sums = {name: sum(row[name] for row in summed) for name in ("CPU s", "s")}
     most = max(row["peak MB"] for row in summed)
-    return [*rows, {"step": "merge to load", **sums, "server's": of_store["server"], "peak MB": most, "rows": None}]
+    return [
+        *rows,
+        {
+            "step": "merge to load",
+            **sums,
+            "server's": of_store["server"],
+            "peak MB": most,
+            "rows": None,
+        },
+    ]
 
 
 def build_indexes(root: Path) -> list[dict[str, Any]]:
@@ -73,18 +84,23 @@ def build_indexes(root: Path) -> list[dict[str, Any]]:
         for name, table in VECTOR_TABLES.items():
             cpu, started = postgres_cpu(folder), time.perf_counter()
             with store.connection() as connection:
-                build_index(connection, table, live.tables[name].rows, store.workspace, live, Hnsw())
+                build_index(
+                    connection, table, live.tables[name].rows, store.workspace, live, Hnsw()
+                )
             rows.append(
                 {
                     "HNSW index of": name, "rows": live.tables[name].rows,
-                    "server's CPU s": postgres_cpu(folder) - cpu, "s": time.perf_counter() - started,
+                    "server's CPU s": postgres_cpu(folder) - cpu,
+                    "s": time.perf_counter() - started,
                 }
             )  # fmt: skip
     return rows
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--units", type=int, nargs="+", default=[20_000])
     parser.add_argument("--workers", type=int, default=1, help="engine.workers")
     parser.add_argument("--no-index", action="store_true", help="build no HNSW index")

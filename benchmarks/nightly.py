@@ -1,18 +1,21 @@
-"""The nights after the first: a run where nothing has changed, and one where a random sentence of 1 % of the documents,
-drawn at random, is another, against the full build. ``python benchmarks/nightly.py --units 5000 --workflow fast``
+"""The nights after the first: a run where nothing has changed, and one where a random sentence of 1
+% of the documents, drawn at random, is another, against the full build. ``python
+benchmarks/nightly.py --units 5000 --workflow fast``
 
-Seconds of CPU are this program's own, start-up apart, whole and by step; the stores included unless ``--stage index``
-(their own CPU is not counted). ``command s`` is the wall time of the whole command with start-up. ``written`` is what
-the process wrote to files, ``of the snapshots`` the share of it in the size of the full build's.
+Seconds of CPU are this program's own, start-up apart, whole and by step; the stores included unless
+``--stage index`` (their own CPU is not counted). ``command s`` is the wall time of the whole
+command with start-up. ``written`` is what the process wrote to files, ``of the snapshots`` the
+share of it in the size of the full build's.
 
-With ``--graph neo4j`` the graph goes into a Neo4j that is started for it; the load of each store is told apart in any
-case, with its server's CPU.
+With ``--graph neo4j`` the graph goes into a Neo4j that is started for it; the load of each store is
+told apart in any case, with its server's CPU.
 
-With ``--edited 300`` as many documents are edited instead of 1 %, so that corpora of several sizes (``--units 30000
-120000 240000``) tell what such a night costs beside what they hold.
+With ``--edited 300`` as many documents are edited instead of 1 %, so that corpora of several sizes
+(``--units 30000 120000 240000``) tell what such a night costs beside what they hold.
 
-With ``--nights 30`` as many nights of such edits follow each other: what each writes, and how the folder of snapshots
-grows, until ``gc`` leaves one night of it. The tables of the last must be those of a full build.
+With ``--nights 30`` as many nights of such edits follow each other: what each writes, and how the
+folder of snapshots grows, until ``gc`` leaves one night of it. The tables of the last must be those
+of a full build.
 """
 
 import argparse
@@ -26,7 +29,15 @@ from statistics import mean
 from typing import Any
 
 from corpus import edit_corpus
-from harness import command, endpoint, graph_in_neo4j, measure, new_project, print_table, without_index
+from harness import (
+    command,
+    endpoint,
+    graph_in_neo4j,
+    measure,
+    new_project,
+    print_table,
+    without_index,
+)
 
 from pipeline.project import Project
 
@@ -35,10 +46,15 @@ FULL, NOTHING = "full build", "nothing changed"
 Nights = Mapping[str, Mapping[str, Any]]
 
 
-def nights(workflow: str, units: int, stage: str, graph: str, edited: int | None, indexed: bool = True) -> Nights:
-    """Night -> what was measured (measure.py), and ``command``: the seconds of the whole command. ``edited``: how many
-    documents are, None for SHARE; ``indexed``: whether loads build HNSW indexes."""
-    share, night = (SHARE, f"{SHARE:.0%} edited") if edited is None else (edited / units, f"{edited} edited")
+def nights(
+    workflow: str, units: int, stage: str, graph: str, edited: int | None, indexed: bool = True
+) -> Nights:
+    """Night -> what was measured (measure.py), and ``command``: the seconds of the whole command.
+    ``edited``: how many documents are, None for SHARE; ``indexed``: whether loads build HNSW
+    indexes."""
+    share, night = (
+        (SHARE, f"{SHARE:.0%} edited") if edited is None else (edited / units, f"{edited} edited")
+    )
     with ExitStack() as stack:
         root = stack.enter_context(new_project(units))
         if not indexed:
@@ -57,22 +73,37 @@ def nights(workflow: str, units: int, stage: str, graph: str, edited: int | None
 
 
 def nights_in_a_row(workflow: str, units: int, stage: str, count: int) -> list[dict[str, Any]]:
-    """A row a night, then one of the full build of what there is by then, and one of what ``gc`` leaves."""
+    """A row a night, then one of the full build of what there is by then, and one of what ``gc``
+    leaves."""
     with new_project(units) as root, new_project(0) as fresh, endpoint() as server:
         first = measure(root, workflow, stage, server.env)
         rows = [_of_a_row(FULL, first, first)]
         for night in range(1, count + 1):
             edit_corpus(root / "data" / "input", units, SHARE, seed=night)
-            rows.append(_of_a_row(f"night {night}", measure(root, workflow, stage, server.env), first))
+            rows.append(
+                _of_a_row(f"night {night}", measure(root, workflow, stage, server.env), first)
+            )
         shutil.copytree(root / "data" / "input", fresh / "data" / "input", dirs_exist_ok=True)
-        rows.append(_of_a_row("full build of the same", measure(fresh, workflow, "index", server.env), first))
+        rows.append(
+            _of_a_row(
+                "full build of the same", measure(fresh, workflow, "index", server.env), first
+            )
+        )
         different = [
-            name for name, sha256 in _identities(fresh, workflow).items() if sha256 != _identities(root, workflow)[name]
+            name
+            for name, sha256 in _identities(fresh, workflow).items()
+            if sha256 != _identities(root, workflow)[name]
         ]
         if different:
-            raise SystemExit(f"{workflow}: {', '.join(different)} differ from those of a full build")
+            raise SystemExit(
+                f"{workflow}: {', '.join(different)} differ from those of a full build"
+            )
         command(root, "gc", "--keep", "1", "--delete")
-        rows.append(_of_a_row("nothing changed, after gc", measure(root, workflow, stage, server.env), first))
+        rows.append(
+            _of_a_row(
+                "nothing changed, after gc", measure(root, workflow, stage, server.env), first
+            )
+        )
     return rows
 
 
@@ -86,7 +117,10 @@ def _of_a_row(night: str, one: Mapping[str, Any], first: Mapping[str, Any]) -> d
 
 def _identities(root: Path, workflow: str) -> dict[str, str]:
     with Project.open(root) as project:
-        return {name: table.sha256 for name, table in project.snapshots.manifest(workflow).tables.items()}
+        return {
+            name: table.sha256
+            for name, table in project.snapshots.manifest(workflow).tables.items()
+        }
 
 
 def summary(workflow: str, units: int, found: Nights) -> list[dict[str, Any]]:
@@ -95,9 +129,12 @@ def summary(workflow: str, units: int, found: Nights) -> list[dict[str, Any]]:
     return [
         {
             "workflow": workflow, "units": units, "night": night, "CPU s": one["cpu"],
-            "of the full build": one["cpu"] / full["cpu"], "wall s": one["wall"], "calls": one["calls"],
-            "start-up s": one["startup"], "command s": one.get("command"), "peak MB": one["peak_mb"],
-            "written MB": one["written"] / 2**20, "of the snapshots": one["written"] / full["snapshots"],
+            "of the full build": one["cpu"] / full["cpu"], "wall s": one["wall"],
+            "calls": one["calls"],
+            "start-up s": one["startup"], "command s": one.get("command"),
+            "peak MB": one["peak_mb"],
+            "written MB": one["written"] / 2**20,
+            "of the snapshots": one["written"] / full["snapshots"],
         }
         for night, one in found.items()
     ]  # fmt: skip
@@ -106,15 +143,19 @@ def summary(workflow: str, units: int, found: Nights) -> list[dict[str, Any]]:
 def by_step(found: Nights) -> list[dict[str, Any]]:
     """A row a step: CPU seconds in each night; none of a step that was reused."""
     steps = dict.fromkeys(step for one in found.values() for step in one["steps"])
-    return [{"step": step, **{night: _cpu(one, step) for night, one in found.items()}} for step in steps]
+    return [
+        {"step": step, **{night: _cpu(one, step) for night, one in found.items()}} for step in steps
+    ]
 
 
 def by_store(found: Nights) -> list[dict[str, Any]]:
     """A row for each load that wrote something."""
     return [
         {
-            "load into": store, "night": night, "rows written": taken["written"], "CPU s": taken["cpu"],
-            "of the first load": taken["cpu"] / found[FULL]["stores"][store]["cpu"], "server CPU s": taken["server"],
+            "load into": store, "night": night, "rows written": taken["written"],
+            "CPU s": taken["cpu"],
+            "of the first load": taken["cpu"] / found[FULL]["stores"][store]["cpu"],
+            "server CPU s": taken["server"],
             "of the first load's": taken["server"] / found[FULL]["stores"][store]["server"],
         }
         for store in found[FULL]["stores"]
@@ -132,15 +173,24 @@ def print_nights_in_a_row(options: argparse.Namespace) -> None:
         for units in options.units:
             rows = nights_in_a_row(workflow, units, options.stage, options.nights)
             share = mean(row["of the snapshots"] for row in rows[1 : 1 + options.nights])
-            print(f"\n{workflow}, {units:,} text units: a night writes {share:.3f} of the snapshots on an average")
+            print(
+                f"\n{workflow}, {units:,} text units: a night writes {share:.3f} of the snapshots"
+                " on an average"
+            )
             print_table(rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--units", type=int, nargs="+", default=[1_900])
-    parser.add_argument("--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"])
-    parser.add_argument("--stage", default="run", choices=["run", "index"], help="with the stores or without")
+    parser.add_argument(
+        "--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"]
+    )
+    parser.add_argument(
+        "--stage", default="run", choices=["run", "index"], help="with the stores or without"
+    )
     parser.add_argument("--graph", default="postgres", choices=["postgres", NEO4J])
     parser.add_argument("--edited", type=int, help="documents to edit, in place of 1 %%")
     parser.add_argument("--no-index", action="store_true", help="loads build no HNSW index")
@@ -154,7 +204,9 @@ def main() -> None:
     measured: list[dict[str, Any]] = []
     for workflow in options.workflow:
         for units in options.units:
-            found = nights(workflow, units, options.stage, options.graph, options.edited, not options.no_index)
+            found = nights(
+                workflow, units, options.stage, options.graph, options.edited, not options.no_index
+            )
             rows += summary(workflow, units, found)
             measured.append({"workflow": workflow, "units": units, "nights": found})
             if not options.json:

@@ -1,9 +1,10 @@
-"""What nights cost whose snapshots are in a bucket: requests and bytes, and the CPU beside that of a folder on disk.
-``python benchmarks/object_store.py --units 5000``
+"""What nights cost whose snapshots are in a bucket: requests and bytes, and the CPU beside that of
+a folder on disk. ``python benchmarks/object_store.py --units 5000``
 
-The bucket is a real server's on this machine, and what goes through to it is counted on the way. The nights are a full
-build, one where nothing has changed, one where a random sentence of 1 % of the documents is another, and that once more
-on a machine that has not yet fetched anything. CPU s are those of whole commands, start-up included.
+The bucket is a real server's on this machine, and what goes through to it is counted on the way.
+The nights are a full build, one where nothing has changed, one where a random sentence of 1 % of
+the documents is another, and that once more on a machine that has not yet fetched anything. CPU s
+are those of whole commands, start-up included.
 """
 
 import argparse
@@ -35,7 +36,9 @@ def nights(workflow: str, units: int, stage: str) -> list[dict[str, Any]]:
     ):
         environment = {**model.env, **server.environment, "AWS_ENDPOINT_URL": address}
         settings = remote / "settings.yaml"
-        text = settings.read_text().replace("snapshots: data/snapshots", f"snapshots: s3://{BUCKET}/p")
+        text = settings.read_text().replace(
+            "snapshots: data/snapshots", f"snapshots: s3://{BUCKET}/p"
+        )
         settings.write_text(text)
 
         def night(name: str, change: Callable[[Path], object]) -> dict[str, Any]:
@@ -45,7 +48,12 @@ def nights(workflow: str, units: int, stage: str) -> list[dict[str, Any]]:
                 before = children()
                 command(root, stage, workflow, env=environment)
                 cpu.append(children() - before)
-            return {"night": name, "CPU s, folder": cpu[0], "CPU s, bucket": cpu[1], **taken(traffic)}
+            return {
+                "night": name,
+                "CPU s, folder": cpu[0],
+                "CPU s, bucket": cpu[1],
+                **taken(traffic),
+            }
 
         def edited(root: Path, seed: int) -> None:
             edit_corpus(root / "data" / "input", units, SHARE, seed=seed)
@@ -66,7 +74,12 @@ def taken(traffic: Traffic) -> dict[str, Any]:
     """Since the last time."""
     kinds = ("PUT", "GET", "LIST", "POST")
     found = {kind: traffic.requests.get(kind, 0) for kind in kinds}
-    row = {"requests": traffic.all, **found, "MB up": traffic.up / 2**20, "MB down": traffic.down / 2**20}
+    row = {
+        "requests": traffic.all,
+        **found,
+        "MB up": traffic.up / 2**20,
+        "MB down": traffic.down / 2**20,
+    }
     traffic.requests.clear()
     traffic.up = traffic.down = 0
     return row
@@ -78,10 +91,14 @@ def children() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--units", type=int, nargs="+", default=[5_000])
     parser.add_argument("--workflow", default="fast", choices=["fast", "index"])
-    parser.add_argument("--stage", default="index", choices=["run", "index"], help="with the stores or without")
+    parser.add_argument(
+        "--stage", default="index", choices=["run", "index"], help="with the stores or without"
+    )
     options = parser.parse_args()
     for units in options.units:
         print(f"\n{options.workflow}, {units:,} text units")

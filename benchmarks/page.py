@@ -1,14 +1,15 @@
-"""What the view Graph asks of `graphmill serve` over a large synthetic graph: opening it, finding an entity, expanding
-one, opening a community, and the assets of a first visit.
+"""What the view Graph asks of `graphmill serve` over a large synthetic graph: opening it, finding
+an entity, expanding one, opening a community, and the assets of a first visit.
 
     python benchmarks/page.py                     # 100,000 entities, 300,000 relationships
     python benchmarks/page.py --project FOLDER    # made and loaded there if it is not, and kept
     python benchmarks/page.py --without-communities
     python benchmarks/page.py --graph neo4j       # the graph in a Neo4j that is started for it
 
-``first ms`` is the first request of its kind after the server's start, ``p50 ms`` the median of others like it, all one
-after another; ``serve ms`` is CPU of one of these; ``KB`` as the answer is sent, uncompressed, and ``elements`` the
-nodes and edges in it. Communities are those of `detect_communities`.
+``first ms`` is the first request of its kind after the server's start, ``p50 ms`` the median of
+others like it, all one after another; ``serve ms`` is CPU of one of these; ``KB`` as the answer is
+sent, uncompressed, and ``elements`` the nodes and edges in it. Communities are those of
+`detect_communities`.
 """
 
 import argparse
@@ -53,7 +54,10 @@ def make_project(root: Path, options: argparse.Namespace) -> None:
     if not (root / "settings.yaml").exists():
         init_project(root)
     with Project.open(root) as project:
-        write_tables(project.snapshots, Sizes(options.entities, options.relationships, options.units, DIMENSIONS))
+        write_tables(
+            project.snapshots,
+            Sizes(options.entities, options.relationships, options.units, DIMENSIONS),
+        )
         manifest = project.snapshots.manifest(WORKFLOW, FIRST)
         manifest = _as_if_embedded(manifest, project)
         if options.communities:
@@ -67,14 +71,18 @@ def _as_if_embedded(manifest: Manifest, project: Project) -> Manifest:
     """By the project's own model, so that it can be asked."""
     identity = dict(project.query_embedding("default").identity)
     steps = {
-        name: StepRecord(step.step, step.fingerprint, {"models": {"embedding": identity}}, step.outputs)
+        name: StepRecord(
+            step.step, step.fingerprint, {"models": {"embedding": identity}}, step.outputs
+        )
         for name, step in manifest.steps.items()
     }
     return replace(manifest, steps=steps)
 
 
 def _with_communities(manifest: Manifest, project: Project) -> Manifest:
-    tables = [project.snapshots.read(manifest.tables[name]) for name in ("entities", "relationships")]
+    tables = [
+        project.snapshots.read(manifest.tables[name]) for name in ("entities", "relationships")
+    ]
     communities, _ = detect_communities(*tables, CommunityParams(max_cluster_size=1000))
     rows = pa.Table.from_pandas(communities, COMMUNITIES.arrow, preserve_index=False)
     snapshot = project.snapshots.write("communities", rows, COMMUNITIES.order)
@@ -94,14 +102,22 @@ def measured(root: Path, tries: int) -> Iterator[dict[str, Any]]:
         entities = [entity["id"] for entity in inside["entities"]]
         names = [entity["name"] for entity in inside["entities"]]
         kinds: dict[str, Sequence[Call]] = {
-            "the page itself": [lambda client: client.get("/graph", headers={"Accept": "text/html"})],
+            "the page itself": [
+                lambda client: client.get("/graph", headers={"Accept": "text/html"})
+            ],
             "opening: what it begins with": [_graph()],
             **(
-                {"a community's entities, 250": [_graph(community=community, entities=True, limit=250)]}
+                {
+                    "a community's entities, 250": [
+                        _graph(community=community, entities=True, limit=250)
+                    ]
+                }
                 if community
                 else {}
             ),
-            "expanding an entity of the most relationships": [_graph(entity=id, limit=60) for id in entities[:20]],
+            "expanding an entity of the most relationships": [
+                _graph(entity=id, limit=60) for id in entities[:20]
+            ],
             "expanding an entity of few": [_graph(entity=id, limit=60) for id in entities[-20:]],
             "finding by name, one word": [_find(name.split()[0], "name") for name in names[:20]],
             "finding by name, whole": [_find(name, "name") for name in names[20:40]],
@@ -113,7 +129,9 @@ def measured(root: Path, tries: int) -> Iterator[dict[str, Any]]:
             yield {**row, "first ms": first} if kind.startswith("opening") else row
 
 
-def _measured(client: httpx2.Client, server: Any, calls: Sequence[Call], tries: int) -> dict[str, Any]:
+def _measured(
+    client: httpx2.Client, server: Any, calls: Sequence[Call], tries: int
+) -> dict[str, Any]:
     taken, answers = [], []
     for number in range(tries + 1):
         if number == 1:
@@ -134,7 +152,9 @@ def _elements(answer: httpx2.Response) -> int:
     if "json" not in answer.headers["content-type"]:
         return 0
     found = answer.json()
-    return sum(len(found.get(name, ())) for name in ("entities", "relationships", "communities", "between"))
+    return sum(
+        len(found.get(name, ())) for name in ("entities", "relationships", "communities", "between")
+    )
 
 
 def _graph(**named: Any) -> Call:
@@ -163,12 +183,18 @@ def _graph_of(root: Path, graph: str) -> Iterator[None]:
 
 @contextmanager
 def _folder(options: argparse.Namespace) -> Iterator[Path]:
-    with nullcontext(str(options.project)) if options.project else tempfile.TemporaryDirectory() as folder:
+    with (
+        nullcontext(str(options.project))
+        if options.project
+        else tempfile.TemporaryDirectory() as folder
+    ):
         yield Path(folder) / "page"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--project", type=Path)
     parser.add_argument("--entities", type=int, default=100_000)
     parser.add_argument("--relationships", type=int, default=300_000)

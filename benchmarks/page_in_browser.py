@@ -1,16 +1,18 @@
-"""How soon the views of `graphmill ui` are of use, and how much scripting a frame of a large graph takes, in a real
-browser: the machine's own Chromium, headless, which draws WebGL without a graphics card.
+"""How soon the views of `graphmill ui` are of use, and how much scripting a frame of a large graph
+takes, in a real browser: the machine's own Chromium, headless, which draws WebGL without a graphics
+card.
 
     python benchmarks/page_in_browser.py                      # 100,000 entities, 300,000 relationships
     python benchmarks/page_in_browser.py --entities 2000 --relationships 6000
     python benchmarks/page_in_browser.py --project PROJECT    # one that is loaded
 
-Without ``--project`` it makes a graph, finds its communities and loads them; a server in a process of its own shows it.
-``useful ms``: by the browser's own clock, from the last byte of the view's HTML to the frame in which what people came
-for is there, the median of --times windows without a cache; ``server ms``: from the request to that byte; ``kB``: all
-that came over the wire. A frame's scripting is what Chromium counts as such (ScriptDuration and LayoutDuration, by
-frames) while a mouse moves over, drags and zooms a graph of --nodes and three times as many edges.
-"""
+Without ``--project`` it makes a graph, finds its communities and loads them; a server in a process
+of its own shows it. ``useful ms``: by the browser's own clock, from the last byte of the view's
+HTML to the frame in which what people came for is there, the median of --times windows without a
+cache; ``server ms``: from the request to that byte; ``kB``: all that came over the wire. A frame's
+scripting is what Chromium counts as such (ScriptDuration and LayoutDuration, by frames) while a
+mouse moves over, drags and zooms a graph of --nodes and three times as many edges.
+"""  # noqa: E501
 
 import argparse
 import json
@@ -41,7 +43,7 @@ USEFUL = {
 }
 """View -> its address, and what people came for."""
 WATCH = """(() => { const look = () => [...document.querySelectorAll(%s)].some((found) => found.getClientRects().length)
-    ? (window.useful = performance.now()) : requestAnimationFrame(look); requestAnimationFrame(look); })()"""
+    ? (window.useful = performance.now()) : requestAnimationFrame(look); requestAnimationFrame(look); })()"""  # noqa: E501
 TOLD = """() => { const page = performance.getEntriesByType("navigation")[0];
     const all = [page, ...performance.getEntriesByType("resource")];
     return {useful: window.useful - page.responseEnd, server: page.responseEnd - page.requestStart,
@@ -63,7 +65,7 @@ DRAW = """async ([nodes, edges]) => {
     window.frames_seen = 0;
     const count = () => { window.frames_seen++; requestAnimationFrame(count); };
     requestAnimationFrame(count);
-}"""
+}"""  # noqa: E501
 
 
 def main() -> None:
@@ -84,12 +86,14 @@ def view_row(chromium: Browser, url: str, view: str, times: int) -> dict[str, An
             watched.page.goto(f"{url}{address}")
             watched.page.locator(useful).first.wait_for()
             watched.page.evaluate(
-                "() => new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))"
+                "() => new Promise((seen) => requestAnimationFrame(() =>"
+                " requestAnimationFrame(seen)))"
             )
             told.append(watched.page.evaluate(TOLD))
     middle = {name: statistics.median(one[name] for one in told) for name in told[0]}
     return {
-        "view": view, "useful ms": round(middle["useful"]), "most": round(max(one["useful"] for one in told)),
+        "view": view, "useful ms": round(middle["useful"]),
+        "most": round(max(one["useful"] for one in told)),
         "server ms": round(middle["server"]), "kB": round(middle["bytes"] / 1000),
     }  # fmt: skip
 
@@ -101,7 +105,12 @@ def frame_row(chromium: Browser, url: str, nodes: int, edges: int) -> dict[str, 
         watched.page.evaluate(DRAW, [nodes, edges])
         placing = metrics(watched.page, lambda: watched.page.wait_for_timeout(4000))
         moving = metrics(watched.page, lambda: move(watched.page))
-    return {"nodes": nodes, "edges": edges, "while placed": placing, "while moved and zoomed": moving}
+    return {
+        "nodes": nodes,
+        "edges": edges,
+        "while placed": placing,
+        "while moved and zoomed": moving,
+    }
 
 
 def move(page: Page) -> None:
@@ -121,7 +130,9 @@ def metrics(page: Page, act: Any) -> str:
     session.send("Performance.enable")
 
     def counted() -> tuple[float, int]:
-        told = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+        told = {
+            one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]
+        }
         return told["ScriptDuration"] + told["LayoutDuration"], page.evaluate("window.frames_seen")
 
     before, first = counted()
@@ -142,7 +153,9 @@ def made_project(options: argparse.Namespace) -> Iterator[Path]:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--project", type=Path, help="one that is loaded; nothing is made then")
     parser.add_argument("--entities", type=int, default=100_000)
     parser.add_argument("--relationships", type=int, default=300_000)

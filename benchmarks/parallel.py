@@ -1,7 +1,9 @@
-"""Rows with vectors by COPY over one connection and over two, and an HNSW index over them by one process and by more,
-in turn in one run: what more of them gain here. ``python benchmarks/parallel.py --rows 40000 --dimensions 256``
+"""Rows with vectors by COPY over one connection and over two, and an HNSW index over them by one
+process and by more, in turn in one run: what more of them gain here. ``python
+benchmarks/parallel.py --rows 40000 --dimensions 256``
 
-The stream that COPY reads is made beforehand. ``client CPU s`` is this process's, all connections together.
+The stream that COPY reads is made beforehand. ``client CPU s`` is this process's, all connections
+together.
 """
 
 import argparse
@@ -34,7 +36,9 @@ def streams(rows: int, dimensions: int, parts: int) -> list[list[bytes]]:
     """The rows as so many streams."""
     vectors = np.random.default_rng(1).normal(size=(rows, dimensions)).astype(np.float32)
     content = "a text unit of some length, that is stored beside its vector as it is; " * 4
-    frame = pd.DataFrame({"id": [f"row-{n:09}" for n in range(rows)], "content": content, "embedding": list(vectors)})
+    frame = pd.DataFrame(
+        {"id": [f"row-{n:09}" for n in range(rows)], "content": content, "embedding": list(vectors)}
+    )
     kinds: Any = {"id": "text", "content": "text", "embedding": "vector"}
     return [[piece for _, piece in copy_stream(frame[part::parts], kinds)] for part in range(parts)]
 
@@ -52,7 +56,9 @@ def timed(work: Callable[[], object]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=40_000)
     parser.add_argument("--dimensions", type=int, default=256)
     options = parser.parse_args()
@@ -61,7 +67,9 @@ def main() -> None:
         url = start_embedded(folder)
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-            create = sql.SQL("CREATE TABLE bare (id text PRIMARY KEY, content text, embedding vector({}))")
+            create = sql.SQL(
+                "CREATE TABLE bare (id text PRIMARY KEY, content text, embedding vector({}))"
+            )
             connection.execute(create.format(sql.Literal(options.dimensions)))
             connection.execute("ALTER TABLE bare ALTER COLUMN embedding SET STORAGE PLAIN")
             for connections in CONNECTIONS:
@@ -69,14 +77,26 @@ def main() -> None:
                 connection.execute("CHECKPOINT")
                 parts = streams(options.rows, options.dimensions, connections)
                 with ThreadPoolExecutor(connections) as pool:
-                    found = timed(lambda parts=parts, pool=pool: list(pool.map(lambda part: copied(url, part), parts)))
+                    found = timed(
+                        lambda parts=parts, pool=pool: list(
+                            pool.map(lambda part: copied(url, part), parts)
+                        )
+                    )
                 rows.append({"what": f"COPY, {connections} connections", **found})
-            connection.execute("SELECT set_config('maintenance_work_mem', %s, false)", [BUILD_MEMORY])
+            connection.execute(
+                "SELECT set_config('maintenance_work_mem', %s, false)", [BUILD_MEMORY]
+            )
             for workers in WORKERS:
-                connection.execute("SELECT set_config('max_parallel_maintenance_workers', %s, false)", [str(workers)])
+                connection.execute(
+                    "SELECT set_config('max_parallel_maintenance_workers', %s, false)",
+                    [str(workers)],
+                )
                 build = "CREATE INDEX built ON bare USING hnsw (embedding vector_cosine_ops)"
                 rows.append(
-                    {"what": f"HNSW, {workers} workers", **timed(lambda build=build: connection.execute(build))}
+                    {
+                        "what": f"HNSW, {workers} workers",
+                        **timed(lambda build=build: connection.execute(build)),
+                    }
                 )
                 connection.execute("DROP INDEX built")
     print_table(rows)

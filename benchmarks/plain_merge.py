@@ -1,5 +1,6 @@
-"""The graph of a folder of tables written to Neo4j by a plain loop: one thread, ``UNWIND ... MERGE`` of 5,000 rows
-a transaction. Prints JSON. The argument is that of load_once.py; ``warm_up`` is written first."""
+"""The graph of a folder of tables written to Neo4j by a plain loop: one thread, ``UNWIND ...
+MERGE`` of 5,000 rows a transaction. Prints JSON. The argument is that of load_once.py; ``warm_up``
+is written first."""
 
 import json
 import sys
@@ -19,7 +20,9 @@ from pipeline.snapshots.store import SnapshotStore
 
 BATCH_ROWS = 5_000
 Rows = list[dict[str, Any]]
-CONSTRAINT = "CREATE CONSTRAINT plain IF NOT EXISTS FOR (n:Plain) REQUIRE (n.workspace, n.id) IS UNIQUE"
+CONSTRAINT = (
+    "CREATE CONSTRAINT plain IF NOT EXISTS FOR (n:Plain) REQUIRE (n.workspace, n.id) IS UNIQUE"
+)
 NODES = """
     UNWIND $rows AS row
     MERGE (n:Plain {workspace: $workspace, id: row.id})
@@ -42,17 +45,35 @@ def main() -> None:
         driver.execute_query(CONSTRAINT, database_=spec["database"])
         if spec.get("warm_up"):
             write(driver, spec["database"], "warm-up", *rows_of(spec["warm_up"]))
-        print(json.dumps(write(driver, spec["database"], spec["workspace"], *rows_of(spec["snapshots"]))))
+        print(
+            json.dumps(
+                write(driver, spec["database"], spec["workspace"], *rows_of(spec["snapshots"]))
+            )
+        )
 
 
-def write(driver: Driver, database: str, workspace: str, nodes: Rows, relationships: Rows) -> dict[str, Any]:
-    statements: Sequence[tuple[LiteralString, Rows]] = ((NODES, nodes), (RELATIONSHIPS, relationships))
+def write(
+    driver: Driver, database: str, workspace: str, nodes: Rows, relationships: Rows
+) -> dict[str, Any]:
+    statements: Sequence[tuple[LiteralString, Rows]] = (
+        (NODES, nodes),
+        (RELATIONSHIPS, relationships),
+    )
     server, cpu, started = sibling_cpu(), time.process_time(), time.perf_counter()
     for statement, rows in statements:
         for batch in batches(rows):
             driver.execute_query(statement, rows=batch, workspace=workspace, database_=database)
-    seconds, cpu, server = time.perf_counter() - started, time.process_time() - cpu, sibling_cpu() - server
-    return {"seconds": seconds, "cpu": cpu, "server": server, "rows": len(nodes) + len(relationships)}
+    seconds, cpu, server = (
+        time.perf_counter() - started,
+        time.process_time() - cpu,
+        sibling_cpu() - server,
+    )
+    return {
+        "seconds": seconds,
+        "cpu": cpu,
+        "server": server,
+        "rows": len(nodes) + len(relationships),
+    }
 
 
 def batches(rows: Rows) -> Iterator[Rows]:
@@ -64,7 +85,9 @@ def rows_of(folder: str) -> tuple[Rows, Rows]:
     tables = snapshots.manifest(WORKFLOW, FIRST).tables
     nodes = [
         {"id": row.pop("id"), "label": type_name(row["type"], RELATED), "properties": row}
-        for row in snapshots.table(tables["entities"]).drop_columns(["types", "frequency"]).to_pylist()
+        for row in snapshots.table(tables["entities"])
+        .drop_columns(["types", "frequency"])
+        .to_pylist()
     ]
     relationships = [
         {
@@ -73,7 +96,9 @@ def rows_of(folder: str) -> tuple[Rows, Rows]:
             "type": type_name(row["keywords"][0], RELATED),
             "properties": row,
         }
-        for row in snapshots.table(tables["relationships"]).drop_columns(["source", "target"]).to_pylist()
+        for row in snapshots.table(tables["relationships"])
+        .drop_columns(["source", "target"])
+        .to_pylist()
     ]
     return nodes, relationships
 

@@ -1,9 +1,9 @@
 """What a plan costs beside the run that it describes, after an edit of one document.
 ``python benchmarks/plan.py --units 20000``
 
-CPU seconds are this program's own, start-up apart (imports, a run and a plan over one document); peak memory is the
-whole process's. ``index`` asks the tests' endpoint, which is another process. ``expected`` and ``most`` are the plan's
-calls.
+CPU seconds are this program's own, start-up apart (imports, a run and a plan over one document);
+peak memory is the whole process's. ``index`` asks the tests' endpoint, which is another process.
+``expected`` and ``most`` are the plan's calls.
 """
 
 import argparse
@@ -23,19 +23,29 @@ def night(workflow: str, units: int, stage: str) -> dict[str, Any]:
         run = measure(root, workflow, stage, server.env)
     return {
         "workflow": workflow, "units": units, "plan CPU s": plan["cpu"], "run CPU s": run["cpu"],
-        "of the run": plan["cpu"] / run["cpu"], "plan peak MB": plan["peak_mb"], "start-up MB": plan["startup_mb"],
-        "run peak MB": run["peak_mb"], "expected": plan["expected"], "most": plan["most"], "calls": run["calls"],
+        "of the run": plan["cpu"] / run["cpu"], "plan peak MB": plan["peak_mb"],
+        "start-up MB": plan["startup_mb"],
+        "run peak MB": run["peak_mb"], "expected": plan["expected"], "most": plan["most"],
+        "calls": run["calls"],
     }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--units", type=int, nargs="+", default=[1_900])
-    parser.add_argument("--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"])
-    parser.add_argument("--stage", default="index", choices=["run", "index"], help="with the stores or without")
+    parser.add_argument(
+        "--workflow", nargs="+", default=["fast", "index"], choices=["fast", "index"]
+    )
+    parser.add_argument(
+        "--stage", default="index", choices=["run", "index"], help="with the stores or without"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    rows = [night(name, units, options.stage) for name in options.workflow for units in options.units]
+    rows = [
+        night(name, units, options.stage) for name in options.workflow for units in options.units
+    ]
     print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
 
 

@@ -3,12 +3,13 @@
     python benchmarks/query.py                  # 100,000 text units and entities, 300,000 relationships, 256 dimensions
     python benchmarks/query.py --entities 20000 --relationships 60000 --units 20000 --graph neo4j
 
-Loads the graph once, then asks questions made of names and words of it, whose vectors lie near some row's. The first
-questions of a mode warm the caches up and are not counted. ``reads`` is what the stores take, ``whole`` all that is
-done before a chat model would be asked: reads, ranking, and the prompt cut to its budgets. The first line is one search
-of the HNSW index of entities for 60 rows, sent by psycopg alone: what else the machine does concerns all lines alike,
-so that multiples of it can be compared where milliseconds cannot. ``CPU ms``: of this process, a question.
-"""
+Loads the graph once, then asks questions made of names and words of it, whose vectors lie near some
+row's. The first questions of a mode warm the caches up and are not counted. ``reads`` is what the
+stores take, ``whole`` all that is done before a chat model would be asked: reads, ranking, and the
+prompt cut to its budgets. The first line is one search of the HNSW index of entities for 60 rows,
+sent by psycopg alone: what else the machine does concerns all lines alike, so that multiples of it
+can be compared where milliseconds cannot. ``CPU ms``: of this process, a question.
+"""  # noqa: E501
 
 import argparse
 import sys
@@ -49,14 +50,16 @@ from tests.servers.neo4j_server import neo4j_server
 from tests.servers.postgres_server import server_folder
 
 WIDE = QuerySettings(top_k=60, chunk_top_k=20)
-"""60 records and 20 text units in every mode, so that figures of earlier versions can be compared."""
+"""60 records and 20 text units in every mode, so that figures of earlier versions can be
+compared."""
 MODES = ("naive", "local", "global", "hybrid", "mix", "graph")
 PROMPTS = Path(__file__).resolve().parents[1] / "prompts"
 WARM_UP = 10
 
 
 class NearSomeRow:
-    """Embeds a text near a row that the text decides, as a question about that row would be; in next to no time."""
+    """Embeds a text near a row that the text decides, as a question about that row would be; in
+    next to no time."""
 
     identity = {"model": "synthetic"}  # noqa: RUF012
 
@@ -65,7 +68,9 @@ class NearSomeRow:
         moved = vectors + 0.3 * np.linalg.norm(vectors, axis=1, keepdims=True) * noise
         self.near = (moved / np.linalg.norm(moved, axis=1, keepdims=True)).astype(np.float32)
 
-    def embed(self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True) -> np.ndarray:
+    def embed(
+        self, texts: Sequence[str], listener: Listener | None = None, remember: bool = True
+    ) -> np.ndarray:
         return self.near[[crc32(text.encode()) % len(self.near) for text in texts]]
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
@@ -104,7 +109,9 @@ def measured(
         begun = time.process_time()
         timings = list(map(asked, questions[WARM_UP:]))
         cpu = (time.process_time() - begun) / len(timings)
-        reads, whole = zip(*((timing["retrieval"], sum(timing.values())) for timing in timings), strict=True)
+        reads, whole = zip(
+            *((timing["retrieval"], sum(timing.values())) for timing in timings), strict=True
+        )
         rows.append(_row(mode, reads, whole, cpu))
     least = rows[0]["whole p50 ms"]
     return [{**row, "p50 of the bare": row["whole p50 ms"] / least} for row in rows]
@@ -130,12 +137,14 @@ def _bare_searches(vectors: PostgresReads, questions: np.ndarray) -> list[float]
     live = vectors.live()
     assert live is not None
     search: Any = (
-        f"SELECT id FROM lightrag_entities WHERE workspace = '{vectors.workspace}' AND embedding_key = "
-        f"'{live.embedding_key}' ORDER BY embedding::vector({live.dimensions}) <=> %s::vector({live.dimensions}) "
-        "LIMIT 60"
+        f"SELECT id FROM lightrag_entities WHERE workspace = '{vectors.workspace}' AND"
+        f" embedding_key = '{live.embedding_key}' ORDER BY embedding::vector({live.dimensions}) <=>"
+        f" %s::vector({live.dimensions}) LIMIT 60"
     )
     with psycopg.connect(vectors.url) as connection:
-        connection.execute("SET hnsw.ef_search = 120; SET enable_seqscan = off; SET enable_sort = off")
+        connection.execute(
+            "SET hnsw.ef_search = 120; SET enable_seqscan = off; SET enable_sort = off"
+        )
         taken = []
         for question in questions:
             begun = time.perf_counter()
@@ -166,7 +175,8 @@ def _questions(manifest: Manifest, snapshots: SnapshotStore, count: int) -> list
     names = choice.choice(snapshots.read(manifest.tables["entities"])["name"].to_numpy(), 2 * count)
     texts = choice.choice(snapshots.read(manifest.tables["text_units"])["text"].to_numpy(), count)
     return [
-        f"How did {names[2 * place]} meet {names[2 * place + 1]} over the {' '.join(text.split()[1:5])}?"
+        f"How did {names[2 * place]} meet {names[2 * place + 1]} over the"
+        f" {' '.join(text.split()[1:5])}?"
         for place, text in enumerate(texts)
     ]
 
@@ -181,7 +191,9 @@ def open_stores(graph: str):
                 yield Stores(vectors, PostgresGraph(vectors), lambda: (vectors,))
             else:
                 with neo4j_server() as address:
-                    store = Neo4jStore(address.uri, address.user, address.password, address.database, "bench")
+                    store = Neo4jStore(
+                        address.uri, address.user, address.password, address.database, "bench"
+                    )
                     yield Stores(vectors, store, lambda: (vectors, store))
                     store.close()
         finally:
@@ -190,7 +202,9 @@ def open_stores(graph: str):
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--entities", type=int, default=100_000)
     parser.add_argument("--relationships", type=int, default=300_000)
     parser.add_argument("--units", type=int, default=100_000)

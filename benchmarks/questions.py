@@ -1,11 +1,13 @@
-"""The questions and passages of published benchmarks, as a project's documents and questions for `graphmill eval`.
+"""The questions and passages of published benchmarks, as a project's documents and questions for
+`graphmill eval`.
 
     python benchmarks/questions.py 2wiki FOLDER PROJECT --questions 101
     python benchmarks/questions.py hotpotqa FOLDER PROJECT --without-titles
 
-FOLDER holds the files as published: 2WikiMultiHopQA as HippoRAG and fast-graphrag use it (corpus.json,
-questions_gold.json, fastgraphrag_multihop_questions.json), HotpotQA as HippoRAG does (hotpotqa_train.json,
-hotpotqa_train_corpus.json). PROJECT/data/input/passages.jsonl and PROJECT/questions.jsonl are written.
+FOLDER holds the files as published: 2WikiMultiHopQA as HippoRAG and fast-graphrag use it
+(corpus.json, questions_gold.json, fastgraphrag_multihop_questions.json), HotpotQA as HippoRAG does
+(hotpotqa_train.json, hotpotqa_train_corpus.json). PROJECT/data/input/passages.jsonl and
+PROJECT/questions.jsonl are written.
 """
 
 import argparse
@@ -17,12 +19,14 @@ from typing import Any
 
 PASSAGES = "passages.jsonl"
 PASSAGES_OF_QUESTIONS = {51: 421, 101: 780, 1000: 6119}
-"""2wiki: the passages stand in the order of the questions that need them, so that a beginning is a benchmark."""
+"""2wiki: the passages stand in the order of the questions that need them, so that a beginning is a
+benchmark."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``passages``: title and text; ``questions``: lines of a file of questions, but ``titles`` for their gold."""
+    """``passages``: title and text; ``questions``: lines of a file of questions, but ``titles`` for
+    their gold."""
 
     passages: list[tuple[str, str]]
     questions: list[dict[str, Any]]
@@ -33,7 +37,12 @@ def two_wiki(folder: Path, questions: int = 1000) -> Benchmark:
     passages = [(entry["title"], entry["text"]) for entry in _read(folder / "corpus.json")]
     multihop = set(_read(folder / "fastgraphrag_multihop_questions.json").get(str(questions), []))
     lines = [
-        {"id": entry["id"], "question": entry["question"], "answer": entry["answer"], "type": entry["question_type"]}
+        {
+            "id": entry["id"],
+            "question": entry["question"],
+            "answer": entry["answer"],
+            "type": entry["question_type"],
+        }
         | ({"multihop": entry["question"] in multihop} if multihop else {})
         | {"titles": entry["gold_titles"]}
         for entry in _read(folder / "questions_gold.json")[:questions]
@@ -44,7 +53,12 @@ def two_wiki(folder: Path, questions: int = 1000) -> Benchmark:
 def hotpotqa(folder: Path) -> Benchmark:
     corpus: Mapping[str, list[str]] = _read(folder / "hotpotqa_train_corpus.json")
     lines = [
-        {"id": entry["_id"], "question": entry["question"], "answer": entry["answer"], "type": entry["type"]}
+        {
+            "id": entry["_id"],
+            "question": entry["question"],
+            "answer": entry["answer"],
+            "type": entry["type"],
+        }
         | {"titles": list(dict.fromkeys(title for title, _ in entry["supporting_facts"]))}
         for entry in _read(folder / "hotpotqa_train.json")
     ]
@@ -52,12 +66,17 @@ def hotpotqa(folder: Path) -> Benchmark:
 
 
 def write_benchmark(benchmark: Benchmark, project: Path, with_titles: bool = True) -> None:
-    """A document a passage; its title is the document's, and the first line of its text, unless it is to have none."""
-    sources = {title: f"{PASSAGES}#{number}" for number, (title, _) in enumerate(benchmark.passages)}
+    """A document a passage; its title is the document's, and the first line of its text, unless it
+    is to have none."""
+    sources = {
+        title: f"{PASSAGES}#{number}" for number, (title, _) in enumerate(benchmark.passages)
+    }
     documents = [
-        {"id": str(number), "title": title, "text": f"{title}\n{text}"}
-        if with_titles
-        else {"id": str(number), "text": text}
+        (
+            {"id": str(number), "title": title, "text": f"{title}\n{text}"}
+            if with_titles
+            else {"id": str(number), "text": text}
+        )
         for number, (title, text) in enumerate(benchmark.passages)
     ]
     questions = [
@@ -84,16 +103,27 @@ def main() -> None:
     parser.add_argument("benchmark", choices=["2wiki", "hotpotqa"])
     parser.add_argument("folder", type=Path, help="of the published files")
     parser.add_argument("project", type=Path, help="a folder that 'graphmill init' has made")
-    parser.add_argument("--questions", type=int, choices=sorted(PASSAGES_OF_QUESTIONS), default=1000, help="of 2wiki")
+    parser.add_argument(
+        "--questions",
+        type=int,
+        choices=sorted(PASSAGES_OF_QUESTIONS),
+        default=1000,
+        help="of 2wiki",
+    )
     parser.add_argument("--without-titles", action="store_true")
     options = parser.parse_args()
     benchmark = (
-        two_wiki(options.folder, options.questions) if options.benchmark == "2wiki" else hotpotqa(options.folder)
+        two_wiki(options.folder, options.questions)
+        if options.benchmark == "2wiki"
+        else hotpotqa(options.folder)
     )
     write_benchmark(benchmark, options.project, not options.without_titles)
     print(f"{len(benchmark.passages):,} passages, {len(benchmark.questions):,} questions; next:")
     print(f"  graphmill -C {options.project} run fast")
-    print(f"  graphmill -C {options.project} eval {options.project / 'questions.jsonl'} --k 2,5,8,10,20")
+    print(
+        f"  graphmill -C {options.project} eval {options.project / 'questions.jsonl'} --k"
+        " 2,5,8,10,20"
+    )
 
 
 if __name__ == "__main__":

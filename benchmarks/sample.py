@@ -1,9 +1,10 @@
-"""Entities and relationships of a project, drawn by a seed, with a sentence of their text, to be judged by hand.
+"""Entities and relationships of a project, drawn by a seed, with a sentence of their text, to be
+judged by hand.
 
     python benchmarks/sample.py PROJECT --size 200 --seed 14
 
-Titles of documents are left out of the entities. Of a relationship the type is shown as the stores have it; ``--typed``
-draws among those alone that state more than that both ends share a sentence.
+Titles of documents are left out of the entities. Of a relationship the type is shown as the stores
+have it; ``--typed`` draws among those alone that state more than that both ends share a sentence.
 """
 
 import argparse
@@ -34,7 +35,9 @@ def around(name: str, sentence: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("project", type=Path)
     parser.add_argument("--size", type=int, default=200)
     parser.add_argument("--seed", type=int, default=14)
@@ -51,7 +54,10 @@ def main() -> None:
     for number, row in enumerate(drawn(entities, options.size, options.seed).itertuples(), 1):
         print(f"{number}\t{row.name}\t{row.type}\t{around(str(row.name), str(row.description))}")
     for number, row in enumerate(drawn(relationships, options.size, options.seed).itertuples(), 1):
-        print(f"{number}\t{row.source} -{row.type}-> {row.target}\t{str(row.description)[: 2 * AROUND]}")
+        print(
+            f"{number}\t{row.source} -{row.type}->"
+            f" {row.target}\t{str(row.description)[: 2 * AROUND]}"
+        )
 
 
 if __name__ == "__main__":

@@ -26,5 +26,7 @@ def postgres_cpu(folder: Path) -> float:
 
 def sibling_cpu() -> float:
     """Of the other processes of the starter: a Neo4j's, while PostgreSQL has left it."""
-    others = (process for process in psutil.Process(os.getppid()).children() if process.pid != os.getpid())
+    others = (
+        process for process in psutil.Process(os.getppid()).children() if process.pid != os.getpid()
+    )
     return sum(sum(process.cpu_times()[:2]) for process in others)

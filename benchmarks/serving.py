@@ -1,16 +1,17 @@
-"""Questions a second of a `graphmill serve`, and what one costs: so many askers at once, each with a question under
-way all the time, over HTTP from this process.
+"""Questions a second of a `graphmill serve`, and what one costs: so many askers at once, each with
+a question under way all the time, over HTTP from this process.
 
     python benchmarks/serving.py --units 5000
     python benchmarks/serving.py --project PROJECT --modes naive hybrid --workers 2
     python benchmarks/serving.py --units 5000 --hostile 60
 
-``--hostile`` asks for so many seconds without, and as many with a hostile client among the others (`hostile.py`).
+``--hostile`` asks for so many seconds without, and as many with a hostile client among the others
+(`hostile.py`).
 
-Without ``--project`` it makes a corpus, runs ``fast`` over it, and asks that. The questions are of ``/query/data``: no
-chat model is waited for. ``serve ms`` and ``PostgreSQL ms`` are CPU of one question, of all processes of either; one
-over their sum is what a core of its own would answer in a second, whatever else this machine does: ``a second of a
-core``.
+Without ``--project`` it makes a corpus, runs ``fast`` over it, and asks that. The questions are of
+``/query/data``: no chat model is waited for. ``serve ms`` and ``PostgreSQL ms`` are CPU of one
+question, of all processes of either; one over their sum is what a core of its own would answer in a
+second, whatever else this machine does: ``a second of a core``.
 """
 
 import argparse
@@ -52,14 +53,26 @@ def served(root: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
             body = {"mode": mode, **asked}
             ask(url, islice(questions, WARM_UP), body, options.askers)
             asked_now = list(islice(questions, options.questions))
-            rows.append(_measured(url, server, project.embedded_folder, asked_now, body, options.askers))
+            rows.append(
+                _measured(url, server, project.embedded_folder, asked_now, body, options.askers)
+            )
     return rows
 
 
 def _measured(
-    url: str, server: psutil.Process, database: Path, questions: Sequence[str], body: dict[str, Any], askers: int
+    url: str,
+    server: psutil.Process,
+    database: Path,
+    questions: Sequence[str],
+    body: dict[str, Any],
+    askers: int,
 ) -> dict[str, Any]:
-    begun, of_serve, of_database, own = time.perf_counter(), cpu_of(server), postgres_cpu(database), time.process_time()
+    begun, of_serve, of_database, own = (
+        time.perf_counter(),
+        cpu_of(server),
+        postgres_cpu(database),
+        time.process_time(),
+    )
     seconds = ask(url, questions, body, askers)
     wall = time.perf_counter() - begun
     spent = {
@@ -77,9 +90,14 @@ def _measured(
     }
 
 
-def ask(url: str, questions: Iterator[str] | Sequence[str], body: dict[str, Any], askers: int) -> list[float]:
+def ask(
+    url: str, questions: Iterator[str] | Sequence[str], body: dict[str, Any], askers: int
+) -> list[float]:
     """Seconds that each took."""
-    client, threads = httpx2.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=300), ThreadPoolExecutor(askers)
+    client, threads = (
+        httpx2.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=300),
+        ThreadPoolExecutor(askers),
+    )
     with client, threads:
         return list(threads.map(partial(_ask, client, body), questions))
 
@@ -92,11 +110,17 @@ def _ask(client: httpx2.Client, body: dict[str, Any], question: str) -> float:
 
 def questions_of(root: Path) -> Iterator[str]:
     """No two alike: each is of the words of two documents."""
-    texts = [path.read_text(encoding="utf-8") for path in sorted((root / "data" / "input").rglob("*.txt"))]
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in sorted((root / "data" / "input").rglob("*.txt"))
+    ]
     choice = random.Random(3)
     for number in count():
         title, text = choice.choice(texts).splitlines()[0], choice.choice(texts).split("\n\n")[1]
-        yield f"{number}: what has {title.partition(',')[0]} to do with {' '.join(text.split()[1:9])}?"
+        yield (
+            f"{number}: what has {title.partition(',')[0]} to do with"
+            f" {' '.join(text.split()[1:9])}?"
+        )
 
 
 def cpu_of(process: psutil.Process) -> float:
@@ -128,16 +152,24 @@ def made_project(units: int) -> Iterator[Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--project", type=Path, help="one of text files, loaded")
     parser.add_argument("--units", type=int, default=5_000)
-    parser.add_argument("--modes", nargs="+", default=["naive", "local", "global", "hybrid", "mix", "graph"])
+    parser.add_argument(
+        "--modes", nargs="+", default=["naive", "local", "global", "hybrid", "mix", "graph"]
+    )
     parser.add_argument("--askers", type=int, default=16)
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--top-k", type=int, default=60)
     parser.add_argument("--chunk-top-k", type=int, default=20)
-    parser.add_argument("--hostile", type=float, help="seconds, each without and with a hostile client")
-    parser.add_argument("--hostile-at-once", type=int, default=8, help="its large conditions, and its hang-ups")
+    parser.add_argument(
+        "--hostile", type=float, help="seconds, each without and with a hostile client"
+    )
+    parser.add_argument(
+        "--hostile-at-once", type=int, default=8, help="its large conditions, and its hang-ups"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options, options.serve = parser.parse_known_args()
     with nullcontext(options.project) if options.project else made_project(options.units) as root:

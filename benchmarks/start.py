@@ -1,9 +1,9 @@
-"""What it costs to start: CPU of the commands over a small project, beside importing what they are built on.
-``python benchmarks/start.py``
+"""What it costs to start: CPU of the commands over a small project, beside importing what they are
+built on. ``python benchmarks/start.py``
 
-Each line is the median of ``--times`` processes, user and system; the lines take turns, so that what else the machine
-does concerns them alike. ``of the imports``: over the first line. The project is the sample corpus, loaded into its
-embedded PostgreSQL, which is running.
+Each line is the median of ``--times`` processes, user and system; the lines take turns, so that
+what else the machine does concerns them alike. ``of the imports``: over the first line. The project
+is the sample corpus, loaded into its embedded PostgreSQL, which is running.
 """
 
 import argparse
@@ -26,13 +26,18 @@ COMMANDS = {
     "--help": ("--help",),
     "status": ("status",),
     "plan": ("plan",),
-    **{f"query --mode {mode}": ("query", QUESTION, "--mode", mode) for mode in ("naive", "mix", "graph")},
+    **{
+        f"query --mode {mode}": ("query", QUESTION, "--mode", mode)
+        for mode in ("naive", "mix", "graph")
+    },
 }
 
 
 def cpu_seconds(line: list[str]) -> float:
     """Of one process; its database is another."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
     process = subprocess.Popen(line, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -42,7 +47,9 @@ def cpu_seconds(line: list[str]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--times", type=int, default=10)
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -53,14 +60,26 @@ def main() -> None:
         with Project.open(root) as project:
             project.run("fast")
             graphmill = [sys.executable, "-m", "pipeline", "-C", name]
-            lines = {"the imports alone": [sys.executable, "-c", "import pandas, sqlalchemy, psycopg, pydantic"]}
+            lines = {
+                "the imports alone": [
+                    sys.executable,
+                    "-c",
+                    "import pandas, sqlalchemy, psycopg, pydantic",
+                ]
+            }
             lines |= {command: [*graphmill, *arguments] for command, arguments in COMMANDS.items()}
             for line in lines.values():
                 cpu_seconds(line)  # leaves the compiled modules
-            turns = [{command: cpu_seconds(line) for command, line in lines.items()} for _ in range(options.times)]
+            turns = [
+                {command: cpu_seconds(line) for command, line in lines.items()}
+                for _ in range(options.times)
+            ]
     seconds = {command: median(turn[command] for turn in turns) for command in lines}
     least = seconds["the imports alone"]
-    rows = [{"command": command, "CPU s": cpu, "of the imports": cpu / least} for command, cpu in seconds.items()]
+    rows = [
+        {"command": command, "CPU s": cpu, "of the imports": cpu / least}
+        for command, cpu in seconds.items()
+    ]
     print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
 
 

@@ -1,7 +1,8 @@
-"""What looking for titles costs: documents whose titles begin alike, as those of invoices do, beside as many whose
-titles do not. ``python benchmarks/titles.py --documents 100000``
+"""What looking for titles costs: documents whose titles begin alike, as those of invoices do,
+beside as many whose titles do not. ``python benchmarks/titles.py --documents 100000``
 
-CPU seconds of ``extract_graph_fast`` over text units of one sentence, each of which names the document before it.
+CPU seconds of ``extract_graph_fast`` over text units of one sentence, each of which names the
+document before it.
 """
 
 import argparse
@@ -17,7 +18,9 @@ from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import TEXT_UNITS
 from pipeline.verbs.extract_graph_fast import extract_graph_fast
 
-_SYLLABLES = "bar cal dor fen gar hal jor kel lor mar nor pel quin ros sel tor ver wen yor zan".split()
+_SYLLABLES = (
+    "bar cal dor fen gar hal jor kel lor mar nor pel quin ros sel tor ver wen yor zan".split()
+)
 _CHARACTERS = "山水风雨春秋江河湖海林石云月星辰松竹梅兰"
 
 
@@ -26,9 +29,11 @@ def _word(number: int, parts: str | list[str] = _SYLLABLES) -> str:
 
 
 TITLES: Mapping[str, tuple[Callable[[int], str], Callable[[int], str]]] = {
-    "latin": (lambda number: f"Invoice {number:06} ACME Corp", lambda number: f"{_word(number)} {number:06} ACME Corp"),
+    "latin": (lambda number: f"Invoice {number:06} ACME Corp",
+        lambda number: f"{_word(number)} {number:06} ACME Corp"),
     "chinese": (
-        lambda number: f"会议{_word(number, _CHARACTERS)}记录", lambda number: f"{_word(number, _CHARACTERS)}会议记录"
+        lambda number: f"会议{_word(number, _CHARACTERS)}记录",
+        lambda number: f"{_word(number, _CHARACTERS)}会议记录"
     ),
 }  # fmt: skip
 """Titles that begin alike, and those that do not."""
@@ -54,7 +59,9 @@ def seconds(script: str, title: Callable[[int], str], count: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=int, nargs="+", default=[1_000, 2_000, 4_000])
     parser.add_argument("--script", nargs="+", default=list(TITLES), choices=list(TITLES))
     parser.add_argument("--json", action="store_true", help="print JSON")

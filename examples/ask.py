@@ -1,4 +1,5 @@
-"""Ask a question over the loaded stores: python examples/ask.py "Who designed the Skarrow Light?" [FOLDER]"""
+"""Ask a question over the loaded stores: python examples/ask.py "Who designed the Skarrow Light?"
+[FOLDER]"""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Draw what is around an entity, or a question's evidence: python examples/picture.py "Tessing" [FOLDER] > it.svg"""
+"""Draw what is around an entity, or a question's evidence: python examples/picture.py "Tessing"
+[FOLDER] > it.svg"""
 
 import sys
 

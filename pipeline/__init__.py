@@ -5,7 +5,8 @@ with Project.open("my-project") as project:
     project.run("fast")
     print(project.query("Who built the lighthouse?").text)
 
-A verb of one's own needs ``verb``, ``Params`` and the schemas of the tables that it reads and writes (docs/verbs.md).
+A verb of one's own needs ``verb``, ``Params`` and the schemas of the tables that it reads and
+writes (docs/verbs.md).
 """
 
 import os
@@ -13,7 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-"""Before pyarrow is imported, which reads it then: its own choice keeps what was freed, a fifth of a build's peak."""
+"""Before pyarrow is imported, which reads it then: its own choice keeps what was freed, a fifth of
+a build's peak."""
 
 if TYPE_CHECKING:
     from pipeline.contract.laws import Uses

@@ -1,6 +1,8 @@
-"""What is asked of a project whose stores are loaded: answers, their evidence, next questions, evaluations.
+"""What is asked of a project whose stores are loaded: answers, their evidence, next questions,
+evaluations.
 
-What a method does is imported by it: a search needs no chat model's library, a question no evaluation.
+What a method does is imported by it: a search needs no chat model's library, a question no
+evaluation.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ TOLD_FILE = "data/told-default-mode"
 
 @dataclass(frozen=True)
 class Shown:
-    """What a workspace shows, the model that made its vectors, and what is to be said of whose it is."""
+    """What a workspace shows, the model that made its vectors, and what is to be said of whose it
+    is."""
 
     live: Live
     embedding: EmbeddingModel
@@ -50,7 +53,8 @@ class Shown:
 
 @dataclass
 class LastShown:
-    """What the last question saw: the next is embedded as that was, without asking the stores first."""
+    """What the last question saw: the next is embedded as that was, without asking the stores
+    first."""
 
     find: Callable[[Live | None], Shown]
     shown: Shown | None = None
@@ -64,7 +68,8 @@ class LastShown:
 
 @dataclass
 class LastOpening:
-    """What the graph opens with, and the load that it is of: one value, as threads ask for it side by side."""
+    """What the graph opens with, and the load that it is of: one value, as threads ask for it side
+    by side."""
 
     known: tuple[str, Drawing] | None = None
 
@@ -78,21 +83,25 @@ class LastOpening:
 
 class Asking(Services):
     def query(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
-        """Answer a question over the loaded stores; ``options`` are QueryRequest's. ``asker``: who asks, by default one
-        who may ask for all.
+        """Answer a question over the loaded stores; ``options`` are QueryRequest's. ``asker``: who
+        asks, by default one who may ask for all.
 
-        Raises UsageError for options that make no sense, StoreError and ModelError when the services fail.
+        Raises UsageError for options that make no sense, StoreError and ModelError when the
+        services fail.
         """
         from pipeline.query.answer import answer
 
         request = self.request(question, asker, **options)
         return answer(request, self._resources_of(request, asker, options))
 
-    def query_stream(self, question: str, asker: Asker | None = None, **options: Any) -> Iterator[Event]:
-        """Sources first, then the answer's text in pieces, then the whole; or what went wrong on the way.
+    def query_stream(
+        self, question: str, asker: Asker | None = None, **options: Any
+    ) -> Iterator[Event]:
+        """Sources first, then the answer's text in pieces, then the whole; or what went wrong on
+        the way.
 
-        Raises UsageError for options that make no sense; the first question of all also StoreError when the stores do
-        not answer.
+        Raises UsageError for options that make no sense; the first question of all also StoreError
+        when the stores do not answer.
         """
         from pipeline.query.stream import stream_answer
 
@@ -100,7 +109,8 @@ class Asking(Services):
         return stream_answer(request, self._resources_of(request, asker, options))
 
     def may_ask_chat(self, options: Mapping[str, Any]) -> bool:
-        """Return whether a question with these options may ask a chat model; that it surely asks one is not said."""
+        """Return whether a question with these options may ask a chat model; that it surely asks
+        one is not said."""
         from pipeline.query.search.modes import may_ask_chat
 
         given = {name: value for name, value in options.items() if value is not None}
@@ -108,17 +118,22 @@ class Asking(Services):
         chat = self.settings.models.chat.get(asked["model"])
         return chat is not None and chat.configured and may_ask_chat(asked)
 
-    def query_data(self, question: str, asker: Asker | None = None, **options: Any) -> dict[str, Any]:
+    def query_data(
+        self, question: str, asker: Asker | None = None, **options: Any
+    ) -> dict[str, Any]:
         """What was found, structured, with no model call for an answer."""
         return self.query(question, asker, **{**options, "only_need_context": True}).data_json()
 
-    def read(self, work: Callable[[VectorReads, GraphReads], Result], asker: Asker | None = None) -> Result:
-        """What ``work`` finds in the stores, all of it at one moment, of what the asker may see of them."""
+    def read(
+        self, work: Callable[[VectorReads, GraphReads], Result], asker: Asker | None = None
+    ) -> Result:
+        """What ``work`` finds in the stores, all of it at one moment, of what the asker may see of
+        them."""
         return self.query_resources("read", asker).read(work)[0]
 
     def draw(self, named: Named, asker: Asker | None = None) -> Drawing:
-        """Return a part of the graph. What it opens with takes going through all of it, and is remembered while that
-        is shown.
+        """Return a part of the graph. What it opens with takes going through all of it, and is
+        remembered while that is shown.
 
         Raises NotAllowedError for an asker who sees some documents only.
         """
@@ -129,14 +144,19 @@ class Asking(Services):
         if named != Named(limit=named.limit):
             return self.read(partial(draw, named), asker)
         live = self.stores.live()
-        return self._opening.of(live.version if live else "", lambda: self.read(partial(draw, named), asker))
+        return self._opening.of(
+            live.version if live else "", lambda: self.read(partial(draw, named), asker)
+        )
 
     @made_once
     def _opening(self) -> LastOpening:
         return LastOpening()
 
-    def find_entities(self, text: str, meaning: bool, limit: int, asker: Asker | None = None) -> list[Dot]:
-        """Return the entities that are called so, or whose name and description mean nearly this, best first.
+    def find_entities(
+        self, text: str, meaning: bool, limit: int, asker: Asker | None = None
+    ) -> list[Dot]:
+        """Return the entities that are called so, or whose name and description mean nearly this,
+        best first.
 
         Raises NotAllowedError for an asker who sees some documents only.
         """
@@ -148,10 +168,15 @@ class Asking(Services):
         if not meaning:
             return resources.read(lambda vectors, graph: find_by_name(text, limit, graph))[0]
         [vector] = resources.embedding.embed([text])
-        return resources.read(lambda vectors, graph: find_by_meaning(vector, limit, vectors, graph))[0]
+        return resources.read(
+            lambda vectors, graph: find_by_meaning(vector, limit, vectors, graph)
+        )[0]
 
-    def questions(self, question: str, number: int = 5, asker: Asker | None = None, **options: Any) -> NextQuestions:
-        """What could be asked next, after this question and ``conversation_history``; ``options`` are QueryRequest's.
+    def questions(
+        self, question: str, number: int = 5, asker: Asker | None = None, **options: Any
+    ) -> NextQuestions:
+        """What could be asked next, after this question and ``conversation_history``; ``options``
+        are QueryRequest's.
 
         Raises UsageError also without a chat model, ModelError where it gives none.
         """
@@ -167,12 +192,16 @@ class Asking(Services):
 
         return await to_thread(self.query, question, asker, **options)
 
-    async def aquery_data(self, question: str, asker: Asker | None = None, **options: Any) -> dict[str, Any]:
+    async def aquery_data(
+        self, question: str, asker: Asker | None = None, **options: Any
+    ) -> dict[str, Any]:
         from asyncio import to_thread
 
         return await to_thread(self.query_data, question, asker, **options)
 
-    async def aquery_stream(self, question: str, asker: Asker | None = None, **options: Any) -> AsyncIterator[Event]:
+    async def aquery_stream(
+        self, question: str, asker: Asker | None = None, **options: Any
+    ) -> AsyncIterator[Event]:
         from asyncio import to_thread
 
         events = await to_thread(self.query_stream, question, asker, **options)
@@ -180,13 +209,14 @@ class Asking(Services):
             yield event
 
     def evaluate(
-        self, questions: Questions, modes: Sequence[str] | None = None, ks: Sequence[int] | None = None,
+        self, questions: Questions, modes: Sequence[str] | None = None,
+        ks: Sequence[int] | None = None,
         budget: int | None = None, by: str = "type", keywords: bool = False, rerank: bool = False,
         advanced: Advanced = silent,
     ) -> Evaluation:  # fmt: skip
-        """What each mode, by default any that retrieves, finds of the questions' gold (docs/evaluation.md). No chat
-        model and no reranker is asked, unless ``keywords`` and ``rerank`` say so. Raises UsageError for questions that
-        cannot be read, and as ``query``.
+        """What each mode, by default any that retrieves, finds of the questions' gold
+        (docs/evaluation.md). No chat model and no reranker is asked, unless ``keywords`` and
+        ``rerank`` say so. Raises UsageError for questions that cannot be read, and as ``query``.
         """
         from pipeline.evaluation.evaluate import SearchTarget, evaluate
         from pipeline.evaluation.questions import read_questions
@@ -194,47 +224,65 @@ class Asking(Services):
 
         setup = Setup.of(modes, ks, budget, by, keywords, rerank)
         searched = SearchTarget(
-            self._data_of_any_size, self.query_resources("evaluate"), self.stores.vectors, self.settings.query
+            self._data_of_any_size,
+            self.query_resources("evaluate"),
+            self.stores.vectors,
+            self.settings.query,
         )
         return evaluate(read_questions(questions, by), setup, searched, advanced)
 
     def _data_of_any_size(self, question: str, **options: Any) -> dict[str, Any]:
-        """As ``query_data``, also where the prompt is larger than the chat model reads: it is measured, not sent."""
+        """As ``query_data``, also where the prompt is larger than the chat model reads: it is
+        measured, not sent."""
         from pipeline.query.answer import answer
 
         request = self.request(question, **{**options, "only_need_context": True})
         resources = self._resources_of(request, None, options)
-        found = answer(request, replace(resources, measured=lambda name: replace(self._measured(name), window=None)))
+        found = answer(
+            request,
+            replace(resources, measured=lambda name: replace(self._measured(name), window=None)),
+        )
         return found.to_json()
 
     def request(self, question: str, asker: Asker | None = None, **options: Any) -> QueryRequest:
         """The request with the project's defaults for what is not given (None counts as not given).
 
-        Raises UsageError for options that make no sense, NotAllowedError for those that the asker may not have.
+        Raises UsageError for options that make no sense, NotAllowedError for those that the asker
+        may not have.
         """
         from pipeline.query.asker import ANYONE, request_for
 
         return request_for(asker or ANYONE, question, self.settings.query, options, self.tokenizer)
 
     def query_resources(self, mode: str, asker: Asker | None = None) -> QueryResources:
-        """For one question. It, and each read, raises NothingLoadedError, OtherOwnerError for a workspace that is
-        another owner's and was not named for this once, and UsageError for vectors that no model of the settings makes.
+        """For one question. It, and each read, raises NothingLoadedError, OtherOwnerError for a
+        workspace that is another owner's and was not named for this once, and UsageError for
+        vectors that no model of the settings makes.
         """
-        from pipeline.query.account import Account, AccountedChat, AccountedEmbedding, AccountedReranker
+        from pipeline.query.account import (
+            Account,
+            AccountedChat,
+            AccountedEmbedding,
+            AccountedReranker,
+        )
         from pipeline.query.asker import ANYONE
         from pipeline.query.resources import QueryResources
         from pipeline.query.search.visible import only_visible
 
         account = Account(asker or ANYONE, self.settings.workspace, mode, self.question_journal)
         last = self._last_shown
-        embedding = AccountedEmbedding((last.shown or last.at(self.stores.live())).embedding, account)
+        embedding = AccountedEmbedding(
+            (last.shown or last.at(self.stores.live())).embedding, account
+        )
 
         def counted(chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
             chat = self._answering(chats, name)
             return AccountedChat(chat, account) if chat else None
 
         return QueryResources(
-            only_visible(account.asker.where, partial(self._read_as_shown, embedding, account.asker.all_told)),
+            only_visible(
+                account.asker.where, partial(self._read_as_shown, embedding, account.asker.all_told)
+            ),
             embedding,
             partial(counted, self.query_chat),
             partial(counted, self.keyword_chat),
@@ -254,7 +302,8 @@ class Asking(Services):
     def _shown_as(self, live: Live | None) -> Shown:
         if live is None:
             raise NothingLoadedError(
-                f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run' first"
+                f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run'"
+                " first"
             )
         self.refuse_other_view(live)
         return Shown(live, self.embedding_like(live.embedding), self.notes_on_owner(live))
@@ -262,14 +311,15 @@ class Asking(Services):
     def _read_as_shown(
         self, embedding: AccountedEmbedding, all_told: bool, work: Work[Result], /
     ) -> tuple[Result, tuple[str, ...]]:
-        """Raises OtherVectorsError where what is read now are not the vectors of ``embedding``, which is that of these
-        from then on."""
+        """Raises OtherVectorsError where what is read now are not the vectors of ``embedding``,
+        which is that of these from then on."""
 
         def at_this_moment(vectors: VectorStore, graph: GraphStore) -> tuple[Result, Shown]:
             shown = self._last_shown.at(vectors.live())
             if shown.embedding is not embedding.model:
                 raise OtherVectorsError(
-                    f"workspace '{self.settings.workspace}': another model's vectors were loaded just now; ask again"
+                    f"workspace '{self.settings.workspace}': another model's vectors were loaded"
+                    " just now; ask again"
                 )
             return work(vectors, graph), shown
 
@@ -281,9 +331,11 @@ class Asking(Services):
         embedding.account.loaded = f"{shown.live.workflow} {shown.live.version}"
         return result, (*(shown.notes if all_told else ()), *told)
 
-    def _resources_of(self, request: QueryRequest, asker: Asker | None, options: Mapping[str, Any]) -> QueryResources:
-        """With a word on the default mode, once, where neither the question nor the settings name one, to who may be
-        told."""
+    def _resources_of(
+        self, request: QueryRequest, asker: Asker | None, options: Mapping[str, Any]
+    ) -> QueryResources:
+        """With a word on the default mode, once, where neither the question nor the settings name
+        one, to who may be told."""
         from pipeline.query.resources import noting
 
         resources = self.query_resources(request.mode, asker)
@@ -291,8 +343,8 @@ class Asking(Services):
         return replace(resources, read=noting(() if silent else self._told_mode(), resources.read))
 
     def _told_mode(self) -> tuple[str, ...]:
-        """Once in the life of a project: an earlier version searched otherwise. Nothing where it cannot be noted that
-        it was told: else every question would say it."""
+        """Once in the life of a project: an earlier version searched otherwise. Nothing where it
+        cannot be noted that it was told: else every question would say it."""
         query = self.settings.query
         if query.names_mode:
             return ()
@@ -301,9 +353,11 @@ class Asking(Services):
         except OSError:
             return ()
         return (
-            f"{SETTINGS} names no query.mode: it is '{query.mode}', with top_k {query.top_k} and chunk_top_k "
-            f"{query.chunk_top_k}, and was 'hybrid' with 60 and 20; set query.mode, or query.preset: lightrag for all "
-            "that was. This is said once",
+            (
+                f"{SETTINGS} names no query.mode: it is '{query.mode}', with top_k {query.top_k}"
+                f" and chunk_top_k {query.chunk_top_k}, and was 'hybrid' with 60 and 20; set"
+                " query.mode, or query.preset: lightrag for all that was. This is said once"
+            ),
         )
 
     def _answering(self, chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
@@ -330,7 +384,8 @@ class Asking(Services):
         return self._measured(name)
 
     def _longest_reply(self, name: str) -> int | None:
-        """Return max_tokens of the chat model that answers under this name, if one does and has it."""
+        """Return max_tokens of the chat model that answers under this name, if one does and has
+        it."""
         if self._answering(self.query_chat, name) is None:
             return None
         options = self.query_chat(name).options

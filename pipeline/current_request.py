@@ -20,20 +20,22 @@ from pipeline.errors import RequestEndedError
 LOG = logging.getLogger("graphmill.serve")
 Result = TypeVar("Result")
 GRACE_SECONDS = 0.2
-"""That a wait gets to end by itself once its request has ended. To cancel a statement takes a connection of its own,
-which costs the server more than most statements do: who hangs up often would make it work."""
+"""That a wait gets to end by itself once its request has ended. To cancel a statement takes a
+connection of its own, which costs the server more than most statements do: who hangs up often would
+make it work."""
 PAUSE_SECONDS = 1.0
 """Between two attempts to break off a wait."""
 BreakOff = Callable[[], object]
-"""Ends what a thread waits for. Another thread calls it, and more than once only where that was asked for."""
+"""Ends what a thread waits for. Another thread calls it, and more than once only where that was
+asked for."""
 
 
 @dataclass
 class _Breakable:
     """Hold a wait that can be broken off.
 
-    ``over``: the wait has ended, or was broken off. ``again``: one attempt may be lost, so that more
-    follow until the wait has ended.
+    ``over``: the wait has ended, or was broken off. ``again``: one attempt may be lost, so that
+    more follow until the wait has ended.
     """
 
     break_off: BreakOff
@@ -65,8 +67,8 @@ class CurrentRequest:
     """Hold one request, of which one thread at a time does the work.
 
     ``key`` names who asks among others who share the stores, and is None where nobody else asks.
-    ``deadline`` is a time of ``time.monotonic``. ``when_over`` is called, in any thread, once the work
-    has ended and no call of it goes on that was left behind.
+    ``deadline`` is a time of ``time.monotonic``. ``when_over`` is called, in any thread, once the
+    work has ended and no call of it goes on that was left behind.
     """
 
     key: str | None = None
@@ -90,7 +92,9 @@ class CurrentRequest:
     def check(self) -> None:
         """Raise RequestEndedError if the request is over."""
         if self.over:
-            raise RequestEndedError("query: nobody waits for the answer any more, or its time is up; ask again")
+            raise RequestEndedError(
+                "query: nobody waits for the answer any more, or its time is up; ask again"
+            )
 
     def end(self) -> None:
         """Let the work end as soon as it can, and do not wait for that."""
@@ -98,15 +102,19 @@ class CurrentRequest:
             self._ended = True
             breakables = list(self._breakables)
         if breakables:
-            # To break off a statement takes a connection to the server, which no event loop may wait for.
-            threading.Thread(target=_end_all, args=[breakables], daemon=True, name="end of a request").start()
+            # To break off a statement takes a connection to the server, which no event loop may
+            # wait for.
+            threading.Thread(
+                target=_end_all, args=[breakables], daemon=True, name="end of a request"
+            ).start()
 
     @contextmanager
     def breakable(self, break_off: BreakOff, again: bool = False) -> Iterator[None]:
-        """Have ``break_off`` called if the request ends within the block, and never after the block.
+        """Have ``break_off`` called if the request ends within the block, and never after the
+        block.
 
-        ``again``: call it until the block ends, as where a call between two statements ends neither.
-        Raises RequestEndedError where the request is over already.
+        ``again``: call it until the block ends, as where a call between two statements ends
+        neither. Raises RequestEndedError where the request is over already.
         """
         breakable = _Breakable(break_off, again)
         with self._lock:
@@ -120,7 +128,8 @@ class CurrentRequest:
             breakable.leave()
 
     def part_begun(self) -> None:
-        """Note a call that may outlast the work, as one to a model does that cannot be broken off."""
+        """Note a call that may outlast the work, as one to a model does that cannot be broken
+        off."""
         with self._lock:
             self._parts += 1
 
@@ -173,8 +182,8 @@ def breakable(break_off: BreakOff, again: bool = False) -> Iterator[None]:
 def left_when_over(work: Callable[[], Result], discard: Callable[[Result], object]) -> Result:
     """Return what ``work`` returns, or leave it behind when the request ends before it.
 
-    For a call that cannot be broken off: a thread of its own waits for it, and ``discard`` gets what
-    comes too late. Raises RequestEndedError when the request ends, and what ``work`` raises.
+    For a call that cannot be broken off: a thread of its own waits for it, and ``discard`` gets
+    what comes too late. Raises RequestEndedError when the request ends, and what ``work`` raises.
     """
     request = _CURRENT.get()
     if request is None:
@@ -210,7 +219,9 @@ class _Call(Generic[Result]):
         self.request.part_ended()
 
     def leave(self) -> None:
-        self._answer(RequestEndedError("query: the request ended while a call was under way; ask again"))
+        self._answer(
+            RequestEndedError("query: the request ended while a call was under way; ask again")
+        )
 
     def _answer(self, result: Result | BaseException) -> bool:
         """Give the one who waits the first result; return whether it was this one."""

@@ -32,9 +32,9 @@
 
 The command's other codes: 0, and 3 for a run with more rejects than max_reject_ratio allows.
 
-Messages read "where: fact; next action"; what other libraries raise is told ``in_words``, a number of things as
-``counted``, an extra that is missing as ``install_extra``.
-"""
+Messages read "where: fact; next action"; what other libraries raise is told ``in_words``, a number
+of things as ``counted``, an extra that is missing as ``install_extra``.
+"""  # noqa: E501
 
 from pathlib import Path
 
@@ -83,13 +83,16 @@ class DataError(GraphmillError):
 class DamagedError(DataError):
     """``fact``: what is wrong with the file at ``path``."""
 
-    def __init__(self, path: Path | str, fact: str, action: str = "delete it and run the workflow again"):
+    def __init__(
+        self, path: Path | str, fact: str, action: str = "delete it and run the workflow again"
+    ):
         super().__init__(f"{path}: {fact}; {action}")
         self.path, self.fact = path, fact
 
 
 class VerbError(GraphmillError):
-    """The first line says which step, verb, line and row; the lines below are the user's frames of the traceback."""
+    """The first line says which step, verb, line and row; the lines below are the user's frames of
+    the traceback."""
 
 
 class DeletionError(GraphmillError):
@@ -105,8 +108,8 @@ class ModelError(GraphmillError):
 
 
 class PromptTooLongError(ModelError):
-    """``fact``: where it was refused, and what the endpoint says; ``sent``: tokens of the prompt as we count them,
-    None where that is not known."""
+    """``fact``: where it was refused, and what the endpoint says; ``sent``: tokens of the prompt as
+    we count them, None where that is not known."""
 
     def __init__(self, fact: str, action: str, sent: int | None = None):
         super().__init__(f"{fact}; {action}")
@@ -126,7 +129,8 @@ class OtherVectorsError(StoreError):
 
 
 class CacheFullError(StoreError):
-    """No call begins any more; the replies of those under way are stored in room that was reserved."""
+    """No call begins any more; the replies of those under way are stored in room that was
+    reserved."""
 
 
 class LostConnectionError(StoreError):
@@ -177,27 +181,33 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """The number with its noun, as in "1 night", "2,000 nights"; ``plural`` where that is not the noun and an s."""
+    """The number with its noun, as in "1 night", "2,000 nights"; ``plural`` where that is not the
+    noun and an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def install_extra(name: str) -> str:
-    """What to do where an extra is missing. graphmill is on no package index: its name there may be anybody's."""
+    """What to do where an extra is missing. graphmill is on no package index: its name there may be
+    anybody's."""
     return (
-        f"install the extra '{name}' as graphmill was: pip install 'WHEEL[{name}]' with its wheel's path, "
-        f"or pip install -e '.[{name}]' in a checkout"
+        f"install the extra '{name}' as graphmill was: pip install 'WHEEL[{name}]' with its wheel's"
+        f" path, or pip install -e '.[{name}]' in a checkout"
     )
 
 
 def in_words(error: BaseException) -> str:
-    """What an exception of another library says, on one line, without the name of its class, which says nothing to who
-    reads it; where it says nothing, or no more than a name, what kind of fault it is."""
+    """What an exception of another library says, on one line, without the name of its class, which
+    says nothing to who reads it; where it says nothing, or no more than a name, what kind of fault
+    it is."""
     said = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, KeyError):
         return f"{said} is missing"
-    kind = next((words for known, words in _KINDS.items() if isinstance(error, known)), "an unexpected fault")
+    kind = next(
+        (words for known, words in _KINDS.items() if isinstance(error, known)),
+        "an unexpected fault",
+    )
     return said or kind
 
 

@@ -1,7 +1,9 @@
-"""Files that a project keeps: written whole or not at all, known again when changed; and what makes a folder one.
+"""Files that a project keeps: written whole or not at all, known again when changed; and what makes
+a folder one.
 
-A JSON file carries the hash of its content (key ``sha256``), so that a flipped bit is seen; one of an earlier version
-has none, and is read as far as it has the right shape. What is damaged is told once, and the caller goes on without it.
+A JSON file carries the hash of its content (key ``sha256``), so that a flipped bit is seen; one of
+an earlier version has none, and is read as far as it has the right shape. What is damaged is told
+once, and the caller goes on without it.
 """
 
 import errno
@@ -37,13 +39,16 @@ def settings_file(root: Path) -> Path:
     """Raises SettingsError when there is none."""
     path = root / SETTINGS
     if not path.is_file():
-        raise SettingsError(f"{path}: no settings here; run 'graphmill init' to make a project, or use -C DIR")
+        raise SettingsError(
+            f"{path}: no settings here; run 'graphmill init' to make a project, or use -C DIR"
+        )
     return path
 
 
 _DIGITS = 16
 _DIGEST_IN_NAME = re.compile(rf"\.([0-9a-f]{{{_DIGITS}}})\.[^.]+$")
-"""The digest and the suffix with which ``digest_named`` lets a name end. A run id ends in fewer digits."""
+"""The digest and the suffix with which ``digest_named`` lets a name end. A run id ends in fewer
+digits."""
 PARTIAL = ".partial"
 CHECK = "sha256"
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -62,8 +67,8 @@ LOG.addHandler(_OnStderr())
 
 @cache
 def tell(message: str) -> None:
-    """Say on stderr, once in this process, what was found damaged ("where: fact; what becomes of it"). A logger that
-    is dead ends no run."""
+    """Say on stderr, once in this process, what was found damaged ("where: fact; what becomes of
+    it"). A logger that is dead ends no run."""
     with suppress(Exception):
         LOG.warning("%s", message)
 
@@ -86,7 +91,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def secret_in(file: Path) -> str:
-    """Return the secret in a file that this account alone can read, made when it is first asked for.
+    """Return the secret in a file that this account alone can read, made when it is first asked
+    for.
 
     Raises DiskFullError.
     """
@@ -103,12 +109,14 @@ def secret_in(file: Path) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What ``write_json`` has written. Raises FileNotFoundError, DamagedError when it is not that any more."""
+    """What ``write_json`` has written. Raises FileNotFoundError, DamagedError when it is not that
+    any more."""
     return read_checked(path)[0]
 
 
 def read_checked(path: Path) -> tuple[dict[str, Any], bool]:
-    """As ``read_json``, and whether it is surely what was written: without a hash it may be anything."""
+    """As ``read_json``, and whether it is surely what was written: without a hash it may be
+    anything."""
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -155,8 +163,8 @@ def digest_named(name: str, temporary: Path) -> str:
 def is_as_named(path: Path) -> bool:
     """Check that the file's bytes are those that its name was made of.
 
-    Earlier versions put no digest into the name: ``20261123T232445.389791-c32e3f.parquet`` has none, though its run
-    id has a dot. Such a file cannot be checked, and is taken as it is.
+    Earlier versions put no digest into the name: ``20261123T232445.389791-c32e3f.parquet`` has
+    none, though its run id has a dot. Such a file cannot be checked, and is taken as it is.
     """
     found = _DIGEST_IN_NAME.search(path.name)
     return found is None or sha256_of(path)[:_DIGITS] == found[1]
@@ -185,8 +193,8 @@ def _is_being_written(partial: Path) -> bool:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A file to write, which gets its name, in place of an older one, when the block has ended well. Raises UsageError
-    where something stands that is no file."""
+    """A file to write, which gets its name, in place of an older one, when the block has ended
+    well. Raises UsageError where something stands that is no file."""
     refuse_no_file(path)
     with temporary_file(path.parent) as temporary:
         yield temporary
@@ -194,14 +202,16 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def refuse_no_file(path: Path) -> None:
-    """Raises UsageError for a device or a pipe: a file would take its place, for all of the machine."""
+    """Raises UsageError for a device or a pipe: a file would take its place, for all of the
+    machine."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UsageError(f"{path}: that is no file, but a device or a pipe; name a file")
 
 
 @contextmanager
 def temporary_file(folder: Path) -> Iterator[Path]:
-    """A file in the folder, made if need be, that is gone when the block ends, unless it was published.
+    """A file in the folder, made if need be, that is gone when the block ends, unless it was
+    published.
 
     Raises DiskFullError when the block cannot write for want of space.
     """
@@ -216,8 +226,9 @@ def temporary_file(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_file(folder: Path) -> Iterator[IO[bytes]]:
-    """A file without a name, for what may be more than memory holds: on the folder's disk, or, where it may not be
-    written to, where the system has such files. Raises DiskFullError when the block cannot write for want of space."""
+    """A file without a name, for what may be more than memory holds: on the folder's disk, or,
+    where it may not be written to, where the system has such files. Raises DiskFullError when the
+    block cannot write for want of space."""
     with full_disk_named(folder), _without_a_name(folder) as file:
         yield file
 
@@ -245,8 +256,8 @@ def full_disk_named(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Those that read a file of the folder and write it anew, threads or processes, do so one after the other; the file
-    itself cannot be locked, for another takes its place."""
+    """Those that read a file of the folder and write it anew, threads or processes, do so one after
+    the other; the file itself cannot be locked, for another takes its place."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:

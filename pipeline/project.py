@@ -1,4 +1,5 @@
-"""Project: a folder with settings, workflows, prompts and data, and everything that can be done with it.
+"""Project: a folder with settings, workflows, prompts and data, and everything that can be done
+with it.
 
 What a method does is imported by it: a question needs no engine, a plan no database.
 """
@@ -49,16 +50,22 @@ if TYPE_CHECKING:
 
 
 class Project(Asking):
-    """Use ``with Project.open(folder) as project`` or close it: it may hold connections to the stores."""
+    """Use ``with Project.open(folder) as project`` or close it: it may hold connections to the
+    stores."""
 
     @classmethod
     def open(
-        cls, root: str | Path = ".", overrides: Sequence[str] = (), chat: Given = None, embedding: Given = None
+        cls,
+        root: str | Path = ".",
+        overrides: Sequence[str] = (),
+        chat: Given = None,
+        embedding: Given = None,
     ) -> Project:
         """``overrides``: settings for this once, as ``key.path=value``. Raises SettingsError.
 
-        ``chat`` and ``embedding``: functions or objects that take the place of the models named "default"; a mapping
-        of names to functions replaces several. docs/models.md says how they are called.
+        ``chat`` and ``embedding``: functions or objects that take the place of the models named
+        "default"; a mapping of names to functions replaces several. docs/models.md says how they
+        are called.
         """
         folder = Path(root).resolve()
         names_workspace = any(override.startswith("workspace=") for override in overrides)
@@ -73,7 +80,10 @@ class Project(Asking):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -83,9 +93,11 @@ class Project(Asking):
 
         return plan(self.workflow(name), self.resources, self.snapshots)
 
-    def forecast(self, name: str | None = None, selection: Selection | None = None) -> list[Forecast]:
-        """What ``index`` would do and what it would cost; no network is used, and nothing is written but hashes of
-        files, which the run then need not read again."""
+    def forecast(
+        self, name: str | None = None, selection: Selection | None = None
+    ) -> list[Forecast]:
+        """What ``index`` would do and what it would cost; no network is used, and nothing is
+        written but hashes of files, which the run then need not read again."""
         from pipeline.engine.bill.forecast import forecast
         from pipeline.engine.plan import ALL
 
@@ -102,8 +114,8 @@ class Project(Asking):
         return sizes_of_views(self.snapshots.manifest(name or self.settings.workflow), views)
 
     def trades(self, name: str | None = None) -> list[str]:
-        """What the steps of a workflow give up of what a full build would come to, and in how many rows of the last
-        run; nothing by default."""
+        """What the steps of a workflow give up of what a full build would come to, and in how many
+        rows of the last run; nothing by default."""
         from pipeline.contract.schemas import REJECTS
         from pipeline.engine.losses import trades
 
@@ -114,8 +126,9 @@ class Project(Asking):
     def check_laws(
         self, name: str | None = None, documents: int = 200, seed: int = 1, draws: int = 4
     ) -> list[HeldStep]:
-        """The steps of a workflow (by default as ``table``), each held to its verb's law on a night made up of
-        ``documents`` of the last run; no model is called. Raises UsageError before the first run."""
+        """The steps of a workflow (by default as ``table``), each held to its verb's law on a night
+        made up of ``documents`` of the last run; no model is called. Raises UsageError before the
+        first run."""
         from pipeline.engine.law_check import check_laws
 
         workflow = self.workflow(name or self.shown_workflow())
@@ -140,10 +153,12 @@ class Project(Asking):
         on_event: OnEvent | None = None,
         options: RunOptions | None = None,
     ) -> RunReport:
-        """Bring the stores up to date with the snapshots, or back to what they were at the end of an earlier run
-        (``options.manifest``: its id, or an unambiguous beginning of it); the next load brings back the newest.
+        """Bring the stores up to date with the snapshots, or back to what they were at the end of
+        an earlier run (``options.manifest``: its id, or an unambiguous beginning of it); the next
+        load brings back the newest.
 
-        Raises UsageError for a run that is not known, DataError when its snapshots are no longer kept.
+        Raises UsageError for a run that is not known, DataError when its snapshots are no longer
+        kept.
         """
         from pipeline.runs.stages import load_stage
 
@@ -156,16 +171,18 @@ class Project(Asking):
         on_event: OnEvent | None = None,
         options: RunOptions | None = None,
     ) -> RunReport:
-        """Index, then load, unless more of a step's rows than ``max_reject_ratio``, or all, were rejected: the stores
-        then stay as they were, and the exit code is 3. Stores must answer before anything is asked of an endpoint.
-        Raises UsageError, before any work, for a workflow whose tables cannot be loaded.
+        """Index, then load, unless more of a step's rows than ``max_reject_ratio``, or all, were
+        rejected: the stores then stay as they were, and the exit code is 3. Stores must answer
+        before anything is asked of an endpoint. Raises UsageError, before any work, for a workflow
+        whose tables cannot be loaded.
 
-        ``on_event`` hears every event but heartbeats as a dict (see pipeline/runs/events.py), one at a time, at times
-        from another thread; what it raises ends the run, but for an OSError, after which it hears no more.
-        ``progress``, where given, hears of it all instead.
+        ``on_event`` hears every event but heartbeats as a dict (see pipeline/runs/events.py), one
+        at a time, at times from another thread; what it raises ends the run, but for an OSError,
+        after which it hears no more. ``progress``, where given, hears of it all instead.
 
-        Raises DeletionError when more documents are gone than ``max_delete_ratio``, BudgetError when the options'
-        limits are reached, WaitingError while a batch is not ready; the next run goes on from there.
+        Raises DeletionError when more documents are gone than ``max_delete_ratio``, BudgetError
+        when the options' limits are reached, WaitingError while a batch is not ready; the next run
+        goes on from there.
         """
         from pipeline.runs.stages import index_stage, load_stage
 
@@ -180,11 +197,12 @@ class Project(Asking):
         recovered: bool = False,
         unended: bool = False,
     ) -> RunReport:
-        """Run the workflow, by default the one that ``table`` reads, and ask again for the rows that were lost or cut.
+        """Run the workflow, by default the one that ``table`` reads, and ask again for the rows
+        that were lost or cut.
 
-        ``recovered``: also for those that were answered by halves or by repair. ``unended``: also for those of which a
-        reply lacks its end mark; such a reply is replaced only by one that has the mark. A workflow that cannot be
-        loaded is indexed.
+        ``recovered``: also for those that were answered by halves or by repair. ``unended``: also
+        for those of which a reply lacks its end mark; such a reply is replaced only by one that has
+        the mark. A workflow that cannot be loaded is indexed.
         """
         from pipeline.engine.plan import RunOptions
 
@@ -195,21 +213,27 @@ class Project(Asking):
         report = run(workflow, progress, on_event, wanted)
         if again:
             return report
-        return replace(report, notes=("no row was lost or cut, so no row was asked again", *report.notes))
+        return replace(
+            report, notes=("no row was lost or cut, so no row was asked again", *report.notes)
+        )
 
-    def forecast_retry(self, name: str | None = None, recovered: bool = False, unended: bool = False) -> list[Forecast]:
+    def forecast_retry(
+        self, name: str | None = None, recovered: bool = False, unended: bool = False
+    ) -> list[Forecast]:
         """Return what each step would do and cost in a ``retry``. No model is asked."""
         from pipeline.engine.bill.forecast import forecast
 
         workflow = self.workflow(name or self.shown_workflow())
         again, without_end = self._asked_again(workflow.name, recovered, unended)
         return forecast(
-            workflow, self.resources, self.snapshots, self.usage(), again=again, unended=without_end,
+            workflow, self.resources, self.snapshots, self.usage(), again=again,
+            unended=without_end,
             speed_of=self.reply_speed,
         )  # fmt: skip
 
     def _asked_again(self, workflow: str, recovered: bool, unended: bool) -> tuple[Rows, Rows]:
-        """Return the rows that a retry asks for, by step, and those of them that it asks for an end mark."""
+        """Return the rows that a retry asks for, by step, and those of them that it asks for an end
+        mark."""
         from pipeline.engine.losses import ASKED_AGAIN, RECOVERED, UNENDED
 
         rejects = self.rejects(workflow)
@@ -219,14 +243,27 @@ class Project(Asking):
         return _rows_by_step(rejects[chosen]), _rows_by_step(rejects[without_end])
 
     def export(
-        self, kind: str, folder: str | Path, name: str | None = None, force: bool = False, advanced: Advanced = silent
+        self,
+        kind: str,
+        folder: str | Path,
+        name: str | None = None,
+        force: bool = False,
+        advanced: Advanced = silent,
     ) -> ExportReport:
-        """Write the newest tables of a workflow (by default as ``table``) as files; see export/kinds.py."""
+        """Write the newest tables of a workflow (by default as ``table``) as files; see
+        export/kinds.py."""
         from pipeline.export.kinds import export
         from pipeline.runs.audit import audit_log_of
 
         if log := audit_log_of(self.root, self.settings.serve.audit):
-            log.add("export", key="", user="", workspace=self.settings.workspace, what=kind, workflow=name or "")
+            log.add(
+                "export",
+                key="",
+                user="",
+                workspace=self.settings.workspace,
+                what=kind,
+                workflow=name or "",
+            )
         return export(kind, self._source(name, advanced), Path(folder), force)
 
     def import_graphrag(
@@ -238,14 +275,17 @@ class Project(Asking):
     ) -> RunReport:
         """Index a workflow that begins with ``read_graphrag``, reading this folder for once.
 
-        Raises UsageError for another workflow, SettingsError where a table is missing, DataError for a damaged one.
+        Raises UsageError for another workflow, SettingsError where a table is missing, DataError
+        for a damaged one.
         """
         from pipeline.settings.schema import GraphragSettings
 
         section = GraphragSettings(path=str(Path(folder).resolve()))
         project = replace(self, settings=self.settings.model_copy(update={"graphrag": section}))
         if all(step.verb.name != "read_graphrag" for step in project.workflow(name).steps):
-            raise UsageError(f"workflow '{name}': no step read_graphrag; name a workflow that begins with it")
+            raise UsageError(
+                f"workflow '{name}': no step read_graphrag; name a workflow that begins with it"
+            )
         return project.index(name, progress, options=options)
 
     def usage(self) -> pd.DataFrame:
@@ -255,8 +295,8 @@ class Project(Asking):
         return read_usage(self.usage_folder)
 
     def gc(self, keep: int, dry_run: bool = True, advanced: Advanced = silent) -> GcReport:
-        """Delete the snapshots and records that neither the newest ``keep`` manifests of a workflow nor the live
-        ones name. The runs before those cannot be loaded any more.
+        """Delete the snapshots and records that neither the newest ``keep`` manifests of a workflow
+        nor the live ones name. The runs before those cannot be loaded any more.
 
         Raises LockedError while a run is under way, UsageError for a ``keep`` below 1.
         """
@@ -267,32 +307,42 @@ class Project(Asking):
                 self.snapshots.sweep()
             return collect_garbage(self.snapshots, keep, dry_run, advanced)
 
-    def verify(self, name: str | None = None, quick: bool = False, advanced: Advanced = silent) -> Verification:
-        """Compare the stores with the tables of the workflow's last completed run (by default as ``table``), those of
-        its views included. ``quick``: by counts and checksums. Raises UsageError when there is no such run,
-        OtherOwnerError when the workspace is another owner's, DamagedError when the run's manifest cannot be read."""
+    def verify(
+        self, name: str | None = None, quick: bool = False, advanced: Advanced = silent
+    ) -> Verification:
+        """Compare the stores with the tables of the workflow's last completed run (by default as
+        ``table``), those of its views included. ``quick``: by counts and checksums. Raises
+        UsageError when there is no such run, OtherOwnerError when the workspace is another owner's,
+        DamagedError when the run's manifest cannot be read."""
         from pipeline.contract.views import conditions_digest, split_name
         from pipeline.snapshots.manifests import digest_of_view, view_of
         from pipeline.verify.verify import verify, with_view
 
         manifest = self.snapshots.certain(name or self.shown_workflow())
         max_types = self.settings.stores.neo4j.max_types
-        found = verify(manifest, self.snapshots, self.stores.all, max_types, quick, advanced, self.known_owner)
+        found = verify(
+            manifest, self.snapshots, self.stores.all, max_types, quick, advanced, self.known_owner
+        )
         has_views = not split_name(manifest.workflow)[1]
         for view, one in self.settings.serve.views.items() if has_views else ():
             made = view_of(manifest, view)
             if digest_of_view(made) != conditions_digest(one.where):
-                fact = f"view {view}: not made as settings have it; run 'graphmill run {manifest.workflow}'"
+                fact = (
+                    f"view {view}: not made as settings have it; run 'graphmill run"
+                    f" {manifest.workflow}'"
+                )
                 found = replace(found, problems=(*found.problems, fact))
                 continue
             stores = self.over_view(view).stores.all
-            of_view = verify(made, self.snapshots, stores, max_types, quick, advanced, self.known_owner)
+            of_view = verify(
+                made, self.snapshots, stores, max_types, quick, advanced, self.known_owner
+            )
             found = with_view(found, view, of_view)
         return found
 
     def purge(self, document: str) -> PurgeReport:
-        """Remove a document and every trace of it; ``document``: its path below the input folder, also a former one, or
-        a record, ``people.csv#42``. See purge/document.py."""
+        """Remove a document and every trace of it; ``document``: its path below the input folder,
+        also a former one, or a record, ``people.csv#42``. See purge/document.py."""
         from pipeline.purge.document import purge
 
         return purge(self, document)
@@ -340,8 +390,11 @@ class Project(Asking):
         with self.runs.alone():
             return tune(self, name, options or TuneOptions())
 
-    def forecast_tuning(self, name: str | None = None, options: TuneOptions | None = None) -> Estimate:
-        """What ``tune`` would ask and cost; no network is used, and nothing is written but hashes of files."""
+    def forecast_tuning(
+        self, name: str | None = None, options: TuneOptions | None = None
+    ) -> Estimate:
+        """What ``tune`` would ask and cost; no network is used, and nothing is written but hashes
+        of files."""
         from pipeline.tuning.tune import TuneOptions, forecast_tuning
 
         return forecast_tuning(self, name, options or TuneOptions())
@@ -351,26 +404,33 @@ class Project(Asking):
         return self.runs.last()
 
     def list_runs(self, of: Sequence[str] | None = None) -> list[RunEntry]:
-        """All runs, or those of these ids, the newest first, those that were cut off and the one under way too."""
+        """All runs, or those of these ids, the newest first, those that were cut off and the one
+        under way too."""
         from pipeline.engine.usage.journal import sums, usage_of
         from pipeline.runs.reports import KILLED, UNDER_WAY, with_manifest, with_usage
 
         entries = self.runs.entries(of)
-        history = {name: self.snapshots.history(name) for name in {entry.workflow for entry in entries}}
+        history = {
+            name: self.snapshots.history(name) for name in {entry.workflow for entry in entries}
+        }
         unreported = [entry.run_id for entry in entries if entry.outcome in (UNDER_WAY, KILLED)]
         by_run: Any = sums(usage_of(self.usage_folder, unreported), "run").set_index("run_id")
         spent: Mapping[str, Mapping[str, Any]] = by_run.to_dict("index")
-        return [with_manifest(with_usage(entry, spent.get(entry.run_id)), history[entry.workflow]) for entry in entries]
+        return [
+            with_manifest(with_usage(entry, spent.get(entry.run_id)), history[entry.workflow])
+            for entry in entries
+        ]
 
     def night(self, run: str | None = None) -> Night:
-        """All that is known of a run, by default of the newest; ``run``: its id, or an unambiguous beginning of it.
-        Raises UsageError where there is no such run."""
+        """All that is known of a run, by default of the newest; ``run``: its id, or an unambiguous
+        beginning of it. Raises UsageError where there is no such run."""
         from pipeline.runs.nights import night
 
         return night(self, run)
 
     def list_documents(self, workflow: str | None = None) -> pd.DataFrame:
-        """What is in, by default of the workflow that ``table`` reads; columns as in engine/document_list.py.
+        """What is in, by default of the workflow that ``table`` reads; columns as in
+        engine/document_list.py.
 
         Raises UsageError where nothing was indexed yet.
         """
@@ -379,30 +439,38 @@ class Project(Asking):
 
         manifest = self._manifest(workflow)
         if DOCUMENTS not in manifest.tables:
-            raise UsageError(f"workflow '{manifest.workflow}': no documents yet; run 'graphmill index' first")
+            raise UsageError(
+                f"workflow '{manifest.workflow}': no documents yet; run 'graphmill index' first"
+            )
         return list_documents(manifest, self.snapshots)
 
     def left_out_of(self, rows: Collection[str], workflow: str | None = None) -> pd.DataFrame:
-        """What the last run left out of these sources, documents and text units: their rows of ``rejects``."""
+        """What the last run left out of these sources, documents and text units: their rows of
+        ``rejects``."""
         from pipeline.engine.document_list import left_out_of
 
         return left_out_of(rows, self._manifest(workflow), self.snapshots)
 
     def changed_documents(self, workflow: str | None = None) -> pd.DataFrame:
-        """What the next run would find ``new``, ``edited`` and ``gone``; columns and errors as in document_list.py."""
+        """What the next run would find ``new``, ``edited`` and ``gone``; columns and errors as in
+        document_list.py."""
         from pipeline.engine.document_list import changed_documents
 
-        return changed_documents(self.workflow(workflow or self.shown_workflow()), self.resources, self.snapshots)
+        return changed_documents(
+            self.workflow(workflow or self.shown_workflow()), self.resources, self.snapshots
+        )
 
     def doctor(self, long: bool = False, consent: Consent | None = None) -> list[Finding]:
-        """What is right and wrong with all that a run depends on, and what to do; see ``examine``."""
+        """What is right and wrong with all that a run depends on, and what to do; see
+        ``examine``."""
         from pipeline.doctor.checks import examine
 
         return examine(self, long, consent)
 
     def rejects(self, workflow: str | None = None) -> pd.DataFrame:
-        """Return the rejects of the last completed run (by default as ``table``), and the ``class`` of each: "lost", or
-        "decided" for what a rule left out or only remarked on (contract/reasons.py)."""
+        """Return the rejects of the last completed run (by default as ``table``), and the ``class``
+        of each: "lost", or "decided" for what a rule left out or only remarked on
+        (contract/reasons.py)."""
         from pipeline.engine.losses import classes_of_steps
 
         found = self.table("rejects", workflow)
@@ -410,7 +478,8 @@ class Project(Asking):
         return found.assign(**{"class": classes_of_steps(found, own)})
 
     def own_reasons(self, workflow: str) -> Mapping[str, Mapping[str, Reason]]:
-        """Return the reasons that verbs of a workflow declare, by step; none if its file cannot be read any more."""
+        """Return the reasons that verbs of a workflow declare, by step; none if its file cannot be
+        read any more."""
         try:
             steps = self.workflow(workflow).steps
         except GraphmillError:
@@ -418,37 +487,49 @@ class Project(Asking):
         return {step.id: step.verb.reasons for step in steps}
 
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
-        """A table of the workflow's last completed run; by default of the workflow that the workspace shows, else of
-        the one that settings name. Relationships have their ranks (snapshots/ranks.py). Raises UsageError when there is
-        none.
+        """A table of the workflow's last completed run; by default of the workflow that the
+        workspace shows, else of the one that settings name. Relationships have their ranks
+        (snapshots/ranks.py). Raises UsageError when there is none.
         """
         from pipeline.snapshots.ranks import degrees, lack_ranks, with_ranks
 
         manifest = self._manifest(workflow)
         if name not in manifest.tables:
-            have = ", ".join(sorted(manifest.tables)) or f"none; run 'graphmill index {manifest.workflow}'"
+            have = (
+                ", ".join(sorted(manifest.tables))
+                or f"none; run 'graphmill index {manifest.workflow}'"
+            )
             others = ", ".join(sorted(set(self.snapshots.workflows()) - {manifest.workflow}))
             or_name = f"; or name another workflow: {others}" if others and workflow is None else ""
-            raise UsageError(f"workflow '{manifest.workflow}': no table '{name}'; have: {have}{or_name}")
+            raise UsageError(
+                f"workflow '{manifest.workflow}': no table '{name}'; have: {have}{or_name}"
+            )
         found = self.snapshots.read(manifest.tables[name])
         if lack_ranks(name, found.columns, manifest, self.snapshots):
             return with_ranks(found, degrees(manifest, self.snapshots))
         return found
 
     def graph(self, workflow: str | None = None) -> nx.DiGraph:
-        """The knowledge graph, as ``export graphml`` has it (see ``graph_of``): nodes are entity ids, attributes texts
-        and numbers, so that any writer of networkx takes it. Raises UsageError when there is none.
+        """The knowledge graph, as ``export graphml`` has it (see ``graph_of``): nodes are entity
+        ids, attributes texts and numbers, so that any writer of networkx takes it. Raises
+        UsageError when there is none.
         """
         from pipeline.export.graph import graph_of, without_parallels
 
         return without_parallels(graph_of(self._source(workflow)))
 
     def picture(
-        self, about: str, workflow: str | None = None, hops: int = 1, most: int = 100, **options: Any
+        self,
+        about: str,
+        workflow: str | None = None,
+        hops: int = 1,
+        most: int = 100,
+        **options: Any,
     ) -> Picture:
-        """What a notebook shows (an SVG), or ``.graph``, a networkx graph with places: of an entity, by its name or id,
-        what is within ``hops`` of it; else of a question, whose ``options`` are those of ``query``, the entities and
-        relationships of its evidence. Up to ``most`` entities, the nearest first, 500 at most.
+        """What a notebook shows (an SVG), or ``.graph``, a networkx graph with places: of an
+        entity, by its name or id, what is within ``hops`` of it; else of a question, whose
+        ``options`` are those of ``query``, the entities and relationships of its evidence. Up to
+        ``most`` entities, the nearest first, 500 at most.
 
         Raises UsageError when there is no graph, and as ``query``.
         """
@@ -456,7 +537,9 @@ class Project(Asking):
 
         source = self._source(workflow)
         if entity := find_entity(source, about):
-            return picture_of(source, neighbourhood(source, entity, hops), about, most, focus=entity)
+            return picture_of(
+                source, neighbourhood(source, entity, hops), about, most, focus=entity
+            )
         found = self.query_data(about, **options)
         links = found["relationships"]
         ends = [link[end] for link in links for end in ("source_entity_id", "target_entity_id")]
@@ -471,7 +554,8 @@ class Project(Asking):
 
         neo4j = self.settings.stores.neo4j
         return ExportSource(
-            self._manifest(workflow), self.snapshots, self.settings.workspace, neo4j.max_types, neo4j.max_source_ids,
+            self._manifest(workflow), self.snapshots, self.settings.workspace, neo4j.max_types,
+            neo4j.max_source_ids,
             advanced,
         )  # fmt: skip
 

@@ -48,7 +48,8 @@ class Bucket:
         return {name: (self._folder / name).read_bytes() for name in self.names}
 
     def has(self, text: str) -> list[str]:
-        """The objects in which the text stands, also those of Parquet, whose pages are compressed."""
+        """The objects in which the text stands, also those of Parquet, whose pages are
+        compressed."""
         return [path.name for path in self._files() if text.encode() in unpacked(path)]
 
     def damage(self, name: str) -> None:

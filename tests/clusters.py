@@ -1,4 +1,5 @@
-"""A cluster whose snapshots are in a bucket, to test with, and what goes to the bucket meanwhile."""
+"""A cluster whose snapshots are in a bucket, to test with, and what goes to the bucket
+meanwhile."""
 
 import threading
 from collections import Counter
@@ -22,9 +23,9 @@ WRITTEN, ASKED = "written", "asked"
 
 @dataclass
 class Events:
-    """Of a run, the kinds of those that have been: before an object is written and after, and as a model is asked.
-    ``do``: what is done at those of these numbers; ``noted``: how often the bucket was told of each task, and each
-    step, that it is done."""
+    """Of a run, the kinds of those that have been: before an object is written and after, and as a
+    model is asked. ``do``: what is done at those of these numbers; ``noted``: how often the bucket
+    was told of each task, and each step, that it is done."""
 
     do: Mapping[int, Callable[[], None]] = field(default_factory=dict)
     been: list[str] = field(default_factory=list)

@@ -26,7 +26,9 @@ machine.without_certificates()
 
 # No deadlines: how long an example takes says more of the machine than of the code.
 usual = settings.get_profile(settings.get_current_profile_name())
-settings.register_profile("graphmill", usual, deadline=None, max_examples=size(25, usual.max_examples))
+settings.register_profile(
+    "graphmill", usual, deadline=None, max_examples=size(25, usual.max_examples)
+)
 settings.load_profile("graphmill")
 
 
@@ -44,8 +46,8 @@ def snapshots(tmp_path: Path) -> SnapshotStore:
 
 @pytest.fixture(scope="session")
 def neo4j_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jAddress]:
-    """A real Neo4j for the whole session, the same one for all workers; skips where none can be had, unless
-    GRAPHMILL_REQUIRE_NEO4J=1."""
+    """A real Neo4j for the whole session, the same one for all workers; skips where none can be
+    had, unless GRAPHMILL_REQUIRE_NEO4J=1."""
     own = tmp_path_factory.getbasetemp()
     folder = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
     with ExitStack() as stack:
@@ -60,8 +62,8 @@ def neo4j_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neo4jAdd
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """A real server that speaks S3 for the whole session; tests keep apart by prefix. It skips where none can be had,
-    unless GRAPHMILL_REQUIRE_S3=1."""
+    """A real server that speaks S3 for the whole session; tests keep apart by prefix. It skips
+    where none can be had, unless GRAPHMILL_REQUIRE_S3=1."""
     with ExitStack() as stack:
         try:
             server = stack.enter_context(s3_server(tmp_path_factory.mktemp("s3")))
@@ -80,8 +82,8 @@ def bucket(s3: S3Server, tmp_path: Path) -> Bucket:
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A real PostgreSQL with pgvector for the whole session; tests keep apart by workspace. It does not wait for the
-    disk: it need not outlive the machine."""
+    """A real PostgreSQL with pgvector for the whole session; tests keep apart by workspace. It does
+    not wait for the disk: it need not outlive the machine."""
     with server_folder() as folder:
         url = start_embedded(folder)
         with psycopg.connect(url, autocommit=True) as connection:
@@ -99,13 +101,16 @@ def cluster_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture
 def dask_cluster(cluster_of_the_session: DaskCluster) -> DaskCluster:
-    """A scheduler and two workers, also where another test has killed some; which snapshots they see each test says."""
+    """A scheduler and two workers, also where another test has killed some; which snapshots they
+    see each test says."""
     cluster_of_the_session.await_workers(2)
     return cluster_of_the_session
 
 
 @pytest.fixture(scope="session")
-def remote_cluster(s3: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteCluster]:
+def remote_cluster(
+    s3: S3Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RemoteCluster]:
     """As ``dask_cluster``, with snapshots in a bucket."""
     with started_remote_cluster(s3, tmp_path_factory.mktemp("remote")) as cluster:
         yield cluster

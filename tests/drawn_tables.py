@@ -1,4 +1,5 @@
-"""Tables of any schema, drawn by hypothesis from few ids, names and sentences, so that keys collide."""
+"""Tables of any schema, drawn by hypothesis from few ids, names and sentences, so that keys
+collide."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,7 +35,8 @@ SENTENCES = [
     "The tide was out.",
 ]
 NAMES = [
-    "Ada Holm", "ADA HOLM", "Ada Holm of Skarrow", "Ada Holm, Duchess of Skarrow", "Ada Holm (1835-1901)", "Otto Holm",
+    "Ada Holm", "ADA HOLM", "Ada Holm of Skarrow", "Ada Holm, Duchess of Skarrow",
+    "Ada Holm (1835-1901)", "Otto Holm",
     "Skarrow Lamp", "Quill", "",
 ]  # fmt: skip
 WORDS = ["", "near", "co-occurs", "keeps", "a long word of Skarrow"]
@@ -54,29 +56,41 @@ FLOATS = [0.0, -0.0, 0.1, 0.2, 0.3, 0.7, 1.0, 2.5, 1e15]
 
 
 def drawn_tables(schemas: Mapping[str, TableSchema]) -> st.SearchStrategy[dict[str, pd.DataFrame]]:
-    """A table of each schema; what a row refers to is there, where it is of a table that is drawn too."""
+    """A table of each schema; what a row refers to is there, where it is of a table that is drawn
+    too."""
     rows = {name: _rows(name, schema) for name, schema in schemas.items()}
     return st.fixed_dictionaries(rows).map(lambda drawn: _frames(schemas, _resolved(drawn)))
 
 
-def edited(schemas: Mapping[str, TableSchema], before: Mapping[str, pd.DataFrame]) -> st.SearchStrategy[Any]:
-    """The same tables after a night: of the rows that were, some are gone and some others; some are new."""
+def edited(
+    schemas: Mapping[str, TableSchema], before: Mapping[str, pd.DataFrame]
+) -> st.SearchStrategy[Any]:
+    """The same tables after a night: of the rows that were, some are gone and some others; some are
+    new."""
 
     def mixed(other: Mapping[str, pd.DataFrame], choices: list[str]) -> dict[str, pd.DataFrame]:
         turns = iter(choices * (2 * MOST_ROWS * len(schemas)))
-        rows = {name: _mixed(schema, before[name], other[name], turns) for name, schema in schemas.items()}
+        rows = {
+            name: _mixed(schema, before[name], other[name], turns)
+            for name, schema in schemas.items()
+        }
         return _frames(schemas, _resolved(rows))
 
-    kept_mostly = st.lists(st.sampled_from(["old", "old", "old", "new", "none"]), min_size=1, max_size=12)
+    kept_mostly = st.lists(
+        st.sampled_from(["old", "old", "old", "new", "none"]), min_size=1, max_size=12
+    )
     return st.builds(mixed, drawn_tables(schemas), kept_mostly)
 
 
 def _rows(table: str, schema: TableSchema) -> st.SearchStrategy[list[dict[str, Any]]]:
-    cells = {field.name: _or_missing(_cell(table, field), field.name, schema) for field in schema.arrow}
+    cells = {
+        field.name: _or_missing(_cell(table, field), field.name, schema) for field in schema.arrow
+    }
     unique = [schema.key, *([("id",)] if "id" in cells else [])]
     return st.lists(
         st.fixed_dictionaries(cells), max_size=MOST_ROWS,
-        unique_by=tuple(lambda row, key=key: repr([row[name] for name in key]) for key in unique if key),
+        unique_by=tuple(lambda row,
+            key=key: repr([row[name] for name in key]) for key in unique if key),
     )  # fmt: skip
 
 
@@ -84,14 +98,24 @@ def _cell(table: str, field: pa.Field) -> st.SearchStrategy[Any]:
     if field.name in REFERENCES:
         return st.sampled_from(IDS[REFERENCES[field.name]])
     if field.name == "id":
-        return st.sampled_from(next((ids for kind, ids in IDS.items() if table.endswith(kind)), ["x1", "x2", "x3"]))
+        return st.sampled_from(
+            next((ids for kind, ids in IDS.items() if table.endswith(kind)), ["x1", "x2", "x3"])
+        )
     return CELLS[field.name] if field.name in CELLS else _of_type(field.type)
 
 
-def _or_missing(cells: st.SearchStrategy[Any], column: str, schema: TableSchema) -> st.SearchStrategy[Any]:
+def _or_missing(
+    cells: st.SearchStrategy[Any], column: str, schema: TableSchema
+) -> st.SearchStrategy[Any]:
     """A cell that may be missing is so at times."""
     told = column in schema.required or column in schema.key
-    return cells if told else st.sampled_from([True] * 9 + [False]).flatmap(lambda there: cells if there else st.none())
+    return (
+        cells
+        if told
+        else st.sampled_from([True] * 9 + [False]).flatmap(
+            lambda there: cells if there else st.none()
+        )
+    )
 
 
 def _of_type(kind: pa.DataType) -> st.SearchStrategy[Any]:
@@ -125,8 +149,13 @@ def _mixed(
     schema: TableSchema, before: pd.DataFrame, other: pd.DataFrame, turns: Iterator[str]
 ) -> list[dict[Any, Any]]:
     """By key: the row of the one, of the other, or none."""
-    old, new = ({_key(schema, row): row for row in frame.to_dict("records")} for frame in (before, other))
-    chosen = [{"old": old.get(key, new.get(key)), "new": new.get(key), "none": None}[next(turns)] for key in old | new]
+    old, new = (
+        {_key(schema, row): row for row in frame.to_dict("records")} for frame in (before, other)
+    )
+    chosen = [
+        {"old": old.get(key, new.get(key)), "new": new.get(key), "none": None}[next(turns)]
+        for key in old | new
+    ]
     taken: dict[str, dict[Any, Any]] = {}
     for row in chosen:
         if row is not None:
@@ -138,5 +167,10 @@ def _key(schema: TableSchema, row: Mapping[Any, Any]) -> str:
     return repr([row[name] for name in schema.key])
 
 
-def _frames(schemas: Mapping[str, TableSchema], rows: Mapping[str, list[dict[Any, Any]]]) -> dict[str, pd.DataFrame]:
-    return {name: schema.frame(pd.DataFrame(rows[name], columns=schema.columns)) for name, schema in schemas.items()}
+def _frames(
+    schemas: Mapping[str, TableSchema], rows: Mapping[str, list[dict[Any, Any]]]
+) -> dict[str, pd.DataFrame]:
+    return {
+        name: schema.frame(pd.DataFrame(rows[name], columns=schema.columns))
+        for name, schema in schemas.items()
+    }

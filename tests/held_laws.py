@@ -1,5 +1,6 @@
-"""The law of a verb or of a part of one (pipeline/contract/laws.py), held by who knows nothing of the engine: over a
-split of the groups, and over a night that changes rows and keeps what the law says is as it was."""
+"""The law of a verb or of a part of one (pipeline/contract/laws.py), held by who knows nothing of
+the engine: over a split of the groups, and over a night that changes rows and keeps what the law
+says is as it was."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,7 +35,10 @@ def of_verb(verb: Verb, read: Mapping[str, TableSchema], roles: Mapping[str, Any
     def call(tables: Frames) -> dict[str, pa.Table]:
         frames = verb.call(tables, roles)
         written = verb.written(read, roles.get("params", Params()))
-        return {name: schema.encode(frames[name], f"{verb.name}: {name}") for name, schema in written.items()}
+        return {
+            name: schema.encode(frames[name], f"{verb.name}: {name}")
+            for name, schema in written.items()
+        }
 
     return Lawful(verb.name, verb.law, read, call)
 
@@ -42,8 +46,8 @@ def of_verb(verb: Verb, read: Mapping[str, TableSchema], roles: Mapping[str, Any
 def chained(
     verb: Verb, tables: Frames, roles: Mapping[str, Any]
 ) -> Iterator[tuple[Part, dict[str, pd.DataFrame], dict[str, pa.Table]]]:
-    """Each part of the verb with the tables that it reads, those of the verb and what earlier parts have made of them,
-    and with what it makes."""
+    """Each part of the verb with the tables that it reads, those of the verb and what earlier parts
+    have made of them, and with what it makes."""
     assert verb.parts
     params, there = roles.get("params", Params()), dict(tables)
     for part in verb.parts(params):
@@ -55,7 +59,9 @@ def chained(
 
 def of_part(part: Part, params: Params) -> Lawful:
     assert part.law
-    return Lawful(part.function.__name__, part.law, part.inputs, lambda tables: _made(part, tables, params))
+    return Lawful(
+        part.function.__name__, part.law, part.inputs, lambda tables: _made(part, tables, params)
+    )
 
 
 def _made(part: Part, tables: Frames, params: Params) -> dict[str, pa.Table]:
@@ -64,15 +70,19 @@ def _made(part: Part, tables: Frames, params: Params) -> dict[str, pa.Table]:
 
 
 def hold_split(one: Lawful, tables: Frames, groups: Collection[Any]) -> None:
-    """Of the rows of these groups alone comes, of these groups, what comes of all rows: to the bit of a float."""
+    """Of the rows of these groups alone comes, of these groups, what comes of all rows: to the bit
+    of a float."""
     whole, part = one.call(tables), one.call(rows_of(one.law, tables, groups))
     for output, column in one.law.row_of.items():
         told = f"{one.name}: {output} of {sorted(map(str, groups))}"
-        assert _rows(one.law, part[output], column, groups) == _rows(one.law, whole[output], column, groups), told
+        assert _rows(one.law, part[output], column, groups) == _rows(
+            one.law, whole[output], column, groups
+        ), told
 
 
 def hold_night(one: Lawful, before: Frames, now: Frames) -> None:
-    """What is kept of the night before, and made anew of the groups that changed, is what comes of all rows."""
+    """What is kept of the night before, and made anew of the groups that changed, is what comes of
+    all rows."""
     groups = changed_groups(one, before, now)
     if groups is None:
         return
@@ -131,7 +141,11 @@ def changed_groups(one: Lawful, before: Frames, now: Frames) -> set[Any] | None:
 
 
 def _groups_that_use(
-    one: Lawful, dictionary: str, before: Frames, now: Frames, differing: tuple[pd.DataFrame, pd.DataFrame]
+    one: Lawful,
+    dictionary: str,
+    before: Frames,
+    now: Frames,
+    differing: tuple[pd.DataFrame, pd.DataFrame],
 ) -> set[Any]:
     law, use = one.law, one.law.lookup[dictionary]
     if isinstance(use, Uses):
@@ -147,9 +161,13 @@ def _groups_that_use(
     return set(_named(law, table, now[table][touched.to_numpy(dtype=bool)]))
 
 
-def _difference(schema: TableSchema, before: pd.DataFrame, now: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _difference(
+    schema: TableSchema, before: pd.DataFrame, now: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Rows of the one and not of the other."""
-    then, rows = ([repr(row) for row in schema.encode(some, "").to_pylist()] for some in (before, now))
+    then, rows = (
+        [repr(row) for row in schema.encode(some, "").to_pylist()] for some in (before, now)
+    )
     ordered, ordered_now = (schema.encode(some, "").to_pandas() for some in (before, now))
     gone, new = (
         ordered[~pd.Series(then, dtype=object).isin(rows)],
@@ -158,7 +176,14 @@ def _difference(schema: TableSchema, before: pd.DataFrame, now: pd.DataFrame) ->
     return gone.reset_index(drop=True), new.reset_index(drop=True)
 
 
-def _rows(law: Law, table: pa.Table, column: str, groups: Collection[Any], others: bool = False) -> list[str]:
-    """Those of the groups, or of all others, as texts: repr tells floats apart to the bit, and 0.0 from -0.0."""
+def _rows(
+    law: Law, table: pa.Table, column: str, groups: Collection[Any], others: bool = False
+) -> list[str]:
+    """Those of the groups, or of all others, as texts: repr tells floats apart to the bit, and 0.0
+    from -0.0."""
     wanted = set(groups)
-    return [repr(row) for row in table.to_pylist() if (group_of(law, row[column]) in wanted) is not others]
+    return [
+        repr(row)
+        for row in table.to_pylist()
+        if (group_of(law, row[column]) in wanted) is not others
+    ]

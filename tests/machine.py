@@ -1,4 +1,5 @@
-"""Where tests run: what they write is in memory, and no certificates are read that none of them looks at."""
+"""Where tests run: what they write is in memory, and no certificates are read that none of them
+looks at."""
 
 import os
 import shutil
@@ -11,8 +12,8 @@ ROOM = 3 << 30
 
 
 def in_memory() -> None:
-    """Projects, databases and their logs wait for no disk: what a kill leaves is the same, and the machine stays up.
-    A TMPDIR of one's own is kept."""
+    """Projects, databases and their logs wait for no disk: what a kill leaves is the same, and the
+    machine stays up. A TMPDIR of one's own is kept."""
     if "TMPDIR" in os.environ or not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM:
         return
     os.environ["TMPDIR"] = str(MEMORY)  # for all that is started, too
@@ -20,7 +21,7 @@ def in_memory() -> None:
 
 
 def without_certificates() -> None:
-    """Every client of an endpoint reads all certificates of the machine, 20 ms each time; endpoints of tests are
-    without TLS."""
+    """Every client of an endpoint reads all certificates of the machine, 20 ms each time; endpoints
+    of tests are without TLS."""
     if "SSL_CERT_FILE" not in os.environ:
         os.environ["SSL_CERT_FILE"] = os.devnull

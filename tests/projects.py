@@ -26,12 +26,12 @@ NO_STORE = "postgresql://nobody@127.0.0.1:9/nothing"
 """For projects that no load comes to."""
 DOCUMENTS = {
     "harbour.txt": (
-        "The Harbour of Quill\n\nMira Vale built the Harrow Light in 1871. The Harrow Light stands at Quill Point. "
-        "Mira Vale studied at the Brack Institute under Anselm Torr.\n"
+        "The Harbour of Quill\n\nMira Vale built the Harrow Light in 1871. The Harrow Light stands"
+        " at Quill Point. Mira Vale studied at the Brack Institute under Anselm Torr.\n"
     ),
     "institute.txt": (
-        "The Brack Institute\n\nThe Brack Institute was founded by Idra Senn in 1840. Anselm Torr taught optics "
-        "at the Brack Institute. Idra Senn also endowed the Tollen Observatory.\n"
+        "The Brack Institute\n\nThe Brack Institute was founded by Idra Senn in 1840. Anselm Torr"
+        " taught optics at the Brack Institute. Idra Senn also endowed the Tollen Observatory.\n"
     ),
     "observatory.txt": (
         "The Tollen Observatory\n\nThe Tollen Observatory was opened by Governor Pell in 1852. "
@@ -80,7 +80,8 @@ class ProjectFolder:
         ]
 
     def copy(self, root: Path) -> "ProjectFolder":
-        """As if it had been moved, but for the original, which is still there and is the same owner."""
+        """As if it had been moved, but for the original, which is still there and is the same
+        owner."""
         shutil.copytree(self.root, root)
         (root / PLACE_FILE).unlink(missing_ok=True)
         return ProjectFolder(root, dict(self.env))
@@ -100,14 +101,20 @@ class ProjectFolder:
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run ``graphmill`` in a process of its own, where that is what is tested."""
         return subprocess.run(
-            self.command_line(*arguments), capture_output=True, text=True, env=self.environment, timeout=120,
+            self.command_line(*arguments), capture_output=True, text=True, env=self.environment,
+            timeout=120,
             check=False,
         )  # fmt: skip
 
     def invoke(self, *arguments: str) -> "Invoked":
-        """Run ``graphmill`` in this process: a start takes a second or two of work and proves nothing more."""
+        """Run ``graphmill`` in this process: a start takes a second or two of work and proves
+        nothing more."""
         out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err), patch.dict(os.environ, self.environment, clear=True):
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            patch.dict(os.environ, self.environment, clear=True),
+        ):
             code = app(["-C", str(self.root), *arguments], standalone_mode=False)
         return Invoked(code or 0, out.getvalue(), err.getvalue())
 
@@ -122,7 +129,9 @@ class ProjectFolder:
 
     @property
     def environment(self) -> dict[str, str]:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")}
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("OPENAI_")
+        }
         return {**inherited, **self.env}
 
     def report(self, *arguments: str) -> dict[str, Any]:
@@ -139,8 +148,9 @@ def new_project(
     endpoint: OpenAIServer | None = None,
     **settings: Any,
 ) -> ProjectFolder:
-    """A project with these documents; with an endpoint its chat model is there, embeddings stay builtin.
-    Of so few documents any number may go, unless ``max_delete_ratio`` is among the settings."""
+    """A project with these documents; with an endpoint its chat model is there, embeddings stay
+    builtin. Of so few documents any number may go, unless ``max_delete_ratio`` is among the
+    settings."""
     init_project(root, "index")
     project = ProjectFolder(root, endpoint.env if endpoint else {})
     for name, text in documents.items():
@@ -156,8 +166,11 @@ def new_project(
     return project
 
 
-def project_with_verb(root: Path, documents: Mapping[str, str], source: str, verb: str) -> ProjectFolder:
-    """Return a project whose workflow "fast" loads and chunks the documents, and then runs a verb of its own.
+def project_with_verb(
+    root: Path, documents: Mapping[str, str], source: str, verb: str
+) -> ProjectFolder:
+    """Return a project whose workflow "fast" loads and chunks the documents, and then runs a verb
+    of its own.
 
     ``source``: of the file own.py, which has the verb.
     """

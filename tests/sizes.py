@@ -1,4 +1,5 @@
-"""How much of a heavy test runs: a reduced form, or under GRAPHMILL_FULL=1 (`make test-full`) the whole of it."""
+"""How much of a heavy test runs: a reduced form, or under GRAPHMILL_FULL=1 (`make test-full`) the
+whole of it."""
 
 import os
 from typing import TypeVar

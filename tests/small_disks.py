@@ -1,4 +1,5 @@
-"""A disk of a few megabytes, as a file system in memory: it becomes really full, and space can be added."""
+"""A disk of a few megabytes, as a file system in memory: it becomes really full, and space can be
+added."""
 
 import os
 import subprocess
@@ -31,7 +32,8 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(root: Path, megabytes: int) -> Iterator[SmallDisk]:
-    """Mount a file system of this size at ``root``; skip the test where this user may not mount one."""
+    """Mount a file system of this size at ``root``; skip the test where this user may not mount
+    one."""
     root.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(root)]
     try:

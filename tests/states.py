@@ -1,4 +1,5 @@
-"""What a project has come to: its tables by content and every row of its stores, made to be compared."""
+"""What a project has come to: its tables by content and every row of its stores, made to be
+compared."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -20,8 +21,17 @@ Rows = Mapping[str, Any]
 def models(endpoint: OpenAIServer, **chat: Any) -> dict[str, Any]:
     """The settings of models that are all behind this endpoint."""
     where = {"base_url": endpoint.base_url, "api_key": endpoint.key}
-    embedding = {**where, "provider": "openai", "model": "text-embedding-3-small", "batch_size": 16, "concurrency": 4}
-    return {"chat": {"default": {**where, "concurrency": 4, **chat}}, "embedding": {"default": embedding}}
+    embedding = {
+        **where,
+        "provider": "openai",
+        "model": "text-embedding-3-small",
+        "batch_size": 16,
+        "concurrency": 4,
+    }
+    return {
+        "chat": {"default": {**where, "concurrency": 4, **chat}},
+        "embedding": {"default": embedding},
+    }
 
 
 def set_args(folder: ProjectFolder, workflow: str = "index", **steps: Mapping[str, Any]) -> None:
@@ -77,7 +87,9 @@ def _tables(connection: psycopg.Connection) -> list[tuple[str, str]]:
     """Those that are there, with what orders their rows."""
     named = [*ROW_TABLES.items(), (LIVE.name, "workspace")]
     return [
-        (name, key) for name, key in named if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,)
+        (name, key)
+        for name, key in named
+        if connection.execute("SELECT to_regclass(%s)", [name]).fetchone() != (None,)
     ]
 
 
@@ -96,8 +108,12 @@ EMPTY = "MATCH (n {workspace: $workspace}) DETACH DELETE n"
 
 
 def neo4j_rows(address: Neo4jAddress, workspace: str) -> dict[str, list[str]]:
-    """Every node and relationship of the workspace, without the workspace's name and whose it is."""
-    return {name: sorted(map(_comparable, _neo4j(address, query, workspace))) for name, query in GRAPH.items()}
+    """Every node and relationship of the workspace, without the workspace's name and whose it
+    is."""
+    return {
+        name: sorted(map(_comparable, _neo4j(address, query, workspace)))
+        for name, query in GRAPH.items()
+    }
 
 
 WHOSE = frozenset({"workspace", "owner", "place"})
@@ -125,10 +141,15 @@ def in_cache(folder: ProjectFolder, table: str) -> int:
     path = folder.root / "data" / "cache.sqlite"
     if not path.exists():
         return 0
-    with closing(sqlite3.connect(path)) as cache, suppress(sqlite3.OperationalError):  # before it has tables
+    with (
+        closing(sqlite3.connect(path)) as cache,
+        suppress(sqlite3.OperationalError),
+    ):  # before it has tables
         return cache.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
     return 0
 
 
 def is_extraction(request: Request) -> bool:
-    return request.kind == "chat" and any("<|COMPLETE|>" in str(message["content"]) for message in request.messages)
+    return request.kind == "chat" and any(
+        "<|COMPLETE|>" in str(message["content"]) for message in request.messages
+    )

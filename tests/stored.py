@@ -7,7 +7,9 @@ from pipeline.stores.base import Live, Store
 from pipeline.stores.reads import Hits, VectorReads, VectorSearch, Within
 
 
-def nearest(vectors: VectorReads, table: str, vector: np.ndarray, limit: int, within: Within = ()) -> Hits:
+def nearest(
+    vectors: VectorReads, table: str, vector: np.ndarray, limit: int, within: Within = ()
+) -> Hits:
     """One search alone."""
     return vectors.nearest([VectorSearch(table, vector, limit)], within)[0]
 

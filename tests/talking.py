@@ -22,7 +22,9 @@ class NoMemory:
         return
 
 
-def converse(talks: Iterable[Talk[Result]], reply: Callable[[ChatRequest], ChatReply]) -> list[Result]:
+def converse(
+    talks: Iterable[Talk[Result]], reply: Callable[[ChatRequest], ChatReply]
+) -> list[Result]:
     """All conversations, ``reply`` answering; its replies are checked as an endpoint's would be."""
 
     def ask(requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
@@ -41,7 +43,8 @@ def checked(request: ChatRequest, reply: ChatReply) -> ChatReply:
 
 @dataclass
 class Hearer:
-    """A Listener that keeps what it hears; ``under_way`` are the calls that were begun and have not ended."""
+    """A Listener that keeps what it hears; ``under_way`` are the calls that were begun and have not
+    ended."""
 
     usages: list[Usage] = field(default_factory=list)
     done: list[int] = field(default_factory=list)

@@ -22,7 +22,9 @@ def _rows(store: Store) -> dict[str, int]:
     return {table: len(hashes) for table, hashes in stored_hashes(store).items()}
 
 
-def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> None:
+def test_index_loads_what_the_snapshots_hold(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+) -> None:
     project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
     first = project.report("run", "index")
     assert (first["outcome"], first["exit_code"]) == ("completed", 0)
@@ -39,7 +41,9 @@ def test_index_loads_what_the_snapshots_hold(tmp_path: Path, postgres_url: str, 
             "sources": len(opened.table("entities")) + len(opened.table("relationships")),
             **dict.fromkeys(("reports", "claims", "communities"), 0),
         }
-    assert rows == {table: counts["inserted"] for table, counts in first["load"]["postgres"].items()}
+    assert rows == {
+        table: counts["inserted"] for table, counts in first["load"]["postgres"].items()
+    }
 
     second = project.report("run", "index")
     assert {step["action"] for step in second["steps"]} == {"reused"}
@@ -74,10 +78,15 @@ def test_graph_in_neo4j_gives_the_same_records(
         assert first["load"]["neo4j"]["nodes"]["inserted"] == entities
         assert first["load"]["neo4j"]["relationships"]["inserted"] == relationships
         for mode in MODES:
-            options = {"mode": mode, "hl_keywords": ("founding",), "ll_keywords": ("Brack Institute",)}
-            assert a.query_data("Who founded it?", **options) | {"timings_ms": 0, "question_id": ""} == b.query_data(
-                "Who founded it?", **options
-            ) | {"timings_ms": 0, "question_id": ""}
+            options = {
+                "mode": mode,
+                "hl_keywords": ("founding",),
+                "ll_keywords": ("Brack Institute",),
+            }
+            assert a.query_data("Who founded it?", **options) | {
+                "timings_ms": 0,
+                "question_id": "",
+            } == b.query_data("Who founded it?", **options) | {"timings_ms": 0, "question_id": ""}
     second = other.report("run", "index")
     for store in second["load"].values():
         for counts in store.values():
@@ -103,8 +112,13 @@ def test_the_graph_in_python(loaded: ProjectFolder, tmp_path: Path) -> None:
         assert {"Brack Institute", "Idra Senn", "Anselm Torr"} <= names
         assert all({"x", "y"} <= told.keys() for _, told in around.graph.nodes(data=True))
         question = "Who founded the Brack Institute?"
-        evidence, found = project.picture(question, mode="local"), project.query_data(question, mode="local")
-        assert {told for *_, told in evidence.graph.edges(data="id")} == {link["id"] for link in found["relationships"]}
+        evidence, found = (
+            project.picture(question, mode="local"),
+            project.query_data(question, mode="local"),
+        )
+        assert {told for *_, told in evidence.graph.edges(data="id")} == {
+            link["id"] for link in found["relationships"]
+        }
         assert set(evidence.graph) >= {entity["id"] for entity in found["entities"]}
         assert question in evidence._repr_html_()
 
@@ -165,24 +179,43 @@ def test_edit_rename_and_delete_reach_the_stores(tmp_path: Path, postgres_url: s
     assert "Mira Vale" not in str(found)
 
 
-def test_communities_reuse_what_index_has_done(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> None:
+def test_communities_reuse_what_index_has_done(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+) -> None:
     project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
     project.report("index", "index")
     calls = openai.count("chat")
     report = project.report("index", "communities")
     ran = [step["step"] for step in report["steps"] if step["action"] == "ran"]
-    assert ran == ["detect_communities", "report_communities", "compose_report_texts", "embed_reports"]
+    assert ran == [
+        "detect_communities",
+        "report_communities",
+        "compose_report_texts",
+        "embed_reports",
+    ]
     with project.open() as opened:
         communities = opened.table("communities", "communities")
-        assert openai.count("chat") - calls == len(communities) == len(opened.table("community_reports", "communities"))
+        assert (
+            openai.count("chat") - calls
+            == len(communities)
+            == len(opened.table("community_reports", "communities"))
+        )
         links = opened.table("relationships", "communities")
         degree = opened.table("entities", "communities").set_index("id")["degree"]
         ranks = [
             degree[source] + degree[target]
-            for source, target in links[["source_entity_id", "target_entity_id"]].itertuples(index=False)
+            for source, target in links[["source_entity_id", "target_entity_id"]].itertuples(
+                index=False
+            )
         ]
-        assert links["rank"].tolist() == (links["source_degree"] + links["target_degree"]).tolist() == ranks
-        assert opened.graph("communities").number_of_nodes() == len(opened.table("entities", "communities"))
+        assert (
+            links["rank"].tolist()
+            == (links["source_degree"] + links["target_degree"]).tolist()
+            == ranks
+        )
+        assert opened.graph("communities").number_of_nodes() == len(
+            opened.table("entities", "communities")
+        )
 
 
 def test_a_query_before_a_load_says_what_to_do(tmp_path: Path, postgres_url: str) -> None:
@@ -191,8 +224,12 @@ def test_a_query_before_a_load_says_what_to_do(tmp_path: Path, postgres_url: str
         opened.query("anything?")
 
 
-def test_a_database_that_is_down_is_found_before_anything_is_paid(tmp_path: Path, openai: OpenAIServer) -> None:
-    project = new_project(tmp_path / "p", "postgresql://nobody@127.0.0.1:9/nothing", endpoint=openai)
+def test_a_database_that_is_down_is_found_before_anything_is_paid(
+    tmp_path: Path, openai: OpenAIServer
+) -> None:
+    project = new_project(
+        tmp_path / "p", "postgresql://nobody@127.0.0.1:9/nothing", endpoint=openai
+    )
     with project.open(*project.endpoint_overrides) as opened:
         with pytest.raises(StoreError, match=r"stores\.postgres\.url: .* does not answer"):
             opened.run("index")

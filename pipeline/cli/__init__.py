@@ -1,6 +1,7 @@
 """The graphmill command.
 
-No command imports anything heavy before it knows that it needs it: --help and status answer at once.
+No command imports anything heavy before it knows that it needs it: --help and status answer at
+once.
 """
 
 import os
@@ -12,13 +13,26 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from pipeline.cli import ask, build, chat, docs, evaluate, history, inspect, maintain, resolutions, run_pages, worker
+from pipeline.cli import (
+    ask,
+    build,
+    chat,
+    docs,
+    evaluate,
+    history,
+    inspect,
+    maintain,
+    resolutions,
+    run_pages,
+    worker,
+)
 from pipeline.cli.options import CutOffError, Folder, outlive_readers, print_aside
 from pipeline.errors import FAILED, Terminated, exit_code_of
 
 
 class Commands(TyperGroup):
-    """The commands; Ctrl-C before one has opened its project, while it still imports, is told too."""
+    """The commands; Ctrl-C before one has opened its project, while it still imports, is told
+    too."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -42,9 +56,12 @@ app = typer.Typer(
     rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
 )
 COMMANDS = (
-    build.init, build.tune, build.plan, build.index, build.load, build.run, build.retry, inspect.verify, history.status,
-    history.runs, history.documents, run_pages.report, inspect.rejects, inspect.usage, inspect.doctor,
-    inspect.check_laws, maintain.gc, maintain.purge, maintain.export, ask.query, chat.chat, ask.questions, ask.serve,
+    build.init, build.tune, build.plan, build.index, build.load, build.run, build.retry,
+    inspect.verify, history.status,
+    history.runs, history.documents, run_pages.report, inspect.rejects, inspect.usage,
+    inspect.doctor,
+    inspect.check_laws, maintain.gc, maintain.purge, maintain.export, ask.query, chat.chat,
+    ask.questions, ask.serve,
     ask.ui, ask.mcp, worker.worker, docs.docs,
 )  # fmt: skip
 for command in COMMANDS:
@@ -77,7 +94,10 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-Version = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show it and exit.")]
+Version = Annotated[
+    bool,
+    typer.Option("--version", callback=_print_version, is_eager=True, help="Show it and exit."),
+]
 
 
 @app.callback()
@@ -86,7 +106,9 @@ def options(context: typer.Context, folder: Folder = None, version: Version = Fa
 
 
 def main() -> None:
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # its own pool keeps what a step has let go
+    os.environ.setdefault(
+        "ARROW_DEFAULT_MEMORY_POOL", "system"
+    )  # its own pool keeps what a step has let go
     outlive_readers()
     signal.signal(signal.SIGTERM, _terminate)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup
@@ -94,7 +116,9 @@ def main() -> None:
     try:
         _run_command()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is told; the embedded server is being stopped
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # all is told; the embedded server is being stopped
 
 
 def _run_command() -> None:

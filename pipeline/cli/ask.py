@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, listed, open_project, print_aside, print_json
+from pipeline.cli.options import (
+    Folder,
+    Json,
+    Overrides,
+    listed,
+    open_project,
+    print_aside,
+    print_json,
+)
 from pipeline.cli.wrapping import Wrapped, in_lines, terminal_width
 from pipeline.errors import UsageError, counted, install_extra
 
@@ -30,7 +38,10 @@ Where = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="Only documents with this metadata; also < <= > >= !=."),
 ]
-History = Annotated[Path | None, typer.Option(metavar="FILE", help='JSON: [{"role": "user", "content": "..."}, ...]')]
+History = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help='JSON: [{"role": "user", "content": "..."}, ...]'),
+]
 Mode = Annotated[str | None, typer.Option("--mode", "--method", help=MODES)]
 Model = Annotated[str | None, typer.Option(help="Which of models.chat answers.")]
 
@@ -40,66 +51,125 @@ def query(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="In words, in any language.")],
     mode: Mode = None,
     only_need_context: Annotated[
-        bool | None, typer.Option("--only-need-context/--no-context-only", "--context-only", help="No answer.")
+        bool | None,
+        typer.Option("--only-need-context/--no-context-only", "--context-only", help="No answer."),
     ] = None,
     only_need_prompt: Annotated[
-        bool | None, typer.Option("--only-need-prompt/--no-prompt-only", "--prompt-only", help="No answer.")
+        bool | None,
+        typer.Option("--only-need-prompt/--no-prompt-only", "--prompt-only", help="No answer."),
     ] = None,
-    response_type: Annotated[str | None, typer.Option(help="The form of the answer, in words.")] = None,
-    language: Annotated[str | None, typer.Option(help="Of the answer; by default the question's.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Entities and relationships to retrieve.")] = None,
+    response_type: Annotated[
+        str | None, typer.Option(help="The form of the answer, in words.")
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Of the answer; by default the question's.")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Entities and relationships to retrieve.")
+    ] = None,
     chunk_top_k: Annotated[int | None, typer.Option(help="Text units to show.")] = None,
-    max_entity_tokens: Annotated[int | None, typer.Option(help="Budget of the table of entities.")] = None,
-    max_relation_tokens: Annotated[int | None, typer.Option(help="Budget of the table of relationships.")] = None,
-    max_total_tokens: Annotated[int | None, typer.Option(help="Budget of the whole prompt.")] = None,
-    history_turns: Annotated[int | None, typer.Option(help="Questions of the conversation to keep.")] = None,
-    history_share: Annotated[float | None, typer.Option(help="Part of the prompt for the conversation.")] = None,
-    hl_keywords: Annotated[str | None, typer.Option(metavar="A,B", help="Themes to search for.")] = None,
-    ll_keywords: Annotated[str | None, typer.Option(metavar="A,B", help="Names to search for.")] = None,
+    max_entity_tokens: Annotated[
+        int | None, typer.Option(help="Budget of the table of entities.")
+    ] = None,
+    max_relation_tokens: Annotated[
+        int | None, typer.Option(help="Budget of the table of relationships.")
+    ] = None,
+    max_total_tokens: Annotated[
+        int | None, typer.Option(help="Budget of the whole prompt.")
+    ] = None,
+    history_turns: Annotated[
+        int | None, typer.Option(help="Questions of the conversation to keep.")
+    ] = None,
+    history_share: Annotated[
+        float | None, typer.Option(help="Part of the prompt for the conversation.")
+    ] = None,
+    hl_keywords: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Themes to search for.")
+    ] = None,
+    ll_keywords: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Names to search for.")
+    ] = None,
     kg_chunk_pick_method: Annotated[
         str | None, typer.Option(help="Text units of what was found by RELATION, WEIGHT or VECTOR.")
     ] = None,
-    related_chunk_number: Annotated[int | None, typer.Option(help="Text units of each, by WEIGHT or VECTOR.")] = None,
+    related_chunk_number: Annotated[
+        int | None, typer.Option(help="Text units of each, by WEIGHT or VECTOR.")
+    ] = None,
     relationship_order: Annotated[
         str | None, typer.Option(metavar="ORDER", help="Of relationships: question, or rank.")
     ] = None,
     number_rows: Annotated[
-        bool | None, typer.Option("--number-rows/--no-row-numbers", help="Numbers for rows that nothing can cite.")
+        bool | None,
+        typer.Option(
+            "--number-rows/--no-row-numbers", help="Numbers for rows that nothing can cite."
+        ),
     ] = None,
-    min_score: Annotated[float | None, typer.Option(help="No answer below this similarity.")] = None,
+    min_score: Annotated[
+        float | None, typer.Option(help="No answer below this similarity.")
+    ] = None,
     where: Where = None,
     conversation_history: History = None,
     user_prompt: Annotated[str | None, typer.Option(help="A wish added to the prompt.")] = None,
-    system_prompt: Annotated[str | None, typer.Option(help="A prompt instead of the project's.")] = None,
+    system_prompt: Annotated[
+        str | None, typer.Option(help="A prompt instead of the project's.")
+    ] = None,
     model: Model = None,
-    enable_rerank: Annotated[bool | None, typer.Option("--enable-rerank/--no-rerank", help="Rank anew.")] = None,
+    enable_rerank: Annotated[
+        bool | None, typer.Option("--enable-rerank/--no-rerank", help="Rank anew.")
+    ] = None,
     include_references: Annotated[
-        bool | None, typer.Option("--include-references/--no-references", help="List the passages shown.")
+        bool | None,
+        typer.Option("--include-references/--no-references", help="List the passages shown."),
     ] = None,
     include_chunk_content: Annotated[
-        bool | None, typer.Option("--include-chunk-content/--no-chunk-content", help="With the text shown.")
+        bool | None,
+        typer.Option("--include-chunk-content/--no-chunk-content", help="With the text shown."),
     ] = None,
-    stream: Annotated[bool | None, typer.Option("--stream/--no-stream", help="Print the answer as it comes.")] = None,
+    stream: Annotated[
+        bool | None, typer.Option("--stream/--no-stream", help="Print the answer as it comes.")
+    ] = None,
     context: Annotated[
-        str | None, typer.Option(metavar="KIND", help="Of local: plain, or graphrag: with reports and claims.")
+        str | None,
+        typer.Option(metavar="KIND", help="Of local: plain, or graphrag: with reports and claims."),
     ] = None,
-    community_level: Annotated[int | None, typer.Option(help="Level of the reports, 0 the coarsest.")] = None,
+    community_level: Annotated[
+        int | None, typer.Option(help="Level of the reports, 0 the coarsest.")
+    ] = None,
     dynamic_community_selection: Annotated[
         bool | None,
-        typer.Option("--dynamic-community-selection/--static-community-selection", help="The model picks reports."),
+        typer.Option(
+            "--dynamic-community-selection/--static-community-selection",
+            help="The model picks reports.",
+        ),
     ] = None,
-    community_prop: Annotated[float | None, typer.Option(help="Part of a graphrag context for reports.")] = None,
-    text_unit_prop: Annotated[float | None, typer.Option(help="Part of a graphrag context for text units.")] = None,
-    max_map_tokens: Annotated[int | None, typer.Option(help="Evidence in each call before the last.")] = None,
-    max_calls: Annotated[int | None, typer.Option(help="Calls that community and drift may make.")] = None,
-    primer_reports: Annotated[int | None, typer.Option(help="Reports that drift begins with.")] = None,
+    community_prop: Annotated[
+        float | None, typer.Option(help="Part of a graphrag context for reports.")
+    ] = None,
+    text_unit_prop: Annotated[
+        float | None, typer.Option(help="Part of a graphrag context for text units.")
+    ] = None,
+    max_map_tokens: Annotated[
+        int | None, typer.Option(help="Evidence in each call before the last.")
+    ] = None,
+    max_calls: Annotated[
+        int | None, typer.Option(help="Calls that community and drift may make.")
+    ] = None,
+    primer_reports: Annotated[
+        int | None, typer.Option(help="Reports that drift begins with.")
+    ] = None,
     primer_folds: Annotated[int | None, typer.Option(help="Calls that read these.")] = None,
-    drift_k_followups: Annotated[int | None, typer.Option(help="Questions that drift follows in a round.")] = None,
+    drift_k_followups: Annotated[
+        int | None, typer.Option(help="Questions that drift follows in a round.")
+    ] = None,
     n_depth: Annotated[int | None, typer.Option(help="Rounds of drift.")] = None,
-    all_sources: Annotated[bool, typer.Option("--all-sources", help="List those too that are not cited.")] = False,
+    all_sources: Annotated[
+        bool, typer.Option("--all-sources", help="List those too that are not cited.")
+    ] = False,
     general_knowledge: Annotated[
         bool | None,
-        typer.Option("--general-knowledge/--no-general-knowledge", help="The model may add its own, marked."),
+        typer.Option(
+            "--general-knowledge/--no-general-knowledge", help="The model may add its own, marked."
+        ),
     ] = None,
     folder: Folder = None,
     overrides: Overrides = None,
@@ -208,13 +278,16 @@ def _conversation(path: Path | None) -> list[Any] | None:
     try:
         turns = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"--conversation-history {path}: {error}; name a JSON file with a list of turns") from None
+        raise UsageError(
+            f"--conversation-history {path}: {error}; name a JSON file with a list of turns"
+        ) from None
     return turns if isinstance(turns, list) else [turns]
 
 
 @dataclass
 class Spoken:
-    """An answer as it is printed, wrapped where a person reads it; ``more``: what lists all of its sources."""
+    """An answer as it is printed, wrapped where a person reads it; ``more``: what lists all of its
+    sources."""
 
     wrapped: Wrapped = field(default_factory=lambda: Wrapped(terminal_width()))
     more: str = "--all-sources"
@@ -222,7 +295,8 @@ class Spoken:
 
     @contextmanager
     def ending_its_line(self) -> Iterator[None]:
-        """Also where the answer breaks off in the middle of one: what is said of that begins the next."""
+        """Also where the answer breaks off in the middle of one: what is said of that begins the
+        next."""
         try:
             yield
         except BaseException:
@@ -240,7 +314,9 @@ class Spoken:
             print_aside(f"at most {event.most_calls} calls of the chat model")
 
     def rest(self, found: "Answer", all_sources: bool = False) -> None:
-        print(self.wrapped.end(), flush=True)  # what is said of it goes to stderr, which may be the same file
+        print(
+            self.wrapped.end(), flush=True
+        )  # what is said of it goes to stderr, which may be the same file
         print_notes([*found.notes, *_price(found)])
         if found.request.only_need_context or found.request.only_need_prompt or found.abstained:
             return
@@ -273,8 +349,8 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 def print_sources(found: "Answer", more: str) -> None:
-    """Those that the answer cites, in its order; how many others there are, and what lists them, or, where that is "",
-    these too."""
+    """Those that the answer cites, in its order; how many others there are, and what lists them,
+    or, where that is "", these too."""
     cited = {reference.id: reference for reference in found.cited} if found.references else {}
     others = [reference for reference in found.references if reference.id not in cited]
     shown = [*cited.values(), *([] if more else others)]
@@ -291,17 +367,26 @@ def print_sources(found: "Answer", more: str) -> None:
         print_line(f"and {shown_too}: {more}")
 
 
-Host = Annotated[str | None, typer.Option(help="The address to listen on; by default settings', 127.0.0.1.")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="By default settings', 8020; 0: a free one.")]
+Host = Annotated[
+    str | None, typer.Option(help="The address to listen on; by default settings', 127.0.0.1.")
+]
+Port = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="By default settings', 8020; 0: a free one.")
+]
 NoKey = Annotated[bool, typer.Option("--no-key", help="Let others ask without a key.")]
-Workers = Annotated[int, typer.Option(min=1, max=64, help="Processes that answer; they share settings' concurrency.")]
+Workers = Annotated[
+    int,
+    typer.Option(min=1, max=64, help="Processes that answer; they share settings' concurrency."),
+]
 
 
 def serve(
-    context: typer.Context, host: Host = None, port: Port = None, no_key: NoKey = False, workers: Workers = 1,
+    context: typer.Context, host: Host = None, port: Port = None, no_key: NoKey = False,
+    workers: Workers = 1,
     folder: Folder = None, overrides: Overrides = None,
 ) -> None:  # fmt: skip
-    """Answer questions over HTTP: /query, /query/stream, /query/data, /health, /docs; and a page at /."""
+    """Answer questions over HTTP: /query, /query/stream, /query/data, /health, /docs; and a page at
+    /."""
     with open_project(context, folder, overrides) as project:
         with extra("serve", "fastapi", "itsdangerous", "uvicorn"):
             from pipeline.serve.server import serve as serve_project
@@ -311,7 +396,8 @@ def serve(
 
 def ui(
     context: typer.Context,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open it in a browser.")] = True,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser",
+        help="Open it in a browser.")] = True,
     port: Port = None,
     folder: Folder = None, overrides: Overrides = None,
 ) -> None:  # fmt: skip
@@ -324,11 +410,14 @@ def ui(
 
 
 def mcp(
-    context: typer.Context, http: Annotated[bool, typer.Option("--http", help="Over HTTP, not stdio.")] = False,
-    host: Host = None, port: Port = None, no_key: NoKey = False, workers: Workers = 1, folder: Folder = None,
+    context: typer.Context, http: Annotated[bool, typer.Option("--http",
+        help="Over HTTP, not stdio.")] = False,
+    host: Host = None, port: Port = None, no_key: NoKey = False, workers: Workers = 1,
+    folder: Folder = None,
     overrides: Overrides = None,
 ) -> None:  # fmt: skip
-    """Tools for assistants, by the Model Context Protocol: query_data, and query where there is a chat model."""
+    """Tools for assistants, by the Model Context Protocol: query_data, and query where there is a
+    chat model."""
     with open_project(context, folder, overrides) as project:
         with extra("mcp", "mcp", "uvicorn"):
             from pipeline.serve.mcp import serve_http, serve_stdio

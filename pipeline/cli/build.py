@@ -43,31 +43,62 @@ if TYPE_CHECKING:
 
 SAMPLE_QUESTION = "Who designed the Skarrow Light?"
 Steps = list[str] | None
-Start = Annotated[str | None, typer.Option("--from", metavar="STEP", help="Leave the steps before as they are.")]
-Only = Annotated[Steps, typer.Option("--only", metavar="STEP", help="Leave all other steps as they are.")]
+Start = Annotated[
+    str | None, typer.Option("--from", metavar="STEP", help="Leave the steps before as they are.")
+]
+Only = Annotated[
+    Steps, typer.Option("--only", metavar="STEP", help="Leave all other steps as they are.")
+]
 Skip = Annotated[Steps, typer.Option("--skip", metavar="STEP", help="Leave this step as it is.")]
-Force = Annotated[Steps, typer.Option("--force", metavar="STEP", help="Run this step though nothing has changed.")]
-MaxCost = Annotated[float | None, typer.Option(min=0, help="Stop, with exit code 5, when so much is spent.")]
-MaxTokens = Annotated[int | None, typer.Option(min=0, help="Stop, with exit code 5, when so many are used.")]
+Force = Annotated[
+    Steps, typer.Option("--force", metavar="STEP", help="Run this step though nothing has changed.")
+]
+MaxCost = Annotated[
+    float | None, typer.Option(min=0, help="Stop, with exit code 5, when so much is spent.")
+]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=0, help="Stop, with exit code 5, when so many are used.")
+]
 AllowDeletes = Annotated[
-    bool, typer.Option("--allow-deletes", help="Go on even if more documents are gone than max_delete_ratio.")
+    bool,
+    typer.Option(
+        "--allow-deletes", help="Go on even if more documents are gone than max_delete_ratio."
+    ),
 ]
-MemoryProfile = Annotated[bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")]
-Replace = Annotated[bool, typer.Option("--replace", help="Also where the workspace shows another workflow.")]
-ReEmbed = Annotated[bool, typer.Option("--re-embed", help="Also where its vectors are another model's.")]
+MemoryProfile = Annotated[
+    bool, typer.Option("--memory-profile", help="Note the peak of memory of each step.")
+]
+Replace = Annotated[
+    bool, typer.Option("--replace", help="Also where the workspace shows another workflow.")
+]
+ReEmbed = Annotated[
+    bool, typer.Option("--re-embed", help="Also where its vectors are another model's.")
+]
 Page = Annotated[
-    Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page on the run there, however it ends.")
+    Path | None,
+    typer.Option(
+        "--report", metavar="FILE.html", help="Write a page on the run there, however it ends."
+    ),
 ]
-Reconvert = Annotated[bool, typer.Option("--reconvert", help="Convert every PDF, DOCX, HTML, ... anew.")]
-Full = Annotated[bool, typer.Option("--full", help="Compare contents, not the hashes stored beside them.")]
-Manifest = Annotated[str | None, typer.Option("--manifest", metavar="RUN", help="Load the tables of that run.")]
+Reconvert = Annotated[
+    bool, typer.Option("--reconvert", help="Convert every PDF, DOCX, HTML, ... anew.")
+]
+Full = Annotated[
+    bool, typer.Option("--full", help="Compare contents, not the hashes stored beside them.")
+]
+Manifest = Annotated[
+    str | None, typer.Option("--manifest", metavar="RUN", help="Load the tables of that run.")
+]
 
 
 def init(
     context: typer.Context, folder: Annotated[Path | None, typer.Argument(metavar="DIR")] = None,
-    workflow: Annotated[str | None, typer.Option(metavar="NAME", help="Runs when none is named; else 'fast'.")] = None,
-    sample: Annotated[bool, typer.Option("--sample", help="With documents to try it on, and questions.")] = False,
-    nightly: Annotated[bool, typer.Option("--nightly", help="With nightly/: cron, systemd, Kubernetes.")] = False,
+    workflow: Annotated[str | None, typer.Option(metavar="NAME",
+        help="Runs when none is named; else 'fast'.")] = None,
+    sample: Annotated[bool, typer.Option("--sample",
+        help="With documents to try it on, and questions.")] = False,
+    nightly: Annotated[bool, typer.Option("--nightly",
+        help="With nightly/: cron, systemd, Kubernetes.")] = False,
 ) -> None:  # fmt: skip
     """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
     root = (context.obj or Path()) / (folder or "")
@@ -75,10 +106,14 @@ def init(
         try:
             written, kept = init_project(root, workflow or FIRST_WORKFLOW, sample, nightly)
         except OSError as error:
-            raise GraphmillError(f"{error.filename}: {error.strerror}; choose a folder you may write to") from None
+            raise GraphmillError(
+                f"{error.filename}: {error.strerror}; choose a folder you may write to"
+            ) from None
     print(f"{root}: {counted(len(written), 'file')} written, {len(kept):,} kept")
     if workflow and SETTINGS in kept:
-        print_aside(f"{root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it")
+        print_aside(
+            f"{root / SETTINGS} was there and is as it was; set 'workflow: {workflow}' in it"
+        )
     command = "graphmill" if root == Path() else f"graphmill -C {shlex.quote(str(root))}"
     if sample:
         print(f"Next: {command} run", f'then: {command} query "{SAMPLE_QUESTION}"', sep="\n")
@@ -91,7 +126,8 @@ def init(
 
 def plan(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, start: Start = None, only: Only = None, skip: Skip = None, force: Force = None,
+    as_json: Json = False, start: Start = None, only: Only = None, skip: Skip = None,
+    force: Force = None,
 ) -> None:  # fmt: skip
     """Say per step what it would do and why, and what that would cost. No network is used."""
     with open_project(context, folder, overrides, as_json) as project:
@@ -100,7 +136,11 @@ def plan(
 
 
 def _show_plan(
-    project: "Project", name: str | None, forecasts: "list[Forecast]", selection: "Selection", as_json: bool
+    project: "Project",
+    name: str | None,
+    forecasts: "list[Forecast]",
+    selection: "Selection",
+    as_json: bool,
 ) -> None:
     """Print what a run or a retry would do and cost, and why it would be refused."""
     from pipeline.engine.bill.forecast import totals
@@ -120,10 +160,16 @@ def _show_plan(
         fact = project.refusal_of_model(planned, selection)
     notes = _notes(forecasts, fact, counts, project.runs.reports())
     sizes = project.view_sizes(workflow)
-    notes += (*traded, *(f"the last run: {note}" for note in found), *(size.line() for size in sizes))
+    notes += (
+        *traded,
+        *(f"the last run: {note}" for note in found),
+        *(size.line() for size in sizes),
+    )
     if as_json:
-        report = RunReport("", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes)
-        views = {size.view: {"documents": size.documents, "text_units": size.text_units, "entities": size.entities}
+        report = RunReport(
+            "", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes
+        )
+        views = {size.view: {"documents": size.documents, "text_units": size.text_units, "entities": size.entities}  # noqa: E501
                  for size in sizes}  # fmt: skip
         print_json({**report.to_json(), "estimate": sums, "documents": counts, "views": views})
     else:
@@ -131,20 +177,25 @@ def _show_plan(
 
 
 def _notes(
-    forecasts: "list[Forecast]", not_loadable: str, documents: Mapping[str, int], reports: Iterable[Mapping[str, Any]]
+    forecasts: "list[Forecast]",
+    not_loadable: str,
+    documents: Mapping[str, int],
+    reports: Iterable[Mapping[str, Any]],
 ) -> tuple[str, ...]:
-    """Return what a reader has to know beside the bill. ``reports``: of earlier runs, the newest first."""
+    """Return what a reader has to know beside the bill. ``reports``: of earlier runs, the newest
+    first."""
     from pipeline.engine.bill.forecast import times_in_words
 
     changed = ", ".join(f"{count:,} {what}" for what, count in documents.items())
     guessed = ", ".join(entry.planned.step.id for entry in forecasts if entry.estimate.guessed)
     reason = (
-        f"{guessed}: the most is an estimate, no bound: no former run tells how long replies are, or what comes of them"
+        f"{guessed}: the most is an estimate, no bound: no former run tells how long replies are,"
+        " or what comes of them"
     )
     undecided = ", ".join(entry.planned.step.id for entry in forecasts if _needs_a_trial(entry))
     trial = (
-        f"{undecided}: format: auto is not decided yet: one call before the first extraction tries records, and a "
-        "second one JSON where records fail; the price is that of records"
+        f"{undecided}: format: auto is not decided yet: one call before the first extraction tries"
+        " records, and a second one JSON where records fail; the price is that of records"
     )
     to_convert, time = times_in_words(forecasts, reports)
     notes = [
@@ -165,16 +216,20 @@ def _needs_a_trial(forecast: "Forecast") -> bool:
 
 def index(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None, skip: Skip = None,
+    as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None,
+    skip: Skip = None,
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
-    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False, reconvert: Reconvert = False,
+    allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
+    reconvert: Reconvert = False,
     page: Page = None,
 ) -> None:  # fmt: skip
     """Bring the snapshots up to date with the documents."""
     from pipeline.engine.plan import RunOptions
 
     selection = _selection(start, only, skip, force)
-    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert)
+    options = RunOptions(
+        selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert
+    )
     carry_out(lambda project, progress: project.index(name, progress, options=options),
               context, folder, overrides, as_json, log, page=page)  # fmt: skip
 
@@ -182,31 +237,36 @@ def index(
 def load(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False, log: Log = "auto", manifest: Manifest = None, full: Full = False,
-    replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
+    replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None,
+    yes: Yes = False,
     page: Page = None,
 ) -> None:  # fmt: skip
     """Bring the stores up to date with the snapshots."""
     from pipeline.engine.plan import RunOptions
 
     owners = tuple(take_over or ())
-    options = RunOptions(manifest=manifest, full=full, replace=replace, re_embed=re_embed, take_over=owners)
+    options = RunOptions(
+        manifest=manifest, full=full, replace=replace, re_embed=re_embed, take_over=owners
+    )
     carry_out(lambda project, progress: project.load(name, progress, options=options),
               context, folder, overrides, as_json, log, owners, yes, page=page)  # fmt: skip
 
 
 def run(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
-    as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None, skip: Skip = None,
+    as_json: Json = False, log: Log = "auto", start: Start = None, only: Only = None,
+    skip: Skip = None,
     force: Force = None, max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
-    reconvert: Reconvert = False, replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None,
+    reconvert: Reconvert = False, replace: Replace = False, re_embed: ReEmbed = False,
+    take_over: TakeOver = None,
     yes: Yes = False, page: Page = None,
 ) -> None:  # fmt: skip
     """Index, then load."""
     from pipeline.engine.plan import RunOptions
 
     selection, owners = _selection(start, only, skip, force), tuple(take_over or ())
-    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert,
+    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert,  # noqa: E501
                          replace=replace, re_embed=re_embed, take_over=owners)  # fmt: skip
     carry_out(lambda project, progress: project.run(name, progress, options=options),
               context, folder, overrides, as_json, log, owners, yes, page=page)  # fmt: skip
@@ -215,12 +275,16 @@ def run(
 def retry(
     context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False, log: Log = "auto",
-    recovered: Annotated[bool, typer.Option("--recovered", help="Also rows answered by halves or repair.")] = False,
-    unended: Annotated[bool, typer.Option("--unended", help="Also rows of which a reply lacks its end mark.")] = False,
-    only_plan: Annotated[bool, typer.Option("--plan", help="Only say what would be asked, and its cost.")] = False,
+    recovered: Annotated[bool, typer.Option("--recovered",
+        help="Also rows answered by halves or repair.")] = False,
+    unended: Annotated[bool, typer.Option("--unended",
+        help="Also rows of which a reply lacks its end mark.")] = False,
+    only_plan: Annotated[bool, typer.Option("--plan",
+        help="Only say what would be asked, and its cost.")] = False,
     max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     allow_deletes: AllowDeletes = False, memory_profile: MemoryProfile = False,
-    replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None, yes: Yes = False,
+    replace: Replace = False, re_embed: ReEmbed = False, take_over: TakeOver = None,
+    yes: Yes = False,
     page: Page = None,
 ) -> None:  # fmt: skip
     """Run, and ask again for exactly the rows that were lost or cut."""
@@ -229,7 +293,13 @@ def retry(
     if only_plan:
         with open_project(context, folder, overrides, as_json) as project:
             shown = name or project.shown_workflow()
-            _show_plan(project, shown, project.forecast_retry(shown, recovered, unended), _selection(), as_json)
+            _show_plan(
+                project,
+                shown,
+                project.forecast_retry(shown, recovered, unended),
+                _selection(),
+                as_json,
+            )
         return
 
     owners = tuple(take_over or ())
@@ -258,21 +328,30 @@ def _selection(
 def _planned(forecast: "Forecast") -> StepReport:
     planned, estimate = forecast.planned, forecast.estimate
     return StepReport(
-        planned.step.id, planned.step.verb.name, planned.action, planned.reason, calls=estimate.calls[0],
-        cached_calls=estimate.known, input_tokens=estimate.input_tokens[0], output_tokens=estimate.output_tokens[0],
-        cost=estimate.cost[0] if estimate.cost else None, estimate={**asdict(estimate), "seconds": forecast.seconds},
+        planned.step.id, planned.step.verb.name, planned.action, planned.reason,
+        calls=estimate.calls[0],
+        cached_calls=estimate.known, input_tokens=estimate.input_tokens[0],
+        output_tokens=estimate.output_tokens[0],
+        cost=estimate.cost[0] if estimate.cost else None, estimate={**asdict(estimate),
+            "seconds": forecast.seconds},
     )  # fmt: skip
 
 
 def carry_out(
     stages: "Callable[[Project, Progress], RunReport]", context: typer.Context, folder: Path | None,
-    overrides: list[str] | None, as_json: bool, log: str, owners: Sequence[str] = (), yes: bool = False,
+    overrides: list[str] | None, as_json: bool, log: str, owners: Sequence[str] = (),
+    yes: bool = False,
     then: str = "", page: Path | None = None,
 ) -> None:  # fmt: skip
-    """Run them, show how it goes on and what came of it, and end with the run's exit code. ``owners``: those whose
-    workspace is taken over; ``then``: what people are told after it; ``page``: where a page on it is written."""
+    """Run them, show how it goes on and what came of it, and end with the run's exit code.
+    ``owners``: those whose workspace is taken over; ``then``: what people are told after it;
+    ``page``: where a page on it is written."""
     root = root_of(context, folder)
-    with errors_told(root, as_json), page_of_run(root, overrides, page), project_of(root, overrides) as project:
+    with (
+        errors_told(root, as_json),
+        page_of_run(root, overrides, page),
+        project_of(root, overrides) as project,
+    ):
         confirm_take_over(project, owners, yes)
         with run_progress(log) as progress:
             report = stages(project, progress).to_json()
@@ -288,13 +367,16 @@ def carry_out(
 def tune(
     context: typer.Context, name: Name = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
-    only_plan: Annotated[bool, typer.Option("--plan", help="Only say what would be asked, and its cost.")] = False,
+    only_plan: Annotated[bool, typer.Option("--plan",
+        help="Only say what would be asked, and its cost.")] = False,
     sample: Annotated[int, typer.Option(min=1, metavar="N", help="Text units to read.")] = 15,
-    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples in the extraction prompt.")] = 3,
+    examples: Annotated[int, typer.Option(min=0, metavar="N",
+        help="Examples in the extraction prompt.")] = 3,
     max_types: Annotated[int, typer.Option(min=1, metavar="N", help="Entity types at most.")] = 10,
     domain: Annotated[str, typer.Option(help="The field, where it is known.")] = "",
     language: Annotated[str, typer.Option(help="The language, where it is known.")] = "",
-    types: Annotated[str, typer.Option(help="The entity types, comma-separated, where they are known.")] = "",
+    types: Annotated[str,
+        typer.Option(help="The entity types, comma-separated, where they are known.")] = "",
     model: Annotated[str, typer.Option(help="Which of models.chat answers.")] = "default",
     max_cost: MaxCost = None, max_tokens: MaxTokens = None,
 ) -> None:  # fmt: skip
@@ -304,7 +386,9 @@ def tune(
         from pipeline.tuning.tune import TuneOptions
 
         wanted = TuningBrief(domain, language, listed(types), max_types)
-        options = TuneOptions(sample, examples, wanted=wanted, model=model, max_cost=max_cost, max_tokens=max_tokens)
+        options = TuneOptions(
+            sample, examples, wanted=wanted, model=model, max_cost=max_cost, max_tokens=max_tokens
+        )
         if only_plan:
             estimate = project.forecast_tuning(name, options)
             print_json(asdict(estimate)) if as_json else print_bill("tune", asdict(estimate))

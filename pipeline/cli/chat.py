@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from pipeline.project import Project
     from pipeline.query.answer import Answer
 
-HELP = "/sources: all passages found for the last answer; /new: another conversation; /help; /quit, or Ctrl-D"
+HELP = (
+    "/sources: all passages found for the last answer; /new: another conversation; /help; /quit, or"
+    " Ctrl-D"
+)
 PROMPT = "> "
 
 
@@ -25,7 +28,9 @@ def chat(
     mode: Mode = None,
     where: Where = None,
     model: Model = None,
-    language: Annotated[str | None, typer.Option(help="Of the answers; by default the question's.")] = None,
+    language: Annotated[
+        str | None, typer.Option(help="Of the answers; by default the question's.")
+    ] = None,
     folder: Folder = None,
     overrides: Overrides = None,
 ) -> None:
@@ -33,7 +38,12 @@ def chat(
     with open_project(invocation, folder, overrides) as project:
         from pipeline.query.request import read_conditions
 
-        options = {"mode": mode, "where": read_conditions(where or []), "model": model, "language": language}
+        options = {
+            "mode": mode,
+            "where": read_conditions(where or []),
+            "model": model,
+            "language": language,
+        }
         project.request("Which options make sense?", **options)
         talk = Talk(project, options)
         print_aside(HELP)
@@ -49,8 +59,9 @@ def chat(
 
 
 def line_reader() -> Callable[[], str]:
-    """Reads a line that can be edited, with those before it at hand: by prompt_toolkit where it is installed (the extra
-    ``chat``), else as the terminal does. What is no terminal is read as it is."""
+    """Reads a line that can be edited, with those before it at hand: by prompt_toolkit where it is
+    installed (the extra ``chat``), else as the terminal does. What is no terminal is read as it
+    is."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return input
     if not find_spec("prompt_toolkit"):
@@ -72,8 +83,8 @@ def plain_line() -> str:
 
 @dataclass
 class Talk:
-    """``turns``: what was said so far, as a request has it. What fails, or is broken off by Ctrl-C, is told, and was
-    not said."""
+    """``turns``: what was said so far, as a request has it. What fails, or is broken off by Ctrl-C,
+    is told, and was not said."""
 
     project: "Project"
     options: dict[str, Any]
@@ -102,7 +113,9 @@ class Talk:
         spoken = Spoken(more="/sources")
         try:
             with spoken.ending_its_line():
-                for event in self.project.query_stream(question, conversation_history=list(self.turns), **self.options):
+                for event in self.project.query_stream(
+                    question, conversation_history=list(self.turns), **self.options
+                ):
                     if isinstance(event, Failed):
                         raise event.error
                     if isinstance(event, Done):
@@ -117,4 +130,7 @@ class Talk:
 
     def _said(self, question: str, answer: "Answer") -> None:
         self.last = answer
-        self.turns += [{"role": "user", "content": question}, {"role": "assistant", "content": answer.text}]
+        self.turns += [
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": answer.text},
+        ]

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 KEPT_UNREAD = "kept_unread"
 MOST_REJECTS = 5
 ORDER = (
-    "documents", "chunks", "entities", "relationships", "sources", "reports", "claims", "nodes", "edges", "communities",
+    "documents", "chunks", "entities", "relationships", "sources", "reports", "claims", "nodes",
+    "edges", "communities",
     "inserted", "updated", "deleted", "unchanged",
 )  # fmt: skip
 BILL_HEADER = (
-    f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19} {'tokens out':>19}  "
-    f"{'cost':<19} expected"
+    f"{'step':<22} {'action':<14} {'rows':>8} {'known':>8} {'calls':>15} {'tokens in':>19}"
+    f" {'tokens out':>19}  {'cost':<19} expected"
 )
 NOT_CONVERTED = {"not_converted": "could not be converted"}
 """What people read for a field of the report."""
@@ -32,7 +33,9 @@ SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
 def describe(report: StepReport) -> str:
     """A finished step in one line."""
     kept = report.reject_reasons.get(KEPT_UNREAD, 0)
-    reasons = told({reason: count for reason, count in report.reject_reasons.items() if reason != KEPT_UNREAD})
+    reasons = told(
+        {reason: count for reason, count in report.reject_reasons.items() if reason != KEPT_UNREAD}
+    )
     did = [
         told(report.rows),
         f"files: {_conversions(report)}" if report.conversions else "",
@@ -56,7 +59,8 @@ def _conversions(report: StepReport) -> str:
 
 
 def in_order(counts: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The stores' tables as they are loaded, all else by name: a run and a look at its report say the same."""
+    """The stores' tables as they are loaded, all else by name: a run and a look at its report say
+    the same."""
     places = {name: place for place, name in enumerate(ORDER)}
     return sorted(counts.items(), key=lambda count: (places.get(count[0], len(ORDER)), count[0]))
 
@@ -73,11 +77,14 @@ def describe_load(load: LoadCounts, seconds: float) -> str:
 
 def _counts(tables: Mapping[str, Mapping[str, int]]) -> str:
     return "; ".join(
-        f"{table} {told({what: n for what, n in counts.items() if n}) or 'empty'}" for table, counts in in_order(tables)
+        f"{table} {told({what: n for what, n in counts.items() if n}) or 'empty'}"
+        for table, counts in in_order(tables)
     )
 
 
-def print_forecast(forecasts: "list[Forecast]", totals: Mapping[str, Any], notes: Iterable[str]) -> None:
+def print_forecast(
+    forecasts: "list[Forecast]", totals: Mapping[str, Any], notes: Iterable[str]
+) -> None:
     """A line a step, the sums, and what else is to be known before a run."""
     print(BILL_HEADER)
     for entry in forecasts:
@@ -102,7 +109,9 @@ def _bill(estimate: Mapping[str, Any]) -> str:
     cost = "no price" if estimate["cost"] is None else _range(estimate["cost"], ".4f")
     expected = estimate["expected"]
     price = "" if expected["cost"] is None else f", {expected['cost']:.4f}"
-    return " ".join([*numbers, *ranges]) + f"  {cost:<19} {counted(expected['calls'], 'call')}{price}"
+    return (
+        " ".join([*numbers, *ranges]) + f"  {cost:<19} {counted(expected['calls'], 'call')}{price}"
+    )
 
 
 def _range(ends: Sequence[float], form: str) -> str:
@@ -123,7 +132,9 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     totals = report["totals"]
     if rejects is not None:
         lost = rejects[rejects["class"] == "lost"]
-        for step, row, reason, message in lost[SHOWN_OF_A_REJECT].head(MOST_REJECTS).itertuples(index=False):
+        for step, row, reason, message in (
+            lost[SHOWN_OF_A_REJECT].head(MOST_REJECTS).itertuples(index=False)
+        ):
             what = "kept" if reason == KEPT_UNREAD else "left out"
             print(f"{what} by {step}: {row}: {reason}: {message}")
         if len(lost) > MOST_REJECTS:
@@ -133,17 +144,31 @@ def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) 
     cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
     calls = f"{counted(totals['calls'], 'model call')} ({totals['cached_calls']:,} known)"
     tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
-    beside = "".join(f", {totals[name]:,} {name}" for name in ("decided", "recovered") if totals.get(name))
+    beside = "".join(
+        f", {totals[name]:,} {name}" for name in ("decided", "recovered") if totals.get(name)
+    )
     if counts := report.get("documents"):
-        changes = ", ".join(f"{counts[change]:,} {change}" for change in ("new", "edited", "gone") if change in counts)
+        changes = ", ".join(
+            f"{counts[change]:,} {change}"
+            for change in ("new", "edited", "gone")
+            if change in counts
+        )
         print(f"documents: {counts['all']:,}; {changes or 'those of the run before are not known'}")
-    print(f"{calls}, {tokens}, {counted(totals['rejects'], 'reject')}{beside}, {totals['seconds']:.1f} s")
+    print(
+        f"{calls}, {tokens}, {counted(totals['rejects'], 'reject')}{beside},"
+        f" {totals['seconds']:.1f} s"
+    )
     print_notes(report.get("notes", ()))
     if report.get("health"):
         print(
-            "health: " + ", ".join(f"{name.replace('_', ' ')} {count:g}" for name, count in in_order(report["health"]))
+            "health: "
+            + ", ".join(
+                f"{name.replace('_', ' ')} {count:g}" for name, count in in_order(report["health"])
+            )
         )
-    print(f"{report['workflow']}: {report['outcome'].replace('_', ' ')}  {report['message']}".rstrip())
+    print(
+        f"{report['workflow']}: {report['outcome'].replace('_', ' ')}  {report['message']}".rstrip()
+    )
 
 
 def print_notes(notes: Iterable[str]) -> None:
@@ -152,12 +177,18 @@ def print_notes(notes: Iterable[str]) -> None:
 
 
 def print_rejects(rejects: "pd.DataFrame", workflow: str) -> None:
-    """Print a line for each row, then for each class how many rows there are of each kind and reason."""
+    """Print a line for each row, then for each class how many rows there are of each kind and
+    reason."""
     columns = rejects[["step", "class", "kind", "reason", "row_id", "message"]]
     for step, loss, kind, reason, row_id, message in columns.itertuples(index=False, name=None):
         print(f"{step:<22} {loss:<7} {kind:<9} {reason:<15} {row_id}  {message}")
     for loss in ("lost", "decided"):
-        counts = rejects[rejects["class"] == loss].groupby(["kind", "reason"]).size().reset_index(name="rows")
+        counts = (
+            rejects[rejects["class"] == loss]
+            .groupby(["kind", "reason"])
+            .size()
+            .reset_index(name="rows")
+        )
         shown = ", ".join(f"{row.rows:,} {row.kind} {row.reason}" for row in counts.itertuples())
         if shown:
             print(f"{workflow}: {loss}: {shown}")
@@ -170,18 +201,21 @@ def print_usage(usage: "pd.DataFrame", by: str) -> None:
     if usage.empty:
         print("no call of a model is known")
         return
-    print(f"{by:<44} {'calls':>8} {'ok':>8} {'estimated':>9} {'tokens in':>13} {'out':>13} {'cost':>12} {'seconds':>9}")
+    print(
+        f"{by:<44} {'calls':>8} {'ok':>8} {'estimated':>9} {'tokens in':>13} {'out':>13}"
+        f" {'cost':>12} {'seconds':>9}"
+    )
     priced = usage["cost"].notna()
     for row, has_price in zip(usage.itertuples(index=False), priced, strict=True):
         cost = f"{row.cost:.4f}" if has_price else "no price"
         print(
-            f"{row[0] or '-':<44} {row.calls:>8,} {row.ok:>8,} {row.estimated:>9,} {row.input_tokens:>13,} "
-            f"{row.output_tokens:>13,} {cost:>12} {row.seconds:>9.1f}"
+            f"{row[0] or '-':<44} {row.calls:>8,} {row.ok:>8,} {row.estimated:>9,}"
+            f" {row.input_tokens:>13,} {row.output_tokens:>13,} {cost:>12} {row.seconds:>9.1f}"
         )
     if usage["estimated"].any():
         print(
-            "estimated: calls of endpoints that report no token counts, and calls that ended without any; graphmill "
-            "counted their tokens"
+            "estimated: calls of endpoints that report no token counts, and calls that ended"
+            " without any; graphmill counted their tokens"
         )
 
 
@@ -195,6 +229,8 @@ def print_collected(report: "GcReport") -> None:
     if not total.files:
         print("nothing to delete: no file that only older nights need")
     elif report.dry_run:
-        print(f"{counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB would go; add --delete")
+        print(
+            f"{counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB would go; add --delete"
+        )
     else:
         print(f"deleted: {counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB")

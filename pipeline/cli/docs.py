@@ -21,7 +21,9 @@ FROM_CODE = re.compile(r"^::: (\S+)$", re.MULTILINE)
 
 def docs(
     context: typer.Context,
-    page: Annotated[str | None, typer.Argument(metavar="PAGE", help="One of them; without it, what there is.")] = None,
+    page: Annotated[
+        str | None, typer.Argument(metavar="PAGE", help="One of them; without it, what there is.")
+    ] = None,
 ) -> None:
     """Show a page of the documentation, or what pages there are."""
     files = {path.stem: path for path in (shipped() / "docs").glob("*.md")}

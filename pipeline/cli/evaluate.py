@@ -24,36 +24,59 @@ from pipeline.errors import FAILED
 if TYPE_CHECKING:
     from pipeline.evaluation.results import Evaluation
 
-Questions = Annotated[Path | None, typer.Argument(metavar="QUESTIONS.jsonl", help="Questions with their gold.")]
+Questions = Annotated[
+    Path | None, typer.Argument(metavar="QUESTIONS.jsonl", help="Questions with their gold.")
+]
 Modes = Annotated[str | None, typer.Option(metavar="A,B", help="By default all that retrieve.")]
 Ks = Annotated[str, typer.Option("--k", metavar="N,N", help="How many passages to look at.")]
-Budget = Annotated[int | None, typer.Option(metavar="TOKENS", help="Also look at what a prompt of this size shows.")]
-By = Annotated[str, typer.Option(metavar="KEY", help="Count apart by this key of the questions.")]
-Keywords = Annotated[bool, typer.Option("--keywords", help="Ask the chat model for keywords: costs a call a question.")]
-Rerank = Annotated[bool, typer.Option("--rerank", help="Have models.rerank rank anew, which may cost too.")]
-Output = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write all of it there.")]
-Page = Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")]
-Compare = Annotated[
-    tuple[Path, Path] | None, typer.Option(metavar="A.json B.json", help="Of two evaluations, instead of a new one.")
+Budget = Annotated[
+    int | None,
+    typer.Option(metavar="TOKENS", help="Also look at what a prompt of this size shows."),
 ]
-Against = Annotated[str | None, typer.Option(metavar="MODE", help="With --compare: B's modes with this one of A.")]
+By = Annotated[str, typer.Option(metavar="KEY", help="Count apart by this key of the questions.")]
+Keywords = Annotated[
+    bool,
+    typer.Option("--keywords", help="Ask the chat model for keywords: costs a call a question."),
+]
+Rerank = Annotated[
+    bool, typer.Option("--rerank", help="Have models.rerank rank anew, which may cost too.")
+]
+Output = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write all of it there.")]
+Page = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")
+]
+Compare = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(metavar="A.json B.json", help="Of two evaluations, instead of a new one."),
+]
+Against = Annotated[
+    str | None, typer.Option(metavar="MODE", help="With --compare: B's modes with this one of A.")
+]
 Baseline = Annotated[
-    Path | None, typer.Option(metavar="FILE.json", help="End with 1 where a mode is worse than there.")
+    Path | None,
+    typer.Option(metavar="FILE.json", help="End with 1 where a mode is worse than there."),
 ]
 Metric = Annotated[str, typer.Option(help="With --baseline: what is looked at.")]
-Drop = Annotated[float, typer.Option(metavar="POINTS", help="With --baseline: how much lower it may be, of 100.")]
+Drop = Annotated[
+    float, typer.Option(metavar="POINTS", help="With --baseline: how much lower it may be, of 100.")
+]
 
 
 def evaluate(
     context: typer.Context, questions: Questions = None, modes: Modes = None, ks: Ks = "2,5,10,20",
-    budget: Budget = None, by: By = "type", keywords: Keywords = False, rerank: Rerank = False, output: Output = None,
-    html: Page = None, baseline: Baseline = None, metric: Metric = "recall@10", max_drop: Drop = 2.0,
-    compare: Compare = None, against: Against = None, folder: Folder = None, overrides: Overrides = None,
+    budget: Budget = None, by: By = "type", keywords: Keywords = False, rerank: Rerank = False,
+    output: Output = None,
+    html: Page = None, baseline: Baseline = None, metric: Metric = "recall@10",
+    max_drop: Drop = 2.0,
+    compare: Compare = None, against: Against = None, folder: Folder = None,
+    overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """Measure retrieval against questions whose gold is known, or compare two such measurements."""
     if (questions is None) == (compare is None):
-        raise typer.BadParameter("a file of questions, or --compare A.json B.json", param_hint="QUESTIONS.jsonl")
+        raise typer.BadParameter(
+            "a file of questions, or --compare A.json B.json", param_hint="QUESTIONS.jsonl"
+        )
     if against is not None and compare is None:
         raise typer.BadParameter("goes with --compare", param_hint="--against")
     if compare is not None:
@@ -71,7 +94,9 @@ def evaluate(
         names = None if modes is None else listed(modes)
         before = None if baseline is None else read_evaluation(baseline).modes
         with counting("eval") as advanced:
-            found = project.evaluate(questions, names, _numbers(ks), budget, by, keywords, rerank, advanced)
+            found = project.evaluate(
+                questions, names, _numbers(ks), budget, by, keywords, rerank, advanced
+            )
         _write(found, output, html)
         said = [] if before is None else _fallen(before, found, metric, max_drop)
     _show(found, as_json)
@@ -80,7 +105,9 @@ def evaluate(
         raise typer.Exit(FAILED)
 
 
-def _compare(root: Path, files: tuple[Path, Path], against: str | None, output: Path | None, as_json: bool) -> None:
+def _compare(
+    root: Path, files: tuple[Path, Path], against: str | None, output: Path | None, as_json: bool
+) -> None:
     with errors_told(root, as_json):
         from pipeline.evaluation.compare import compare, comparison_table
         from pipeline.evaluation.results import read_evaluation

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.console import describe, describe_load, print_report
-from pipeline.cli.options import Folder, Json, Overrides, ShownToo, errors_told, open_project, print_json, root_of
+from pipeline.cli.options import (
+    Folder,
+    Json,
+    Overrides,
+    ShownToo,
+    errors_told,
+    open_project,
+    print_json,
+    root_of,
+)
 from pipeline.engine.run_report import StepReport
 from pipeline.errors import counted
 from pipeline.files import settings_file
@@ -22,7 +31,10 @@ if TYPE_CHECKING:
     from pipeline.runs.nights import Night
 
 NO_RUN = "no run yet; graphmill run makes one"
-Part = Annotated[str | None, typer.Argument(metavar="PART", help="Only those with this in their source or title.")]
+Part = Annotated[
+    str | None,
+    typer.Argument(metavar="PART", help="Only those with this in their source or title."),
+]
 
 
 def status(context: typer.Context, folder: Folder = None, as_json: Json = False) -> None:
@@ -33,32 +45,50 @@ def status(context: typer.Context, folder: Folder = None, as_json: Json = False)
         runs = Runs.of(root)
         report, going, holder = runs.last(), runs.under_way(), runs.holder()
         before = None if report is None or report["steps"] else _last_with_steps(runs)
-        done = before or report  # a run that was refused at once has not gone on with one that was killed
+        done = (
+            before or report
+        )  # a run that was refused at once has not gone on with one that was killed
         since = done["run_id"] if done and done["steps"] else ""
         cut_off = [begun for begun in runs.unreported() if begun != going and begun.run_id > since]
-        damaged = [run_id for run_id in runs.all_ids() if run_id > (report["run_id"] if report else "")]
+        damaged = [
+            run_id for run_id in runs.all_ids() if run_id > (report["run_id"] if report else "")
+        ]
     if as_json:
         beside = {"under_way": _facts(going), "cut_off": _facts(cut_off[0] if cut_off else None)}
         none = "no run yet" if not damaged else "no report of a run can be read"
         print_json({**(report or {"outcome": None, "message": none}), **beside})
         return
     if going:
-        print(f"{_named(going.run_id, going.workflow)}: under way for {_ago(going)}, process {going.process}")
+        print(
+            f"{_named(going.run_id, going.workflow)}: under way for {_ago(going)}, process"
+            f" {going.process}"
+        )
         print(f"    {_how_far(going)}, noted {span(time.time() - going.noted)} ago")
     elif holder:
         print(f"another command holds the project: process {holder}")
     for begun in cut_off:
-        print(f"{_named(begun.run_id, begun.workflow)}: killed, or the machine went down; began {_ago(begun)} ago")
+        print(
+            f"{_named(begun.run_id, begun.workflow)}: killed, or the machine went down; began"
+            f" {_ago(begun)} ago"
+        )
         print(f"    {_how_far(begun)}; run it again: it goes on from there")
     for run_id in reversed(damaged):
-        print(f"{_named(run_id, '')}: began {moment(began(run_id))}; its report is damaged: how it ended is not known")
+        print(
+            f"{_named(run_id, '')}: began {moment(began(run_id))}; its report is damaged: how it"
+            " ended is not known"
+        )
     for shown in filter(None, (report, before)):
         _print_run(shown)
     if not (report or going or cut_off or damaged):
         print(NO_RUN)
 
 
-def runs(context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False) -> None:
+def runs(
+    context: typer.Context,
+    folder: Folder = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:
     """All runs, the newest first."""
     with open_project(context, folder, overrides, as_json) as project:
         entries = project.list_runs()
@@ -71,8 +101,10 @@ def runs(context: typer.Context, folder: Folder = None, overrides: Overrides = N
 def documents(
     context: typer.Context, part: Part = None, name: ShownToo = None, folder: Folder = None,
     overrides: Overrides = None, as_json: Json = False,
-    changed: Annotated[bool, typer.Option("--changed", help="What the next run would find new, edited, gone.")] = False,
-    left_out: Annotated[bool, typer.Option("--left-out", help="Only those of which something was left out.")] = False,
+    changed: Annotated[bool, typer.Option("--changed",
+        help="What the next run would find new, edited, gone.")] = False,
+    left_out: Annotated[bool, typer.Option("--left-out",
+        help="Only those of which something was left out.")] = False,
 ) -> None:  # fmt: skip
     """What is in, since when, what each gave, and what was left out of it."""
     if changed and left_out:
@@ -87,7 +119,10 @@ def documents(
     if as_json:
         print_json(found.to_dict("records"))
     elif found.empty and part is not None:
-        print(f"no document with '{part}' in its source or title{', of which something was left out' * left_out}")
+        print(
+            f"no document with '{part}' in its source or"
+            f" title{', of which something was left out' * left_out}"
+        )
     elif found.empty and left_out:
         print("nothing was left out of any document")
     elif changed:
@@ -109,7 +144,9 @@ def _print_run(report: Mapping[str, Any]) -> None:
     print(f"{_named(entry.run_id, entry.workflow)}: began {moment(entry.began)}{took}{ended}")
     known = {field.name for field in fields(StepReport)}
     for step in report["steps"]:
-        print(describe(StepReport(**{name: value for name, value in step.items() if name in known})))
+        print(
+            describe(StepReport(**{name: value for name, value in step.items() if name in known}))
+        )
     if report["load"]:
         print(describe_load(report["load"], report.get("load_seconds", 0.0)))
     print_report(dict(report))
@@ -123,7 +160,10 @@ def print_night(night: "Night") -> None:
         began_at = moment(night.entry.began)
         how_far = f"; {_how_far(night.going)}" if night.going else ""
         outcome = night.entry.outcome.replace("_", " ")
-        print(f"{_named(night.entry.run_id, night.entry.workflow)}: began {began_at}; {outcome}{how_far}")
+        print(
+            f"{_named(night.entry.run_id, night.entry.workflow)}: began {began_at};"
+            f" {outcome}{how_far}"
+        )
 
 
 def _print_entries(entries: Sequence[RunEntry]) -> None:
@@ -132,23 +172,33 @@ def _print_entries(entries: Sequence[RunEntry]) -> None:
         print(NO_RUN)
         return
     print(
-        f"{'run':<29} {'began (UTC)':<16} {'workflow':<14} {'outcome':<22} {'took':>8} {'calls':>7} {'cost':>10} "
-        f"{'rejects':>7} {'decided':>7}  tables"
+        f"{'run':<29} {'began (UTC)':<16} {'workflow':<14} {'outcome':<22} {'took':>8} {'calls':>7}"
+        f" {'cost':>10} {'rejects':>7} {'decided':>7}  tables"
     )
     for entry in entries:
         took = "" if entry.seconds is None else span(entry.seconds)
         cost = "no price" if entry.cost is None else f"{entry.cost:.4f}"
         outcome = entry.outcome.replace("_", " ")
-        tables = "new" if entry.manifest == entry.run_id else f"of {entry.manifest}" if entry.manifest else "-"
+        tables = (
+            "new"
+            if entry.manifest == entry.run_id
+            else f"of {entry.manifest}"
+            if entry.manifest
+            else "-"
+        )
         print(
-            f"{entry.run_id:<29} {moment(entry.began)[:16]:<16} {entry.workflow or 'unknown':<14} "
-            f"{outcome:<22} {took:>8} {entry.calls:>7,} {cost:>10} {entry.rejects:>7,} {entry.decided:>7,}  {tables}"
+            f"{entry.run_id:<29} {moment(entry.began)[:16]:<16} {entry.workflow or 'unknown':<14}"
+            f" {outcome:<22} {took:>8} {entry.calls:>7,} {cost:>10} {entry.rejects:>7,}"
+            f" {entry.decided:>7,}  {tables}"
         )
 
 
 def _print_documents(found: "pd.DataFrame") -> None:
     """A line a document, under it what was left out of it, and the sums."""
-    print(f"{'since':<16} {'units':>7} {'entities':>8} {'relations':>9} {'left out':>8}  source  title")
+    print(
+        f"{'since':<16} {'units':>7} {'entities':>8} {'relations':>9} {'left out':>8}  source "
+        " title"
+    )
     for row in found.to_dict("records"):
         since = moment(began(row["since"]))[:16] if row["since"] else "-"
         print(

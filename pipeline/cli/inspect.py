@@ -1,4 +1,5 @@
-"""rejects, usage, doctor, verify, check-laws: what was left out, what it cost, and whether all is well."""
+"""rejects, usage, doctor, verify, check-laws: what was left out, what it cost, and whether all is
+well."""
 
 import sys
 from dataclasses import asdict
@@ -7,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipeline.cli.console import print_findings, print_rejects, print_usage
-from pipeline.cli.options import Folder, Json, Overrides, Shown, open_project, print_aside, print_json
+from pipeline.cli.options import (
+    Folder,
+    Json,
+    Overrides,
+    Shown,
+    open_project,
+    print_aside,
+    print_json,
+)
 from pipeline.cli.progress import counting
 from pipeline.contract.reasons import REASONS
 from pipeline.errors import FAILED, counted
@@ -21,9 +30,11 @@ if TYPE_CHECKING:
 def rejects(
     context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
-    reason: Annotated[str | None, typer.Option(help=f"Only those with this reason: {', '.join(REASONS)}.")] = None,
+    reason: Annotated[str | None,
+        typer.Option(help=f"Only those with this reason: {', '.join(REASONS)}.")] = None,
 ) -> None:  # fmt: skip
-    """List the rows that the last run lost, left out by a rule, or answered by halves or by repair, and why."""
+    """List the rows that the last run lost, left out by a rule, or answered by halves or by repair,
+    and why."""
     with open_project(context, folder, overrides, as_json) as project:
         workflow = name or project.shown_workflow()
         found = project.rejects(workflow)
@@ -40,12 +51,15 @@ def rejects(
 
 
 def usage(
-    context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
+    context: typer.Context, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
     by: Annotated[
-        str, typer.Option(help="run, step, document, model, outcome, day; question, key, mode, workspace.")
+        str,
+        typer.Option(help="run, step, document, model, outcome, day; question, key, mode, workspace.")  # noqa: E501
     ] = "run",
     run: Annotated[
-        str | None, typer.Option("--run", metavar="RUN", help="Of this run only; questions: of those alone.")
+        str | None, typer.Option("--run", metavar="RUN",
+            help="Of this run only; questions: of those alone.")
     ] = None,
 ) -> None:  # fmt: skip
     """What the models were asked, and what it cost: calls, tokens, price."""
@@ -61,8 +75,10 @@ def usage(
 
 
 def doctor(
-    context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
-    long: Annotated[bool, typer.Option("--long", help="Send the longest prompt too, without asking.")] = False,
+    context: typer.Context, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+    long: Annotated[bool, typer.Option("--long",
+        help="Send the longest prompt too, without asking.")] = False,
 ) -> None:  # fmt: skip
     """Check settings, endpoints, stores and space, and say what to do."""
 
@@ -90,10 +106,14 @@ def doctor(
 def verify(
     context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare counts and checksums, not the rows.")] = False,
+    quick: Annotated[bool, typer.Option("--quick",
+        help="Compare counts and checksums, not the rows.")] = False,
 ) -> None:  # fmt: skip
     """Compare the stores with the snapshots, row by row; exit code 1 where they differ."""
-    with open_project(context, folder, overrides, as_json) as project, counting("verify") as advanced:
+    with (
+        open_project(context, folder, overrides, as_json) as project,
+        counting("verify") as advanced,
+    ):
         found = project.verify(name, quick, advanced)
     if as_json:
         print_json(found.to_json())
@@ -105,11 +125,13 @@ def verify(
 def check_laws(
     context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
     as_json: Json = False,
-    documents: Annotated[int, typer.Option(min=1, help="On so many documents, drawn at random.")] = 200,
+    documents: Annotated[int, typer.Option(min=1,
+        help="On so many documents, drawn at random.")] = 200,
     seed: Annotated[int, typer.Option(help="Of the first draw.")] = 1,
     draws: Annotated[int, typer.Option(min=1, help="So many times, each with the next seed.")] = 4,
 ) -> None:  # fmt: skip
-    """Hold the verbs of a workflow, your own too, to their laws; exit code 1 where one breaks its law."""
+    """Hold the verbs of a workflow, your own too, to their laws; exit code 1 where one breaks its
+    law."""
     with open_project(context, folder, overrides, as_json) as project:
         found = project.check_laws(name, documents, seed, draws)
     if as_json:
@@ -126,8 +148,13 @@ def _print_verification(found: "Verification") -> None:
     """A line a table, and under it the rows that differ."""
     print(f"{'store':<10} {'table':<14} {'snapshots':>10} {'store':>10}  differences")
     for check in found.tables:
-        kinds = ", ".join(f"{difference.rows:,} {difference.kind}" for difference in check.differences)
-        print(f"{check.store:<10} {check.table:<14} {check.expected:>10,} {check.stored:>10,}  {kinds or 'none'}")
+        kinds = ", ".join(
+            f"{difference.rows:,} {difference.kind}" for difference in check.differences
+        )
+        print(
+            f"{check.store:<10} {check.table:<14} {check.expected:>10,} {check.stored:>10,} "
+            f" {kinds or 'none'}"
+        )
         for difference in check.differences:
             _print_rows(difference.kind, difference.rows, difference.examples)
     for dangling in found.dangling:
@@ -152,4 +179,7 @@ def _print_rows(what: str, rows: int, examples: "tuple[NamedRow, ...]") -> None:
 def _action(found: "Verification") -> str:
     if found.repair:
         return f"repair with: {found.repair}"
-    return f"the snapshots disagree; write them anew: graphmill run {found.workflow} --force merge_graphs"
+    return (
+        f"the snapshots disagree; write them anew: graphmill run {found.workflow} --force"
+        " merge_graphs"
+    )

@@ -1,4 +1,5 @@
-"""gc, purge, stores, workspace, export, import: what keeps a project in order, and ways in and out."""
+"""gc, purge, stores, workspace, export, import: what keeps a project in order, and ways in and
+out."""
 
 import json
 import sys
@@ -37,7 +38,8 @@ def gc(
     context: typer.Context,
     keep: Annotated[int, typer.Option(metavar="N", help="Nights of each workflow to keep.")],
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete; without it, only say what would go.")] = False,
+    delete: Annotated[bool, typer.Option("--delete",
+        help="Delete; without it, only say what would go.")] = False,
 ) -> None:  # fmt: skip
     """Delete the snapshots that only older nights need."""
     with open_project(context, folder, overrides, as_json) as project, counting("gc") as advanced:
@@ -52,13 +54,16 @@ def purge(
     context: typer.Context,
     document: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Below the input folder, also a former one; or a record, people.csv#42."),
+        typer.Option(metavar="PATH",
+            help="Below the input folder, also a former one; or a record, people.csv#42."),
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="What only earlier nights hold, of any document.")] = False,
+    history: Annotated[bool, typer.Option("--history",
+        help="What only earlier nights hold, of any document.")] = False,
     folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
     yes: Yes = False,
 ) -> None:  # fmt: skip
-    """Remove a document and every trace of it, with all earlier nights; or the earlier nights alone."""
+    """Remove a document and every trace of it, with all earlier nights; or the earlier nights
+    alone."""
     if (document is not None) == history:
         raise typer.BadParameter("name --document PATH or --history, one of them")
     with open_project(context, folder, overrides, as_json) as project:
@@ -66,14 +71,22 @@ def purge(
             _purge_history(project, yes, as_json)
             return
         if not yes:
-            _show_and_ask([*project.survey(document).lines(), f"Delete {document} and all that was made of it?"])
+            _show_and_ask(
+                [
+                    *project.survey(document).lines(),
+                    f"Delete {document} and all that was made of it?",
+                ]
+            )
         report = project.purge(document)
     if as_json:
         print_json(report.to_json())
     else:
         print(*report.lines(), sep="\n")
     unreached = report.unreached.items()
-    print_aside(*(f"purge: {place} may hold {report.document} still: {why}" for place, why in unreached), *report.notes)
+    print_aside(
+        *(f"purge: {place} may hold {report.document} still: {why}" for place, why in unreached),
+        *report.notes,
+    )
     _tell_unowned(report.unowned)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
@@ -106,8 +119,8 @@ def _show_and_ask(lines: Sequence[str]) -> None:
 def _tell_unowned(replies: int) -> None:
     if replies:
         print_aside(
-            f"cache: {counted(replies, 'reply', 'replies')} of an older version, of nobody known, left; "
-            "delete those where owner is '' once no other project needs them"
+            f"cache: {counted(replies, 'reply', 'replies')} of an older version, of nobody known,"
+            " left; delete those where owner is '' once no other project needs them"
         )
 
 
@@ -125,12 +138,19 @@ VERSION_SHOWN = 12
 
 
 def list_workspaces(
-    context: typer.Context, folder: Folder = None, overrides: Overrides = None, as_json: Json = False
+    context: typer.Context,
+    folder: Folder = None,
+    overrides: Overrides = None,
+    as_json: Json = False,
 ) -> None:
     """What each workspace of the databases shows."""
     with open_project(context, folder, overrides, as_json) as project:
         found, owner = project.workspaces(), project.known_owner
-    rows = [_row(store, name, live, owner) for store, lives in found.items() for name, live in lives.items()]
+    rows = [
+        _row(store, name, live, owner)
+        for store, lives in found.items()
+        for name, live in lives.items()
+    ]
     if as_json:
         print_json(rows)
     else:
@@ -178,45 +198,69 @@ def _print_workspaces(rows: Sequence[Mapping[str, Any]]) -> None:
         print("no workspace yet; graphmill run makes one")
         return
     print(
-        f"{'store':<10} {'workspace':<24} {'workflow':<14} {'version':<{VERSION_SHOWN}} {'owner':<32}  rows; embedding"
+        f"{'store':<10} {'workspace':<24} {'workflow':<14} {'version':<{VERSION_SHOWN}}"
+        f" {'owner':<32}  rows; embedding"
     )
     for row in rows:
         tables = told(row["rows"]) or "unknown"
-        shown = f"{row['store']:<10} {row['workspace']:<24} {row['workflow']:<14} {row['version']:<{VERSION_SHOWN}}"
+        shown = (
+            f"{row['store']:<10} {row['workspace']:<24} {row['workflow']:<14}"
+            f" {row['version']:<{VERSION_SHOWN}}"
+        )
         owner = f"{row['owner'] or 'nobody'}{' (this project)' if row['own'] else ''}"
         print(f"{shown} {owner:<32}  {tables}; {json.dumps(row['embedding'], ensure_ascii=False)}")
 
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="graphml, csv, neo4j-admin or parquet.")]
-Target = Annotated[Path, typer.Argument(metavar="DIR", help="A folder that is empty or not there yet.")]
-Theirs = Annotated[Path, typer.Argument(metavar="DIR", help="The folder GraphRAG wrote its tables to.")]
-Importing = Annotated[str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_graphrag.")]
+Target = Annotated[
+    Path, typer.Argument(metavar="DIR", help="A folder that is empty or not there yet.")
+]
+Theirs = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The folder GraphRAG wrote its tables to.")
+]
+Importing = Annotated[
+    str, typer.Option("--workflow", metavar="NAME", help="One that begins with read_graphrag.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Write over an earlier export's files.")]
 
 
 def export(
-    context: typer.Context, kind: Kind, target: Target, name: ShownToo = None, folder: Folder = None,
+    context: typer.Context, kind: Kind, target: Target, name: ShownToo = None,
+    folder: Folder = None,
     overrides: Overrides = None, as_json: Json = False, force: Force = False,
 ) -> None:  # fmt: skip
-    """Write the newest tables as files: GraphML, CSV, CSV for neo4j-admin, Parquet as GraphRAG has it."""
-    with open_project(context, folder, overrides, as_json) as project, counting("export") as advanced:
+    """Write the newest tables as files: GraphML, CSV, CSV for neo4j-admin, Parquet as GraphRAG has
+    it."""
+    with (
+        open_project(context, folder, overrides, as_json) as project,
+        counting("export") as advanced,
+    ):
         exported = project.export(kind, target.resolve(), name, force, advanced)
     if as_json:
-        print_json({"kind": kind, "folder": str(exported.folder), "files": exported.files, "command": exported.command})
+        print_json(
+            {
+                "kind": kind,
+                "folder": str(exported.folder),
+                "files": exported.files,
+                "command": exported.command,
+            }
+        )
     else:
         _print_exported(exported)
 
 
 def import_graphrag(
     context: typer.Context, source: Theirs, name: Importing = "graphrag", folder: Folder = None,
-    overrides: Overrides = None, as_json: Json = False, log: Log = "auto", allow_deletes: AllowDeletes = False,
+    overrides: Overrides = None, as_json: Json = False, log: Log = "auto",
+    allow_deletes: AllowDeletes = False,
 ) -> None:  # fmt: skip
     """Index what Microsoft GraphRAG has written: documents, text units, entities, relationships."""
     from pipeline.engine.plan import RunOptions
 
     options = RunOptions(allow_deletes=allow_deletes)
     carry_out(lambda project, progress: project.import_graphrag(source, name, progress, options),
-              context, folder, overrides, as_json, log, then=f"Next: graphmill load {name}\n")  # fmt: skip
+              context, folder, overrides, as_json, log,
+              then=f"Next: graphmill load {name}\n")  # fmt: skip
 
 
 def _print_exported(exported: "ExportReport") -> None:

@@ -1,4 +1,5 @@
-"""What the commands share: their options, streams that outlive who reads them, and what becomes of an error."""
+"""What the commands share: their options, streams that outlive who reads them, and what becomes of
+an error."""
 
 import errno
 import io
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 5.0
-"""Seconds that a run's words wait for who has stopped reading: a pipe nobody empties, a terminal held by Ctrl-S."""
+"""Seconds that a run's words wait for who has stopped reading: a pipe nobody empties, a terminal
+held by Ctrl-S."""
 GONE = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
-"""Nobody reads any more. That a disk is full is another thing: a result that cannot be written is told."""
+"""Nobody reads any more. That a disk is full is another thing: a result that cannot be written is
+told."""
 
 
 class CutOffError(OSError):
@@ -33,10 +36,10 @@ class CutOffError(OSError):
 
 
 class UnbreakableStream(io.FileIO):
-    """Writes to a descriptor, for as long as somebody reads it; afterwards what is written is lost. One that does not
-    block, as another process may have set it, is waited for. ``whatever``: no fault at all ends the writer's work, nor
-    does it wait long, for what it says is beside the point of it: where nobody has read for ``PATIENCE``, all is lost
-    until somebody does."""
+    """Writes to a descriptor, for as long as somebody reads it; afterwards what is written is lost.
+    One that does not block, as another process may have set it, is waited for. ``whatever``: no
+    fault at all ends the writer's work, nor does it wait long, for what it says is beside the point
+    of it: where nobody has read for ``PATIENCE``, all is lost until somebody does."""
 
     def __init__(self, descriptor: int, whatever: bool) -> None:
         own = _never_waiting(descriptor) if whatever else None
@@ -47,7 +50,9 @@ class UnbreakableStream(io.FileIO):
         try:
             if self.whatever and not self._is_read():
                 return memoryview(content).nbytes
-            content = memoryview(content)[: select.PIPE_BUF] if self.whatever else content  # there is room for that
+            content = (
+                memoryview(content)[: select.PIPE_BUF] if self.whatever else content
+            )  # there is room for that
             while (written := super().write(content)) is None:
                 if self.whatever:
                     break
@@ -67,8 +72,8 @@ class UnbreakableStream(io.FileIO):
 
 
 def _never_waiting(descriptor: int) -> int | None:
-    """The terminal once more, so that a write takes what there is room for; the descriptor's own mode is shared with
-    other processes. None for what is no terminal, or cannot be opened."""
+    """The terminal once more, so that a write takes what there is room for; the descriptor's own
+    mode is shared with other processes. None for what is no terminal, or cannot be opened."""
     try:
         return os.open(os.ttyname(descriptor), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:
@@ -76,8 +81,8 @@ def _never_waiting(descriptor: int) -> int | None:
 
 
 def outlive_readers() -> None:
-    """From here on stdout and stderr are ``UnbreakableStream``. Those that are closed lead nowhere, so that no file
-    that is opened later takes their place and is written into."""
+    """From here on stdout and stderr are ``UnbreakableStream``. Those that are closed lead nowhere,
+    so that no file that is opened later takes their place and is written into."""
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
@@ -114,7 +119,8 @@ STOPPED = "stopped; everything computed is kept: run the same command again to g
 
 Folder = Annotated[Path | None, typer.Option("-C", metavar="DIR", help="The project's folder.")]
 Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run: a.b.c=value.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="A setting for this run: a.b.c=value."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object, or list, on stdout.")]
 
@@ -126,7 +132,10 @@ def _known_log(log: str) -> str:
 
 
 Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.", callback=_known_log)]
-Name = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help="By default the one that settings.yaml names.")]
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="WORKFLOW", help="By default the one that settings.yaml names."),
+]
 SHOWN = "By default the one that the workspace shows, else that of settings.yaml."
 Shown = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help=SHOWN)]
 ShownToo = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help=SHOWN)]
@@ -134,7 +143,9 @@ ShownToo = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help
 
 TakeOver = Annotated[
     list[str] | None,
-    typer.Option("--take-over", metavar="OWNER", help="Also where it is this owner's; its rows are deleted."),
+    typer.Option(
+        "--take-over", metavar="OWNER", help="Also where it is this owner's; its rows are deleted."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
@@ -168,8 +179,8 @@ def project_of(root: Path, overrides: list[str] | None) -> "Project":
 
 @contextmanager
 def errors_told(root: Path, as_json: bool = False, stopped: str = STOPPED) -> Iterator[None]:
-    """What goes wrong inside is one line on stderr, an exit code, and with --json a report. ``stopped``: what is said
-    of Ctrl-C."""
+    """What goes wrong inside is one line on stderr, an exit code, and with --json a report.
+    ``stopped``: what is said of Ctrl-C."""
     runs = Runs.of(root)
     last = runs.last()
     outcome: Outcome = "failed"
@@ -191,25 +202,36 @@ def errors_told(root: Path, as_json: bool = False, stopped: str = STOPPED) -> It
     raise typer.Exit(code)
 
 
-def confirm_take_over(project: "Project", owners: Sequence[str], yes: bool, workspace: str | None = None) -> None:
-    """Ask before a workspace of other owners, by default that of the settings, is theirs no more. Nothing is asked
-    where none is. Raises UsageError as ``ask`` does."""
+def confirm_take_over(
+    project: "Project", owners: Sequence[str], yes: bool, workspace: str | None = None
+) -> None:
+    """Ask before a workspace of other owners, by default that of the settings, is theirs no more.
+    Nothing is asked where none is. Raises UsageError as ``ask`` does."""
     if not owners or yes:
         return
-    taken = {store: live for store, live in project.others(workspace).items() if live.owner in owners}
+    taken = {
+        store: live for store, live in project.others(workspace).items() if live.owner in owners
+    }
     for store, live in taken.items():
         rows = sum(state.rows for state in live.tables.values())
-        what = f"{store}: workspace '{workspace or project.settings.workspace}' of owner {live.owner}"
-        print(f"{what}: workflow '{live.workflow}', {counted(rows, 'row')}, loaded from {live.place}", file=sys.stderr)
+        what = (
+            f"{store}: workspace '{workspace or project.settings.workspace}' of owner {live.owner}"
+        )
+        print(
+            f"{what}: workflow '{live.workflow}', {counted(rows, 'row')}, loaded from {live.place}",
+            file=sys.stderr,
+        )
     if taken:
         ask("These rows are deleted, and their owner is refused from now on. Go on?")
 
 
 def ask(question: str) -> None:
-    """Raises typer.Abort where the answer is not yes, UsageError where nobody is there to be asked, as in a crontab:
-    silence is no yes."""
+    """Raises typer.Abort where the answer is not yes, UsageError where nobody is there to be asked,
+    as in a crontab: silence is no yes."""
     if not sys.stdin.isatty():
-        raise UsageError(f"there is no terminal to ask on ({question}); if this is meant, add --yes")
+        raise UsageError(
+            f"there is no terminal to ask on ({question}); if this is meant, add --yes"
+        )
     typer.confirm(question, abort=True, err=True)
 
 

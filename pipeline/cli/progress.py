@@ -1,4 +1,5 @@
-"""What a run shows while it goes on: bars for people, lines where there is no terminal, JSON for machines.
+"""What a run shows while it goes on: bars for people, lines where there is no terminal, JSON for
+machines.
 
 Everything here goes to stderr; stdout is for results.
 """
@@ -29,8 +30,8 @@ WIDE_ENOUGH = 80
 
 @contextmanager
 def run_progress(log: str) -> Iterator[Progress]:
-    """``log``: "auto" (bars on a terminal, else lines) or "json". The run goes on where the terminal is closed, or
-    nobody reads what is shown any more."""
+    """``log``: "auto" (bars on a terminal, else lines) or "json". The run goes on where the
+    terminal is closed, or nobody reads what is shown any more."""
     with outlive_terminal(), _shown(log) as progress:
         yield progress
 
@@ -53,7 +54,8 @@ def _shown(log: str) -> Iterator[Progress]:
 
 
 def _terminal() -> "Console | None":
-    """Where bars are shown. A night's command has none, and does without importing what draws them."""
+    """Where bars are shown. A night's command has none, and does without importing what draws
+    them."""
     if not sys.stderr.isatty():
         return None
     from rich.console import Console
@@ -64,7 +66,8 @@ def _terminal() -> "Console | None":
 
 @contextmanager
 def counting(command: str) -> Iterator["Advanced"]:
-    """What hears how far a command is with a part of its work, and shows it by a bar; on a terminal alone."""
+    """What hears how far a command is with a part of its work, and shows it by a bar; on a terminal
+    alone."""
     terminal = _terminal()
     if terminal is None:
         yield lambda part, done, expected: None
@@ -75,8 +78,16 @@ def counting(command: str) -> Iterator["Advanced"]:
 
 
 def _bars(console: "Console") -> "RichProgress":
-    """In a narrow terminal without the bar, and with long names on two lines: the counts are what is looked for."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    """In a narrow terminal without the bar, and with long names on two lines: the counts are what
+    is looked for."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
     from rich.table import Column
 
     bar = [BarColumn(bar_width=24)] if console.width >= WIDE_ENOUGH else []
@@ -124,7 +135,9 @@ class Bars(Progress):
             self.task = self.bars.add_task(name, total=None)
         self.pulse.part(name, done, expected)
         rate = f" {self.pulse.rate:,}/s" if done else ""
-        self.bars.update(self.task, description=f"{name}{rate}", completed=done, total=expected or None)
+        self.bars.update(
+            self.task, description=f"{name}{rate}", completed=done, total=expected or None
+        )
 
     def load_finished(self, counts: LoadCounts, seconds: float) -> None:
         self._end(describe_load(counts, seconds))

@@ -1,4 +1,5 @@
-"""Two pages of the documentation that are made from the code: every command with its options, every setting."""
+"""Two pages of the documentation that are made from the code: every command with its options, every
+setting."""
 
 import json
 import re
@@ -16,7 +17,9 @@ COMMON = {
     "-C": "the project's folder; `graphmill -C DIR COMMAND` says the same",
     "--set": "a setting for this run alone, such as `--set query.top_k=20`",
     "--json": "one object, or list, on stdout",
-    "--log": "progress on stderr: `auto`, bars on a terminal and else lines; or `json`, one event a line",
+    "--log": (
+        "progress on stderr: `auto`, bars on a terminal and else lines; or `json`, one event a line"
+    ),
     "--yes": "nothing is asked, as in a crontab",
 }
 COMMANDS_HEAD = """\
@@ -30,28 +33,45 @@ workflow that the workspace shows, else the same. Exit code 0 is done; the other
 [a table](nightly.md#exit-codes).
 
 Options that most commands take:
-"""
+"""  # noqa: E501
 SETTINGS_HEAD = """\
 # Settings
 
 Made from the code. Every key of settings.yaml is optional; an unknown one is an error. `${NAME}` and
 `${NAME:-default}` read the environment, and `.env` beside settings.yaml. `--set key.path=value` changes a setting for
 one run. The default is what holds where the key is missing. Below each table is what `graphmill init` writes.
-"""
+"""  # noqa: E501
 
 
 def commands_page(root: Any) -> str:
     """``root``: the command's group, with all of its own."""
-    lines = [COMMANDS_HEAD, *_table(["Option", ""], [[f"`{name}`", meaning] for name, meaning in COMMON.items()])]
+    lines = [
+        COMMANDS_HEAD,
+        *_table(["Option", ""], [[f"`{name}`", meaning] for name, meaning in COMMON.items()]),
+    ]
     for name, command in _commands("graphmill", root):
         arguments = [part for part in command.params if isinstance(part, TyperArgument)]
-        options = [part for part in command.params if isinstance(part, TyperOption) and not part.hidden]
+        options = [
+            part for part in command.params if isinstance(part, TyperOption) and not part.hidden
+        ]
         usage = " ".join([name, *map(_usage, arguments)])
-        lines += ["", f"## {name}", "", *(command.help or "").splitlines(), "", "```", usage, "```", ""]
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            *(command.help or "").splitlines(),
+            "",
+            "```",
+            usage,
+            "```",
+            "",
+        ]
         own = [part for part in (*arguments, *options) if not set(part.opts) & {*COMMON, "--help"}]
         if own:
             lines += _table(["", ""], [[_spelling(part), _meaning(part)] for part in own])
-        common = [f"`{option}`" for option in COMMON if any(option in part.opts for part in options)]
+        common = [
+            f"`{option}`" for option in COMMON if any(option in part.opts for part in options)
+        ]
         lines += [*([""] if own else []), f"Also {', '.join(common)}."] if common else []
     return "\n".join(lines) + "\n"
 
@@ -73,7 +93,9 @@ def _spelling(part: TyperArgument | TyperOption) -> str:
     if isinstance(part, TyperArgument):
         return f"`{_usage(part)}`"
     value = "" if part.is_flag else f" {part.metavar or part.type.name.upper()}"
-    names = [f"`{name}{value}`" for name in part.opts] + [f"`{name}`" for name in part.secondary_opts]
+    names = [f"`{name}{value}`" for name in part.opts] + [
+        f"`{name}`" for name in part.secondary_opts
+    ]
     return ", ".join(names)
 
 
@@ -90,7 +112,9 @@ def settings_page() -> str:
     schema = Settings.model_json_schema()
     alone = [name for name in Settings.model_fields if not _sections(Settings, name)]
     lines = [SETTINGS_HEAD]
-    groups = {"The project": alone} | {name: [name] for name in Settings.model_fields if name not in alone}
+    groups = {"The project": alone} | {
+        name: [name] for name in Settings.model_fields if name not in alone
+    }
     for title, names in groups.items():
         rows = [row for name in names for row in _rows(Settings, schema, name, "", schema)]
         lines += [f"## {title}", "", *_table(["Key", "Type", "Default"], rows), ""]
@@ -99,15 +123,22 @@ def settings_page() -> str:
 
 
 def _rows(
-    model: type[BaseModel], described: dict[str, Any], name: str, prefix: str, schema: dict[str, Any]
+    model: type[BaseModel],
+    described: dict[str, Any],
+    name: str,
+    prefix: str,
+    schema: dict[str, Any],
 ) -> list[list[str]]:
-    """Of a key, or of all keys of the section that it is. ``described``: the model's part of the schema."""
+    """Of a key, or of all keys of the section that it is. ``described``: the model's part of the
+    schema."""
     if sections := _sections(model, name):
         return [
             row
             for place, section in sections
             for below in section.model_fields
-            for row in _rows(section, schema["$defs"][section.__name__], below, f"{prefix}{name}{place}.", schema)
+            for row in _rows(
+                section, schema["$defs"][section.__name__], below, f"{prefix}{name}{place}.", schema
+            )
         ]
     field = model.model_fields[name]
     value = None if field.is_required() else field.get_default()
@@ -120,7 +151,11 @@ def _sections(model: type[BaseModel], name: str) -> list[tuple[str, type[BaseMod
     annotation = model.model_fields[name].annotation
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [("", annotation)]
-    parts = [part for part in get_args(annotation) if isinstance(part, type) and issubclass(part, BaseModel)]
+    parts = [
+        part
+        for part in get_args(annotation)
+        if isinstance(part, type) and issubclass(part, BaseModel)
+    ]
     place = {dict: ".NAME", tuple: "[]"}.get(get_origin(annotation), "")
     return [(place, part) for part in parts]
 
@@ -130,7 +165,9 @@ def _type(field: dict[str, Any], schema: dict[str, Any]) -> str:
     if "$ref" in field:
         return _type(schema["$defs"][field["$ref"].rpartition("/")[2]], schema)
     if "anyOf" in field:
-        return " or ".join(_type(part, schema) for part in field["anyOf"] if part != {"type": "null"})
+        return " or ".join(
+            _type(part, schema) for part in field["anyOf"] if part != {"type": "null"}
+        )
     if "const" in field:
         return f"`{field['const']}`"
     if "enum" in field:
@@ -147,5 +184,9 @@ def _type(field: dict[str, Any], schema: dict[str, Any]) -> str:
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
     """Of Markdown."""
-    cells = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    cells = [
+        head,
+        ["---"] * len(head),
+        *([cell.replace("|", "\\|") for cell in row] for row in rows),
+    ]
     return [f"| {' | '.join(row)} |" for row in cells]

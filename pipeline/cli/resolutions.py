@@ -33,8 +33,10 @@ def list_resolutions(
 
 
 def pin(
-    context: typer.Context, decision: Annotated[Decision, typer.Argument(metavar="same|different")], a: A, b: B,
-    folder: Folder = None, overrides: Overrides = None, as_json: Json = False, workflow: ShownToo = None,
+    context: typer.Context, decision: Annotated[Decision, typer.Argument(metavar="same|different")],
+    a: A, b: B,
+    folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
+    workflow: ShownToo = None,
 ) -> None:  # fmt: skip
     """Take two names for one, or for two, from the next run on."""
     with open_project(context, folder, overrides, as_json) as project:
@@ -43,7 +45,8 @@ def pin(
 
 
 def undo(
-    context: typer.Context, a: A, b: B, folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
+    context: typer.Context, a: A, b: B, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
     workflow: ShownToo = None,
 ) -> None:  # fmt: skip
     """Take back a pin; where there is none, part what was merged."""
@@ -66,6 +69,9 @@ def _print_resolutions(resolutions: "pd.DataFrame") -> None:
     ordered = resolutions.sort_values(["decision", "left", "right"], ascending=[False, True, True])
     print(f"{'decision':<9} {'by':<8} {'rule':<16} {'score':>5}  names")
     for row in ordered.itertuples(index=False):
-        print(f"{row.decision:<9} {row.by:<8} {row.rule:<16} {row.score:>5.2f}  {row.left} | {row.right}")
+        print(
+            f"{row.decision:<9} {row.by:<8} {row.rule:<16} {row.score:>5.2f}  {row.left} |"
+            f" {row.right}"
+        )
     counts = resolutions["decision"].value_counts()
     print(f"{counts.get('merge', 0):,} merged, {counts.get('keep', 0):,} kept apart")

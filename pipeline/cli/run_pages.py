@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, open_project, print_aside, print_json, project_of
+from pipeline.cli.options import (
+    Folder,
+    Json,
+    Overrides,
+    open_project,
+    print_aside,
+    print_json,
+    project_of,
+)
 from pipeline.errors import GraphmillError, UsageError, in_words
 from pipeline.runs.reports import Runs
 
@@ -19,12 +27,18 @@ OURS = b"""Content-Security-Policy" content="default-src 'none'; style-src 'sha2
 """That alone.html.j2 begins with, and that no other page is likely to have."""
 LONGEST_HEAD = 10_000
 OWN_FOLDERS = ("data", "prompts", "workflows")
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")]
-Run = Annotated[str | None, typer.Argument(metavar="RUN", help="Its id, or how it begins; by default the newest.")]
+Html = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")
+]
+Run = Annotated[
+    str | None,
+    typer.Argument(metavar="RUN", help="Its id, or how it begins; by default the newest."),
+]
 
 
 def report(
-    context: typer.Context, run: Run = None, html: Html = None, folder: Folder = None, overrides: Overrides = None,
+    context: typer.Context, run: Run = None, html: Html = None, folder: Folder = None,
+    overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
     """One run: what it did, cost, wrote and left out; as a page that needs nothing else."""
@@ -44,9 +58,9 @@ def report(
 
 @contextmanager
 def page_of_run(root: Path, overrides: list[str] | None, file: Path | None) -> Iterator[None]:
-    """Write the page of the run that is made meanwhile, whatever becomes of it, also one that is refused before it
-    begins; the run's end stays what it is where the page cannot be written then. Raises UsageError, before any work,
-    where it could not be written."""
+    """Write the page of the run that is made meanwhile, whatever becomes of it, also one that is
+    refused before it begins; the run's end stays what it is where the page cannot be written then.
+    Raises UsageError, before any work, where it could not be written."""
     if file is None:
         yield
         return
@@ -62,16 +76,28 @@ def page_of_run(root: Path, overrides: list[str] | None, file: Path | None) -> I
 
 
 def _write_or_tell(
-    root: Path, overrides: list[str] | None, file: Path, before: list[str], error: BaseException | None
+    root: Path,
+    overrides: list[str] | None,
+    file: Path,
+    before: list[str],
+    error: BaseException | None,
 ) -> None:
     """As ``_write``; where it cannot be written, that is told beside what the run came to."""
     try:
         _write(root, overrides, file, before, error)
     except (GraphmillError, OSError) as fault:
-        print_aside(f"--report {file}: {in_words(fault)}; 'graphmill report --html {file}' writes it")
+        print_aside(
+            f"--report {file}: {in_words(fault)}; 'graphmill report --html {file}' writes it"
+        )
 
 
-def _write(root: Path, overrides: list[str] | None, file: Path, before: list[str], error: BaseException | None) -> None:
+def _write(
+    root: Path,
+    overrides: list[str] | None,
+    file: Path,
+    before: list[str],
+    error: BaseException | None,
+) -> None:
     """``before``: the runs that are not this one."""
     from pipeline.runs.nights import refused
 
@@ -91,17 +117,23 @@ def write_page(night: "Night", file: Path) -> None:
 
 
 def refuse_page(file: Path, option: str, root: Path) -> None:
-    """Raises UsageError where no page can be written there, or something else than a page would be lost. ``root``: the
-    project's folder."""
+    """Raises UsageError where no page can be written there, or something else than a page would be
+    lost. ``root``: the project's folder."""
     refuse_unwritable(file, option)
     path = file.resolve()
     if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"{option} {file}: no name of a page; name a file that ends in .html: {option} night.html")
+        raise UsageError(
+            f"{option} {file}: no name of a page; name a file that ends in .html: {option}"
+            " night.html"
+        )
     if any(path.is_relative_to(root.resolve() / folder) for folder in OWN_FOLDERS):
-        raise UsageError(f"{option} {file}: that is among the project's own files; name one elsewhere")
+        raise UsageError(
+            f"{option} {file}: that is among the project's own files; name one elsewhere"
+        )
     if path.exists() and not _is_page(path):
         raise UsageError(
-            f"{option} {file}: another file has this name, no page of graphmill; delete it, or name another"
+            f"{option} {file}: another file has this name, no page of graphmill; delete it, or name"
+            " another"
         )
 
 
@@ -113,7 +145,8 @@ def _is_page(path: Path) -> bool:
 
 
 def refuse_unwritable(file: Path, option: str) -> None:
-    """Raises UsageError where no file can be written there: after hours of a run is too late to know."""
+    """Raises UsageError where no file can be written there: after hours of a run is too late to
+    know."""
     from pipeline.files import refuse_no_file, temporary_file
 
     folder = file.resolve().parent
@@ -126,4 +159,6 @@ def refuse_unwritable(file: Path, option: str) -> None:
         with temporary_file(folder) as trial:
             trial.touch()
     except OSError as error:
-        raise UsageError(f"{option} {file}: {folder}: {error.strerror}; name another folder") from error
+        raise UsageError(
+            f"{option} {file}: {folder}: {error.strerror}; name another folder"
+        ) from error

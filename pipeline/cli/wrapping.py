@@ -25,7 +25,8 @@ def in_lines(text: str, width: int | None) -> str:
 
 
 class Wrapped:
-    """``feed`` and ``end`` give what is to be printed. Lines of a table or between fences stay as they are."""
+    """``feed`` and ``end`` give what is to be printed. Lines of a table or between fences stay as
+    they are."""
 
     def __init__(self, width: int | None):
         self.width, self.column, self.indent = width, 0, 0
@@ -64,7 +65,12 @@ class Wrapped:
             self._begin_line(word)
         space, self.space = self.space, 0
         size = columns_of(word)
-        if self.width and self.column and not self.verbatim and self.column + space + size > self.width:
+        if (
+            self.width
+            and self.column
+            and not self.verbatim
+            and self.column + space + size > self.width
+        ):
             self.column = self.indent + size
             return "\n" + " " * self.indent + word
         self.column += space + size

@@ -1,1 +1,2 @@
-"""What a verb is: declared, with the schemas, prompts and reasons that it names, and a fingerprint of its code."""
+"""What a verb is: declared, with the schemas, prompts and reasons that it names, and a fingerprint
+of its code."""

@@ -1,5 +1,5 @@
-"""Cells as bytes in Arrow's large_binary, made and read without a Python object for each: what rows are hashed as, and
-sent to PostgreSQL as."""
+"""Cells as bytes in Arrow's large_binary, made and read without a Python object for each: what rows
+are hashed as, and sent to PostgreSQL as."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,11 +15,14 @@ NOTHING = pa.scalar(b"", BINARY)
 def fixed_cells(values: np.ndarray) -> pa.LargeBinaryArray:
     """Rows of equal width."""
     width = values[:1].nbytes
-    return binary_cells(np.arange(len(values) + 1, dtype=np.int64) * width, np.ascontiguousarray(values))
+    return binary_cells(
+        np.arange(len(values) + 1, dtype=np.int64) * width, np.ascontiguousarray(values)
+    )
 
 
 def binary_cells(offsets: np.ndarray, content: Any) -> pa.LargeBinaryArray:
-    """``offsets``: int64, one more than there are cells, of where each begins and ends in ``content``, a buffer."""
+    """``offsets``: int64, one more than there are cells, of where each begins and ends in
+    ``content``, a buffer."""
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(content)]
     return pa.LargeBinaryArray.from_buffers(BINARY, len(offsets) - 1, buffers)
 

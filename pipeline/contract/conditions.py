@@ -18,14 +18,16 @@ Operators = Mapping[str, Any]
 Conditions = Mapping[str, Operators]
 """By field."""
 OWN = ("id", "title", "source")
-"""The document's own columns that may be named like a metadata key; where both exist, these count."""
+"""The document's own columns that may be named like a metadata key; where both exist, these
+count."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 NEGATED = {"!=": "=", "not in": "in"}
 _HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])
 
 
 def operators(field: str, wanted: Any) -> dict[str, Any]:
-    """The condition on a field as a mapping of operators. Raises ValueError for one that makes no sense."""
+    """The condition on a field as a mapping of operators. Raises ValueError for one that makes no
+    sense."""
     if isinstance(wanted, dict):
         if not wanted:
             raise ValueError(f"'{field}' names no operator; write a value, or one of {_HAVE}")
@@ -35,7 +37,8 @@ def operators(field: str, wanted: Any) -> dict[str, Any]:
 
 
 def holds(conditions: Conditions, fields: Mapping[Any, Any]) -> bool:
-    """Whether the fields satisfy every condition. A field that is a list does where one of its items does."""
+    """Whether the fields satisfy every condition. A field that is a list does where one of its
+    items does."""
     return all(
         _holds(name, operand, fields.get(field))
         for field, condition in conditions.items()
@@ -125,5 +128,8 @@ def _scalar(where: str, operand: Any) -> str | int | float | bool:
     if isinstance(operand, float) and not math.isfinite(operand):
         raise ValueError(f"{where}: not a finite number; write one")
     if not isinstance(operand, str | int | float):
-        raise ValueError(f"{where}: {type(operand).__name__} is no value to compare with; for a missing one use exists")
+        raise ValueError(
+            f"{where}: {type(operand).__name__} is no value to compare with; for a missing one use"
+            " exists"
+        )
     return operand

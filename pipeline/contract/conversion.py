@@ -15,22 +15,31 @@ FILE = "{file}"
 
 
 def own_converters(setting: OwnConverters) -> dict[str, OwnConverter]:
-    """By suffix, "" for all that are converted. Raises ValueError for what is no converter, which it does not show: a
-    word may be a secret."""
+    """By suffix, "" for all that are converted. Raises ValueError for what is no converter, which
+    it does not show: a word may be a secret."""
     found = setting if isinstance(setting, dict) else {"": setting} if setting else {}
-    return {f".{suffix.lower().removeprefix('.')}" if suffix else "": _checked(own) for suffix, own in found.items()}
+    return {
+        f".{suffix.lower().removeprefix('.')}" if suffix else "": _checked(own)
+        for suffix, own in found.items()
+    }
 
 
 def _checked(own: OwnConverter) -> OwnConverter:
     if isinstance(own, str) and not all(own.rpartition(":")[::2]):
-        raise ValueError("a text that is no converter; write file.py:function, or the words of a command as a list")
+        raise ValueError(
+            "a text that is no converter; write file.py:function, or the words of a command as a"
+            " list"
+        )
     if not isinstance(own, str) and not any(FILE in word for word in own):
-        raise ValueError(f"a command without {FILE} among its words, which stands for the file; add it")
+        raise ValueError(
+            f"a command without {FILE} among its words, which stands for the file; add it"
+        )
     return own
 
 
 PAGES = "pages"
-"""The key of a document's metadata under which the places stand at which its pages begin in its text."""
+"""The key of a document's metadata under which the places stand at which its pages begin in its
+text."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +53,10 @@ class PageFault:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a file says. ``text``: Markdown. ``converter``: what made it, and its version. ``title``: the one the file
-    itself declares (a property, ``<title>``). ``pages``: where in the text each page begins, in characters.
-    ``metadata``: further properties of the document. ``faults``: what of it could not be read, while the rest was."""
+    """What a file says. ``text``: Markdown. ``converter``: what made it, and its version.
+    ``title``: the one the file itself declares (a property, ``<title>``). ``pages``: where in the
+    text each page begins, in characters. ``metadata``: further properties of the document.
+    ``faults``: what of it could not be read, while the rest was."""
 
     text: str
     converter: str
@@ -69,8 +79,9 @@ Converted = Conversion | NotConverted
 
 @dataclass(frozen=True)
 class ConversionRules:
-    """``seconds``, and ``megabytes`` of memory, that a file may take; ``own``: suffix, or "" for all that are
-    converted, -> what converts such files in place of this package, from files below ``folder``."""
+    """``seconds``, and ``megabytes`` of memory, that a file may take; ``own``: suffix, or "" for
+    all that are converted, -> what converts such files in place of this package, from files below
+    ``folder``."""
 
     seconds: float = 900
     megabytes: int = 768
@@ -104,11 +115,14 @@ class ConversionListener(Protocol):
         """So many files are to come."""
         ...
 
-    def converted(self, kept: bool, by_another: str = "", failed: bool = False, size: int = 0) -> None:
+    def converted(
+        self, kept: bool, by_another: str = "", failed: bool = False, size: int = 0
+    ) -> None:
         """Hear of one file.
 
-        ``kept``: the result is from an earlier time. ``by_another``: the converter of that time, where it is not
-        that of today. ``failed``: the file could not be converted. ``size``: bytes of a file that was converted now.
+        ``kept``: the result is from an earlier time. ``by_another``: the converter of that time,
+        where it is not that of today. ``failed``: the file could not be converted. ``size``: bytes
+        of a file that was converted now.
         """
         ...
 
@@ -122,11 +136,13 @@ class Converter(Protocol):
         listener: ConversionListener | None = None,
         anew: Anew | None = None,
     ) -> list[Converted]:
-        """What each file says, in their order; no file hinders another. ``anew``: whether the file of a name is to be
-        converted again though there is a conversion of it."""
+        """What each file says, in their order; no file hinders another. ``anew``: whether the file
+        of a name is to be converted again though there is a conversion of it."""
         ...
 
-    def known(self, files: Sequence[FileToConvert], rules: ConversionRules) -> list[Converted | None]:
+    def known(
+        self, files: Sequence[FileToConvert], rules: ConversionRules
+    ) -> list[Converted | None]:
         """What ``convert`` would give without converting; None for a file that it would convert."""
         ...
 

@@ -1,9 +1,11 @@
-"""The definitions that a function's result depends on, whatever the modules, files and names they are in.
+"""The definitions that a function's result depends on, whatever the modules, files and names they
+are in.
 
-A definition is a statement at the top of a module that binds names. From a function on, each name that a definition
-loads is followed to the definition it stands for, through imports. In a definition's form the number of that
-definition, in the order of discovery, stands in place of the name: what moves to another module, is renamed or is
-imported in another way keeps its form. Names within a definition, and attributes, count as they are.
+A definition is a statement at the top of a module that binds names. From a function on, each name
+that a definition loads is followed to the definition it stands for, through imports. In a
+definition's form the number of that definition, in the order of discovery, stands in place of the
+name: what moves to another module, is renamed or is imported in another way keeps its form. Names
+within a definition, and attributes, count as they are.
 """
 
 import ast
@@ -18,7 +20,9 @@ from pathlib import Path
 from pipeline.contract.former_paths import FORMER, PACKAGES
 
 PACKAGE = "pipeline"
-MACHINERY = frozenset({"errors", "contract.laws", "contract.registry", "contract.schemas", "models.base"})
+MACHINERY = frozenset(
+    {"errors", "contract.laws", "contract.registry", "contract.schemas", "models.base"}
+)
 """Modules that a verb imports and that cannot change its result. Declared schemas and prompts are
 fingerprinted as such; in which order tables are kept is of SCHEMA_VERSION."""
 
@@ -28,7 +32,8 @@ COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def forms(module: str, name: str) -> list[Form]:
-    """The form of the definition of ``name`` in ``module`` and of all that it depends on, itself first."""
+    """The form of the definition of ``name`` in ``module`` and of all that it depends on, itself
+    first."""
     closure = _Closure()
     closure.number(module, name)
     closure.follow()
@@ -52,7 +57,8 @@ class _Origin:
 
 @dataclass(frozen=True)
 class _Reference:
-    """A name that no function around it binds, or that an import in one does, and the attributes taken of it."""
+    """A name that no function around it binds, or that an import in one does, and the attributes
+    taken of it."""
 
     start: str | _Origin
     attributes: tuple[str, ...] = ()
@@ -60,8 +66,8 @@ class _Reference:
 
 @dataclass(frozen=True)
 class _Module:
-    """``definitions``: of a name, the places in ``statements`` that bind it, and which of the names bound there it is.
-    ``stars``: modules of which all is imported."""
+    """``definitions``: of a name, the places in ``statements`` that bind it, and which of the names
+    bound there it is. ``stars``: modules of which all is imported."""
 
     statements: tuple[ast.stmt, ...]
     definitions: dict[str, list[tuple[int, int]]]
@@ -90,7 +96,9 @@ class _Closure:
         while True:
             while self._waiting:
                 module, place = self._waiting.pop(0)
-                self.forms.append([self._token(module, token) for token in self._read(module).form(place)])
+                self.forms.append(
+                    [self._token(module, token) for token in self._read(module).form(place)]
+                )
             if not self._meets_loose():
                 return
 
@@ -105,7 +113,8 @@ class _Closure:
         return " ".join(numbers)
 
     def _meets_loose(self) -> bool:
-        """Take a statement that binds nothing and concerns a definition that was met in its module."""
+        """Take a statement that binds nothing and concerns a definition that was met in its
+        module."""
         for module in dict.fromkeys(module for module, _ in self._numbers):
             for place in self._read(module).loose:
                 if (module, place) not in self._numbers and self._concerns(module, place):
@@ -117,7 +126,11 @@ class _Closure:
     def _concerns(self, module: str, place: int) -> bool:
         read = self._read(module)
         names = {token.start for token in read.form(place) if isinstance(token, _Reference)}
-        return any((module, at) in self._numbers for name in names for at, _ in read.definitions.get(str(name), ()))
+        return any(
+            (module, at) in self._numbers
+            for name in names
+            for at, _ in read.definitions.get(str(name), ())
+        )
 
     def _token(self, module: str, token: str | _Reference) -> str:
         if isinstance(token, str):
@@ -127,13 +140,16 @@ class _Closure:
         return self._named(module, token.start, token.attributes)
 
     def _named(self, module: str, name: str, attributes: Sequence[str]) -> str:
-        """What a name stands for in a module: a definition, an import, or nothing there is: a builtin, then."""
+        """What a name stands for in a module: a definition, an import, or nothing there is: a
+        builtin, then."""
         read = self._read(module)
         found = [_dotted(self.number(module, name), attributes)] if name in read.definitions else []
         if name in read.imports:
             found.append(self._imported(read.imports[name], attributes))
         if not found:
-            found += [self._of(star, (name, *attributes)) for star in read.stars if _is_followed(star)]
+            found += [
+                self._of(star, (name, *attributes)) for star in read.stars if _is_followed(star)
+            ]
         return " ".join(found) or _dotted(name, attributes)
 
     def _imported(self, origin: _Origin, attributes: Sequence[str]) -> str:
@@ -141,7 +157,8 @@ class _Closure:
         return self._of(origin.module, names)
 
     def _of(self, module: str, names: Sequence[str]) -> str:
-        """What a dotted name stands for that starts at a module; the module itself is all that it defines."""
+        """What a dotted name stands for that starts at a module; the module itself is all that it
+        defines."""
         module = FORMER.get(module, module)
         if not _is_ours(module):
             return _dotted(module, names)
@@ -177,7 +194,8 @@ def _is_module(name: str) -> bool:
 
 @cache
 def _spec(module: str) -> ModuleSpec | None:
-    """Where it is; nothing is imported for that, as ``importlib.util.find_spec`` imports the packages around it."""
+    """Where it is; nothing is imported for that, as ``importlib.util.find_spec`` imports the
+    packages around it."""
     package = module.rpartition(".")[0]
     if not package:
         return importlib.util.find_spec(module)
@@ -205,7 +223,11 @@ def _read(source: str) -> _Module:
         bound = dict.fromkeys(_bound_at_the_top(statement))
         for position, name in enumerate(bound):
             definitions.setdefault(name, []).append((place, position))
-        found = [node for node in _of_this_scope([statement]) if isinstance(node, ast.Import | ast.ImportFrom)]
+        found = [
+            node
+            for node in _of_this_scope([statement])
+            if isinstance(node, ast.Import | ast.ImportFrom)
+        ]
         for node in found:
             imports |= _origins(node)
             stars += _starred(node)
@@ -218,7 +240,11 @@ def _origins(node: ast.Import | ast.ImportFrom) -> dict[str, _Origin]:
     """The names that an import binds; a relative one is not followed."""
     if isinstance(node, ast.ImportFrom):
         module = "." * node.level + (node.module or "")
-        return {alias.asname or alias.name: _Origin(module, alias.name) for alias in node.names if alias.name != "*"}
+        return {
+            alias.asname or alias.name: _Origin(module, alias.name)
+            for alias in node.names
+            if alias.name != "*"
+        }
     named = {alias.asname: _Origin(alias.name) for alias in node.names if alias.asname}
     roots = [alias.name.partition(".")[0] for alias in node.names if not alias.asname]
     return named | {root: _Origin(root) for root in roots}
@@ -251,7 +277,11 @@ def _bound_by(node: ast.AST) -> Iterator[str]:
             yield name
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield name
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+        case (
+            ast.ExceptHandler(name=str(name))
+            | ast.MatchAs(name=str(name))
+            | ast.MatchStar(name=str(name))
+        ):
             yield name
         case ast.MatchMapping(rest=str(name)):
             yield name
@@ -262,21 +292,24 @@ def _bound_by(node: ast.AST) -> Iterator[str]:
 
 
 def _of_this_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes and what is below them, in their order, but not what is in the scope of a definition among them. Of a
-    comprehension only what a walrus binds is of the scope around it."""
+    """The nodes and what is below them, in their order, but not what is in the scope of a
+    definition among them. Of a comprehension only what a walrus binds is of the scope around it."""
     waiting = list(reversed(nodes))
     while waiting:
         node = waiting.pop()
         yield node
         if isinstance(node, COMPREHENSIONS):
-            waiting += [below.target for below in ast.walk(node) if isinstance(below, ast.NamedExpr)]
+            waiting += [
+                below.target for below in ast.walk(node) if isinstance(below, ast.NamedExpr)
+            ]
         elif not isinstance(node, FUNCTIONS | ast.ClassDef | ast.Name | ast.Constant):
             waiting += reversed(list(ast.iter_child_nodes(node)))
 
 
 @dataclass(frozen=True)
 class _Scope:
-    """The names that a function or comprehension binds; those of a class are seen by nothing below it."""
+    """The names that a function or comprehension binds; those of a class are seen by nothing below
+    it."""
 
     bound: frozenset[str]
     imports: dict[str, _Origin]
@@ -293,8 +326,8 @@ def _joined(tokens: Iterator[str | _Reference]) -> Iterator[str | _Reference]:
 
 @dataclass(frozen=True)
 class _Forms:
-    """Makes forms within some scopes, the innermost last. Names that a statement binds at the top of a module do not
-    count."""
+    """Makes forms within some scopes, the innermost last. Names that a statement binds at the top
+    of a module do not count."""
 
     scopes: tuple[_Scope, ...] = ()
     at_the_top: bool = False
@@ -320,7 +353,9 @@ class _Forms:
             case _:
                 yield from self._fields(node, ast.iter_fields(node))
 
-    def _fields(self, node: ast.AST, fields: Iterator[tuple[str, object]]) -> Iterator[str | _Reference]:
+    def _fields(
+        self, node: ast.AST, fields: Iterator[tuple[str, object]]
+    ) -> Iterator[str | _Reference]:
         """What is empty does not count: versions of Python differ in what they leave so."""
         yield type(node).__name__
         for name, value in fields:
@@ -329,7 +364,9 @@ class _Forms:
             elif isinstance(value, list) and value:
                 yield f".{name}["
                 for element in value:
-                    yield from self.of(element) if isinstance(element, ast.AST) else (repr(element),)
+                    yield from (
+                        self.of(element) if isinstance(element, ast.AST) else (repr(element),)
+                    )
                 yield "]"
             elif value not in (None, []):
                 yield f".{name} {value!r}"
@@ -359,14 +396,16 @@ class _Forms:
         around = _Forms(self.scopes)
         if not isinstance(node, ast.Lambda):
             yield "" if self.at_the_top else node.name
-            yield from self._parts(around, [*node.decorator_list, *([node.returns] if node.returns else [])])
+            yield from self._parts(
+                around, [*node.decorator_list, *([node.returns] if node.returns else [])]
+            )
         yield from around.of(node.args)
         body = [node.body] if isinstance(node, ast.Lambda) else _without_docstring(node.body)
         yield from self._parts(self._within(node.args, body), body)
 
     def _class(self, node: ast.ClassDef) -> Iterator[str | _Reference]:
-        """What a class binds is looked up as if it were not bound: it is seen in its own body alone, and there a name
-        may be another's until it is bound."""
+        """What a class binds is looked up as if it were not bound: it is seen in its own body
+        alone, and there a name may be another's until it is bound."""
         yield f"class {'' if self.at_the_top else node.name}"
         around = _Forms(self.scopes)
         yield from self._parts(around, [*node.decorator_list, *node.bases, *node.keywords])
@@ -377,12 +416,19 @@ class _Forms:
         yield type(node).__name__
         yield from _Forms(self.scopes).of(node.generators[0].iter)
         bound = frozenset(
-            name for part in node.generators for below in ast.walk(part.target) for name in _bound_by(below)
+            name
+            for part in node.generators
+            for below in ast.walk(part.target)
+            for name in _bound_by(below)
         )
         within = _Forms((*self.scopes, _Scope(bound, {})))
-        yield from self._parts(within, [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
+        yield from self._parts(
+            within, [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        )
         for place, part in enumerate(node.generators):
-            yield from self._parts(within, [part.target, *([part.iter] if place else []), *part.ifs])
+            yield from self._parts(
+                within, [part.target, *([part.iter] if place else []), *part.ifs]
+            )
 
     def _within(self, arguments: ast.arguments, body: Sequence[ast.AST]) -> "_Forms":
         nodes = list(_of_this_scope(body))

@@ -94,24 +94,32 @@ KNOWN_AS: dict[str, str] = {
     "ddd59ef49477d03bfa3244d1ad4c93f054dec32a99eb8a670d014d82896d5845":
         "03ac9544b6666ec5d6fd0597f0712c4cac43ea0cdf3e30aefbb8309a91e210b3",
 }  # fmt: skip
-"""What code was called before fingerprints were of definitions, or before a mere change of form: steps and loads of
-that time go on. A line whose code has changed since says nothing any more: delete it."""
+"""What code was called before fingerprints were of definitions, or before a mere change of form:
+steps and loads of that time go on. A line whose code has changed since says nothing any more:
+delete it."""
 
 
 def fingerprint(value: Any) -> str:
     """SHA-256 over the value's canonical JSON."""
-    encoded = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    encoded = json.dumps(
+        value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False
+    )
     return hashlib.sha256(encoded.encode()).hexdigest()
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str:
-    """Over the definition of the function and all those of this package that it depends on (``definitions``).
+    """Over the definition of the function and all those of this package that it depends on
+    (``definitions``).
 
     Comments, docstrings and layout do not count, nor the names, files and modules of definitions.
     """
     module, name = function.__module__, function.__qualname__.partition(".")[0]
     package = folder_around(module)
-    found = kept_code(package, f"{module}.{name}", lambda: _code(module, name)) if package else _code(module, name)
+    found = (
+        kept_code(package, f"{module}.{name}", lambda: _code(module, name))
+        if package
+        else _code(module, name)
+    )
     return KNOWN_AS.get(found, found)
 
 

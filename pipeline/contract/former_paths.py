@@ -1,4 +1,5 @@
-"""Where verbs of projects found modules in earlier versions: those paths work on, with a warning, for one version."""
+"""Where verbs of projects found modules in earlier versions: those paths work on, with a warning,
+for one version."""
 
 import sys
 import warnings
@@ -34,13 +35,16 @@ class _FormerPaths(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         warnings.warn(
-            f"{name} is {FORMER[name]} now, and the next version knows it by that name alone; change the import",
+            f"{name} is {FORMER[name]} now, and the next version knows it by that name alone;"
+            " change the import",
             FutureWarning,
             stacklevel=2,
         )
         for part in filter(None, [PARTED.get(name), FORMER[name]]):
             found = vars(import_module(part))
-            vars(module).update({key: value for key, value in found.items() if not key.startswith("__")})
+            vars(module).update(
+                {key: value for key, value in found.items() if not key.startswith("__")}
+            )
 
 
 def find_former_paths() -> None:
@@ -54,7 +58,8 @@ def find_former_paths() -> None:
 def _former_name(package: str, module: str, name: str) -> Any:
     found = getattr(import_module(module), name)
     warnings.warn(
-        f"{package}.{name} is in {module} now, and the next version knows it there alone; change the import",
+        f"{package}.{name} is in {module} now, and the next version knows it there alone; change"
+        " the import",
         FutureWarning,
         stacklevel=2,
     )

@@ -1,8 +1,8 @@
-"""Fingerprints of code, kept from one process to the next beside the bytecode of the package: parsing its sources anew
-takes longer than most else that starting costs.
+"""Fingerprints of code, kept from one process to the next beside the bytecode of the package:
+parsing its sources anew takes longer than most else that starting costs.
 
-They hold for the bytes of all its sources, so that no edit is missed. Where nothing can be kept, in an installation
-that is another user's or with PYTHONDONTWRITEBYTECODE, each process makes its own.
+They hold for the bytes of all its sources, so that no edit is missed. Where nothing can be kept, in
+an installation that is another user's or with PYTHONDONTWRITEBYTECODE, each process makes its own.
 """
 
 import hashlib
@@ -26,7 +26,9 @@ def kept_code(package: Path, definition: str, make: Callable[[], str]) -> str:
     if definition in kept:
         return kept[definition]
     code = make()
-    if _hash(package) == sources:  # else an upgrade came as this process ran, and the code may be of either
+    if (
+        _hash(package) == sources
+    ):  # else an upgrade came as this process ran, and the code may be of either
         _keep(file, sources, {**kept, definition: code})
     return code
 
@@ -53,7 +55,8 @@ def _file(package: Path) -> Path:
 
 
 def _read(file: Path, sources: str) -> dict[str, str]:
-    """What is there for these sources; what another process has kept meanwhile too. A damaged file is no file."""
+    """What is there for these sources; what another process has kept meanwhile too. A damaged file
+    is no file."""
     with suppress(OSError, GraphmillError):
         content = read_json(file)
         if content.get("sources") == sources:

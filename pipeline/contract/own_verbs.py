@@ -16,7 +16,8 @@ from pipeline.text.ids import digest
 def read_verbs(root: Path, files: Iterable[str]) -> Registry:
     """The verbs of the package and those that the files, below ``root``, declare.
 
-    Raises SettingsError for a file that cannot be read or run, that declares no verb, or one whose name is taken.
+    Raises SettingsError for a file that cannot be read or run, that declares no verb, or one whose
+    name is taken.
     """
     find_former_paths()
     verbs = dict(REGISTRY.verbs)
@@ -25,9 +26,13 @@ def read_verbs(root: Path, files: Iterable[str]) -> Registry:
         try:
             own = _declared(path, path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path}: cannot be read ({error}); correct verbs in settings.yaml") from error
+            raise SettingsError(
+                f"{path}: cannot be read ({error}); correct verbs in settings.yaml"
+            ) from error
         if taken := sorted(set(own) & set(verbs)):
-            raise SettingsError(f"{path}: there is a verb '{taken[0]}' already; give this one another name")
+            raise SettingsError(
+                f"{path}: there is a verb '{taken[0]}' already; give this one another name"
+            )
         verbs |= own
     return Registry(verbs)
 
@@ -36,7 +41,9 @@ def read_verbs(root: Path, files: Iterable[str]) -> Registry:
 def _declared(path: Path, source: str) -> Mapping[str, Verb]:
     """Run once for each text that the file has had: every text is a module of its own."""
     module = ModuleType(f"own_verbs_{digest(str(path), source)}")
-    module.__spec__ = ModuleSpec(module.__name__, None, origin=str(path))  # where its fingerprint finds the source
+    module.__spec__ = ModuleSpec(
+        module.__name__, None, origin=str(path)
+    )  # where its fingerprint finds the source
     module.__file__ = str(path)
     registry = Registry()
     sys.modules[module.__name__] = module

@@ -1,4 +1,5 @@
-"""Prompts: one file each, ``$name`` placeholders (documents contain braces), checked when they are read."""
+"""Prompts: one file each, ``$name`` placeholders (documents contain braces), checked when they are
+read."""
 
 import string
 from collections.abc import Mapping
@@ -36,23 +37,26 @@ class Prompt:
         try:
             return string.Template(self.text).substitute({**self.values, **values})
         except ValueError as error:
-            raise SettingsError(f"prompt '{self.name}': {error}; write $$ for a dollar sign") from error
+            raise SettingsError(
+                f"prompt '{self.name}': {error}; write $$ for a dollar sign"
+            ) from error
         except KeyError as error:
             raise SettingsError(
-                f"prompt '{self.name}': placeholder {error} has no value; "
-                f"known here: {', '.join(sorted({*self.values, *values}))} (write $$ for a dollar sign)"
+                f"prompt '{self.name}': placeholder {error} has no value; known here:"
+                f" {', '.join(sorted({*self.values, *values}))} (write $$ for a dollar sign)"
             ) from error
 
     def check(self, placeholders: Placeholders) -> None:
-        """Raises SettingsError when the prompt lacks a placeholder, or has one that nobody will fill."""
+        """Raises SettingsError when the prompt lacks a placeholder, or has one that nobody will
+        fill."""
         filled = {*placeholders.required, *placeholders.optional, *self.values}
         missing = sorted(set(placeholders.required) - self.fields)
         unknown = sorted(self.fields - filled)
         if missing or unknown:
             known = ", ".join(f"${name}" for name in sorted(filled))
             raise SettingsError(
-                f"prompt '{self.name}': lacks {missing or 'nothing'}, has unknown {unknown or 'nothing'}; "
-                f"placeholders here: {known} (write $$ for a dollar sign)"
+                f"prompt '{self.name}': lacks {missing or 'nothing'}, has unknown"
+                f" {unknown or 'nothing'}; placeholders here: {known} (write $$ for a dollar sign)"
             )
 
     def fingerprint(self) -> str:
@@ -61,7 +65,8 @@ class Prompt:
 
 
 def read_prompt(folder: Path, name: str, values: Mapping[str, str]) -> Prompt:
-    """``<folder>/<name>.md`` with the given values bound. Raises SettingsError when missing or malformed."""
+    """``<folder>/<name>.md`` with the given values bound. Raises SettingsError when missing or
+    malformed."""
     path = folder / f"{name}.md"
     if not path.is_file():
         have = ", ".join(sorted(p.stem for p in folder.glob("*.md"))) or "none"

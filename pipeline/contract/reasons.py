@@ -1,4 +1,5 @@
-"""Why a row, or a part of one, is in the table of rejects: a closed list, beside what own verbs declare."""
+"""Why a row, or a part of one, is in the table of rejects: a closed list, beside what own verbs
+declare."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,8 +8,9 @@ from typing import Literal
 from pipeline.errors import DataError
 
 Loss = Literal["lost", "decided"]
-"""The class of a reject. ``lost``: something is missing that should be there; it counts towards ``max_reject_ratio``.
-``decided``: a rule says so, and nothing went wrong; it is listed, and never counts."""
+"""The class of a reject. ``lost``: something is missing that should be there; it counts towards
+``max_reject_ratio``. ``decided``: a rule says so, and nothing went wrong; it is listed, and never
+counts."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +34,25 @@ def lost(meaning: str) -> Reason:
 REASONS: Mapping[str, Reason] = {
     # of documents and their records
     "unsupported": decided("a file of a kind that is not read"),
-    "needs_docs": decided("a file of a kind that is read with the extra `docs`, which is not installed"),
-    "no_text_layer": lost("a page that is a picture, or a file of such pages alone: not read without the extra `ocr`"),
+    "needs_docs": decided(
+        "a file of a kind that is read with the extra `docs`, which is not installed"
+    ),
+    "no_text_layer": lost(
+        "a page that is a picture, or a file of such pages alone: not read without the extra `ocr`"
+    ),
     "unreadable": lost("a file that may not be opened, or is no regular file"),
-    "unmounted": lost("a folder that was a mount point in the last run, and is empty and none any more"),
-    "io_error": lost("a file, or a folder, whose reading broke off; it is read again by the next run"),
-    "in_part": lost("a file that was read but for some of its records, which have rejects of their own"),
-    "kept_unread": lost("a document of the last run, kept as it was: its file is there but was not read whole"),
+    "unmounted": lost(
+        "a folder that was a mount point in the last run, and is empty and none any more"
+    ),
+    "io_error": lost(
+        "a file, or a folder, whose reading broke off; it is read again by the next run"
+    ),
+    "in_part": lost(
+        "a file that was read but for some of its records, which have rejects of their own"
+    ),
+    "kept_unread": lost(
+        "a document of the last run, kept as it was: its file is there but was not read whole"
+    ),
     "outside": decided("a link that leads out of the input folder"),
     "lock_file": decided("an editor's lock or backup file"),
     "too_large": lost("a file above input.max_file_mb"),
@@ -52,24 +66,37 @@ REASONS: Mapping[str, Reason] = {
     ),
     "duplicate_id": lost("a record with the id of one before it"),
     # of rows of another index
-    "incomplete": lost("a row without its id, name or text (read_graphrag), or its kind or names (merge_graphs)"),
-    "dangling": lost("a row that names a document, text unit or entity that is not there (read_graphrag)"),
+    "incomplete": lost(
+        "a row without its id, name or text (read_graphrag), or its kind or names (merge_graphs)"
+    ),
+    "dangling": lost(
+        "a row that names a document, text unit or entity that is not there (read_graphrag)"
+    ),
     # of documents and of replies
     "empty": lost("no text in the document; nothing in the reply"),
     "parse": lost("the document, or the whole reply, cannot be read"),
     # of replies
     "truncated": lost(
-        "the reply was cut (at the output limit, in a record, before its JSON closes), also that to half of the text"
+        "the reply was cut (at the output limit, in a record, before its JSON closes), also that to"
+        " half of the text"
     ),
-    "unread": lost("the endpoint counted far fewer tokens than the text has: the model has read a part of it"),
+    "unread": lost(
+        "the endpoint counted far fewer tokens than the text has: the model has read a part of it"
+    ),
     "unended": decided(
-        "a reply without the end mark that the prompt asks for: it may have been cut between two records"
+        "a reply without the end mark that the prompt asks for: it may have been cut between two"
+        " records"
     ),
     "refusal": lost("the model declined"),
     "content_filter": lost("the endpoint's filter stopped the request or the reply"),
     # of rows that stand
-    "unrefreshed": decided("a report that stands though a little of what it was made of has changed (keep_within)"),
-    "purged": lost("a reply that a purge took away with its document, or would have had to ask for; the next run asks"),
+    "unrefreshed": decided(
+        "a report that stands though a little of what it was made of has changed (keep_within)"
+    ),
+    "purged": lost(
+        "a reply that a purge took away with its document, or would have had to ask for; the next"
+        " run asks"
+    ),
     # of calls
     "timeout": lost("no answer within the model's timeout"),
     "server_error": lost("the endpoint failed, or the connection broke, at every attempt"),
@@ -78,9 +105,13 @@ REASONS: Mapping[str, Reason] = {
     "expired": lost("a batch ended before it came to this request"),
     # of parts of replies: of kind "record"
     "record": lost("an entity, relationship or claim that cannot be read in a reply that can"),
-    "ungrounded": decided("a name that does not stand in its text (extract_graph: ungrounded: drop)"),
+    "ungrounded": decided(
+        "a name that does not stand in its text (extract_graph: ungrounded: drop)"
+    ),
     "self_loop": decided("a relationship of an entity with itself"),
-    "orphan": decided("a relationship with an end that nothing describes (merge_graphs: orphans: drop)"),
+    "orphan": decided(
+        "a relationship with an end that nothing describes (merge_graphs: orphans: drop)"
+    ),
 }
 """Reason -> its meaning and its class."""
 
@@ -90,7 +121,10 @@ PASSING_REASONS = frozenset({"timeout", "server_error", "expired", "io_error", "
 NEVER_LOST = frozenset({"recovered", "skipped", "unrefreshed", "unended"})
 """Kinds of rejects that are no losses, whatever their reason is."""
 
-EXTRAS: Mapping[str, str] = {"needs_docs": "needs the extra 'docs'", "no_text_layer": "a scan; needs the extra 'ocr'"}
+EXTRAS: Mapping[str, str] = {
+    "needs_docs": "needs the extra 'docs'",
+    "no_text_layer": "a scan; needs the extra 'ocr'",
+}
 """Reason -> the extra whose absence it is."""
 
 
@@ -107,6 +141,6 @@ def refuse_unknown_reasons(reasons: Iterable[str], where: str, own: Iterable[str
     unknown = sorted(set(reasons) - set(REASONS) - set(own))
     if unknown:
         raise DataError(
-            f"{where}: rejects have reasons that nothing declares: {', '.join(unknown)}; declare them by "
-            "@verb(reasons={...}), or take one of `pipeline.contract.reasons`"
+            f"{where}: rejects have reasons that nothing declares: {', '.join(unknown)}; declare"
+            " them by @verb(reasons={...}), or take one of `pipeline.contract.reasons`"
         )

@@ -8,10 +8,11 @@ UNMARKED = 1
 
 
 def refuse_newer(found: int | None, where: str) -> None:
-    """Raises DataError for what a later version has written; ``found`` is None where none is written."""
+    """Raises DataError for what a later version has written; ``found`` is None where none is
+    written."""
     version = found or UNMARKED
     if version > SCHEMA_VERSION:
         raise DataError(
-            f"{where}: written by a newer graphmill (schema {version}; this one reads up to {SCHEMA_VERSION}); "
-            "upgrade graphmill"
+            f"{where}: written by a newer graphmill (schema {version}; this one reads up to"
+            f" {SCHEMA_VERSION}); upgrade graphmill"
         )

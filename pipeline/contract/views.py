@@ -1,8 +1,9 @@
-"""Views: the documents of a project that satisfy conditions, with a graph of their own (``serve.views``).
+"""Views: the documents of a project that satisfy conditions, with a graph of their own
+(``serve.views``).
 
-A view is made by further steps of the workflow. What belongs to it has its name behind an @: the step
-``merge_graphs@public`` writes the table ``merged_entities@public``, and the workspace ``default--public`` shows the
-workflow ``index@public``.
+A view is made by further steps of the workflow. What belongs to it has its name behind an @: the
+step ``merge_graphs@public`` writes the table ``merged_entities@public``, and the workspace
+``default--public`` shows the workflow ``index@public``.
 """
 
 from collections.abc import Mapping
@@ -34,11 +35,14 @@ def conditions_digest(where: Mapping[str, Any]) -> str:
 
     Raises ValueError for a condition that makes no sense.
     """
-    return fingerprint({field: operators(field, wanted) for field, wanted in where.items()})[:DIGITS]
+    return fingerprint({field: operators(field, wanted) for field, wanted in where.items()})[
+        :DIGITS
+    ]
 
 
 def with_conditions(version: str, digest: str) -> str:
-    """Return the version of a load of a view: it tells those who read by which conditions the view was made."""
+    """Return the version of a load of a view: it tells those who read by which conditions the view
+    was made."""
     return f"{version}-{digest}"
 
 

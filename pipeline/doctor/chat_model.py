@@ -1,4 +1,5 @@
-"""A chat model: key, address, and by a few real calls how much it reads, in which form it answers, how fast."""
+"""A chat model: key, address, and by a few real calls how much it reads, in which form it answers,
+how fast."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,8 +44,8 @@ PASSING = ("server_error", "timeout")
 
 @dataclass(frozen=True)
 class LongCall:
-    """One that is to be consented to. ``name``: the model's in settings.yaml; ``cost``: of its prompt, None without a
-    price."""
+    """One that is to be consented to. ``name``: the model's in settings.yaml; ``cost``: of its
+    prompt, None without a price."""
 
     name: str
     tokens: int
@@ -52,7 +53,10 @@ class LongCall:
 
     def __str__(self) -> str:
         price = "no price is set" if self.cost is None else f"about {self.cost:.4f}"
-        return f"chat model '{self.name}': a prompt of about {self.tokens:,} tokens shows how much it reads ({price})"
+        return (
+            f"chat model '{self.name}': a prompt of about {self.tokens:,} tokens shows how much it"
+            f" reads ({price})"
+        )
 
 
 Consent = Callable[[LongCall], bool]
@@ -60,8 +64,9 @@ Consent = Callable[[LongCall], bool]
 
 @dataclass(frozen=True)
 class Measuring:
-    """How far an examination goes: ``consent`` is asked before a prompt is sent that is longer than those of indexing;
-    ``long``: a limit that the server does not tell is searched for. ``models``: where is kept what was found."""
+    """How far an examination goes: ``consent`` is asked before a prompt is sent that is longer than
+    those of indexing; ``long``: a limit that the server does not tell is searched for. ``models``:
+    where is kept what was found."""
 
     consent: Consent
     long: bool
@@ -78,17 +83,20 @@ def examine_chat(
         users = ", ".join(workflows_with(name, workflows)) or "no workflow"
         fact = f"no base_url and no api_key; needed by: {users}"
         action = (
-            "set OPENAI_API_KEY or OPENAI_BASE_URL in .env, which api_key and base_url in settings.yaml name, "
-            "or use 'graphmill run fast', which needs neither"
+            "set OPENAI_API_KEY or OPENAI_BASE_URL in .env, which api_key and base_url in"
+            " settings.yaml name, or use 'graphmill run fast', which needs neither"
         )
         yield Finding("chat", name, "warning", fact, action)
         return
     model = chat_model(settings, name, NO_CACHE, root=project.root)
     model.preflight()
-    # No word about the key: many gateways list their models to anybody. The calls below show whether it is taken.
+    # No word about the key: many gateways list their models to anybody. The calls below show
+    # whether it is taken.
     fact = "is there" if chat.needs_no_address else "has a server that answers"
     yield Finding("chat", name, "ok", f"{model.model} {fact} ({model.endpoint.shown})")
-    yield from guarded("chat", f"{name} num_ctx", lambda: examine_window(name, model.window, model.endpoint))
+    yield from guarded(
+        "chat", f"{name} num_ctx", lambda: examine_window(name, model.window, model.endpoint)
+    )
     yield from examine_price(name, chat)
     needs = needs_of(name, workflows, resources, settings.query)
     checkup = Checkup(
@@ -106,7 +114,8 @@ def examine_chat(
 
 
 def examine_window(name: str, window: int | None, endpoint: Endpoint) -> Iterator[Finding]:
-    """Compare the window that settings give a model with what the model itself can read, where the server tells it."""
+    """Compare the window that settings give a model with what the model itself can read, where the
+    server tells it."""
     own = endpoint.context_length()
     if window is None or own is None:
         return
@@ -114,15 +123,24 @@ def examine_window(name: str, window: int | None, endpoint: Endpoint) -> Iterato
         fact = f"num_ctx is {window:,}, but the model itself reads only {own:,} tokens"
         yield Finding("chat", f"{name} num_ctx", "warning", fact, f"set num_ctx to {own} or less")
     else:
-        fact = f"num_ctx is {window:,} tokens, prompt and reply together; the model itself reads up to {own:,}"
+        fact = (
+            f"num_ctx is {window:,} tokens, prompt and reply together; the model itself reads up to"
+            f" {own:,}"
+        )
         yield Finding("chat", f"{name} num_ctx", "ok", fact)
 
 
 def examine_price(name: str, chat: ChatSettings) -> Iterator[Finding]:
-    """Warn of a price that earlier versions wrote into settings.yaml and that is another model's."""
+    """Warn of a price that earlier versions wrote into settings.yaml and that is another
+    model's."""
     if chat.has_price_of_another_model:
-        fact = f"the price in settings.yaml is that of {SHIPPED_MODEL} at OpenAI, and the model is '{chat.model}'"
-        action = "set price to what this model costs, {input: 0, output: 0} for one on your own machine"
+        fact = (
+            f"the price in settings.yaml is that of {SHIPPED_MODEL} at OpenAI, and the model is"
+            f" '{chat.model}'"
+        )
+        action = (
+            "set price to what this model costs, {input: 0, output: 0} for one on your own machine"
+        )
         yield Finding("chat", f"{name} price", "warning", fact, action)
 
 
@@ -144,8 +162,8 @@ class Tried:
 
 @dataclass(frozen=True)
 class Checkup:
-    """``name``: the model's in settings.yaml; ``digest``: its address's and its own; ``timeout``: seconds that settings
-    give a call; ``root``: the project's."""
+    """``name``: the model's in settings.yaml; ``digest``: its address's and its own; ``timeout``:
+    seconds that settings give a call; ``root``: the project's."""
 
     name: str
     needs: Needs
@@ -157,14 +175,21 @@ class Checkup:
     root: Path
 
     def findings(self) -> Iterator[Finding]:
-        """Try both formats, first the one that workflows use, and measure the context with one that works."""
-        order: tuple[Format, Format] = (JSON, RECORDS) if set(self.needs.formats) == {JSON} else (RECORDS, JSON)
+        """Try both formats, first the one that workflows use, and measure the context with one that
+        works."""
+        order: tuple[Format, Format] = (
+            (JSON, RECORDS) if set(self.needs.formats) == {JSON} else (RECORDS, JSON)
+        )
         first = self._tried(order[0])
         json_is_refused = first.format == JSON and first.reply.reason == "bad_request"
         if first.reply.reason and not json_is_refused:
             fact = f"{first.reply.reason}: {first.reply.message}"
             down = first.reply.reason in ("server_error", "timeout")
-            action = "wait until the server answers, then look again" if down else "mend what the message names"
+            action = (
+                "wait until the server answers, then look again"
+                if down
+                else "mend what the message names"
+            )
             yield self._failed("extraction", fact, action)
             return
         tried: dict[Format, Tried] = {one.format: one for one in (first, self._tried(order[1]))}
@@ -192,33 +217,50 @@ class Checkup:
             wanted = working[:1] if AUTO in self.needs.formats and working else [RECORDS]
         broken: Format | None = next((format for format in wanted if format not in working), None)
         if broken is None:
-            yield self._ok("extraction", f"finds a planted fact {' and '.join(SHOWN[format] for format in wanted)}")
+            yield self._ok(
+                "extraction",
+                f"finds a planted fact {' and '.join(SHOWN[format] for format in wanted)}",
+            )
             return
         reply = tried[broken].reply
         said = reply.message if reply.reason else spoken(reply)
         missed = f"a planted fact of one sentence is not found {SHOWN[broken]}"
         if working:
             files = ", ".join(files_with_extraction(self.root, self.needs.formats.get(broken, ())))
-            action = f"set format: {working[0]} in extract_graph's args{f' of {files}' if files else ''}"
-            yield self._failed("extraction", f"{missed}, but it is {SHOWN[working[0]]}: {said}", action)
+            action = (
+                f"set format: {working[0]} in extract_graph's args{f' of {files}' if files else ''}"
+            )
+            yield self._failed(
+                "extraction", f"{missed}, but it is {SHOWN[working[0]]}: {said}", action
+            )
         elif reply.finish_reason == "length":
-            action = "raise or remove max_tokens if it is set; a model that still does not end is of no use here"
+            action = (
+                "raise or remove max_tokens if it is set; a model that still does not end is of no"
+                " use here"
+            )
             yield self._failed("extraction", f"the reply was cut off: {said}", action)
         else:
-            action = "take a model that follows instructions better, or mend prompts/extract_graph.md"
+            action = (
+                "take a model that follows instructions better, or mend prompts/extract_graph.md"
+            )
             yield self._failed("extraction", f"{missed}: {said}", action)
 
     def context(self, format: Format) -> Iterator[Finding]:
         """Report how long a prompt the model reads.
 
-        It is asked for an extraction as long as indexing needs, and for a code word from the first line of the longest
-        prompt: records come out well even where only the instructions before them are cut.
+        It is asked for an extraction as long as indexing needs, and for a code word from the first
+        line of the longest prompt: records come out well even where only the instructions before
+        them are cut.
         """
         needed = self.needs.extraction
         long = self._tried(format, needed)
         reply, reads = long.reply, long.works
         if reply.reason not in (None, "too_long"):
-            yield self._failed("context", f"{needed:,} tokens: {reply.reason}: {reply.message}", "look at the server")
+            yield self._failed(
+                "context",
+                f"{needed:,} tokens: {reply.reason}: {reply.message}",
+                "look at the server",
+            )
             return
         tried = self.needs.longest if self._longest_may_be_tried() else needed
         seen = sight(self.probe, tried)
@@ -242,16 +284,21 @@ class Checkup:
 
     def _longest_may_be_tried(self) -> bool:
         longest = self.needs.longest
-        if longest <= self.needs.extraction or not (self.measuring.long or self._known.tried < longest):
+        if longest <= self.needs.extraction or not (
+            self.measuring.long or self._known.tried < longest
+        ):
             return False
         return self.measuring.consent(LongCall(self.name, longest, self.cost(longest)))
 
     def _measured(self, window: int | None, tried: int) -> None:
         today = datetime.now(UTC).date().isoformat()
-        self.measuring.models.note(self.digest, window=window, tried=tried, measured=today, source="doctor")
+        self.measuring.models.note(
+            self.digest, window=window, tried=tried, measured=today, source="doctor"
+        )
 
     def _whole(self, tried: int) -> Finding:
-        """What was measured before of longer prompts stands, but for a window that this one was longer than."""
+        """What was measured before of longer prompts stands, but for a window that this one was
+        longer than."""
         known = self._known
         if tried >= known.tried or (known.window or tried) < tried:
             self._measured(None, tried)
@@ -264,20 +311,36 @@ class Checkup:
         if self.needs.longest <= tried:
             return self._ok("context", fact)
         fact = f"{fact}; queries and summaries may need {self.needs.longest:,}, which was not tried"
-        return self._finding("context", "warning", fact, "'graphmill doctor --long' tries it, by one call")
+        return self._finding(
+            "context", "warning", fact, "'graphmill doctor --long' tries it, by one call"
+        )
 
     def _cut_somewhere(self, read: int, tried: int) -> Finding:
         self._measured(read, tried)
-        fact = f"prompts of {read:,} tokens are read, of {tried:,} the start is lost; questions are kept within those"
-        return self._finding("context", "warning", fact, "'graphmill doctor --long' searches for the limit")
+        fact = (
+            f"prompts of {read:,} tokens are read, of {tried:,} the start is lost; questions are"
+            " kept within those"
+        )
+        return self._finding(
+            "context", "warning", fact, "'graphmill doctor --long' searches for the limit"
+        )
 
     def _misses(self, needed: int, reply: ChatReply) -> Finding:
-        fact = f"the server reads {needed:,} tokens, but the model misses a fact at their start: {spoken(reply)}"
-        return self._finding("context", "warning", fact, "take a larger model, or a smaller size in chunk_documents")
+        fact = (
+            f"the server reads {needed:,} tokens, but the model misses a fact at their start:"
+            f" {spoken(reply)}"
+        )
+        return self._finding(
+            "context", "warning", fact, "take a larger model, or a smaller size in chunk_documents"
+        )
 
     def _loses(self, needed: int, reply: ChatReply) -> Finding:
-        fact = f"a fact at the start of {needed:,} tokens is lost ({reply.message or spoken(reply)})"
-        return self._failed("context", f"{fact}; the model cannot be asked how much it sees", _longer(needed))
+        fact = (
+            f"a fact at the start of {needed:,} tokens is lost ({reply.message or spoken(reply)})"
+        )
+        return self._failed(
+            "context", f"{fact}; the model cannot be asked how much it sees", _longer(needed)
+        )
 
     def _too_short(self, window: int, tried: int) -> Finding:
         self._measured(window, tried)
@@ -289,10 +352,12 @@ class Checkup:
         refused = any(call.reply.reason == "too_long" for call in self.probe.calls)
         lost = "it refuses those" if refused else "their start is lost"
         fact = (
-            f"the server's context is about {round(window * self.probe.scale):,} tokens{when}, prompts have up to "
-            f"{tried:,}: {lost}; questions are kept within it"
+            f"the server's context is about {round(window * self.probe.scale):,} tokens{when},"
+            f" prompts have up to {tried:,}: {lost}; questions are kept within it"
         )
-        spare = "" if verdict == "failed" else ", or lower query.max_total_tokens and max_input_tokens"
+        spare = (
+            "" if verdict == "failed" else ", or lower query.max_total_tokens and max_input_tokens"
+        )
         return self._finding("context", verdict, fact, _longer(tried) + spare)
 
     def json(self, tried: Tried) -> Iterator[Finding]:
@@ -307,7 +372,12 @@ class Checkup:
         if self.needs.json:
             yield self._failed("JSON", fact, "set format: records in extract_graph's args")
         else:
-            yield self._finding("JSON", "warning", fact, "leave format: records, the default, in extract_graph's args")
+            yield self._finding(
+                "JSON",
+                "warning",
+                fact,
+                "leave format: records, the default, in extract_graph's args",
+            )
 
     def streaming(self) -> Iterator[Finding]:
         """Report whether answers come in pieces. Questions are answered either way."""
@@ -315,7 +385,9 @@ class Checkup:
         if pieces > 1:
             yield self._ok("streaming", "answers come in pieces")
         else:
-            yield self._ok("streaming", "the endpoint does not stream: an answer is shown when it is whole")
+            yield self._ok(
+                "streaming", "the endpoint does not stream: an answer is shown when it is whole"
+            )
 
     def thinking(self) -> Iterator[Finding]:
         calls, action = len(self.probe.answered), (
@@ -327,7 +399,10 @@ class Checkup:
             fact = f"{some} with <think> tags, which are paid for and dropped"
             yield self._finding("thinking", "warning", fact, action)
         elif self.probe.hidden_share > MUCH_HIDDEN:
-            fact = f"{self.probe.hidden_share:.0%} of the output tokens are not in the replies: the model thinks"
+            fact = (
+                f"{self.probe.hidden_share:.0%} of the output tokens are not in the replies: the"
+                " model thinks"
+            )
             yield self._finding("thinking", "warning", fact, action)
         else:
             yield self._ok("thinking", "none seen")
@@ -338,9 +413,14 @@ class Checkup:
         slowest = max(call.seconds for call in calls)
         rate = self.probe.output_tokens(longest) / max(longest.seconds, 1e-6)
         mean = sum(call.seconds for call in calls) / len(calls)
-        fact = f"{rate:,.0f} output tokens a second, {mean:.2g} s a call, {slowest:.2g} s the slowest"
+        fact = (
+            f"{rate:,.0f} output tokens a second, {mean:.2g} s a call, {slowest:.2g} s the slowest"
+        )
         if slowest > self.timeout / 2:
-            action = f"raise models.chat.{self.name}.timeout ({self.timeout:g} s): longer texts take longer"
+            action = (
+                f"raise models.chat.{self.name}.timeout ({self.timeout:g} s): longer texts take"
+                " longer"
+            )
             yield self._finding("speed", "warning", fact, action)
         else:
             yield self._ok("speed", fact)
@@ -367,6 +447,7 @@ def _longer(wanted: int) -> str:
     """The next power of two that holds the prompt and a reply."""
     size = 1 << (wanted + ROOM_FOR_A_REPLY - 1).bit_length()
     return (
-        f"give the server a context of {size:,}: Ollama num_ctx {size} (in settings.yaml with provider: ollama, else "
-        f"OLLAMA_CONTEXT_LENGTH), vLLM --max-model-len {size}, llama.cpp -c {size}"
+        f"give the server a context of {size:,}: Ollama num_ctx {size} (in settings.yaml with"
+        f" provider: ollama, else OLLAMA_CONTEXT_LENGTH), vLLM --max-model-len {size}, llama.cpp -c"
+        f" {size}"
     )

@@ -1,4 +1,5 @@
-"""A chat model under examination: what workflows ask of it, timed calls, and how long a prompt may get."""
+"""A chat model under examination: what workflows ask of it, timed calls, and how long a prompt may
+get."""
 
 import math
 import re
@@ -15,7 +16,14 @@ from pipeline.doctor.token_counts import RecordedCalls
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import ModelError
-from pipeline.models.base import GENEROUS_REPLY, ChatModel, ChatReply, ChatRequest, Message, Tokenizer
+from pipeline.models.base import (
+    GENEROUS_REPLY,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Message,
+    Tokenizer,
+)
 from pipeline.models.no_answer import limits_in
 from pipeline.models.parse.lenient_json import without_thinking
 from pipeline.settings.query_options import QueryOptions
@@ -31,10 +39,12 @@ GLEANING_TOKENS = 1000
 
 @dataclass(frozen=True)
 class Needs:
-    """Tokens of the longest prompt of an extraction, and of all; ``json``: a workflow needs JSON replies.
+    """Tokens of the longest prompt of an extraction, and of all; ``json``: a workflow needs JSON
+    replies.
 
-    ``formats``: format -> the workflows whose extract_graph asks for it, in the order in which they are tried; without
-    any the default is tried, and nothing is said of workflows. A format that is still to be decided is ``auto``.
+    ``formats``: format -> the workflows whose extract_graph asks for it, in the order in which they
+    are tried; without any the default is tried, and nothing is said of workflows. A format that is
+    still to be decided is ``auto``.
     """
 
     extract: Prompt
@@ -45,7 +55,9 @@ class Needs:
     formats: Mapping[Format, tuple[str, ...]] = field(default_factory=dict)
 
 
-def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, query: QueryOptions) -> Needs:
+def needs_of(
+    model: str, workflows: Sequence[Workflow], resources: Resources, query: QueryOptions
+) -> Needs:
     """Raises SettingsError when the project has no prompt for extraction."""
     own = _uses(model, workflows)
     extractions = [(workflow, step) for workflow, step in own if "extract" in step.prompts]
@@ -55,7 +67,9 @@ def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, qu
     types = graphs[0].params.model_dump().get("entity_types", ()) if graphs else ()
     prompts = [resources.prompt(step.prompts["extract"]) for _, step in extractions]
     instructions = max((resources.tokenizer.count(prompt.text) for prompt in prompts), default=0)
-    extraction = max([LEAST_CONTEXT, *(_unit_tokens(w) + instructions + _gleaned(s) for w, s in extractions)])
+    extraction = max(
+        [LEAST_CONTEXT, *(_unit_tokens(w) + instructions + _gleaned(s) for w, s in extractions)]
+    )
     summary = max((arg.get("max_input_tokens", 0) for arg in args), default=0)
     return Needs(
         extract=extract,
@@ -63,7 +77,9 @@ def needs_of(model: str, workflows: Sequence[Workflow], resources: Resources, qu
         extraction=extraction,
         longest=max(extraction, summary, query.max_total_tokens),
         json=any(arg.get("format") == "json" or arg.get("structured") for arg in args),
-        formats=_formats([(workflow, step) for workflow, step in extractions if step.verb.name == EXTRACT_GRAPH]),
+        formats=_formats(
+            [(workflow, step) for workflow, step in extractions if step.verb.name == EXTRACT_GRAPH]
+        ),
     )
 
 
@@ -77,9 +93,14 @@ def _formats(extractions: Sequence[tuple[Workflow, Step]]) -> dict[Format, tuple
 
 
 def files_with_extraction(root: Path, workflows: Sequence[str]) -> list[str]:
-    """Return the files, of these workflows, that name extract_graph: one that extends another only takes its steps."""
+    """Return the files, of these workflows, that name extract_graph: one that extends another only
+    takes its steps."""
     files = [f"workflows/{name}.yaml" for name in workflows]
-    return [file for file in files if f"verb: {EXTRACT_GRAPH}" in (root / file).read_text(encoding="utf-8")]
+    return [
+        file
+        for file in files
+        if f"verb: {EXTRACT_GRAPH}" in (root / file).read_text(encoding="utf-8")
+    ]
 
 
 def workflows_with(model: str, workflows: Sequence[Workflow]) -> list[str]:
@@ -88,7 +109,12 @@ def workflows_with(model: str, workflows: Sequence[Workflow]) -> list[str]:
 
 
 def _uses(model: str, workflows: Sequence[Workflow]) -> list[tuple[Workflow, Step]]:
-    return [(workflow, step) for workflow in workflows for step in workflow.steps if model in _chat_models(step)]
+    return [
+        (workflow, step)
+        for workflow in workflows
+        for step in workflow.steps
+        if model in _chat_models(step)
+    ]
 
 
 def _chat_models(step: Step) -> set[str]:
@@ -108,7 +134,8 @@ THINKING = re.compile(r"<\s?/?\s?(?:think|thinking|thought|reasoning)\s?>", re.I
 
 @dataclass(frozen=True)
 class Call:
-    """``sent``: tokens of its prompt, as we count them; ``reported``: the endpoint counted the tokens itself."""
+    """``sent``: tokens of its prompt, as we count them; ``reported``: the endpoint counted the
+    tokens itself."""
 
     reply: ChatReply
     seconds: float
@@ -134,7 +161,11 @@ class Probe:
         """Make one call; the formats are those of a ChatRequest."""
         row = f"doctor-{len(self.calls)}"
         request = ChatRequest(
-            row, tuple(messages), response_format, bounded_format=bounded_format, max_tokens=GENEROUS_REPLY
+            row,
+            tuple(messages),
+            response_format,
+            bounded_format=bounded_format,
+            max_tokens=GENEROUS_REPLY,
         )
         started = time.perf_counter()
         [reply] = self.chat.complete([request], self.heard)
@@ -169,9 +200,10 @@ class Probe:
     def scale(self) -> float:
         """The server's tokens for one of ours.
 
-        The window is measured with prompts of plain text, so the longest of them that was read whole tells the scale.
-        Instructions for an extraction, as JSON above all, differ from such text by up to a tenth: the first prompt
-        serves only until a longer one was read. A server that leaves out what it had seen before tells nothing.
+        The window is measured with prompts of plain text, so the longest of them that was read
+        whole tells the scale. Instructions for an extraction, as JSON above all, differ from such
+        text by up to a tenth: the first prompt serves only until a longer one was read. A server
+        that leaves out what it had seen before tells nothing.
         """
         whole = [call for call in self.read_whole if call.reported]
         if whole:
@@ -236,8 +268,8 @@ def _log() -> Iterator[str]:
     while True:
         day += 1
         yield (
-            f"On day {day} the sky was {skies[day % 5]}, the wind was {winds[day % 4]} and the water stood at "
-            f"{40 + day * 7 % 23} centimetres."
+            f"On day {day} the sky was {skies[day % 5]}, the wind was {winds[day % 4]} and the"
+            f" water stood at {40 + day * 7 % 23} centimetres."
         )
 
 
@@ -248,8 +280,9 @@ CLEARLY_LESS = 0.9
 
 @dataclass(frozen=True)
 class Sight:
-    """Of one prompt. ``whole``: the model has seen its first line; ``window``: else how many tokens it reads, as we
-    count them, where the server says so, by what it has counted or by its refusal."""
+    """Of one prompt. ``whole``: the model has seen its first line; ``window``: else how many tokens
+    it reads, as we count them, where the server says so, by what it has counted or by its
+    refusal."""
 
     whole: bool
     window: int | None = None
@@ -263,18 +296,24 @@ def sight(probe: Probe, tokens: int) -> Sight:
     word = f"Zelmar-{crc32(str(tokens).encode()) % 9000 + 1000}"
     reply = probe.ask([_recall(word, tokens, probe.tokenizer)])
     if reply.reason not in (None, "too_long"):
-        raise ModelError(f"a prompt of {tokens:,} tokens brought no reply ({reply.reason}: {reply.message}); try again")
+        raise ModelError(
+            f"a prompt of {tokens:,} tokens brought no reply ({reply.reason}: {reply.message}); try"
+            " again"
+        )
     if word.casefold() in reply.text.casefold():
         probe.read_whole.append(probe.calls[-1])
         return Sight(True)
-    counted = reply.input_tokens if probe.calls[-1].reported else 0  # our own count says nothing of what was read
+    counted = (
+        reply.input_tokens if probe.calls[-1].reported else 0
+    )  # our own count says nothing of what was read
     told = (limits_in(reply.message).window or 0) if reply.reason else counted
     window = round(told / probe.scale)
     return Sight(False, window if SMALLEST <= window < CLEARLY_LESS * tokens else None)
 
 
 def remembers(probe: Probe, tokens: int) -> bool:
-    """Whether the model can repeat the first line of a prompt of so many tokens. Raises as ``sight``."""
+    """Whether the model can repeat the first line of a prompt of so many tokens. Raises as
+    ``sight``."""
     return sight(probe, tokens).whole
 
 
@@ -287,7 +326,14 @@ def context_length(probe: Probe, good: int, bad: int) -> int:
 
 
 def _recall(word: str, tokens: int, tokenizer: Tokenizer) -> Message:
-    """The word comes first: no two prompts begin alike, and a server's cache of prefixes cannot help."""
+    """The word comes first: no two prompts begin alike, and a server's cache of prefixes cannot
+    help."""
     start = f"{word} is the code word. Keep it in mind: you are asked for it at the end.\n\n"
-    end = "\n\nWhich code word stands in the first line of this message? Answer with it and nothing else."
-    return {"role": "user", "content": start + filler(tokens - tokenizer.count(start + end), tokenizer) + end}
+    end = (
+        "\n\nWhich code word stands in the first line of this message? Answer with it and nothing"
+        " else."
+    )
+    return {
+        "role": "user",
+        "content": start + filler(tokens - tokenizer.count(start + end), tokenizer) + end,
+    }

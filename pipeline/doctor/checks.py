@@ -11,7 +11,12 @@ from pipeline.doctor.embedding_model import examine_embedding, examine_rerank, e
 from pipeline.doctor.finding import Finding, guarded
 from pipeline.doctor.keys import examine_keys
 from pipeline.doctor.object_store import examine_object_store
-from pipeline.doctor.project_folder import examine_env_file, examine_input, examine_space, examine_workflow
+from pipeline.doctor.project_folder import (
+    examine_env_file,
+    examine_input,
+    examine_space,
+    examine_workflow,
+)
 from pipeline.doctor.stores import examine_cache, examine_neo4j, examine_owner, examine_postgres
 from pipeline.doctor.views import examine_views
 from pipeline.engine.workflow import Workflow
@@ -25,11 +30,12 @@ SHORTEST_SECRET = 4
 def examine(project: Services, long: bool = False, consent: Consent | None = None) -> list[Finding]:
     """Return findings on settings, space, snapshots, cluster, models, stores and cache.
 
-    Never raises, and shows no secret. Makes at most 30 calls to each chat model that has an address or a key, none of
-    them cached; a call that fails for a passing reason is tried again beside these. The results are kept
-    (models/measured.py). ``consent`` is asked before a prompt is sent that is as long as a query's or a summary's, and
-    not only as long as an extraction's; without it, ``long`` decides. ``long``: also where such a prompt was sent
-    before; and a limit that the server does not tell is searched for.
+    Never raises, and shows no secret. Makes at most 30 calls to each chat model that has an address
+    or a key, none of them cached; a call that fails for a passing reason is tried again beside
+    these. The results are kept (models/measured.py). ``consent`` is asked before a prompt is sent
+    that is as long as a query's or a summary's, and not only as long as an extraction's; without
+    it, ``long`` decides. ``long``: also where such a prompt was sent before; and a limit that the
+    server does not tell is searched for.
     """
     secrets = _secrets(project.settings)
     measuring = Measuring(consent or (lambda call: long), long, project.measured)
@@ -41,7 +47,9 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
     workflows: list[Workflow] = []
     names = {path.stem for path in (root / "workflows").glob("*.yaml")} | {settings.workflow}
     for name in sorted(names):
-        yield from guarded("settings", f"workflow {name}", partial(examine_workflow, project, name, workflows))
+        yield from guarded(
+            "settings", f"workflow {name}", partial(examine_workflow, project, name, workflows)
+        )
     yield from guarded("settings", "input", lambda: examine_input(root, settings))
     yield from guarded("settings", ".env", lambda: examine_env_file(root))
     yield from guarded("settings", "serve.keys", lambda: examine_keys(root, settings))
@@ -77,9 +85,15 @@ def _secrets(settings: Settings) -> list[str]:
     ]
     secrets = {key.get_secret_value() for key in (settings.stores.neo4j.password, *keys)}
     secrets |= {secret for endpoint in endpoints for secret in endpoint.secrets}
-    for url in (settings.stores.postgres.url, settings.cache, *(endpoint.base_url for endpoint in endpoints)):
+    for url in (
+        settings.stores.postgres.url,
+        settings.cache,
+        *(endpoint.base_url for endpoint in endpoints),
+    ):
         secrets |= _secrets_of(url)
-    return sorted((secret for secret in secrets if len(secret) >= SHORTEST_SECRET), key=len, reverse=True)
+    return sorted(
+        (secret for secret in secrets if len(secret) >= SHORTEST_SECRET), key=len, reverse=True
+    )
 
 
 def _secrets_of(url: str) -> set[str]:

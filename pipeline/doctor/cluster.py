@@ -1,4 +1,5 @@
-"""The Dask cluster of the engine: whether its scheduler answers, which workers may do tasks, and what these see."""
+"""The Dask cluster of the engine: whether its scheduler answers, which workers may do tasks, and
+what these see."""
 
 from collections.abc import Iterator
 
@@ -28,9 +29,15 @@ def examine_cluster(project: Services) -> Iterator[Finding]:
 
         blind = cluster.blind(there.fit)
         if seeing := len(there.fit) - len(blind):
-            fact = f"{project.snapshots.folder.address}: {counted(seeing, 'worker')} can read and write there"
+            fact = (
+                f"{project.snapshots.folder.address}: {counted(seeing, 'worker')} can read and"
+                " write there"
+            )
             yield Finding(AREA, "snapshots", "ok", fact)
-        action = "start it with GRAPHMILL_SNAPSHOTS as the run's 'snapshots', and the right to read and write there"
+        action = (
+            "start it with GRAPHMILL_SNAPSHOTS as the run's 'snapshots', and the right to read and"
+            " write there"
+        )
         for worker, fault in blind.items():
             if fault == BUSY:
                 yield Finding(AREA, worker, "warning", fault, "look again when no run is under way")
@@ -42,9 +49,16 @@ def _workers(address: str, fit: int, wanted: int | None) -> Finding:
     """``wanted``: by a run; None where the cluster grows by what waits there."""
     fact = f"{address} answers, {counted(fit, 'worker')} may do tasks"
     if wanted is None:
-        return Finding(AREA, "scheduler", "ok", f"{fact}; others come as a run asks for them" if not fit else fact)
+        return Finding(
+            AREA,
+            "scheduler",
+            "ok",
+            f"{fact}; others come as a run asks for them" if not fit else fact,
+        )
     if fit >= wanted:
         return Finding(AREA, "scheduler", "ok", fact)
     fact = f"{fact}, engine.workers: {wanted}"
-    action = f"start more with 'graphmill worker {address}': a run waits engine.wait_seconds for them"
+    action = (
+        f"start more with 'graphmill worker {address}': a run waits engine.wait_seconds for them"
+    )
     return Finding(AREA, "scheduler", "warning" if fit else "failed", fact, action)

@@ -110,7 +110,8 @@ def finding_of(name: str, burst: Burst) -> Finding:
     """Return the finding on a burst, with the settings that would let every call end in time."""
     what = f"{name} concurrency"
     fact = (
-        f"{burst.calls} calls at once: {in_seconds(burst.slowest)} the slowest, {in_seconds(burst.alone)} a call alone"
+        f"{burst.calls} calls at once: {in_seconds(burst.slowest)} the slowest,"
+        f" {in_seconds(burst.alone)} a call alone"
     )
     if burst.is_in_time:
         return Finding("chat", what, "ok", fact)
@@ -118,14 +119,18 @@ def finding_of(name: str, burst: Burst) -> Finding:
     if late:
         fact = f"{fact}; {counted(late, 'call')} timed out ({burst.timeout:g} s)"
     else:
-        fact = f"{fact}; an extraction may take {in_seconds(burst.extraction)} of {burst.timeout:g} s"
+        fact = (
+            f"{fact}; an extraction may take {in_seconds(burst.extraction)} of {burst.timeout:g} s"
+        )
     settings: list[str] = []
     if burst.slots < burst.calls:
         fact = f"{fact}; the server seems to work on about {burst.slots} at a time"
         settings.append(f"concurrency: {burst.slots}")
     if burst.wanted_timeout > burst.timeout:
         settings.append(f"timeout: {10 * math.ceil(burst.wanted_timeout / 10)}")
-    return Finding("chat", what, "warning", fact, f"set in models.chat.{name}: {', '.join(settings)}")
+    return Finding(
+        "chat", what, "warning", fact, f"set in models.chat.{name}: {', '.join(settings)}"
+    )
 
 
 def in_seconds(seconds: float) -> str:

@@ -7,11 +7,13 @@ from pipeline.doctor.finding import Finding
 from pipeline.settings.validation import did_you_mean
 
 
-def unknown_fields(what: str, setting: str, where: Mapping[str, Any], fields: Collection[str]) -> Iterator[Finding]:
+def unknown_fields(
+    what: str, setting: str, where: Mapping[str, Any], fields: Collection[str]
+) -> Iterator[Finding]:
     """Warn of each field of the conditions that no loaded document has.
 
-    ``what``: of the findings. ``setting``: the place of the conditions in settings.yaml. ``fields``: those of the
-    documents.
+    ``what``: of the findings. ``setting``: the place of the conditions in settings.yaml.
+    ``fields``: those of the documents.
     """
     for field in where:
         if field not in fields:

@@ -38,12 +38,24 @@ def examine_embedding(root: Path, settings: Settings, name: str) -> Iterator[Fin
     if not np.isfinite(vectors).all() or not np.allclose(lengths, 1, atol=1e-3):
         shown = ", ".join(f"{length:.3g}" for length in lengths)
         action = "take another model: search compares directions"
-        yield Finding("embedding", name, "failed", f"{fact}; vectors of length {shown} instead of 1", action)
+        yield Finding(
+            "embedding", name, "failed", f"{fact}; vectors of length {shown} instead of 1", action
+        )
     elif np.allclose(vectors, vectors[0], atol=1e-3):
-        yield Finding("embedding", name, "failed", f"{fact}; different texts, equal vectors", "take another model")
+        yield Finding(
+            "embedding",
+            name,
+            "failed",
+            f"{fact}; different texts, equal vectors",
+            "take another model",
+        )
     elif dimensions > HALFVEC_LIMIT:
-        fact = f"{fact}; pgvector indexes up to {HALFVEC_LIMIT:,}: every search compares all vectors"
-        yield Finding("embedding", name, "warning", fact, "set 'dimensions' lower, where the model allows it")
+        fact = (
+            f"{fact}; pgvector indexes up to {HALFVEC_LIMIT:,}: every search compares all vectors"
+        )
+        yield Finding(
+            "embedding", name, "warning", fact, "set 'dimensions' lower, where the model allows it"
+        )
     else:
         yield Finding("embedding", name, "ok", f"{fact}, length 1")
     if not is_function(model):  # a function returns vectors alone: it has no way to report tokens
@@ -51,19 +63,31 @@ def examine_embedding(root: Path, settings: Settings, name: str) -> Iterator[Fin
 
 
 def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
-    """Embeds one loaded chunk anew. Nothing where the database does not answer, or the workspace is another owner's,
-    whose vectors are not to be mended from here: those are findings of their own."""
+    """Embeds one loaded chunk anew. Nothing where the database does not answer, or the workspace is
+    another owner's, whose vectors are not to be mended from here: those are findings of their
+    own."""
     store = postgres_store(settings, root)
     with suppress(StoreError), closing(store):
         live = store.live()
-        if live is None or live.probe is None or is_of_another(live, known_owner(root, settings.owner)):
+        if (
+            live is None
+            or live.probe is None
+            or is_of_another(live, known_owner(root, settings.owner))
+        ):
             return
-        models = [embedding_model(settings, name, lambda: NO_CACHE, root=root) for name in settings.models.embedding]
-        model = next((model for model in models if dict(model.identity) == dict(live.embedding)), None)
+        models = [
+            embedding_model(settings, name, lambda: NO_CACHE, root=root)
+            for name in settings.models.embedding
+        ]
+        model = next(
+            (model for model in models if dict(model.identity) == dict(live.embedding)), None
+        )
         found = store.chunks([live.probe.chunk_id], np.asarray(live.probe.vector, np.float32))
         if model is None:
             action = f"'graphmill run {live.workflow} --re-embed' makes them anew"
-            yield Finding("stores", "vectors", "warning", "made by none of models.embedding", action)
+            yield Finding(
+                "stores", "vectors", "warning", "made by none of models.embedding", action
+            )
         elif found:
             yield _compared(live.probe, model.embed([found[0].content])[0], live.workflow)
 
@@ -81,7 +105,11 @@ def _compared(probe: VectorProbe, now: np.ndarray, workflow: str) -> Finding:
 
 
 QUESTION = "Who counted the ships?"
-PASSAGES = ("A recipe for rye bread.", "The lighthouse keeper counted the ships.", "Income tax is due in May.")
+PASSAGES = (
+    "A recipe for rye bread.",
+    "The lighthouse keeper counted the ships.",
+    "Income tax is due in May.",
+)
 ANSWER = 1
 
 
@@ -99,6 +127,10 @@ def examine_rerank(root: Path, settings: Settings, name: str) -> Iterator[Findin
     else:
         shown = ", ".join(f"{score:.3g}" for score in scores)
         action = "take another model: this one would put the wrong text units first"
-        yield Finding("rerank", name, "failed", f"{fact}; the one that answers is not first ({shown})", action)
-    if any(usage.cost for usage in heard.usages):  # some rerankers never report tokens; without a price none are needed
+        yield Finding(
+            "rerank", name, "failed", f"{fact}; the one that answers is not first ({shown})", action
+        )
+    if any(
+        usage.cost for usage in heard.usages
+    ):  # some rerankers never report tokens; without a price none are needed
         yield from heard.findings("rerank", name)

@@ -11,8 +11,9 @@ Verdict = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True)
 class Finding:
-    """``area``: settings, space, snapshots, cluster, chat, embedding, rerank, stores or cache; ``what``: the thing,
-    such as a model's name. ``action`` is empty where there is nothing to do."""
+    """``area``: settings, space, snapshots, cluster, chat, embedding, rerank, stores or cache;
+    ``what``: the thing, such as a model's name. ``action`` is empty where there is nothing to
+    do."""
 
     area: str
     what: str
@@ -32,7 +33,8 @@ def guarded(area: str, what: str, look: Callable[[], Iterable[Finding]]) -> list
 
 
 def broken(area: str, what: str, error: Exception) -> Finding:
-    """What the error says; its action where it is one of ours, which read "where: fact; next action"."""
+    """What the error says; its action where it is one of ours, which read "where: fact; next
+    action"."""
     text = in_words(error)
     fact, separator, action = text.rpartition("; ")
     if isinstance(error, GraphmillError) and separator:

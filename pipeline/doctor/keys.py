@@ -17,7 +17,8 @@ WHAT = "serve.keys"
 
 
 def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
-    """Nothing to say where there are none. What is loaded is looked at where the database answers."""
+    """Nothing to say where there are none. What is loaded is looked at where the database
+    answers."""
     faults = [*key_faults(settings.serve), *_unknown_models(settings)]
     for fault in faults:
         fact, _, action = fault.rpartition("; ")
@@ -33,7 +34,9 @@ def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
     yield from doubts
     keys = settings.serve.keys
     if keys and not faults and not doubts and not warnings:
-        yield Finding("settings", WHAT, "ok", f"{counted(len(keys), 'key')} of their own: {', '.join(keys)}")
+        yield Finding(
+            "settings", WHAT, "ok", f"{counted(len(keys), 'key')} of their own: {', '.join(keys)}"
+        )
 
 
 def _unknown_models(settings: Settings) -> Iterator[str]:
@@ -48,7 +51,9 @@ def _unknown_models(settings: Settings) -> Iterator[str]:
 
 def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:
     narrowed = {
-        where: rights for where, rights in rights_by_place(settings.serve).items() if rights.workspace or rights.where
+        where: rights
+        for where, rights in rights_by_place(settings.serve).items()
+        if rights.workspace or rights.where
     }
     if not narrowed:
         return
@@ -62,4 +67,6 @@ def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:
                 elif rights.workspace:
                     near = did_you_mean(workspace, loaded, "loaded are")
                     fact = f"{where}.workspace: nothing is loaded as '{workspace}'"
-                    yield Finding("settings", WHAT, "warning", fact, f"load it, or correct the name: {near}")
+                    yield Finding(
+                        "settings", WHAT, "warning", fact, f"load it, or correct the name: {near}"
+                    )

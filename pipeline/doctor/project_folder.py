@@ -1,4 +1,5 @@
-"""The project's folder: workflows, prompts and models, the input, keys that git would publish, space to write."""
+"""The project's folder: workflows, prompts and models, the input, keys that git would publish,
+space to write."""
 
 import shutil
 import subprocess
@@ -36,8 +37,9 @@ def _check_models(workflow: Workflow, step: Step, models: ModelsSettings) -> Non
         have = models.chat if kind == "chat" else models.embedding
         if name not in have:
             raise SettingsError(
-                f"workflow '{workflow.name}': step '{step.id}' names the {kind} model '{name}', which is not in "
-                f"settings.yaml (have: {', '.join(sorted(have)) or 'none'}); add it to models.{kind}"
+                f"workflow '{workflow.name}': step '{step.id}' names the {kind} model '{name}',"
+                f" which is not in settings.yaml (have: {', '.join(sorted(have)) or 'none'}); add"
+                f" it to models.{kind}"
             )
 
 
@@ -49,11 +51,23 @@ def examine_input(root: Path, settings: Settings) -> Iterator[Finding]:
     fact = f"{counted(len(readable), 'file')} for {pattern} below {settings.input.path}"
     if faulty:
         shown = f"{faulty[0].name}: {faulty[0].fault[1] if faulty[0].fault else ''}"
-        yield Finding("settings", "input", "warning", f"{fact}, {len(faulty):,} cannot be read ({shown})", "mend them")
+        yield Finding(
+            "settings",
+            "input",
+            "warning",
+            f"{fact}, {len(faulty):,} cannot be read ({shown})",
+            "mend them",
+        )
     elif readable:
         yield Finding("settings", "input", "ok", fact)
     else:
-        yield Finding("settings", "input", "warning", fact, "put documents there, or correct input in settings.yaml")
+        yield Finding(
+            "settings",
+            "input",
+            "warning",
+            fact,
+            "put documents there, or correct input in settings.yaml",
+        )
 
 
 def examine_env_file(root: Path) -> Iterator[Finding]:
@@ -62,17 +76,34 @@ def examine_env_file(root: Path) -> Iterator[Finding]:
         return
     git = shutil.which("git")
     if git is None:
-        yield Finding("settings", ".env", "warning", "git is not on the PATH", "see to it that .gitignore names .env")
+        yield Finding(
+            "settings",
+            ".env",
+            "warning",
+            "git is not on the PATH",
+            "see to it that .gitignore names .env",
+        )
         return
     command = [git, "-C", str(root), "check-ignore", "--quiet", ".env"]
-    asked = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=False)  # noqa: S603
+    asked = subprocess.run(  # noqa: S603
+        command, capture_output=True, text=True, timeout=GIT_SECONDS, check=False
+    )
     if asked.returncode == 0:
         yield Finding("settings", ".env", "ok", "ignored by git")
     elif asked.returncode == 1:
         fact = "git does not ignore .env, where keys are kept"
-        yield Finding("settings", ".env", "warning", fact, "add .env to .gitignore; git rm --cached .env if it is in")
+        yield Finding(
+            "settings",
+            ".env",
+            "warning",
+            fact,
+            "add .env to .gitignore; git rm --cached .env if it is in",
+        )
     else:
-        fact = f"git cannot say whether it ignores .env ({' '.join(asked.stderr.split()) or asked.returncode})"
+        fact = (
+            "git cannot say whether it ignores .env"
+            f" ({' '.join(asked.stderr.split()) or asked.returncode})"
+        )
         yield Finding("settings", ".env", "warning", fact, "see to it that .gitignore names .env")
 
 
@@ -89,7 +120,13 @@ def examine_space(root: Path, settings: Settings) -> Iterator[Finding]:
                 pass
         except OSError as error:
             fact = f"{place} cannot be written ({in_words(error)})"
-            yield Finding("space", folder.name, "failed", fact, "give the user who runs graphmill the right to write")
+            yield Finding(
+                "space",
+                folder.name,
+                "failed",
+                fact,
+                "give the user who runs graphmill the right to write",
+            )
             return
     free = shutil.disk_usage(_nearest(snapshots)).free
     used = sum(path.stat().st_size for path in snapshots.rglob("*.parquet"))

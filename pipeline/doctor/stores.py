@@ -1,4 +1,5 @@
-"""PostgreSQL, Neo4j, the cache of replies, and whose the workspace is. Whatever is tried is rolled back."""
+"""PostgreSQL, Neo4j, the cache of replies, and whose the workspace is. Whatever is tried is rolled
+back."""
 
 import os
 import re
@@ -13,7 +14,14 @@ from sqlalchemy import text
 
 from pipeline.doctor.finding import Finding, guarded
 from pipeline.errors import StoreError, in_words
-from pipeline.runs.adapters import EMBEDDED, EMBEDDED_FOLDER, neo4j_store, open_cache, open_stores, postgres_store
+from pipeline.runs.adapters import (
+    EMBEDDED,
+    EMBEDDED_FOLDER,
+    neo4j_store,
+    open_cache,
+    open_stores,
+    postgres_store,
+)
 from pipeline.runs.owner import has_owner, known_owner, settle
 from pipeline.settings.schema import Settings
 from pipeline.stores.base import Store
@@ -30,8 +38,14 @@ def examine_postgres(root: Path, settings: Settings) -> Iterator[Finding]:
     with closing(postgres_store(settings, root)) as store:
         with store.connection() as connection:
             version = connection.execute(text("SHOW server_version")).scalar_one()
-        embedded = f", embedded in {EMBEDDED_FOLDER}" if settings.stores.postgres.url == EMBEDDED else ""
-        as_root = ", run as the system user pgserver because you are root" if embedded and os.geteuid() == 0 else ""
+        embedded = (
+            f", embedded in {EMBEDDED_FOLDER}" if settings.stores.postgres.url == EMBEDDED else ""
+        )
+        as_root = (
+            ", run as the system user pgserver because you are root"
+            if embedded and os.geteuid() == 0
+            else ""
+        )
         yield Finding("stores", "postgres", "ok", f"PostgreSQL {version}{embedded}{as_root}")
         yield from guarded("stores", "pgvector", lambda: _pgvector(store))
         yield from guarded("stores", "postgres rights", lambda: _postgres_rights(store))
@@ -39,20 +53,26 @@ def examine_postgres(root: Path, settings: Settings) -> Iterator[Finding]:
 
 def _pgvector(store: PostgresStore) -> Iterator[Finding]:
     with store.connection() as connection:
-        installed = connection.execute(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")).scalar()
+        installed = connection.execute(
+            text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+        ).scalar()
         packaged = "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
         available = connection.execute(text(packaged)).scalar()
     version = installed or available
     if version is None:
         action = "install the package pgvector on the database's machine (image: pgvector/pgvector)"
-        yield Finding("stores", "pgvector", "failed", "the server does not have the extension", action)
+        yield Finding(
+            "stores", "pgvector", "failed", "the server does not have the extension", action
+        )
         return
     if installed is None:
         _try_and_take_back(store, "CREATE EXTENSION vector")
     fact = f"pgvector {version}" + ("" if installed else ", made at the first load")
     if _numbers(version) < ITERATIVE_SCANS_SINCE:
         fact += ": without iterative scans, which 0.8 has, a search may find too little"
-        yield Finding("stores", "pgvector", "warning", fact, "upgrade it, then ALTER EXTENSION vector UPDATE")
+        yield Finding(
+            "stores", "pgvector", "warning", fact, "upgrade it, then ALTER EXTENSION vector UPDATE"
+        )
     else:
         yield Finding("stores", "pgvector", "ok", fact)
 
@@ -92,7 +112,13 @@ def _version(store: "Neo4jStore") -> Iterator[Finding]:
         version, edition = session.run(VERSION).single(strict=True).values()
     fact = f"Neo4j {version}, {edition} edition, database '{store.database}'"
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < LEAST_VERSION:
-        yield Finding("stores", "neo4j", "failed", fact, "upgrade it to 5.26 or later, or set stores.graph: postgres")
+        yield Finding(
+            "stores",
+            "neo4j",
+            "failed",
+            fact,
+            "upgrade it to 5.26 or later, or set stores.graph: postgres",
+        )
     else:
         yield Finding("stores", "neo4j", "ok", fact)
 
@@ -100,7 +126,10 @@ def _version(store: "Neo4jStore") -> Iterator[Finding]:
 def _neo4j_rights(store: "Neo4jStore") -> Iterator[Finding]:
     from pipeline.stores.neo4j import cypher
 
-    with store.driver.session(database=store.database) as session, session.begin_transaction() as transaction:
+    with (
+        store.driver.session(database=store.database) as session,
+        session.begin_transaction() as transaction,
+    ):
         for constraint in cypher.CONSTRAINTS:
             transaction.run(constraint).consume()
         transaction.rollback()
@@ -131,15 +160,23 @@ def _sqlite(path: Path) -> Iterator[Finding]:
     try:
         with closing(sqlite3.connect(path, timeout=SECONDS_TO_WAIT_FOR_A_LOCK)) as connection:
             [mode] = connection.execute("PRAGMA journal_mode").fetchone()
-            problems = [row[0] for row in connection.execute("PRAGMA quick_check(3)") if row[0] != "ok"]
+            problems = [
+                row[0] for row in connection.execute("PRAGMA quick_check(3)") if row[0] != "ok"
+            ]
     except sqlite3.DatabaseError as error:
         mode, problems = "", [in_words(error)]
     fact = f"{path.name}, {path.stat().st_size / 1e6:,.1f} MB"
     if problems:
-        action = "if no run is under way, move the file away: a new one is made, and what it held is asked again"
+        action = (
+            "if no run is under way, move the file away: a new one is made, and what it held is"
+            " asked again"
+        )
         yield Finding("cache", "replies", "failed", f"{fact}: {'; '.join(problems)}", action)
     elif mode != "wal":
-        action = "keep it on a local disk: a shared folder has no write-ahead log, and several processes may collide"
+        action = (
+            "keep it on a local disk: a shared folder has no write-ahead log, and several processes"
+            " may collide"
+        )
         yield Finding("cache", "replies", "warning", f"{fact}, whole, journal mode {mode}", action)
     else:
         yield Finding("cache", "replies", "ok", f"{fact}, whole, journal mode {mode}")
@@ -157,7 +194,8 @@ def _server(url: str) -> Iterator[Finding]:
 
 
 def examine_owner(root: Path, settings: Settings) -> Iterator[Finding]:
-    """Nothing of a store that does not answer: that is a finding of its own. Raises UsageError for a copy."""
+    """Nothing of a store that does not answer: that is a finding of its own. Raises UsageError for
+    a copy."""
     if has_owner(root):  # else it has never run, and looking makes none
         settle(root)
     owner = known_owner(root, settings.owner)
@@ -170,13 +208,25 @@ def examine_owner(root: Path, settings: Settings) -> Iterator[Finding]:
 def _finding(store: Store, owner: str) -> Finding:
     live, what = store.workspaces().get(store.workspace), f"{store.name} owner"
     if live is None:
-        fact = f"workspace '{store.workspace}' is free; this project is owner {owner or 'of nothing yet'}"
+        fact = (
+            f"workspace '{store.workspace}' is free; this project is owner"
+            f" {owner or 'of nothing yet'}"
+        )
         return Finding("stores", what, "ok", fact)
     fact = f"workspace '{store.workspace}' belongs to {live.owner or 'nobody'}"
     if not live.owner:
-        action = "the next load makes it this project's; where it is not, set another workspace first"
-        return Finding("stores", what, "warning", f"{fact}: an earlier version has loaded it", action)
+        action = (
+            "the next load makes it this project's; where it is not, set another workspace first"
+        )
+        return Finding(
+            "stores", what, "warning", f"{fact}: an earlier version has loaded it", action
+        )
     if live.owner == owner:
         return Finding("stores", what, "ok", f"{fact}, which is this project")
-    action = f"set another workspace in settings.yaml; 'graphmill load --take-over {live.owner}' deletes its rows"
-    return Finding("stores", what, "failed", f"{fact} (loaded from {live.place}), not to this project", action)
+    action = (
+        f"set another workspace in settings.yaml; 'graphmill load --take-over {live.owner}' deletes"
+        " its rows"
+    )
+    return Finding(
+        "stores", what, "failed", f"{fact} (loaded from {live.place}), not to this project", action
+    )

@@ -1,4 +1,5 @@
-"""Check whether a model's endpoint reports the tokens of its calls: costs and limits rest on them."""
+"""Check whether a model's endpoint reports the tokens of its calls: costs and limits rest on
+them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -36,8 +37,8 @@ class RecordedCalls(IdleListener):
             source = "the function" if is_function else "the endpoint"
             calls = counted(len(answered), "call")
             fact = (
-                f"{source} reports no token counts (usage) for {estimated} of {calls}: "
-                f"graphmill counts them with its own tokenizer, and {ESTIMATE_MARGIN:g} times against limits"
+                f"{source} reports no token counts (usage) for {estimated} of {calls}: graphmill"
+                f" counts them with its own tokenizer, and {ESTIMATE_MARGIN:g} times against limits"
             )
             action = OF_A_FUNCTION if is_function else OF_A_SERVER
             yield Finding(area, f"{name} token counts", "warning", fact, action)

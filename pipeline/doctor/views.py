@@ -1,4 +1,5 @@
-"""The views of ``serve.views``: whether they can be made, how large they are, and what their workspaces show."""
+"""The views of ``serve.views``: whether they can be made, how large they are, and what their
+workspaces show."""
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -18,7 +19,8 @@ WHAT = "serve.views"
 
 
 def examine_views(project: Services) -> Iterator[Finding]:
-    """Nothing to say where there are none. What is loaded is looked at where the database answers."""
+    """Nothing to say where there are none. What is loaded is looked at where the database
+    answers."""
     views = {view: one.where for view, one in project.settings.serve.views.items()}
     if views:
         if why := project.why_not_loadable():
@@ -32,7 +34,9 @@ def examine_views(project: Services) -> Iterator[Finding]:
 
 def _finding_on_size(size: ViewSize) -> Finding:
     if size.documents is None:
-        return Finding("settings", WHAT, "warning", size.line(), "run 'graphmill plan', then 'graphmill run'")
+        return Finding(
+            "settings", WHAT, "warning", size.line(), "run 'graphmill plan', then 'graphmill run'"
+        )
     if not size.documents:
         action = f"correct {WHAT}.{size.view}.where, unless no document is to be in it"
         return Finding("settings", WHAT, "warning", size.line(), action)
@@ -47,11 +51,16 @@ def _findings_on_stores(project: Services) -> Iterator[Finding]:
         workspace = settings.of_view(view).workspace
         live = loaded.get(workspace)
         if live and not is_made_by(live.version, one.where):
-            fact = f"view {view}: workspace '{workspace}' was loaded by other conditions, and keys do not reach it"
+            fact = (
+                f"view {view}: workspace '{workspace}' was loaded by other conditions, and keys do"
+                " not reach it"
+            )
             yield Finding("settings", WHAT, "warning", fact, "run 'graphmill run'")
     for workspace in project.removed_views():
         fact = f"workspace '{workspace}' is of a view that settings do not have any more"
-        yield Finding("settings", WHAT, "warning", fact, f"'graphmill workspace drop {workspace}' deletes it")
+        yield Finding(
+            "settings", WHAT, "warning", fact, f"'graphmill workspace drop {workspace}' deletes it"
+        )
 
 
 def _unknown_fields(root: Path, settings: Settings) -> Iterator[Finding]:

@@ -1,4 +1,5 @@
-"""Files that are no plain text, as Markdown: which of the converters reads a file, and what becomes of its failures."""
+"""Files that are no plain text, as Markdown: which of the converters reads a file, and what becomes
+of its failures."""
 
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -19,7 +20,8 @@ class NoConverterError(Exception):
 
 
 def converter_for(suffix: str) -> str:
-    """Name and version of what converts files of this suffix at present; empty where the extra is not installed."""
+    """Name and version of what converts files of this suffix at present; empty where the extra is
+    not installed."""
     try:
         if suffix == PDF:
             return pdf_converter()
@@ -29,8 +31,9 @@ def converter_for(suffix: str) -> str:
 
 
 def convert(path: Path) -> Conversion:
-    """What a file of one of the suffixes ``CONVERTED`` says. Raises NoConverterError without the extra, OSError when
-    the file cannot be read, MemoryError when it takes more than there is, ValueError when it is damaged."""
+    """What a file of one of the suffixes ``CONVERTED`` says. Raises NoConverterError without the
+    extra, OSError when the file cannot be read, MemoryError when it takes more than there is,
+    ValueError when it is damaged."""
     try:
         return convert_pdf(path) if path.suffix.lower() == PDF else convert_office(path)
     except ImportError as error:

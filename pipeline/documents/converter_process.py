@@ -1,6 +1,6 @@
-"""What runs in a process that converts files, one after the other, and has only so much memory: a file is asked for on
-one pipe, what came of it goes out on another. It ends with the process that started it, however that ends; so does what
-it starts itself."""
+"""What runs in a process that converts files, one after the other, and has only so much memory: a
+file is asked for on one pipe, what came of it goes out on another. It ends with the process that
+started it, however that ends; so does what it starts itself."""
 
 import ctypes
 import errno
@@ -37,7 +37,8 @@ _NOT_MAPPED = re.compile("cannot allocate memory|failed to map segment", re.IGNO
 
 
 class Wanted(BaseModel):
-    """A file to be converted, and by what of the user's own; ``name``: of that converter, for people."""
+    """A file to be converted, and by what of the user's own; ``name``: of that converter, for
+    people."""
 
     path: str
     own: OwnConverter | None = None
@@ -57,7 +58,11 @@ def result_of(wanted: Wanted, megabytes: int) -> Converted:
     except Exception as error:  # noqa: BLE001 - a converter of the user's own raises what it likes
         if _is_of_memory(error):
             return NotConverted(*_too_much(megabytes))
-        said = str(error) if isinstance(error, ValueError) else f"{in_words(error)[:MOST_SAID]}; mend it or remove it"
+        said = (
+            str(error)
+            if isinstance(error, ValueError)
+            else f"{in_words(error)[:MOST_SAID]}; mend it or remove it"
+        )
         return NotConverted("parse", clean(said))
 
 
@@ -77,11 +82,18 @@ def _is_of_memory(error: BaseException | None) -> bool:
 
 
 def _by_own(wanted: Wanted, own: OwnConverter) -> Conversion:
-    made = _function(wanted.folder, own)(Path(wanted.path)) if isinstance(own, str) else _said(own, wanted)
+    made = (
+        _function(wanted.folder, own)(Path(wanted.path))
+        if isinstance(own, str)
+        else _said(own, wanted)
+    )
     if isinstance(made, str):
         return Conversion(clean(made), wanted.name)
     if not isinstance(made, Conversion):
-        raise ValueError(f"input.converter: {wanted.name} gave {type(made).__name__}; return a text or a Conversion")
+        raise ValueError(
+            f"input.converter: {wanted.name} gave {type(made).__name__}; return a text or a"
+            " Conversion"
+        )
     return _sendable(made, wanted)
 
 
@@ -92,9 +104,14 @@ def _sendable(made: Conversion, wanted: Wanted) -> Conversion:
         return _CONVERSION.validate_json(sent)
     except (TypeError, AttributeError, ValueError) as error:
         invalid = isinstance(error, ValidationError)
-        fact = f"{'.'.join(map(str, error.errors()[0]['loc']))}: no such type" if invalid else in_words(error)
+        fact = (
+            f"{'.'.join(map(str, error.errors()[0]['loc']))}: no such type"
+            if invalid
+            else in_words(error)
+        )
         raise ValueError(
-            f"input.converter: {wanted.name} gave a Conversion that cannot be kept ({fact[:MOST_SAID]}); mend it"
+            f"input.converter: {wanted.name} gave a Conversion that cannot be kept"
+            f" ({fact[:MOST_SAID]}); mend it"
         ) from error
 
 
@@ -109,7 +126,9 @@ def _function(folder: str, own: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     if not callable(function := getattr(module, name, None)):
-        raise ValueError(f"input.converter: {path.name} has no function '{name}'; correct settings.yaml")
+        raise ValueError(
+            f"input.converter: {path.name} has no function '{name}'; correct settings.yaml"
+        )
     return function
 
 
@@ -122,7 +141,8 @@ def _said(words: tuple[str, ...], wanted: Wanted) -> str:
     if done.returncode:
         said = " ".join(done.stderr.decode(errors="replace").split())[-MOST_SAID:]
         raise ValueError(
-            f"{wanted.name} ended with {done.returncode} ({said}); mend the file, or the command and 'graphmill retry'"
+            f"{wanted.name} ended with {done.returncode} ({said}); mend the file, or the command"
+            " and 'graphmill retry'"
         )
     return done.stdout.decode(errors="replace")
 
@@ -134,12 +154,14 @@ def _end_with_the_parent(by: signal.Signals) -> None:
 
 @cache
 def _guarded() -> None:
-    """From now on nothing that this process starts outlives it, however it ends: a process waits for that, to end all
-    of the group."""
+    """From now on nothing that this process starts outlives it, however it ends: a process waits
+    for that, to end all of the group."""
     guarded = os.getpid()
     if sys.platform != "linux" or os.fork():
         return
-    os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # whoever reads what this process says has to hear that it has ended
+    os.closerange(
+        0, os.sysconf("SC_OPEN_MAX")
+    )  # whoever reads what this process says has to hear that it has ended
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     _end_with_the_parent(signal.SIGTERM)
     if os.getppid() == guarded:

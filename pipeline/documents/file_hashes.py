@@ -1,8 +1,8 @@
-"""Hashes of files, kept from night to night as git keeps them: a file is read again when what the file system says of
-it is not what it was.
+"""Hashes of files, kept from night to night as git keeps them: a file is read again when what the
+file system says of it is not what it was.
 
-The rule for what was written just now is git's too: while a second write could leave the same times, nothing is kept.
-The list is a cache. What of it is damaged or gone is hashed anew.
+The rule for what was written just now is git's too: while a second write could leave the same
+times, nothing is kept. The list is a cache. What of it is damaged or gone is hashed anew.
 """
 
 import hashlib
@@ -20,7 +20,8 @@ from pipeline.errors import DiskFullError
 from pipeline.files import new_file
 
 SETTLED_AFTER = 3.0
-"""Seconds. A file system's clock goes in steps of up to two, within which two contents can have the same times."""
+"""Seconds. A file system's clock goes in steps of up to two, within which two contents can have the
+same times."""
 _STATE = struct.Struct("<QQqqq")
 _GREATEST = 2**64 - 1
 _ENTRY = np.dtype([("key", f"V{8 + _STATE.size}"), ("hash", "V32")])
@@ -31,8 +32,8 @@ _MET: dict[str, tuple[bytes, str]] = {}
 
 
 def state_of(state: os.stat_result) -> bytes:
-    """What tells a file's content apart from an earlier one: device, inode, size, times of its content and of itself.
-    The last of these no copying program can set."""
+    """What tells a file's content apart from an earlier one: device, inode, size, times of its
+    content and of itself. The last of these no copying program can set."""
     device, inode = state.st_dev & _GREATEST, state.st_ino & _GREATEST
     return _STATE.pack(device, inode, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
@@ -49,8 +50,8 @@ def key_of(name: str, state: bytes) -> bytes:
 
 
 def hashed(path: Path) -> tuple[bytes, str]:
-    """A file's state and the SHA-256 of its content, for which it is read once a process for as long as it stays as it
-    is. Raises OSError."""
+    """A file's state and the SHA-256 of its content, for which it is read once a process for as
+    long as it stays as it is. Raises OSError."""
     moment = time.time()
     state = state_of(path.stat())
     before, content = _MET.get(str(path), (b"", ""))
@@ -64,7 +65,8 @@ def hashed(path: Path) -> tuple[bytes, str]:
 
 
 def kept_hashes(path: Path) -> dict[bytes, str]:
-    """By ``key_of``, those that ``keep_hashes`` has left there; none where they are not what was written."""
+    """By ``key_of``, those that ``keep_hashes`` has left there; none where they are not what was
+    written."""
     try:
         written = path.read_bytes()
     except OSError:

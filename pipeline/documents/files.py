@@ -1,4 +1,5 @@
-"""The files below the input folder that are to be read: one walk, and what the file system says of each."""
+"""The files below the input folder that are to be read: one walk, and what the file system says of
+each."""
 
 import errno
 import os
@@ -10,7 +11,14 @@ from fnmatch import fnmatchcase, translate
 from functools import cache, cached_property
 from pathlib import Path, PurePath, PurePosixPath
 
-from pipeline.documents.file_hashes import hashed, is_settled, keep_hashes, kept_hashes, key_of, state_of
+from pipeline.documents.file_hashes import (
+    hashed,
+    is_settled,
+    keep_hashes,
+    kept_hashes,
+    key_of,
+    state_of,
+)
 from pipeline.errors import SettingsError
 from pipeline.text.ids import digest
 
@@ -22,7 +30,10 @@ CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
 """Errors that stay until somebody mends them, and that a file's stamp knows of; others may pass."""
 LOCK_FILE = ("lock_file", "a lock or backup file of an editor; nothing to do")
 _OUTSIDE = ("outside", "a link out of the input folder; copy what it leads to")
-_UNMOUNTED = ("unmounted", "was a mount point and is an empty folder; mount it, or remove the folder")
+_UNMOUNTED = (
+    "unmounted",
+    "was a mount point and is an empty folder; mount it, or remove the folder",
+)
 _FAULTS = {
     "link out": _OUTSIDE,
     "link to a folder outside": _OUTSIDE,
@@ -33,8 +44,9 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """``name``: its POSIX path below the folder, control characters escaped. ``fault``: reason and message if it is
-    not to be read. ``state``: what the file system says of it (file_hashes.py), empty where that cannot be told."""
+    """``name``: its POSIX path below the folder, control characters escaped. ``fault``: reason and
+    message if it is not to be read. ``state``: what the file system says of it (file_hashes.py),
+    empty where that cannot be told."""
 
     place: str
     name: str
@@ -52,9 +64,9 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Listing:
-    """Files as they were found at one moment, by name. ``mounts``: the folders that are mount points and have such
-    files below them, and those that were and are bare now, or could not be listed; ``kept``: the file in which hashes
-    are kept from night to night, if they are."""
+    """Files as they were found at one moment, by name. ``mounts``: the folders that are mount
+    points and have such files below them, and those that were and are bare now, or could not be
+    listed; ``kept``: the file in which hashes are kept from night to night, if they are."""
 
     files: tuple[InputFile, ...]
     mounts: tuple[str, ...] = ()
@@ -63,7 +75,8 @@ class Listing:
 
     @cached_property
     def contents(self) -> tuple[str | None, ...]:
-        """Of each file the hash of its content; of one that cannot be read why, None where the reason may pass."""
+        """Of each file the hash of its content; of one that cannot be read why, None where the
+        reason may pass."""
         kept = kept_hashes(self.kept) if self.kept else {}
         keys = [key_of(file.name, file.state) for file in self.files]
         found: list[str | None] = []
@@ -88,12 +101,18 @@ class Listing:
 
     @cached_property
     def digest(self) -> str:
-        """Over names and contents. Empty where a file could not be read for a reason that may pass: what is there is
-        not known then."""
+        """Over names and contents. Empty where a file could not be read for a reason that may pass:
+        what is there is not known then."""
         known = [content for content in self.contents if content is not None]
         if len(known) < len(self.files):
             return ""
-        return digest(*(part for file, content in zip(self.files, known, strict=True) for part in (file.name, content)))
+        return digest(
+            *(
+                part
+                for file, content in zip(self.files, known, strict=True)
+                for part in (file.name, content)
+            )
+        )
 
     @cached_property
     def version(self) -> str:
@@ -112,9 +131,10 @@ def _told_state(file: InputFile) -> str:
 
 
 def list_files(folder: str, pattern: str, mounts: Collection[str] = (), kept: str = "") -> Listing:
-    """Files below ``folder`` that match the glob pattern; hidden files and system junk are left out. A folder that
-    cannot be listed is among them, with its fault; the input folder itself is ".". So is one of ``mounts``, which were
-    mount points once, that is none any more and has nothing in it. ``kept``: the folder in which hashes are kept.
+    """Files below ``folder`` that match the glob pattern; hidden files and system junk are left
+    out. A folder that cannot be listed is among them, with its fault; the input folder itself is
+    ".". So is one of ``mounts``, which were mount points once, that is none any more and has
+    nothing in it. ``kept``: the folder in which hashes are kept.
 
     Raises SettingsError when there is no such folder.
     """
@@ -125,9 +145,15 @@ def list_files(folder: str, pattern: str, mounts: Collection[str] = (), kept: st
     found = list(_Walk(_real_path(folder), PurePath(pattern).parts).files(folder))
     folders, names = _folders_of(found), {file.name for file in found}
     failed = {file.name for file in found if file.fault}
-    bare = {name for name in mounts if name not in folders | names and _is_plain_folder(root / name)}
+    bare = {
+        name for name in mounts if name not in folders | names and _is_plain_folder(root / name)
+    }
     mounted = {name for name in folders if _is_plain(name) and os.path.ismount(root / name)}
-    mounted |= {name for name in mounts if not failed.isdisjoint({name, *map(str, PurePosixPath(name).parents)})}
+    mounted |= {
+        name
+        for name in mounts
+        if not failed.isdisjoint({name, *map(str, PurePosixPath(name).parents)})
+    }
     found += [InputFile(str(root / name), name, _UNMOUNTED) for name in bare]
     found.sort(key=lambda file: (file.name, file.place))
     place = Path(kept) / digest(str(root.resolve()), pattern)[:_DIGITS] if kept else None
@@ -155,7 +181,8 @@ def _is_plain(name: str) -> bool:
 
 @dataclass(frozen=True)
 class _Walk:
-    """One pass over the folder: what a listing that fails half way would have named must not seem to be gone."""
+    """One pass over the folder: what a listing that fails half way would have named must not seem
+    to be gone."""
 
     real_root: Path
     pattern: tuple[str, ...]
@@ -177,19 +204,27 @@ class _Walk:
                 after = follows(entry.name)
                 if not after or _is_left_out(entry.name):
                     continue
-                place, name = os.path.join(folder, entry.name), f"{below}/{entry.name}" if below else entry.name
+                place, name = (
+                    os.path.join(folder, entry.name),
+                    f"{below}/{entry.name}" if below else entry.name,
+                )
                 try:
                     kind = _kind(entry, self.real_root)
                 except OSError as error:
                     yield InputFile(place, one_line(name), not_read(error))
                     continue
-                if kind == "folder" or (kind == "link to a folder" and self._is_named(places, entry.name)):
+                if kind == "folder" or (
+                    kind == "link to a folder" and self._is_named(places, entry.name)
+                ):
                     waiting.append((place, name, after - {end}))
-                elif (end in after and kind != "link to a folder") or kind == "link to a folder outside":
+                elif (
+                    end in after and kind != "link to a folder"
+                ) or kind == "link to a folder outside":
                     yield _found(entry, place, one_line(name), kind)
 
     def _is_named(self, places: frozenset[int], name: str) -> bool:
-        """Whether a part of the pattern other than ** names it: links to folders are followed then only."""
+        """Whether a part of the pattern other than ** names it: links to folders are followed then
+        only."""
         return any(
             place < len(self.pattern) - 1
             and self.pattern[place] != ANY_FOLDERS
@@ -200,7 +235,8 @@ class _Walk:
 
 @cache
 def _following(pattern: tuple[str, ...], places: frozenset[int]) -> Callable[[str], frozenset[int]]:
-    """Name -> the places that may match what comes after it; with the pattern's length among them, it ends here."""
+    """Name -> the places that may match what comes after it; with the pattern's length among them,
+    it ends here."""
     always, asked = set[int](), list[tuple[Callable[[str], object], int]]()
     for place in _reached(pattern, places):
         if pattern[place] == ANY_FOLDERS:

@@ -1,4 +1,5 @@
-"""The folder an index of Microsoft GraphRAG (0.3 to 3.x) was written to: tables, documents, text units."""
+"""The folder an index of Microsoft GraphRAG (0.3 to 3.x) was written to: tables, documents, text
+units."""
 
 import hashlib
 import json
@@ -30,7 +31,8 @@ _LONGEST_MESSAGE = 300
 
 @dataclass(frozen=True)
 class _Table:
-    """``files``: its names, the newest first. ``needed`` and ``more``: our column -> its names, the newest first."""
+    """``files``: its names, the newest first. ``needed`` and ``more``: our column -> its names, the
+    newest first."""
 
     files: Sequence[str]
     needed: Mapping[str, Sequence[str]]
@@ -41,7 +43,8 @@ TABLES: Mapping[str, _Table] = {
     "documents": _Table(
         ("documents", "create_final_documents"),
         {"id": ("id",), "text": ("text", "raw_content")},
-        {"title": ("title",), "creation_date": ("creation_date",), "metadata": ("raw_data", "metadata", "attributes")},
+        {"title": ("title",), "creation_date": ("creation_date",),
+            "metadata": ("raw_data", "metadata", "attributes")},
     ),
     "text_units": _Table(
         ("text_units", "create_final_text_units"),
@@ -51,19 +54,22 @@ TABLES: Mapping[str, _Table] = {
     "entities": _Table(
         ("entities", "create_final_entities"),
         {"name": ("title", "name"), "text_unit_ids": ("text_unit_ids",)},
-        {"id": ("id",), "type": ("type",), "description": ("description",), "frequency": ("frequency",),
+        {"id": ("id",), "type": ("type",), "description": ("description",),
+            "frequency": ("frequency",),
          "types": ("types",)},
     ),
     "relationships": _Table(
         ("relationships", "create_final_relationships"),
         {"source": ("source",), "target": ("target",), "text_unit_ids": ("text_unit_ids",)},
-        {"id": ("id",), "description": ("description",), "weight": ("weight",), "keywords": ("keywords",)},
+        {"id": ("id",), "description": ("description",), "weight": ("weight",),
+            "keywords": ("keywords",)},
     ),
 }  # fmt: skip
 
 
 def graphrag_digest(folder: Path) -> str:
-    """Over the content of the tables. Raises SettingsError where one is missing, DataError for an unreadable one."""
+    """Over the content of the tables. Raises SettingsError where one is missing, DataError for an
+    unreadable one."""
     try:
         return digest(*(_sha256(path) for path in _files(folder).values()))
     except OSError as error:
@@ -71,8 +77,8 @@ def graphrag_digest(folder: Path) -> str:
 
 
 def read_graphrag_tables(folder: Path) -> dict[str, list[Row]]:
-    """documents, text_units, entities and relationships: their rows under our names of columns, a cell that is not
-    there as None.
+    """documents, text_units, entities and relationships: their rows under our names of columns, a
+    cell that is not there as None.
 
     Raises SettingsError where a table is missing, DataError where one is damaged or lacks a column.
     """
@@ -81,7 +87,9 @@ def read_graphrag_tables(folder: Path) -> dict[str, list[Row]]:
 
 def _files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
-        raise SettingsError(f"{folder}: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path")
+        raise SettingsError(
+            f"{folder}: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path"
+        )
     return {name: _file(folder, table.files) for name, table in TABLES.items()}
 
 
@@ -91,8 +99,8 @@ def _file(folder: Path, names: Sequence[str]) -> Path:
         if path.is_file():
             return path
     raise SettingsError(
-        f"{folder}: no {' or '.join(f'{name}.parquet' for name in names)}; name the folder that GraphRAG wrote its "
-        "tables to"
+        f"{folder}: no {' or '.join(f'{name}.parquet' for name in names)}; name the folder that"
+        " GraphRAG wrote its tables to"
     )
 
 
@@ -107,7 +115,9 @@ def _rows(path: Path, table: _Table) -> list[Row]:
         raise DataError(f"{path}: not readable as Parquet ({error}); write it anew") from error
     cells = {name: content[column].to_pylist() for name, column in columns.items()}
     missing = dict.fromkeys([*table.needed, *table.more])
-    return [missing | {name: cells[name][place] for name in cells} for place in range(content.num_rows)]
+    return [
+        missing | {name: cells[name][place] for name in cells} for place in range(content.num_rows)
+    ]
 
 
 def _columns(path: Path, have: Sequence[str], table: _Table) -> dict[str, str]:
@@ -118,7 +128,9 @@ def _columns(path: Path, have: Sequence[str], table: _Table) -> dict[str, str]:
     }
     for name, columns in table.needed.items():
         if found[name] is None:
-            raise DataError(f"{path}: no column {' or '.join(columns)}; is it a table of GraphRAG 0.3 or later?")
+            raise DataError(
+                f"{path}: no column {' or '.join(columns)}; is it a table of GraphRAG 0.3 or later?"
+            )
     return {name: column for name, column in found.items() if column is not None}
 
 
@@ -140,7 +152,9 @@ class GraphragRejects:
     def add(self, table: str, place: int, kind: str, reason: str, message: str) -> None:
         where = f"{table}[{place}]"
         said = clean(f"{where}: {message}")[:_LONGEST_MESSAGE]
-        self.rows.append({"step": "", "row_id": where, "kind": kind, "reason": reason, "message": said})
+        self.rows.append(
+            {"step": "", "row_id": where, "kind": kind, "reason": reason, "message": said}
+        )
 
 
 def read_documents(rows: Sequence[Row], rejects: GraphragRejects) -> dict[str, dict[str, str]]:
@@ -194,9 +208,13 @@ def _rewritten(metadata: str) -> str:
 
 
 def read_units(
-    rows: Sequence[Row], documents: Mapping[str, Mapping[str, str]], tokenizer: Tokenizer, rejects: GraphragRejects
+    rows: Sequence[Row],
+    documents: Mapping[str, Mapping[str, str]],
+    tokenizer: Tokenizer,
+    rejects: GraphragRejects,
 ) -> tuple[dict[str, list[str]], list[Row]]:
-    """Their id of it -> our ids (theirs may come from the text alone, so that documents share it); and the rows."""
+    """Their id of it -> our ids (theirs may come from the text alone, so that documents share it);
+    and the rows."""
     known: dict[str, list[str]] = defaultdict(list)
     units: list[Row] = []
     seen: Counter[tuple[str, str]] = Counter()
@@ -204,11 +222,19 @@ def read_units(
     starts: dict[str, int] = defaultdict(lambda: -1)
     for place, row in enumerate(rows):
         theirs, text = text_of(row["id"]), text_of(row["text"])
-        document = next((documents[id] for id in texts_of(row["documents"]) if id in documents), None)
+        document = next(
+            (documents[id] for id in texts_of(row["documents"]) if id in documents), None
+        )
         if not theirs or not text.strip():
             rejects.add("text_units", place, "row", "incomplete", "no id, or no text")
         elif document is None:
-            rejects.add("text_units", place, "row", "dangling", f"no such document: {texts_of(row['documents'])}")
+            rejects.add(
+                "text_units",
+                place,
+                "row",
+                "dangling",
+                f"no such document: {texts_of(row['documents'])}",
+            )
         else:
             id = document["id"]
             unit = text_unit_id(id, text, seen[id, text])
@@ -232,8 +258,8 @@ def read_units(
 
 
 def _span(unit: str, document: str, earliest: int) -> tuple[int, int]:
-    """Where the unit is in the document. GraphRAG may put lines "key: value." before a unit's text, and cut a
-    character in two at its ends."""
+    """Where the unit is in the document. GraphRAG may put lines "key: value." before a unit's text,
+    and cut a character in two at its ends."""
     for text in _bodies(unit):
         body = text.strip(_CUT_CHARACTER)
         start = document.find(body, earliest)
@@ -256,4 +282,10 @@ def text_of(cell: Any) -> str:
 
 
 def texts_of(cell: Any) -> list[str]:
-    return list(map(text_of, cell)) if isinstance(cell, list) else [text] if (text := text_of(cell)) else []
+    return (
+        list(map(text_of, cell))
+        if isinstance(cell, list)
+        else [text]
+        if (text := text_of(cell))
+        else []
+    )

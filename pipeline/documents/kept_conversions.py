@@ -1,6 +1,6 @@
-"""A file that was converted keeps its conversion for as long as its content is the same, whatever its name and
-whichever converter is the present one. What could not be converted, or not whole, is tried again by another converter,
-or within other limits."""
+"""A file that was converted keeps its conversion for as long as its content is the same, whatever
+its name and whichever converter is the present one. What could not be converted, or not whole, is
+tried again by another converter, or within other limits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,8 @@ def nothing_earlier(files: Sequence[FileToConvert]) -> Mapping[str, Conversion]:
 
 
 def conversion_key(file: FileToConvert) -> str:
-    """Over its content, and the suffix, which says how it is read; empty for one that cannot be read."""
+    """Over its content, and the suffix, which says how it is read; empty for one that cannot be
+    read."""
     try:
         return digest("conversion", file.suffix, hashed(file.path)[1])
     except OSError:
@@ -80,21 +81,29 @@ class KeepingConverter:
             if key and key == conversion_key(file):  # else it was written to meanwhile
                 self._store(key, result, converter_name(file.suffix, rules), rules)
             if listener:
-                listener.converted(False, failed=isinstance(result, NotConverted), size=size_of(file.path))
+                listener.converted(
+                    False, failed=isinstance(result, NotConverted), size=size_of(file.path)
+                )
 
         if places:
             self.converter.each([files[place] for place in places], rules, ended)
         return [result for result in results if result is not None]
 
-    def known(self, files: Sequence[FileToConvert], rules: ConversionRules) -> list[Converted | None]:
+    def known(
+        self, files: Sequence[FileToConvert], rules: ConversionRules
+    ) -> list[Converted | None]:
         keys = list(map(conversion_key, files))
-        found = self._found({key: file for key, file in zip(keys, files, strict=True) if key}, rules)
+        found = self._found(
+            {key: file for key, file in zip(keys, files, strict=True) if key}, rules
+        )
         return [found[key].result if key in found else None for key in keys]
 
     def keys(self, files: Sequence[FileToConvert]) -> set[str]:
         return set(filter(None, map(conversion_key, files)))
 
-    def _found(self, by_key: Mapping[str, FileToConvert], rules: ConversionRules) -> dict[str, "_Known"]:
+    def _found(
+        self, by_key: Mapping[str, FileToConvert], rules: ConversionRules
+    ) -> dict[str, "_Known"]:
         name_of = cache(partial(converter_name, rules=rules))
         found: dict[str, _Known] = {}
         for key, kept in self.cache.find(by_key):
@@ -102,7 +111,9 @@ class KeepingConverter:
             if result is None:
                 continue
             if _is_whole(result) or (kept.converter, kept.limits) == (name, rules.limits):
-                found[key] = _Known(result, "" if _is_part(kept.converter, name) else kept.converter)
+                found[key] = _Known(
+                    result, "" if _is_part(kept.converter, name) else kept.converter
+                )
         missing = {key: file for key, file in by_key.items() if key not in found}
         known = self.earlier(list(missing.values())) if missing else {}
         for key, file in missing.items():
@@ -111,8 +122,11 @@ class KeepingConverter:
         return found
 
     def _store(self, key: str, result: Converted, name: str, rules: ConversionRules) -> None:
-        """A failure takes the place of nothing that is whole: converting it anew may have been a mistake."""
-        if isinstance(result, NotConverted) and (result.reason in PASSING or self._is_kept_whole(key)):
+        """A failure takes the place of nothing that is whole: converting it anew may have been a
+        mistake."""
+        if isinstance(result, NotConverted) and (
+            result.reason in PASSING or self._is_kept_whole(key)
+        ):
             return
         content = RESULT.dump_json(result).decode()
         self.cache.store(key, KeptConversion(name, rules.limits, content))
@@ -135,13 +149,15 @@ def _is_whole(result: Converted) -> bool:
 
 
 def _is_part(converter: str, present: str) -> bool:
-    """Whether the present one is this, or this and what reads further pages (OCR): a whole conversion stays as good."""
+    """Whether the present one is this, or this and what reads further pages (OCR): a whole
+    conversion stays as good."""
     return set(converter.split(", ")) <= set(present.split(", "))
 
 
 @dataclass(frozen=True)
 class _Known:
-    """``by_another``: the converter, where it is not that of today; ``is_new``: not in the cache yet."""
+    """``by_another``: the converter, where it is not that of today; ``is_new``: not in the cache
+    yet."""
 
     result: Converted
     by_another: str = ""

@@ -10,7 +10,9 @@ _RULE = re.compile(r"\A-{4,}\Z")
 def as_table(rows: Sequence[Sequence[str | None]]) -> str:
     """The first row is the header; rows may be of different lengths."""
     width = max(map(len, rows))
-    lines = [_line([_escaped(cell or "") for cell in row] + [""] * (width - len(row))) for row in rows]
+    lines = [
+        _line([_escaped(cell or "") for cell in row] + [""] * (width - len(row))) for row in rows
+    ]
     return "\n".join([lines[0], _line(["---"] * width), *lines[1:]])
 
 
@@ -22,10 +24,12 @@ def cells_of(line: str) -> list[str]:
 
 
 def without_padding(text: str) -> str:
-    """The text, its tables without the blanks that align columns for the eye: a model pays for each of them."""
+    """The text, its tables without the blanks that align columns for the eye: a model pays for each
+    of them."""
     lines = [(line, cells_of(line)) for line in text.split("\n")]
     return "\n".join(
-        _line(["---" if _RULE.fullmatch(cell) else cell for cell in cells]) if cells else line for line, cells in lines
+        _line(["---" if _RULE.fullmatch(cell) else cell for cell in cells]) if cells else line
+        for line, cells in lines
     )
 
 

@@ -1,4 +1,5 @@
-"""A document's metadata: a JSON object, its values as JSON has them; and tables beside the documents."""
+"""A document's metadata: a JSON object, its values as JSON has them; and tables beside the
+documents."""
 
 import hashlib
 import json
@@ -44,14 +45,16 @@ def as_json(fields: Mapping[str, Any]) -> str:
 
 
 def cleaned(value: Any) -> Any:
-    """The value as JSON has it: texts without control characters, dates as ISO texts, NaN as None, and what
-    JSON knows nothing of as its text."""
+    """The value as JSON has it: texts without control characters, dates as ISO texts, NaN as None,
+    and what JSON knows nothing of as its text."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list | tuple):
         return [cleaned(item) for item in value]
     if isinstance(value, set):  # of YAML
-        return sorted(cleaned(item) if isinstance(item, str) else as_text(cleaned(item)) for item in value)
+        return sorted(
+            cleaned(item) if isinstance(item, str) else as_text(cleaned(item)) for item in value
+        )
     if isinstance(value, dict):
         return {clean(str(name)): cleaned(item) for name, item in value.items()}
     if isinstance(value, date | time):
@@ -74,21 +77,26 @@ def lookup_digest(path: Path) -> str:
 def read_lookup(path: Path, key: str, encoding: str) -> Mapping[str, dict[str, Any]]:
     """Each row's filled cells but the key's, by the key's text; rows without a key are left out.
 
-    Raises SettingsError when there is no such table, DataError when it cannot be read, lacks the column
-    ``key``, or has a key twice.
+    Raises SettingsError when there is no such table, DataError when it cannot be read, lacks the
+    column ``key``, or has a key twice.
     """
     _check(path)
     rows: dict[str, dict[str, Any]] = {}
     lines: dict[str, int] = {}
     has_key = False
     for record in _records(path, key, encoding):
-        cells = {name: value for name, value in cleaned(record.fields).items() if value not in (None, "")}
+        cells = {
+            name: value for name, value in cleaned(record.fields).items() if value not in (None, "")
+        }
         has_key = has_key or key in record.fields
         if key not in cells:
             continue
         text = as_text(cells.pop(key))
         if text in rows:
-            raise DataError(f"{path}:{record.line}: '{key}' is '{text}' as at {lines[text]}; keep one of the two rows")
+            raise DataError(
+                f"{path}:{record.line}: '{key}' is '{text}' as at {lines[text]}; keep one of the"
+                " two rows"
+            )
         rows[text], lines[text] = cells, record.line
     if not has_key and path.suffix.lower() != ".csv":  # the header of a csv has been checked
         raise DataError(f"{path}: no column '{key}'; set key to one that it has")
@@ -97,7 +105,9 @@ def read_lookup(path: Path, key: str, encoding: str) -> Mapping[str, dict[str, A
 
 def _check(path: Path) -> None:
     if path.suffix.lower() not in KINDS:
-        raise SettingsError(f"{path}: '{path.suffix}' is no kind of table; give one of {', '.join(KINDS)}")
+        raise SettingsError(
+            f"{path}: '{path.suffix}' is no kind of table; give one of {', '.join(KINDS)}"
+        )
     if not path.is_file():
         raise SettingsError(f"{path}: no such file; put the table there or correct the step's path")
 
@@ -123,7 +133,9 @@ def _items(path: Path, key: str, encoding: str) -> Iterator[Record | Fault]:
         raise DataError(f"{path}: not Parquet ({error}); write it anew") from error
     except (UndecodableError, LookupError) as error:
         named = f"not in {encoding}" if encoding else "in no encoding that is known here"
-        raise DataError(f"{path}: {named}; convert it to UTF-8 or set the step's encoding") from error
+        raise DataError(
+            f"{path}: {named}; convert it to UTF-8 or set the step's encoding"
+        ) from error
     if kind == ".csv":
         return read_csv(text, key, setting="key")
     return read_json(text) if kind == ".json" else read_jsonl(text)

@@ -15,8 +15,9 @@ _SETTINGS = {
     "EngineConfig.onnxruntime.intra_op_num_threads": 1,
     "EngineConfig.onnxruntime.inter_op_num_threads": 1,
 }
-"""A page in half a gigabyte, where it would take twice as much: lines are sought in a smaller picture, and read one by
-one in the whole one. Several pages are read at once in processes of their own."""
+"""A page in half a gigabyte, where it would take twice as much: lines are sought in a smaller
+picture, and read one by one in the whole one. Several pages are read at once in processes of their
+own."""
 _LEAST_SURE = 0.5
 """What is read with less confidence is noise in the picture."""
 _SAME_LINE = 0.6
@@ -47,10 +48,15 @@ def read_picture(picture: np.ndarray) -> str:
         for box, text, sure in zip(found.boxes, found.txts, found.scores, strict=True)
         if sure >= _LEAST_SURE
     ]
-    return "\n".join(" ".join(text for *_, text in sorted(line, key=lambda box: box[2])) for line in _lines(boxes))
+    return "\n".join(
+        " ".join(text for *_, text in sorted(line, key=lambda box: box[2]))
+        for line in _lines(boxes)
+    )
 
 
-def _lines(boxes: list[tuple[float, float, float, str]]) -> list[list[tuple[float, float, float, str]]]:
+def _lines(
+    boxes: list[tuple[float, float, float, str]],
+) -> list[list[tuple[float, float, float, str]]]:
     """Boxes (middle, height, left, text) by line."""
     lines: list[list[tuple[float, float, float, str]]] = []
     for box in sorted(boxes):

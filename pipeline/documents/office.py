@@ -1,8 +1,10 @@
-"""DOCX, PPTX, XLSX, EPUB and HTML files as Markdown, and the titles they declare: by markitdown, XLSX by openpyxl.
+"""DOCX, PPTX, XLSX, EPUB and HTML files as Markdown, and the titles they declare: by markitdown,
+XLSX by openpyxl.
 
-None of the parsers below resolves what an XML file names outside of itself. defusedxml (EPUB, and what is read here)
-refuses entities, lxml (PPTX, XLSX) and expat (DOCX) refuse those that grow without measure. None of them limits how far
-a packed file unpacks, nor how long that takes: who converts a file does.
+None of the parsers below resolves what an XML file names outside of itself. defusedxml (EPUB, and
+what is read here) refuses entities, lxml (PPTX, XLSX) and expat (DOCX) refuse those that grow
+without measure. None of them limits how far a packed file unpacks, nor how long that takes: who
+converts a file does.
 """
 
 import re
@@ -36,21 +38,24 @@ _OPENING = 200
 
 
 def office_converter(suffix: str) -> str:
-    """Name and version of what reads files of this suffix. Raises PackageNotFoundError without the extra."""
+    """Name and version of what reads files of this suffix. Raises PackageNotFoundError without the
+    extra."""
     name = "openpyxl" if suffix == ".xlsx" else "markitdown"
     return f"{name} {version(name)}"
 
 
 def convert_office(path: Path) -> Conversion:
-    """The text, and of PPTX where each slide begins. Raises ImportError without the extra, and whatever its libraries
-    raise for a damaged file."""
+    """The text, and of PPTX where each slide begins. Raises ImportError without the extra, and
+    whatever its libraries raise for a damaged file."""
     suffix = path.suffix.lower()
     metadata: dict[str, str] = {}
     if suffix == ".xlsx":
         text, pages, titles = _sheets(path), (), _office_titles(path)
     else:
         found = _markitdown().convert_local(str(path), style_map=_TITLE_IS_A_HEADING)
-        text, pages = _slides(found.text_content) if suffix == ".pptx" else (clean(found.text_content), ())
+        text, pages = (
+            _slides(found.text_content) if suffix == ".pptx" else (clean(found.text_content), ())
+        )
         if suffix == ".epub":
             text, metadata = _book(text)
         titles = _office_titles(path) if suffix in (".docx", ".pptx") else iter([found.title or ""])
@@ -72,12 +77,16 @@ def _book(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _sheets(path: Path) -> str:
-    """A table a sheet, under the sheet's name; formulas as what they came to when the file was saved."""
+    """A table a sheet, under the sheet's name; formulas as what they came to when the file was
+    saved."""
     from openpyxl import load_workbook
 
     book = load_workbook(path, read_only=True, data_only=True)
     try:
-        tables = [(sheet.title, list(_filled(sheet.iter_rows(values_only=True)))) for sheet in book.worksheets]
+        tables = [
+            (sheet.title, list(_filled(sheet.iter_rows(values_only=True))))
+            for sheet in book.worksheets
+        ]
     finally:
         book.close()
     return "\n\n".join(f"## {title}\n\n{as_table(rows)}" for title, rows in tables if rows)
@@ -114,22 +123,41 @@ def _slides(text: str) -> tuple[str, tuple[int, ...]]:
 
 
 def _office_titles(path: Path) -> Iterator[str]:
-    """What a file of Office may call itself, the best first: of DOCX what stands in its text, then the property."""
+    """What a file of Office may call itself, the best first: of DOCX what stands in its text, then
+    the property."""
     with zipfile.ZipFile(path) as file:
         names = set(file.namelist())
         if {"word/document.xml", "word/styles.xml"} <= names:
             yield _titled_paragraph(file)
         if "docProps/core.xml" in names:
-            yield next((found.text or "" for found in _elements(file, "docProps/core.xml") if found.tag == _TITLE), "")
+            yield next(
+                (
+                    found.text or ""
+                    for found in _elements(file, "docProps/core.xml")
+                    if found.tag == _TITLE
+                ),
+                "",
+            )
 
 
 def _titled_paragraph(file: zipfile.ZipFile) -> str:
-    """The first paragraph of the style Title, which is called so whatever language it is shown in."""
+    """The first paragraph of the style Title, which is called so whatever language it is shown
+    in."""
     kinds = (found for found in _elements(file, "word/styles.xml") if found.tag == f"{_WORD}style")
-    styles = {kind.get(f"{_WORD}styleId") for kind in kinds if _value(kind, "name").casefold() == "title"}
-    paragraphs = (found for found in _elements(file, "word/document.xml") if found.tag == f"{_WORD}p")
-    titles = (found for found in islice(paragraphs, _OPENING) if _value(found, f"pPr/{_WORD}pStyle") in styles)
-    return next(("".join(text.text or "" for text in title.iter(f"{_WORD}t")) for title in titles), "")
+    styles = {
+        kind.get(f"{_WORD}styleId") for kind in kinds if _value(kind, "name").casefold() == "title"
+    }
+    paragraphs = (
+        found for found in _elements(file, "word/document.xml") if found.tag == f"{_WORD}p"
+    )
+    titles = (
+        found
+        for found in islice(paragraphs, _OPENING)
+        if _value(found, f"pPr/{_WORD}pStyle") in styles
+    )
+    return next(
+        ("".join(text.text or "" for text in title.iter(f"{_WORD}t")) for title in titles), ""
+    )
 
 
 def _value(element: Element, name: str) -> str:

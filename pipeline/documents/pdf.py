@@ -19,7 +19,8 @@ from pipeline.text.ids import clean
 NO_TEXT = "no_text_layer"
 _BETWEEN = "\n\n"
 _HYPHEN = re.compile("[\x02\ufffe](?:\r?\n)?(?P<capital>[A-Z])?")
-"""What pdfium puts where a line ends in a hyphen, and what follows: in a capital a second name, else half a word."""
+"""What pdfium puts where a line ends in a hyphen, and what follows: in a capital a second name,
+else half a word."""
 _DOTS, _MOST_DOTS = 200 / 72, 2400
 """How much a page is enlarged to be read, 200 dots an inch, and how long its picture may be."""
 
@@ -33,15 +34,17 @@ class _Pages:
 
 
 def pdf_converter(ocr: bool = True) -> str:
-    """Names and versions of what reads PDF files at present, with or without scans. Raises PackageNotFoundError without
-    the extra."""
-    return ", ".join(filter(None, [f"pypdfium2 {version('pypdfium2')}", ocr_version() if ocr else ""]))
+    """Names and versions of what reads PDF files at present, with or without scans. Raises
+    PackageNotFoundError without the extra."""
+    return ", ".join(
+        filter(None, [f"pypdfium2 {version('pypdfium2')}", ocr_version() if ocr else ""])
+    )
 
 
 def convert_pdf(path: Path) -> Conversion:
-    """The text page by page. A page that is a picture alone is read by OCR where the extra is installed, else it is a
-    fault; a file of nothing else has no text. Raises ImportError without the extra, OSError and PdfiumError where the
-    file cannot be read."""
+    """The text page by page. A page that is a picture alone is read by OCR where the extra is
+    installed, else it is a fault; a file of nothing else has no text. Raises ImportError without
+    the extra, OSError and PdfiumError where the file cannot be read."""
     import pypdfium2
 
     with path.open("rb") as stream:
@@ -94,5 +97,9 @@ def _joined(hyphen: re.Match[str]) -> str:
 
 
 def _no_text(page: int) -> PageFault:
-    how = "the picture on it has none that can be read" if ocr_version() else f"{install_extra('ocr')} to read it"
+    how = (
+        "the picture on it has none that can be read"
+        if ocr_version()
+        else f"{install_extra('ocr')} to read it"
+    )
     return PageFault(page, NO_TEXT, f"page {page} is a picture without a text layer; {how}")

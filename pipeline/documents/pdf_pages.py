@@ -1,7 +1,8 @@
-"""What is on a page of a PDF file: a scan, or a table, which costs far more to read than a text does.
+"""What is on a page of a PDF file: a scan, or a table, which costs far more to read than a text
+does.
 
-pypdfium2 tells in no time where a table may be. Of such pages alone pdfplumber reads the ruled tables, and markitdown
-those whose columns are merely aligned; what has found more cells is taken.
+pypdfium2 tells in no time where a table may be. Of such pages alone pdfplumber reads the ruled
+tables, and markitdown those whose columns are merely aligned; what has found more cells is taken.
 """
 
 from collections import defaultdict
@@ -12,20 +13,23 @@ from typing import Any, Literal
 from pipeline.documents.markdown import as_table, n_cells, without_padding
 
 _WHOLE_PICTURE, _PART_PICTURE = 0.5, 0.05
-"""Of a page: a picture over so much of it with a stamp of text at most is a scan; without any text less will do."""
+"""Of a page: a picture over so much of it with a stamp of text at most is a scan; without any text
+less will do."""
 _STAMP = 40
 _DRAWN = 50
 """Lines and curves on a page without text: letters that are drawn."""
 _FEWEST_RULES, _MOST_PATHS = 4, 5000
-"""Lines or boxes that may make a table; where there are more it is a drawing, which would take minutes to look at."""
+"""Lines or boxes that may make a table; where there are more it is a drawing, which would take
+minutes to look at."""
 _LONGEST_DEPTH = 5
 _THIN, _LONG = 3, 15
 _ROW = 5
 _SPACE = 6
 _COLUMN = 50
 _FEWEST_COLUMNS, _FEWEST_ROWS = 3, 2
-"""In points: how far apart what is on one row may be, how wide a space between words is, and how far columns begin from
-each other; and from how many columns and rows on it may be a table: as markitdown has it."""
+"""In points: how far apart what is on one row may be, how wide a space between words is, and how
+far columns begin from each other; and from how many columns and rows on it may be a table: as
+markitdown has it."""
 
 
 def is_scan(page: Any, characters: int) -> bool:
@@ -35,20 +39,24 @@ def is_scan(page: Any, characters: int) -> bool:
     if characters >= _STAMP:
         return False
     covered, drawn = 0.0, 0
-    for item in page.get_objects(filter=[FPDF_PAGEOBJ_IMAGE, FPDF_PAGEOBJ_PATH], max_depth=_LONGEST_DEPTH):
+    for item in page.get_objects(
+        filter=[FPDF_PAGEOBJ_IMAGE, FPDF_PAGEOBJ_PATH], max_depth=_LONGEST_DEPTH
+    ):
         left, bottom, right, top = item.get_bounds()
         covered += (right - left) * (top - bottom) if item.type == FPDF_PAGEOBJ_IMAGE else 0
         drawn += item.type == FPDF_PAGEOBJ_PATH
     share = covered / max(page.get_width() * page.get_height(), 1)
-    return share > (_WHOLE_PICTURE if characters else _PART_PICTURE) or (not characters and drawn > _DRAWN)
+    return share > (_WHOLE_PICTURE if characters else _PART_PICTURE) or (
+        not characters and drawn > _DRAWN
+    )
 
 
 Layout = Literal["", "aligned", "ruled"]
 
 
 def table_layout(page: Any, layer: Any) -> Layout:
-    """Whether lines or boxes are drawn on the page, or else what stands on it is aligned in columns. ``layer``: its
-    text."""
+    """Whether lines or boxes are drawn on the page, or else what stands on it is aligned in
+    columns. ``layer``: its text."""
     if _is_ruled(page):
         return "ruled"
     return "aligned" if _is_aligned(layer) else ""
@@ -58,7 +66,9 @@ def _is_ruled(page: Any) -> bool:
     from pypdfium2.raw import FPDF_PAGEOBJ_PATH
 
     rules = 0
-    for place, item in enumerate(page.get_objects(filter=[FPDF_PAGEOBJ_PATH], max_depth=_LONGEST_DEPTH)):
+    for place, item in enumerate(
+        page.get_objects(filter=[FPDF_PAGEOBJ_PATH], max_depth=_LONGEST_DEPTH)
+    ):
         if place == _MOST_PATHS:
             return False
         left, bottom, right, top = item.get_bounds()
@@ -90,7 +100,8 @@ def _columns(row: list[tuple[float, float]]) -> int:
 
 
 def with_tables(pdf: Any, place: int, layout: Layout) -> str:
-    """A page's text with its tables as Markdown, the page counted from 0; "" where that cannot be read."""
+    """A page's text with its tables as Markdown, the page counted from 0; "" where that cannot be
+    read."""
     try:
         page = _alone(pdf, place)
         ruled, all_found = _ruled(page) if layout == "ruled" else ("", False)
@@ -116,8 +127,8 @@ def _alone(pdf: Any, place: int) -> bytes:
 
 
 def _ruled(content: bytes) -> tuple[str, bool]:
-    """With lines around the cells of its tables, what stands between the tables line by line; and whether nothing of
-    that seems to be a table too."""
+    """With lines around the cells of its tables, what stands between the tables line by line; and
+    whether nothing of that seems to be a table too."""
     import pdfplumber
 
     with pdfplumber.open(BytesIO(content)) as file:
@@ -128,7 +139,9 @@ def _ruled(content: bytes) -> tuple[str, bool]:
         lines = [(line["top"], line["text"]) for line in rest.extract_text_lines()]
         words = [(word["bottom"], word["x0"], word["x1"]) for word in rest.extract_words()]
     blocks = [(box[1], f"\n{as_table(rows)}\n") for box, rows in tables]
-    return "\n".join(text for _, text in sorted([*lines, *blocks])), bool(tables) and not _has_columns(words)
+    return "\n".join(text for _, text in sorted([*lines, *blocks])), bool(
+        tables
+    ) and not _has_columns(words)
 
 
 def _is_table(cells: Sequence[Sequence[str | None]]) -> bool:

@@ -13,12 +13,14 @@ from typing import NoReturn
 _ARRAY = re.compile(r"\s*\[\s*")
 _COMMA = re.compile(r"\s*,\s*")
 LOOKED_AHEAD = 10
-"""Rows after a bad one that tell whether a line begins a row, or stands inside of a field of several lines."""
+"""Rows after a bad one that tell whether a line begins a row, or stands inside of a field of
+several lines."""
 MOST_LINES = 500
 """Lines in which those rows are sought."""
 LOOKS, MORE_A_LINE, FEW_LINES = 100_000, 10, 20
-"""Lines that may be looked at so in a whole table: at first, and for each of its lines. Where they are used up it is no
-csv but something that looks like one, and the rows are sought in a few lines: no text takes longer than its length."""
+"""Lines that may be looked at so in a whole table: at first, and for each of its lines. Where they
+are used up it is no csv but something that looks like one, and the rows are sought in a few lines:
+no text takes longer than its length."""
 MOSTLY = 0.8
 _ENDS = ("\n", "\r")
 _ROW = r'(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+)(?:{0}(?:"(?:[^"]|"")*+"|[^"{0}\r\n]*+))*+[\r\n]*'
@@ -35,8 +37,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a file, or what is left of it, or with ``line`` one record or with ``page`` one page of it, is not read.
-    ``reason``: a reject's reason code."""
+    """Why a file, or what is left of it, or with ``line`` one record or with ``page`` one page of
+    it, is not read. ``reason``: a reject's reason code."""
 
     reason: str
     message: str
@@ -45,8 +47,8 @@ class Fault:
 
 
 def read_json(text: str) -> Iterator[Record | Fault]:
-    """An object is one record, an array one for each of its objects; of an array that breaks off, those before the
-    place where it does."""
+    """An object is one record, an array one for each of its objects; of an array that breaks off,
+    those before the place where it does."""
     value = _parsed(text, None)
     if isinstance(value, Fault):
         yield from _before_the_break(text)
@@ -57,7 +59,8 @@ def read_json(text: str) -> Iterator[Record | Fault]:
 
 
 def _before_the_break(text: str) -> Iterator[Record | Fault]:
-    """No guess is made at where the next record begins: an object inside of a broken one would be taken for it."""
+    """No guess is made at where the next record begins: an object inside of a broken one would be
+    taken for it."""
     decoder = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite)
     begun, position = _ARRAY.match(text), 0
     while begun:
@@ -100,10 +103,12 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON value")
 
 
-def read_csv(text: str, required: str, setting: str = "input.text_column") -> Iterator[Record | Fault]:
-    """A record a row; the first row names the columns, the ``required`` one among them, which ``setting`` sets.
-    Fields may be of any length. A row that cannot be read is a fault of its own, with the line it begins at; a fault
-    without a line says what of the file was not read."""
+def read_csv(
+    text: str, required: str, setting: str = "input.text_column"
+) -> Iterator[Record | Fault]:
+    """A record a row; the first row names the columns, the ``required`` one among them, which
+    ``setting`` sets. Fields may be of any length. A row that cannot be read is a fault of its own,
+    with the line it begins at; a fault without a line says what of the file was not read."""
     lines = list(io.StringIO(text, newline=""))
     limit = csv.field_size_limit(sys.maxsize)
     try:
@@ -116,7 +121,11 @@ def _records(lines: Sequence[str], required: str, setting: str) -> Iterator[Reco
     table = _Table(lines, _delimiter(lines[0] if lines else ""))
     first = next(table.rows(0), None)
     if first is None or first.cells is None:
-        yield Fault("parse", f"its first row names no columns ({first.error if first else 'no row'}); write a header")
+        yield Fault(
+            "parse",
+            f"its first row names no columns ({first.error if first else 'no row'}); write a"
+            " header",
+        )
         return
     header = [name.strip() for name in first.cells]
     if required not in header or len(set(header)) < len(header):
@@ -132,7 +141,13 @@ def _records(lines: Sequence[str], required: str, setting: str) -> Iterator[Reco
                 yield from _unread(row, start, len(lines))
             elif row.cells:
                 rows, full = rows + 1, len(row.cells) == len(header)
-                cut_off = rows > 1 and even and not full and row.end == len(lines) and not lines[-1].endswith(_ENDS)
+                cut_off = (
+                    rows > 1
+                    and even
+                    and not full
+                    and row.end == len(lines)
+                    and not lines[-1].endswith(_ENDS)
+                )
                 yield _cut_off(row, header) if cut_off else _record(row, header)
                 even = even and full
 
@@ -141,20 +156,29 @@ def _unread(row: "_Row", resumed: int | None, lines: int) -> Iterator[Fault]:
     yield Fault("parse", f"{row.error}; quote the field or double its quotes", row.start + 1)
     if resumed is None and row.start + 1 < lines:
         yield Fault(
-            "parse", f"no row is found after line {row.start + 1}: lines up to {lines} are not read; mend that line"
+            "parse",
+            f"no row is found after line {row.start + 1}: lines up to {lines} are not read; mend"
+            " that line",
         )
 
 
 def _cut_off(row: "_Row", header: Sequence[str]) -> Fault:
-    fact = f"{len(row.cells or [])} fields for {len(header)} columns in a last line without an end: it seems cut off"
+    fact = (
+        f"{len(row.cells or [])} fields for {len(header)} columns in a last line without an end: it"
+        " seems cut off"
+    )
     return Fault("parse", f"{fact}; mend or end the line", row.end)
 
 
 def _record(row: "_Row", header: Sequence[str]) -> Record | Fault:
     cells = row.cells or []
     if len(cells) > len(header):
-        return Fault("parse", f"{len(cells)} fields for {len(header)} columns; quote the field", row.end)
-    return Record(row.end, {name: value for name, value in zip(header, cells, strict=False) if value})
+        return Fault(
+            "parse", f"{len(cells)} fields for {len(header)} columns; quote the field", row.end
+        )
+    return Record(
+        row.end, {name: value for name, value in zip(header, cells, strict=False) if value}
+    )
 
 
 def _delimiter(header: str) -> str:
@@ -163,7 +187,8 @@ def _delimiter(header: str) -> str:
 
 @dataclass(frozen=True)
 class _Row:
-    """Lines ``start`` to before ``end``, from 0; ``cells`` are None where they cannot be read: ``error`` says why."""
+    """Lines ``start`` to before ``end``, from 0; ``cells`` are None where they cannot be read:
+    ``error`` says why."""
 
     start: int
     end: int
@@ -180,7 +205,8 @@ class _Table:
     looked_at: int = 0
 
     def rows(self, start: int, most: int | None = None) -> Iterator[_Row]:
-        """From this line to the end, or over so many lines at most, or to the first row that cannot be read."""
+        """From this line to the end, or over so many lines at most, or to the first row that cannot
+        be read."""
         end = start
         stop = len(self.lines) if most is None else min(start + most, len(self.lines))
         lines = map(self.lines.__getitem__, range(start, stop))
@@ -193,16 +219,19 @@ class _Table:
             yield _Row(end, start + reader.line_num, None, str(error))
 
     def next_row(self, bad: _Row, columns: int, even: bool) -> int | None:
-        """The line after the bad row's first at which a row begins; None where there is none, as in a file that is cut
-        off inside of a field. ``even``: whether all rows so far had a cell for each column."""
+        """The line after the bad row's first at which a row begins; None where there is none, as in
+        a file that is cut off inside of a field. ``even``: whether all rows so far had a cell for
+        each column."""
         for place in range(bad.start + 1, len(self.lines)):
-            if self.lines[place].strip("\r\n") and self._begins_a_row(place, columns, 1.0 if even else MOSTLY):
+            if self.lines[place].strip("\r\n") and self._begins_a_row(
+                place, columns, 1.0 if even else MOSTLY
+            ):
                 return place
         return None
 
     def _begins_a_row(self, place: int, columns: int, share: float) -> bool:
-        """Whether what is read from here on looks like rows: lines inside of a quoted field mostly have another number
-        of cells, and the last of them a quote where none was opened."""
+        """Whether what is read from here on looks like rows: lines inside of a quoted field mostly
+        have another number of cells, and the last of them a quote where none was opened."""
         seen = whole = 0
         most = MOST_LINES if self.looked_at < LOOKS + MORE_A_LINE * place else FEW_LINES
         end = place

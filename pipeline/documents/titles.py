@@ -1,4 +1,5 @@
-"""The title of a document, and how much it is worth: one that somebody gave, a heading, a first line, a file's name."""
+"""The title of a document, and how much it is worth: one that somebody gave, a heading, a first
+line, a file's name."""
 
 import re
 from dataclasses import dataclass
@@ -21,8 +22,9 @@ class Title:
 
 
 def title_of(text: str, name: str, *, given: str = "", headings: bool, lines: bool = True) -> Title:
-    """The best title of a document: the one ``given``, its first heading outside of code (where ``headings`` are
-    written as # in Markdown), its first line (where its ``lines`` are sentences), its ``name``."""
+    """The best title of a document: the one ``given``, its first heading outside of code (where
+    ``headings`` are written as # in Markdown), its first line (where its ``lines`` are sentences),
+    its ``name``."""
     if given:
         return Title(given, "given")
     heading = _first_heading(text) if headings else ""
@@ -33,19 +35,24 @@ def title_of(text: str, name: str, *, given: str = "", headings: bool, lines: bo
 
 
 def _first_heading(text: str) -> str:
-    """ "" where there is none that is short enough for a title. A fence that is never closed goes on to the end."""
+    """ "" where there is none that is short enough for a title. A fence that is never closed goes
+    on to the end."""
     fence = ""
     for line in text.splitlines():
         if mark := _FENCE.match(line):
             fence = _fenced(fence, mark["fence"], line)
-        elif not fence and (heading := _HEADING.match(line)) and (title := heading["title"].rstrip(" \t#")):
+        elif (
+            not fence
+            and (heading := _HEADING.match(line))
+            and (title := heading["title"].rstrip(" \t#"))
+        ):
             return title if len(title) <= LONGEST else ""
     return ""
 
 
 def _fenced(fence: str, mark: str, line: str) -> str:
-    """The fence that is open after the line with this mark; one is closed by as long a one of its kind, and nothing
-    else on the line."""
+    """The fence that is open after the line with this mark; one is closed by as long a one of its
+    kind, and nothing else on the line."""
     if not fence:
         return mark
     closes = mark[0] == fence[0] and len(mark) >= len(fence) and not line.strip().strip(mark[0])
@@ -53,7 +60,8 @@ def _fenced(fence: str, mark: str, line: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """The first line with a letter or digit in it, without heading marks, if it is short enough for a title."""
+    """The first line with a letter or digit in it, without heading marks, if it is short enough for
+    a title."""
     word = re.search(r"[^\W_]", text)
     if word is None:
         return ""
@@ -63,22 +71,29 @@ def _first_line(text: str) -> str:
 
 
 _NO_TITLE = re.compile(
-    r"(?:untitled|no title|title|document|doc|presentation|powerpoint presentation|slide|layout|workbook|book|sheet"
+    r"(?:untitled|no title|title|document|doc|presentation|powerpoint"
+    r" presentation|slide|layout|workbook|book|sheet"
     r"|page|template|microsoft word|home|index)?[ _-]*\d*",
     re.IGNORECASE,
 )
 _PROGRAM = re.compile(
-    r"(?:microsoft (?:word|excel|powerpoint|publisher)|acrobat|openoffice\S*|print) *- *.*", re.IGNORECASE
+    r"(?:microsoft (?:word|excel|powerpoint|publisher)|acrobat|openoffice\S*|print) *- *.*",
+    re.IGNORECASE,
 )
 _FILE_NAME = re.compile(
-    r"\S*\.(?:docx?|xlsx?|pptx?|pdf|rtf|odt|txt|tex|dvi|e?ps|html?|indd|qxd|pmd|fm|wpd|tmp)", re.IGNORECASE
+    r"\S*\.(?:docx?|xlsx?|pptx?|pdf|rtf|odt|txt|tex|dvi|e?ps|html?|indd|qxd|pmd|fm|wpd|tmp)",
+    re.IGNORECASE,
 )
 _LONGEST_DECLARED = 300
 
 
 def declared(title: str, name: str) -> str:
-    """The title that a file declares of itself, on one line; "" for what a program has put there, and for no more than
-    the file's ``name``."""
+    """The title that a file declares of itself, on one line; "" for what a program has put there,
+    and for no more than the file's ``name``."""
     title = " ".join(clean(title).split())
     junk = any(kind.fullmatch(title) for kind in (_NO_TITLE, _PROGRAM, _FILE_NAME))
-    return "" if junk or title.casefold() == name.casefold() or len(title) > _LONGEST_DECLARED else title
+    return (
+        ""
+        if junk or title.casefold() == name.casefold() or len(title) > _LONGEST_DECLARED
+        else title
+    )

@@ -1,8 +1,10 @@
-"""Processes of a Dask cluster that do tasks: who of them may, what they are sent, and what becomes of those that end.
+"""Processes of a Dask cluster that do tasks: who of them may, what they are sent, and what becomes
+of those that end.
 
-A task is sent as it is: names and fingerprints. What it means a worker reads for itself: tables, and the files of the
-project, from snapshots that it finds by its own environment, code from its own installation. It says what it is when it
-joins, and declares that as a resource; Dask gives a run's tasks to those alone that are what the run is.
+A task is sent as it is: names and fingerprints. What it means a worker reads for itself: tables,
+and the files of the project, from snapshots that it finds by its own environment, code from its own
+installation. It says what it is when it joins, and declares that as a resource; Dask gives a run's
+tasks to those alone that are what the run is.
 """
 
 import json
@@ -49,7 +51,8 @@ def resource_of(facts: Facts) -> str:
 
 
 def security(files: Mapping[str, str], role: Literal["client", "worker"]) -> Security | None:
-    """``files``: ca_file, cert_file and key_file; without any, Dask's own configuration may name some."""
+    """``files``: ca_file, cert_file and key_file; without any, Dask's own configuration may name
+    some."""
     if not any(files.values()):
         return None
     named = {
@@ -62,7 +65,8 @@ def security(files: Mapping[str, str], role: Literal["client", "worker"]) -> Sec
 
 @dataclass(frozen=True)
 class Shipped:
-    """The files of a project that are shared with workers, by the hash of their bytes; ``run``: of which run."""
+    """The files of a project that are shared with workers, by the hash of their bytes; ``run``: of
+    which run."""
 
     run: str
     sha256: str
@@ -74,8 +78,8 @@ class Shipped:
 
 @dataclass(frozen=True)
 class There:
-    """The workers of a cluster. ``fit``: addresses of those that may do tasks; ``refused``: those of the others, and
-    why."""
+    """The workers of a cluster. ``fit``: addresses of those that may do tasks; ``refused``: those
+    of the others, and why."""
 
     fit: Sequence[str]
     refused: Mapping[str, str]
@@ -83,8 +87,8 @@ class There:
 
 @dataclass(frozen=True)
 class Failed:
-    """A task that raised an exception of this ``kind``. What it said is shared by this name, as it may tell of a
-    document. Without a name: its worker has not found the files of the project."""
+    """A task that raised an exception of this ``kind``. What it said is shared by this name, as it
+    may tell of a document. Without a name: its worker has not found the files of the project."""
 
     worker: str
     name: str = ""
@@ -93,9 +97,10 @@ class Failed:
 
 @dataclass
 class Cluster:
-    """A context. ``number``: of workers that are waited for before the first task; None where the cluster grows by what
-    waits there. ``wait_seconds``: the most that is waited for a worker. ``ship``: makes the files of the project, as
-    one; ``tell``: hears what is to be known while the run goes on."""
+    """A context. ``number``: of workers that are waited for before the first task; None where the
+    cluster grows by what waits there. ``wait_seconds``: the most that is waited for a worker.
+    ``ship``: makes the files of the project, as one; ``tell``: hears what is to be known while the
+    run goes on."""
 
     address: str
     number: int | None
@@ -136,8 +141,9 @@ class Cluster:
         return self._there(self._connected())
 
     def blind(self, workers: Sequence[str]) -> dict[str, str]:
-        """Those of these workers that do not see the snapshots, or cannot write there, and what is wrong; also those
-        that do not say so within ANSWER_SECONDS. It may be asked while a run is under way."""
+        """Those of these workers that do not see the snapshots, or cannot write there, and what is
+        wrong; also those that do not say so within ANSWER_SECONDS. It may be asked while a run is
+        under way."""
         client, asked = self._connected(), f"look-{token_hex(8)}"
         names = {worker: f"{asked}-{number}" for number, worker in enumerate(workers)}
         with temporary_file(self.snapshots.root / UNFINISHED) as file:
@@ -149,7 +155,10 @@ class Cluster:
                 for worker, name in names.items()
             }
             deadline = time.monotonic() + ANSWER_SECONDS
-            faults = {worker: _fault(answer, deadline - time.monotonic()) for worker, answer in answers.items()}
+            faults = {
+                worker: _fault(answer, deadline - time.monotonic())
+                for worker, answer in answers.items()
+            }
             for worker in (worker for worker, fault in faults.items() if not fault):
                 try:
                     self.snapshots.shared(names[worker]).read_bytes()
@@ -160,11 +169,17 @@ class Cluster:
             self.snapshots.take_back([asked, *names.values()])
 
     def _done(
-        self, client: Client, shipped: Shipped, tasks: Sequence[Task], suspect: Callable[[Task], None]
+        self,
+        client: Client,
+        shipped: Shipped,
+        tasks: Sequence[Task],
+        suspect: Callable[[Task], None],
     ) -> Iterator[tuple[Task, Files]]:
         keys = {f"{task.step}-{token_hex(16)}": task for task in tasks}
         needs = {resource_of(self.facts): 1}
-        futures: list[Future] = client.map(_do, tasks, shipped=shipped, key=list(keys), resources=needs, pure=False)
+        futures: list[Future] = client.map(
+            _do, tasks, shipped=shipped, key=list(keys), resources=needs, pure=False
+        )
         going, done = {str(future.key): future for future in futures}, SimpleQueue[Future]()
         try:
             for future in futures:
@@ -178,7 +193,9 @@ class Cluster:
                     continue
                 try:
                     found = self._found(future)
-                except TimeoutError:  # its worker ended before it was asked what came of it: another does it
+                except (
+                    TimeoutError
+                ):  # its worker ended before it was asked what came of it: another does it
                     future.add_done_callback(done.put)
                     continue
                 except KilledWorker:
@@ -210,28 +227,34 @@ class Cluster:
         where = f"step '{task.step}', bucket {task.bucket}: worker {failed.worker}"
         if not failed.name:
             return WorkerError(
-                f"{where} sees other snapshots than the run: what it has just put there is not there; start it "
-                "with the run's (GRAPHMILL_SNAPSHOTS), and run again"
+                f"{where} sees other snapshots than the run: what it has just put there is not"
+                " there; start it with the run's (GRAPHMILL_SNAPSHOTS), and run again"
             )
         try:
-            said: dict[str, str] = json.loads(self.snapshots.shared(failed.name).read_text(encoding="utf-8"))
+            said: dict[str, str] = json.loads(
+                self.snapshots.shared(failed.name).read_text(encoding="utf-8")
+            )
         except (OSError, ValueError, DataError):
             return WorkerError(
-                f"{where} met {failed.kind}, and could not write more to the snapshots; see that it can, and run "
-                "again: what is finished is kept"
+                f"{where} met {failed.kind}, and could not write more to the snapshots; see that it"
+                " can, and run again: what is finished is kept"
             )
         self.snapshots.unshare([failed.name])
         if said["kind"] == SettingsError.__name__:  # of its environment
             return SettingsError(f"{where}: {said['message']}")
         known = getattr(pipeline.errors, said["kind"], None)
-        if isinstance(known, type) and issubclass(known, GraphmillError) and "__init__" not in vars(known):
+        if (
+            isinstance(known, type)
+            and issubclass(known, GraphmillError)
+            and "__init__" not in vars(known)
+        ):
             return known(said["message"])
         return GraphmillError(said["message"])
 
     def _gone(self) -> WorkerError:
         return WorkerError(
-            f"engine.address: the scheduler at {self.address} is gone; start it again, and run again: what is finished "
-            "is kept"
+            f"engine.address: the scheduler at {self.address} is gone; start it again, and run"
+            " again: what is finished is kept"
         )
 
     def _connected(self) -> Client:
@@ -239,16 +262,18 @@ class Cluster:
             try:
                 keys = security(self.tls, "client")
                 _greet(self.address, keys)
-                self.client = Client(self.address, timeout=CONNECT_SECONDS, security=keys, set_as_default=False)
+                self.client = Client(
+                    self.address, timeout=CONNECT_SECONDS, security=keys, set_as_default=False
+                )
             except (OSError, TypeError, ValueError, RuntimeError) as error:
                 raise WorkerError(
-                    f"engine.address: no scheduler answers at {self.address} ({in_words(error)}); start one with 'dask "
-                    "scheduler', or correct engine.address and engine.tls"
+                    f"engine.address: no scheduler answers at {self.address} ({in_words(error)});"
+                    " start one with 'dask scheduler', or correct engine.address and engine.tls"
                 ) from error
             except MemoryError:  # what another protocol says is read as the length of a message
                 raise WorkerError(
-                    f"engine.address: what answers at {self.address} is no scheduler; name the port that the scheduler "
-                    "tells as 'Scheduler at', not that of its dashboard"
+                    f"engine.address: what answers at {self.address} is no scheduler; name the port"
+                    " that the scheduler tells as 'Scheduler at', not that of its dashboard"
                 ) from None
             logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # the run tells it
             self.tell(f"dask: {self.client.dashboard_link}")
@@ -266,14 +291,17 @@ class Cluster:
         began = self.since = time.monotonic()
         while (there := self._look(client)) < (self.number or 0):
             if time.monotonic() - began > self.wait_seconds:
-                self.tell(f"dask: {counted(there, 'worker')} of engine.workers: {self.number} came; goes on with them")
+                self.tell(
+                    f"dask: {counted(there, 'worker')} of engine.workers: {self.number} came; goes"
+                    " on with them"
+                )
                 break
             time.sleep(POLL_SECONDS / 10)
         self.number = min(there, self.number) if self.number else None
 
     def _look(self, client: Client) -> int:
-        """How many workers there are that may do tasks; those that may not are told, each once. Raises WorkerError when
-        there has been none for long."""
+        """How many workers there are that may do tasks; those that may not are told, each once.
+        Raises WorkerError when there has been none for long."""
         there = self._there(client)
         for address in sorted(there.refused.keys() - self.told):
             self.tell(f"dask: worker {address} is refused: {there.refused[address]}")
@@ -283,9 +311,9 @@ class Cluster:
         elif time.monotonic() - self.since > self.wait_seconds:
             known = [f"{address}: {why}" for address, why in there.refused.items()]
             raise WorkerError(
-                f"engine.address: no worker that may do tasks in {self.wait_seconds:g} s "
-                f"({'; '.join(known) or 'none has joined'}); start some with 'graphmill worker {self.address}', and "
-                "run again: what is finished is kept"
+                f"engine.address: no worker that may do tasks in {self.wait_seconds:g} s"
+                f" ({'; '.join(known) or 'none has joined'}); start some with 'graphmill worker"
+                f" {self.address}', and run again: what is finished is kept"
             )
         return len(there.fit)
 
@@ -294,21 +322,35 @@ class Cluster:
             workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, RuntimeError, TimeoutError, CancelledError, KeyError):
             raise self._gone() from None
-        fit = [address for address, worker in workers.items() if resource_of(self.facts) in worker["resources"]]
+        fit = [
+            address
+            for address, worker in workers.items()
+            if resource_of(self.facts) in worker["resources"]
+        ]
         others = sorted(workers.keys() - set(fit))
-        return There(sorted(fit), {address: self._why_not(workers[address].get(GRAPHMILL)) for address in others})
+        return There(
+            sorted(fit),
+            {address: self._why_not(workers[address].get(GRAPHMILL)) for address in others},
+        )
 
     def _why_not(self, theirs: Facts | None) -> str:
         if theirs is None:
-            return "it has no graphmill, or was started without it; start it with 'graphmill worker'"
-        names = sorted({name for name in {*self.facts, *theirs} if self.facts.get(name) != theirs.get(name)})
-        differ = [f"{name} {theirs.get(name, 'none')}, here {self.facts.get(name, 'none')}" for name in names]
+            return (
+                "it has no graphmill, or was started without it; start it with 'graphmill worker'"
+            )
+        names = sorted(
+            {name for name in {*self.facts, *theirs} if self.facts.get(name) != theirs.get(name)}
+        )
+        differ = [
+            f"{name} {theirs.get(name, 'none')}, here {self.facts.get(name, 'none')}"
+            for name in names
+        ]
         return f"it has {', '.join(differ)}; install there what is installed here"
 
 
 def _greet(address: str, keys: Security | None) -> None:
-    """Raises TimeoutError where somebody takes the call and says nothing, as a scheduler that is suspended: Client
-    would wait for that without end."""
+    """Raises TimeoutError where somebody takes the call and says nothing, as a scheduler that is
+    suspended: Client would wait for that without end."""
     sent = (keys or Security()).get_connection_args("client")
 
     async def greet() -> None:
@@ -319,15 +361,17 @@ def _greet(address: str, keys: Security | None) -> None:
 
 def _convict(task: Task) -> None:
     raise WorkerError(
-        f"step '{task.step}', bucket {task.bucket}, {counted(task.number, 'row')}: each worker that did it was ended, "
-        "though it did nothing else, perhaps for want of memory; give it more, and run again: what is finished is kept"
+        f"step '{task.step}', bucket {task.bucket}, {counted(task.number, 'row')}: each worker that"
+        " did it was ended, though it did nothing else, perhaps for want of memory; give it more,"
+        " and run again: what is finished is kept"
     )
 
 
 @dataclass
 class Seat:
-    """What a worker's process has. ``opens``: makes what it works with of a project's files; ``at``: for whom it has
-    last done that. Tables that it has read whole are let go with the run."""
+    """What a worker's process has. ``opens``: makes what it works with of a project's files;
+    ``at``: for whom it has last done that. Tables that it has read whole are let go with the
+    run."""
 
     address: str
     snapshots: SnapshotStore
@@ -347,8 +391,13 @@ class Seat:
     def failed(self, task: Task, error: Exception) -> Failed:
         name = f"{task.name}.error"
         message = str(error) if isinstance(error, GraphmillError) else in_words(error)
-        with suppress(OSError, GraphmillError), temporary_file(self.snapshots.root / UNFINISHED) as file:
-            file.write_text(json.dumps({"kind": type(error).__name__, "message": message}), encoding="utf-8")
+        with (
+            suppress(OSError, GraphmillError),
+            temporary_file(self.snapshots.root / UNFINISHED) as file,
+        ):
+            file.write_text(
+                json.dumps({"kind": type(error).__name__, "message": message}), encoding="utf-8"
+            )
             self.snapshots.share({name: file})
         return Failed(self.address, name, type(error).__name__)
 
@@ -357,7 +406,9 @@ _seats: list[Seat] = []
 """Of a worker's process: one."""
 
 
-def sit(worker: Worker, facts: Facts, snapshots: SnapshotStore, opens: Callable[[Path], Workplace]) -> None:
+def sit(
+    worker: Worker, facts: Facts, snapshots: SnapshotStore, opens: Callable[[Path], Workplace]
+) -> None:
     """Make a worker that has not joined yet one that does tasks."""
     resource = resource_of(facts)
     worker.state.total_resources[resource] = worker.state.available_resources[resource] = 1
@@ -379,8 +430,8 @@ def _do(task: Task, shipped: Shipped) -> Files | Failed:
 
 
 def _answer(asked: str, name: str) -> str:
-    """What is shared by the name ``asked`` a worker shares by a name of its own, so that both see what the other
-    writes. Returns what is wrong, of an exception no more than its name."""
+    """What is shared by the name ``asked`` a worker shares by a name of its own, so that both see
+    what the other writes. Returns what is wrong, of an exception no more than its name."""
     snapshots = _seats[0].snapshots
     try:
         content = snapshots.shared(asked).read_bytes()

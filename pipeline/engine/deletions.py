@@ -1,4 +1,5 @@
-"""Documents that are new, edited or gone since the last run, and the guard against losing too many of them."""
+"""Documents that are new, edited or gone since the last run, and the guard against losing too many
+of them."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,14 +21,19 @@ ON_PURPOSE = "run again with --allow-deletes if this is meant"
 
 
 def documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot | None:
-    """The documents as the workflow's last run had them; before its first one, as the newest run of another workflow
-    had them that loads them in the same way: from ``index`` to ``communities`` none of them is new."""
+    """The documents as the workflow's last run had them; before its first one, as the newest run of
+    another workflow had them that loads them in the same way: from ``index`` to ``communities``
+    none of them is new."""
     if workflow.name in snapshots.workflows():
         return snapshots.manifest(workflow.name).tables.get(DOCUMENTS)
     steps = [step for step in workflow.steps if DOCUMENTS in step.outputs]
     loads = {step.id: source_of(step) for step in steps}
     for manifest in newest_first(snapshots):
-        others = {id: read_by(record) for id, record in manifest.steps.items() if DOCUMENTS in record.outputs}
+        others = {
+            id: read_by(record)
+            for id, record in manifest.steps.items()
+            if DOCUMENTS in record.outputs
+        }
         if loads == others:
             return manifest.tables.get(DOCUMENTS)
     return None
@@ -59,11 +65,14 @@ def refuse_deletions(
 ) -> None:
     """Raise DeletionError if more than ``max_ratio`` of the documents of ``before`` are gone.
 
-    If ``before`` cannot be read, an earlier table of documents is compared, or else the numbers of documents.
+    If ``before`` cannot be read, an earlier table of documents is compared, or else the numbers of
+    documents.
     """
     if before == after or (before is None and not store.is_lost(workflow)):
         return
-    tables = (table for table in _tables_before(store, workflow, before) if table.sha256 != after.sha256)
+    tables = (
+        table for table in _tables_before(store, workflow, before) if table.sha256 != after.sha256
+    )
     known = next(filter(store.exists, tables), None)
     if known is not None:
         if known.rows > 0 and len(_no_more(store, known, after)) <= max_ratio * known.rows:
@@ -71,8 +80,8 @@ def refuse_deletions(
         check_deletions(identities(store, known), identities(store, after), max_ratio)
     elif before is not None and before.rows - after.rows > max_ratio * before.rows:
         raise DeletionError(
-            f"input: {before.rows - after.rows} of {before.rows} documents are gone, more than max_delete_ratio "
-            f"{max_ratio:g}; is the folder mounted? {ON_PURPOSE}"
+            f"input: {before.rows - after.rows} of {before.rows} documents are gone, more than"
+            f" max_delete_ratio {max_ratio:g}; is the folder mounted? {ON_PURPOSE}"
         )
 
 
@@ -82,13 +91,17 @@ def _no_more(store: SnapshotStore, before: Snapshot, after: Snapshot) -> set[str
     return set(gone["id"].to_pylist()) - set(new["id"].to_pylist())
 
 
-def _tables_before(store: SnapshotStore, workflow: str, before: Snapshot | None) -> Iterator[Snapshot]:
-    """``before`` first, then those of earlier nights; where no manifest can be read, all that there are, the largest
-    first, so that none is compared that a refused run has left."""
+def _tables_before(
+    store: SnapshotStore, workflow: str, before: Snapshot | None
+) -> Iterator[Snapshot]:
+    """``before`` first, then those of earlier nights; where no manifest can be read, all that there
+    are, the largest first, so that none is compared that a refused run has left."""
     if before is not None:
         yield before
         earlier = reversed(store.kept(workflow, store.history(workflow)))
-        yield from (manifest.tables[DOCUMENTS] for manifest in earlier if DOCUMENTS in manifest.tables)
+        yield from (
+            manifest.tables[DOCUMENTS] for manifest in earlier if DOCUMENTS in manifest.tables
+        )
     else:
         yield from store.files(DOCUMENTS)
 
@@ -103,23 +116,27 @@ def is_of(known: str, source: str) -> bool:
     return known == source or known.startswith(f"{source}#")
 
 
-def check_deletions(before: pd.DataFrame, after: pd.DataFrame, max_ratio: float, next_action: str = ON_PURPOSE) -> None:
-    """Compare two tables of documents (columns ``id``, ``source``, ``content_hash``). One whose content is
-    there under another id is renamed, not gone. Raises DeletionError above ``max_ratio``."""
+def check_deletions(
+    before: pd.DataFrame, after: pd.DataFrame, max_ratio: float, next_action: str = ON_PURPOSE
+) -> None:
+    """Compare two tables of documents (columns ``id``, ``source``, ``content_hash``). One whose
+    content is there under another id is renamed, not gone. Raises DeletionError above
+    ``max_ratio``."""
     stays = before["id"].isin(after["id"]) | before["content_hash"].isin(after["content_hash"])
     sources = sorted(before.loc[~stays, "source"])
     if len(sources) <= max_ratio * len(before):
         return
     named = ", ".join([*sources[:_NAMED], *(["..."] if len(sources) > _NAMED else [])])
     raise DeletionError(
-        f"input: {len(sources)} of {len(before)} documents are gone ({named}), more than max_delete_ratio "
-        f"{max_ratio:g}; is the folder mounted? {next_action}"
+        f"input: {len(sources)} of {len(before)} documents are gone ({named}), more than"
+        f" max_delete_ratio {max_ratio:g}; is the folder mounted? {next_action}"
     )
 
 
 @dataclass(frozen=True)
 class DocumentChanges:
-    """Sources of the documents that are new, that say something else than before, and that are gone; each sorted."""
+    """Sources of the documents that are new, that say something else than before, and that are
+    gone; each sorted."""
 
     new: tuple[str, ...]
     edited: tuple[str, ...]
@@ -130,10 +147,12 @@ class DocumentChanges:
         return {name: len(getattr(self, name)) for name in ("new", "edited", "gone")}
 
 
-def document_changes(before: pd.DataFrame, after: pd.DataFrame, to_convert: Collection[str] = ()) -> DocumentChanges:
-    """What became of the documents between two tables of them (columns ``id``, ``source``, ``content_hash``). A file
-    under another name is gone, and new. ``to_convert``: files that say something else than in ``after``, or are not in
-    it: what, is not known yet."""
+def document_changes(
+    before: pd.DataFrame, after: pd.DataFrame, to_convert: Collection[str] = ()
+) -> DocumentChanges:
+    """What became of the documents between two tables of them (columns ``id``, ``source``,
+    ``content_hash``). A file under another name is gone, and new. ``to_convert``: files that say
+    something else than in ``after``, or are not in it: what, is not known yet."""
     both = before.merge(after, on="id", suffixes=("_before", ""))
     edited = both.loc[both["content_hash"] != both["content_hash_before"], "source"]
     new = after.loc[~after["id"].isin(before["id"]), "source"]
@@ -154,8 +173,8 @@ def not_converted(frames: Mapping[str, pd.DataFrame]) -> frozenset[str]:
 def changes_between(
     store: SnapshotStore, before: Snapshot | None, after: Snapshot, to_convert: Collection[str] = ()
 ) -> DocumentChanges:
-    """As ``document_changes``, of two tables; all are new where there is none ``before``. Raises DataError for a
-    damaged file."""
+    """As ``document_changes``, of two tables; all are new where there is none ``before``. Raises
+    DataError for a damaged file."""
     if before is not None and not to_convert:
         gone, new = store.difference(before, after, COLUMNS)
         return document_changes(as_frame(gone), as_frame(new))
@@ -164,5 +183,6 @@ def changes_between(
 
 
 def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
-    """The documents without their texts, which are nearly all of the table. Raises DataError for a damaged file."""
+    """The documents without their texts, which are nearly all of the table. Raises DataError for a
+    damaged file."""
     return store.read(snapshot, COLUMNS)

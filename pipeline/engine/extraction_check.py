@@ -17,7 +17,9 @@ from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import match_key
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 COLUMNS = {
     "documents": ["id", "title", TITLE_FROM],
@@ -26,7 +28,8 @@ COLUMNS = {
 }
 EXTRACTIONS, TEXT_UNITS = "extractions", "text_units"
 MOST_FORMS = 3
-"""Entities that the title of a document may be: itself, without its brackets, and what stands in them."""
+"""Entities that the title of a document may be: itself, without its brackets, and what stands in
+them."""
 MANY_WITHOUT_NAMES = 0.5
 """The share of the text units in which nothing was found from which on a run says so."""
 FAST = "extract_graph_fast"
@@ -51,28 +54,42 @@ def reading_steps(workflow: Workflow) -> list[Step]:
     ]
 
 
-def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore, workflow: Workflow) -> dict[str, float]:
-    """Count what the tables of a workflow say of its extraction, as far as it writes the tables that are needed.
+def health(
+    tables: Mapping[str, Snapshot], snapshots: SnapshotStore, workflow: Workflow
+) -> dict[str, float]:
+    """Count what the tables of a workflow say of its extraction, as far as it writes the tables
+    that are needed.
 
-    ``text_units``; those that were rejected (``rejected_units``); of the others, those ``without_entities`` and those
-    of whose text no entity is but the title of their document (``only_title``); ``entities_per_unit``; ``ungrounded``
-    records (with a name that does not stand in their text); ``orphan_relationships`` (with an end that no record
-    describes). What was dropped for it is counted too.
+    ``text_units``; those that were rejected (``rejected_units``); of the others, those
+    ``without_entities`` and those of whose text no entity is but the title of their document
+    (``only_title``); ``entities_per_unit``; ``ungrounded`` records (with a name that does not stand
+    in their text); ``orphan_relationships`` (with an end that no record describes). What was
+    dropped for it is counted too.
 
-    If a chat model reads the text units: those of which only the whole records of cut replies are used (``cut_units``),
-    and ``share_without_end_mark``, the share of the replies that lack the end mark that their prompt asks for.
+    If a chat model reads the text units: those of which only the whole records of cut replies are
+    used (``cut_units``), and ``share_without_end_mark``, the share of the replies that lack the end
+    mark that their prompt asks for.
 
-    If `extract_graph_fast` found next to nothing: ``share_of_caseless_letters``, those of scripts without capitals.
+    If `extract_graph_fast` found next to nothing: ``share_of_caseless_letters``, those of scripts
+    without capitals.
     """
     if not {TEXT_UNITS, EXTRACTIONS} <= set(tables):
         return {}
-    read = {name: _some_of(tables[name], COLUMNS[name], snapshots) for name in COLUMNS if name in tables}
+    read = {
+        name: _some_of(tables[name], COLUMNS[name], snapshots) for name in COLUMNS if name in tables
+    }
     records, ungrounded = _read_records(tables[EXTRACTIONS], snapshots)
     unit, name = (records[column].combine_chunks() for column in ("text_unit_id", "name"))
-    pairs = np.unique(unit.indices.to_numpy().astype(np.int64) * (len(name.dictionary) + 1) + name.indices.to_numpy())
+    pairs = np.unique(
+        unit.indices.to_numpy().astype(np.int64) * (len(name.dictionary) + 1)
+        + name.indices.to_numpy()
+    )
     of_unit, called = np.divmod(pairs, len(name.dictionary) + 1)
     few = np.bincount(of_unit)[of_unit] <= MOST_FORMS
-    named = {"text_unit_id": unit.dictionary.take(of_unit[few]), "name": name.dictionary.take(called[few])}
+    named = {
+        "text_unit_id": unit.dictionary.take(of_unit[few]),
+        "name": name.dictionary.take(called[few]),
+    }
     units, rejects = len(read[TEXT_UNITS]), read["rejects"].to_pandas()
     dropped = rejects["reason"].value_counts()
     extracting = {step.id for step in extracting_steps(workflow)}
@@ -92,7 +109,9 @@ def health(tables: Mapping[str, Snapshot], snapshots: SnapshotStore, workflow: W
         of_stubs = _orphans(tables["merged_entities"], tables["merged_relationships"], snapshots)
         counts["orphan_relationships"] = int(of_stubs + dropped.get("orphan", 0))
     if found_little(counts) and any(step.verb.name == FAST for step in extracting_steps(workflow)):
-        counts["share_of_caseless_letters"] = _share_of_caseless_letters(tables[TEXT_UNITS], snapshots)
+        counts["share_of_caseless_letters"] = _share_of_caseless_letters(
+            tables[TEXT_UNITS], snapshots
+        )
     return counts
 
 
@@ -108,7 +127,8 @@ def _rows_of_kind(rejects: pd.DataFrame, kind: str, steps: Collection[str]) -> s
 
 
 def _share_without_end_mark(rejects: pd.DataFrame, units: int, steps: Collection[str]) -> float:
-    """Return the share of the text units with a usable reply that have one without an end mark, over all steps."""
+    """Return the share of the text units with a usable reply that have one without an end mark,
+    over all steps."""
     answered = sum(units - len(_rows_of_kind(rejects, ROW, [step])) for step in steps)
     unended = sum(len(_rows_of_kind(rejects, UNENDED, [step])) for step in steps)
     return round(unended / answered, 4) if answered else 0.0
@@ -128,7 +148,8 @@ def _share_of_caseless_letters(text_units: Snapshot, snapshots: SnapshotStore) -
 
 
 def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStore) -> pa.Table:
-    """In no order. Of these columns those that the table has: one of an earlier version may lack some."""
+    """In no order. Of these columns those that the table has: one of an earlier version may lack
+    some."""
     schema = snapshots.schema(snapshot)
     there = [column for column in columns if column in schema.names]
     batches = list(snapshots.unordered(snapshot, there))
@@ -136,14 +157,16 @@ def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStor
 
 
 def _read_records(extractions: Snapshot, snapshots: SnapshotStore) -> tuple[pa.Table, int]:
-    """Text units and names of the records of entities, as dictionaries: most come again, and all of them as texts would
-    be the most that a run holds; and how many records are not grounded."""
+    """Text units and names of the records of entities, as dictionaries: most come again, and all of
+    them as texts would be the most that a run holds; and how many records are not grounded."""
     told, ungrounded = ["text_unit_id", "name"], 0
     records = [pa.table({name: pa.array([], STRING).dictionary_encode() for name in told})]
     for batch in snapshots.unordered(extractions, [*told, "kind", "grounded"]):
         ungrounded += len(batch) - (pc.sum(batch["grounded"]).as_py() or 0)
         entities = batch.filter(pc.equal(batch["kind"], "entity"))
-        coded = {name: pc.fill_null(entities[name], "").cast(STRING).dictionary_encode() for name in told}
+        coded = {
+            name: pc.fill_null(entities[name], "").cast(STRING).dictionary_encode() for name in told
+        }
         records.append(pa.table(coded))
     return pa.concat_tables(records).unify_dictionaries(), ungrounded
 
@@ -151,23 +174,29 @@ def _read_records(extractions: Snapshot, snapshots: SnapshotStore) -> tuple[pa.T
 def refuse_all_empty(
     inputs: Mapping[str, pd.DataFrame], outputs: Mapping[str, Snapshot], snapshots: SnapshotStore
 ) -> None:
-    """Of a step that asks a model. Raises DataError when it has written extractions, and there is none of any text unit
-    that was not rejected: an answer to each, and not a word of use in them."""
+    """Of a step that asks a model. Raises DataError when it has written extractions, and there is
+    none of any text unit that was not rejected: an answer to each, and not a word of use in
+    them."""
     if "text_units" not in inputs or "extractions" not in outputs or outputs["extractions"].rows:
         return
     units = inputs["text_units"]["id"]
-    rejects = snapshots.read(outputs[REJECTS], ["row_id", "kind"]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
+    rejects = (
+        snapshots.read(outputs[REJECTS], ["row_id", "kind"])
+        if REJECTS in outputs
+        else REJECTS_SCHEMA.frame()
+    )
     answered = (~units.isin(rejects.loc[rejects["kind"] == "row", "row_id"])).sum()
     if answered:
         raise DataError(
-            f"extraction: not one entity in {answered:,} text units; look at the model and its context length with "
-            "'graphmill doctor'; the stores are left as they are, and the next run asks again"
+            f"extraction: not one entity in {answered:,} text units; look at the model and its"
+            " context length with 'graphmill doctor'; the stores are left as they are, and the"
+            " next run asks again"
         )
 
 
 def _only_title(documents: pa.Table | None, units: pa.Table, named: pa.Table) -> int:
-    """Text units whose entities are all named as the title, or a part of it as "Lamp" of "Lamp (film)", is. ``named``:
-    text units with few entities, and the names of these."""
+    """Text units whose entities are all named as the title, or a part of it as "Lamp" of "Lamp
+    (film)", is. ``named``: text units with few entities, and the names of these."""
     if documents is None:
         return 0
     there = documents.to_pandas()
@@ -178,7 +207,8 @@ def _only_title(documents: pa.Table | None, units: pa.Table, named: pa.Table) ->
     keys = {title: match_key(title) for title in of_unit.unique()}
     few = named.to_pandas()
     is_title = [
-        match_key(name) in keys.get(of_unit.get(unit), "") for unit, name in few.itertuples(index=False, name=None)
+        match_key(name) in keys.get(of_unit.get(unit), "")
+        for unit, name in few.itertuples(index=False, name=None)
     ]
     return int(few.assign(is_title=is_title).groupby("text_unit_id")["is_title"].all().sum())
 
@@ -197,5 +227,7 @@ def _orphans(entities: Snapshot, relationships: Snapshot, snapshots: SnapshotSto
 
 def _stubs(entities: Snapshot, snapshots: SnapshotStore) -> Iterator[pa.Array]:
     for batch in snapshots.unordered(entities, ["id", "types", "descriptions"]):
-        nothing = (pc.equal(pc.list_value_length(batch[name]), 0) for name in ("types", "descriptions"))
+        nothing = (
+            pc.equal(pc.list_value_length(batch[name]), 0) for name in ("types", "descriptions")
+        )
         yield batch["id"].filter(pc.and_(*nothing)).cast(STRING)

@@ -7,43 +7,47 @@ from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
 
 MANY_WITHOUT_END_MARK = 0.05
-"""The share of the replies without an end mark from which on a run says so: a good model forgets it now and then."""
+"""The share of the replies without an end mark from which on a run says so: a good model forgets it
+now and then."""
 MOSTLY = 0.5
 
 
 def extraction_notes(health: Mapping[str, float], workflow: Workflow) -> Iterator[str]:
-    """Yield the notes on an extraction. ``health``: as extraction_check.health returns it, also of an earlier version,
-    which has fewer keys."""
+    """Yield the notes on an extraction. ``health``: as extraction_check.health returns it, also of
+    an earlier version, which has fewer keys."""
     name = workflow.name
     if found_little(health):
         units = health["text_units"] - health.get("rejected_units", 0)
         empty = health.get("without_entities", 0) + health.get("only_title", 0)
         yield (
-            f"extraction: in {empty:,.0f} of {units:,.0f} text units nothing was found but the title of their document"
-            f"{_advice(health, workflow)}"
+            f"extraction: in {empty:,.0f} of {units:,.0f} text units nothing was found but the"
+            f" title of their document{_advice(health, workflow)}"
         )
     if cut := int(health.get("cut_units", 0)):
         yield (
-            f"extraction: the replies to {counted(cut, 'text unit')} were cut, and only their whole records are used; "
-            f"no run asks again by itself: look at max_tokens and the server, then 'graphmill retry {name}'"
+            f"extraction: the replies to {counted(cut, 'text unit')} were cut, and only their whole"
+            " records are used; no run asks again by itself: look at max_tokens and the server,"
+            f" then 'graphmill retry {name}'"
         )
     share = health.get("share_without_end_mark", 0.0)
     if share >= MANY_WITHOUT_END_MARK:
         yield (
-            f"extraction: {share:.0%} of the replies have no end mark and may have been cut between two records; look "
-            f"at max_tokens and the server; 'graphmill retry {name} --unended --plan' says what asking again would cost"
+            f"extraction: {share:.0%} of the replies have no end mark and may have been cut between"
+            f" two records; look at max_tokens and the server; 'graphmill retry {name} --unended"
+            " --plan' says what asking again would cost"
         )
 
 
 def _advice(health: Mapping[str, float], workflow: Workflow) -> str:
-    """Return what to do about a text in which next to nothing was found, by the verb that reads it."""
+    """Return what to do about a text in which next to nothing was found, by the verb that reads
+    it."""
     verbs = {step.verb.name for step in extracting_steps(workflow)}
     if FAST not in verbs:
         asks_model = any(step.models for step in extracting_steps(workflow))
         return "; look at the model with 'graphmill doctor'" if asks_model else ""
     if health.get("share_of_caseless_letters", 0.0) >= MOSTLY:
         return (
-            "; in scripts without capital letters 'extract_graph_fast' finds little but what a text repeats: a chat "
-            "model reads them ('graphmill run index')"
+            "; in scripts without capital letters 'extract_graph_fast' finds little but what a text"
+            " repeats: a chat model reads them ('graphmill run index')"
         )
     return ""

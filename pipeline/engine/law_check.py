@@ -1,8 +1,9 @@
-"""Verbs held to their laws on a project's own tables: a night is made up, and what each step makes of the groups that
-changed is compared with what it makes of all rows.
+"""Verbs held to their laws on a project's own tables: a night is made up, and what each step makes
+of the groups that changed is compared with what it makes of all rows.
 
-The night has some documents less, some more, and some that say something else. Models answer from what is known and are
-asked nothing; nothing is written but in a folder of its own, which goes with it.
+The night has some documents less, some more, and some that say something else. Models answer from
+what is known and are asked nothing; nothing is written but in a folder of its own, which goes with
+it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,12 +25,13 @@ from pipeline.errors import UsageError
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 
 Verdict = Literal["holds", "breaks", "whole", "source"]
-"""``whole``: the verb has no law to be held to; ``source``: it is not called, its tables are those of the last run."""
+"""``whole``: the verb has no law to be held to; ``source``: it is not called, its tables are those
+of the last run."""
 CHANGED = (0.1, 0.5)
 """Shares of the documents that are gone, new and edited, one for each draw in turn.
 
-A verb that looks at other rows, as one that keeps the ten largest, may come to the same in a small night. In one that
-changes half of all documents it does not.
+A verb that looks at other rows, as one that keeps the ten largest, may come to the same in a small
+night. In one that changes half of all documents it does not.
 """
 NAMED = 3
 NOTHING_BEFORE = LastRun(None, {})
@@ -53,15 +55,18 @@ def check_laws(
     seed: int = 1,
     draws: int = 4,
 ) -> list[HeldStep]:
-    """Hold each step of the workflow to its law, in several nights that are made up; return the steps in their order.
+    """Hold each step of the workflow to its law, in several nights that are made up; return the
+    steps in their order.
 
-    ``documents``: the most that a night has. ``seed``: of the first draw; each further draw has the next seed. A step
-    breaks its law if it does so in one draw, of which the message tells the seed.
+    ``documents``: the most that a night has. ``seed``: of the first draw; each further draw has the
+    next seed. A step breaks its law if it does so in one draw, of which the message tells the seed.
     Raises UsageError before the workflow's first run.
     """
     tables = snapshots.manifest(workflow.name).tables
     if not tables:
-        raise UsageError(f"workflow '{workflow.name}': no run yet; run 'graphmill index {workflow.name}' first")
+        raise UsageError(
+            f"workflow '{workflow.name}': no run yet; run 'graphmill index {workflow.name}' first"
+        )
     found: dict[str, HeldStep] = {}
     for draw in range(draws):
         share = CHANGED[draw % len(CHANGED)]
@@ -78,8 +83,9 @@ def check_laws(
 class LawCheck:
     """Hold verbs to their laws in one night that is made up.
 
-    ``kept``: the tables of the last run. ``documents``: the most that the night has, drawn by ``seed``; ``share`` of
-    them are gone, as many are new, and as many edited. ``before`` and ``now``: the tables on both sides of the night.
+    ``kept``: the tables of the last run. ``documents``: the most that the night has, drawn by
+    ``seed``; ``share`` of them are gone, as many are new, and as many edited. ``before`` and
+    ``now``: the tables on both sides of the night.
     """
 
     resources: Resources
@@ -96,8 +102,11 @@ class LawCheck:
             yield self._held(step) if step.verb.inputs else self._source(step)
 
     def _source(self, step: Step) -> HeldStep:
-        """Documents are drawn, and changed; tables that a source writes beside them would not fit, and stay."""
-        tables = {table: self.kept[table] for name, table in step.outputs.items() if name != REJECTS}
+        """Documents are drawn, and changed; tables that a source writes beside them would not fit,
+        and stay."""
+        tables = {
+            table: self.kept[table] for name, table in step.outputs.items() if name != REJECTS
+        }
         self.before, self.now = {**self.before, **tables}, {**self.now, **tables}
         if list(tables) == [step.outputs.get(DOCUMENTS)]:
             self._make_up(step)
@@ -120,16 +129,22 @@ class LawCheck:
         whole = self._outputs(step, self.now, NOTHING_BEFORE)
         told = HeldStep(step.id, step.verb.name, "whole")
         if any(part.law for part in parts_of(step)):
-            last = LastRun({name: self.before[table] for name, table in step.inputs.items()}, before)
+            last = LastRun(
+                {name: self.before[table] for name, table in step.inputs.items()}, before
+            )
             told = self._compared(step, whole, last)
         self.before |= _by_table(step, before)
         self.now |= _by_table(step, whole)
         return told
 
-    def _outputs(self, step: Step, tables: Mapping[str, Snapshot], last: LastRun) -> dict[str, Snapshot]:
+    def _outputs(
+        self, step: Step, tables: Mapping[str, Snapshot], last: LastRun
+    ) -> dict[str, Snapshot]:
         tally = Tally(self.resources.tokenizer)
 
-        def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:
+        def make(
+            part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None
+        ) -> Mapping[str, pd.DataFrame]:
             return self.resources.call(step, inputs, tally.rehearsed, part=part)
 
         return outputs_of(step, tables, last, self.snapshots, make)
@@ -143,17 +158,22 @@ class LawCheck:
         for part in parts_of(step):
             for name in part.outputs:
                 if whole[name].sha256 != night[name].sha256:
-                    return self._breaks(step, self._difference(part, name, whole[name], night[name]))
+                    return self._breaks(
+                        step, self._difference(part, name, whole[name], night[name])
+                    )
         return HeldStep(step.id, step.verb.name, "holds")
 
     def _difference(self, part: Part, name: str, whole: Snapshot, night: Snapshot) -> str:
         column = part.law.row_of[name] if part.law else self.snapshots.columns(whole)[0]
-        lacking, more = (rows[column].to_pylist() for rows in self.snapshots.difference(whole, night, [column]))
+        lacking, more = (
+            rows[column].to_pylist() for rows in self.snapshots.difference(whole, night, [column])
+        )
         named = ", ".join(map(repr, sorted({str(group) for group in [*lacking, *more]})[:NAMED]))
         return (
-            f"table '{name}', by '{part.function.__name__}': made of the groups that changed it lacks {len(lacking):,} "
-            f"rows of those made of all, and has {len(more):,} others, of '{column}' {named}; its law says too little, "
-            "or the verb looks at more than the rows of a group (docs/verbs.md)"
+            f"table '{name}', by '{part.function.__name__}': made of the groups that changed it"
+            f" lacks {len(lacking):,} rows of those made of all, and has {len(more):,} others, of"
+            f" '{column}' {named}; its law says too little, or the verb looks at more than the rows"
+            " of a group (docs/verbs.md)"
         )
 
     def _breaks(self, step: Step, message: str) -> HeldStep:

@@ -1,4 +1,5 @@
-"""Read a run's rejects: which rows are lost, what share of a step that is, and what was no input."""
+"""Read a run's rejects: which rows are lost, what share of a step that is, and what was no
+input."""
 
 import re
 from collections import Counter
@@ -69,8 +70,8 @@ def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
     told = {step.id: step.params.trade() for step in workflow.steps}
     rows = rejects.loc[rejects["kind"] == UNREFRESHED, "step"].value_counts()
     return [
-        f"{step}: {trade}; {counted(int(rows.get(step, 0)), 'row')} unrefreshed: 'graphmill run --force {step}' "
-        "refreshes all"
+        f"{step}: {trade}; {counted(int(rows.get(step, 0)), 'row')} unrefreshed: 'graphmill run"
+        f" --force {step}' refreshes all"
         for step, trade in told.items()
         if trade
     ]
@@ -80,7 +81,10 @@ def no_input(rejects: pd.DataFrame) -> dict[str, int]:
     """How many files were no input: by suffix where their kind is not read, with what would read it
     where an extra does, else by reason; the most frequent first."""
     skipped = rejects[rejects["kind"] == SKIPPED]
-    what = [_what(PurePath(row), reason) for row, reason in zip(skipped["row_id"], skipped["reason"], strict=True)]
+    what = [
+        _what(PurePath(row), reason)
+        for row, reason in zip(skipped["row_id"], skipped["reason"], strict=True)
+    ]
     return dict(sorted(Counter(what).items(), key=lambda entry: (-entry[1], entry[0])))
 
 
@@ -132,8 +136,9 @@ def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.Data
     reasons = rejects["reason"].value_counts()
     left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
     raise DataError(
-        f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put documents there, "
-        "or set input.path and input.file_pattern; the stores are left as they are"
+        f"step '{step.id}': {getattr(step.params, 'path', '')}: no documents ({left_out}); put"
+        " documents there, or set input.path and input.file_pattern; the stores are left as"
+        " they are"
     )
 
 
@@ -152,10 +157,15 @@ def _failures(rejects: pd.DataFrame) -> Counter[str]:
 
 def _kept(rejects: pd.DataFrame) -> Counter[str]:
     named = named_sources(rejects)
-    return Counter(name_of(source, named) or source for source in rejects.loc[rejects["kind"] == KEPT, "row_id"])
+    return Counter(
+        name_of(source, named) or source
+        for source in rejects.loc[rejects["kind"] == KEPT, "row_id"]
+    )
 
 
-def _rows_decided(step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int) -> int:
+def _rows_decided(
+    step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int
+) -> int:
     if step.verb.rowwise:
         return tables[step.inputs[step.verb.rowwise]].rows
     return rejected + sum(record.outputs[name].rows for name in step.writes if name != REJECTS)

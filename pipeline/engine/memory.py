@@ -12,8 +12,8 @@ MEGABYTE = 1_000_000
 
 @dataclass
 class PeakMemory:
-    """A context; afterwards ``megabytes`` is the greatest resident size of this process and of those it has begun that
-    was seen in it."""
+    """A context; afterwards ``megabytes`` is the greatest resident size of this process and of
+    those it has begun that was seen in it."""
 
     megabytes: float = 0.0
     over: threading.Event = field(default_factory=threading.Event)
@@ -47,7 +47,7 @@ class PeakMemory:
 
 
 def release_memory() -> None:
-    """Give back to the system what is free. glibc keeps what lies below anything that is still in use, so that the
-    peaks of pieces of work which never meet would add up; releasing the system's pool trims its heap, with what is
-    Python's."""
+    """Give back to the system what is free. glibc keeps what lies below anything that is still in
+    use, so that the peaks of pieces of work which never meet would add up; releasing the system's
+    pool trims its heap, with what is Python's."""
     pa.default_memory_pool().release_unused()

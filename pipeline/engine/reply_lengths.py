@@ -70,7 +70,11 @@ class ReplyLengths:
 
     def learn(self, replies: Iterable[ChatReply]) -> None:
         """Note how long good replies are, known ones included."""
-        good = [reply.output_tokens for reply in replies if reply.good and reply.finish_reason != "length"]
+        good = [
+            reply.output_tokens
+            for reply in replies
+            if reply.good and reply.finish_reason != "length"
+        ]
         if good and self.seen is not None:
             self.seen = max(self.seen, *good)
 
@@ -78,7 +82,9 @@ class ReplyLengths:
 NO_LENGTHS = ReplyLengths()
 
 
-def lengths_of(step: Step, inputs: Mapping[str, pd.DataFrame], longest: Callable[[str], int]) -> ReplyLengths:
+def lengths_of(
+    step: Step, inputs: Mapping[str, pd.DataFrame], longest: Callable[[str], int]
+) -> ReplyLengths:
     """Return the limits of the step's requests on these inputs.
 
     ``longest``: returns the tokens of the longest good reply that a step had in earlier runs.

@@ -1,4 +1,5 @@
-"""What a run binds to a step's roles, handed in from outside, so that the engine names no adapter."""
+"""What a run binds to a step's roles, handed in from outside, so that the engine names no
+adapter."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,15 @@ from pipeline.contract.registry import NOTHING_WRITTEN, UNTRACKED, LastTables, T
 from pipeline.engine.verb_errors import call_verb
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
-from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Listener, Talk, Tokenizer
+from pipeline.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    EmbeddingModel,
+    Listener,
+    Talk,
+    Tokenizer,
+)
 
 Model = ChatModel | EmbeddingModel
 Asked = Model | Converter
@@ -31,7 +40,9 @@ class WrappedChat(ChatModel):
     def identity(self) -> Mapping[str, Any]:
         return self.model.identity
 
-    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
+    def stream(
+        self, request: ChatRequest, listener: Listener | None = None
+    ) -> Generator[str, None, ChatReply]:
         raise UsageError("a step: its model does not stream; ask with complete or converse")
 
     def preflight(self) -> None:
@@ -64,7 +75,9 @@ class WrappedConverter(Converter):
 
     converter: Converter
 
-    def known(self, files: Sequence[FileToConvert], rules: ConversionRules) -> list[Converted | None]:
+    def known(
+        self, files: Sequence[FileToConvert], rules: ConversionRules
+    ) -> list[Converted | None]:
         return self.converter.known(files, rules)
 
     def keys(self, files: Sequence[FileToConvert]) -> set[str]:
@@ -78,10 +91,10 @@ def unchanged(asked: Asked) -> Asked:
 
 @dataclass(frozen=True)
 class Resources:
-    """``settle_batches``: keep what has come of a model's batches that nobody goes on with, and tell the listener.
-    ``converter``: made when it is asked for; None leaves that role to the verb's own. ``decide_format``: return a step
-    whose format is not decided with its format decided, which may take a trial; ``format_trial``: the conversation of
-    that trial."""
+    """``settle_batches``: keep what has come of a model's batches that nobody goes on with, and
+    tell the listener. ``converter``: made when it is asked for; None leaves that role to the verb's
+    own. ``decide_format``: return a step whose format is not decided with its format decided, which
+    may take a trial; ``format_trial``: the conversation of that trial."""
 
     prompt: Callable[[str], Prompt]
     chat: Callable[[str], ChatModel]
@@ -107,14 +120,21 @@ class Resources:
 
     def models_of(self, step: Step) -> dict[str, Model]:
         chat = self.batched_chat if self.batched_chat and step.execution == "batch" else self.chat
-        lookup: Mapping[type, Callable[[str], Any]] = {ChatModel: chat, EmbeddingModel: self.embedding}
+        lookup: Mapping[type, Callable[[str], Any]] = {
+            ChatModel: chat,
+            EmbeddingModel: self.embedding,
+        }
         return {role: lookup[step.verb.roles[role]](name) for role, name in step.models.items()}
 
     def tokenizers_of(self, step: Step) -> dict[str, Tokenizer]:
         return dict.fromkeys(step.verb.roles_of(Tokenizer), self.tokenizer)
 
     def converters_of(self, step: Step) -> dict[str, Converter]:
-        return {role: self.converter() for role in step.verb.roles_of(Converter)} if self.converter else {}
+        return (
+            {role: self.converter() for role in step.verb.roles_of(Converter)}
+            if self.converter
+            else {}
+        )
 
     def call(
         self,
@@ -125,13 +145,17 @@ class Resources:
         last: LastTables = NOTHING_WRITTEN,
         part: Part | None = None,
     ) -> dict[str, pd.DataFrame]:
-        """What the step's verb, or this part of it, makes of the inputs, with its roles bound: each model and converter
-        as ``wrap`` gives it, ``tracker``, which hears how far it is, and ``last``. Raises DataError where a required
-        cell is missing, VerbError where a verb of the user's own raises."""
+        """What the step's verb, or this part of it, makes of the inputs, with its roles bound: each
+        model and converter as ``wrap`` gives it, ``tracker``, which hears how far it is, and
+        ``last``. Raises DataError where a required cell is missing, VerbError where a verb of the
+        user's own raises."""
         roles: dict[str, Any] = {
             **self.prompts_of(step),
             **self.tokenizers_of(step),
-            **{role: wrap(asked) for role, asked in {**self.models_of(step), **self.converters_of(step)}.items()},
+            **{
+                role: wrap(asked)
+                for role, asked in {**self.models_of(step), **self.converters_of(step)}.items()
+            },
             **dict.fromkeys(step.verb.roles_of(Tracker), tracker),
             **dict.fromkeys(step.verb.roles_of(LastTables), last),
         }

@@ -7,13 +7,15 @@ from typing import Any, Literal
 
 Outcome = Literal["completed", "completed_with_rejects", "failed", "stopped", "waiting"]
 Action = Literal["reused", "ran", "failed", "waiting", "stopped", "reuse", "run", "maybe"]
-"""What became of a step: ``waiting`` for a batch, ``stopped`` by its budget or by hand; the last three are a plan's."""
+"""What became of a step: ``waiting`` for a batch, ``stopped`` by its budget or by hand; the last
+three are a plan's."""
 
 LoadCounts = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Store -> table -> {inserted, updated, deleted, unchanged}."""
 
 SUMS = (
-    "calls", "throttled_calls", "cached_calls", "estimated_calls", "input_tokens", "output_tokens", "rejects",
+    "calls", "throttled_calls", "cached_calls", "estimated_calls", "input_tokens", "output_tokens",
+    "rejects",
     "decided", "recovered", "seconds",
 )  # fmt: skip
 
@@ -22,18 +24,19 @@ SUMS = (
 class StepReport:
     """Tell what one step did, or would do.
 
-    ``rows``: of each table that the step has. ``calls``: those that were answered or failed; ``throttled_calls``:
-    those that the endpoint refused as too many; ``estimated_calls``: those whose tokens the endpoint did not report,
-    so that we counted them. ``cost`` is None without a price.
+    ``rows``: of each table that the step has. ``calls``: those that were answered or failed;
+    ``throttled_calls``: those that the endpoint refused as too many; ``estimated_calls``: those
+    whose tokens the endpoint did not report, so that we counted them. ``cost`` is None without a
+    price.
 
-    ``conversions``: how many of the files that were read were ``converted``, how many conversions were ``kept``, and
-    how many files could not be converted (``not_converted``), now or at the last try. ``converted_bytes``: size of
-    the files that this run converted; ``conversion_seconds``: the wall time of that. ``not_read``: how many files
-    were no input, by suffix or reason.
+    ``conversions``: how many of the files that were read were ``converted``, how many conversions
+    were ``kept``, and how many files could not be converted (``not_converted``), now or at the last
+    try. ``converted_bytes``: size of the files that this run converted; ``conversion_seconds``: the
+    wall time of that. ``not_read``: how many files were no input, by suffix or reason.
 
-    ``rejects``: losses; ``decided``: rows that a rule left out or remarked on; both with their reasons.
-    ``recovered``: rows that were answered by halves or by repair. ``peak_mb``: of memory, where it was looked at.
-    ``estimate``: a plan's (engine/bill), else None.
+    ``rejects``: losses; ``decided``: rows that a rule left out or remarked on; both with their
+    reasons. ``recovered``: rows that were answered by halves or by repair. ``peak_mb``: of memory,
+    where it was looked at. ``estimate``: a plan's (engine/bill), else None.
     """
 
     step: str
@@ -64,10 +67,11 @@ class StepReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """``health``: what the tables say of the extraction (engine/extraction_check.py); ``notes``: what is to be known of
-    the stores after the load; ``documents``: how many are new, edited and gone since the run before, and how many there
-    are, where the run came so far; ``began`` and ``ended``: what the clock said then, in ISO 8601. The run id sorts by
-    time too, but it stays ahead after a clock that was once in the future; reports of earlier versions have no
+    """``health``: what the tables say of the extraction (engine/extraction_check.py); ``notes``:
+    what is to be known of the stores after the load; ``documents``: how many are new, edited and
+    gone since the run before, and how many there are, where the run came so far; ``began`` and
+    ``ended``: what the clock said then, in ISO 8601. The run id sorts by time too, but it stays
+    ahead after a clock that was once in the future; reports of earlier versions have no
     ``began``."""
 
     run_id: str
@@ -86,7 +90,9 @@ class RunReport:
 
     @property
     def totals(self) -> dict[str, Any]:
-        totals: dict[str, Any] = {name: sum(getattr(step, name) for step in self.steps) for name in SUMS}
+        totals: dict[str, Any] = {
+            name: sum(getattr(step, name) for step in self.steps) for name in SUMS
+        }
         totals["seconds"] = round(totals["seconds"] + self.load_seconds, 3)
         totals["not_read"] = dict(sum((Counter(step.not_read) for step in self.steps), Counter()))
         costs = [step.cost for step in self.steps]

@@ -54,7 +54,9 @@ from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, co
 from pipeline.models.base import Listener, ServedModel, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 MOST_READINGS = 3
 ONE_TOKEN = Tokens(1, 1)
@@ -62,8 +64,8 @@ ONE_TOKEN = Tokens(1, 1)
 
 @dataclass(frozen=True)
 class IndexResult:
-    """``reject_ratio`` is the worst step's share of lost rows or records, ``unread_ratio`` the share of what sources
-    could not read, whenever that began (engine/losses.py)."""
+    """``reject_ratio`` is the worst step's share of lost rows or records, ``unread_ratio`` the
+    share of what sources could not read, whenever that began (engine/losses.py)."""
 
     steps: tuple[StepReport, ...]
     manifest: Manifest
@@ -73,15 +75,16 @@ class IndexResult:
 
 @dataclass
 class Runner:
-    """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what was done
-    is known even when a later step raises; ``documents`` counts those that are new, edited and gone, and all.
-    ``again``: rows that are to be asked for once more, by step, though their step has nothing new; ``unended``: those
-    of them whose replies without an end mark are asked for again; ``reconvert``: all files are converted again.
-    ``max_delete_ratio``: share of the documents of the last run (``documents_before``) that may be gone; None for any.
-    ``before_calls`` is called when models of an endpoint will be needed; what it
-    raises ends the run. ``workers``: other processes that work on steps in buckets; None for this one alone;
-    ``task_rows``: from how many rows on (engine/tasks.py). ``longest_reply``: of a step, the tokens of its longest
-    good reply in earlier runs."""
+    """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what
+    was done is known even when a later step raises; ``documents`` counts those that are new, edited
+    and gone, and all. ``again``: rows that are to be asked for once more, by step, though their
+    step has nothing new; ``unended``: those of them whose replies without an end mark are asked for
+    again; ``reconvert``: all files are converted again. ``max_delete_ratio``: share of the
+    documents of the last run (``documents_before``) that may be gone; None for any.
+    ``before_calls`` is called when models of an endpoint will be needed; what it raises ends the
+    run. ``workers``: other processes that work on steps in buckets; None for this one alone;
+    ``task_rows``: from how many rows on (engine/tasks.py). ``longest_reply``: of a step, the tokens
+    of its longest good reply in earlier runs."""
 
     resources: Resources
     snapshots: SnapshotStore
@@ -102,17 +105,22 @@ class Runner:
     notes: list[str] = field(default_factory=list)
     documents: dict[str, int] = field(default_factory=dict)
 
-    def run(self, workflow: Workflow, run_id: str, loaded: pd.DataFrame | None = None) -> IndexResult:
-        """Run what must run, and publish the manifest as the run's. ``loaded``: the rejects of what the stores were
-        last loaded with; None before the first load.
+    def run(
+        self, workflow: Workflow, run_id: str, loaded: pd.DataFrame | None = None
+    ) -> IndexResult:
+        """Run what must run, and publish the manifest as the run's. ``loaded``: the rejects of what
+        the stores were last loaded with; None before the first load.
 
-        Raises AuthError or ModelError, before any work, when a model that will be needed cannot work; DataError when a
-        verb breaks its schema, or nothing was extracted; DeletionError when too many documents are gone; BudgetError
-        and WaitingError when the run has to stop before its end."""
+        Raises AuthError or ModelError, before any work, when a model that will be needed cannot
+        work; DataError when a verb breaks its schema, or nothing was extracted; DeletionError when
+        too many documents are gone; BudgetError and WaitingError when the run has to stop before
+        its end."""
         self.selection.check(workflow)
         previous = self.snapshots.manifest(workflow.name)
         before = documents_before(workflow, self.snapshots)
-        planner = Planner(workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps)
+        planner = Planner(
+            workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps
+        )
         asked = self._preflight(planner.all())
         try:
             return self._run(workflow, run_id, loaded, planner, previous, before)
@@ -136,19 +144,25 @@ class Runner:
         worst = unread = 0.0
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
-            record, report = self._finish(planner, planner.plan(step, tables), workflow, tables, previous)
+            record, report = self._finish(
+                planner, planner.plan(step, tables), workflow, tables, previous
+            )
             tables |= tables_of(step, record)
             records[step.id] = record
             rejects = self._rejects(record)
             rejected.append(rejects.assign(step=step.id))
             worst = max(worst, reject_ratio(step, record, tables, rejects, loaded))
-            unread = unread if step.verb.inputs else max(unread, unread_ratio(step, record, rejects))
+            unread = (
+                unread if step.verb.inputs else max(unread, unread_ratio(step, record, rejects))
+            )
             self.reports.append(_with_result(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
             if step.outputs.get(DOCUMENTS) == DOCUMENTS:
                 now = tables[DOCUMENTS]
                 if self.max_delete_ratio is not None:
-                    refuse_deletions(self.snapshots, workflow.name, before, now, self.max_delete_ratio)
+                    refuse_deletions(
+                        self.snapshots, workflow.name, before, now, self.max_delete_ratio
+                    )
                 self.documents = self._counted(before, now)
         self.notes += trades(workflow, pd.concat(rejected))
         tables[REJECTS] = self._gather_rejects(rejected)
@@ -157,7 +171,8 @@ class Runner:
         return IndexResult(tuple(self.reports), manifest, worst, unread)
 
     def _counted(self, before: Snapshot | None, after: Snapshot) -> dict[str, int]:
-        """How many documents there are and, as far as that can be known, how many are new, edited and gone."""
+        """How many documents there are and, as far as that can be known, how many are new, edited
+        and gone."""
         if before == after:
             return {"new": 0, "edited": 0, "gone": 0, "all": after.rows}
         try:
@@ -166,16 +181,23 @@ class Runner:
             return {"all": after.rows}
 
     def _preflight(self, planned: list[PlannedStep]) -> list[Model]:
-        """Look at every model that may be asked, and wait for servers that are starting; return these models."""
+        """Look at every model that may be asked, and wait for servers that are starting; return
+        these models."""
         models: dict[int, Model] = {}
         for entry in planned:
             if entry.action != "reuse":
-                models |= {id(model): model for model in self.resources.models_of(entry.step).values()}
+                models |= {
+                    id(model): model for model in self.resources.models_of(entry.step).values()
+                }
         for model in models.values():
-            if self.budget.max_cost is not None and getattr(model, "cost", _free)(ONE_TOKEN) is None:
+            if (
+                self.budget.max_cost is not None
+                and getattr(model, "cost", _free)(ONE_TOKEN) is None
+            ):
                 raise UsageError(
-                    f"--max-cost: model '{model.identity['model']}' has no price; set its price in settings.yaml "
-                    "({input: 0, output: 0} for a model on your own machine), or use --max-tokens"
+                    f"--max-cost: model '{model.identity['model']}' has no price; set its price in"
+                    " settings.yaml ({input: 0, output: 0} for a model on your own machine), or"
+                    " use --max-tokens"
                 )
             if isinstance(model, ServedModel):
                 model.begin_run(self.progress.told)
@@ -204,17 +226,24 @@ class Runner:
             planned = self._with_format(planner, planned, tables, meter)
             settle_batches(planned, self.resources, meter)
             with memory or nullcontext():
-                record = planned.record or self._run_step(planned, workflow, tables, previous, meter)
+                record = planned.record or self._run_step(
+                    planned, workflow, tables, previous, meter
+                )
         except BaseException as error:
-            self.reports.append(_report(planned, _broken_off(error), meter, time.perf_counter() - started))
+            self.reports.append(
+                _report(planned, _broken_off(error), meter, time.perf_counter() - started)
+            )
             raise
-        report = _report(planned, "reused" if planned.record else "ran", meter, time.perf_counter() - started)
+        report = _report(
+            planned, "reused" if planned.record else "ran", meter, time.perf_counter() - started
+        )
         return record, replace(report, peak_mb=memory.megabytes if memory else None)
 
     def _with_format(
         self, planner: Planner, planned: PlannedStep, tables: Mapping[str, Snapshot], meter: Meter
     ) -> PlannedStep:
-        """Return the plan of the step with the format of its replies decided; where that takes a trial, ask for it.
+        """Return the plan of the step with the format of its replies decided; where that takes a
+        trial, ask for it.
 
         A step that is reused, or has no row to ask about, needs no format.
         """
@@ -235,7 +264,9 @@ class Runner:
     ) -> StepRecord:
         planned, outputs, stands_still = self._made(planned, workflow, tables, previous, meter)
         step, retry = planned.step, not stands_still
-        rejects = self.snapshots.read(outputs[REJECTS]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
+        rejects = (
+            self.snapshots.read(outputs[REJECTS]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
+        )
         refuse_nothing(step, outputs, rejects)
         if len(rejects):
             refuse_unknown_reasons(rejects["reason"], f"step '{step.id}'", step.verb.reasons)
@@ -243,12 +274,17 @@ class Runner:
         components = planned.components
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.record(record)
-        if works_in_buckets(step, self.resources):  # a source is read every night, maybe before a step that was killed
+        if works_in_buckets(
+            step, self.resources
+        ):  # a source is read every night, maybe before a step that was killed
             self.snapshots.forget_tasks()
         return record
 
-    def _in_buckets(self, planned: PlannedStep, workflow: Workflow, meter: Meter) -> InBuckets | None:
-        """What makes pieces of the step in buckets, here or in the workers; None where it must be made whole."""
+    def _in_buckets(
+        self, planned: PlannedStep, workflow: Workflow, meter: Meter
+    ) -> InBuckets | None:
+        """What makes pieces of the step in buckets, here or in the workers; None where it must be
+        made whole."""
         if not works_in_buckets(planned.step, self.resources):
             return None
         steps = {(workflow.name, planned.step.id): planned.step}
@@ -281,16 +317,20 @@ class Runner:
         previous: Manifest,
         meter: Meter,
     ) -> tuple[PlannedStep, dict[str, Snapshot], bool]:
-        """What the step wrote, with the stamp of what it read. What was written to meanwhile is read again; False where
-        it never stands still: then the record is no ground for reuse."""
+        """What the step wrote, with the stamp of what it read. What was written to meanwhile is
+        read again; False where it never stands still: then the record is no ground for reuse."""
         step, anew = planned.step, rows_to_ask_again(planned.step.id, self.again, self.unended)
         before = last_tables(planned, previous, self.snapshots)
-        wrap = partial(metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew)
+        wrap = partial(
+            metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew
+        )
         last = last_run(planned, previous, self.snapshots)
         asked: Mapping[str, pd.DataFrame] = {}
         reading = 0
 
-        def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:
+        def make(
+            part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None
+        ) -> Mapping[str, pd.DataFrame]:
             nonlocal asked
             asked, meter.documents = inputs, _documents(inputs.values())
             meter.lengths = lengths_of(step, inputs, self.longest_reply)
@@ -303,7 +343,12 @@ class Runner:
             version = version_of(planned.step)
             in_buckets = self._in_buckets(planned, workflow, meter)
             outputs = outputs_of(
-                planned.step, tables, last, self.snapshots, make, in_buckets.outputs if in_buckets else whole
+                planned.step,
+                tables,
+                last,
+                self.snapshots,
+                make,
+                in_buckets.outputs if in_buckets else whole,
             )
             seen = following(planned.step, previous.steps, self.snapshots)
             stands_still = version_of(seen) == version
@@ -314,11 +359,14 @@ class Runner:
             self._refuse_all_empty(step, asked, outputs)
         for converter, files in sorted((+meter.converters).items()):
             self.notes.append(
-                f"{step.id}: {counted(files, 'file')} as {converter} converted them; 'graphmill run --reconvert' does "
-                "it anew"
+                f"{step.id}: {counted(files, 'file')} as {converter} converted them; 'graphmill run"
+                " --reconvert' does it anew"
             )
         if not stands_still:
-            self.notes.append(f"{step.id}: what it reads was written to while it was read; the next run reads it again")
+            self.notes.append(
+                f"{step.id}: what it reads was written to while it was read; the next run reads it"
+                " again"
+            )
         return stamped_anew(planned, stands_still), outputs, stands_still
 
     def _rejects(self, record: StepRecord) -> pd.DataFrame:
@@ -329,7 +377,9 @@ class Runner:
     def _gather_rejects(self, rejected: list[pd.DataFrame]) -> Snapshot:
         frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
-        return self.snapshots.write(REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"), REJECTS_SCHEMA.order)
+        return self.snapshots.write(
+            REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"), REJECTS_SCHEMA.order
+        )
 
 
 def _any(row: str) -> bool:
@@ -379,7 +429,9 @@ def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) 
     )
 
 
-def _with_result(report: StepReport, step: Step, record: StepRecord, rejects: pd.DataFrame) -> StepReport:
+def _with_result(
+    report: StepReport, step: Step, record: StepRecord, rejects: pd.DataFrame
+) -> StepReport:
     missing, by_rule = lost(rejects, step.verb.reasons), decided(rejects, step.verb.reasons)
     return replace(
         report,
@@ -398,7 +450,8 @@ def _by_reason(rejects: pd.DataFrame) -> dict[str, int]:
 
 
 def settle_batches(planned: PlannedStep, resources: Resources, listener: Listener) -> None:
-    """Keep the replies that have come, as the step's; a batch that no step will ever ask for is cancelled."""
+    """Keep the replies that have come, as the step's; a batch that no step will ever ask for is
+    cancelled."""
     step = planned.step
     goes_on = planned.action != "reuse" and step.execution == "batch"
     if resources.settle_batches and not goes_on:

@@ -1,7 +1,9 @@
-"""A piece of a step worked on bucket by bucket of its groups: in bounded memory, in this process or in others.
+"""A piece of a step worked on bucket by bucket of its groups: in bounded memory, in this process or
+in others.
 
-A task is a piece on a bucket: some names, and where its rows lie. Any process that opens the project can do it: it
-writes files named by their content, and a small record that they are written, so that no task is done twice.
+A task is a piece on a bucket: some names, and where its rows lie. Any process that opens the
+project can do it: it writes files named by their content, and a small record that they are written,
+so that no task is done twice.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,8 +39,8 @@ from pipeline.snapshots.tables import TableFile
 TASK_ROWS = 20_000
 """Rows of a piece's largest input from which on it is worked on in buckets."""
 MOST_BITS = 8
-"""Of the hash of a group's name those that a bucket goes by, at most: a bucket has a file open while rows are sorted
-into them."""
+"""Of the hash of a group's name those that a bucket goes by, at most: a bucket has a file open
+while rows are sorted into them."""
 ROWS_AT_ONCE, BYTES_AT_ONCE = 50_000, 2**25
 """Rows, or bytes, that are sorted into buckets together."""
 Files = Mapping[str, Sequence[TableFile]]
@@ -47,10 +49,10 @@ Files = Mapping[str, Sequence[TableFile]]
 
 @dataclass(frozen=True)
 class Task:
-    """``part``: the place of the piece among those of its step; ``bucket``: what the hashes of its groups' names begin
-    with; ``tables``: its inputs; ``rows``: what is shared with the bucket's rows of a keyed one, where they are not
-    those of a bucket of the table; ``name``: of its record; ``means``: a fingerprint of all but these inputs that can
-    change what comes of it."""
+    """``part``: the place of the piece among those of its step; ``bucket``: what the hashes of its
+    groups' names begin with; ``tables``: its inputs; ``rows``: what is shared with the bucket's
+    rows of a keyed one, where they are not those of a bucket of the table; ``name``: of its record;
+    ``means``: a fingerprint of all but these inputs that can change what comes of it."""
 
     name: str
     workflow: str
@@ -72,15 +74,15 @@ class Workers(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def do(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
-        """What comes of each, as soon as it is there, in any order. Raises what a task raises, and WorkerError where
-        nobody can go on with them."""
+        """What comes of each, as soon as it is there, in any order. Raises what a task raises, and
+        WorkerError where nobody can go on with them."""
         ...
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """What a process needs to do tasks. ``steps``: those that it knows, by their workflows and ids; ``known``: the
-    tables that it has read whole, as other tasks need them too."""
+    """What a process needs to do tasks. ``steps``: those that it knows, by their workflows and ids;
+    ``known``: the tables that it has read whole, as other tasks need them too."""
 
     workflow: Callable[[str], Workflow]
     resources: Resources
@@ -97,7 +99,10 @@ class Workplace:
         step = self._step(task)
         part = parts_of(step)[task.part]
         frames = dict(self._made(step, part, task))
-        made = {name: self._written(step, part, name, frames.pop(name), task.bucket) for name in part.outputs}
+        made = {
+            name: self._written(step, part, name, frames.pop(name), task.bucket)
+            for name in part.outputs
+        }
         self.snapshots.note_task(task.name, made)
         return made
 
@@ -105,17 +110,22 @@ class Workplace:
         """Raises WorkerError where it is not, or not any more, what the run began with."""
         key = task.workflow, task.step
         if key not in self.steps:
-            found = next((step for step in self.workflow(task.workflow).steps if step.id == task.step), None)
+            found = next(
+                (step for step in self.workflow(task.workflow).steps if step.id == task.step), None
+            )
             if found is None or self._means(found) != task.means:
                 raise WorkerError(
-                    f"step '{task.step}': its code, its workflow, its prompts, a library of its verb or what the "
-                    "environment gives it is not what the run began with; run again"
+                    f"step '{task.step}': its code, its workflow, its prompts, a library of its"
+                    " verb or what the environment gives it is not what the run began with; run"
+                    " again"
                 )
             self.steps[key] = found
         return self.steps[key]
 
     def _means(self, step: Step) -> str:
-        return means_of(components(step, self.resources, {}, None, code_fingerprint(step.verb.function)))
+        return means_of(
+            components(step, self.resources, {}, None, code_fingerprint(step.verb.function))
+        )
 
     def _made(self, step: Step, part: Part, task: Task) -> Mapping[str, pd.DataFrame]:
         """Nothing comes of nothing."""
@@ -135,7 +145,9 @@ class Workplace:
         if name in task.rows:
             with pa.ipc.open_stream(self.snapshots.shared(task.rows[name])) as stream:
                 rows = stream.read_all()
-            return schema.seen(as_frame((in_order(rows, table.order) if table.order else rows).select(columns)))
+            return schema.seen(
+                as_frame((in_order(rows, table.order) if table.order else rows).select(columns))
+            )
         if name in part.law.keyed:
             return schema.seen(as_frame(self.snapshots.bucket(table, task.bucket, columns)))
         key = name, table.sha256
@@ -143,7 +155,9 @@ class Workplace:
             self.known[key] = schema.seen(self.snapshots.read(table, columns))
         return self.known[key]
 
-    def _written(self, step: Step, part: Part, name: str, frame: pd.DataFrame, bucket: str) -> list[TableFile]:
+    def _written(
+        self, step: Step, part: Part, name: str, frame: pd.DataFrame, bucket: str
+    ) -> list[TableFile]:
         """The rows of an output that are of groups of the bucket."""
         assert part.law
         schema, table = part.outputs[name], table_of(step, name)
@@ -165,8 +179,9 @@ def works_in_buckets(step: Step, resources: Resources) -> bool:
 
 @dataclass(frozen=True)
 class InBuckets:
-    """Makes pieces of a step anew. ``components``: of the step's fingerprint; ``do``: does tasks, and tells of each
-    what it made and of how many rows, in any order; ``task_rows``: in place of TASK_ROWS."""
+    """Makes pieces of a step anew. ``components``: of the step's fingerprint; ``do``: does tasks,
+    and tells of each what it made and of how many rows, in any order; ``task_rows``: in place of
+    TASK_ROWS."""
 
     workflow: str
     step: Step
@@ -178,57 +193,98 @@ class InBuckets:
     task_rows: int | None = None
 
     def outputs(self, number: int, night: Night) -> dict[str, Snapshot] | None:
-        """Those of the piece of this number; None where it has no law, or too few rows for more than one bucket."""
+        """Those of the piece of this number; None where it has no law, or too few rows for more
+        than one bucket."""
         part, bits = night.part, _bits(night, self.task_rows or TASK_ROWS)
         if not bits:
             return None
         names = [f"{bucket:0{bits}b}" for bucket in range(2**bits)]
         inputs = {name: night.now[name].sha256 for name in part.inputs}
-        digest = fingerprint({"step": fingerprint(self.components), "part": number, "inputs": inputs})
+        digest = fingerprint(
+            {"step": fingerprint(self.components), "part": number, "inputs": inputs}
+        )
         done = self.snapshots.noted_tasks([f"{digest}-{bucket}" for bucket in names])
         made: list[Files] = list(done.values())
         with ExitStack() as stack:
-            tables, means = {name: night.now[name] for name in part.inputs}, means_of(self.components)
+            tables, means = (
+                {name: night.now[name] for name in part.inputs},
+                means_of(self.components),
+            )
             tasks = [
-                Task(f"{digest}-{bucket}", self.workflow, self.step.id, means, number, bucket, tables, {}, 0)
+                Task(
+                    f"{digest}-{bucket}",
+                    self.workflow,
+                    self.step.id,
+                    means,
+                    number,
+                    bucket,
+                    tables,
+                    {},
+                    0,
+                )
                 for bucket in names
                 if f"{digest}-{bucket}" not in done
             ]
             if tasks:
-                self.snapshots.keep(tables.values())  # some were made between records, by this process
+                self.snapshots.keep(
+                    tables.values()
+                )  # some were made between records, by this process
                 tasks = self._with_rows(night, tasks, bits, stack)
             self.expect(sum(task.number for task in tasks))
             for task, written in self.do(tasks):
                 made.append(written)
                 self.finished(task.number)
         return {
-            name: self._joined(night, name, [file for files in made for file in files[name]]) for name in part.outputs
+            name: self._joined(night, name, [file for files in made for file in files[name]])
+            for name in part.outputs
         }
 
-    def _with_rows(self, night: Night, tasks: Sequence[Task], bits: int, stack: ExitStack) -> list[Task]:
-        """The tasks with their rows, where need be in files that are shared until the stack ends."""
+    def _with_rows(
+        self, night: Night, tasks: Sequence[Task], bits: int, stack: ExitStack
+    ) -> list[Task]:
+        """The tasks with their rows, where need be in files that are shared until the stack
+        ends."""
         assert night.part.law
         found = list(tasks)
         for name, columns in night.part.law.keyed.items():
             if len(columns) == 1 and self.snapshots.goes_by(night.now[name], columns[0], bits):
                 counts = self.snapshots.bucket_sizes(night.now[name], bits)
-                found = [replace(task, number=task.number + int(counts[int(task.bucket, 2)])) for task in found]
+                found = [
+                    replace(task, number=task.number + int(counts[int(task.bucket, 2)]))
+                    for task in found
+                ]
                 continue
             shared = [f"{task.name}-{name}.rows" for task in tasks]
-            counts = self._shared(night, name, columns, dict(zip(shared, tasks, strict=True)), bits, stack)
+            counts = self._shared(
+                night, name, columns, dict(zip(shared, tasks, strict=True)), bits, stack
+            )
             found = [
-                replace(task, rows={**task.rows, name: rows}, number=task.number + int(counts[int(task.bucket, 2)]))
+                replace(
+                    task,
+                    rows={**task.rows, name: rows},
+                    number=task.number + int(counts[int(task.bucket, 2)]),
+                )
                 for task, rows in zip(found, shared, strict=True)
             ]
         return found
 
     def _shared(
-        self, night: Night, name: str, naming: Sequence[str], tasks: Mapping[str, Task], bits: int, stack: ExitStack
+        self,
+        night: Night,
+        name: str,
+        naming: Sequence[str],
+        tasks: Mapping[str, Task],
+        bits: int,
+        stack: ExitStack,
     ) -> np.ndarray:
-        """How many rows of an input are in each bucket, after those of the tasks were shared by these names."""
+        """How many rows of an input are in each bucket, after those of the tasks were shared by
+        these names."""
         seen = columns_seen(night.part.inputs[name], self.snapshots.columns(night.now[name]))
         with ExitStack() as writing:
-            files = {of: writing.enter_context(temporary_file(self.snapshots.root / UNFINISHED)) for of in tasks}
+            files = {
+                of: writing.enter_context(temporary_file(self.snapshots.root / UNFINISHED))
+                for of in tasks
+            }
             buckets = {int(task.bucket, 2): files[of] for of, task in tasks.items()}
             counts = _sorted_into(buckets, self.snapshots, night.now[name], seen, naming, bits)
             stack.callback(self.snapshots.unshare, list(files))
@@ -244,7 +300,8 @@ class InBuckets:
 
 
 def _bits(night: Night, task_rows: int) -> int:
-    """Of the hashes of groups' names those that its buckets go by; none for a piece that is worked on whole."""
+    """Of the hashes of groups' names those that its buckets go by; none for a piece that is worked
+    on whole."""
     law = night.part.law
     if law is None or not all(schema.order for schema in night.part.outputs.values()):
         return 0
@@ -260,8 +317,9 @@ def _sorted_into(
     naming: Sequence[str],
     bits: int,
 ) -> np.ndarray:
-    """Write each bucket's rows to its file, with what puts them in the order of the table, and say how many these are.
-    A row is in the bucket of every group that one of its columns ``naming`` names."""
+    """Write each bucket's rows to its file, with what puts them in the order of the table, and say
+    how many these are. A row is in the bucket of every group that one of its columns ``naming``
+    names."""
     counts = np.zeros(2**bits, np.int64)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     needed = with_order(snapshot.order, columns) if snapshot.order else list(columns)
@@ -275,18 +333,26 @@ def _sorted_into(
                     writers[bucket] = stack.enter_context(writer)
                 writers[bucket].write_table(part)
                 counts[bucket] += part.num_rows
-        nothing = with_hashes(snapshots.schema(snapshot).empty_table(), all_hashes([])).select(needed)
+        nothing = with_hashes(snapshots.schema(snapshot).empty_table(), all_hashes([])).select(
+            needed
+        )
         for bucket in set(buckets) - set(writers):
             stack.enter_context(pa.ipc.new_stream(buckets[bucket], nothing.schema))
     return counts
 
 
-def _by_bucket(rows: pa.Table, numbers: np.ndarray, wanted: Sequence[int]) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each bucket that is wanted, in their order. ``numbers``: of the buckets that each is in, a line for
-    each column; all are taken at once, for to go through them for each of many buckets takes longer."""
+def _by_bucket(
+    rows: pa.Table, numbers: np.ndarray, wanted: Sequence[int]
+) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of each bucket that is wanted, in their order. ``numbers``: of the buckets that each
+    is in, a line for each column; all are taken at once, for to go through them for each of many
+    buckets takes longer."""
     numbered = np.unique(numbers.astype(np.int64) * len(rows) + np.arange(len(rows)))
     found, places = np.divmod(numbered[np.isin(numbered // len(rows), wanted)], len(rows))
-    taken, ends = rows.combine_chunks().take(pa.array(places)), np.flatnonzero(np.diff(found, append=-1)) + 1
+    taken, ends = (
+        rows.combine_chunks().take(pa.array(places)),
+        np.flatnonzero(np.diff(found, append=-1)) + 1,
+    )
     for start, end in pairwise([0, *ends.tolist()]):
         yield int(found[start]), taken.slice(start, end - start)
 
@@ -296,7 +362,10 @@ def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(map(len, waiting)) >= ROWS_AT_ONCE or sum(some.nbytes for some in waiting) >= BYTES_AT_ONCE:
+        if (
+            sum(map(len, waiting)) >= ROWS_AT_ONCE
+            or sum(some.nbytes for some in waiting) >= BYTES_AT_ONCE
+        ):
             yield pa.Table.from_batches(waiting)
             waiting = []
     if waiting:

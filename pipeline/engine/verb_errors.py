@@ -1,4 +1,5 @@
-"""An exception in a verb of the user's own, told by its step, its file and line, the row, and the user's frames."""
+"""An exception in a verb of the user's own, told by its step, its file and line, the row, and the
+user's frames."""
 
 import inspect
 import time
@@ -26,7 +27,8 @@ LONGEST_CALL = 10.0
 def call_verb(step: Step, inputs: Mapping[str, pd.DataFrame], call: Callable[..., Made]) -> Made:
     """Return ``call(inputs)``, which calls the step's verb.
 
-    Raises VerbError where a verb of the user's own raises; what a verb of this package raises is not changed.
+    Raises VerbError where a verb of the user's own raises; what a verb of this package raises is
+    not changed.
     """
     began = time.monotonic()
     try:
@@ -62,16 +64,24 @@ def describe(step: Step, error: Exception, row: str) -> str:
     # The message of an exception may have many lines, as where it repeats a text.
     what = " ".join(traceback.format_exception_only(error)[-1].split())
     lines = "".join(traceback.format_list(own)).rstrip()
-    fact = f"step '{step.id}': verb '{step.verb.name}'{where} raised {what}{row}; correct the verb, then run again"
+    fact = (
+        f"step '{step.id}': verb '{step.verb.name}'{where} raised {what}{row}; correct the verb,"
+        " then run again"
+    )
     return f"{fact}\n{lines}" if lines else fact
 
 
 def failing_row(
-    step: Step, inputs: Mapping[str, pd.DataFrame], call: Callable[..., Made], expected: type[Exception]
+    step: Step,
+    inputs: Mapping[str, pd.DataFrame],
+    call: Callable[..., Made],
+    expected: type[Exception],
 ) -> str:
-    """Return words that name a row of which alone the verb raises ``expected``; "" where none is found.
+    """Return words that name a row of which alone the verb raises ``expected``; "" where none is
+    found.
 
-    Only rowwise verbs without models are called again: halves of the rows, then quarters, and so on.
+    Only rowwise verbs without models are called again: halves of the rows, then quarters, and so
+    on.
     """
     rowwise = step.verb.rowwise
     asks = any(kind in ASKED for kind in step.verb.roles.values())

@@ -16,13 +16,14 @@ from pipeline.errors import GraphmillError, WorkerError, in_words
 
 SPAWN = get_context("spawn")
 WAITING = 2
-"""Tasks for each process that are handed out ahead: the others stay here, where they can be taken back."""
+"""Tasks for each process that are handed out ahead: the others stay here, where they can be taken
+back."""
 
 
 @dataclass
 class Processes:
-    """A context. ``number``: of processes, which begin with the first task; ``opens``: makes what each works with, and
-    can be pickled."""
+    """A context. ``number``: of processes, which begin with the first task; ``opens``: makes what
+    each works with, and can be pickled."""
 
     number: int
     opens: Callable[[], Workplace]
@@ -42,8 +43,8 @@ class Processes:
             self.pool = None
 
     def do(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
-        """What comes of each, as soon as it is there. Raises what a task raises, and WorkerError where a process was
-        ended."""
+        """What comes of each, as soon as it is there. Raises what a task raises, and WorkerError
+        where a process was ended."""
         if not tasks:
             return
         if self.pool is None:
@@ -59,12 +60,12 @@ class Processes:
         except BrokenProcessPool as error:
             if not self.begun.is_set():
                 raise WorkerError(
-                    "engine.workers: no process could begin; each reads the script that began the run: let it do its "
-                    "work under: if __name__ == '__main__':"
+                    "engine.workers: no process could begin; each reads the script that began the"
+                    " run: let it do its work under: if __name__ == '__main__':"
                 ) from error
             raise WorkerError(
-                "engine.workers: a process was ended from outside, perhaps for want of memory; run again, with fewer "
-                "workers if it was: what they have finished is kept"
+                "engine.workers: a process was ended from outside, perhaps for want of memory; run"
+                " again, with fewer workers if it was: what they have finished is kept"
             ) from error
 
     def _done(self, going: dict[Future[Files], Task]) -> Iterator[tuple[Task, Files]]:

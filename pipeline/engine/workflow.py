@@ -27,11 +27,12 @@ FORMATS = ("records", "json")
 
 @dataclass(frozen=True)
 class Step:
-    """``inputs`` and ``outputs`` map the verb's table names to the workflow's; ``prompts`` and ``models`` map its roles
-    to names of files and of settings. ``execution``: "batch" sends what it asks of a chat model to the endpoint's Batch
-    API; the result is the same. ``place``: of a source, what its workflow itself says of where it reads, as an input of
-    the step; empty where it reads what the settings name. ``reads`` and ``writes``: the schemas of inputs and outputs,
-    by the verb's names, known once the step is wired."""
+    """``inputs`` and ``outputs`` map the verb's table names to the workflow's; ``prompts`` and
+    ``models`` map its roles to names of files and of settings. ``execution``: "batch" sends what it
+    asks of a chat model to the endpoint's Batch API; the result is the same. ``place``: of a
+    source, what its workflow itself says of where it reads, as an input of the step; empty where it
+    reads what the settings name. ``reads`` and ``writes``: the schemas of inputs and outputs, by
+    the verb's names, known once the step is wired."""
 
     id: str
     verb: Verb
@@ -55,40 +56,49 @@ class Step:
         return replace(self, params=self.params.model_copy(update={"format": format}))
 
     def in_each_format(self) -> "tuple[Step, ...]":
-        """Return the step, or while its format is not decided, the step in each one that it may be decided for."""
+        """Return the step, or while its format is not decided, the step in each one that it may be
+        decided for."""
         return tuple(map(self.in_format, FORMATS)) if self.format_undecided else (self,)
 
     def inputs_from(self, table: Callable[[str], pd.DataFrame]) -> dict[str, pd.DataFrame]:
-        """What the verb reads, by its own names: of each of the workflow's tables, as ``table`` gives it, the columns
-        that it sees. Raises DataError where one is missing: the table was made before the workflow was edited."""
+        """What the verb reads, by its own names: of each of the workflow's tables, as ``table``
+        gives it, the columns that it sees. Raises DataError where one is missing: the table was
+        made before the workflow was edited."""
         inputs = {}
         for name, read in self.inputs.items():
             frame, schema = table(read), self.reads[name]
             if missing := schema.missing(frame.columns):
                 raise DataError(
-                    f"step '{self.id}': table '{read}' has no {missing} (has {list(frame.columns)}); "
-                    f"connect '{name}' to another table"
+                    f"step '{self.id}': table '{read}' has no {missing} (has"
+                    f" {list(frame.columns)}); connect '{name}' to another table"
                 )
             inputs[name] = schema.seen(frame)
         return inputs
 
-    def call(self, inputs: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
+    def call(
+        self, inputs: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]
+    ) -> dict[str, pd.DataFrame]:
         """What the verb makes of the inputs. ``roles``: all but its params."""
-        return self.verb.call(inputs, {**roles, **({"params": self.params} if self.verb.takes_params else {})})
+        return self.verb.call(
+            inputs, {**roles, **({"params": self.params} if self.verb.takes_params else {})}
+        )
 
 
 def wired(where: str, steps: Iterable[Step]) -> tuple[Step, ...]:
     """The steps with the schemas of what they read and write.
 
-    Raises SettingsError when two steps share an id or write one table, a step reads what no earlier step writes, a
-    table lacks a column that a verb reads or has it of another type, or args name what is not there.
+    Raises SettingsError when two steps share an id or write one table, a step reads what no earlier
+    step writes, a table lacks a column that a verb reads or has it of another type, or args name
+    what is not there.
     """
     writers: dict[str, str] = {}
     schemas: dict[str, TableSchema] = {}
     done: list[Step] = []
     for step in steps:
         if step.id in {one.id for one in done}:
-            raise SettingsError(f"{where}: two steps are called '{step.id}'; give one of them an id")
+            raise SettingsError(
+                f"{where}: two steps are called '{step.id}'; give one of them an id"
+            )
         _check_inputs(where, step, schemas)
         _check_outputs(where, step, writers)
         done.append(_with_schemas(f"{where}: step '{step.id}'", step, schemas))
@@ -103,7 +113,8 @@ def _check_inputs(where: str, step: Step, schemas: Mapping[str, TableSchema]) ->
         if table not in schemas:
             have = ", ".join(sorted(schemas)) or "none"
             raise SettingsError(
-                f"{where}: step '{step.id}' reads '{table}', which no earlier step writes (have: {have})"
+                f"{where}: step '{step.id}' reads '{table}', which no earlier step writes (have:"
+                f" {have})"
             )
 
 
@@ -114,11 +125,14 @@ def _check_outputs(where: str, step: Step, writers: Mapping[str, str]) -> None:
             continue
         if table == REJECTS:
             raise SettingsError(
-                f"{where}: step '{step.id}' writes '{table}', which the run gathers itself; rename the output"
+                f"{where}: step '{step.id}' writes '{table}', which the run gathers itself; rename"
+                " the output"
             )
         if table in writers or table in written:
             first = writers.get(table, step.id)
-            raise SettingsError(f"{where}: steps '{first}' and '{step.id}' both write '{table}'; rename one output")
+            raise SettingsError(
+                f"{where}: steps '{first}' and '{step.id}' both write '{table}'; rename one output"
+            )
         written.add(table)
 
 
@@ -143,8 +157,9 @@ def _read(where: str, step: Step, name: str, given: TableSchema) -> TableSchema:
     for column in declared.arrow:
         if column.name in given.columns and given.arrow.field(column.name).type != column.type:
             raise SettingsError(
-                f"{where}: table '{table}' has column '{column.name}' as {given.arrow.field(column.name).type}, and "
-                f"'{name}' needs {column.type}; convert it first"
+                f"{where}: table '{table}' has column '{column.name}' as"
+                f" {given.arrow.field(column.name).type}, and '{name}' needs {column.type}; convert"
+                " it first"
             )
     return given if declared.more else declared
 

@@ -11,7 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.registry import REGISTRY, Registry, Verb
-from pipeline.engine.workflow import DOCUMENTS, LOADER, PLACE, REJECTS, Execution, Format, Step, Workflow, wired
+from pipeline.engine.workflow import (
+    DOCUMENTS,
+    LOADER,
+    PLACE,
+    REJECTS,
+    Execution,
+    Format,
+    Step,
+    Workflow,
+    wired,
+)
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.settings.validation import did_you_mean, explain, not_yaml, parse_yaml
@@ -23,7 +33,8 @@ TableName = Annotated[str, Field(pattern=NAME)]
 
 @dataclass(frozen=True)
 class InputStep:
-    """A verb that every workflow applies to its documents; ``where`` says which setting asks for it."""
+    """A verb that every workflow applies to its documents; ``where`` says which setting asks for
+    it."""
 
     where: str
     verb: str
@@ -59,16 +70,16 @@ def read_workflow(
     verbs: Registry = REGISTRY,
     models: Mapping[type, Collection[str]] | None = None,
 ) -> Workflow:
-    """Read and check a workflow file. ``settings`` are the sections that give verbs their default args;
-    ``input_steps`` come right after the step that loads the documents. ``verbs``: those that steps may use, ``models``:
-    the names of those of each kind, where they are known.
+    """Read and check a workflow file. ``settings`` are the sections that give verbs their default
+    args; ``input_steps`` come right after the step that loads the documents. ``verbs``: those that
+    steps may use, ``models``: the names of those of each kind, where they are known.
 
-    A workflow that ``extends`` another one has its steps first. A step with the id of one of them takes its place, one
-    with ``after`` comes right after the step of that id, all others come last.
+    A workflow that ``extends`` another one has its steps first. A step with the id of one of them
+    takes its place, one with ``after`` comes right after the step of that id, all others come last.
 
-    Raises SettingsError when the file is missing or malformed, a verb, arg, role, model, table or column is unknown, a
-    table has two writers, a step reads what no earlier step wrote, input steps find no documents, or a workflow extends
-    itself.
+    Raises SettingsError when the file is missing or malformed, a verb, arg, role, model, table or
+    column is unknown, a table has two writers, a step reads what no earlier step wrote, input steps
+    find no documents, or a workflow extends itself.
     """
     content, entries = _resolved(path, ())
     read = _Reader(settings, verbs, models or {})
@@ -96,17 +107,22 @@ class _Entry:
 
 
 def _resolved(path: Path, extending: tuple[str, ...]) -> tuple[_WorkflowFile, list[_Entry]]:
-    """A workflow's file, with what it takes of the one that it extends; and all of its steps in their order.
-    ``extending``: the workflows that have led to it."""
+    """A workflow's file, with what it takes of the one that it extends; and all of its steps in
+    their order. ``extending``: the workflows that have led to it."""
     content = _content(path)
     own = [_Entry(path, step) for step in content.steps]
     if not content.extends:
         if placed := next((entry for entry in own if entry.step.after), None):
-            raise SettingsError(f"{placed.where}: after: {path.stem} extends no workflow; put the step in its place")
+            raise SettingsError(
+                f"{placed.where}: after: {path.stem} extends no workflow; put the step in its place"
+            )
         return content, own
     chain_of_names = (*extending, path.stem)
     if content.extends in chain_of_names:
-        raise SettingsError(f"{path}: extends itself ({' -> '.join((*chain_of_names, content.extends))}); remove one")
+        raise SettingsError(
+            f"{path}: extends itself ({' -> '.join((*chain_of_names, content.extends))});"
+            " remove one"
+        )
     extended, entries = _resolved(path.parent / f"{content.extends}.yaml", chain_of_names)
     taken = {entry.id for entry in entries}
     for entry in own:
@@ -116,7 +132,8 @@ def _resolved(path: Path, extending: tuple[str, ...]) -> tuple[_WorkflowFile, li
             entries.insert(_place_after(entry, entries), entry)
         elif entry.step.after:
             raise SettingsError(
-                f"{entry.where}: takes the place of the step of '{content.extends}'; remove after, or give it an id"
+                f"{entry.where}: takes the place of the step of '{content.extends}'; remove after,"
+                " or give it an id"
             )
         else:
             entries[place] = entry
@@ -127,7 +144,9 @@ def _place_after(entry: _Entry, entries: Sequence[_Entry]) -> int:
     names = [known.id for known in entries]
     after = entry.step.after
     if after and after not in names:
-        raise SettingsError(f"{entry.where}: after: no step '{after}'; {did_you_mean(after, names)}")
+        raise SettingsError(
+            f"{entry.where}: after: no step '{after}'; {did_you_mean(after, names)}"
+        )
     return names.index(after) + 1 if after else len(entries)
 
 
@@ -140,27 +159,41 @@ def _content(path: Path) -> _WorkflowFile:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: {not_yaml(error)}") from error
     except ValidationError as error:
-        raise SettingsError(explain(str(path), error, _known_keys(_WorkflowFile, _StepFile))) from error
+        raise SettingsError(
+            explain(str(path), error, _known_keys(_WorkflowFile, _StepFile))
+        ) from error
     if content.name != path.stem:
-        raise SettingsError(f"{path}: its name is '{content.name}'; name the file and the workflow alike")
+        raise SettingsError(
+            f"{path}: its name is '{content.name}'; name the file and the workflow alike"
+        )
     return content
 
 
 def _emitted(
-    where: str, named: Mapping[str, tuple[Format, ...]], entries: Sequence[_Entry], steps: Sequence[Step]
+    where: str,
+    named: Mapping[str, tuple[Format, ...]],
+    entries: Sequence[_Entry],
+    steps: Sequence[Step],
 ) -> dict[str, tuple[Format, ...]]:
-    """Table -> formats, Parquet always: what the workflow names, and the tables of the steps that say so."""
-    tables = [table for step in steps for name, table in step.outputs.items() if name != REJECTS] + [REJECTS]
+    """Table -> formats, Parquet always: what the workflow names, and the tables of the steps that
+    say so."""
+    tables = [
+        table for step in steps for name, table in step.outputs.items() if name != REJECTS
+    ] + [REJECTS]
     wanted: dict[str, list[Format]] = {table: list(formats) for table, formats in named.items()}
     for table in wanted:
         if table not in tables:
-            raise SettingsError(f"{where}: emit: no step writes a table '{table}'; {did_you_mean(table, tables)}")
+            raise SettingsError(
+                f"{where}: emit: no step writes a table '{table}'; {did_you_mean(table, tables)}"
+            )
     for entry, step in zip(entries, steps, strict=True):
         for name, table in step.outputs.items() if entry.step.emit else ():
             if name != REJECTS:
                 wanted.setdefault(table, []).extend(entry.step.emit)
     always: list[Format] = ["parquet"]
-    return {table: tuple(dict.fromkeys(always + formats)) for table, formats in sorted(wanted.items())}
+    return {
+        table: tuple(dict.fromkeys(always + formats)) for table, formats in sorted(wanted.items())
+    }
 
 
 def _known_keys(*models: type[BaseModel]) -> list[str]:
@@ -175,7 +208,9 @@ class _Reader:
 
     def verb(self, name: str, where: str) -> Verb:
         if name not in self.verbs.verbs:
-            raise SettingsError(f"{where}: no verb '{name}'; {did_you_mean(name, self.verbs.verbs)}")
+            raise SettingsError(
+                f"{where}: no verb '{name}'; {did_you_mean(name, self.verbs.verbs)}"
+            )
         return self.verbs.verbs[name]
 
     def step(self, entry: _StepFile, where: str) -> Step:
@@ -184,11 +219,17 @@ class _Reader:
         try:
             params = verb.params.model_validate({**defaults, **entry.args})
         except ValidationError as error:
-            raise SettingsError(explain(f"{where}: args", error, _known_keys(verb.params))) from error
+            raise SettingsError(
+                explain(f"{where}: args", error, _known_keys(verb.params))
+            ) from error
         if entry.execution == "batch" and not verb.roles_of(ChatModel):
-            raise SettingsError(f"{where}: execution: batch is for steps that ask a chat model; remove it")
+            raise SettingsError(
+                f"{where}: execution: batch is for steps that ask a chat model; remove it"
+            )
         embedded_or_asked = verb.roles_of(ChatModel) + verb.roles_of(EmbeddingModel)
-        models = _bound(f"{where}: models", embedded_or_asked, entry.models, "default", verb.optional)
+        models = _bound(
+            f"{where}: models", embedded_or_asked, entry.models, "default", verb.optional
+        )
         self._refuse_unknown_models(where, verb, models)
         return Step(
             id=entry.id or entry.verb,
@@ -196,7 +237,9 @@ class _Reader:
             params=params,
             inputs=_renamed(f"{where}: inputs", verb.inputs, entry.inputs),
             outputs=_renamed(f"{where}: outputs", verb.outputs, entry.outputs),
-            prompts=_bound(f"{where}: prompts", verb.roles_of(Prompt), entry.prompts, None, verb.optional),
+            prompts=_bound(
+                f"{where}: prompts", verb.roles_of(Prompt), entry.prompts, None, verb.optional
+            ),
             models=models,
             execution=entry.execution,
             place=_place(verb, entry.args),
@@ -208,15 +251,22 @@ class _Reader:
             if known is not None and name not in known:
                 section = "chat" if verb.roles[role] is ChatModel else "embedding"
                 raise SettingsError(
-                    f"{where}: models: {role}: no model '{name}' in the settings; name one of models.{section}: "
-                    f"{', '.join(sorted(known)) or 'none'}"
+                    f"{where}: models: {role}: no model '{name}' in the settings; name one of"
+                    f" models.{section}: {', '.join(sorted(known)) or 'none'}"
                 )
 
 
-def _with_input_steps(steps: tuple[Step, ...], entries: Sequence[InputStep], read: _Reader) -> tuple[Step, ...]:
+def _with_input_steps(
+    steps: tuple[Step, ...], entries: Sequence[InputStep], read: _Reader
+) -> tuple[Step, ...]:
     if not any(step.verb.name == LOADER for step in steps):
-        raise SettingsError(f"{entries[0].where}: the workflow has no step '{LOADER}' to follow; add it or run another")
-    followed = [_chain(step, entries, read) if step.verb.name == LOADER else [step] for step in steps]
+        raise SettingsError(
+            f"{entries[0].where}: the workflow has no step '{LOADER}' to follow; add it or run"
+            " another"
+        )
+    followed = [
+        _chain(step, entries, read) if step.verb.name == LOADER else [step] for step in steps
+    ]
     return tuple(chain.from_iterable(followed))
 
 
@@ -229,7 +279,9 @@ def _chain(loader: Step, entries: Sequence[InputStep], read: _Reader) -> Iterato
     yield replace(loader, outputs={**loader.outputs, DOCUMENTS: tables[0]})
     for position, entry in enumerate(entries, start=1):
         _check_turns_documents_into_documents(entry, read)
-        content = _StepFile(verb=entry.verb, id=f"{prefix}-{position}-{entry.verb}", args=dict(entry.args))
+        content = _StepFile(
+            verb=entry.verb, id=f"{prefix}-{position}-{entry.verb}", args=dict(entry.args)
+        )
         step = read.step(content, entry.where)
         yield replace(
             step,
@@ -242,8 +294,14 @@ def _check_turns_documents_into_documents(entry: InputStep, read: _Reader) -> No
     verb = read.verb(entry.verb, entry.where)
     if _turns_documents_into_documents(verb):
         return
-    have = ", ".join(sorted(name for name, verb in read.verbs.verbs.items() if _turns_documents_into_documents(verb)))
-    raise SettingsError(f"{entry.where}: verb '{verb.name}' does not turn documents into documents; have: {have}")
+    have = ", ".join(
+        sorted(
+            name for name, verb in read.verbs.verbs.items() if _turns_documents_into_documents(verb)
+        )
+    )
+    raise SettingsError(
+        f"{entry.where}: verb '{verb.name}' does not turn documents into documents; have: {have}"
+    )
 
 
 def _turns_documents_into_documents(verb: Verb) -> bool:
@@ -251,8 +309,8 @@ def _turns_documents_into_documents(verb: Verb) -> bool:
 
 
 def _place(verb: Verb, args: Mapping[str, Any]) -> dict[str, str]:
-    """Args that are no part of what is made, as a project may move, tell two sources apart all the same; but for those
-    that are not to be shown."""
+    """Args that are no part of what is made, as a project may move, tell two sources apart all the
+    same; but for those that are not to be shown."""
     fields = {} if verb.inputs else verb.params.model_fields
     places = [name for name, found in fields.items() if found.exclude and found.repr]
     return {f"{PLACE}{name}": str(args[name]) for name in places if args.get(name)}
@@ -261,16 +319,24 @@ def _place(verb: Verb, args: Mapping[str, Any]) -> dict[str, str]:
 def _renamed(where: str, declared: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
     unknown = sorted(set(given) - set(declared))
     if unknown:
-        raise SettingsError(f"{where}: the verb has no table {unknown}; have: {', '.join(declared)}")
+        raise SettingsError(
+            f"{where}: the verb has no table {unknown}; have: {', '.join(declared)}"
+        )
     return {name: given.get(name, name) for name in declared}
 
 
 def _bound(
-    where: str, roles: list[str], given: Mapping[str, str], default: str | None, optional: frozenset[str]
+    where: str,
+    roles: list[str],
+    given: Mapping[str, str],
+    default: str | None,
+    optional: frozenset[str],
 ) -> dict[str, str]:
     unknown = sorted(set(given) - set(roles))
     wanted = [role for role in roles if role in given or role not in optional]
     missing = [role for role in wanted if role not in given and default is None]
     if unknown or missing:
-        raise SettingsError(f"{where}: unknown roles {unknown}, unbound roles {missing}; roles: {roles}")
+        raise SettingsError(
+            f"{where}: unknown roles {unknown}, unbound roles {missing}; roles: {roles}"
+        )
     return {role: given.get(role, default or "") for role in wanted}

@@ -1,6 +1,8 @@
-"""Two evaluations of the same questions: what changed, and is it more than chance? Also as tables of text.
+"""Two evaluations of the same questions: what changed, and is it more than chance? Also as tables
+of text.
 
-Percentile intervals: Efron and Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3 and 15.4.
+Percentile intervals: Efron and Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3
+and 15.4.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,8 +26,8 @@ MOST_LEFT_OUT = 5
 
 @dataclass(frozen=True)
 class Interval:
-    """``difference``: of the means; ``low`` to ``high``: where 95 % of the resampled ones are; ``p``: two-sided, that
-    there is no difference."""
+    """``difference``: of the means; ``low`` to ``high``: where 95 % of the resampled ones are;
+    ``p``: two-sided, that there is no difference."""
 
     difference: float
     low: float
@@ -33,14 +35,22 @@ class Interval:
     p: float
 
 
-def paired_bootstrap(differences: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED) -> list[Interval]:
-    """``differences``: a row a question, a column a metric. All columns are resampled by the same questions, so that
-    which others are there makes no odds. The same for the same input, on any machine."""
+def paired_bootstrap(
+    differences: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED
+) -> list[Interval]:
+    """``differences``: a row a question, a column a metric. All columns are resampled by the same
+    questions, so that which others are there makes no odds. The same for the same input, on any
+    machine."""
     random = np.random.default_rng(seed)
     questions = len(differences)
     rounds = [AT_ONCE] * (resamples // AT_ONCE) + [resamples % AT_ONCE] * (resamples % AT_ONCE > 0)
     chances = np.full(questions, 1 / questions)
-    means = np.concatenate([random.multinomial(questions, chances, size) @ differences for size in rounds]) / questions
+    means = (
+        np.concatenate(
+            [random.multinomial(questions, chances, size) @ differences for size in rounds]
+        )
+        / questions
+    )
     means = means.round(BOUND_DIGITS)  # what is 0 must be 0, in whatever order a machine adds up
     return [_interval(column, means[:, place]) for place, column in enumerate(differences.T)]
 
@@ -54,8 +64,9 @@ def _interval(differences: np.ndarray, means: np.ndarray) -> Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``rows``: mode, metric, questions, a, b (means over the questions both have), difference (b minus a), low, high,
-    p, as an Interval has them. ``only_a`` and ``only_b``: questions that one of the two has alone."""
+    """``rows``: mode, metric, questions, a, b (means over the questions both have), difference (b
+    minus a), low, high, p, as an Interval has them. ``only_a`` and ``only_b``: questions that one
+    of the two has alone."""
 
     a: str
     b: str
@@ -69,27 +80,41 @@ class Comparison:
 
 
 def compare(a: StoredEvaluation, b: StoredEvaluation, against: str | None = None) -> Comparison:
-    """Each mode with itself, or each of b's with one of a's, ``against``. Questions are paired by id and text.
+    """Each mode with itself, or each of b's with one of a's, ``against``. Questions are paired by
+    id and text.
 
     Raises UsageError where the two share no mode, question or metric.
     """
     pairs = {
-        mode: (a.rows.get(against or mode, {}), rows) for mode, rows in b.rows.items() if mode in a.rows or against
+        mode: (a.rows.get(against or mode, {}), rows)
+        for mode, rows in b.rows.items()
+        if mode in a.rows or against
     }
     if against is not None and against not in a.rows:
         raise UsageError(f"{a.name}: has no mode '{against}'; it has {', '.join(a.rows)}")
-    rows = [row for mode, (first, second) in pairs.items() for row in _compared(mode, first, second)]
+    rows = [
+        row for mode, (first, second) in pairs.items() for row in _compared(mode, first, second)
+    ]
     if not rows:
-        raise UsageError(f"{a.name} and {b.name} share no mode, question or metric; evaluate the same questions")
+        raise UsageError(
+            f"{a.name} and {b.name} share no mode, question or metric; evaluate the same questions"
+        )
     in_a, in_b = ({question for rows in side.rows.values() for question in rows} for side in (a, b))
-    return Comparison(a.name, b.name, against, pd.DataFrame(rows), len(in_a - in_b), len(in_b - in_a))
+    return Comparison(
+        a.name, b.name, against, pd.DataFrame(rows), len(in_a - in_b), len(in_b - in_a)
+    )
 
 
-def fallen(baseline: Mapping[str, Values], now: Mapping[str, Values], metric: str, points: float) -> list[str]:
-    """What to say of each mode of the baseline whose metric is more than so many points (hundredths) lower now, or is
-    there no more. Raises UsageError where the baseline has no such metric."""
+def fallen(
+    baseline: Mapping[str, Values], now: Mapping[str, Values], metric: str, points: float
+) -> list[str]:
+    """What to say of each mode of the baseline whose metric is more than so many points
+    (hundredths) lower now, or is there no more. Raises UsageError where the baseline has no such
+    metric."""
     if not any(metric in values for values in baseline.values()):
-        raise UsageError(f"baseline: no mode has {metric}; write it anew with the --k it shall be compared at")
+        raise UsageError(
+            f"baseline: no mode has {metric}; write it anew with the --k it shall be compared at"
+        )
     before = {mode: values[metric] for mode, values in baseline.items() if metric in values}
     said = []
     for mode, value in before.items():
@@ -112,30 +137,53 @@ def _compared(
     intervals = paired_bootstrap(second - first)
     return [
         {"mode": mode, "metric": metric, "questions": len(questions)}
-        | {name: round(value, DIGITS) for name, value in ({"a": mean_a, "b": mean_b} | asdict(interval)).items()}
+        | {
+            name: round(value, DIGITS)
+            for name, value in ({"a": mean_a, "b": mean_b} | asdict(interval)).items()
+        }
         for metric, mean_a, mean_b, interval in zip(
-            metrics, first.mean(axis=0).tolist(), second.mean(axis=0).tolist(), intervals, strict=True
+            metrics,
+            first.mean(axis=0).tolist(),
+            second.mean(axis=0).tolist(),
+            intervals,
+            strict=True,
         )
     ]
 
 
 def _values(
-    side: Mapping[tuple[str, str], Values], questions: Sequence[tuple[str, str]], metrics: Sequence[str]
+    side: Mapping[tuple[str, str], Values],
+    questions: Sequence[tuple[str, str]],
+    metrics: Sequence[str],
 ) -> np.ndarray:
     return np.array([[side[question][metric] for metric in metrics] for question in questions])
 
 
 def evaluation_table(evaluation: Evaluation) -> str:
-    """A line a mode: recall and all-gold at each k, tokens of the prompt, latency; then the same for each type."""
+    """A line a mode: recall and all-gold at each k, tokens of the prompt, latency; then the same
+    for each type."""
     summary = evaluation.summary()
     questions = len(evaluation.questions)
-    lines = [f"{counted(questions, 'question')}, {_built(evaluation)}", "", *_lines(summary, evaluation)]
+    lines = [
+        f"{counted(questions, 'question')}, {_built(evaluation)}",
+        "",
+        *_lines(summary, evaluation),
+    ]
     types = evaluation.by_type()
     for type, means in list(types.items())[:MOST_TYPES]:
-        title = f"{evaluation.setup.by}: {type or 'none'}, {counted(int(means['questions'].iloc[0]), 'question')}"
+        title = (
+            f"{evaluation.setup.by}: {type or 'none'},"
+            f" {counted(int(means['questions'].iloc[0]), 'question')}"
+        )
         lines += ["", title, *_lines(means, evaluation)]
     if len(types) > MOST_TYPES:
-        lines += ["", f"... and {len(types) - MOST_TYPES} more values of '{evaluation.setup.by}': --json has them"]
+        lines += [
+            "",
+            (
+                f"... and {len(types) - MOST_TYPES} more values of '{evaluation.setup.by}': --json"
+                " has them"
+            ),
+        ]
     return "\n".join(lines)
 
 
@@ -148,7 +196,10 @@ def left_out_lines(evaluation: Evaluation) -> list[str]:
     lines = [f"unknown gold: {len(left_out):,} of {counted(total, 'question')} in no figure"]
     for left in left_out[:MOST_LEFT_OUT]:
         gold, reason = next(iter(left.unknown.items()))
-        lines.append(f"  line {left.question.line}, {left.question.id}: {gold.kind} '{_clipped(gold.name)}': {reason}")
+        lines.append(
+            f"  line {left.question.line}, {left.question.id}: {gold.kind} '{_clipped(gold.name)}':"
+            f" {reason}"
+        )
     more = len(left_out) - MOST_LEFT_OUT
     return [*lines, f"  ... and {more:,} more: --json has them"] if more > 0 else lines
 
@@ -161,7 +212,10 @@ def comparison_table(comparison: Comparison) -> str:
     lines = [
         f"a: {comparison.a}{against}",
         f"b: {comparison.b}",
-        f"{'mode':<{modes}}  {'metric':<{metrics}} {'a':>10} {'b':>10} {'b - a':>10}  {'95 % interval':^21} {'p':>7}",
+        (
+            f"{'mode':<{modes}}  {'metric':<{metrics}} {'a':>10} {'b':>10} {'b - a':>10} "
+            f" {'95 % interval':^21} {'p':>7}"
+        ),
     ]
     for row in rows.to_dict("records"):
         digits = 3 if "@" in row["metric"] else 0
@@ -172,19 +226,28 @@ def comparison_table(comparison: Comparison) -> str:
         lines.append(f"{name} {numbers}  {ends} {row['p']:>7.4f}{star}")
     alone = f"; only in a: {comparison.only_a:,}, only in b: {comparison.only_b:,}"
     both = f"{counted(int(rows['questions'].max()), 'question')} in both"
-    lines.append(f"{both}{alone if comparison.only_a or comparison.only_b else ''}; *: the interval leaves 0 out")
+    lines.append(
+        f"{both}{alone if comparison.only_a or comparison.only_b else ''}; *: the interval leaves"
+        " 0 out"
+    )
     return "\n".join(lines)
 
 
 def _built(evaluation: Evaluation) -> str:
     stores = evaluation.stores
     keywords = "the chat model's keywords" if evaluation.setup.keywords else "no chat model"
-    return f"workflow {stores.get('workflow')}, embedding {stores.get('embedding', {}).get('model')}, {keywords}"
+    return (
+        f"workflow {stores.get('workflow')}, embedding {stores.get('embedding', {}).get('model')},"
+        f" {keywords}"
+    )
 
 
 def _lines(means: pd.DataFrame, evaluation: Evaluation) -> list[str]:
     metrics = evaluation.metrics
-    groups = {kind: [name for name in metrics if name.startswith(kind)] for kind in ("recall@", "all_gold@")}
+    groups = {
+        kind: [name for name in metrics if name.startswith(kind)]
+        for kind in ("recall@", "all_gold@")
+    }
     timed = "p50_ms" in means
     head, below = " " * 7, f"{'mode':<7}"
     for kind, names in groups.items():

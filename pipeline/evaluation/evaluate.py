@@ -7,7 +7,16 @@ from typing import Any
 import pandas as pd
 
 from pipeline.errors import StoreError, UsageError
-from pipeline.evaluation.questions import Gold, Passage, Question, Targets, find_gold, metrics, names, ranks
+from pipeline.evaluation.questions import (
+    Gold,
+    Passage,
+    Question,
+    Targets,
+    find_gold,
+    metrics,
+    names,
+    ranks,
+)
 from pipeline.evaluation.results import RESULT_COLUMNS, Evaluation, Setup, SkippedQuestion
 from pipeline.query.resources import QueryResources
 from pipeline.settings.query_options import QuerySettings
@@ -34,8 +43,9 @@ class SearchTarget:
 def evaluate(
     questions: Sequence[Question], setup: Setup, searched: SearchTarget, advanced: Advanced = silent
 ) -> Evaluation:
-    """Every question that has no unknown gold, in every mode. Raises UsageError where there is none such, or where
-    a model is to be asked that there is none of, StoreError when the stores are loaded meanwhile.
+    """Every question that has no unknown gold, in every mode. Raises UsageError where there is none
+    such, or where a model is to be asked that there is none of, StoreError when the stores are
+    loaded meanwhile.
 
     ``chunk_top_k`` is that of the settings, or the greatest k, where that is more.
     """
@@ -48,32 +58,48 @@ def evaluate(
     known = [question for question in questions if unknown.keys().isdisjoint(question.gold)]
     left_out = [question for question in questions if not unknown.keys().isdisjoint(question.gold)]
     if not known:
-        raise UsageError(f"eval: no question's gold is in the stores; {_first(left_out[0], unknown)}")
+        raise UsageError(
+            f"eval: no question's gold is in the stores; {_first(left_out[0], unknown)}"
+        )
     retrievals = _Retrievals(setup, searched, targets)
     results = pd.DataFrame(
-        retrievals.rows(known, advanced), columns=[*RESULT_COLUMNS, *names(setup.ks, setup.budget is not None)]
+        retrievals.rows(known, advanced),
+        columns=[*RESULT_COLUMNS, *names(setup.ks, setup.budget is not None)],
     )
     if searched.vectors.live() != live:
-        raise StoreError("eval: the stores were loaded while the questions were asked; run it again")
+        raise StoreError(
+            "eval: the stores were loaded while the questions were asked; run it again"
+        )
     return Evaluation(
         setup,
-        {"workflow": live.workflow, "version": live.version, "embedding": dict(live.embedding)} if live else {},
+        (
+            {"workflow": live.workflow, "version": live.version, "embedding": dict(live.embedding)}
+            if live
+            else {}
+        ),
         retrievals.chunk_top_k,
         tuple(known),
         tuple(SkippedQuestion.of(question, unknown) for question in left_out),
         targets,
         results,
         documents.set_index("id").sort_index(),
-        pd.DataFrame.from_dict(retrievals.seen, orient="index", columns=["document_id", "excerpt"]).sort_index(),
+        pd.DataFrame.from_dict(
+            retrievals.seen, orient="index", columns=["document_id", "excerpt"]
+        ).sort_index(),
         tuple(dict.fromkeys(retrievals.notes)),
     )
 
 
 def _refuse_unconfigured(setup: Setup, searched: SearchTarget) -> None:
     if setup.keywords and searched.resources.chat(searched.defaults.model) is None:
-        raise UsageError("eval: no chat model is configured to ask for keywords; set OPENAI_API_KEY, or do without")
+        raise UsageError(
+            "eval: no chat model is configured to ask for keywords; set OPENAI_API_KEY, or do"
+            " without"
+        )
     if setup.rerank and searched.resources.reranker is None:
-        raise UsageError("eval: no reranker is configured; name one in models.rerank, or do without")
+        raise UsageError(
+            "eval: no reranker is configured; name one in models.rerank, or do without"
+        )
 
 
 def _first(question: Question, unknown: Mapping[Gold, str]) -> str:
@@ -119,10 +145,17 @@ class _Retrievals:
         found = self.data(question, mode)
         met = self.ranks(question, found)
         budget = self.setup.budget
-        shown = None if budget is None else self.ranks(question, self.data(question, mode, max_total_tokens=budget))
+        shown = (
+            None
+            if budget is None
+            else self.ranks(question, self.data(question, mode, max_total_tokens=budget))
+        )
         self.notes.extend(found["notes"])
         self.seen |= {
-            chunk["id"]: (chunk["document_id"], " ".join(chunk["content"][: 2 * EXCERPT].split())[:EXCERPT])
+            chunk["id"]: (
+                chunk["document_id"],
+                " ".join(chunk["content"][: 2 * EXCERPT].split())[:EXCERPT],
+            )
             for chunk in found["chunks"]
             if chunk["id"] not in self.seen
         }

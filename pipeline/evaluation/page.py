@@ -24,7 +24,8 @@ class Passage(NamedTuple):
 
 
 def page(evaluation: Evaluation) -> str:
-    """The whole page. Titles, questions and texts of the corpus stand in it as they are, escaped."""
+    """The whole page. Titles, questions and texts of the corpus stand in it as they are,
+    escaped."""
     from pipeline.pages.environment import environment, texts, whole_page
 
     said = texts()["evaluation"]
@@ -87,8 +88,8 @@ def _by_mode(summary: pd.DataFrame, *columns: str) -> dict[str, list[float]]:
 def _questions(
     evaluation: Evaluation, passages: Mapping[str, Passage]
 ) -> Iterator[tuple[Question, list[dict[str, Any]]]]:
-    """Each question, and what each mode found for it: its recall at the greatest k, the ranks of the gold (None where
-    it was missed), the passages and whether each is gold."""
+    """Each question, and what each mode found for it: its recall at the greatest k, the ranks of
+    the gold (None where it was missed), the passages and whether each is gold."""
     recall = f"recall@{max(evaluation.setup.ks)}"
     rows = dict(list(evaluation.results.groupby("id")))
     for question in evaluation.questions:
@@ -100,7 +101,10 @@ def _questions(
                     "mode": row["mode"],
                     "recall": row[recall],
                     "ranks": [told_rank(rank) for rank in row["ranks"]],
-                    "chunks": [(passages[id], bool(wanted & {id, passages[id].document})) for id in row["chunks"]],
+                    "chunks": [
+                        (passages[id], bool(wanted & {id, passages[id].document}))
+                        for id in row["chunks"]
+                    ],
                 }
                 for row in rows[question.id].to_dict("records")
             ],
@@ -110,5 +114,7 @@ def _questions(
 def _title(evaluation: Evaluation, document: str) -> str:
     if document not in evaluation.documents.index:
         return document
-    title, source = (str(evaluation.documents.at[document, column]) for column in ("title", "source"))
+    title, source = (
+        str(evaluation.documents.at[document, column]) for column in ("title", "source")
+    )
     return f"{title} ({source})" if title and title != source else source

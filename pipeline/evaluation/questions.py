@@ -1,7 +1,7 @@
 """Questions and their gold, the gold looked up in what is loaded, and what a ranking is worth.
 
-A document is found at the place it has among the distinct documents of the ranking, a chunk or a text at the place of
-its chunk: k passages are k documents for the one, k chunks for the other.
+A document is found at the place it has among the distinct documents of the ranking, a chunk or a
+text at the place of its chunk: k passages are k documents for the one, k chunks for the other.
 """
 
 import json
@@ -33,8 +33,8 @@ NOWHERE = math.inf
 
 @dataclass(frozen=True)
 class Gold:
-    """Something to be found, as the questions name it: a document by source, id or title, a chunk by id, or a text
-    that a chunk holds."""
+    """Something to be found, as the questions name it: a document by source, id or title, a chunk
+    by id, or a text that a chunk holds."""
 
     kind: Kind
     name: str
@@ -42,7 +42,8 @@ class Gold:
 
 @dataclass(frozen=True)
 class Question:
-    """``type``: what it is counted under, "" where it has none; ``line``: where it stands, from 1."""
+    """``type``: what it is counted under, "" where it has none; ``line``: where it stands, from
+    1."""
 
     id: str
     text: str
@@ -56,18 +57,26 @@ class _LineError(Exception):
 
 
 def read_questions(questions: Questions, by: str = "type") -> list[Question]:
-    """In their order. ``by``: the key whose value is a question's ``type``. Blank lines count as lines.
+    """In their order. ``by``: the key whose value is a question's ``type``. Blank lines count as
+    lines.
 
-    Raises UsageError that names the lines which cannot be read, or where there is no question at all.
+    Raises UsageError that names the lines which cannot be read, or where there is no question at
+    all.
     """
     where = str(questions) if isinstance(questions, str | Path) else "questions"
-    lines = _lines(Path(questions)) if isinstance(questions, str | Path) else enumerate(questions, start=1)
+    lines = (
+        _lines(Path(questions))
+        if isinstance(questions, str | Path)
+        else enumerate(questions, start=1)
+    )
     read, faults, seen = [], [], {}
     for number, line in lines:
         try:
             question = _question(_record(line) if isinstance(line, bytes) else line, number, by)
             if question.id in seen:
-                raise _LineError(f"id '{question.id}' is that of line {seen[question.id]} too; give each its own")
+                raise _LineError(
+                    f"id '{question.id}' is that of line {seen[question.id]} too; give each its own"
+                )
         except _LineError as fault:
             faults.append(f"line {number}: {fault}")
             continue
@@ -77,7 +86,9 @@ def read_questions(questions: Questions, by: str = "type") -> list[Question]:
         more = f"; and {len(faults) - MOST_FAULTS} lines more" if len(faults) > MOST_FAULTS else ""
         raise UsageError(f"{where}: {'; '.join(faults[:MOST_FAULTS])}{more}")
     if not read:
-        raise UsageError(f"{where}: no questions; write one JSON object a line (docs/evaluation.md)")
+        raise UsageError(
+            f"{where}: no questions; write one JSON object a line (docs/evaluation.md)"
+        )
     return read
 
 
@@ -86,7 +97,9 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); name a file of questions") from None
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror or error}); name a file of questions"
+        ) from None
     lines = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
@@ -97,7 +110,9 @@ def _record(line: bytes) -> Any:
     except UnicodeDecodeError:
         raise _LineError("not UTF-8; save the file as UTF-8") from None
     except json.JSONDecodeError as error:
-        raise _LineError(f"not JSON ({error.msg}, column {error.colno}); write one object a line") from None
+        raise _LineError(
+            f"not JSON ({error.msg}, column {error.colno}); write one object a line"
+        ) from None
     except (RecursionError, ValueError):  # nested or numbers too large for any reader
         raise _LineError("not JSON that can be read; write one object a line") from None
 
@@ -125,7 +140,9 @@ def _names(record: Record, key: str) -> list[str]:
     """A list of texts; a text alone is a list of one."""
     given = record.get(key)
     names = [] if given is None else [given] if isinstance(given, str) else given
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) and clean(name).strip() for name in names):
+    if not isinstance(names, list | tuple) or not all(
+        isinstance(name, str) and clean(name).strip() for name in names
+    ):
         raise _LineError(f"'{key}' is no list of texts; write a list of texts that are not empty")
     return [clean(name).strip() for name in names]
 
@@ -146,16 +163,24 @@ Targets = Mapping[Gold, frozenset[str]]
 def find_gold(
     questions: Iterable[Question], documents: pd.DataFrame, vectors: VectorStore
 ) -> tuple[Targets, Mapping[Gold, str]]:
-    """What the gold is, and of gold that is unknown, why. ``documents``: id, source, title of all that are loaded."""
+    """What the gold is, and of gold that is unknown, why. ``documents``: id, source, title of all
+    that are loaded."""
     gold = list(dict.fromkeys(item for question in questions for item in question.gold))
-    names = {kind: [item.name for item in gold if item.kind == kind] for kind in ("document", "chunk", "text")}
+    names = {
+        kind: [item.name for item in gold if item.kind == kind]
+        for kind in ("document", "chunk", "text")
+    }
     found = {
         "document": documents_named(names["document"], documents),
         "chunk": {id: frozenset([id]) for id in _known_chunks(names["chunk"], vectors)},
-        "text": chunks_holding(names["text"], map(_frame, vectors.contents())) if names["text"] else {},
+        "text": chunks_holding(names["text"], map(_frame, vectors.contents()))
+        if names["text"]
+        else {},
     }
     targets = {item: found[item.kind].get(item.name, frozenset()) for item in gold}
-    known = {item: ids for item, ids in targets.items() if len(ids) == 1 or (ids and item.kind == "text")}
+    known = {
+        item: ids for item, ids in targets.items() if len(ids) == 1 or (ids and item.kind == "text")
+    }
     unknown = {item: _why(item, len(ids)) for item, ids in targets.items() if item not in known}
     return known, unknown
 
@@ -165,7 +190,8 @@ def _frame(contents: Sequence[tuple[str, str]]) -> pd.DataFrame:
 
 
 def documents_named(names: Sequence[str], documents: pd.DataFrame) -> dict[str, frozenset[str]]:
-    """The ids of the documents that a name names: by id, else by source, else by title, which several may have."""
+    """The ids of the documents that a name names: by id, else by source, else by title, which
+    several may have."""
     named: dict[str, frozenset[str]] = {}
     wanted = set(names)
     for column in ("title", "source", "id"):
@@ -174,9 +200,12 @@ def documents_named(names: Sequence[str], documents: pd.DataFrame) -> dict[str, 
     return named
 
 
-def chunks_holding(texts: Sequence[str], chunks: Iterable[pd.DataFrame]) -> dict[str, frozenset[str]]:
-    """The ids of the chunks that hold a text, whatever the white space in either. One pass over the chunks (columns
-    id and content): a text is looked for only where its longest inner word is, which a chunk has whole or not."""
+def chunks_holding(
+    texts: Sequence[str], chunks: Iterable[pd.DataFrame]
+) -> dict[str, frozenset[str]]:
+    """The ids of the chunks that hold a text, whatever the white space in either. One pass over the
+    chunks (columns id and content): a text is looked for only where its longest inner word is,
+    which a chunk has whole or not."""
     flat = {text: " ".join(text.split()) for text in texts}
     by_word: dict[str, list[str]] = defaultdict(list)
     for text, words in flat.items():
@@ -202,7 +231,9 @@ def _known_chunks(ids: Sequence[str], vectors: VectorStore) -> list[str]:
     live = vectors.live()
     if live is None or not ids:
         return []
-    nothing = np.zeros(live.dimensions, dtype=np.float32)  # their similarity to a question does not matter here
+    nothing = np.zeros(
+        live.dimensions, dtype=np.float32
+    )  # their similarity to a question does not matter here
     pages = (ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE))
     return [chunk.id for page in pages for chunk in vectors.chunks(page, nothing)]
 
@@ -226,12 +257,19 @@ class Passage:
 
 
 def ranks(gold: Iterable[tuple[Kind, frozenset[str]]], ranking: Sequence[Passage]) -> list[float]:
-    """At which rank each of the gold is first met, from 1, among documents or chunks; infinite for what was not found.
-    Gold is its kind, and ids of which any will do."""
+    """At which rank each of the gold is first met, from 1, among documents or chunks; infinite for
+    what was not found. Gold is its kind, and ids of which any will do."""
     documents = _ranks([passage.document_id for passage in ranking])
     chunks = _ranks([passage.id for passage in ranking])
     return [
-        min((rank for id, rank in (documents if kind == "document" else chunks).items() if id in ids), default=NOWHERE)
+        min(
+            (
+                rank
+                for id, rank in (documents if kind == "document" else chunks).items()
+                if id in ids
+            ),
+            default=NOWHERE,
+        )
         for kind, ids in gold
     ]
 
@@ -242,9 +280,11 @@ def names(ks: Iterable[int], with_budget: bool = False) -> list[str]:
     return [f"{metric}@{limit}" for metric in ("recall", "all_gold") for limit in limits]
 
 
-def metrics(found: Sequence[float], ks: Sequence[int], shown: Sequence[float] | None = None) -> dict[str, float]:
-    """By their names. ``found``: the ranks of a question's gold, of which there is some; ``shown``: those in a prompt
-    of the budget."""
+def metrics(
+    found: Sequence[float], ks: Sequence[int], shown: Sequence[float] | None = None
+) -> dict[str, float]:
+    """By their names. ``found``: the ranks of a question's gold, of which there is some; ``shown``:
+    those in a prompt of the budget."""
     shares = [sum(rank <= k for rank in found) / len(found) for k in ks]
     if shown is not None:
         shares.append(sum(rank < NOWHERE for rank in shown) / len(shown))

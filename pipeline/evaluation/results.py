@@ -1,4 +1,5 @@
-"""What an evaluation asks for and has found: a row for each question and mode, their means, and its JSON file."""
+"""What an evaluation asks for and has found: a row for each question and mode, their means, and its
+JSON file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,9 +28,9 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Setup:
-    """``budget``: tokens of a prompt that is looked at too; ``by``: the questions' key to count apart by;
-    ``keywords``: the chat model is asked for them, as in a query, where else the question itself is searched for;
-    ``rerank``: so is the reranker, where else nothing is ranked anew."""
+    """``budget``: tokens of a prompt that is looked at too; ``by``: the questions' key to count
+    apart by; ``keywords``: the chat model is asked for them, as in a query, where else the question
+    itself is searched for; ``rerank``: so is the reranker, where else nothing is ranked anew."""
 
     modes: tuple[str, ...] = MODES
     ks: tuple[int, ...] = KS
@@ -54,8 +55,8 @@ class Setup:
         if not chosen or not set(chosen) <= set(MODES):
             strange = ", ".join(mode for mode in chosen if mode not in MODES) or "none"
             raise UsageError(
-                f"eval: modes: {strange}: what can be evaluated are modes that find text units without an answer, "
-                f"{', '.join(MODES)}"
+                f"eval: modes: {strange}: what can be evaluated are modes that find text units"
+                f" without an answer, {', '.join(MODES)}"
             )
         if not ks or min(ks) < 1:
             raise UsageError("eval: k: give whole numbers from 1, as in 2,5,10,20")
@@ -64,12 +65,16 @@ class Setup:
         return cls(chosen, tuple(sorted(set(ks))), budget, by, keywords, rerank)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+        }
 
 
 @dataclass(frozen=True)
 class SkippedQuestion:
-    """A question that is in no figure: some of its gold is unknown. ``unknown``: that gold -> why it is."""
+    """A question that is in no figure: some of its gold is unknown. ``unknown``: that gold -> why
+    it is."""
 
     question: Question
     unknown: Mapping[Gold, str]
@@ -81,12 +86,14 @@ class SkippedQuestion:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``results``: RESULT_COLUMNS and a column a metric, a row for each mode and question; ``chunks`` are the ids in
-    the order of their ranks, ``ranks`` those of the question's gold, ``cut`` how many chunks no budget had room for,
-    ``latency_ms`` the time of the retrieval without that of models.
+    """``results``: RESULT_COLUMNS and a column a metric, a row for each mode and question;
+    ``chunks`` are the ids in the order of their ranks, ``ranks`` those of the question's gold,
+    ``cut`` how many chunks no budget had room for, ``latency_ms`` the time of the retrieval without
+    that of models.
 
-    ``stores``: what was loaded; ``documents``: source and title by id; ``passages``: document_id and excerpt of every
-    chunk that was retrieved, by id; ``notes``: what queries said of the stores.
+    ``stores``: what was loaded; ``documents``: source and title by id; ``passages``: document_id
+    and excerpt of every chunk that was retrieved, by id; ``notes``: what queries said of the
+    stores.
     """
 
     setup: Setup
@@ -107,7 +114,9 @@ class Evaluation:
     def summary(self) -> pd.DataFrame:
         """Means by mode: the metrics, the tokens, ``cut``; p50_ms and p95_ms of the latency."""
         latency = self.results.groupby("mode", sort=False)["latency_ms"]
-        quantiles = pd.DataFrame({"p50_ms": latency.quantile(0.5), "p95_ms": latency.quantile(0.95)})
+        quantiles = pd.DataFrame(
+            {"p50_ms": latency.quantile(0.5), "p95_ms": latency.quantile(0.95)}
+        )
         return self._means(self.results).join(quantiles.round(2))
 
     def by_type(self) -> dict[str, pd.DataFrame]:
@@ -117,7 +126,11 @@ class Evaluation:
         return {str(type): self._means(rows) for type, rows in self.results.groupby("type")}
 
     def _means(self, rows: pd.DataFrame) -> pd.DataFrame:
-        means = rows.groupby("mode", sort=False)[[*self.metrics, *TOKEN_COLUMNS, "cut"]].mean().round(DIGITS)
+        means = (
+            rows.groupby("mode", sort=False)[[*self.metrics, *TOKEN_COLUMNS, "cut"]]
+            .mean()
+            .round(DIGITS)
+        )
         means.insert(0, "questions", rows.groupby("mode", sort=False).size())
         return means
 
@@ -132,7 +145,9 @@ class Evaluation:
             "questions": [self._question_json(question) for question in self.questions],
             "passages": {
                 str(id): {"document": row.document_id, **self._document_json(str(row.document_id))}
-                for id, row in zip(self.passages.index, self.passages.itertuples(index=False), strict=True)
+                for id, row in zip(
+                    self.passages.index, self.passages.itertuples(index=False), strict=True
+                )
             },
             "left_out": [
                 {
@@ -155,7 +170,10 @@ class Evaluation:
 
     def _document_json(self, id: str) -> dict[str, str]:
         known = id in self.documents.index
-        return {column: str(self.documents.at[id, column]) if known else "" for column in ("source", "title")}
+        return {
+            column: str(self.documents.at[id, column]) if known else ""
+            for column in ("source", "title")
+        }
 
     def _question_json(self, question: Question) -> dict[str, Any]:
         rows = self.results[self.results["id"] == question.id]
@@ -164,7 +182,8 @@ class Evaluation:
             "question": question.text,
             "type": question.type,
             "gold": [
-                {"kind": gold.kind, "name": gold.name, "ids": sorted(self.targets[gold])} for gold in question.gold
+                {"kind": gold.kind, "name": gold.name, "ids": sorted(self.targets[gold])}
+                for gold in question.gold
             ],
             "modes": {
                 row["mode"]: {
@@ -196,14 +215,19 @@ def read_evaluation(path: str | Path) -> StoredEvaluation:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); name the JSON of an eval") from None
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror or error}); name the JSON of an eval"
+        ) from None
     except (ValueError, RecursionError):
-        raise UsageError(f"{path}: not JSON; name a file that 'graphmill eval --output' has written") from None
+        raise UsageError(
+            f"{path}: not JSON; name a file that 'graphmill eval --output' has written"
+        ) from None
     try:
         return stored(str(path), content)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UsageError(
-            f"{path}: no evaluation of this version; name a file that 'graphmill eval --output' has written"
+            f"{path}: no evaluation of this version; name a file that 'graphmill eval --output' has"
+            " written"
         ) from None
 
 
@@ -220,4 +244,8 @@ def stored(name: str, content: Mapping[str, Any]) -> StoredEvaluation:
 
 
 def _values(content: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in content.items() if "@" in name or name in TOKEN_COLUMNS}
+    return {
+        name: float(value)
+        for name, value in content.items()
+        if "@" in name or name in TOKEN_COLUMNS
+    }

@@ -1,4 +1,5 @@
-"""What a workflow emits: tables as files under their names, beside the snapshots that are named by content."""
+"""What a workflow emits: tables as files under their names, beside the snapshots that are named by
+content."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,8 @@ from pipeline.files import new_file, read_json, sha256_of, write_json
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
 RECORD = ".emitted.json"
-"""File name -> what it was made of, and its own hash: other files stay, but for those of a table's name."""
+"""File name -> what it was made of, and its own hash: other files stay, but for those of a table's
+name."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,14 @@ class _EmittedFile:
     file: str = ""
 
 
-def emit(workflow: Workflow, manifest: Manifest, snapshots: SnapshotStore, folder: Path) -> list[str]:
-    """Bring the folder's files up to date with the tables that the workflow emits; the names of those written anew.
+def emit(
+    workflow: Workflow, manifest: Manifest, snapshots: SnapshotStore, folder: Path
+) -> list[str]:
+    """Bring the folder's files up to date with the tables that the workflow emits; the names of
+    those written anew.
 
-    Each file is whole at any time. What an earlier run emitted and this workflow does not is deleted. Raises UsageError
-    where the folder cannot be written to.
+    Each file is whole at any time. What an earlier run emitted and this workflow does not is
+    deleted. Raises UsageError where the folder cannot be written to.
     """
     wanted: dict[str, tuple[Snapshot, Format]] = {
         f"{table}.{format}": (manifest.tables[table], format)
@@ -61,10 +66,14 @@ def _brought_up_to_date(
     if not wanted and not there:
         return []
     stale = {
-        name: entry for name, entry in wanted.items() if not _is_whole(folder / name, there.get(name), entry[0].sha256)
+        name: entry
+        for name, entry in wanted.items()
+        if not _is_whole(folder / name, there.get(name), entry[0].sha256)
     }
     gone = sorted(set(there) - set(wanted))
-    _write_record(folder, {**there, **dict.fromkeys(stale, _EmittedFile())})  # what a crash leaves is known as emitted
+    _write_record(
+        folder, {**there, **dict.fromkeys(stale, _EmittedFile())}
+    )  # what a crash leaves is known as emitted
     for name, (snapshot, format) in stale.items():
         with new_file(folder / name) as path:
             WRITERS[format](snapshots, snapshot, path)
@@ -77,12 +86,17 @@ def _brought_up_to_date(
 
 def _is_whole(path: Path, emitted: _EmittedFile | None, table: str) -> bool:
     """As it was made of this table."""
-    return emitted is not None and emitted.table == table and path.is_file() and sha256_of(path) == emitted.file
+    return (
+        emitted is not None
+        and emitted.table == table
+        and path.is_file()
+        and sha256_of(path) == emitted.file
+    )
 
 
 def _record(folder: Path) -> dict[str, _EmittedFile]:
-    """Nothing where the record is lost: then no file is taken for an emitted one. An earlier version's has no hashes
-    of the files."""
+    """Nothing where the record is lost: then no file is taken for an emitted one. An earlier
+    version's has no hashes of the files."""
     try:
         content = read_json(folder / RECORD)
         return {
@@ -94,11 +108,15 @@ def _record(folder: Path) -> dict[str, _EmittedFile]:
 
 
 def _write_record(folder: Path, files: Mapping[str, _EmittedFile]) -> None:
-    write_json(folder / RECORD, {name: [emitted.table, emitted.file] for name, emitted in files.items()})
+    write_json(
+        folder / RECORD, {name: [emitted.table, emitted.file] for name, emitted in files.items()}
+    )
 
 
 def _write_parquet(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
-    with pq.ParquetWriter(path, snapshots.schema(snapshot), compression="zstd", store_schema=False) as file:
+    with pq.ParquetWriter(
+        path, snapshots.schema(snapshot), compression="zstd", store_schema=False
+    ) as file:
         for batch in snapshots.batches(snapshot):
             file.write_batch(batch.cast(file.schema))
 
@@ -106,12 +124,16 @@ def _write_parquet(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> 
 def _write_csv(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
     """Lists and records as JSON."""
     schema = snapshots.schema(snapshot)
-    flat = pa.schema([(field.name, STRING if pa.types.is_nested(field.type) else field.type) for field in schema])
+    flat = pa.schema(
+        [(field.name, STRING if pa.types.is_nested(field.type) else field.type) for field in schema]
+    )
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     write_rows(path.parent, path.name, flat, _flattened(snapshots, snapshot, nested))
 
 
-def _flattened(snapshots: SnapshotStore, snapshot: Snapshot, nested: list[str]) -> Iterator[pd.DataFrame]:
+def _flattened(
+    snapshots: SnapshotStore, snapshot: Snapshot, nested: list[str]
+) -> Iterator[pd.DataFrame]:
     for batch in snapshots.batches(snapshot):
         yield with_json_texts(as_frame(batch), nested)
 

@@ -34,14 +34,18 @@ def write_graphml(source: ExportSource, folder: Path) -> ExportReport:
     graph = graph_of(source)
     with new_file(folder / NAME) as path:
         nx.write_graphml(graph, path, encoding="utf-8")
-    return ExportReport("graphml", folder, {NAME: graph.number_of_nodes() + graph.number_of_edges()})
+    return ExportReport(
+        "graphml", folder, {NAME: graph.number_of_nodes() + graph.number_of_edges()}
+    )
 
 
 def graph_of(source: ExportSource, only: Collection[str] | None = None) -> "nx.MultiDiGraph":
-    """Nodes and edges by the ids of entities and relationships, ``only``: those of, and between, these entities.
+    """Nodes and edges by the ids of entities and relationships, ``only``: those of, and between,
+    these entities.
 
-    Attributes are the columns of their tables, and ``memberships``, as texts and numbers alone: a list is joined, a
-    cell without a value lacks. ``label`` is what Gephi shows. Raises UsageError without a graph.
+    Attributes are the columns of their tables, and ``memberships``, as texts and numbers alone: a
+    list is joined, a cell without a value lacks. ``label`` is what Gephi shows. Raises UsageError
+    without a graph.
     """
     import networkx as nx
 
@@ -61,7 +65,8 @@ def graph_of(source: ExportSource, only: Collection[str] | None = None) -> "nx.M
 
 
 def without_parallels(graph: "nx.MultiDiGraph") -> "nx.DiGraph":
-    """One edge from one node to another, its ``id`` an attribute: so simple that every algorithm takes it."""
+    """One edge from one node to another, its ``id`` an attribute: so simple that every algorithm
+    takes it."""
     import networkx as nx
 
     simple: nx.DiGraph = nx.DiGraph()

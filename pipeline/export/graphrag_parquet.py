@@ -1,7 +1,9 @@
-"""One folder of Parquet in the columns of Microsoft GraphRAG 3.x, for its query engine and its users' tools.
+"""One folder of Parquet in the columns of Microsoft GraphRAG 3.x, for its query engine and its
+users' tools.
 
-What its columns have no place for, and a later import would miss, follows them: ``types`` of entities, ``keywords`` of
-relationships. ``raw_data`` of a document holds our ``source`` and ``metadata``.
+What its columns have no place for, and a later import would miss, follows them: ``types`` of
+entities, ``keywords`` of relationships. ``raw_data`` of a document holds our ``source`` and
+``metadata``.
 """
 
 import json
@@ -35,35 +37,45 @@ NO_PARENT = -1
 
 SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     "documents": {
-        "id": STRING, NUMBER: INT, "title": STRING, "text": STRING, "text_unit_ids": STRINGS, "creation_date": STRING,
+        "id": STRING, NUMBER: INT, "title": STRING, "text": STRING, "text_unit_ids": STRINGS,
+        "creation_date": STRING,
         "raw_data": RAW_DATA,
     },
     "text_units": {
-        "id": STRING, NUMBER: INT, "text": STRING, "n_tokens": INT, "document_id": STRING, "entity_ids": STRINGS,
+        "id": STRING, NUMBER: INT, "text": STRING, "n_tokens": INT, "document_id": STRING,
+        "entity_ids": STRINGS,
         "relationship_ids": STRINGS, "covariate_ids": STRINGS,
     },
     "entities": {
-        "id": STRING, NUMBER: INT, "title": STRING, "type": STRING, "description": STRING, "text_unit_ids": STRINGS,
+        "id": STRING, NUMBER: INT, "title": STRING, "type": STRING, "description": STRING,
+        "text_unit_ids": STRINGS,
         "frequency": INT, "degree": INT, "types": TYPE_COUNTS,
     },
     "relationships": {
-        "id": STRING, NUMBER: INT, "source": STRING, "target": STRING, "description": STRING, "weight": FLOAT,
+        "id": STRING, NUMBER: INT, "source": STRING, "target": STRING, "description": STRING,
+        "weight": FLOAT,
         "combined_degree": INT, "text_unit_ids": STRINGS, "keywords": STRINGS,
     },
     "communities": {
-        "id": STRING, NUMBER: INT, "community": INT, "level": INT, "parent": INT, "children": list_of(INT),
-        "title": STRING, "entity_ids": STRINGS, "relationship_ids": STRINGS, "text_unit_ids": STRINGS,
+        "id": STRING, NUMBER: INT, "community": INT, "level": INT, "parent": INT,
+        "children": list_of(INT),
+        "title": STRING, "entity_ids": STRINGS, "relationship_ids": STRINGS,
+        "text_unit_ids": STRINGS,
         "period": STRING, "size": INT,
     },
     "community_reports": {
-        "id": STRING, NUMBER: INT, "community": INT, "level": INT, "parent": INT, "children": list_of(INT),
-        "title": STRING, "summary": STRING, "full_content": STRING, "rank": FLOAT, "rating_explanation": STRING,
-        "findings": list_of(pa.struct([("explanation", STRING), ("summary", STRING)])), "full_content_json": STRING,
+        "id": STRING, NUMBER: INT, "community": INT, "level": INT, "parent": INT,
+        "children": list_of(INT),
+        "title": STRING, "summary": STRING, "full_content": STRING, "rank": FLOAT,
+        "rating_explanation": STRING,
+        "findings": list_of(pa.struct([("explanation", STRING), ("summary", STRING)])),
+        "full_content_json": STRING,
         "period": STRING, "size": INT,
     },
     "covariates": {
         "id": STRING, NUMBER: INT, "covariate_type": STRING, "type": STRING, "description": STRING,
-        "subject_id": STRING, "object_id": STRING, "status": STRING, "start_date": STRING, "end_date": STRING,
+        "subject_id": STRING, "object_id": STRING, "status": STRING, "start_date": STRING,
+        "end_date": STRING,
         "source_text": STRING, "text_unit_id": STRING,
     },
 }  # fmt: skip
@@ -76,8 +88,8 @@ Columns = dict[str, Any]
 
 
 def write_graphrag_parquet(source: ExportSource, folder: Path) -> ExportReport:
-    """A file a table, rows numbered from 0; communities and reports are empty where the workflow makes none, and
-    covariates.parquet is not there.
+    """A file a table, rows numbered from 0; communities and reports are empty where the workflow
+    makes none, and covariates.parquet is not there.
 
     Raises UsageError without documents, text units or a graph.
     """
@@ -92,23 +104,33 @@ def write_graphrag_parquet(source: ExportSource, folder: Path) -> ExportReport:
         "entities": _named(entities, title="name"),
         "relationships": _named(relationships, combined_degree="rank"),
         "communities": _communities(communities, numbers),
-        "community_reports": _reports(_optional(source, "community_reports", COMMUNITY_REPORTS), communities, numbers),
+        "community_reports": _reports(
+            _optional(source, "community_reports", COMMUNITY_REPORTS), communities, numbers
+        ),
     }
     if source.has("covariates"):
         tables["covariates"] = _covariates(covariates)
     return ExportReport(
-        "parquet", folder, {f"{name}.parquet": _write(folder, name, columns) for name, columns in tables.items()}
+        "parquet",
+        folder,
+        {f"{name}.parquet": _write(folder, name, columns) for name, columns in tables.items()},
     )
 
 
 def _write(folder: Path, name: str, columns: Columns) -> int:
-    """A column that is not given is empty: null in every row, an empty list where it is one of lists."""
+    """A column that is not given is empty: null in every row, an empty list where it is one of
+    lists."""
     schema = pa.schema(list(SCHEMAS[name].items()))
     rows = len(next(iter(columns.values()), ()))
     columns = {NUMBER: range(rows), **columns}
     arrays = [_array(columns.get(field.name), field.type, rows) for field in schema]
     with new_file(folder / f"{name}.parquet") as path:
-        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), path, compression="zstd", store_schema=False)
+        pq.write_table(
+            pa.Table.from_arrays(arrays, schema=schema),
+            path,
+            compression="zstd",
+            store_schema=False,
+        )
     return rows
 
 
@@ -125,17 +147,32 @@ def _named(table: pa.Table, **renamed: str) -> Columns:
 
 
 def _documents(documents: pa.Table, units: pa.Table) -> Columns:
-    of_document = units.select(["document_id", "id"]).to_pandas().groupby("document_id", sort=False)["id"].agg(list)
+    of_document = (
+        units.select(["document_id", "id"])
+        .to_pandas()
+        .groupby("document_id", sort=False)["id"]
+        .agg(list)
+    )
     raw_data = documents.select(["source", "metadata"]).to_pylist()
-    return _named(documents) | {"text_unit_ids": _lists(documents["id"], of_document), "raw_data": raw_data}
+    return _named(documents) | {
+        "text_unit_ids": _lists(documents["id"], of_document),
+        "raw_data": raw_data,
+    }
 
 
 def _optional(source: ExportSource, name: str, schema: TableSchema) -> pa.Table:
     return source.table(name) if source.has(name) else schema.arrow.empty_table()
 
 
-def _text_units(units: pa.Table, entities: pa.Table, relationships: pa.Table, covariates: pa.Table) -> Columns:
-    of_unit = covariates.select(["text_unit_id", "id"]).to_pandas().groupby("text_unit_id", sort=False)["id"].agg(list)
+def _text_units(
+    units: pa.Table, entities: pa.Table, relationships: pa.Table, covariates: pa.Table
+) -> Columns:
+    of_unit = (
+        covariates.select(["text_unit_id", "id"])
+        .to_pandas()
+        .groupby("text_unit_id", sort=False)["id"]
+        .agg(list)
+    )
     return _named(units) | {
         "entity_ids": _lists(units["id"], _ids_by_unit(entities)),
         "relationship_ids": _lists(units["id"], _ids_by_unit(relationships)),
@@ -158,7 +195,9 @@ def _communities(table: pa.Table, numbers: Mapping[str, int]) -> Columns:
     return _named(table) | {
         "community": list(numbers.values()),
         "parent": [numbers.get(parent, NO_PARENT) for parent in table["parent"].to_pylist()],
-        "children": [[numbers[child] for child in children] for children in table["children"].to_pylist()],
+        "children": [
+            [numbers[child] for child in children] for children in table["children"].to_pylist()
+        ],
         "title": [f"Community {number}" for number in numbers.values()],
         "period": [""] * len(numbers),
     }
@@ -167,7 +206,9 @@ def _communities(table: pa.Table, numbers: Mapping[str, int]) -> Columns:
 def _reports(reports: pa.Table, communities: pa.Table, numbers: Mapping[str, int]) -> Columns:
     """Of communities that are there."""
     rows = [row for row in reports.to_pylist() if row["id"] in numbers]
-    children = dict(zip(communities["id"].to_pylist(), communities["children"].to_pylist(), strict=True))
+    children = dict(
+        zip(communities["id"].to_pylist(), communities["children"].to_pylist(), strict=True)
+    )
     same = ("id", "level", "title", "summary", "rating_explanation", "findings", "size")
     return {name: [row[name] for row in rows] for name in same} | {
         "community": [numbers[row["id"]] for row in rows],
@@ -175,7 +216,9 @@ def _reports(reports: pa.Table, communities: pa.Table, numbers: Mapping[str, int
         "children": [[numbers[child] for child in children[row["id"]]] for row in rows],
         "full_content": [row["content"] for row in rows],
         "rank": [row["rating"] for row in rows],
-        "full_content_json": [json.dumps({name: row[name] for name in TOLD}, ensure_ascii=False) for row in rows],
+        "full_content_json": [
+            json.dumps({name: row[name] for name in TOLD}, ensure_ascii=False) for row in rows
+        ],
         "period": [""] * len(rows),
     }
 
@@ -183,4 +226,6 @@ def _reports(reports: pa.Table, communities: pa.Table, numbers: Mapping[str, int
 def _covariates(covariates: pa.Table) -> Columns:
     """There a claim has the names of its entities for ids."""
     rows = covariates.num_rows
-    return _named(covariates, subject_id="subject", object_id="object") | {"covariate_type": [CLAIM] * rows}
+    return _named(covariates, subject_id="subject", object_id="object") | {
+        "covariate_type": [CLAIM] * rows
+    }

@@ -12,7 +12,14 @@ from pipeline.export.graph import SEPARATOR, write_graphml
 from pipeline.export.graphrag_parquet import write_graphrag_parquet
 from pipeline.export.memberships import memberships
 from pipeline.export.neo4j_admin import write_neo4j_admin
-from pipeline.export.source import GRAPH, ExportReport, ExportSource, check_folder, joined, write_rows
+from pipeline.export.source import (
+    GRAPH,
+    ExportReport,
+    ExportSource,
+    check_folder,
+    joined,
+    write_rows,
+)
 
 TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 
@@ -34,7 +41,8 @@ FILES = {
     NODES: _File(
         "entities",
         {
-            "id": TEXT, "name": TEXT, "type": TEXT, "description": TEXT, "frequency": INT, "degree": INT,
+            "id": TEXT, "name": TEXT, "type": TEXT, "description": TEXT, "frequency": INT,
+            "degree": INT,
             "text_unit_ids": TEXT,
         },
         ("text_unit_ids",),
@@ -42,35 +50,45 @@ FILES = {
     "edges.csv": _File(
         "relationships",
         {
-            "id": TEXT, "source": TEXT, "target": TEXT, "source_entity_id": TEXT, "target_entity_id": TEXT,
-            "keywords": TEXT, "description": TEXT, "weight": FLOAT, "rank": INT, "text_unit_ids": TEXT,
+            "id": TEXT, "source": TEXT, "target": TEXT, "source_entity_id": TEXT,
+            "target_entity_id": TEXT,
+            "keywords": TEXT, "description": TEXT, "weight": FLOAT, "rank": INT,
+            "text_unit_ids": TEXT,
         },
         ("keywords", "text_unit_ids"),
     ),
     "communities.csv": _File(
         "communities", {"id": TEXT, "level": INT, "parent": TEXT, "title": TEXT, "size": INT},
     ),
-    "documents.csv": _File("documents", {"id": TEXT, "title": TEXT, "source": TEXT, "metadata": TEXT}),
+    "documents.csv": _File("documents", {"id": TEXT, "title": TEXT, "source": TEXT,
+        "metadata": TEXT}),
     "text_units.csv": _File(
         "text_units",
-        {"id": TEXT, "document_id": TEXT, "order": INT, "start": INT, "end": INT, "n_tokens": INT, "text": TEXT},
+        {"id": TEXT, "document_id": TEXT, "order": INT, "start": INT, "end": INT, "n_tokens": INT,
+            "text": TEXT},
     ),
 }  # fmt: skip
 _MEMBERSHIP_TYPES = {"level": INT, "x": FLOAT, "y": FLOAT}
 
 
 def write_csv(source: ExportSource, folder: Path) -> ExportReport:
-    """nodes.csv and edges.csv, others where the workflow has their tables. Raises UsageError without a graph."""
+    """nodes.csv and edges.csv, others where the workflow has their tables. Raises UsageError
+    without a graph."""
     source.require(*GRAPH)
     files = {name: file for name, file in FILES.items() if source.has(file.table)}
-    return ExportReport("csv", folder, {name: _write(source, folder, name, file) for name, file in files.items()})
+    return ExportReport(
+        "csv", folder, {name: _write(source, folder, name, file) for name, file in files.items()}
+    )
 
 
 def _write(source: ExportSource, folder: Path, name: str, file: _File) -> int:
     columns, frames = file.columns, map(file.rows, source.batches(file.table, list(file.columns)))
     if name == NODES:
         beside = memberships(source)
-        columns = {**columns, **{column: _MEMBERSHIP_TYPES.get(column, TEXT) for column in beside.columns}}
+        columns = {
+            **columns,
+            **{column: _MEMBERSHIP_TYPES.get(column, TEXT) for column in beside.columns},
+        }
         frames = (rows.join(beside, on="id") for rows in frames)
     return write_rows(folder, name, pa.schema(list(columns.items())), frames)
 
@@ -86,8 +104,8 @@ KINDS: Mapping[str, Callable[[ExportSource, Path], ExportReport]] = {
 def export(kind: str, source: ExportSource, folder: Path, force: bool = False) -> ExportReport:
     """Write the source's tables below the folder, made if need be.
 
-    Raises UsageError for an unknown kind, a folder that is not empty (unless ``force``) or not to be written to, and
-    tables that are not there; DataError when a snapshot is damaged.
+    Raises UsageError for an unknown kind, a folder that is not empty (unless ``force``) or not to
+    be written to, and tables that are not there; DataError when a snapshot is damaged.
     """
     if kind not in KINDS:
         raise UsageError(f"export: no kind '{kind}'; have: {', '.join(KINDS)}")
@@ -95,4 +113,6 @@ def export(kind: str, source: ExportSource, folder: Path, force: bool = False) -
         check_folder(folder, force)
         return KINDS[kind](source, folder)
     except OSError as error:
-        raise UsageError(f"export: {folder}: {error.strerror or error}; name a folder you may write to") from error
+        raise UsageError(
+            f"export: {folder}: {error.strerror or error}; name a folder you may write to"
+        ) from error

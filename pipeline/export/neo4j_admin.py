@@ -11,20 +11,30 @@ import pyarrow as pa
 from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, LAYOUT
 from pipeline.export.source import GRAPH, ExportReport, ExportSource, joined, write_rows
 from pipeline.files import new_file
-from pipeline.load.projection import communities, edge_types, most_frequent, placed, sourced_edges, sourced_nodes
+from pipeline.load.projection import (
+    communities,
+    edge_types,
+    most_frequent,
+    placed,
+    sourced_edges,
+    sourced_nodes,
+)
 from pipeline.load.row_hashes import with_hashes
 from pipeline.stores.list_columns import frame_of, lengths_of
 from pipeline.stores.neo4j.rows import capped, members, name_key, parents
 
 TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 COMMUNITY_NODES: Mapping[str, pa.DataType] = {
-    "id:ID": TEXT, ":LABEL": TEXT, "level:long": INT, "parent": TEXT, "title": TEXT, "summary": TEXT,
-    "rating:double": FLOAT, "weight:long": INT, "size:long": INT, "entity_count:long": INT, "row_hash": TEXT,
+    "id:ID": TEXT, ":LABEL": TEXT, "level:long": INT, "parent": TEXT, "title": TEXT,
+    "summary": TEXT,
+    "rating:double": FLOAT, "weight:long": INT, "size:long": INT, "entity_count:long": INT,
+    "row_hash": TEXT,
     "workspace": TEXT,
 }  # fmt: skip
 LINKS: Mapping[str, pa.DataType] = {":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT}
 UNIT = "\x1f"
-"""Between the items of a list: the tool knows no escape for it, and no cleaned text has this character."""
+"""Between the items of a list: the tool knows no escape for it, and no cleaned text has this
+character."""
 _UNIT_NAME = "U+001F"
 _LARGEST_FIELD = "64m"
 NODES: Mapping[str, pa.DataType] = {
@@ -33,7 +43,8 @@ NODES: Mapping[str, pa.DataType] = {
     "x:double": FLOAT, "y:double": FLOAT, "row_hash": TEXT, "workspace": TEXT,
 }  # fmt: skip
 EDGES: Mapping[str, pa.DataType] = {
-    "id": TEXT, ":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT, "description": TEXT, "keywords:string[]": TEXT,
+    "id": TEXT, ":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT, "description": TEXT,
+    "keywords:string[]": TEXT,
     "weight:double": FLOAT, "source_id:string[]": TEXT, "source_count:long": INT, "row_hash": TEXT,
     "workspace": TEXT,
 }  # fmt: skip
@@ -49,7 +60,12 @@ def community_rows(source: ExportSource) -> pd.DataFrame:
 
 def community_nodes(rows: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
     counted = {"entity_count:long": lengths_of(rows["entity_ids"]), ":LABEL": "Community"}
-    types = {"id": "id:ID", "level": "level:long", "rating": "rating:double", "weight": "weight:long"}
+    types = {
+        "id": "id:ID",
+        "level": "level:long",
+        "rating": "rating:double",
+        "weight": "weight:long",
+    }
     renamed = rows.rename(columns={**types, "size": "size:long"})
     return renamed.assign(workspace=source.workspace, **counted)[list(COMMUNITY_NODES)]
 
@@ -58,15 +74,19 @@ def community_links(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """IN_COMMUNITY of its entities, and PARENT."""
     ends = {"entity_id": ":START_ID", "id": ":END_ID"}
     yield members(rows).rename(columns=ends).assign(**{":TYPE": "IN_COMMUNITY"})
-    yield parents(rows).rename(columns={"id": ":START_ID", "parent": ":END_ID"}).assign(**{":TYPE": "PARENT"})
+    yield (
+        parents(rows)
+        .rename(columns={"id": ":START_ID", "parent": ":END_ID"})
+        .assign(**{":TYPE": "PARENT"})
+    )
 
 
 def write_neo4j_admin(source: ExportSource, folder: Path) -> ExportReport:
-    """nodes.csv and relationships.csv, communities.csv and community_links.csv, each with its header in a file of its
-    own; ``command`` imports them.
+    """nodes.csv and relationships.csv, communities.csv and community_links.csv, each with its
+    header in a file of its own; ``command`` imports them.
 
-    A load into the database after the import finds these rows there, but for those with an empty list.
-    Raises UsageError without a graph.
+    A load into the database after the import finds these rows there, but for those with an empty
+    list. Raises UsageError without a graph.
     """
     source.require(*GRAPH)
     kept = _kept_types(source)
@@ -79,13 +99,18 @@ def write_neo4j_admin(source: ExportSource, folder: Path) -> ExportReport:
     }
     if source.has("communities"):
         rows = community_rows(source)
-        files |= _write(folder, "communities", COMMUNITY_NODES, iter([community_nodes(rows, source)]))
+        files |= _write(
+            folder, "communities", COMMUNITY_NODES, iter([community_nodes(rows, source)])
+        )
         files |= _write(folder, "community_links", LINKS, community_links(rows))
-    return ExportReport("neo4j-admin", folder, files, import_command(folder, source.has("communities")))
+    return ExportReport(
+        "neo4j-admin", folder, files, import_command(folder, source.has("communities"))
+    )
 
 
 def import_command(folder: Path, with_communities: bool = False) -> str:
-    """For a shell on the database's machine; the names are relative, so that no folder's name meets the tool."""
+    """For a shell on the database's machine; the names are relative, so that no folder's name meets
+    the tool."""
     options = " ".join(import_options(with_communities))
     return f"cd {shlex.quote(str(folder))} && neo4j-admin database import full neo4j {options}"
 
@@ -126,7 +151,13 @@ def _node_rows(entities: pd.DataFrame, layout: pd.DataFrame, source: ExportSourc
     rows["name_key"] = rows["display_name"].map(name_key)
     rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
     rows["source_id:string[]"] = _cells(rows["source_id"])
-    renamed = {"id": "id:ID", "display_name": "displayName", "degree": "degree:long", "x": "x:double", "y": "y:double"}
+    renamed = {
+        "id": "id:ID",
+        "display_name": "displayName",
+        "degree": "degree:long",
+        "x": "x:double",
+        "y": "y:double",
+    }
     return rows.rename(columns=renamed)[list(NODES)]
 
 
@@ -144,11 +175,14 @@ def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: ExportSource)
 
 
 def _as_stored(rows: pd.DataFrame, lists: list[str], source: ExportSource) -> pd.DataFrame:
-    """The tool makes no property of an empty list; without its hash such a row is written anew by the next load."""
+    """The tool makes no property of an empty list; without its hash such a row is written anew by
+    the next load."""
     hashed = with_hashes(rows)
     lacking = pd.concat([rows[name].map(len) == 0 for name in lists], axis=1).any(axis=1)
     counted = {"source_count:long": rows["source_id"].map(len), "workspace": source.workspace}
-    return capped(hashed, source.max_source_ids).assign(row_hash=hashed["row_hash"].mask(lacking, ""), **counted)
+    return capped(hashed, source.max_source_ids).assign(
+        row_hash=hashed["row_hash"].mask(lacking, ""), **counted
+    )
 
 
 def _cells(lists: pd.Series) -> list[str]:

@@ -28,7 +28,8 @@ SEED = 20240401
 
 
 class Spot(NamedTuple):
-    """``label``: "" where there is no room for one, around ``label_x`` else. ``focus``: what the picture is about."""
+    """``label``: "" where there is no room for one, around ``label_x`` else. ``focus``: what the
+    picture is about."""
 
     x: float
     y: float
@@ -48,8 +49,9 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Picture:
-    """What a notebook shows as the last value of a cell. ``graph``: what is drawn, as ``Project.graph`` has it, each
-    node with ``x`` and ``y``. ``focus``: the entity that it is about, if any. ``left_out``: how many had no place."""
+    """What a notebook shows as the last value of a cell. ``graph``: what is drawn, as
+    ``Project.graph`` has it, each node with ``x`` and ``y``. ``focus``: the entity that it is
+    about, if any. ``left_out``: how many had no place."""
 
     graph: "nx.DiGraph"
     title: str
@@ -59,15 +61,19 @@ class Picture:
     @property
     def svg(self) -> str:
         """Of names and texts every character is text."""
-        types = pd.Series([told["type"] for _, told in self.graph.nodes(data=True)], dtype=object).value_counts()
+        types = pd.Series(
+            [told["type"] for _, told in self.graph.nodes(data=True)], dtype=object
+        ).value_counts()
         colours: dict[str, str] = dict(zip(types.index, COLOURS, strict=False))
         spots, links = _spots(self.graph, self.focus, colours), self.graph.edges(data=True)
         template = environment(Path(__file__).parent).get_template("picture.svg.j2")
         return template.render(
             title=self.title, left_out=self.left_out, width=WIDTH, height=HEIGHT, foot=FOOT,
-            legend=[*colours.items(), *([(texts()["picture"]["others"], OTHERS)] if len(types) > len(colours) else [])],
+            legend=[*colours.items(), *([(texts()["picture"]["others"],
+                OTHERS)] if len(types) > len(colours) else [])],
             spots=spots.values(),
-            lines=[Line(spots[one], spots[other], _told_of_edge(told)) for one, other, told in links],
+            lines=[Line(spots[one], spots[other], _told_of_edge(told)) for one, other,
+                told in links],
         )  # fmt: skip
 
     def _repr_html_(self) -> str:
@@ -85,34 +91,49 @@ def find_entity(source: ExportSource, name: str) -> str | None:
 
 
 def neighbourhood(source: ExportSource, entity: str, hops: int) -> list[str]:
-    """The ids of the entity and of those around it, the nearest first, and of these the ones of the greatest weight."""
+    """The ids of the entity and of those around it, the nearest first, and of these the ones of the
+    greatest weight."""
     links = pd.concat(source.batches("relationships", [*ENDS, "weight"]))
     turned = links.rename(columns=dict(zip(ENDS, reversed(ENDS), strict=True)))
     steps = pd.concat([links, turned]).groupby(ENDS)["weight"].sum().reset_index()
     found, edge = [entity], [entity]
     for _ in range(hops):
-        met = steps[steps[ENDS[0]].isin(edge) & ~steps[ENDS[1]].isin(found)].groupby(ENDS[1])["weight"].sum()
+        met = (
+            steps[steps[ENDS[0]].isin(edge) & ~steps[ENDS[1]].isin(found)]
+            .groupby(ENDS[1])["weight"]
+            .sum()
+        )
         edge = met.sort_index().sort_values(ascending=False, kind="stable").index.tolist()
         found += edge
     return found
 
 
 def picture_of(
-    source: ExportSource, ids: list[str], title: str, most: int, focus: str = "", only: Collection[str] | None = None
+    source: ExportSource,
+    ids: list[str],
+    title: str,
+    most: int,
+    focus: str = "",
+    only: Collection[str] | None = None,
 ) -> Picture:
-    """Of the first ``most`` of these entities; ``only``: the ids of the relationships to draw, by default all between
-    them. Raises UsageError for more than MOST_NODES."""
+    """Of the first ``most`` of these entities; ``only``: the ids of the relationships to draw, by
+    default all between them. Raises UsageError for more than MOST_NODES."""
     if not 1 <= most <= MOST_NODES:
-        raise UsageError(f"picture: most: {most}; draw 1 to {MOST_NODES} entities, or take project.graph()")
+        raise UsageError(
+            f"picture: most: {most}; draw 1 to {MOST_NODES} entities, or take project.graph()"
+        )
     graph = without_parallels(graph_of(source, ids[:most]))
     if only is not None:
-        graph.remove_edges_from([(*ends, told) for *ends, told in graph.edges(data="id") if told not in only])
+        graph.remove_edges_from(
+            [(*ends, told) for *ends, told in graph.edges(data="id") if told not in only]
+        )
     _place(graph)
     return Picture(graph, title, focus, max(0, len(ids) - most))
 
 
 def _place(graph: "nx.DiGraph") -> None:
-    """Where a workflow has placed them all, there; else as networkx lays them out, which is the same every time."""
+    """Where a workflow has placed them all, there; else as networkx lays them out, which is the
+    same every time."""
     import networkx as nx
 
     if all({"x", "y"} <= told.keys() for _, told in graph.nodes(data=True)):
@@ -123,13 +144,15 @@ def _place(graph: "nx.DiGraph") -> None:
 
 
 def _spots(graph: "nx.DiGraph", focus: str, colours: dict[str, str]) -> dict[str, Spot]:
-    """Half by place, half by order: the middle of a layout is crowded. The focus and the greatest have their labels
-    first."""
+    """Half by place, half by order: the middle of a layout is crowded. The focus and the greatest
+    have their labels first."""
     told = pd.DataFrame.from_dict(dict(graph.nodes(data=True)), orient="index")
     if told.empty:
         return {}
     at = {axis: _spread(told[axis]) for axis in ("x", "y")}
-    told = told.assign(focus=told.index == focus, **at).sort_values(["focus", "degree"], ascending=False, kind="stable")
+    told = told.assign(focus=told.index == focus, **at).sort_values(
+        ["focus", "degree"], ascending=False, kind="stable"
+    )
     taken: list[tuple[float, float, float]] = []
     spots: dict[str, Spot] = {}
     for id, row in told.iterrows():
@@ -139,7 +162,10 @@ def _spots(graph: "nx.DiGraph", focus: str, colours: dict[str, str]) -> dict[str
         label = _short(str(row["name"]), LONGEST_LABEL)
         half, line = CHARACTER * len(label) / 2, y - radius - 3
         middle = min(max(x, half), WIDTH - half)
-        if all(abs(middle - there) > half + width or abs(line - other) > LINE for there, other, width in taken):
+        if all(
+            abs(middle - there) > half + width or abs(line - other) > LINE
+            for there, other, width in taken
+        ):
             taken.append((middle, line, half))
         else:
             label = ""

@@ -21,9 +21,9 @@ CORPUS = ("documents", "text_units")
 
 @dataclass(frozen=True)
 class ExportSource:
-    """Relationships have their ranks (snapshots/ranks.py). ``max_types``: relationship types kept as types, where the
-    target has types; ``max_source_ids``: text units that a row names, where a list has a limit. ``advanced`` is told
-    how many of a table's rows were read."""
+    """Relationships have their ranks (snapshots/ranks.py). ``max_types``: relationship types kept
+    as types, where the target has types; ``max_source_ids``: text units that a row names, where a
+    list has a limit. ``advanced`` is told how many of a table's rows were read."""
 
     manifest: Manifest
     snapshots: SnapshotStore
@@ -36,13 +36,18 @@ class ExportSource:
         """Raises UsageError when there is no manifest yet, or a table is not in it."""
         workflow, tables = self.manifest.workflow, self.manifest.tables
         if not tables:
-            others = " or ".join(f"--workflow {name}" for name in self.snapshots.workflows() if name != workflow)
+            others = " or ".join(
+                f"--workflow {name}" for name in self.snapshots.workflows() if name != workflow
+            )
             or_name = f", or name one that has tables: {others}" if others else ""
             raise UsageError(
-                f"workflow '{workflow}': nothing to export; run 'graphmill index {workflow}' first{or_name}"
+                f"workflow '{workflow}': nothing to export; run 'graphmill index {workflow}'"
+                f" first{or_name}"
             )
         if missing := [name for name in names if name not in tables]:
-            raise UsageError(f"workflow '{workflow}': it writes no {', '.join(missing)}; export another workflow")
+            raise UsageError(
+                f"workflow '{workflow}': it writes no {', '.join(missing)}; export another workflow"
+            )
 
     def has(self, name: str) -> bool:
         return name in self.manifest.tables
@@ -78,7 +83,9 @@ class ExportSource:
         return degrees(self.manifest, self.snapshots)
 
     def _lacks_ranks(self, name: str) -> bool:
-        return lack_ranks(name, self.snapshots.columns(self._snapshot(name)), self.manifest, self.snapshots)
+        return lack_ranks(
+            name, self.snapshots.columns(self._snapshot(name)), self.manifest, self.snapshots
+        )
 
     def _snapshot(self, name: str) -> Snapshot:
         return self.manifest.tables[name]
@@ -86,7 +93,8 @@ class ExportSource:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """``files``: name -> rows (of GraphML: nodes and edges). ``command``: what reads them in, if one command does."""
+    """``files``: name -> rows (of GraphML: nodes and edges). ``command``: what reads them in, if
+    one command does."""
 
     kind: str
     folder: Path
@@ -95,20 +103,32 @@ class ExportReport:
 
 
 def check_folder(folder: Path, force: bool) -> None:
-    """Raises UsageError for a folder that holds something, unless ``force``, and for what is no folder."""
+    """Raises UsageError for a folder that holds something, unless ``force``, and for what is no
+    folder."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"export: {folder} is a file; name a folder")
     if not force and folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"export: {folder} is not empty; name another folder, or use --force to write over its files")
+        raise UsageError(
+            f"export: {folder} is not empty; name another folder, or use --force to write over its"
+            " files"
+        )
 
 
 def write_rows(
-    folder: Path, name: str, schema: pa.Schema, frames: Iterable[pd.DataFrame], *, header: bool = True
+    folder: Path,
+    name: str,
+    schema: pa.Schema,
+    frames: Iterable[pd.DataFrame],
+    *,
+    header: bool = True,
 ) -> int:
     """Write the frames one after the other, in the schema's columns; the number of rows."""
     rows = 0
     options = arrow_csv.WriteOptions(include_header=header, quoting_style="needed")
-    with new_file(folder / name) as path, arrow_csv.CSVWriter(path, schema, write_options=options) as writer:
+    with (
+        new_file(folder / name) as path,
+        arrow_csv.CSVWriter(path, schema, write_options=options) as writer,
+    ):
         for frame in frames:
             writer.write_table(pa.Table.from_pandas(frame, schema, preserve_index=False))
             rows += len(frame)

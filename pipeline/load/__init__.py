@@ -1,1 +1,2 @@
-"""Bring the stores to what a manifest says, writing only what differs. Calls stores by their contract."""
+"""Bring the stores to what a manifest says, writing only what differs. Calls stores by their
+contract."""

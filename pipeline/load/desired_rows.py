@@ -1,4 +1,5 @@
-"""The rows that the stores' tables should have, by a manifest: all of them part by part, or those of some ids."""
+"""The rows that the stores' tables should have, by a manifest: all of them part by part, or those
+of some ids."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,14 +32,20 @@ from pipeline.snapshots.manifests import digest_of_view
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.list_columns import frame_of
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 PART_ROWS = 10_000
-"""Rows, with their vectors, that are held at a time; two such parts, as one is made while another is written."""
+"""Rows, with their vectors, that are held at a time; two such parts, as one is made while another
+is written."""
 ALL_SOURCES = (*SOURCES, *OPTIONAL)
 VECTOR = "vector"
 VECTORS_OF = {
-    table: source for table, sources in TABLE_SOURCES.items() for source in sources if VECTOR in sources[source]
+    table: source
+    for table, sources in TABLE_SOURCES.items()
+    for source in sources
+    if VECTOR in sources[source]
 }
 """Table of a store that has vectors -> the snapshot table that they are in."""
 NO_IDS = pa.array([], pa.large_string())
@@ -54,10 +61,11 @@ class KnownRows:
 
 @dataclass(frozen=True)
 class DesiredRows:
-    """``max_types``: relationship types kept as types; ``counted``: how many relationships ask for each type, where
-    that is known; ``known``: rows of snapshot tables that need not be read again.
+    """``max_types``: relationship types kept as types; ``counted``: how many relationships ask for
+    each type, where that is known; ``known``: rows of snapshot tables that need not be read again.
 
-    Its methods raise DataError when a snapshot is gone or damaged, or rows lack their text or vector.
+    Its methods raise DataError when a snapshot is gone or damaged, or rows lack their text or
+    vector.
     """
 
     manifest: Manifest
@@ -69,7 +77,10 @@ class DesiredRows:
     def parts(self, table: str) -> Iterator[pd.DataFrame]:
         """Every row, with its ``row_hash``."""
         if table in STACKED:
-            none = {name: self._selected(name, columns, NO_IDS) for name, columns in TABLE_SOURCES[table].items()}
+            none = {
+                name: self._selected(name, columns, NO_IDS)
+                for name, columns in TABLE_SOURCES[table].items()
+            }
             for name, columns in TABLE_SOURCES[table].items():
                 for part in self._in_parts(name, columns):
                     yield self._projected(table, {**none, name: part})
@@ -78,14 +89,21 @@ class DesiredRows:
         if first[0] not in self.manifest.tables:
             return
         ids = self._column(first[0], "id") if others else None
-        streams = [self._in_parts(*first), *(self._beside(name, columns, ids) for name, columns in others)]
+        streams = [
+            self._in_parts(*first),
+            *(self._beside(name, columns, ids) for name, columns in others),
+        ]
         for tables in zip(*streams, strict=True):
             yield self._projected(table, dict(zip(TABLE_SOURCES[table], tables, strict=True)))
 
     def some(self, table: str, ids: pa.Array) -> pd.DataFrame:
         """Those of these ids that there are, with their ``row_hash``."""
         return self._projected(
-            table, {name: self._selected(name, columns, ids) for name, columns in TABLE_SOURCES[table].items()}
+            table,
+            {
+                name: self._selected(name, columns, ids)
+                for name, columns in TABLE_SOURCES[table].items()
+            },
         )
 
     def hashes(self, table: str) -> pa.Table:
@@ -95,7 +113,9 @@ class DesiredRows:
     def count(self, table: str) -> int:
         """How many rows there are."""
         names = list(TABLE_SOURCES[table])[: None if table in STACKED else 1]
-        return sum(self.manifest.tables[name].rows for name in names if name in self.manifest.tables)
+        return sum(
+            self.manifest.tables[name].rows for name in names if name in self.manifest.tables
+        )
 
     @cached_property
     def type_counts(self) -> Mapping[str, int]:
@@ -114,8 +134,8 @@ class DesiredRows:
 
     @cached_property
     def version(self) -> str:
-        """A fingerprint over all that decides the rows and their hashes; of a view with its conditions behind it
-        (``with_conditions``)."""
+        """A fingerprint over all that decides the rows and their hashes; of a view with its
+        conditions behind it (``with_conditions``)."""
         snapshots = {name: self.manifest.tables[name].sha256 for name in self.there}
         found = fingerprint({"tables": snapshots, "max_types": self.max_types, "code": self.code})
         digest = digest_of_view(self.manifest)
@@ -174,7 +194,8 @@ class DesiredRows:
         return in_parts(self.snapshots.batches(snapshot, list(columns)) if snapshot else ())
 
     def _beside(self, name: str, columns: Sequence[str], ids: Any) -> Iterator[pa.Table]:
-        """Of each part of the ids the rows that a table has of them, which mostly are in one order."""
+        """Of each part of the ids the rows that a table has of them, which mostly are in one
+        order."""
         known = self._column(name, "id")
         if known.equals(ids):
             return self._in_parts(name, columns)
@@ -182,11 +203,14 @@ class DesiredRows:
         if VECTOR in columns:
             return self._laid_out(name, places)
         rows = self.whole(name, columns)
-        return (rows.take(places[start : start + PART_ROWS].drop_null()) for start in range(0, len(ids), PART_ROWS))
+        return (
+            rows.take(places[start : start + PART_ROWS].drop_null())
+            for start in range(0, len(ids), PART_ROWS)
+        )
 
     def _laid_out(self, name: str, places: Any) -> Iterator[pa.Table]:
-        """The vectors in another order than theirs, by way of a file, as they may be more than memory holds.
-        ``places``: where each is among those there are."""
+        """The vectors in another order than theirs, by way of a file, as they may be more than
+        memory holds. ``places``: where each is among those there are."""
         with scratch_file(self.snapshots.root) as file:
             ids, width = self._column(name, "id"), 0
             for batch in self.snapshots.batches(self.manifest.tables[name], [VECTOR]):
@@ -194,7 +218,11 @@ class DesiredRows:
                 width = len(vectors) // len(batch)
                 file.write(vectors.tobytes())
             file.flush()
-            stored = np.memmap(file, np.float32, "r", shape=(len(ids), width)) if width else np.empty((len(ids), 0))
+            stored = (
+                np.memmap(file, np.float32, "r", shape=(len(ids), width))
+                if width
+                else np.empty((len(ids), 0))
+            )
             for start in range(0, len(places), PART_ROWS):
                 part = places[start : start + PART_ROWS].drop_null()
                 found = stored[part.to_numpy()]

@@ -1,5 +1,5 @@
-"""What a table of a store needs to hold the rows it should: found by the snapshots it was loaded from, else by the
-hashes beside its rows."""
+"""What a table of a store needs to hold the rows it should: found by the snapshots it was loaded
+from, else by the hashes beside its rows."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,13 +29,18 @@ from pipeline.snapshots.store import Snapshot
 from pipeline.stores.base import Delta
 from pipeline.stores.list_columns import frame_of
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 LINKS = "relationships"
 COLUMNS: Mapping[str, list[str]] = {
     name: list(
         dict.fromkeys(
-            column for sources in TABLE_SOURCES.values() for column in sources.get(name, ()) if column != VECTOR
+            column
+            for sources in TABLE_SOURCES.values()
+            for column in sources.get(name, ())
+            if column != VECTOR
         )
     )
     for name in ALL_SOURCES
@@ -48,12 +53,14 @@ NO_ROWS = pa.schema([("id", STRING), ("keywords", STRINGS)]).empty_table()
 
 @dataclass(frozen=True)
 class Differences:
-    """Between what a store was loaded with, ``before``, and what it should have ``now``. Snapshots are compared by the
-    hashes of their rows, and only rows that differ are read and made."""
+    """Between what a store was loaded with, ``before``, and what it should have ``now``. Snapshots
+    are compared by the hashes of their rows, and only rows that differ are read and made."""
 
     before: DesiredRows
     now: DesiredRows
-    found: dict[str, tuple[pa.Table, pa.Table]] = field(default_factory=dict, repr=False, compare=False)
+    found: dict[str, tuple[pa.Table, pa.Table]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @cached_property
     def wanted(self) -> DesiredRows:
@@ -68,7 +75,11 @@ class Differences:
         ids = self._touched(table)
         for start in range(0, len(ids), PART_ROWS):
             some = ids[start : start + PART_ROWS]
-            alone = {name: self._alone(name, some) for name in TABLE_SOURCES[table] if any(map(len, self._rows(name)))}
+            alone = {
+                name: self._alone(name, some)
+                for name in TABLE_SOURCES[table]
+                if any(map(len, self._rows(name)))
+            }
             differing = _union(
                 _in(self._retyped, some) if table in TYPED else NO_IDS,
                 *(_differing(sides, TABLE_SOURCES[table][name]) for name, sides in alone.items()),
@@ -77,12 +88,21 @@ class Differences:
                 delta = self._delta(table, differing, alone)
                 yield replace(delta, following=len(ids) - start - len(some))
 
-    def _delta(self, table: str, differing: pa.Array, alone: Mapping[str, tuple[pa.Table, pa.Table]]) -> Delta:
-        """``alone``: the rows of which these ids were found to differ, by snapshot table. Of a stacked table no other
-        has rows of theirs."""
-        all_of = {name: differing if table in STACKED else _ids_of(sides) for name, sides in alone.items()}
+    def _delta(
+        self, table: str, differing: pa.Array, alone: Mapping[str, tuple[pa.Table, pa.Table]]
+    ) -> Delta:
+        """``alone``: the rows of which these ids were found to differ, by snapshot table. Of a
+        stacked table no other has rows of theirs."""
+        all_of = {
+            name: differing if table in STACKED else _ids_of(sides) for name, sides in alone.items()
+        }
         before, now = (
-            replace(side, known={name: KnownRows(all_of[name], sides[place]) for name, sides in alone.items()})
+            replace(
+                side,
+                known={
+                    name: KnownRows(all_of[name], sides[place]) for name, sides in alone.items()
+                },
+            )
             for place, side in enumerate((self.before, self.wanted))
         )
         rows = now.some(table, differing)
@@ -91,13 +111,18 @@ class Differences:
             return replace(diff(rows, stored), before=stored)
         gone, new = (side["id"] for side in self._rows(next(iter(TABLE_SOURCES[table]))))
         stays = pc.and_not(
-            pc.is_in(differing, value_set=pa.array(rows["id"], TEXT)), pc.is_in(differing, value_set=new)
+            pc.is_in(differing, value_set=pa.array(rows["id"], TEXT)),
+            pc.is_in(differing, value_set=new),
         )
-        return _replacing(differing.filter(pc.or_(pc.is_in(differing, value_set=gone), stays)), rows)
+        return _replacing(
+            differing.filter(pc.or_(pc.is_in(differing, value_set=gone), stays)), rows
+        )
 
     def _alone(self, source: str, ids: pa.Array) -> tuple[pa.Table, pa.Table]:
         """As ``_rows``, of these ids, and with every column but vectors."""
-        gone, new = (rows.filter(pc.is_in(rows["id"], value_set=ids)) for rows in self._rows(source))
+        gone, new = (
+            rows.filter(pc.is_in(rows["id"], value_set=ids)) for rows in self._rows(source)
+        )
         if gone.column_names != COLUMNS[source]:
             gone, new = (
                 side.read(source, COLUMNS[source], _ids_of([rows]))
@@ -130,12 +155,20 @@ class Differences:
 
     @cached_property
     def _retyped(self) -> pa.Array:
-        """Ids of the relationships whose type becomes one of those that are kept, or ceases to be, because others have
-        come or gone."""
+        """Ids of the relationships whose type becomes one of those that are kept, or ceases to be,
+        because others have come or gone."""
         moved = set(self.before.kept_types) ^ set(self.wanted.kept_types)
-        moved = {type for type in moved if self.before.type_counts.get(type) and self.wanted.type_counts.get(type)}
+        moved = {
+            type
+            for type in moved
+            if self.before.type_counts.get(type) and self.wanted.type_counts.get(type)
+        }
         found: list[pa.Array] = [NO_IDS]
-        for batch in self.now.snapshots.batches(self.now.manifest.tables[LINKS], ["id", "keywords"]) if moved else ():
+        for batch in (
+            self.now.snapshots.batches(self.now.manifest.tables[LINKS], ["id", "keywords"])
+            if moved
+            else ()
+        ):
             rows = frame_of(pa.table(batch))
             of_type = rows["id"][[type in moved for type in edge_types(rows["keywords"])]]
             found.append(pa.array(of_type.to_numpy(dtype=object), TEXT))
@@ -147,7 +180,9 @@ def _replacing(old: pa.Array, rows: pd.DataFrame) -> Delta:
     ids = pa.array(rows["id"], TEXT)
     is_old = pc.is_in(ids, value_set=old).to_numpy(zero_copy_only=False)
     deleted = old.filter(pc.invert(pc.is_in(old, value_set=ids))).to_pylist()
-    return Delta(rows[~is_old], rows[is_old], deleted, 0, hashes_of(rows), before=HASHES.empty_table())
+    return Delta(
+        rows[~is_old], rows[is_old], deleted, 0, hashes_of(rows), before=HASHES.empty_table()
+    )
 
 
 def _differing(sides: tuple[pa.Table, pa.Table], columns: Sequence[str]) -> pa.Array:
@@ -163,7 +198,9 @@ def _ids_of(sides: Iterable[pa.Table]) -> pa.Array:
 
 
 def _union(*ids: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return pc.unique(pa.chunked_array([chunk for some in ids for chunk in getattr(some, "chunks", [some])], TEXT))
+    return pc.unique(
+        pa.chunked_array([chunk for some in ids for chunk in getattr(some, "chunks", [some])], TEXT)
+    )
 
 
 def _in(ids: pa.Array, others: pa.Array) -> pa.Array:
@@ -189,7 +226,8 @@ def inserted(now: DesiredRows, table: str) -> Iterator[Delta]:
 
 
 def compared(now: DesiredRows, table: str, hashes: pa.Table, stored: pa.Table) -> Iterator[Delta]:
-    """By the hashes of all rows, which are in the order of the rows. ``stored``: those that the store has."""
+    """By the hashes of all rows, which are in the order of the rows. ``stored``: those that the
+    store has."""
     light = diff(hashes.to_pandas(), stored)
     is_new, is_other = np.zeros((2, len(hashes)), bool)
     is_new[light.inserted.index] = is_other[light.updated.index] = True
@@ -206,7 +244,8 @@ def compared(now: DesiredRows, table: str, hashes: pa.Table, stored: pa.Table) -
 def _written(
     now: DesiredRows, table: str, ids: Any, is_new: np.ndarray, changed: np.ndarray
 ) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
-    """The changed ones of all rows, and which are new. Few are looked up; to have many, all are gone through."""
+    """The changed ones of all rows, and which are new. Few are looked up; to have many, all are
+    gone through."""
     if not changed.any():
         return
     if changed.sum() <= PART_ROWS:

@@ -1,9 +1,10 @@
-"""What the stores were loaded with: of each version the snapshots that its rows are made of, kept beside these.
+"""What the stores were loaded with: of each version the snapshots that its rows are made of, kept
+beside these.
 
     <snapshots>/loaded/<version>.json
 
-A load finds by them what differs from the one before, and reads no more. All of it may be deleted at any time: then the
-rows of the stores are compared.
+A load finds by them what differs from the one before, and reads no more. All of it may be deleted
+at any time: then the rows of the stores are compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,8 @@ KEPT = 16
 
 @dataclass(frozen=True)
 class LoadedVersion:
-    """``tables``: the snapshots; ``code``: fingerprints of what makes rows and hashes of them; ``types``: how many
-    relationships ask for each type, of which ``max_types`` are types."""
+    """``tables``: the snapshots; ``code``: fingerprints of what makes rows and hashes of them;
+    ``types``: how many relationships ask for each type, of which ``max_types`` are types."""
 
     tables: Mapping[str, Snapshot]
     code: Sequence[str]
@@ -45,13 +46,18 @@ class LoadedVersions:
         self._forget_old(_name(version))
 
     def find(self, version: str, now: Manifest) -> LoadedVersion | None:
-        """None where it is not known, or a file is gone or damaged that its snapshots do not share with those of
-        now."""
-        with suppress(OSError, DamagedError, DataError, KeyError, TypeError, AttributeError, ValueError):
+        """None where it is not known, or a file is gone or damaged that its snapshots do not share
+        with those of now."""
+        with suppress(
+            OSError, DamagedError, DataError, KeyError, TypeError, AttributeError, ValueError
+        ):
             found = _read(self.snapshots.folder.read(_name(version)))
             shared = {path for snapshot in now.tables.values() for path in snapshot.paths}
             self.snapshots.require_files(
-                path for snapshot in found.tables.values() for path in snapshot.paths if path not in shared
+                path
+                for snapshot in found.tables.values()
+                for path in snapshot.paths
+                if path not in shared
             )
             return found
         return None
@@ -61,8 +67,8 @@ class LoadedVersions:
         self.snapshots.folder.clear(FOLDER)
 
     def _forget_old(self, newest: str) -> None:
-        """Also what an earlier version of the software has kept here. ``newest``: whatever the clocks of the machines
-        say that have kept others."""
+        """Also what an earlier version of the software has kept here. ``newest``: whatever the
+        clocks of the machines say that have kept others."""
         others = [kept for kept in self.snapshots.folder.listed(FOLDER) if kept.name != newest]
         others.sort(key=lambda kept: kept.changed, reverse=True)
         stay = [kept for kept in others if kept.name.endswith(".json")][: KEPT - 1]

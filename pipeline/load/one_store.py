@@ -17,14 +17,17 @@ from pipeline.snapshots.store import Manifest
 from pipeline.stores.base import Advanced, Delta, Live, Store, TableState, Waits, Writer
 from pipeline.stores.connection import ahead
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 Counts = Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class LastLoad:
-    """What the load before has left: the rows it should have had, and the state of each table when it had ended."""
+    """What the load before has left: the rows it should have had, and the state of each table when
+    it had ended."""
 
     rows: DesiredRows
     states: Mapping[str, TableState]
@@ -35,16 +38,18 @@ def load_store(
 ) -> dict[str, Counts]:
     """Table -> {inserted, updated, deleted, unchanged}.
 
-    Of a table that is as the load before left it, only the rows are made of which that load's snapshots and these
-    differ; of others all, to be compared with the hashes in the store. Rows are made while those before them are
-    written. ``full``: all are compared, and those in the store hashed anew.
+    Of a table that is as the load before left it, only the rows are made of which that load's
+    snapshots and these differ; of others all, to be compared with the hashes in the store. Rows are
+    made while those before them are written. ``full``: all are compared, and those in the store
+    hashed anew.
     """
     loaded = LoadedVersions(wanted.snapshots)
     counts = {table: dict.fromkeys(("inserted", "updated", "deleted"), 0) for table in store.tables}
     with store.writing(live, partial(_reported, advanced), waits) as writer:
         left = None if full else _left(store, live, wanted, loaded)
         if left is None:
-            wanted.require_whole()  # nothing is written before; what differs is read at once, and found whole as it is
+            # Nothing is written before; what differs is read at once, and found whole as it is.
+            wanted.require_whole()
         differences = Differences(left.rows, wanted) if left else None
         wanted = differences.wanted if differences else wanted
         loaded.keep(live.version, wanted.as_loaded())
@@ -58,33 +63,45 @@ def load_store(
                     counts[table][kind] += delta.counts[kind]
         writer.publish()
     return {
-        reported_name(table): {**count, "unchanged": wanted.count(table) - count["inserted"] - count["updated"]}
+        reported_name(table): {
+            **count,
+            "unchanged": wanted.count(table) - count["inserted"] - count["updated"],
+        }
         for table, count in counts.items()
     }
 
 
 def _left(store: Store, live: Live, wanted: DesiredRows, loaded: LoadedVersions) -> LastLoad | None:
-    """None where it is not known, or vectors are another model's, or rows kept by other settings, whatever their hashes
-    say."""
+    """None where it is not known, or vectors are another model's, or rows kept by other settings,
+    whatever their hashes say."""
     shown = store.live()
-    if shown is None or shown.schema_version != SCHEMA_VERSION or shown.embedding_key != live.embedding_key:
+    if (
+        shown is None
+        or shown.schema_version != SCHEMA_VERSION
+        or shown.embedding_key != live.embedding_key
+    ):
         return None
     found = loaded.find(shown.version, wanted.manifest)
     if found is None or list(found.code) != wanted.code or store.outdated():
         return None
     manifest = Manifest(shown.workflow, found.tables)
-    return LastLoad(replace(wanted, manifest=manifest, max_types=found.max_types, counted=found.types), shown.tables)
+    return LastLoad(
+        replace(wanted, manifest=manifest, max_types=found.max_types, counted=found.types),
+        shown.tables,
+    )
 
 
 def _as_left(writer: Writer, left: LastLoad) -> frozenset[str]:
     """The tables that have the rows they had then."""
-    return frozenset(table for table, state in writer.states().items() if state == left.states.get(table))
+    return frozenset(
+        table for table, state in writer.states().items() if state == left.states.get(table)
+    )
 
 
 @dataclass(frozen=True)
 class StoreLoad:
-    """``as_left``: the tables that ``differences`` tell all of. ``using_writer``: what one thread writes with, another
-    asks for hashes."""
+    """``as_left``: the tables that ``differences`` tell all of. ``using_writer``: what one thread
+    writes with, another asks for hashes."""
 
     store: Store
     writer: Writer
@@ -110,10 +127,14 @@ class StoreLoad:
         if not self.full:
             return compared(self.wanted, table, self.wanted.hashes(table), stored)
         parts = self.wanted.parts(table)
-        expected = ExpectedTable.joined(ExpectedTable.of(part, self.store.as_stored(part)) for part in parts)
+        expected = ExpectedTable.joined(
+            ExpectedTable.of(part, self.store.as_stored(part)) for part in parts
+        )
         altered = altered_ids(self.store.rows(table, []), expected)
         row_hashes = pc.if_else(pc.is_in(stored["id"], value_set=altered), "", stored["row_hash"])
-        return compared(self.wanted, table, expected.hashes, stored.set_column(1, "row_hash", row_hashes))
+        return compared(
+            self.wanted, table, expected.hashes, stored.set_column(1, "row_hash", row_hashes)
+        )
 
 
 def _reported(advanced: Advanced, part: str, done: int, rows: int) -> None:
@@ -121,5 +142,6 @@ def _reported(advanced: Advanced, part: str, done: int, rows: int) -> None:
 
 
 def reported_name(table: str) -> str:
-    """What people call it: a graph database has no table of vectors to tell its relationships from."""
+    """What people call it: a graph database has no table of vectors to tell its relationships
+    from."""
     return {"sourced_nodes": "nodes", "sourced_edges": "relationships"}.get(table, table)

@@ -19,16 +19,23 @@ VECTORS = "chunks"
 COLUMNS = ["id", "vector"]
 NORM_TOLERANCE = 1e-3
 SAME_MODEL = 0.99
-"""Cosine similarity of two vectors that one model made of one text; by another model it is near 0."""
+"""Cosine similarity of two vectors that one model made of one text; by another model it is near
+0."""
 
 
-def telling_vectors(snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]) -> pd.DataFrame:
-    """id and vector of the first text unit, which is what a store shall know of its vectors, whatever was loaded
-    before; then of others that the stores know, unless these are gone."""
+def telling_vectors(
+    snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]
+) -> pd.DataFrame:
+    """id and vector of the first text unit, which is what a store shall know of its vectors,
+    whatever was loaded before; then of others that the stores know, unless these are gone."""
     first = snapshots.first(embeddings, COLUMNS)
-    known = {live.probe.chunk_id for live in shown if live and live.probe} - set(first["id"].to_pylist())
+    known = {live.probe.chunk_id for live in shown if live and live.probe} - set(
+        first["id"].to_pylist()
+    )
     others = (
-        [snapshots.select(embeddings, ["id"], pa.array(sorted(known), pa.large_string()), COLUMNS)] if known else []
+        [snapshots.select(embeddings, ["id"], pa.array(sorted(known), pa.large_string()), COLUMNS)]
+        if known
+        else []
     )
     return pa.concat_tables([first, *others]).to_pandas()
 
@@ -47,10 +54,11 @@ def probe_of(embeddings: pd.DataFrame) -> VectorProbe | None:
 
 
 def other_workflow(lives: Sequence[Live | None], workflow: str, tables: Collection[str]) -> str:
-    """The workflow whose tables the workspace shows instead; empty where it shows none or this one's, or fewer kinds of
-    tables than this one has: every workflow brings documents, text units, entities and relationships, and who adds
-    communities, reports or claims to what is shown takes nothing away. ``lives``: what its stores show; the first that
-    shows anything decides, for the others may lag behind where a load was cut off. ``tables``: of the snapshots."""
+    """The workflow whose tables the workspace shows instead; empty where it shows none or this
+    one's, or fewer kinds of tables than this one has: every workflow brings documents, text units,
+    entities and relationships, and who adds communities, reports or claims to what is shown takes
+    nothing away. ``lives``: what its stores show; the first that shows anything decides, for the
+    others may lag behind where a load was cut off. ``tables``: of the snapshots."""
     shown = next(filter(None, lives), None)
     if shown is None or shown.workflow == workflow:
         return ""
@@ -58,16 +66,23 @@ def other_workflow(lives: Sequence[Live | None], workflow: str, tables: Collecti
     states = [state for live in lives if live for state in live.tables.items()]
     if not states:  # an earlier version has kept none: what would be taken away is not known
         return shown.workflow
-    return "" if {table for table, state in states if table in EXTRAS and state.rows} < extras else shown.workflow
+    return (
+        ""
+        if {table for table, state in states if table in EXTRAS and state.rows} < extras
+        else shown.workflow
+    )
 
 
-def refuse_other_workflow(workspace: str, lives: Sequence[Live | None], workflow: str, tables: Collection[str]) -> None:
-    """Raises UsageError where the workspace shows another workflow's tables; see ``other_workflow``."""
+def refuse_other_workflow(
+    workspace: str, lives: Sequence[Live | None], workflow: str, tables: Collection[str]
+) -> None:
+    """Raises UsageError where the workspace shows another workflow's tables; see
+    ``other_workflow``."""
     if other := other_workflow(lives, workflow, tables):
         raise UsageError(
-            f"workspace '{workspace}': shows the tables of workflow '{other}'; to have those of "
-            f"'{workflow}' instead add --replace, to have both set another workspace, to go on with '{other}' "
-            f"name it, or set workflow: {other}"
+            f"workspace '{workspace}': shows the tables of workflow '{other}'; to have those of"
+            f" '{workflow}' instead add --replace, to have both set another workspace, to go on"
+            f" with '{other}' name it, or set workflow: {other}"
         )
 
 
@@ -88,18 +103,20 @@ def other_vectors(shown: Live | None, live: Live, embeddings: pd.DataFrame) -> s
         return f"its vectors were made by {_named(shown)}, those of the snapshots by {_named(live)}"
     if shown.probe and _is_another_model(shown.probe, embeddings):
         return (
-            f"the same text has another vector than when it was loaded, so {_named(live)} is another model now, or "
-            "scales its vectors otherwise"
+            f"the same text has another vector than when it was loaded, so {_named(live)} is"
+            " another model now, or scales its vectors otherwise"
         )
     return ""
 
 
-def refuse_other_vectors(workspace: str, shown: Live | None, live: Live, embeddings: pd.DataFrame) -> None:
+def refuse_other_vectors(
+    workspace: str, shown: Live | None, live: Live, embeddings: pd.DataFrame
+) -> None:
     """Raise UsageError if the workspace has other vectors than ``live``."""
     if fact := other_vectors(shown, live, embeddings):
         raise UsageError(
-            f"workspace '{workspace}': {fact}; 'graphmill load {live.workflow} --re-embed' replaces them all, while "
-            "the old ones keep serving"
+            f"workspace '{workspace}': {fact}; 'graphmill load {live.workflow} --re-embed' replaces"
+            " them all, while the old ones keep serving"
         )
 
 
@@ -113,15 +130,22 @@ def refuse_other_model(
     """
     for shown in lives:
         if shown is not None and other_model(shown, identity):
-            raise UsageError(f"workspace '{workspace}': {refusal_of_other_model(shown.embedding, identity, workflow)}")
+            raise UsageError(
+                f"workspace '{workspace}':"
+                f" {refusal_of_other_model(shown.embedding, identity, workflow)}"
+            )
 
 
-def refusal_of_other_model(shown: Mapping[str, Any], identity: Mapping[str, Any], workflow: str) -> str:
-    """Return why a run is refused whose model is not the one of the vectors that are shown, and what to do."""
+def refusal_of_other_model(
+    shown: Mapping[str, Any], identity: Mapping[str, Any], workflow: str
+) -> str:
+    """Return why a run is refused whose model is not the one of the vectors that are shown, and
+    what to do."""
     return (
-        f"its vectors were made by {named_model(shown)}, a run would embed with {named_model(identity)}, so it is "
-        f"refused before it embeds anything; set the former model again, or 'graphmill run {workflow} --re-embed' "
-        "embeds all texts and replaces the vectors, while the old ones keep serving"
+        f"its vectors were made by {named_model(shown)}, a run would embed with"
+        f" {named_model(identity)}, so it is refused before it embeds anything; set the former"
+        f" model again, or 'graphmill run {workflow} --re-embed' embeds all texts and replaces the"
+        " vectors, while the old ones keep serving"
     )
 
 
@@ -142,7 +166,8 @@ def similarity(one: np.ndarray, other: np.ndarray) -> float:
 def _is_another_model(probe: VectorProbe, embeddings: pd.DataFrame) -> bool:
     """Compare the probe with the vector that its chunk has now.
 
-    Return False if the chunk is gone, or one of the vectors is zeros, as a purge leaves them: these say nothing.
+    Return False if the chunk is gone, or one of the vectors is zeros, as a purge leaves them: these
+    say nothing.
     """
     now = probe_of(embeddings[embeddings["id"] == probe.chunk_id])
     if now is None or not np.any(now.vector) or not np.any(probe.vector):

@@ -26,7 +26,8 @@ from pipeline.text.ids import digest
 
 NODE_COLUMNS = ["id", "name", "type", "description", "degree"]
 EDGE_COLUMNS = [
-    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "keywords",
+    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight",
+    "keywords",
 ]  # fmt: skip
 TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "documents": {"documents": ["id", "title", "source", "metadata"]},
@@ -47,7 +48,8 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "sources": {"entities": ["id", "text_unit_ids"], "relationships": ["id", "text_unit_ids"]},
     "reports": {
         "community_reports": [
-            "id", "level", "parent", "title", "summary", "content", "rating", "weight", "text_unit_ids", "size",
+            "id", "level", "parent", "title", "summary", "content", "rating", "weight",
+            "text_unit_ids", "size",
         ],
         "communities": ["id", "children"],
         "report_embeddings": ["id", "vector"],
@@ -62,12 +64,13 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "community_reports": ["id", "title", "summary", "rating", "weight"],
     },
 }  # fmt: skip
-"""Table of a store -> the snapshot tables its rows are made of -> the columns that are used of these. A store that can
-join has the lists of sources beside the rows, in ``sources``: they change where the text of a row does not. One that
-cannot has them in its nodes and edges."""
+"""Table of a store -> the snapshot tables its rows are made of -> the columns that are used of
+these. A store that can join has the lists of sources beside the rows, in ``sources``: they change
+where the text of a row does not. One that cannot has them in its nodes and edges."""
 
 STACKED = frozenset({"sources"})
-"""Tables that have the rows of each of their sources; those of the others have their sources' by id."""
+"""Tables that have the rows of each of their sources; those of the others have their sources' by
+id."""
 TYPED = frozenset({"edges", "sourced_edges"})
 """Tables whose rows have the type of a relationship."""
 
@@ -81,14 +84,20 @@ OPTIONAL: Mapping[str, TableSchema] = {
 """The snapshot tables that a workflow may do without: then the stores have no rows of them."""
 
 SOURCES = tuple(
-    dict.fromkeys(source for sources in TABLE_SOURCES.values() for source in sources if source not in OPTIONAL)
+    dict.fromkeys(
+        source for sources in TABLE_SOURCES.values() for source in sources if source not in OPTIONAL
+    )
 )
 """The snapshot tables a load needs."""
 
 BESIDE_REPORTS = ("communities", "report_embeddings")
 """What it needs where there are reports."""
 
-EXTRAS: Mapping[str, str] = {"communities": "communities", "reports": "community_reports", "claims": "covariates"}
+EXTRAS: Mapping[str, str] = {
+    "communities": "communities",
+    "reports": "community_reports",
+    "claims": "covariates",
+}
 """Table of a store that a workflow may leave without rows -> the snapshot table that it is for."""
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
@@ -100,7 +109,8 @@ WHOLE_ABOVE = 1e16
 
 
 def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.DataFrame]:
-    """Snapshot tables -> rows of the stores' tables. ``max_types``: relationship types kept as types.
+    """Snapshot tables -> rows of the stores' tables. ``max_types``: relationship types kept as
+    types.
 
     Raises UsageError when a table is missing.
     """
@@ -110,9 +120,11 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
     return {table: project_table(table, sources, kept_types) for table in TABLE_SOURCES}
 
 
-def project_table(table: str, sources: Mapping[str, pd.DataFrame], kept_types: Collection[str]) -> pd.DataFrame:
-    """Rows of one table of the stores. ``sources``: of the snapshot tables that TABLE_SOURCES names for it all rows, or
-    those of some ids, their lists in Arrow or not.
+def project_table(
+    table: str, sources: Mapping[str, pd.DataFrame], kept_types: Collection[str]
+) -> pd.DataFrame:
+    """Rows of one table of the stores. ``sources``: of the snapshot tables that TABLE_SOURCES names
+    for it all rows, or those of some ids, their lists in Arrow or not.
 
     Raises DataError where a row lacks its text or vector.
     """
@@ -124,7 +136,9 @@ def project_table(table: str, sources: Mapping[str, pd.DataFrame], kept_types: C
         return _entities(sources["entities"], sources["entity_texts"], sources["entity_embeddings"])
     if table == "relationships":
         return _relationships(
-            sources["relationships"], sources["relationship_texts"], sources["relationship_embeddings"]
+            sources["relationships"],
+            sources["relationship_texts"],
+            sources["relationship_embeddings"],
         )
     if table == "reports":
         told = reports(sources["community_reports"], sources["communities"])
@@ -148,26 +162,36 @@ def require_sources(tables: Container[str]) -> None:
     needed = (*SOURCES, *(BESIDE_REPORTS if "community_reports" in tables else ()))
     missing = [name for name in needed if name not in tables]
     if missing:
-        raise UsageError(f"load: the workflow writes no {', '.join(missing)}; add the steps that do")
+        raise UsageError(
+            f"load: the workflow writes no {', '.join(missing)}; add the steps that do"
+        )
 
 
 def require_columns(tables: Mapping[str, Collection[str]]) -> None:
-    """``tables``: name -> columns. Raises UsageError when a table is missing, or a column that is used of it."""
+    """``tables``: name -> columns. Raises UsageError when a table is missing, or a column that is
+    used of it."""
     require_sources(tables)
     for sources in TABLE_SOURCES.values():
         for name, columns in sources.items():
-            missing = [column for column in columns if name in tables and column not in tables[name]]
+            missing = [
+                column for column in columns if name in tables and column not in tables[name]
+            ]
             if missing:
-                raise UsageError(f"load: table '{name}' has no {', '.join(missing)}; have its step write them")
+                raise UsageError(
+                    f"load: table '{name}' has no {', '.join(missing)}; have its step write them"
+                )
 
 
 def _documents(documents: pd.DataFrame) -> pd.DataFrame:
     rows = documents[["id", "title", "source"]]
-    return rows.assign(metadata=[json.loads(cell or "{}", parse_float=_number) for cell in documents["metadata"]])
+    return rows.assign(
+        metadata=[json.loads(cell or "{}", parse_float=_number) for cell in documents["metadata"]]
+    )
 
 
 def _number(digits: str) -> float | int:
-    """As JSONB gives it back: it writes large numbers without exponent or point, and has no negative zero."""
+    """As JSONB gives it back: it writes large numbers without exponent or point, and has no
+    negative zero."""
     value = float(digits)
     return int(value) if abs(value) >= WHOLE_ABOVE else value + 0.0
 
@@ -184,19 +208,27 @@ def _chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     return _with_vectors(units[["id", *renamed]].rename(columns=renamed), embeddings)
 
 
-def _entities(entities: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
+def _entities(
+    entities: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame
+) -> pd.DataFrame:
     rows = entities[["id", "name"]].rename(columns={"name": "entity_name"})
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
-def _relationships(links: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
-    rows = links[["id", "source", "target"]].rename(columns={"source": "src_id", "target": "tgt_id"})
+def _relationships(
+    links: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame
+) -> pd.DataFrame:
+    rows = links[["id", "source", "target"]].rename(
+        columns={"source": "src_id", "target": "tgt_id"}
+    )
     return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
 
 
 def _sources(entities: pd.DataFrame, links: pd.DataFrame) -> pd.DataFrame:
     """Of both: no entity has the id of a relationship."""
-    told = [rows[["id"]].assign(chunk_ids=lists(rows["text_unit_ids"])) for rows in (entities, links)]
+    told = [
+        rows[["id"]].assign(chunk_ids=lists(rows["text_unit_ids"])) for rows in (entities, links)
+    ]
     return pd.concat(told, ignore_index=True)
 
 
@@ -205,13 +237,17 @@ def _with_vectors(rows: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
-    """Both by id. Raises DataError where a row has no counterpart: it would silently not be loaded."""
+    """Both by id. Raises DataError where a row has no counterpart: it would silently not be
+    loaded."""
     if rows["id"].array.equals(more["id"].array):  # they mostly are in one order
         return rows.assign(**{name: more[name].array for name in more.columns.drop("id")})
     joined = rows.merge(more, on="id", validate="1:1")
     if len(joined) != len(rows):
         missing = sorted(set(rows["id"]) - set(more["id"]))
-        raise DataError(f"load: {len(missing)} rows lack their text or vector ({missing[0]}, ...); run index again")
+        raise DataError(
+            f"load: {len(missing)} rows lack their text or vector ({missing[0]}, ...); run index"
+            " again"
+        )
     return joined
 
 
@@ -232,8 +268,11 @@ def sourced_nodes(entities: pd.DataFrame) -> pd.DataFrame:
 
 
 def placed(rows: pd.DataFrame, layout: pd.DataFrame) -> pd.DataFrame:
-    """Nodes with x and y, missing where nothing places them, also where an own verb says infinity: no JSON has that."""
-    found = rows[["id"]].merge(layout, on="id", how="left", validate="1:1")[["x", "y"]].astype(float)
+    """Nodes with x and y, missing where nothing places them, also where an own verb says infinity:
+    no JSON has that."""
+    found = (
+        rows[["id"]].merge(layout, on="id", how="left", validate="1:1")[["x", "y"]].astype(float)
+    )
     found = found.where(np.isfinite(found))
     return rows.assign(x=found["x"].to_numpy(), y=found["y"].to_numpy())
 
@@ -288,12 +327,14 @@ def reports(told: pd.DataFrame, communities: pd.DataFrame) -> pd.DataFrame:
     """Rows without their vectors. ``told``: community_reports; ``communities``: (id, children)."""
     columns = ["id", "level", "parent", "title", "summary", "content", "rating", "weight", "size"]
     rows = told[columns].assign(chunk_ids=lists(told["text_unit_ids"]))
-    return rows.merge(communities[["id"]].assign(children=lists(communities["children"])), on="id", validate="1:1")
+    return rows.merge(
+        communities[["id"]].assign(children=lists(communities["children"])), on="id", validate="1:1"
+    )
 
 
 def communities(found: pd.DataFrame, told: pd.DataFrame) -> pd.DataFrame:
-    """One without a report has its own title, and nothing else to tell. ``told``: (id, title, summary, rating,
-    weight)."""
+    """One without a report has its own title, and nothing else to tell. ``told``: (id, title,
+    summary, rating, weight)."""
     rows = found[["id", "level", "parent", "size"]].reset_index(drop=True)
     report = rows[["id"]].merge(
         told[["id", "title", "summary", "rating", "weight"]], on="id", how="left", validate="1:1"

@@ -14,7 +14,9 @@ from pipeline.stores.base import Delta
 from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.list_columns import in_arrow, is_texts, to_arrow
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 TEXT = pa.large_string()
 
@@ -26,11 +28,13 @@ def with_hashes(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
-    """``rows`` have ``id`` and ``row_hash``; ``stored`` maps the ids in the store to their row_hash, or is a table of
-    both."""
+    """``rows`` have ``id`` and ``row_hash``; ``stored`` maps the ids in the store to their
+    row_hash, or is a table of both."""
     before = _table(stored)
     ids, hashes = (to_arrow(rows[name], TEXT) for name in ("id", "row_hash"))
-    ids_before, hashes_before = (before[name].cast(TEXT).combine_chunks() for name in ("id", "row_hash"))
+    ids_before, hashes_before = (
+        before[name].cast(TEXT).combine_chunks() for name in ("id", "row_hash")
+    )
     places = pc.index_in(ids, value_set=ids_before)
     new = _flags(pc.is_null(places))
     gone = np.ones(len(ids_before), dtype=bool)
@@ -53,7 +57,9 @@ def hashes_of(rows: pd.DataFrame) -> pa.Table:
 def _table(hashes: Mapping[str, str] | pa.Table) -> Any:
     if isinstance(hashes, pa.Table):
         return hashes
-    return pa.table({"id": pa.array(list(hashes), TEXT), "row_hash": pa.array(list(hashes.values()), TEXT)})
+    return pa.table(
+        {"id": pa.array(list(hashes), TEXT), "row_hash": pa.array(list(hashes.values()), TEXT)}
+    )
 
 
 def _flags(values: pa.BooleanArray) -> np.ndarray:
@@ -78,13 +84,14 @@ def _kind(column: pd.Series) -> Kind:
 
 CONTENTS = pa.schema([(name, TEXT) for name in ("id", "row_hash", "content_hash")])
 LOOKS = 8
-"""Times that a table's rows are looked up among all that are unlike; each makes a table of these first."""
+"""Times that a table's rows are looked up among all that are unlike; each makes a table of these
+first."""
 
 
 @dataclass(frozen=True)
 class ExpectedTable:
-    """What a table of a store should hold: of each id the row_hash beside it, and the hash of its content as the
-    store gives it back. In Arrow, one place a row."""
+    """What a table of a store should hold: of each id the row_hash beside it, and the hash of its
+    content as the store gives it back. In Arrow, one place a row."""
 
     ids: pa.Array
     row_hashes: pa.Array
@@ -92,8 +99,8 @@ class ExpectedTable:
 
     @classmethod
     def of(cls, rows: pd.DataFrame, kept: pd.DataFrame) -> "ExpectedTable":
-        """``rows`` have ``row_hash``; ``kept``: the same as the store gives them back, ``rows`` itself where it keeps
-        all as it is."""
+        """``rows`` have ``row_hash``; ``kept``: the same as the store gives them back, ``rows``
+        itself where it keeps all as it is."""
         ids, row_hashes = (to_arrow(rows[name], TEXT) for name in ("id", "row_hash"))
         if kept is rows:
             return cls(ids, row_hashes, row_hashes)
@@ -114,8 +121,8 @@ class ExpectedTable:
 
 
 def altered_ids(parts: Iterable[pd.DataFrame], expected: ExpectedTable) -> pa.Array:
-    """Of the rows that have the row_hash they should have, those whose content is another, or that are there more
-    than once. ``parts``: the rows, as ``Store.rows`` gives them."""
+    """Of the rows that have the row_hash they should have, those whose content is another, or that
+    are there more than once. ``parts``: the rows, as ``Store.rows`` gives them."""
     read = pa.concat_tables([CONTENTS.empty_table(), *map(_contents, parts)]).combine_chunks()
     places = pc.index_in(read["id"], value_set=expected.ids)
     as_said = pc.fill_null(pc.equal(read["row_hash"], expected.row_hashes.take(places)), False)

@@ -1,4 +1,5 @@
-"""Conversations under way: what they still ask, and what came of those that ended; threads for calls."""
+"""Conversations under way: what they still ask, and what came of those that ended; threads for
+calls."""
 
 import queue
 import threading
@@ -95,7 +96,8 @@ class _Row(Generic[Result]):
         return all(key in self.replies for key in self.keys)
 
     def kept(self, key: str, mending: frozenset[str] = frozenset()) -> bool:
-        """Whether a reply of this conversation may be served from now on. None mends itself, by whatever detour."""
+        """Whether a reply of this conversation may be served from now on. None mends itself, by
+        whatever detour."""
         if self.good.get(key, False):
             return True
         menders = [] if key in mending else self.mended_by.get(key, [])
@@ -117,7 +119,8 @@ class Exchange(Generic[Result]):
         self._flags: dict[str, bool] = {}
 
     def begin(self, rows: int = ROWS_AT_ONCE) -> dict[str, ChatRequest] | None:
-        """Begin the next conversations; what they ask that is not known, by key. None when all have begun."""
+        """Begin the next conversations; what they ask that is not known, by key. None when all have
+        begun."""
         begun = [_Row(position, talk) for position, talk in islice(self._waiting_to_begin, rows)]
         if not begun:
             self.settle()
@@ -143,14 +146,18 @@ class Exchange(Generic[Result]):
         """What came of each conversation, once all have ended."""
         return [self._results[position] for position in range(len(self._results))]
 
-    def _advance(self, ready: Sequence[tuple[_Row[Result], Sequence[ChatReply] | None]]) -> dict[str, ChatRequest]:
+    def _advance(
+        self, ready: Sequence[tuple[_Row[Result], Sequence[ChatReply] | None]]
+    ) -> dict[str, ChatRequest]:
         unknown: dict[str, ChatRequest] = {}
         while ready:
             asked = [(row, *asked) for row, replies in ready for asked in self._step(row, replies)]
             ready = self._recall(asked, unknown)
         return unknown
 
-    def _step(self, row: _Row[Result], replies: Sequence[ChatReply] | None) -> list[tuple[str, ChatRequest]]:
+    def _step(
+        self, row: _Row[Result], replies: Sequence[ChatReply] | None
+    ) -> list[tuple[str, ChatRequest]]:
         """One turn of a conversation: what it asks next, by key."""
         row.good |= {key: row.replies[key].good for key in row.keys}
         try:
@@ -160,7 +167,9 @@ class Exchange(Generic[Result]):
         except StopIteration as end:
             self._results[row.position] = end.value
             uses_all = isinstance(end.value, UsesAllReplies) and end.value.uses_all_replies
-            for key in row.good:  # a reply that two conversations share is kept if both can do with it
+            for (
+                key
+            ) in row.good:  # a reply that two conversations share is kept if both can do with it
                 self._flags[key] = self._flags.get(key, True) and (uses_all or row.kept(key))
             row.keys = []
             return []
@@ -171,11 +180,15 @@ class Exchange(Generic[Result]):
         return list(zip(row.keys, requests, strict=True))
 
     def _recall(
-        self, asked: Sequence[tuple[_Row[Result], str, ChatRequest]], unknown: dict[str, ChatRequest]
+        self,
+        asked: Sequence[tuple[_Row[Result], str, ChatRequest]],
+        unknown: dict[str, ChatRequest],
     ) -> list[tuple[_Row[Result], Sequence[ChatReply] | None]]:
         """Answer what is known; the rest waits. Returns the conversations that can go on."""
         keyed = {(id(row), key): (key, row, request) for row, key, request in asked}
-        wanted = {key: request for key, _, request in keyed.values() if key not in self._waiting_for}
+        wanted = {
+            key: request for key, _, request in keyed.values() if key not in self._waiting_for
+        }
         known = self.memory.recall(wanted)
         rows = {id(row): row for _, row, _ in keyed.values()}
         for key, row, request in keyed.values():
@@ -186,7 +199,9 @@ class Exchange(Generic[Result]):
             if key not in self._waiting_for:
                 unknown[key] = request
             self._waiting_for.setdefault(key, []).append((row, request))
-        return [(row, [row.replies[key] for key in row.keys]) for row in rows.values() if row.answered]
+        return [
+            (row, [row.replies[key] for key in row.keys]) for row in rows.values() if row.answered
+        ]
 
     def _shared(self, request: ChatRequest, reply: ChatReply) -> ChatReply:
         shared = replace(reply, cached=True)
@@ -195,7 +210,8 @@ class Exchange(Generic[Result]):
 
 
 def in_rounds(exchange: Exchange[Result], ask: Ask) -> list[Result]:
-    """Drive all conversations together: what all of them ask is asked at once, round after round."""
+    """Drive all conversations together: what all of them ask is asked at once, round after
+    round."""
     unknown: dict[str, ChatRequest] = {}
     while (more := exchange.begin()) is not None:
         unknown |= more
@@ -211,8 +227,9 @@ class StoppedError(Exception):
 
 @dataclass
 class Workers(Generic[Item, Done]):
-    """``work(item)`` for every item that is put, ``threads`` at a time, follow-ups first. ``stop`` is set when the
-    work is to end: no item is started any more. ``grace``: seconds that calls under way then get to end."""
+    """``work(item)`` for every item that is put, ``threads`` at a time, follow-ups first. ``stop``
+    is set when the work is to end: no item is started any more. ``grace``: seconds that calls under
+    way then get to end."""
 
     work: Callable[[Item], Done]
     threads: int
@@ -231,15 +248,16 @@ class Workers(Generic[Item, Done]):
         self._items.put((priority, next(self._count), item))
         self.outstanding += 1
         if len(self._threads) < min(self.threads, self.outstanding):
-            # Daemons, and no ThreadPoolExecutor: the interpreter would wait for an executor's calls before it exits.
+            # Daemons, and no ThreadPoolExecutor: the interpreter would wait for an executor's calls
+            # before it exits.
             self._threads.append(threading.Thread(target=self._run, daemon=True))
             self._threads[-1].start()
 
     def result(self) -> Done:
         """Return what the next finished item brought.
 
-        Raises what it raised, and RequestEndedError when the request that this is done for ends: calls
-        under way are left to themselves, and what they bring is kept.
+        Raises what it raised, and RequestEndedError when the request that this is done for ends:
+        calls under way are left to themselves, and what they bring is kept.
         """
         ended = RequestEndedError("query: the request ended while a call was under way; ask again")
         with breakable(lambda: self._done.put(ended)):
@@ -270,7 +288,10 @@ class Workers(Generic[Item, Done]):
         self._join(begun + min(seconds, SECONDS_IN_SILENCE))
         under_way = sum(thread.is_alive() for thread in self._threads)
         if under_way and isinstance(error, KeyboardInterrupt) and seconds > SECONDS_IN_SILENCE:
-            tell(f"{counted(under_way, 'call')} under way: waited for up to {seconds:,.0f} s; Ctrl-C again leaves them")
+            tell(
+                f"{counted(under_way, 'call')} under way: waited for up to {seconds:,.0f} s; Ctrl-C"
+                " again leaves them"
+            )
         self._join(begun + seconds)
 
     def _join(self, deadline: float) -> None:
@@ -299,8 +320,8 @@ class Workers(Generic[Item, Done]):
 def in_parallel(
     items: Iterable[Item], workers: Workers[Item, Done], ended: Callable[[Done], None] | None = None
 ) -> list[Done]:
-    """What came of all items, as they ended, each of which ``ended`` hears in this thread. The first exception, or
-    Ctrl-C, ends the work."""
+    """What came of all items, as they ended, each of which ``ended`` hears in this thread. The
+    first exception, or Ctrl-C, ends the work."""
     done = []
     try:
         for item in items:
@@ -316,9 +337,11 @@ def in_parallel(
     return done
 
 
-def converse(exchange: Exchange[Result], workers: Workers[KeyedRequest, KeyedReply]) -> list[Result]:
-    """Drive all conversations, each as soon as its replies are there. ``workers.work`` takes (key, request) and
-    returns (key, reply)."""
+def converse(
+    exchange: Exchange[Result], workers: Workers[KeyedRequest, KeyedReply]
+) -> list[Result]:
+    """Drive all conversations, each as soon as its replies are there. ``workers.work`` takes (key,
+    request) and returns (key, reply)."""
     begun: Mapping[str, ChatRequest] | None = {}
     try:
         while begun is not None or workers.outstanding:
@@ -331,7 +354,9 @@ def converse(exchange: Exchange[Result], workers: Workers[KeyedRequest, KeyedRep
                     workers.put(item, FOLLOW_UP)
     except BaseException as error:
         workers.end(error)
-        with suppress(StoreError):  # a reply without a verdict is read again; the error that ended the work is raised
+        with suppress(
+            StoreError
+        ):  # a reply without a verdict is read again; the error that ended the work is raised
             exchange.settle()
         raise
     workers.end()

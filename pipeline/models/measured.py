@@ -1,6 +1,8 @@
-"""What is known of chat models by trial, kept in the project: by address and model, without either's name or a key.
+"""What is known of chat models by trial, kept in the project: by address and model, without
+either's name or a key.
 
-data/models.json    {"models": {digest of address and model: {window, tried, json_schema, measured, source, speed}}}
+data/models.json    {"models": {digest of address and model: {window, tried, json_schema, measured,
+source, speed}}}
 """
 
 from collections.abc import Mapping
@@ -19,11 +21,12 @@ ROOM_FOR_A_REPLY, MOST_FOR_A_REPLY = 2000, 4
 
 @dataclass(frozen=True)
 class Measured:
-    """``window``: tokens, as we count them, that the model reads, its reply included; None: no limit was met up to
-    ``tried``, the longest prompt that was sent. ``json_schema``: it answers in the form that ``response_format`` names.
-    ``measured``: on which day. ``source``: who says the window: doctor, by what it measured; the endpoint, when it
-    refused a longer prompt; or settings, which are not kept here. ``speed``: tokens of replies in a second, of all
-    calls that are under way together; None: not measured."""
+    """``window``: tokens, as we count them, that the model reads, its reply included; None: no
+    limit was met up to ``tried``, the longest prompt that was sent. ``json_schema``: it answers in
+    the form that ``response_format`` names. ``measured``: on which day. ``source``: who says the
+    window: doctor, by what it measured; the endpoint, when it refused a longer prompt; or settings,
+    which are not kept here. ``speed``: tokens of replies in a second, of all calls that are under
+    way together; None: not measured."""
 
     window: int | None = None
     tried: int = 0
@@ -37,9 +40,11 @@ class Measured:
             raise TypeError(f"a window of {self.window}")
 
     def longest_prompt(self, longest_reply: int | None = None) -> int | None:
-        """Return the tokens of a prompt that leave room for a reply, at least 1; None where no limit is known.
+        """Return the tokens of a prompt that leave room for a reply, at least 1; None where no
+        limit is known.
 
-        ``longest_reply``: max_tokens of the model. Servers refuse a prompt that leaves no room for all of it.
+        ``longest_reply``: max_tokens of the model. Servers refuse a prompt that leaves no room for
+        all of it.
         """
         if self.window is None:
             return None
@@ -52,11 +57,15 @@ class Measured:
         if self.source == "settings":
             return "as num_ctx in settings.yaml says"
         if self.source == "endpoint":
-            return f"as its endpoint said on {self.measured}; 'graphmill doctor --long' measures it again"
+            return (
+                f"as its endpoint said on {self.measured}; 'graphmill doctor --long' measures it"
+                " again"
+            )
         return "as 'graphmill doctor' has measured"
 
     def within(self, window: int | None) -> "Measured":
-        """Return the same with the window that settings give the model, where that is smaller or alone known."""
+        """Return the same with the window that settings give the model, where that is smaller or
+        alone known."""
         if window is None or (self.window is not None and self.window <= window):
             return self
         return replace(self, window=window, source="settings")

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from pipeline.errors import ModelError, PromptTooLongError
 
-LOWER_THE_BUDGET = "lower query.max_total_tokens; 'graphmill doctor' measures how much the model reads"
+LOWER_THE_BUDGET = (
+    "lower query.max_total_tokens; 'graphmill doctor' measures how much the model reads"
+)
 ADVICE: Mapping[str, str] = {
     "timeout": "ask again, or raise the model's timeout",
     "server_error": "ask again",
@@ -40,9 +42,12 @@ vLLM, Azure), "context size (8192 tokens)" (llama.cpp), "210000 > 200000 maximum
 "tokens allowed (1048575)" (Gemini), "must be <= 4096. Given" (Text Generation Inference), "too
 large for model with 32768 maximum" (Mistral)."""
 _PROMPT = re.compile(
-    rf"n_prompt_tokens\W{{1,4}}{_NUMBER}|request \({_NUMBER} tokens|{_NUMBER} (?:in the messages|in your prompt)"
-    rf"|(?:messages|prompt|request|input) (?:resulted in|has|contains|of) {_NUMBER}|{_NUMBER} `?inputs?`? tokens"
-    rf"|{_NUMBER} tokens from the input|token count \({_NUMBER}\)|too long: {_NUMBER}|\(length {_NUMBER}\)",
+    rf"n_prompt_tokens\W{{1,4}}{_NUMBER}|request \({_NUMBER} tokens|{_NUMBER} (?:in the messages|in"
+    r" your prompt)"
+    rf"|(?:messages|prompt|request|input) (?:resulted in|has|contains|of) {_NUMBER}|{_NUMBER}"
+    r" `?inputs?`? tokens"
+    rf"|{_NUMBER} tokens from the input|token count \({_NUMBER}\)|too long: {_NUMBER}|\(length"
+    rf" {_NUMBER}\)",
     re.IGNORECASE,
 )
 """The words in which refusals name the length of the prompt that they refuse."""

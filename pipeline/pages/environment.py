@@ -1,4 +1,5 @@
-"""Templates in which every value is text: what stands in a document, a name or an answer never becomes markup."""
+"""Templates in which every value is text: what stands in a document, a name or an answer never
+becomes markup."""
 
 import base64
 import hashlib
@@ -22,7 +23,8 @@ _NO_CHARACTER = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
 
 @cache
 def texts() -> Mapping[str, Any]:
-    """All that pages say in English, by the files of ``texts/``; templates and scripts take it from here."""
+    """All that pages say in English, by the files of ``texts/``; templates and scripts take it from
+    here."""
     return {
         file.stem: yaml.safe_load(file.read_text(encoding="utf-8")) or {}
         for file in sorted((HERE / "texts").glob("*.yaml"))
@@ -30,24 +32,35 @@ def texts() -> Mapping[str, Any]:
 
 
 def environment(*folders: Path) -> Environment:
-    """Templates of these folders, and those that all pages share. ``texts`` is known in each; ``| fill(name=value)``
-    puts values into one of them, ``| ticked`` shows what stands between backticks as code; ``span``, ``moment``,
-    ``number`` and ``price`` are those of words.py."""
+    """Templates of these folders, and those that all pages share. ``texts`` is known in each; ``|
+    fill(name=value)`` puts values into one of them, ``| ticked`` shows what stands between
+    backticks as code; ``span``, ``moment``, ``number`` and ``price`` are those of words.py."""
     made = Environment(
-        loader=FileSystemLoader([*folders, HERE / "templates"]), autoescape=True, undefined=StrictUndefined,
+        loader=FileSystemLoader([*folders, HERE / "templates"]), autoescape=True,
+        undefined=StrictUndefined,
         finalize=_plain, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     made.globals["texts"] = texts()
-    made.filters |= {"fill": _fill, "ticked": _ticked, "span": span, "moment": moment, "number": number, "price": price}
+    made.filters |= {
+        "fill": _fill,
+        "ticked": _ticked,
+        "span": span,
+        "moment": moment,
+        "number": number,
+        "price": price,
+    }
     return made
 
 
 def whole_page(made: Environment, template: str, **values: Any) -> str:
-    """One file that needs nothing else, for a template that extends ``alone.html.j2``: it holds the style, and tells
-    the browser to load and run nothing."""
+    """One file that needs nothing else, for a template that extends ``alone.html.j2``: it holds the
+    style, and tells the browser to load and run nothing."""
     style = STYLE.read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    return made.get_template(template).render(style=Markup(style), style_hash=f"sha256-{digest}", **values)  # noqa: S704 - our own
+    trusted = Markup(style)  # noqa: S704 - our own
+    return made.get_template(template).render(
+        style=trusted, style_hash=f"sha256-{digest}", **values
+    )
 
 
 def _fill(text: str, **values: Any) -> str:
@@ -58,7 +71,8 @@ def _ticked(text: str) -> Markup:
     """What stands between `backticks` as code."""
     parts = enumerate(text.split("`"))
     return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else escape(part) for place, part in parts
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in parts
     )
 
 

@@ -1,7 +1,7 @@
 """Quoted names and key phrases in scripts that have no capital letters, which would tell a name.
 
-Arabic, Hebrew, the scripts of India, Hangul, Thai and the like: decided by the letters of a sentence, not by a list of
-languages. Chinese has a reader of its own.
+Arabic, Hebrew, the scripts of India, Hangul, Thai and the like: decided by the letters of a
+sentence, not by a list of languages. Chinese has a reader of its own.
 """
 
 from collections import Counter
@@ -14,7 +14,13 @@ import regex
 
 from pipeline.phrases.keyphrases import MAX_WORDS, Phrase
 from pipeline.phrases.latin import find_names as find_latin_names
-from pipeline.phrases.lexicon import JOINED_PREFIXES, KOREAN_PARTICLES, SCRIPTS, best_language, stop_words
+from pipeline.phrases.lexicon import (
+    JOINED_PREFIXES,
+    KOREAN_PARTICLES,
+    SCRIPTS,
+    best_language,
+    stop_words,
+)
 from pipeline.phrases.names import Name
 from pipeline.phrases.titles import Gazetteer
 
@@ -25,7 +31,8 @@ _CASELESS = regex.compile(r"[\p{Lo}--[\p{Han}\p{Latin}]]", regex.V1)
 _CASED = regex.compile(r"[\p{Lu}\p{Ll}\p{Lt}]")
 _NOT_LATIN = regex.compile(r"[\p{Lo}\p{Lm}\p{M}]")
 _SCRIPT = {name: regex.compile(rf"\p{{{name}}}") for name in SCRIPTS}
-# What stands between kana is a word of Japanese. Elsewhere vowel signs and joiners belong to the word.
+# What stands between kana is a word of Japanese. Elsewhere vowel signs and joiners belong to the
+# word.
 _TOKEN = regex.compile(
     r"\p{Han}+|[\p{Katakana}ー]+|\p{Hiragana}+|[\p{L}\p{M}\u200c\u200d--[\p{Han}\p{Katakana}\p{Hiragana}]]+|[^\s]",
     regex.V1,
@@ -57,31 +64,42 @@ class _Word(NamedTuple):
 
 
 def is_caseless(text: str) -> bool:
-    """Whether more of the text's letters belong to a script without capitals, save Chinese, than to one with them."""
+    """Whether more of the text's letters belong to a script without capitals, save Chinese, than to
+    one with them."""
     if text.isascii() or not _CASELESS.search(text):
         return False
     return len(_CASELESS.findall(text)) > len(_CASED.findall(text))
 
 
-def read_caseless(sentences: list[str], gazetteer: Gazetteer) -> list[tuple[list[Name], list[Phrase]]]:
+def read_caseless(
+    sentences: list[str], gazetteer: Gazetteer
+) -> list[tuple[list[Name], list[Phrase]]]:
     """Each sentence's names, in order of place, and key phrases.
 
-    The sentences are of one text. Names are what stands in quotation marks, and names in Latin letters. Key phrases
-    are, of the runs of words between stop words and punctuation (as RAKE has them), those pieces of up to three words
-    that the text repeats, the longest first: without capitals a run that stands there once is seldom a term.
+    The sentences are of one text. Names are what stands in quotation marks, and names in Latin
+    letters. Key phrases are, of the runs of words between stop words and punctuation (as RAKE has
+    them), those pieces of up to three words that the text repeats, the longest first: without
+    capitals a run that stands there once is seldom a term.
     """
     if not sentences:
         return []
     whole = "\n".join(sentences)
     script = _script(whole)
     tokens = [list(_tokens(sentence, script)) for sentence in sentences]
-    language = best_language([word.text for words in tokens for word in words], SCRIPTS.get(script, ()))
+    language = best_language(
+        [word.text for words in tokens for word in words], SCRIPTS.get(script, ())
+    )
     stop = stop_words(language) if language else frozenset()
     if script in _MIN_STEM:
         bare = _bare_forms(Counter(word.text for words in tokens for word in words), script, stop)
-        tokens = [[word._replace(text=bare.get(word.text, word.text)) for word in words] for words in tokens]
+        tokens = [
+            [word._replace(text=bare.get(word.text, word.text)) for word in words]
+            for words in tokens
+        ]
     names = [_names(sentence, gazetteer) for sentence in sentences]
-    runs = [list(_runs(words, found, script, stop)) for words, found in zip(tokens, names, strict=True)]
+    runs = [
+        list(_runs(words, found, script, stop)) for words, found in zip(tokens, names, strict=True)
+    ]
     counts = Counter(_joined(piece) for found in runs for run in found for piece in _pieces(run))
     shortest = 1 if language else 2  # without stop words a lone word may be any
     return [
@@ -116,13 +134,19 @@ def _thai_parser() -> "Parser":
 
 
 def _bare_forms(counts: Counter[str], script: str, stop: frozenset[str]) -> dict[str, str]:
-    """Words without the particle (Korean) or the joined prefix (Arabic, Hebrew), where that is sure enough.
+    """Words without the particle (Korean) or the joined prefix (Arabic, Hebrew), where that is sure
+    enough.
 
-    A prefix goes where the rest is a word of the text too, or a stop word; a particle where it agrees with the sound
-    before it (는 after a vowel, 은 after a consonant) and the word takes no particle itself elsewhere in the text.
+    A prefix goes where the rest is a word of the text too, or a stop word; a particle where it
+    agrees with the sound before it (는 after a vowel, 은 after a consonant) and the word takes no
+    particle itself elsewhere in the text.
     """
     split = _without_particle if script == "Hangul" else _without_prefix
-    rest = {word: bare for word in counts if (bare := split(word, script)) and len(bare) >= _MIN_STEM[script]}
+    rest = {
+        word: bare
+        for word in counts
+        if (bare := split(word, script)) and len(bare) >= _MIN_STEM[script]
+    }
     if script == "Hangul":
         stems = set(rest.values())
         return {word: bare for word, bare in rest.items() if word not in stems}
@@ -132,7 +156,10 @@ def _bare_forms(counts: Counter[str], script: str, stop: frozenset[str]) -> dict
 def _without_particle(word: str, script: str) -> str | None:
     if not _HANGUL.fullmatch(word):
         return None
-    return next((stem for particle, after in KOREAN_PARTICLES if (stem := _stem(word, particle, after))), None)
+    return next(
+        (stem for particle, after in KOREAN_PARTICLES if (stem := _stem(word, particle, after))),
+        None,
+    )
 
 
 def _stem(word: str, particle: str, after: str) -> str | None:
@@ -145,7 +172,9 @@ def _stem(word: str, particle: str, after: str) -> str | None:
 
 
 def _without_prefix(word: str, script: str) -> str | None:
-    return next((word[len(prefix) :] for prefix in JOINED_PREFIXES[script] if word.startswith(prefix)), None)
+    return next(
+        (word[len(prefix) :] for prefix in JOINED_PREFIXES[script] if word.startswith(prefix)), None
+    )
 
 
 def _names(sentence: str, gazetteer: Gazetteer) -> list[Name]:
@@ -159,13 +188,19 @@ def _names(sentence: str, gazetteer: Gazetteer) -> list[Name]:
             quoted.append(Name(start, start + len(text), text))
     taken = [(name.start, name.end) for name in quoted]
     latin = find_latin_names(_NOT_LATIN.sub("，", sentence), gazetteer, "en")
-    apart = [name for name in latin if all(name.end <= start or end <= name.start for start, end in taken)]
+    apart = [
+        name
+        for name in latin
+        if all(name.end <= start or end <= name.start for start, end in taken)
+    ]
     return sorted([*quoted, *apart])
 
 
-def _runs(words: list[_Word], names: list[Name], script: str, stop: frozenset[str]) -> Iterator[list[_Word]]:
-    """Content words that follow each other; the predicate that ends a Korean sentence is none. A particle ends a run,
-    a joined prefix begins one."""
+def _runs(
+    words: list[_Word], names: list[Name], script: str, stop: frozenset[str]
+) -> Iterator[list[_Word]]:
+    """Content words that follow each other; the predicate that ends a Korean sentence is none. A
+    particle ends a run, a joined prefix begins one."""
     predicate = _predicate(words) if script == "Hangul" else None
     run: list[_Word] = []
     for word in words:
@@ -209,7 +244,9 @@ def _phrases(run: list[_Word], counts: Counter[str], shortest: int) -> Iterator[
     start = 0
     while start < len(run):
         lengths = range(min(MAX_WORDS, len(run) - start), 0, -1)
-        length = next((size for size in lengths if counts[_joined(run[start : start + size])] >= _REPEATED), 1)
+        length = next(
+            (size for size in lengths if counts[_joined(run[start : start + size])] >= _REPEATED), 1
+        )
         piece = run[start : start + length]
         text = _joined(piece)
         noun = length >= shortest and counts[text] >= _REPEATED

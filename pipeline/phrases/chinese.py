@@ -1,4 +1,5 @@
-"""Names and key nouns in Chinese sentences, by part-of-speech tags (jieba) and the marks that writers set."""
+"""Names and key nouns in Chinese sentences, by part-of-speech tags (jieba) and the marks that
+writers set."""
 
 import re
 from bisect import bisect_left
@@ -43,11 +44,13 @@ class _Word(NamedTuple):
         return None if verb else found
 
 
-def read_chinese(sentences: list[str], gazetteer: Gazetteer) -> list[tuple[list[Name], list[Phrase]]]:
+def read_chinese(
+    sentences: list[str], gazetteer: Gazetteer
+) -> list[tuple[list[Name], list[Phrase]]]:
     """Each sentence's names, in order of place, and key words.
 
-    The sentences are of one text: a name that one of them makes plain (a work in 《》, a name with its Latin
-    form, a dotted foreign name) is found in all.
+    The sentences are of one text: a name that one of them makes plain (a work in 《》, a name with
+    its Latin form, a dotted foreign name) is found in all.
     """
     tagged = [_tag(sentence) for sentence in sentences]
     plain: dict[str, str] = {}
@@ -57,15 +60,21 @@ def read_chinese(sentences: list[str], gazetteer: Gazetteer) -> list[tuple[list[
         for name, kind in _plain_names(sentence, words):
             plain.setdefault(name, kind)
         guesses.extend(_likely_names(words))
-    likely = {name: kind for name, kind in dict.fromkeys(guesses) if _is_credible(name, kind, evident)}
+    likely = {
+        name: kind for name, kind in dict.fromkeys(guesses) if _is_credible(name, kind, evident)
+    }
     for name in plain:
-        likely.update({part: "person" for part in re.split("[·•‧]", name)[1:] if len(part) in _NAME_LENGTH})
+        likely.update(
+            {part: "person" for part in re.split("[·•‧]", name)[1:] if len(part) in _NAME_LENGTH}
+        )
     finders = [(Gazetteer(plain), plain), (Gazetteer(likely.keys() - plain.keys()), likely)]
     result = []
     for sentence, words in zip(sentences, tagged, strict=True):
         names = [name for name in gazetteer.find(sentence) if is_chinese(name.text)]
         for finder, kinds in finders:
-            names = _added(names, [name._replace(type=kinds[name.text]) for name in finder.find(sentence)])
+            names = _added(
+                names, [name._replace(type=kinds[name.text]) for name in finder.find(sentence)]
+            )
         names = _added(names, find_latin_names(_CHARACTER.sub("，", sentence), gazetteer, "zh"))
         result.append((names, list(_key_words(words, names))))
     return result
@@ -113,8 +122,8 @@ def _name_before(sentence: str, words: list[_Word], end: int) -> tuple[str, str]
 
 
 def _refined(name: str, kind: str) -> str:
-    """The tagger's word for it, save that a head like 灯塔 says more, and that of what it takes for persons
-    only short names that begin with a surname are sure to be."""
+    """The tagger's word for it, save that a head like 灯塔 says more, and that of what it takes for
+    persons only short names that begin with a surname are sure to be."""
     personal = kind == "person" and len(name) <= 3 and name[0] in SURNAMES
     return kind if personal else chinese_head(name) or ("name" if kind == "person" else kind)
 
@@ -125,11 +134,17 @@ def _continues_name(words: list[_Word], place: int) -> bool:
     if word.kind or word.tag in ("n", "s", "j", "ng", "nrt"):
         return True
     lone = len(word.text) == 1 and _CHARACTER.match(word.text) is not None
-    return lone and place > 0 and words[place - 1].tag.startswith("nr") and word.tag not in ("uj", "c", "d")
+    return (
+        lone
+        and place > 0
+        and words[place - 1].tag.startswith("nr")
+        and word.tag not in ("uj", "c", "d")
+    )
 
 
 def _likely_names(words: list[_Word]) -> Iterator[tuple[str, str]]:
-    """(name, type) of runs of words tagged as names, with a noun behind them that says what they name."""
+    """(name, type) of runs of words tagged as names, with a noun behind them that says what they
+    name."""
     place = 0
     while place < len(words):
         start, kind = place, words[place].kind
@@ -145,7 +160,7 @@ def _likely_names(words: list[_Word]) -> Iterator[tuple[str, str]]:
 
 
 def _length_of_head(words: list[_Word], place: int) -> int:
-    """How many of the next words are the head of a name that begins before them: 灯塔, or 潮汐 + 学会."""
+    """How many of the next words are the head of a name that begins before them: 灯塔, or 潮汐 + 学会."""  # noqa: E501
     for length in (1, 2):
         after = words[place : place + length]
         nouns = len(after) == length and all(word.tag in ("n", "s", "j", "nis") for word in after)
@@ -161,15 +176,20 @@ def _without_preposition(text: str) -> str:
 def _evident_persons(words: list[_Word]) -> Iterator[str]:
     """What is tagged as a person beside a word that says so: 船长高明, 由高明设计, 高明说."""
     for place, word in enumerate(words):
-        before, after = words[place - 1] if place else None, words[place + 1] if place + 1 < len(words) else None
-        called = before and (before.text == "由" or (before.tag == "n" and before.text[-1] in CHINESE_PERSON_ENDS))
+        before, after = (
+            words[place - 1] if place else None,
+            words[place + 1] if place + 1 < len(words) else None,
+        )
+        called = before and (
+            before.text == "由" or (before.tag == "n" and before.text[-1] in CHINESE_PERSON_ENDS)
+        )
         if word.kind == "person" and (called or (after and after.text in CHINESE_AFTER_PERSON)):
             yield _without_preposition(word.text)
 
 
 def _is_credible(name: str, kind: str, evident: set[str]) -> bool:
-    """The tagger takes many a rare word for a person, however often it is used: one of two characters, or with a word
-    of time for its third, is a person where the text says so."""
+    """The tagger takes many a rare word for a person, however often it is used: one of two
+    characters, or with a word of time for its third, is a person where the text says so."""
     if kind == "person":
         rare = len(name) == 2 or (len(name) == 3 and name[-1] in CHINESE_TIMES)
         return name[0] in SURNAMES and (not rare or name in evident)
@@ -183,7 +203,9 @@ def _is_common(text: str) -> bool:
 def _added(names: list[Name], more: list[Name]) -> list[Name]:
     """Both in order of place, of ``more`` only what overlaps none of ``names``."""
     taken = {place for name in names for place in range(name.start, name.end)}
-    return sorted([*names, *(name for name in more if taken.isdisjoint(range(name.start, name.end)))])
+    return sorted(
+        [*names, *(name for name in more if taken.isdisjoint(range(name.start, name.end)))]
+    )
 
 
 def _key_words(words: list[_Word], names: list[Name]) -> Iterator[Phrase]:

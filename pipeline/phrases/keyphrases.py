@@ -1,5 +1,5 @@
-"""Key phrases: runs of content words, scored as RAKE does (Rose, Engel, Cramer and Cowley 2010, "Automatic
-keyword extraction from individual documents", section 1.2)."""
+"""Key phrases: runs of content words, scored as RAKE does (Rose, Engel, Cramer and Cowley 2010,
+"Automatic keyword extraction from individual documents", section 1.2)."""
 
 import re
 from collections import Counter
@@ -24,8 +24,8 @@ class Phrase(NamedTuple):
 
 
 def candidate_phrases(sentence: str, names: list[Name], stop: frozenset[str]) -> list[Phrase]:
-    """Maximal runs of lower-case words without stop words, punctuation and names; of longer ones the last
-    three words, since a noun phrase ends with its head."""
+    """Maximal runs of lower-case words without stop words, punctuation and names; of longer ones
+    the last three words, since a noun phrase ends with its head."""
     found: list[Phrase] = []
     for start, end in _gaps(names, len(sentence)):
         run: list[re.Match[str]] = []
@@ -50,7 +50,9 @@ def rake_scores(phrases: Iterable[str]) -> dict[str, float]:
         for word in words:
             frequency[word] += count
             degree[word] += count * len(words)
-    return {phrase: sum(degree[word] / frequency[word] for word in phrase.split()) for phrase in counts}
+    return {
+        phrase: sum(degree[word] / frequency[word] for word in phrase.split()) for phrase in counts
+    }
 
 
 def _phrases(run: list[re.Match[str]]) -> Iterator[Phrase]:

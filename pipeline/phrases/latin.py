@@ -39,10 +39,15 @@ from pipeline.phrases.names import (
 )
 from pipeline.phrases.titles import Gazetteer
 
-# Groups are repeated within (?>...), not by *+: before 3.11.5 CPython matches the latter wrongly (gh-106052).
-_LINE_BREAK = r"[ \t]*+\n[ \t]*+(?!(?:The|An?|I|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
+# Groups are repeated within (?>...), not by *+: before 3.11.5 CPython matches the latter wrongly
+# (gh-106052).
+_LINE_BREAK = (
+    r"[ \t]*+\n[ \t]*+(?!(?:The|An?|I|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
+)
 _SPACE = rf"(?:[ \t\xa0]++|{_LINE_BREAK})"
-_ABBREVIATION = "(?:St|Ste|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Capt|Col|Gen|Lt|Sgt|Rev|Sen|Gov|Jr|Sr|Bros|Inc|Ltd|Corp|Co)"
+_ABBREVIATION = (
+    "(?:St|Ste|Mt|Ft|Dr|Mr|Mrs|Ms|Prof|Capt|Col|Gen|Lt|Sgt|Rev|Sen|Gov|Jr|Sr|Bros|Inc|Ltd|Corp|Co)"
+)
 _INITIALS = rf"(?>(?:[{UPPER}]\.-?)+)(?![{LOWER}])"
 _PREFIX = rf"(?:[dl]['’]|(?:al|el|ad|ar|as)-|[a-z]{{1,2}}(?=[{UPPER}][{LOWER}]))"
 _AFTER_HYPHEN = "(?:based|born|winning|style|led|like|era|speaking|related|language)"
@@ -87,12 +92,17 @@ _JUNIOR_COMMA = re.compile(r",(?= [JS]r\b)")
 _ORDINAL_WORD = re.compile(r"\d+(?:st|nd|rd|th)$")
 
 
-def find_names(sentence: str, gazetteer: Gazetteer, language: str = "en", cells: bool = False) -> list[Name]:
-    """The names in the sentence in order of place; two overlap only where a title stands within a name,
-    as in "Aldric II of Hallowfell". ``cells``: it is a row of a table, where a lone word opens no sentence."""
+def find_names(
+    sentence: str, gazetteer: Gazetteer, language: str = "en", cells: bool = False
+) -> list[Name]:
+    """The names in the sentence in order of place; two overlap only where a title stands within a
+    name, as in "Aldric II of Hallowfell". ``cells``: it is a row of a table, where a lone word
+    opens no sentence."""
     works = list(_quoted_works(sentence))
     fixed = leftmost_longest([*gazetteer.find(sentence), *works])
-    return _with_evidence(overlay(list(_capitalised(sentence, language, cells)), fixed, sentence), sentence)
+    return _with_evidence(
+        overlay(list(_capitalised(sentence, language, cells)), fixed, sentence), sentence
+    )
 
 
 def _with_evidence(names: list[Name], sentence: str) -> list[Name]:
@@ -100,9 +110,13 @@ def _with_evidence(names: list[Name], sentence: str) -> list[Name]:
     told: list[Name] = []
     cast, last = False, 0
     for name in names:
-        cast = opens_cast(sentence, name.start) or (cast and goes_on_in_list(sentence[last : name.start]))
+        cast = opens_cast(sentence, name.start) or (
+            cast and goes_on_in_list(sentence[last : name.start])
+        )
         kind = kind_in_sentence(sentence, name.start, name.end) if name.type == "name" else None
-        told.append(name._replace(type=kind or "person") if kind or (cast and name.type == "name") else name)
+        told.append(
+            name._replace(type=kind or "person") if kind or (cast and name.type == "name") else name
+        )
         last = name.end
     return told
 
@@ -147,8 +161,9 @@ def _runs(sentence: str) -> Iterator[list[re.Match[str]]]:
 
 
 def _split(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
-    """The names in one run of words: "Mira Vale's | Harbour Guild", "Mira Vale of the | Harbour Guild",
-    "U.S. | President Ann Moor"; but "Schindler's List", "St. Mary's Abbey", "Bank of the South"."""
+    """The names in one run of words: "Mira Vale's | Harbour Guild", "Mira Vale of the | Harbour
+    Guild", "U.S. | President Ann Moor"; but "Schindler's List", "St. Mary's Abbey", "Bank of the
+    South"."""
     start = place = 0
     while place < len(words):
         skipped = _words_between_names(words, start, place)
@@ -160,7 +175,8 @@ def _split(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
 
 
 def _words_between_names(words: list[re.Match[str]], start: int, place: int) -> int | None:
-    """How many words to skip when the name from ``start`` on ends before ``place``; None if it goes on."""
+    """How many words to skip when the name from ``start`` on ends before ``place``; None if it goes
+    on."""
     if place == start or place == len(words) - 1:
         return None
     texts = [word[0] for word in words]
@@ -172,7 +188,12 @@ def _words_between_names(words: list[re.Match[str]], start: int, place: int) -> 
         return 0 if len(after) > 1 or folded in COURTESIES else None
     if word == "the" and before[-1][0].isupper() and not _is_byname(after):
         return 1
-    if word == "&" and len(before) > 1 and len(after) > 1 and kind_of_words(texts[start:]) == "name":
+    if (
+        word == "&"
+        and len(before) > 1
+        and len(after) > 1
+        and kind_of_words(texts[start:]) == "name"
+    ):
         return 1
     if word == "of" and len(before) > 1 and _ends_before_of(before):
         return 1 + (after[0] == "the")
@@ -187,7 +208,9 @@ def _is_byname(words: list[str]) -> bool:
 def _ends_before_of(words: list[str]) -> bool:
     """Whether these words name something whole: "Mira Vale" does, "Hall" and "Aldric II" go on."""
     last = words[-1]
-    open_ended = last.lower() in OF_NOUNS or last.lower() in HONORIFICS or _ROMAN.match(last) is not None
+    open_ended = (
+        last.lower() in OF_NOUNS or last.lower() in HONORIFICS or _ROMAN.match(last) is not None
+    )
     return not open_ended and last[0].isupper() and kind_of_words(words) == "name"
 
 
@@ -201,8 +224,11 @@ def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> lis
     return []
 
 
-def _name(sentence: str, words: list[re.Match[str]], explained: bool, shouting: bool) -> Name | None:
-    """The name these words make; ``explained``: the first capital means nothing, ``shouting``: none does."""
+def _name(
+    sentence: str, words: list[re.Match[str]], explained: bool, shouting: bool
+) -> Name | None:
+    """The name these words make; ``explained``: the first capital means nothing, ``shouting``: none
+    does."""
     words, addressed = _without_honorific(_without_date(words))
     if not words:
         return None
@@ -231,12 +257,17 @@ def _name(sentence: str, words: list[re.Match[str]], explained: bool, shouting: 
 
 
 def _without_date(words: list[re.Match[str]]) -> list[re.Match[str]]:
-    """Without a weekday or a month (and its number) at the front or the end, unless it belongs to a name."""
+    """Without a weekday or a month (and its number) at the front or the end, unless it belongs to a
+    name."""
 
     def is_date(word: re.Match[str]) -> bool:
         return word[0].lower() in CALENDAR
 
-    if len(words) > 1 and _ORDINAL_WORD.match(words[0][0]) and (is_date(words[1]) or words[1][0] == "Century"):
+    if (
+        len(words) > 1
+        and _ORDINAL_WORD.match(words[0][0])
+        and (is_date(words[1]) or words[1][0] == "Century")
+    ):
         words = words[1:] if is_date(words[1]) or len(words) == 2 else words
     while words and is_date(words[0]):
         if len(words) > 1 and not (words[1][0].isdigit() or is_date(words[1])):
@@ -251,10 +282,16 @@ def _without_honorific(words: list[re.Match[str]]) -> tuple[list[re.Match[str]],
     """Titles of address off, where enough of a name is left; whether there was one."""
     addressed = False
     while len(words) > 1:
-        ranked = words[0][0].lower() in RANKS and words[1][0].lower() in HONORIFICS and len(words) > 2
+        ranked = (
+            words[0][0].lower() in RANKS and words[1][0].lower() in HONORIFICS and len(words) > 2
+        )
         title, rest = (words[1], words[2:]) if ranked else (words[0], words[1:])
         folded = title[0].lower().rstrip(".")
-        if folded not in HONORIFICS or rest[0][0].islower() or _is_no_person([word[0] for word in rest]):
+        if (
+            folded not in HONORIFICS
+            or rest[0][0].islower()
+            or _is_no_person([word[0] for word in rest])
+        ):
             break
         addressed = True
         if len(rest) == 1 and folded not in COURTESIES:
@@ -272,7 +309,9 @@ def _is_adjective(word: str) -> bool:
 def _is_no_person(words: list[str]) -> bool:
     """As what stands behind the title in "Major League Baseball" and "Prince Edward Island"."""
     heads = [word.lower() for word in words]
-    return not ORGANIZATION_HEADS.isdisjoint(heads) or (heads[-1] in LOCATION_HEADS and heads[-1] not in SURNAME_HEADS)
+    return not ORGANIZATION_HEADS.isdisjoint(heads) or (
+        heads[-1] in LOCATION_HEADS and heads[-1] not in SURNAME_HEADS
+    )
 
 
 def _is_common_noun(word: str) -> bool:
@@ -283,13 +322,16 @@ def _is_common_noun(word: str) -> bool:
 
 
 def _is_capitals(words: list[re.Match[str]], sentence: str) -> bool:
-    """Whether this is a lone word in capitals, and those around it are not: WHO, US, IT; but no mark on a paper, which
-    has the first line for itself: CONFIDENTIAL."""
+    """Whether this is a lone word in capitals, and those around it are not: WHO, US, IT; but no
+    mark on a paper, which has the first line for itself: CONFIDENTIAL."""
     if len(words) != 1 or len(words[0][0]) < 2 or not words[0][0].isupper():
         return False
     if not sentence[: words[0].start()].strip() and _LINE_ENDS.match(sentence, words[0].end()):
         return False
-    before, after = sentence[: words[0].start()].split()[-1:], sentence[words[0].end() :].split(maxsplit=1)[:1]
+    before, after = (
+        sentence[: words[0].start()].split()[-1:],
+        sentence[words[0].end() :].split(maxsplit=1)[:1],
+    )
     return not any(len(word) > 1 and word.isupper() for word in (*before, *after))
 
 
@@ -310,7 +352,8 @@ def _can_be_name(words: list[str], doubted: bool = True) -> bool:
 
 
 def _ending(word: str) -> int:
-    """How many characters at the word's end are not the name's: a possessive, the stop after "Vitamin C"."""
+    """How many characters at the word's end are not the name's: a possessive, the stop after
+    "Vitamin C"."""
     possessive = _POSSESSIVE.search(word)
     if possessive:
         return len(possessive[0])

@@ -7,7 +7,8 @@ import stopwordsiso
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl")
 ARTICLES = frozenset(("the", "a", "an"))
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-# Heads whose name goes on through "for" and "and": "Ministry of Fish and Tides", "Society for the Deaf".
+# Heads whose name goes on through "for" and "and": "Ministry of Fish and Tides", "Society for the
+# Deaf".
 INSTITUTIONS = (
     "Institute|Institution|Center|Centre|Society|Academy|Ministry|Minister|Department|Committee|Commission|"
     "Bureau|Board|Office|Museum|Association|Council|Chamber|Faculty|School|Foundation|Agency|Fund|"
@@ -15,11 +16,12 @@ INSTITUTIONS = (
 )
 # Lower-case words that may stand between the words of one name.
 CONNECTORS = (
-    "of the|of|the|de la|de las|de los|de|del|della|dei|di|da|dos|das|do|du|des|la|le|von der|von dem|von|"
+    "of the|of|the|de la|de las|de los|de|del|della|dei|di|da|dos|das|do|du|des|la|le|von der|von dem|von|"  # noqa: E501
     "van der|van den|van de|van|der|den|zu|zur|y|bin|ibn|al|el|ter|ten|av|af|&"
 )
-# What makes a work's name in quotation marks headline case although not all of its words are capitalised.
-SMALL_WORDS = "of|the|a|an|and|or|in|on|at|to|for|from|by|with|de|la|le|du|des|von|der|und|et|y|del|is|as|into"
+# What makes a work's name in quotation marks headline case although not all of its words are
+# capitalised.
+SMALL_WORDS = "of|the|a|an|and|or|in|on|at|to|for|from|by|with|de|la|le|du|des|von|der|und|et|y|del|is|as|into"  # noqa: E501
 # Characters that write foreign names in Chinese.
 TRANSLITERATION = (
     "阿艾爱安昂奥巴白柏拜班邦保鲍贝本比彼毕宾波伯博勃布查达大戴丹当道德邓狄迪蒂丁东杜顿多厄恩尔法范菲费芬丰冯夫弗伏福富盖甘冈高戈哥格葛古圭哈海"
@@ -37,19 +39,20 @@ SURNAMES = frozenset(
 CHINESE_PREPOSITIONS = frozenset("由从在与被把")
 # Second characters that tell what came of a verb: 做完. A word of two that ends so names no place.
 CHINESE_RESULTS = frozenset("大好完掉到起住成")
-# After a span of time rather than a person: 过后时 and the like, tagged into the name before them at times.
+# After a span of time rather than a person: 过后时 and the like, tagged into the name before them at  # noqa: E501
+# times.
 CHINESE_TIMES = frozenset("时后前里内")
 # Nouns that name persons by their last character, and words that follow a person's name.
 CHINESE_PERSON_ENDS = frozenset("员师长家者手匠工士人生王帝后妃爷娘哥弟姐妹父母子女")
 CHINESE_AFTER_PERSON = frozenset(
     "先生 女士 小姐 夫人 教授 博士 老师 同志 院士 将军 船长 主任 校长 大夫 医生 师傅 皇帝 "
-    "说 说道 称 问 答 答道 写 写道 著 表示 认为 指出 回忆 出生 生于 出任 担任 毕业 去世 逝世 结婚 嫁给 住 住在 居住 "
+    "说 说道 称 问 答 答道 写 写道 著 表示 认为 指出 回忆 出生 生于 出任 担任 毕业 去世 逝世 结婚 嫁给 住 住在 居住 "  # noqa: E501
     "离开 前往 加入 发明 设计 创办 创立 发表 出版 当选 参加 获得 考入 师从".split()
 )
 CHINESE_HEADS = {
-    "organization": "大学 学院 公司 协会 学会 研究所 研究院 博物馆 图书馆 议会 公会 行会 联盟 银行 委员会 "
+    "organization": "大学 学院 公司 协会 学会 研究所 研究院 博物馆 图书馆 议会 公会 行会 联盟 银行 委员会 "  # noqa: E501
     "天文台 铁路 医院 学校 剧院 乐团 报社 出版社 政府 茶馆 茶社 茶楼 工厂 作坊 研究会 大学堂",
-    "location": "灯塔 港 港口 渡口 岛 群岛 河 江 湖 海 湾 山 谷 桥 大桥 水坝 大坝 城 镇 村 县 省 市 街 "
+    "location": "灯塔 港 港口 渡口 岛 群岛 河 江 湖 海 湾 山 谷 桥 大桥 水坝 大坝 城 镇 村 县 省 市 街 "  # noqa: E501
     "路 码头 半岛 海岸 矿山 植物园 公园 花园",
     "event": "条约 战争 战役 之战 节 起义 革命 洪水 风暴 矿难 事故 会议 考察 远征",
 }
@@ -77,7 +80,7 @@ STARTERS = _words(
     please dear yes two three four five six seven eight nine ten twelve twenty hundred thousand half one ones
     first second third next last nobody somebody everybody anybody everyone someone anyone nothing something
     everything anything apart together following given based born died see said asked
-    """
+    """  # noqa: E501
 )
 CALENDAR = _words(
     """
@@ -87,10 +90,12 @@ CALENDAR = _words(
     mars avril juin juillet août septembre octobre novembre décembre enero febrero marzo abril mayo junio
     julio agosto septiembre octubre noviembre diciembre gennaio febbraio aprile maggio giugno luglio settembre
     ottobre dicembre bc ad bce ce
-    """
+    """  # noqa: E501
 )
 # Labels of parts of a text, whose number makes no name: "Table 4".
-LABELS = _words("chapter section page part table figure fig appendix item step note no volume vol number room")
+LABELS = _words(
+    "chapter section page part table figure fig appendix item step note no volume vol number room"
+)
 DEMONYMS = _words(
     """
     african american arab argentine asian australian austrian bavarian belgian brazilian british bulgarian
@@ -103,10 +108,11 @@ DEMONYMS = _words(
     cambodian catalan cypriot ethiopian flemish ghanaian jamaican kenyan lebanese libyan malayalam moroccan
     victorian elizabethan edwardian florentine venetian parisian cornish silesian moravian bohemian
     nepalese palestinian prussian saxon syrian tamil telugu trinidadian tunisian uruguayan venezuelan
-    """
+    """  # noqa: E501
 )
 
-# Titles of address: "Captain Mira Vale" and "Mira Vale" are one. The short ones go even before a lone surname.
+# Titles of address: "Captain Mira Vale" and "Mira Vale" are one. The short ones go even before a
+# lone surname.
 COURTESIES = _words("mr mrs ms miss dr prof sir mister madame monsieur herr frau señor señora")
 HONORIFICS = COURTESIES | _words(
     """
@@ -116,7 +122,7 @@ HONORIFICS = COURTESIES | _words(
     sultan tsar emir saint chancellor inspector detective count countess duke duchess baron baroness master
     uncle aunt engineer director architect actor actress singer
     author writer poet novelist painter composer producer president
-    """
+    """  # noqa: E501
 )
 # Those that a ruler's lone name goes without as often as with.
 ROYAL = _words("king queen emperor empress prince princess pope sultan tsar emir pharaoh caliph")
@@ -130,7 +136,7 @@ ORGANIZATION_HEADS = _words(
     records studios studio pictures productions brothers bros army navy force police court senate parliament
     congress assembly board order federation organization organisation center centre hospital team fc
     railway railways airlines diet register times gazette courier works motors electric airways
-    """
+    """  # noqa: E501
 )
 LOCATION_HEADS = _words(
     """
@@ -138,7 +144,7 @@ LOCATION_HEADS = _words(
     sea ocean coast valley hill hills bridge port cape county province state kingdom republic duchy empire
     district park square avenue lane row quay castle palace abbey cathedral tower lighthouse dam canal desert
     forest peninsula point strait gulf beach creek falls rock rocks airport station ferry moor dale
-    """
+    """  # noqa: E501
 )
 # Heads that stand before what they name: "Lake Annoch".
 HEADS_IN_FRONT = _words("lake mount river cape port fort point isle university ss hms treaty")
@@ -151,18 +157,18 @@ OF_NOUNS = _words(
     archive archives register records journal review rights voice people heart garden gardens temple tomb gate gates
     earl baron dean abbot rector curator keeper master chair act battle bill declaration day night king's queen's time
     part parts board ministry faculty friends sea coast city house isles straits bank banks
-    """
+    """  # noqa: E501
 )
 EVENT_HEADS = _words(
     """
     treaty war wars battle battles siege festival storm flood revolution rebellion uprising olympics games
     cup championship championships tournament conference expedition earthquake fire disaster massacre
     election elections exhibition ceremony coronation congress prize award awards inquiry accord pact
-    """
+    """  # noqa: E501
 )
 # Heads of places that are surnames as well: "Benny Hill", "Michael Bay".
 SURNAME_HEADS = _words(
-    "hill hills bay castle park moor dale lane rock rocks street forest lake field ford county town creek beach falls "
+    "hill hills bay castle park moor dale lane rock rocks street forest lake field ford county town creek beach falls "  # noqa: E501
     "bridge cape port point mount church bank banks press booth"
 )
 # What a text calls a person, a place, an organization, a work or an event.
@@ -183,22 +189,22 @@ _CLASSES = {
     countess baron baroness marquess viscount nobleman noblewoman aristocrat peer heiress courtier sultan caliph emir
     tsar knight comedian humorist columnist presenter broadcaster model magician keeper librarian publisher translator
     critic essayist biographer officeholder attorney spy criminal murderer outlaw pirate
-    """,
+    """,  # noqa: E501
     "location": """
     village town city municipality commune hamlet suburb neighbourhood neighborhood district county province
     region state country nation republic kingdom island archipelago peninsula river lake mountain volcano valley
     bay harbour harbor port capital borough parish desert settlement prefecture canton township creek stream
-    """,
+    """,  # noqa: E501
     "organization": """
     company band club university college school institute organization organisation corporation party newspaper
     magazine label studio orchestra choir ministry agency association society foundation charity union airline
     bank manufacturer publisher team network broadcaster hospital museum brewery guild order
-    """,
+    """,  # noqa: E501
     "work": """
     film movie novel album song single play opera musical book poem series sitcom documentary novella anthology
     soundtrack ballet symphony sonata sitcom episode comic manga anime videogame
-    """,
-    "event": "war battle tournament festival election earthquake expedition championship siege uprising rebellion",
+    """,  # noqa: E501
+    "event": "war battle tournament festival election earthquake expedition championship siege uprising rebellion",  # noqa: E501
 }
 # A word of two classes says nothing.
 CLASS_NOUNS = {
@@ -219,19 +225,20 @@ RELATION_NOUNS = _words(
     founder co-founder director head chairman chairwoman leader author editor professor student pupil graduate
     alumnus subsidiary division suburb tributary sequel prequel remake adaptation version successor predecessor
     partner colleague disciple follower teacher keeper owner citizen resident native inhabitant
-    """
+    """  # noqa: E501
 )
 # Verbs whose past does not end in -ed.
 VERBS = _words(
     """
     wrote written won met built led held made sold bought founded taught fought born wed became succeeded left joined
     drew drawn gave given shot led ran beat sang sung
-    """
+    """  # noqa: E501
 )
 # After these a lone German noun is likely a name; after an article or an adjective it is any noun.
 GERMAN_PREPOSITIONS = _words("in nach von aus bei mit für gegen durch bis und oder um ab")
 
-# Of scripts without capital letters (by their Unicode names) the languages whose stop words are known.
+# Of scripts without capital letters (by their Unicode names) the languages whose stop words are
+# known.
 SCRIPTS = {
     "Arabic": ("ar", "fa", "ur"),
     "Hebrew": ("he",),
@@ -248,10 +255,14 @@ JOINED_PREFIXES = {
     "Arabic": ("وب", "ول", "و", "ف", "ب", "ل", "ك"),
     "Hebrew": ("וב", "ול", "ומ", "וה", "ו", "ב", "ל", "מ", "כ", "ש"),
 }
-# Particles at the end of a Korean word, no one before a longer one that ends with it, and after which sound they stand.
+# Particles at the end of a Korean word, no one before a longer one that ends with it, and after
+# which sound they stand.
 KOREAN_PARTICLES = (
     *((particle, "consonant") for particle in "으로부터 으로는 으로서 이라는 과의 으로".split()),
-    *((particle, "any") for particle in "에서는 에서도 에게서 에서 에게 에는 에도 부터 까지 보다 처럼".split()),
+    *(
+        (particle, "any")
+        for particle in "에서는 에서도 에게서 에서 에게 에는 에도 부터 까지 보다 처럼".split()
+    ),
     *((particle, "vowel") for particle in "로부터 라는 로서 로는 와의".split()),
     *((particle, "consonant") for particle in "은 이 을 과".split()),
     *((particle, "vowel") for particle in "는 가 를 와 로".split()),
@@ -266,11 +277,15 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 def guess_language(words: list[str]) -> str:
-    """Of LANGUAGES the one whose stop words occur most among lower-case ``words``; English when in doubt."""
+    """Of LANGUAGES the one whose stop words occur most among lower-case ``words``; English when in
+    doubt."""
     return best_language(words, LANGUAGES)
 
 
 def best_language(words: list[str], languages: tuple[str, ...]) -> str:
-    """Of the languages the one whose stop words occur most among ``words``, the first when in doubt; "" of none."""
-    counts = {language: sum(map(stop_words(language).__contains__, words)) for language in languages}
+    """Of the languages the one whose stop words occur most among ``words``, the first when in
+    doubt; "" of none."""
+    counts = {
+        language: sum(map(stop_words(language).__contains__, words)) for language in languages
+    }
     return max(languages, key=counts.__getitem__, default="")

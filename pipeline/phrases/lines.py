@@ -1,4 +1,5 @@
-"""What the end of a line means in a text: that the page was full, that a line of its own ends, or a row or an item."""
+"""What the end of a line means in a text: that the page was full, that a line of its own ends, or a
+row or an item."""
 
 import re
 from bisect import bisect_left
@@ -15,10 +16,12 @@ _GAP = re.compile(r"(?<=\S)(?: {3,}| ?\t\s*)(?=\S)|(?<=\S) {2}(?=\S)")
 _DELIMITER = re.compile(r"[,;]")
 _FIRST_WORD = re.compile(r"\s*(\S+)")
 _SHORT = 40
-"""Characters of a line that ends because it is at its end, where nothing tells how wide the page is."""
+"""Characters of a line that ends because it is at its end, where nothing tells how wide the page
+is."""
 _MUCH_SHORTER = 0.7
 _WRAPPED = 0.25
-"""Of all line ends those before a lower-case letter, from which on the text is one that was broken to a width."""
+"""Of all line ends those before a lower-case letter, from which on the text is one that was broken
+to a width."""
 _MIN_ROWS = 3
 
 
@@ -30,9 +33,10 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """``reading`` is as long as the text: in it ``|`` stands for the end of a line that the width of the page did not
-    end, and a comma for what divides the cells of a row, but for one of headings. ``cuts``: where rows of tables and
-    items of lists begin and end, in order. ``cells``: where the rows begin that are none of headings."""
+    """``reading`` is as long as the text: in it ``|`` stands for the end of a line that the width
+    of the page did not end, and a comma for what divides the cells of a row, but for one of
+    headings. ``cuts``: where rows of tables and items of lists begin and end, in order. ``cells``:
+    where the rows begin that are none of headings."""
 
     reading: str
     cuts: list[int]
@@ -86,8 +90,13 @@ def _blocks(text: str) -> Iterator[list[_Line]]:
 
 
 def _rows(block: list[_Line]) -> frozenset[int]:
-    """Places of the lines that are rows of a table: with bars, tabs or wide gaps, or each with as many commas."""
-    barred = {place for place, line in enumerate(block) if line.text.count("|") > 1 or _RULE.match(line.text)}
+    """Places of the lines that are rows of a table: with bars, tabs or wide gaps, or each with as
+    many commas."""
+    barred = {
+        place
+        for place, line in enumerate(block)
+        if line.text.count("|") > 1 or _RULE.match(line.text)
+    }
     gapped = {place for place, line in enumerate(block) if _is_gapped(line.text)}
     found = barred | (gapped if len(gapped) > 1 else set())
     for shape, places in groupby(range(len(block)), key=lambda place: _shape(block[place].text)):
@@ -111,7 +120,9 @@ def _shape(line: str) -> tuple[int, int] | None:
 
 def _items(block: list[_Line], rows: frozenset[int]) -> list[int]:
     """Places of the lines that begin an item of a list."""
-    items = [place for place, line in enumerate(block) if place not in rows and _ITEM.match(line.text)]
+    items = [
+        place for place, line in enumerate(block) if place not in rows and _ITEM.match(line.text)
+    ]
     return items if len(items) > 1 or items == [0] else []
 
 
@@ -124,16 +135,25 @@ def _divide(reading: list[str], row: _Line) -> None:
 
 
 def _ends_of_lines(blocks: list[list[_Line]]) -> Iterator[int]:
-    """Where a line ends that the width of the page did not end. A line that the page has broken is too long for the
-    first word of the next one: the longest of those that surely are broken tells how wide it is at least."""
-    pairs = [pair for block in blocks for pair in pairwise(block) if pair[1].start == pair[0].end + 1]
+    """Where a line ends that the width of the page did not end. A line that the page has broken is
+    too long for the first word of the next one: the longest of those that surely are broken tells
+    how wide it is at least."""
+    pairs = [
+        pair for block in blocks for pair in pairwise(block) if pair[1].start == pair[0].end + 1
+    ]
     goes_on = [_first_word(after)[:1].islower() for _, after in pairs]
-    width = max((len(line.text) for (line, _), so in zip(pairs, goes_on, strict=True) if so), default=0)
+    width = max(
+        (len(line.text) for (line, _), so in zip(pairs, goes_on, strict=True) if so), default=0
+    )
     wrapped = sum(goes_on) >= _WRAPPED * len(goes_on)
     longest = max((len(line.text) for block in blocks for line in block), default=0)
     for (line, after), so in zip(pairs, goes_on, strict=True):
         filled = len(line.text.rstrip()) + 1 + len(_first_word(after))
-        full = filled > width if wrapped else filled > _MUCH_SHORTER * longest and len(line.text) > _SHORT
+        full = (
+            filled > width
+            if wrapped
+            else filled > _MUCH_SHORTER * longest and len(line.text) > _SHORT
+        )
         if _ITEM.match(after.text) or not (so or full):
             yield line.end
 

@@ -1,4 +1,5 @@
-"""A text read sentence by sentence: the names and key phrases in each, and which entity each name refers to."""
+"""A text read sentence by sentence: the names and key phrases in each, and which entity each name
+refers to."""
 
 import re
 from collections import defaultdict
@@ -23,8 +24,9 @@ TITLE = "title"
 
 
 class Sentence(NamedTuple):
-    """Offsets of names and phrases are into ``text``; ``aliases`` are pairs of places in ``names``, ``stated`` the
-    places of two neighbours with what the sentence says of them; ``row``: it is one of a table."""
+    """Offsets of names and phrases are into ``text``; ``aliases`` are pairs of places in ``names``,
+    ``stated`` the places of two neighbours with what the sentence says of them; ``row``: it is one
+    of a table."""
 
     text: str
     names: list[Name]
@@ -38,16 +40,26 @@ def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
     """The text's sentences, white space around them taken off; blank ones are left out."""
     from pipeline.phrases.caseless import is_caseless, read_caseless
     from pipeline.phrases.chinese import read_chinese
-    from pipeline.phrases.latin import find_names  # its patterns take 0.1 s to compile: not for a plan
+    from pipeline.phrases.latin import (
+        find_names,
+    )  # its patterns take 0.1 s to compile: not for a plan
 
     layout = read_layout(text)
-    spans = [_stripped(text, start, end) for start, end in cut_spans(sentence_spans(text), layout.cuts)]
+    spans = [
+        _stripped(text, start, end) for start, end in cut_spans(sentence_spans(text), layout.cuts)
+    ]
     sentences = [(start, text[start:end]) for start, end in spans if start < end]
     chinese = {start: sentence for start, sentence in sentences if is_chinese(sentence)}
-    caseless = {start: sentence for start, sentence in sentences if start not in chinese and is_caseless(sentence)}
+    caseless = {
+        start: sentence
+        for start, sentence in sentences
+        if start not in chinese and is_caseless(sentence)
+    }
     read = dict(zip(chinese, read_chinese([*chinese.values()], gazetteer), strict=True))
     read |= zip(caseless, read_caseless([*caseless.values()], gazetteer), strict=True)
-    language = guess_language([word[0] for word in islice(_WORD.finditer(text.lower()), _LANGUAGE_SAMPLE)])
+    language = guess_language(
+        [word[0] for word in islice(_WORD.finditer(text.lower()), _LANGUAGE_SAMPLE)]
+    )
     result = []
     for start, sentence in sentences:
         reading = layout.reading[start : start + len(sentence)]
@@ -57,7 +69,11 @@ def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
             names = find_names(reading, gazetteer, language, start in layout.cells)
             phrases = candidate_phrases(reading, names, stop_words(language))
         stated = _stated(reading, names) if language == "en" else []
-        result.append(Sentence(sentence, names, phrases, _aliases(sentence, names), stated, start in layout.cells))
+        result.append(
+            Sentence(
+                sentence, names, phrases, _aliases(sentence, names), stated, start in layout.cells
+            )
+        )
     return result
 
 
@@ -107,29 +123,42 @@ class OwnTitle:
 
     def __init__(self, title: str) -> None:
         name = title_name(title)
-        self.referent = Referent(match_key(name), name, kind_of_qualifier(name) or TITLE) if name.strip() else None
+        self.referent = (
+            Referent(match_key(name), name, kind_of_qualifier(name) or TITLE)
+            if name.strip()
+            else None
+        )
         aliases = [Referent(match_key(alias), alias, "name") for alias in title_aliases(title)]
-        self.aliases = [alias for alias in aliases if self.referent and alias.key != self.referent.key]
+        self.aliases = [
+            alias for alias in aliases if self.referent and alias.key != self.referent.key
+        ]
 
     def learn_type(self, names: list[Name]) -> None:
         """The type that the text's names give it, where its brackets tell none."""
         if self.referent and self.referent.type == TITLE:
             forms = {form.name for form in [self.referent, *self.aliases]}
-            told = next((name.type for name in names if name.type != "name" and name.text in forms), TITLE)
+            told = next(
+                (name.type for name in names if name.type != "name" and name.text in forms), TITLE
+            )
             self.referent = self.referent._replace(type=told)
 
     def by_key(self) -> dict[str, Referent]:
         """The title's referent by its match key and those of its aliases."""
-        return {known.key: self.referent for known in [*self.aliases, self.referent] if known and self.referent}
+        return {
+            known.key: self.referent
+            for known in [*self.aliases, self.referent]
+            if known and self.referent
+        }
 
 
 def resolve_names(names: list[Name], title: OwnTitle, gazetteer: Gazetteer) -> dict[str, Referent]:
-    """The referent of each name by the text of the name; a doubtful one that nothing confirms has none.
+    """The referent of each name by the text of the name; a doubtful one that nothing confirms has
+    none.
 
-    A lone word is short for the one longer name of the text that begins or ends with it, before all for the
-    document's title, unless it is a title of the gazetteer. A name that has more or fewer words between the
-    title's first and last ("Ann B. Moor" where the title is "Ann Moor") is the title's. What the text calls a place is
-    short for no person.
+    A lone word is short for the one longer name of the text that begins or ends with it, before all
+    for the document's title, unless it is a title of the gazetteer. A name that has more or fewer
+    words between the title's first and last ("Ann B. Moor" where the title is "Ann Moor") is the
+    title's. What the text calls a place is short for no person.
     """
     keys = {text: match_key(text) for text in dict.fromkeys(name.text for name in names)}
     known = _known(names, keys, title)
@@ -149,8 +178,8 @@ def resolve_names(names: list[Name], title: OwnTitle, gazetteer: Gazetteer) -> d
 
 
 def _known(names: list[Name], keys: dict[str, str], title: OwnTitle) -> dict[str, Referent]:
-    """Match keys of names that are beyond doubt; the first spelling is the name, the first type that says
-    more than "name" the type."""
+    """Match keys of names that are beyond doubt; the first spelling is the name, the first type
+    that says more than "name" the type."""
     known: dict[str, Referent] = {}
     for name in names:
         key = keys[name.text]
@@ -179,5 +208,7 @@ def _is_variant(name: str, title: OwnTitle) -> bool:
 def _ends_of_person(name: str) -> tuple[str, str] | None:
     """First and last word of a name of two to four capitalised words."""
     words = name.split()
-    personal = len(words) in range(2, 5) and all(word[0].isupper() and word[-1] != "," for word in words)
+    personal = len(words) in range(2, 5) and all(
+        word[0].isupper() and word[-1] != "," for word in words
+    )
     return (words[0], words[-1]) if personal else None

@@ -43,10 +43,16 @@ _JOINT_AFTER = re.compile(rf"\s(?:{CONNECTORS}|and|for)\s|['’]s")
 
 
 def _ranges(wanted: str) -> str:
-    """The characters of a Unicode category below the CJK blocks, as the inside of a character class."""
+    """The characters of a Unicode category below the CJK blocks, as the inside of a character
+    class."""
     points = [point for point in range(_LAST_CASED + 1) if category(chr(point)) == wanted]
-    runs = [[point for _, point in run] for _, run in groupby(enumerate(points), key=lambda pair: pair[1] - pair[0])]
-    return "".join(chr(run[0]) if len(run) == 1 else f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
+    runs = [
+        [point for _, point in run]
+        for _, run in groupby(enumerate(points), key=lambda pair: pair[1] - pair[0])
+    ]
+    return "".join(
+        chr(run[0]) if len(run) == 1 else f"{chr(run[0])}-{chr(run[-1])}" for run in runs
+    )
 
 
 UPPER = _ranges("Lu")
@@ -62,8 +68,8 @@ def is_chinese(text: str) -> bool:
 class Name(NamedTuple):
     """``text`` is the name as it should be shown, ``start:end`` where in the sentence it was found.
 
-    ``doubtful``: a lone word whose capital letter the sentence's start (or a heading) explains as well;
-    a name only when something else in the text says so.
+    ``doubtful``: a lone word whose capital letter the sentence's start (or a heading) explains as
+    well; a name only when something else in the text says so.
     """
 
     start: int
@@ -85,23 +91,31 @@ def leftmost_longest(names: list[Name]) -> list[Name]:
 def kind_of_words(words: list[str]) -> str:
     """organization, location, event, or "name" when the head word tells nothing.
 
-    The head is the word before the first "of", or the last word; the first one in "Lake X" and the like.
+    The head is the word before the first "of", or the last word; the first one in "Lake X" and the
+    like.
     """
     folded = [word.lower().rstrip(".") for word in words if not word.isdigit()]
     if len(folded) < 2:
         return "name"
-    stop = next((place for place, word in enumerate(folded) if word in _HEAD_BEFORE and place), len(folded))
+    stop = next(
+        (place for place, word in enumerate(folded) if word in _HEAD_BEFORE and place), len(folded)
+    )
     in_front = folded[0] if folded[0] in HEADS_IN_FRONT else ""
     return _HEADS.get(folded[stop - 1]) or _HEADS.get(in_front) or "name"
 
 
 def short_forms(name: str, kind: str) -> list[str]:
-    """The single words that a text may use for a name of several: of a person (or a name of unknown type) the
-    first and the last one, of an organization, a place or an event its head ("the Guild")."""
+    """The single words that a text may use for a name of several: of a person (or a name of unknown
+    type) the first and the last one, of an organization, a place or an event its head ("the
+    Guild")."""
     words = _SEPARATOR.split(name)
-    stop = next((place for place, word in enumerate(words) if word in _HEAD_BEFORE and place), len(words))
+    stop = next(
+        (place for place, word in enumerate(words) if word in _HEAD_BEFORE and place), len(words)
+    )
     core = [word.rstrip(",;:") for word in words[:stop] if word]
-    core = core[: next((place for place, word in enumerate(words[:stop], 1) if word.endswith(",")), None)]
+    core = core[
+        : next((place for place, word in enumerate(words[:stop], 1) if word.endswith(",")), None)
+    ]
     if len(words) < 2 or not core:
         return []
     if kind in _KINDS_WITH_HEADS:
@@ -111,7 +125,9 @@ def short_forms(name: str, kind: str) -> list[str]:
 
 def chinese_head(name: str) -> str | None:
     """The type that the last characters of a Chinese name tell, None when they tell nothing."""
-    return next((kind for head, kind in _CHINESE_HEADS if name.endswith(head) and name != head), None)
+    return next(
+        (kind for head, kind in _CHINESE_HEADS if name.endswith(head) and name != head), None
+    )
 
 
 def without_article(name: str) -> str:
@@ -122,14 +138,16 @@ def without_article(name: str) -> str:
 def overlay(names: list[Name], titles: list[Name], sentence: str) -> list[Name]:
     """Both lists, each of disjoint names, in one.
 
-    Where two overlap the longer one stays; a title within a name stays too where a connector joins the parts
-    ("Aldric II" in "Aldric II of Hallowfell"; not "England" in "New England").
+    Where two overlap the longer one stays; a title within a name stays too where a connector joins
+    the parts ("Aldric II" in "Aldric II of Hallowfell"; not "England" in "New England").
     """
     laid: set[Name] = set()
     covered: set[Name] = set()
     for title in titles:
         first = bisect_right(names, title.start, key=attrgetter("end"))
-        overlapping = names[first : bisect_left(names, title.end, lo=first, key=attrgetter("start"))]
+        overlapping = names[
+            first : bisect_left(names, title.end, lo=first, key=attrgetter("start"))
+        ]
         if all(_gives_way(name, title) or _has_part(name, title, sentence) for name in overlapping):
             laid.add(_with_type_of_same(title, overlapping))
             covered.update(name for name in overlapping if _gives_way(name, title))

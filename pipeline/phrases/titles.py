@@ -7,7 +7,14 @@ from collections.abc import Iterable, Iterator
 
 from pipeline.contract.schemas import NAMING
 from pipeline.phrases.lexicon import ARTICLES, CALENDAR, DEMONYMS, LABELS, STARTERS
-from pipeline.phrases.names import CHINESE, UPPER, Name, is_chinese, leftmost_longest, without_article
+from pipeline.phrases.names import (
+    CHINESE,
+    UPPER,
+    Name,
+    is_chinese,
+    leftmost_longest,
+    without_article,
+)
 from pipeline.text.ids import clean_name, match_key
 
 _QUALIFIER = re.compile(r"\s*[(（](?P<within>[^()（）]*)[)）]$|,\s\d{4}(?:\s?[-–]\s?\d{2,4})?$")
@@ -20,9 +27,9 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+")
 
 
 def naming_titles(documents: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """By document the title that names what it is about: one that was given or is a heading, and that no other document
-    has, were it as its first line: a letterhead is nobody's name. ``documents``: id, title and title_from (nothing
-    counts as given)."""
+    """By document the title that names what it is about: one that was given or is a heading, and
+    that no other document has, were it as its first line: a letterhead is nobody's name.
+    ``documents``: id, title and title_from (nothing counts as given)."""
     titled = [
         (id, title, found, match_key(title_name(title)))
         for id, title, found in documents
@@ -40,9 +47,9 @@ def title_name(title: str) -> str:
 def title_aliases(title: str) -> list[str]:
     """Other names of what the title is about.
 
-    "Name (qualifier)" and "Name, 1826-1958" give the name, and the qualifier too where the two are of
-    different scripts, as in a Chinese title with the English name; "Moor, Ann (1801-1866), engineer" gives
-    "Ann Moor".
+    "Name (qualifier)" and "Name, 1826-1958" give the name, and the qualifier too where the two are
+    of different scripts, as in a Chinese title with the English name; "Moor, Ann (1801-1866),
+    engineer" gives "Ann Moor".
     """
     name = title_name(title)
     if person := _CATALOGUED_PERSON.match(name):
@@ -60,8 +67,8 @@ def title_forms(title: str) -> list[str]:
 
 
 class Spellings:
-    """Names by how they begin. Where a text begins so, it is compared once for each length that such names have, in a
-    time that does not grow with how many of them there are."""
+    """Names by how they begin. Where a text begins so, it is compared once for each length that
+    such names have, in a time that does not grow with how many of them there are."""
 
     def __init__(self, names: Iterable[tuple[str, str]]) -> None:
         """``names``: each with its beginning."""
@@ -70,10 +77,13 @@ class Spellings:
         for beginning, name in names:
             self._names.add(name)
             lengths[beginning].add(len(name))
-        self._lengths = {beginning: sorted(found, reverse=True) for beginning, found in lengths.items()}
+        self._lengths = {
+            beginning: sorted(found, reverse=True) for beginning, found in lengths.items()
+        }
 
     def at(self, beginning: str, text: str, start: int) -> Iterator[str]:
-        """The names that the text, which has this beginning at ``start``, goes on with there, the longest first."""
+        """The names that the text, which has this beginning at ``start``, goes on with there, the
+        longest first."""
         for length in self._lengths.get(beginning, ()):
             name = text[start : start + length]
             if name in self._names:
@@ -85,7 +95,9 @@ class Gazetteer:
 
     def __init__(self, names: Iterable[str]) -> None:
         distinct = frozenset(names)
-        self._spellings = Spellings((beginning, name) for name in distinct if (beginning := _beginning(name)))
+        self._spellings = Spellings(
+            (beginning, name) for name in distinct if (beginning := _beginning(name))
+        )
         self.keys = frozenset(map(match_key, distinct))
 
     @classmethod
@@ -112,9 +124,9 @@ class Gazetteer:
 
 
 class TitleSearch:
-    """Tells fast whether a text may have one of the names: whether its letters and digits, whatever stands between
-    them, go on with those of one. That is so wherever a Gazetteer finds the name, and wherever a name of the text has
-    the name's match key."""
+    """Tells fast whether a text may have one of the names: whether its letters and digits, whatever
+    stands between them, go on with those of one. That is so wherever a Gazetteer finds the name,
+    and wherever a name of the text has the name's match key."""
 
     def __init__(self, names: Iterable[str]) -> None:
         letters = {"".join(_words(name)) for name in names}
@@ -134,8 +146,8 @@ class TitleSearch:
 
 
 def _words(text: str) -> list[str]:
-    """Letters and digits as ``match_key`` folds them, in pieces at whose beginnings a name may begin: each character
-    where there is another than those of ASCII."""
+    """Letters and digits as ``match_key`` folds them, in pieces at whose beginnings a name may
+    begin: each character where there is another than those of ASCII."""
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
@@ -143,8 +155,8 @@ def _words(text: str) -> list[str]:
 
 
 def _beginning(name: str) -> str | None:
-    """What of a name is looked up: of a Chinese one two characters, of others the first word; None for what is never
-    looked for."""
+    """What of a name is looked up: of a Chinese one two characters, of others the first word; None
+    for what is never looked for."""
     if is_chinese(name[:2]):
         return name[:2]
     found = _FIRST_WORD.match(name)

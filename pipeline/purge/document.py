@@ -1,9 +1,11 @@
-"""Remove a document and every trace of it: file, tables, history, cached replies, rows of the stores, remote files.
+"""Remove a document and every trace of it: file, tables, history, cached replies, rows of the
+stores, remote files.
 
-No model is asked and no input is read: what a model would have to say anew is left to the next run (taken_out.py).
+No model is asked and no input is read: what a model would have to say anew is left to the next run
+(taken_out.py).
 
-Text that a surviving document has too stays. What a database server keeps in its files and logs is beyond this
-(docs/nightly.md).
+Text that a surviving document has too stays. What a database server keeps in its files and logs is
+beyond this (docs/nightly.md).
 """
 
 import shutil
@@ -31,7 +33,16 @@ from pipeline.purge.history import forget_history, workflows_with_tables
 from pipeline.purge.intention import PurgeIntent, PurgeIntents
 from pipeline.purge.next_calls import NextCalls
 from pipeline.purge.taken_out import TakenOut, take_out
-from pipeline.purge.target import PurgeTarget, Rows, Survey, read_target, rows_of, survey, told, total_of
+from pipeline.purge.target import (
+    PurgeTarget,
+    Rows,
+    Survey,
+    read_target,
+    rows_of,
+    survey,
+    told,
+    total_of,
+)
 from pipeline.purge.workspaces import Deleted, WorkspaceSearch
 from pipeline.runs.audit import FOLDER as AUDIT
 from pipeline.runs.audit import AuditLog
@@ -49,10 +60,11 @@ PURGE = "purge"
 
 @dataclass(frozen=True)
 class PurgeReport:
-    """``file``: whether there was one; ``rows``: of this document alone, by workflow and table, in the newest tables
-    that had it; ``workspaces``: rows deleted, by workspace, store and table; ``forgotten``: cached replies and vectors;
-    ``files``: snapshots and records; ``rebuilt``: whether the embedded PostgreSQL was made anew; ``unowned``: cached
-    replies and vectors of nobody known, which are left; ``unreached``: what may hold the document still, and why."""
+    """``file``: whether there was one; ``rows``: of this document alone, by workflow and table, in
+    the newest tables that had it; ``workspaces``: rows deleted, by workspace, store and table;
+    ``forgotten``: cached replies and vectors; ``files``: snapshots and records; ``rebuilt``:
+    whether the embedded PostgreSQL was made anew; ``unowned``: cached replies and vectors of nobody
+    known, which are left; ``unreached``: what may hold the document still, and why."""
 
     document: str
     runs: tuple[RunReport, ...]
@@ -83,7 +95,10 @@ class PurgeReport:
         ]
         made_anew = ["the embedded PostgreSQL was made anew"] if self.rebuilt else []
         deleted = sum(
-            count for counts in self.workspaces.values() for rows in counts.values() for count in rows.values()
+            count
+            for counts in self.workspaces.values()
+            for rows in counts.values()
+            for count in rows.values()
         )
         total = [
             "its file" if self.file else "no file",
@@ -106,15 +121,15 @@ class _Subject:
 
 
 def purge(project: Services, document: str) -> PurgeReport:
-    """``document``: its path below the input folder, also a former one, or a record that its file no longer has, as
-    ``people.csv#42``. Killed anywhere, the same call goes on. Where the report has ``unreached``, it is to be called
-    again with settings that reach that.
+    """``document``: its path below the input folder, also a former one, or a record that its file
+    no longer has, as ``people.csv#42``. Killed anywhere, the same call goes on. Where the report
+    has ``unreached``, it is to be called again with settings that reach that.
 
-    Raises, before anything is deleted, LockedError while a run is under way, UsageError for what is no document, a
-    record that is still in its file, the last document, or a workspace that could not be loaded again, DeletionError
-    when too many others are gone, WaitingError while the endpoint is still cancelling a batch, StoreError where a
-    database of the settings does not answer; and what ``run`` raises, StoreError when others read the cache all the
-    time.
+    Raises, before anything is deleted, LockedError while a run is under way, UsageError for what is
+    no document, a record that is still in its file, the last document, or a workspace that could
+    not be loaded again, DeletionError when too many others are gone, WaitingError while the
+    endpoint is still cancelling a batch, StoreError where a database of the settings does not
+    answer; and what ``run`` raises, StoreError when others read the cache all the time.
     """
     with project.runs.alone():
         subject = _subject(project, document)
@@ -123,7 +138,8 @@ def purge(project: Services, document: str) -> PurgeReport:
 
 
 def survey_document(project: Services, document: str) -> Survey:
-    """Return what ``purge`` would find, and what the next run would have to ask; raises what ``purge`` raises."""
+    """Return what ``purge`` would find, and what the next run would have to ask; raises what
+    ``purge`` raises."""
     with project.runs.alone():
         subject = _subject(project, document)
         with TemporaryDirectory(prefix="graphmill-purge-", ignore_cleanup_errors=True) as folder:
@@ -139,7 +155,10 @@ def _subject(project: Services, document: str) -> _Subject:
     broken_off = next((intention for intention in begun.values() if not intention.here), None)
     found = workspaces.look(project, with_embedded=not _is_being_remade(broken_off))
     target = read_target(
-        project, document, begun, lambda name: workspaces.holds(project, found, PurgeTarget(name, None).names)
+        project,
+        document,
+        begun,
+        lambda name: workspaces.holds(project, found, PurgeTarget(name, None).names),
     )
     intentions.refuse_broken_off(but=target.source)
     workflows = workflows_with_tables(project)
@@ -156,7 +175,8 @@ def _is_being_remade(intention: PurgeIntent | None) -> bool:
 
 
 def _publish(project: Services, name: str, taken: TakenOut) -> RunReport:
-    """Make the tables without the document those of the workflow, under the id of a run of their own."""
+    """Make the tables without the document those of the workflow, under the id of a run of their
+    own."""
     run_id, began = project.runs.new_id(), clock_now()
     manifest = taken.manifest
     project.snapshots.publish(manifest, run_id)
@@ -172,7 +192,8 @@ def _publish(project: Services, name: str, taken: TakenOut) -> RunReport:
 
 
 def _refuse_unloadable(subject: "_Subject", taken: Mapping[str, TakenOut]) -> None:
-    """Raises UsageError, before anything is deleted, where a workspace could not be loaded again."""
+    """Raises UsageError, before anything is deleted, where a workspace could not be loaded
+    again."""
     shown = {held.live.workflow for held in subject.found.held}
     for workflow in sorted(shown):
         name, view = split_name(workflow)
@@ -184,8 +205,8 @@ def _refuse_unloadable(subject: "_Subject", taken: Mapping[str, TakenOut]) -> No
         except UsageError as error:
             steps = ", ".join(changed) or "its steps"
             raise UsageError(
-                f"purge: workflow '{name}' has been changed since its last run ({steps}), and a workspace shows it; "
-                f"'graphmill index {name}', then purge again"
+                f"purge: workflow '{name}' has been changed since its last run ({steps}), and a"
+                f" workspace shows it; 'graphmill index {name}', then purge again"
             ) from error
 
 
@@ -204,16 +225,26 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     cleaned: dict[Workspace, Deleted] = {}
     if intention.embedded is not None and not intention.remade:
         cleaned |= workspaces.remake_embedded(project, intention.embedded, found)
-        intention = intentions.save(replace(intention, remade=True, cleaned=(*intention.cleaned, *cleaned)))
+        intention = intentions.save(
+            replace(intention, remade=True, cleaned=(*intention.cleaned, *cleaned))
+        )
     for workspace, counts in workspaces.clean(project, found, tuple(cleaned)):
         cleaned[workspace] = counts
-        intention = intentions.save(replace(intention, cleaned=tuple(dict.fromkeys((*intention.cleaned, workspace)))))
+        intention = intentions.save(
+            replace(intention, cleaned=tuple(dict.fromkeys((*intention.cleaned, workspace))))
+        )
     for folder in sorted(project.output_folder.glob("*/")):
         if folder.name not in subject.workflows:
             withdraw(folder)
     AuditLog(project.root / AUDIT).forget(target.names)
-    history = forget_history(project, subject.workflows, max((run.run_id for run in runs), default=""))
-    unreached = {workspace: why for workspace, why in found.unreached.items() if workspace not in intention.cleaned}
+    history = forget_history(
+        project, subject.workflows, max((run.run_id for run in runs), default="")
+    )
+    unreached = {
+        workspace: why
+        for workspace, why in found.unreached.items()
+        if workspace not in intention.cleaned
+    }
     _end(intentions, intention, unreached, project)
     return PurgeReport(
         target.source,
@@ -229,8 +260,8 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
         [
             *(note for name in subject.workflows for note in taken[name].notes),
             *(
-                f"{workspace}: of an earlier version, for whom is not known; if it is this project's, 'graphmill load "
-                f"--set workspace={workspace.name}', then purge again"
+                f"{workspace}: of an earlier version, for whom is not known; if it is this"
+                f" project's, 'graphmill load --set workspace={workspace.name}', then purge again"
                 for workspace in found.unowned
             ),
         ],
@@ -238,18 +269,24 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
 
 
 def _begun(project: Services, subject: _Subject) -> PurgeIntent:
-    """What a kill must not take along: where the document was, and what the embedded PostgreSQL shows. What an earlier
-    purge of it is done with counts no more where the document has come back since: it may have been loaded again."""
+    """What a kill must not take along: where the document was, and what the embedded PostgreSQL
+    shows. What an earlier purge of it is done with counts no more where the document has come back
+    since: it may have been loaded again."""
     before, target = subject.intention, subject.target
     if before and not before.here:
         return before
     rows = rows_of(project.snapshots, target)
     cleaned = before.cleaned if before and not rows and target.path is None else ()
-    return PurgeIntent(target.source, rows, workspaces.shown(project, subject.found), cleaned=cleaned)
+    return PurgeIntent(
+        target.source, rows, workspaces.shown(project, subject.found), cleaned=cleaned
+    )
 
 
 def _end(
-    intentions: PurgeIntents, intention: PurgeIntent, unreached: Mapping[Workspace, str], project: Services
+    intentions: PurgeIntents,
+    intention: PurgeIntent,
+    unreached: Mapping[Workspace, str],
+    project: Services,
 ) -> None:
     if unreached or LoadedWorkspaces(project.root).damaged:
         intentions.save(replace(intention, here=True))
@@ -258,7 +295,10 @@ def _end(
 
 
 def _told(
-    project: Services, target: PurgeTarget, unreached: Mapping[Workspace, str], foreign: Mapping[Workspace, str]
+    project: Services,
+    target: PurgeTarget,
+    unreached: Mapping[Workspace, str],
+    foreign: Mapping[Workspace, str],
 ) -> dict[str, str]:
     again = f"'graphmill purge --document {target.source}"
     no_more = f"or, if it is no more, take it out of {RECORD} and purge again"
@@ -266,8 +306,14 @@ def _told(
     told: dict[str, str] = {}
     for workspace, why in unreached.items():
         if workspace in foreign:
-            load = f"'graphmill load --set workspace={workspace.name} --take-over {foreign[workspace]}'"
-            action = f"{load} where its rows are this project's all the same, then purge again, {no_more}"
+            load = (
+                f"'graphmill load --set workspace={workspace.name} --take-over"
+                f" {foreign[workspace]}'"
+            )
+            action = (
+                f"{load} where its rows are this project's all the same, then purge again,"
+                f" {no_more}"
+            )
         elif workspace in known:
             action = f"{again} --set stores.{workspace.kind}...' with what reaches it, {no_more}"
         else:
@@ -275,8 +321,8 @@ def _told(
         told[str(workspace)] = f"{why}; {action}"
     if damaged := LoadedWorkspaces(project.root).damaged:
         told[str(damaged)] = (
-            "which databases it named is not known; purge in those that were loaded before by --set, then delete it "
-            "and purge again"
+            "which databases it named is not known; purge in those that were loaded before by"
+            " --set, then delete it and purge again"
         )
     return told
 
@@ -288,29 +334,35 @@ def _refuse_the_last(project: Services, target: PurgeTarget, workflows: Sequence
             continue
         sources = project.snapshots.read(manifest.tables[DOCUMENTS], ["source"])["source"]
         if len(sources) and all(map(target.names, sources)):
-            raise UsageError(f"purge: {target.source} is the only document; delete the folder data instead")
+            raise UsageError(
+                f"purge: {target.source} is the only document; delete the folder data instead"
+            )
 
 
 def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[str]) -> None:
-    """A purge erases the way back: it is for this document only, and not while the folder is half mounted; and a record
-    has to be out of its file, which is nobody's but its owner's to edit."""
+    """A purge erases the way back: it is for this document only, and not while the folder is half
+    mounted; and a record has to be out of its file, which is nobody's but its owner's to edit."""
     for name in workflows:
         before = project.snapshots.manifest(name).tables.get(DOCUMENTS)
-        present = present_documents(project.workflow(name), project.resources, project.snapshots, target.source)
+        present = present_documents(
+            project.workflow(name), project.resources, project.snapshots, target.source
+        )
         if present is None:
             continue
         if target.path is None and any(map(target.names, present.sources)):
             raise UsageError(f"purge: {target.source}: {_where(target, name)}, then purge again")
         if target.path is None and (unread := name_of(target.source, present.unread)):
             raise UsageError(
-                f"purge: {target.source}: {told_name(unread)} was not read whole, and may have it still; mend that "
-                f"('graphmill rejects {name}' says what), then purge again"
+                f"purge: {target.source}: {told_name(unread)} was not read whole, and may have it"
+                f" still; mend that ('graphmill rejects {name}' says what), then purge again"
             )
         if before is not None and project.snapshots.exists(before):
             known = identities(project.snapshots, before)
             first = f"if this is meant, 'graphmill run {name} --allow-deletes' first, then purge"
             source, ratio = target.source, project.settings.max_delete_ratio
-            check_deletions(without(known, source), without(present.documents, source), ratio, first)
+            check_deletions(
+                without(known, source), without(present.documents, source), ratio, first
+            )
 
 
 def _where(target: PurgeTarget, workflow: str) -> str:
@@ -328,7 +380,9 @@ def _require_gone(project: Services, target: PurgeTarget, workflows: Sequence[st
             continue
         sources: Any = project.snapshots.read(manifest.tables[DOCUMENTS], ["source"])["source"]
         if any(map(target.names, sources)):
-            raise DataError(f"purge: {target.source}: {_where(target, name)}; the same command goes on")
+            raise DataError(
+                f"purge: {target.source}: {_where(target, name)}; the same command goes on"
+            )
 
 
 def _abandon_batches(project: Services) -> None:

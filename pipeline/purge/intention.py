@@ -1,4 +1,5 @@
-"""What purges are under way, written down before the first deletion: one that is killed goes on from there.
+"""What purges are under way, written down before the first deletion: one that is killed goes on
+from there.
 
     data/purge.json    {"purges": document -> how far its purge has come}
 
@@ -19,8 +20,8 @@ FILE = "data/purge.json"
 
 @dataclass(frozen=True)
 class WorkspaceContents:
-    """What a workspace of the embedded PostgreSQL, which is made anew, shows. ``graph``: where its graph is;
-    ``rows``: by table."""
+    """What a workspace of the embedded PostgreSQL, which is made anew, shows. ``graph``: where its
+    graph is; ``rows``: by table."""
 
     workspace: str
     workflow: str
@@ -30,10 +31,10 @@ class WorkspaceContents:
 
 @dataclass(frozen=True)
 class PurgeIntent:
-    """``rows``: of the document, by workflow and table, as a survey counts them; ``embedded``: what is to be loaded
-    again into the embedded PostgreSQL, None where there is none; ``remade``: it has been; ``here``: nothing of the
-    document is left in the project and in the stores that could be reached; ``cleaned``: workspaces that are done
-    with."""
+    """``rows``: of the document, by workflow and table, as a survey counts them; ``embedded``: what
+    is to be loaded again into the embedded PostgreSQL, None where there is none; ``remade``: it has
+    been; ``here``: nothing of the document is left in the project and in the stores that could be
+    reached; ``cleaned``: workspaces that are done with."""
 
     document: str
     rows: Mapping[str, Mapping[str, int | None]]
@@ -52,13 +53,17 @@ class PurgeIntents:
     def all(self) -> dict[str, PurgeIntent]:
         """By document. Raises DataError for a damaged file."""
         try:
-            return {document: _read(document, entry) for document, entry in read_json(self._path)["purges"].items()}
+            return {
+                document: _read(document, entry)
+                for document, entry in read_json(self._path)["purges"].items()
+            }
         except FileNotFoundError:
             return {}
         except (DamagedError, AttributeError, KeyError, TypeError) as error:
             fact = error.fact if isinstance(error, DamagedError) else "not what was written"
             raise DataError(
-                f"{self._path}: {fact}; a purge was broken off: delete the file, then purge its document again"
+                f"{self._path}: {fact}; a purge was broken off: delete the file, then purge its"
+                " document again"
             ) from error
 
     def save(self, intention: PurgeIntent) -> PurgeIntent:
@@ -73,13 +78,13 @@ class PurgeIntents:
             self._path.unlink(missing_ok=True)
 
     def refuse_broken_off(self, but: str | None = None) -> None:
-        """Raises LockedError where a purge was broken off, but for that of the document ``but``: what it has begun to
-        take out must not come back by a run."""
+        """Raises LockedError where a purge was broken off, but for that of the document ``but``:
+        what it has begun to take out must not come back by a run."""
         for document, intention in self.all().items():
             if not intention.here and document != but:
                 raise LockedError(
-                    f"{self._path}: the purge of {document} was broken off; 'graphmill purge --document {document}' "
-                    "goes on with it"
+                    f"{self._path}: the purge of {document} was broken off; 'graphmill purge"
+                    f" --document {document}' goes on with it"
                 )
 
     def _write(self, intentions: Mapping[str, PurgeIntent]) -> None:

@@ -52,7 +52,9 @@ class NextCalls:
                     total = total._with(is_chat, asked, ceil(len(asked) / size), said, model)
         return total
 
-    def _with(self, is_chat: bool, asked: dict[str, int], calls: int, said: float, model: object) -> "NextCalls":
+    def _with(
+        self, is_chat: bool, asked: dict[str, int], calls: int, said: float, model: object
+    ) -> "NextCalls":
         tokens = sum(asked.values())
         price = getattr(model, "cost", None)
         cost = price(Tokens(tokens, ceil(said * len(asked)))) if price and asked else 0.0
@@ -68,13 +70,15 @@ class NextCalls:
         """Return the sentence that people read before they confirm."""
         if not self.calls:
             return "no model is called now, and the next run needs no call because of this purge"
-        price = "a price that is not known" if self.cost is None else f"a cost of about {self.cost:.4f}"
+        price = (
+            "a price that is not known" if self.cost is None else f"a cost of about {self.cost:.4f}"
+        )
         what = [counted(self.replies, "reply", "replies")] if self.replies else []
         what += [counted(self.vectors, "vector")] if self.vectors else []
         return (
-            f"no model is asked now; the next run asks again for at least {' and '.join(what)} that the document had a "
-            f"part in: {counted(self.calls, 'call')}, {self.input_tokens:,} input tokens, {price} ('graphmill plan' "
-            "tells all of it after the purge)"
+            f"no model is asked now; the next run asks again for at least {' and '.join(what)} that"
+            f" the document had a part in: {counted(self.calls, 'call')}, {self.input_tokens:,}"
+            f" input tokens, {price} ('graphmill plan' tells all of it after the purge)"
         )
 
 

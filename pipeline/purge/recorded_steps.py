@@ -24,7 +24,9 @@ from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 
 PURGED = "purged"
 """The reject's reason if a purge would have to ask for a reply."""
-NOT_ASKED = "a purge has changed what this reply was made of, and asks no model; the next run asks for it"
+NOT_ASKED = (
+    "a purge has changed what this reply was made of, and asks no model; the next run asks for it"
+)
 
 
 @dataclass
@@ -55,9 +57,13 @@ class SilentChat(ChatModel):
     def identity(self) -> Mapping[str, Any]:
         return self.recorded
 
-    def converse(self, talks: Iterable[Talk[Result]], listener: object = None, anew: object = None) -> list[Result]:
+    def converse(
+        self, talks: Iterable[Talk[Result]], listener: object = None, anew: object = None
+    ) -> list[Result]:
         model = str(self.recorded.get("model", ""))
-        memory = ReadOnlyMemory(RememberedReplies(model, self.recorded, self.cache), self.tally.keys)
+        memory = ReadOnlyMemory(
+            RememberedReplies(model, self.recorded, self.cache), self.tally.keys
+        )
 
         def ask(requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
             for key, request in requests.items():
@@ -67,7 +73,9 @@ class SilentChat(ChatModel):
 
         return in_rounds(Exchange(talks, memory, lambda request, reply: None), ask)
 
-    def stream(self, request: ChatRequest, listener: object = None) -> Generator[str, None, ChatReply]:
+    def stream(
+        self, request: ChatRequest, listener: object = None
+    ) -> Generator[str, None, ChatReply]:
         raise UsageError("a purge: its models are not asked; nothing streams")
 
     def preflight(self) -> None:
@@ -95,7 +103,9 @@ class SilentEmbedding(EmbeddingModel):
     def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
         self.tally.keys |= embedding_keys(self.recorded, texts)
         found = recall_vectors(self.cache, self.recorded, texts)
-        self.missing.texts |= {key: self.tally.tokenizer.count(text) for key, text in found.missing.items()}
+        self.missing.texts |= {
+            key: self.tally.tokenizer.count(text) for key, text in found.missing.items()
+        }
         width = next((len(vector) for vector in found.known.values()), self.dimensions)
         found.known.update({key: np.zeros(width, dtype=np.float32) for key in found.missing})
         return found.stack(width)
@@ -108,14 +118,18 @@ class RecordedStep:
     step: Step
     record: StepRecord
 
-    def resources(self, today: Resources, cache: ReplyCache, tally: Tally, missing: Missing, width: int) -> Resources:
+    def resources(
+        self, today: Resources, cache: ReplyCache, tally: Tally, missing: Missing, width: int
+    ) -> Resources:
         """Return the models that the step asked in that run, as models that ask nobody.
 
         A model on this machine is used itself if it is still the same: it costs nothing.
         """
         identities = self.record.components["models"]
         prompts = self.record.components["prompts"]
-        own = {role: self._of_this_machine(today, role, identities[role]) for role in self.step.models}
+        own = {
+            role: self._of_this_machine(today, role, identities[role]) for role in self.step.models
+        }
 
         def chat(role: str) -> ChatModel:
             return SilentChat(identities[role], cache, tally, missing)
@@ -125,7 +139,9 @@ class RecordedStep:
 
         return Resources(lambda role: Prompt(role, prompts[role]), chat, embedding, today.tokenizer)
 
-    def _of_this_machine(self, today: Resources, role: str, identity: Mapping[str, Any]) -> EmbeddingModel | None:
+    def _of_this_machine(
+        self, today: Resources, role: str, identity: Mapping[str, Any]
+    ) -> EmbeddingModel | None:
         if self.step.verb.roles[role] is not EmbeddingModel:
             return None
         model = today.embedding(self.step.models[role])
@@ -163,8 +179,14 @@ def recorded_steps(workflow: Workflow, manifest: Manifest) -> tuple[list[Recorde
 def _is_as_recorded(step: Step, record: StepRecord, manifest: Manifest) -> bool:
     parts, tables = record.components, manifest.tables
     inputs = {name: tables[table].sha256 for name, table in step.inputs.items() if table in tables}
-    outputs = {name: tables[table] for name, table in step.outputs.items() if table in tables and name != "rejects"}
-    models = {role for role in parts["models"] if step.verb.roles.get(role) in (ChatModel, EmbeddingModel)}
+    outputs = {
+        name: tables[table]
+        for name, table in step.outputs.items()
+        if table in tables and name != "rejects"
+    }
+    models = {
+        role for role in parts["models"] if step.verb.roles.get(role) in (ChatModel, EmbeddingModel)
+    }
     return (
         step.verb.name == parts["verb"]
         and len(inputs) == len(step.inputs)
@@ -203,4 +225,6 @@ def needed_as_recorded(
 
 
 def _all_there(tables: Collection[str], manifest: Manifest, snapshots: SnapshotStore) -> bool:
-    return all(table in manifest.tables and snapshots.exists(manifest.tables[table]) for table in tables)
+    return all(
+        table in manifest.tables and snapshots.exists(manifest.tables[table]) for table in tables
+    )

@@ -58,12 +58,15 @@ class TakenOut:
         left += [f"{counted(texts, 'vector')}"] if texts else []
         asks = f"{name}: {' and '.join(left)} went with the document; the next run asks for them"
         steps = (
-            f"{name}: the workflow file has changed {', '.join(self.changed)} since; the next run makes their tables"
+            f"{name}: the workflow file has changed {', '.join(self.changed)} since; the next run"
+            " makes their tables"
         )
         return (*([asks] if left else []), *([steps] if self.changed else []))
 
 
-def take_out(project: Services, name: str, target: PurgeTarget, snapshots: SnapshotStore) -> TakenOut:
+def take_out(
+    project: Services, name: str, target: PurgeTarget, snapshots: SnapshotStore
+) -> TakenOut:
     """Return the workflow's tables without the document, written to ``snapshots``. No manifest is
     published."""
     workflow = project.workflow(name)
@@ -104,7 +107,8 @@ class _Taking:
     def work_on(self, one: RecordedStep) -> None:
         step = one.step
         if not set(step.inputs.values()) <= set(self.tables):
-            return  # a step before it was changed in the workflow file: its tables are not known any more
+            # A step before it was changed in the workflow file: its tables are not known any more.
+            return
         record = self._record(one)
         self.records[step.id] = record
         self.tables |= tables_of(step, record)
@@ -122,13 +126,21 @@ class _Taking:
         step, before = one.step, one.record
         if not step.verb.inputs:
             return self._source_record(one)
-        is_unchanged = all(self.tables[table] == self.previous.tables[table] for table in step.inputs.values())
-        if is_unchanged and not _keeps_earlier_rows(step) and all(map(self.snapshots.exists, before.outputs.values())):
+        is_unchanged = all(
+            self.tables[table] == self.previous.tables[table] for table in step.inputs.values()
+        )
+        if (
+            is_unchanged
+            and not _keeps_earlier_rows(step)
+            and all(map(self.snapshots.exists, before.outputs.values()))
+        ):
             return before
         outputs, missing = self._made(one)
         return self._new_record(one, outputs, missing)
 
-    def _new_record(self, one: RecordedStep, outputs: Mapping[str, Snapshot], missing: Missing) -> StepRecord:
+    def _new_record(
+        self, one: RecordedStep, outputs: Mapping[str, Snapshot], missing: Missing
+    ) -> StepRecord:
         """Return the record of the step. It is for reuse only if nothing is missing and the verb's
         code is unchanged."""
         step, before = one.step, one.record
@@ -149,13 +161,20 @@ class _Taking:
             self.project.resources, self.project.cache, tally, missing, self._width(before.outputs)
         )
 
-        def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:
+        def make(
+            part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None
+        ) -> Mapping[str, pd.DataFrame]:
             return resources.call(step, inputs, part=part)
 
-        known = {name: table for name, table in before.outputs.items() if self.snapshots.exists(table)}
+        known = {
+            name: table for name, table in before.outputs.items() if self.snapshots.exists(table)
+        }
         if _keeps_earlier_rows(step):
             last = LastRun(None, {})
-            return outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False), missing
+            return (
+                outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False),
+                missing,
+            )
         inputs = {name: self.previous.tables[table] for name, table in step.inputs.items()}
         last = LastRun(inputs if all(map(self.snapshots.exists, inputs.values())) else None, known)
         outputs = outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False)
@@ -183,7 +202,9 @@ class _Taking:
             stamp = {STAMP: step.verb.stamp(step.params)} if step.verb.stamp else {}
             parts = {**before.components, "inputs": {**before.components["inputs"], **stamp}}
             return incomplete(step.id, parts, outputs, before.retry)
-        outputs = {name: self._filtered(step, name, snapshot) for name, snapshot in before.outputs.items()}
+        outputs = {
+            name: self._filtered(step, name, snapshot) for name, snapshot in before.outputs.items()
+        }
         if outputs == before.outputs:
             return before
         # A document that comes back must be read again, though all else is as it was: no plan has
@@ -215,7 +236,9 @@ class _Taking:
         return self.snapshots.read(record.outputs[REJECTS])
 
 
-def incomplete(step: str, parts: Mapping[str, Any], outputs: Mapping[str, Snapshot], retry: bool) -> StepRecord:
+def incomplete(
+    step: str, parts: Mapping[str, Any], outputs: Mapping[str, Snapshot], retry: bool
+) -> StepRecord:
     """Return a record that no run takes for the result of the step, nor for a part of it that it
     can go on from."""
     parts = {**parts, INCOMPLETE: True}
@@ -235,9 +258,13 @@ def _has_recorded_code(step: Step, parts: Mapping[str, Any]) -> bool:
 
 def _report(one: RecordedStep, record: StepRecord, rejects: pd.DataFrame) -> StepReport:
     step = one.step
-    rows = {step.outputs[name]: record.outputs[name].rows for name in step.writes if name != REJECTS}
+    rows = {
+        step.outputs[name]: record.outputs[name].rows for name in step.writes if name != REJECTS
+    }
     left_out = lost(rejects, step.verb.reasons)
-    reasons = {str(reason): int(count) for reason, count in left_out["reason"].value_counts().items()}
+    reasons = {
+        str(reason): int(count) for reason, count in left_out["reason"].value_counts().items()
+    }
     if record == one.record:
         return StepReport(
             step.id,
@@ -248,4 +275,6 @@ def _report(one: RecordedStep, record: StepRecord, rejects: pd.DataFrame) -> Ste
             rejects=len(left_out),
             reject_reasons=reasons,
         )
-    return StepReport(step.id, step.verb.name, "ran", "purge", rows, rejects=len(left_out), reject_reasons=reasons)
+    return StepReport(
+        step.id, step.verb.name, "ran", "purge", rows, rejects=len(left_out), reject_reasons=reasons
+    )

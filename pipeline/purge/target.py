@@ -34,8 +34,8 @@ LIKENESS = 60
 
 @dataclass(frozen=True)
 class PurgeTarget:
-    """``source``: as the tables name it: a path below the input folder, or a record of one, ``people.csv#42``.
-    ``path``: its file, None where there is none (any more)."""
+    """``source``: as the tables name it: a path below the input folder, or a record of one,
+    ``people.csv#42``. ``path``: its file, None where there is none (any more)."""
 
     source: str
     path: Path | None
@@ -47,9 +47,9 @@ class PurgeTarget:
 def read_target(
     project: Services, document: str, under_way: Collection[str], elsewhere: Callable[[str], bool]
 ) -> PurgeTarget:
-    """``document``: a path, below the input folder, the project or the present folder, or a record, ``people.csv#42``;
-    also one whose file is gone. ``under_way``: those whose purge goes on; ``elsewhere``: asked last, whether the
-    stores know of a name.
+    """``document``: a path, below the input folder, the project or the present folder, or a record,
+    ``people.csv#42``; also one whose file is gone. ``under_way``: those whose purge goes on;
+    ``elsewhere``: asked last, whether the stores know of a name.
 
     The tables have escapes where a file system has control characters, or what is no text.
 
@@ -58,7 +58,9 @@ def read_target(
     names = list(dict.fromkeys(map(one_line, _names(project, document))))
     document = one_line(document)
     if not names:
-        raise UsageError(f"purge: {document} is not below {project.input_folder}; name a file there")
+        raise UsageError(
+            f"purge: {document} is not below {project.input_folder}; name a file there"
+        )
     known = KnownDocuments(project)
     for name in names:
         if (path := known.file(name)) or name in under_way or known.has(name):
@@ -82,7 +84,10 @@ class KnownDocuments:
     def files(self) -> Mapping[str, Path]:
         """By name, those that are below the input folder, whether they are read or not."""
         with suppress(SettingsError):  # no such folder
-            return {file.name: file.path for file in list_files(str(self.project.input_folder), "**/*").files}
+            return {
+                file.name: file.path
+                for file in list_files(str(self.project.input_folder), "**/*").files
+            }
         return {}
 
     def file(self, name: str) -> Path | None:
@@ -92,7 +97,11 @@ class KnownDocuments:
     @cached_property
     def sources(self) -> frozenset[str]:
         """In any table of documents that is kept, also those of runs that did not end."""
-        return frozenset(source for frame in _document_tables(self.project.snapshots) for source in frame["source"])
+        return frozenset(
+            source
+            for frame in _document_tables(self.project.snapshots)
+            for source in frame["source"]
+        )
 
     @cached_property
     def rejected(self) -> frozenset[str]:
@@ -121,16 +130,23 @@ def _names(project: Services, document: str) -> Iterator[str]:
 def _plain(document: str) -> bool:
     """Whether it can be a name in the tables just as it is given."""
     path = Path(document)
-    return bool(path.parts) and not path.is_absolute() and not {".", ".."} & set(document.split("/"))
+    return (
+        bool(path.parts) and not path.is_absolute() and not {".", ".."} & set(document.split("/"))
+    )
 
 
 def _unknown(document: str, names: Sequence[str], known: KnownDocuments) -> str:
     where = f"purge: {document}: no file, no document of any run that is kept, no record"
     if GLOB & set(document):
-        fitting = [name for name in known.all if any(fnmatchcase(name, pattern) for pattern in names)]
+        fitting = [
+            name for name in known.all if any(fnmatchcase(name, pattern) for pattern in names)
+        ]
         listed = f"; it fits {_listed(fitting)}" if fitting else ""
         return f"{where}{listed}; patterns are not taken: name one document at a time"
-    near = [name for name, *_ in process.extract(names[0], known.all, limit=NAMED, score_cutoff=LIKENESS)]
+    near = [
+        name
+        for name, *_ in process.extract(names[0], known.all, limit=NAMED, score_cutoff=LIKENESS)
+    ]
     meant = f"; did you mean {_listed(near)}?" if near else ""
     return f"{where}{meant} Nothing was touched" if near else f"{where}; nothing was touched"
 
@@ -140,10 +156,14 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _document_tables(snapshots: SnapshotStore) -> Iterator[pd.DataFrame]:
-    """Whatever a step calls them: a workflow may filter documents under another name. One that cannot be read, damaged
-    or just written, tells nothing."""
-    names = [kept.name for kept in snapshots.all_files() if PurePosixPath(kept.name).match("*/*.parquet")]
-    for name, columns in snapshots.columns_of_files([name for name in names if f"/{GONE_FOLDER}/" not in name]):
+    """Whatever a step calls them: a workflow may filter documents under another name. One that
+    cannot be read, damaged or just written, tells nothing."""
+    names = [
+        kept.name for kept in snapshots.all_files() if PurePosixPath(kept.name).match("*/*.parquet")
+    ]
+    for name, columns in snapshots.columns_of_files(
+        [name for name in names if f"/{GONE_FOLDER}/" not in name]
+    ):
         if {"source", "content_hash"} <= set(columns):
             with suppress(*UNREADABLE):
                 rows = Snapshot(0, PurePosixPath(name).stem, (TableFile(name, 0),))
@@ -169,22 +189,25 @@ def all_manifests(snapshots: SnapshotStore) -> Iterator[Manifest]:
         yield from snapshots.kept(workflow, reversed(snapshots.history(workflow)))
 
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 TEXT_UNITS = "text_units"
 NAMING = ("document_id", "text_unit_id", "id")
 """Columns by which a row is of a document."""
 SOURCES = "text_unit_ids"
 Rows = Mapping[str, Mapping[str, int | None]]
-"""Workflow -> table -> rows that are of this document alone; None where they cannot be counted: a file is damaged."""
+"""Workflow -> table -> rows that are of this document alone; None where they cannot be counted: a
+file is damaged."""
 UNREADABLE = (OSError, ValueError, pa.ArrowException, DataError)
 
 
 @dataclass(frozen=True)
 class Survey:
-    """``size``: of its file in bytes, None where there is none; ``rows``: of the newest tables that have it;
-    ``asks``: what the next run has to ask for what goes; ``nights``: kept manifests, ``replies``: cached ones of this
-    project, of which those go that no other document needs."""
+    """``size``: of its file in bytes, None where there is none; ``rows``: of the newest tables that
+    have it; ``asks``: what the next run has to ask for what goes; ``nights``: kept manifests,
+    ``replies``: cached ones of this project, of which those go that no other document needs."""
 
     document: str
     size: int | None
@@ -197,24 +220,35 @@ class Survey:
     asks: NextCalls = NextCalls()
 
     def lines(self) -> list[str]:
-        size = "no file (any more)" if self.size is None else f"its file, {counted(self.size, 'byte')}"
+        size = (
+            "no file (any more)" if self.size is None else f"its file, {counted(self.size, 'byte')}"
+        )
         tables = [f"{workflow}: {told(rows)}" for workflow, rows in self.rows.items()]
         return [
             f"{self.document}: {size}",
             *(tables or ["no rows in the tables of any run that is kept"]),
-            f"also deleted: the history of all workflows ({counted(self.nights, 'kept run')}, with reports), and of "
-            f"{counted(self.replies, 'cached reply or vector', 'cached replies and vectors')} each one that no other "
-            "document needs",
+            (
+                f"also deleted: the history of all workflows ({counted(self.nights, 'kept run')},"
+                " with reports), and of"
+                f" {counted(self.replies, 'cached reply or vector', 'cached replies and vectors')}"
+                " each one that no other document needs"
+            ),
             self.asks.line(),
             *(f"{workspace}: loaded again without it" for workspace in self.workspaces),
-            *(f"{workspace}: cannot be reached ({why})" for workspace, why in self.unreached.items()),
+            *(
+                f"{workspace}: cannot be reached ({why})"
+                for workspace, why in self.unreached.items()
+            ),
         ]
 
 
 def told(rows: Mapping[str, int | None]) -> str:
     known = ", ".join(f"{count:,} {table}" for table, count in rows.items() if count)
     unknown = ", ".join(table for table, count in rows.items() if count is None)
-    return "; ".join(filter(None, [known, unknown and f"not known, for a file is damaged: {unknown}"])) or "no rows"
+    return (
+        "; ".join(filter(None, [known, unknown and f"not known, for a file is damaged: {unknown}"]))
+        or "no rows"
+    )
 
 
 def total_of(rows: Rows) -> str:
@@ -223,7 +257,9 @@ def total_of(rows: Rows) -> str:
     return f"{least}{counted(sum(filter(None, counts)), 'row')}"
 
 
-def survey(project: Services, target: PurgeTarget, found: WorkspaceSearch, going_on: bool, asks: NextCalls) -> Survey:
+def survey(
+    project: Services, target: PurgeTarget, found: WorkspaceSearch, going_on: bool, asks: NextCalls
+) -> Survey:
     return Survey(
         target.source,
         target.path.lstat().st_size if target.path else None,
@@ -238,8 +274,8 @@ def survey(project: Services, target: PurgeTarget, found: WorkspaceSearch, going
 
 
 def rows_of(snapshots: SnapshotStore, target: PurgeTarget) -> dict[str, dict[str, int | None]]:
-    """Of each workflow the newest tables that have the document; where none are found to, and the documents of some
-    cannot be read, these."""
+    """Of each workflow the newest tables that have the document; where none are found to, and the
+    documents of some cannot be read, these."""
     found: dict[str, dict[str, int | None]] = {}
     unknown: dict[str, dict[str, int | None]] = {}
     for manifest in all_manifests(snapshots):
@@ -263,7 +299,8 @@ def _ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarget) -> A
 
 
 def _rows(snapshots: SnapshotStore, manifest: Manifest, ids: Any) -> dict[str, int | None]:
-    """By table. Where the text units cannot be read, rows that are told by them cannot be counted either."""
+    """By table. Where the text units cannot be read, rows that are told by them cannot be counted
+    either."""
     keys = pa.array(ids.to_pylist(), pa.string())
     has_units = TEXT_UNITS not in manifest.tables
     if not has_units:
@@ -279,7 +316,9 @@ def _rows(snapshots: SnapshotStore, manifest: Manifest, ids: Any) -> dict[str, i
     return counts
 
 
-def _count(snapshots: SnapshotStore, manifest: Manifest, table: str, keys: pa.Array, has_units: bool) -> int | None:
+def _count(
+    snapshots: SnapshotStore, manifest: Manifest, table: str, keys: pa.Array, has_units: bool
+) -> int | None:
     names = snapshots.columns(manifest.tables[table])
     name = next((name for name in (SOURCES, *NAMING) if name in names), None)
     if name is None:
@@ -299,9 +338,15 @@ def _of_these_alone(sources: Any, keys: pa.Array) -> int:
     parents = pc.list_parent_indices(sources).to_numpy()
     ours = pc.is_in(pc.list_flatten(sources), keys).to_numpy(zero_copy_only=False)
     lengths = np.bincount(parents, minlength=len(sources))
-    return int(((lengths > 0) & (np.bincount(parents, weights=ours, minlength=len(sources)) == lengths)).sum())
+    return int(
+        (
+            (lengths > 0) & (np.bincount(parents, weights=ours, minlength=len(sources)) == lengths)
+        ).sum()
+    )
 
 
-def _columns(snapshots: SnapshotStore, manifest: Manifest, table: str, names: list[str]) -> pa.Table:
+def _columns(
+    snapshots: SnapshotStore, manifest: Manifest, table: str, names: list[str]
+) -> pa.Table:
     """Raises one of UNREADABLE where the file is gone or damaged."""
     return snapshots.table(manifest.tables[table], names)

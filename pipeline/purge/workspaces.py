@@ -1,5 +1,5 @@
-"""The workspaces that may hold a document: those of this project in every database that its settings name, or that it
-has ever loaded."""
+"""The workspaces that may hold a document: those of this project in every database that its
+settings name, or that it has ever loaded."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,10 +46,10 @@ class OwnWorkspace:
 
 @dataclass(frozen=True)
 class WorkspaceSearch:
-    """``unreached``: workspaces that may hold the document, and why nobody can look, or may write; ``foreign``: those
-    of them that are another owner's by now, and whose; ``unowned``: those that an earlier version has loaded, for whom
-    is not known; ``elsewhere``: those that another folder of the same owner has loaded, whose tables are not this
-    project's."""
+    """``unreached``: workspaces that may hold the document, and why nobody can look, or may write;
+    ``foreign``: those of them that are another owner's by now, and whose; ``unowned``: those that
+    an earlier version has loaded, for whom is not known; ``elsewhere``: those that another folder
+    of the same owner has loaded, whose tables are not this project's."""
 
     held: Sequence[OwnWorkspace]
     unreached: Mapping[Workspace, str] = field(default_factory=dict)
@@ -63,10 +63,11 @@ class WorkspaceSearch:
 
 
 def look(project: Services, with_embedded: bool) -> WorkspaceSearch:
-    """Ask every database that can be reached. ``with_embedded``: whether the embedded one is there to be asked.
+    """Ask every database that can be reached. ``with_embedded``: whether the embedded one is there
+    to be asked.
 
-    Raises StoreError where one that the settings name does not answer, DataError where it is not known which have
-    been loaded.
+    Raises StoreError where one that the settings name does not answer, DataError where it is not
+    known which have been loaded.
     """
     known = LoadedWorkspaces(project.root).all()
     held: list[OwnWorkspace] = []
@@ -83,7 +84,9 @@ def look(project: Services, with_embedded: bool) -> WorkspaceSearch:
             if (kind, address) in named:
                 raise
             unreached |= {
-                workspace: str(error) for workspace in known if (workspace.kind, workspace.address) == (kind, address)
+                workspace: str(error)
+                for workspace in known
+                if (workspace.kind, workspace.address) == (kind, address)
             }
             continue
         for name, live in lives.items():
@@ -98,7 +101,9 @@ def look(project: Services, with_embedded: bool) -> WorkspaceSearch:
                 unowned.append(workspace)
             elif workspace in known:
                 foreign[workspace] = live.owner
-    unreached |= {workspace: f"belongs to owner {owner} by now" for workspace, owner in foreign.items()}
+    unreached |= {
+        workspace: f"belongs to owner {owner} by now" for workspace, owner in foreign.items()
+    }
     for workspace in known:
         if workspace.kind != EMBEDDED_KIND and (workspace.kind, workspace.address) not in databases:
             unreached[workspace] = "the settings do not name its database"
@@ -122,13 +127,18 @@ def _shows(project: Services, held: OwnWorkspace, fits: Callable[[str], bool]) -
         return any(fits(document.source) for document in store.documents())
 
 
-def left_to_others(project: Services, found: WorkspaceSearch, fits: Callable[[str], bool]) -> dict[Workspace, str]:
-    """The workspaces of other folders of the same owner that show a document whose source fits, or a graph of which
-    that cannot be told, and why they are left."""
+def left_to_others(
+    project: Services, found: WorkspaceSearch, fits: Callable[[str], bool]
+) -> dict[Workspace, str]:
+    """The workspaces of other folders of the same owner that show a document whose source fits, or
+    a graph of which that cannot be told, and why they are left."""
     texts = {held.workspace.name: held for held in found.elsewhere if held.workspace.kind != NEO4J}
     shows = {name: _shows(project, held, fits) for name, held in texts.items()}
     return {
-        held.workspace: f"another folder of the same owner has loaded it, {held.live.place or 'which is not known'}"
+        held.workspace: (
+            "another folder of the same owner has loaded it,"
+            f" {held.live.place or 'which is not known'}"
+        )
         for held in found.elsewhere
         if shows.get(held.workspace.name, True)
     }
@@ -152,8 +162,8 @@ def shown(project: Services, found: WorkspaceSearch) -> tuple[WorkspaceContents,
 def remake_embedded(
     project: Services, again: Sequence[WorkspaceContents], found: WorkspaceSearch
 ) -> dict[Workspace, Deleted]:
-    """The embedded PostgreSQL keeps deleted rows in its files: make it anew, and load what it showed. Workspace -> how
-    many rows there are fewer."""
+    """The embedded PostgreSQL keeps deleted rows in its files: make it anew, and load what it
+    showed. Workspace -> how many rows there are fewer."""
     folder, doomed = project.root / EMBEDDED_FOLDER, project.root / DOOMED
     project.stop_stores()
     stop_embedded(folder)
@@ -177,9 +187,11 @@ def remake_embedded(
     return cleaned
 
 
-def clean(project: Services, found: WorkspaceSearch, done: Sequence[Workspace]) -> Iterator[tuple[Workspace, Deleted]]:
-    """Load every other workspace again from its workflow's newest tables: workspace, and rows deleted. ``done``: those
-    that have been."""
+def clean(
+    project: Services, found: WorkspaceSearch, done: Sequence[Workspace]
+) -> Iterator[tuple[Workspace, Deleted]]:
+    """Load every other workspace again from its workflow's newest tables: workspace, and rows
+    deleted. ``done``: those that have been."""
     over = set(done)
     for held in sorted(found.held, key=lambda held: (held.workspace.kind == NEO4J, held.workspace)):
         if held.workspace in over or held.workspace.kind == EMBEDDED_KIND:
@@ -213,7 +225,14 @@ def _load(
     manifest = _manifest(project, workspace, workflow)
     options = LoadOptions(replace=True, re_embed=True)
     owner = Owner(project.owner, project.place)
-    return load(manifest, project.snapshots, stores, project.settings.stores.neo4j.max_types, options, owner=owner)
+    return load(
+        manifest,
+        project.snapshots,
+        stores,
+        project.settings.stores.neo4j.max_types,
+        options,
+        owner=owner,
+    )
 
 
 def _manifest(project: Services, workspace: Workspace, workflow: str) -> Manifest:
@@ -224,14 +243,14 @@ def _manifest(project: Services, workspace: Workspace, workflow: str) -> Manifes
     except UsageError:
         if view:
             raise UsageError(
-                f"purge: {workspace} shows view '{view}', which is not made any more, so it cannot be had back without "
-                f"the document; 'graphmill workspace drop {workspace.name}', or have serve.views.{view} again and "
-                "'graphmill run', then purge again"
+                f"purge: {workspace} shows view '{view}', which is not made any more, so it cannot"
+                f" be had back without the document; 'graphmill workspace drop {workspace.name}',"
+                f" or have serve.views.{view} again and 'graphmill run', then purge again"
             ) from None
         raise UsageError(
-            f"purge: {workspace} shows workflow '{workflow}', which has no tables to load any more, so it cannot be "
-            f"had back without the document; 'graphmill index {workflow}', or 'graphmill workspace drop "
-            f"{workspace.name}', then purge again"
+            f"purge: {workspace} shows workflow '{workflow}', which has no tables to load any more,"
+            f" so it cannot be had back without the document; 'graphmill index {workflow}', or"
+            f" 'graphmill workspace drop {workspace.name}', then purge again"
         ) from None
     return manifest
 
@@ -249,7 +268,11 @@ def _graph(held: OwnWorkspace) -> str:
 
 def _partner(found: WorkspaceSearch, workspace: Workspace) -> OwnWorkspace | None:
     """The workspace's graph in Neo4j."""
-    graphs = [held for held in found.held if held.workspace.kind == NEO4J and held.workspace.name == workspace.name]
+    graphs = [
+        held
+        for held in found.held
+        if held.workspace.kind == NEO4J and held.workspace.name == workspace.name
+    ]
     return graphs[0] if graphs else None
 
 
@@ -266,14 +289,17 @@ def _neo4j(held: OwnWorkspace | None) -> Iterator[list[Store]]:
 
 
 def _workspaces(project: Services, kind: str, settings: Settings) -> Mapping[str, Live]:
-    with closing(neo4j_store(settings) if kind == NEO4J else postgres_store(settings, project.root)) as store:
+    with closing(
+        neo4j_store(settings) if kind == NEO4J else postgres_store(settings, project.root)
+    ) as store:
         return store.workspaces()
 
 
 def _databases(
     project: Services, known: Sequence[Workspace], with_embedded: bool
 ) -> Iterator[tuple[tuple[str, str], Settings]]:
-    """(kind, address) -> settings that reach it: those that are set, and others on their servers."""
+    """(kind, address) -> settings that reach it: those that are set, and others on their
+    servers."""
     settings = project.settings
     if with_embedded and (project.root / EMBEDDED_FOLDER).exists():
         yield (EMBEDDED_KIND, ""), _with_postgres(settings, EMBEDDED)
@@ -282,8 +308,15 @@ def _databases(
         own = postgres_address(url)
         yield (POSTGRES, own), settings
         for workspace in known:
-            if workspace.kind == POSTGRES and workspace.address != own and _server(workspace.address) == _server(own):
-                yield (POSTGRES, workspace.address), _with_postgres(settings, _of_database(url, workspace.address))
+            if (
+                workspace.kind == POSTGRES
+                and workspace.address != own
+                and _server(workspace.address) == _server(own)
+            ):
+                yield (
+                    (POSTGRES, workspace.address),
+                    _with_postgres(settings, _of_database(url, workspace.address)),
+                )
     neo4j = settings.stores.neo4j
     own = neo4j_address(neo4j.uri, neo4j.database)
     if settings.stores.graph == NEO4J:
@@ -302,9 +335,13 @@ def _server(address: str) -> str:
 def _of_database(url: str, address: str) -> str:
     from sqlalchemy.engine import make_url
 
-    return make_url(url).set(database=address.rpartition("/")[2]).render_as_string(hide_password=False)
+    return (
+        make_url(url).set(database=address.rpartition("/")[2]).render_as_string(hide_password=False)
+    )
 
 
 def _with_postgres(settings: Settings, url: str) -> Settings:
     postgres = settings.stores.postgres.model_copy(update={"url": url})
-    return settings.model_copy(update={"stores": settings.stores.model_copy(update={"postgres": postgres})})
+    return settings.model_copy(
+        update={"stores": settings.stores.model_copy(update={"postgres": postgres})}
+    )

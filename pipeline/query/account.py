@@ -1,4 +1,5 @@
-"""What a question costs: each call made for it is counted, written down, and held to what its asker may spend."""
+"""What a question costs: each call made for it is counted, written down, and held to what its asker
+may spend."""
 
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -30,8 +31,9 @@ CHAT, EMBEDDING, RERANK = "chat", "embedding", "rerank"
 
 @dataclass
 class Account:
-    """Of one question. ``cost``: None where a model that was asked has no price. Without a journal nothing is written
-    down. ``loaded``: the workflow and version of the load that its last read has seen."""
+    """Of one question. ``cost``: None where a model that was asked has no price. Without a journal
+    nothing is written down. ``loaded``: the workflow and version of the load that its last read has
+    seen."""
 
     asker: Asker = ANYONE
     workspace: str = ""
@@ -47,17 +49,22 @@ class Account:
     @property
     def said(self) -> Mapping[str, str]:
         return {
-            "question": self.question, "workspace": self.workspace, "key": self.asker.name, "mode": self.mode,
+            "question": self.question, "workspace": self.workspace, "key": self.asker.name,
+            "mode": self.mode,
         }  # fmt: skip
 
     def begin(self, kind: str, expected: Usage) -> str:
-        """Raises NotAllowedError or BudgetError, so that the call is not made, where nothing is left."""
+        """Raises NotAllowedError or BudgetError, so that the call is not made, where nothing is
+        left."""
         with self.lock:
             self.begun += 1
             self.chat_calls += kind == CHAT and expected.attempt == 1
             name, calls = f"{self.question}-{self.begun}", self.chat_calls
         if self.asker.max_calls is not None and calls > self.asker.max_calls:
-            fact = f"more than {self.asker.max_calls} calls of the chat model for one question are not allowed here"
+            fact = (
+                f"more than {self.asker.max_calls} calls of the chat model for one question are not"
+                " allowed here"
+            )
             raise NotAllowedError(f"query: {fact}; ask for less, or in another mode")
         if self.journal is None:
             return ""
@@ -70,7 +77,9 @@ class Account:
             return
         with self.lock:
             if kind == CHAT and usage.outcome == "too_long":
-                self.chat_calls -= 1  # it was refused before it cost anything, and is made once more, shorter
+                self.chat_calls -= (
+                    1  # it was refused before it cost anything, and is made once more, shorter
+                )
             self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost
         if self.journal is not None and call:
             try:
@@ -84,11 +93,14 @@ class Account:
             return
         spent = journal.spent_today()
         of_all = sum(cost for key, cost in spent.items() if key)
-        for most, cost in ((asker.cost_per_day, spent.get(asker.name, 0.0)), (asker.shared_cost_per_day, of_all)):
+        for most, cost in (
+            (asker.cost_per_day, spent.get(asker.name, 0.0)),
+            (asker.shared_cost_per_day, of_all),
+        ):
             if most is not None and cost >= most:
                 raise BudgetError(
-                    f"query: what may be spent on questions in a day ({most:g}) is spent; ask again in "
-                    f"{seconds_left()} s, or let who runs the server raise cost_per_day"
+                    f"query: what may be spent on questions in a day ({most:g}) is spent; ask again"
+                    f" in {seconds_left()} s, or let who runs the server raise cost_per_day"
                 )
 
 
@@ -116,11 +128,16 @@ class AccountedChat(ChatModel):
         return self.model.identity
 
     def converse(
-        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+        self,
+        talks: Iterable[Talk[Result]],
+        listener: Listener | None = None,
+        anew: Anew | None = None,
     ) -> list[Result]:
         return self.model.converse(map(self._owned_talk, talks), Heard(self.account, CHAT), anew)
 
-    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
+    def stream(
+        self, request: ChatRequest, listener: Listener | None = None
+    ) -> Generator[str, None, ChatReply]:
         return self.model.stream(self._owned(request), Heard(self.account, CHAT))
 
     def preflight(self) -> None:
@@ -167,5 +184,7 @@ class AccountedReranker(Reranker):
     def identity(self) -> Mapping[str, Any]:
         return self.model.identity
 
-    def rerank(self, query: str, documents: Sequence[str], listener: Listener | None = None) -> list[float]:
+    def rerank(
+        self, query: str, documents: Sequence[str], listener: Listener | None = None
+    ) -> list[float]:
         return self.model.rerank(query, documents, Heard(self.account, RERANK))

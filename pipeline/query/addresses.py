@@ -1,8 +1,8 @@
 """Addresses in an answer: what nothing shown holds may be a document's own doing.
 
-A text that was loaded can tell the model to show an image whose address carries the conversation away, or to link to
-it; whoever shows the answer as Markdown would load it. So an image or link that leads where nothing that was shown or
-asked leads loses its address.
+A text that was loaded can tell the model to show an image whose address carries the conversation
+away, or to link to it; whoever shows the answer as Markdown would load it. So an image or link that
+leads where nothing that was shown or asked leads loses its address.
 """
 
 import re
@@ -37,7 +37,8 @@ _UNFINISHED = re.compile(
     rf"|(?:[A-Za-z][A-Za-z0-9+.-]{{0,20}}:/|/|[wW]{{3}}\.)/?{_REST}{{0,{LONGEST_ADDRESS}}}$|!$)"
     rf"|{_LETTER}{{1,{LONGEST_ADDRESS}}}$"
 )
-"""The end of a text that may yet become one: from the beginning of its word, so that none is looked at by halves."""
+"""The end of a text that may yet become one: from the beginning of its word, so that none is looked
+at by halves."""
 
 
 @dataclass(frozen=True)
@@ -108,5 +109,6 @@ class Addresses:
 
 
 def _decoded(address: str) -> str:
-    """As Markdown and a browser read it: ``https:&#47;&#47;`` and ``https\\://`` are ``https://``."""
+    """As Markdown and a browser read it: ``https:&#47;&#47;`` and ``https\\://`` are
+    ``https://``."""
     return re.sub(r"[\t\r\n]", "", unescape(_ESCAPED.sub(r"\1", address)))

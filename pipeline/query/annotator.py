@@ -1,8 +1,9 @@
 """Writes an answer in its final form, and the citations in it as data.
 
-It is the last step on the way of an answer: nothing changes the text after it, so places stay true. Marks that were
-checked come as placeholders, characters that no model can write. So nothing that a model writes becomes a citation by
-itself: a number in brackets becomes one if its passage supports the sentence, and stands in parentheses if not.
+It is the last step on the way of an answer: nothing changes the text after it, so places stay true.
+Marks that were checked come as placeholders, characters that no model can write. So nothing that a
+model writes becomes a citation by itself: a number in brackets becomes one if its passage supports
+the sentence, and stands in parentheses if not.
 """
 
 import re
@@ -36,7 +37,8 @@ _MAY_OPEN_FENCE = re.compile(r" {0,3}(?:`*|~*|`{3,}[^`\n]*|~{3,}[^\n]*)")
 _LIST_SIGN = re.compile(r"\s*(?:(?:[-*+>#|]+|\d{1,3}[.)])\s+)*")
 _WORD = re.compile(r"\w")
 LONGEST_SPAN = 300
-"""Characters of a code span, of a fence's line, and of what follows a citation, for which a stream waits."""
+"""Characters of a code span, of a fence's line, and of what follows a citation, for which a stream
+waits."""
 LONGEST_GROUP = 2000
 MOST_BEFORE = 1000
 """Characters before a citation in which its sentence is looked for."""
@@ -53,7 +55,8 @@ class _Fence:
 
 @dataclass(frozen=True)
 class _Said:
-    """Hold the words before a citation; ``continues``: it is the rest of a sentence that was cited before."""
+    """Hold the words before a citation; ``continues``: it is the rest of a sentence that was cited
+    before."""
 
     text: str
     continues: bool = False
@@ -79,18 +82,21 @@ class Annotator:
         self._fence: _Fence | None = None
         self._at_line_start, self._line_is_blank = True, True
         self._escaped = False
-        # In a paragraph with a backtick that closes nothing on its line, readers of Markdown may see code elsewhere
-        # than this class does. So nothing in it counts as code, and no bare number stays in brackets.
+        # In a paragraph with a backtick that closes nothing on its line, readers of Markdown may
+        # see code elsewhere than this class does. So nothing in it counts as code, and no bare
+        # number stays in brackets.
         self._without_code_spans = False
         self._before = ""
         self._last: _Said | None = None
-        # The words behind the last citation may have been read as its statement. Then they are not the next one's.
+        # The words behind the last citation may have been read as its statement. Then they are not
+        # the next one's.
         self._cited_ahead, self._to_skip = False, 0
         self._text: list[str] = []
         self._annotations: list[Annotation] = []
 
     def stream(self, pieces: Iterable[str]) -> Iterator[Piece]:
-        """Yield the text in pieces, each with its citations. Nothing that was yielded is changed by what follows."""
+        """Yield the text in pieces, each with its citations. Nothing that was yielded is changed by
+        what follows."""
         for piece in pieces:
             self._held += piece
             yield from self._settled()
@@ -107,9 +113,12 @@ class Annotator:
             yield piece
 
     def _step(self) -> bool:
-        """Write the next part of what is held. Return False if it depends on what has not come yet."""
+        """Write the next part of what is held. Return False if it depends on what has not come
+        yet."""
         if self._fence:
-            return self._line_start_in_fence(self._fence) if self._at_line_start else self._code_line()
+            return (
+                self._line_start_in_fence(self._fence) if self._at_line_start else self._code_line()
+            )
         if self._at_line_start:
             return self._line_start()
         special = _SPECIAL.search(self._held)
@@ -132,7 +141,11 @@ class Annotator:
             self._fence = _Fence(signs[0], length, len(opening[1]))
             self._at_line_start = False
             return True
-        if not self._final and len(self._held) <= LONGEST_SPAN and _MAY_OPEN_FENCE.fullmatch(self._held):
+        if (
+            not self._final
+            and len(self._held) <= LONGEST_SPAN
+            and _MAY_OPEN_FENCE.fullmatch(self._held)
+        ):
             return False
         self._at_line_start = False
         return True
@@ -151,7 +164,11 @@ class Annotator:
             if not newline and not self._final and len(line) <= LONGEST_SPAN:
                 return False
             signs = line.strip()
-            if len(line) <= LONGEST_SPAN and len(signs) >= fence.length and not signs.strip(fence.sign):
+            if (
+                len(line) <= LONGEST_SPAN
+                and len(signs) >= fence.length
+                and not signs.strip(fence.sign)
+            ):
                 self._write_code(len(line))
                 self._fence, self._at_line_start = None, False
                 return True
@@ -198,7 +215,11 @@ class Annotator:
     def _bracket_or_citation(self) -> bool:
         group = _GROUP.match(self._held, 0, LONGEST_GROUP)
         if group is None:
-            if not self._final and BEGINS_BARE.fullmatch(self._held) and len(self._held) <= LONGEST_SPAN:
+            if (
+                not self._final
+                and BEGINS_BARE.fullmatch(self._held)
+                and len(self._held) <= LONGEST_SPAN
+            ):
                 return False
             self._write_plain(1)
             return True
@@ -221,7 +242,9 @@ class Annotator:
 
     def _said_before(self) -> "_Said":
         """The sentence before a citation, or what of it stands behind the citation before."""
-        from pipeline.text.sentences import sentence_spans  # it loads a library that other questions do not need
+        from pipeline.text.sentences import (
+            sentence_spans,
+        )  # it loads a library that other questions do not need
 
         goes_on = self._last is not None and "\n" not in self._before
         lines = [line for line in self._before.split("\n") if _WORD.search(line)]
@@ -232,21 +255,26 @@ class Annotator:
         spans = [span for span in sentence_spans(line) if _WORD.search(line, *span)]
         start, end = spans[-1] if spans else (0, len(line))
         is_first = start == 0 and len(lines) == 1
-        said = _Said(line[start:end], continues=bool(goes_on and is_first and self._last and not self._last.is_whole))
+        said = _Said(
+            line[start:end],
+            continues=bool(goes_on and is_first and self._last and not self._last.is_whole),
+        )
         is_joint = said.continues and len(said.text.split()) <= 1 and not said.statement.names
         if self._last and is_joint and not self._cited_ahead:
             return self._last  # as in: [1] and [2]
         return said
 
     def _following(self, rest: str) -> str | None:
-        """Return the words after a citation that begins its sentence; None if their end has not come yet."""
+        """Return the words after a citation that begins its sentence; None if their end has not
+        come yet."""
         window = rest[:LONGEST_SPAN]
         if end := _SENTENCE_END.search(window):
             return window[: end.start()]
         return window if self._final or len(rest) >= LONGEST_SPAN else None
 
     def _write_group(self, group: str, said: "_Said") -> bool:
-        """Write marks and bare numbers that stand together; return whether any of them is a citation."""
+        """Write marks and bare numbers that stand together; return whether any of them is a
+        citation."""
         members = list(_MEMBER.finditer(group))
         numbers = [number for member in members for number in self._numbers_of(member[0])]
         supported = self._passages.supporting(said.statement, numbers)
@@ -267,7 +295,9 @@ class Annotator:
             self._before, self._last = "", said
             self._cited_ahead, self._to_skip = False, 0
         else:
-            self._told(re.sub(r"\d", " ", group))  # its numbers may be a model's citations, and are not what is said
+            self._told(
+                re.sub(r"\d", " ", group)
+            )  # its numbers may be a model's citations, and are not what is said
         return any(is_citation)
 
     def _numbers_of(self, member: str) -> list[int]:
@@ -279,7 +309,8 @@ class Annotator:
         return numbers_in(member)
 
     def _is_citation(self, member: str, citable: frozenset[int]) -> bool:
-        """Whether it is a mark that was checked, or bare numbers of passages that support what is said."""
+        """Whether it is a mark that was checked, or bare numbers of passages that support what is
+        said."""
         numbers = self._numbers_of(member)
         return ord(member[0]) >= FIRST_PASSAGE or (bool(numbers) and citable.issuperset(numbers))
 
@@ -292,16 +323,20 @@ class Annotator:
             self._cite(f"[{number}]", number, number in supported)
 
     def _harmless(self, bare: str) -> str:
-        """Return bare numbers in parentheses; but a list with others than passages' is something else: an interval."""
+        """Return bare numbers in parentheses; but a list with others than passages' is something
+        else: an interval."""
         is_one_number = bare[1:-1].strip().isdigit()
         are_passages = all(number in self._passages for number in self._numbers_of(bare))
         return in_parentheses(bare) if is_one_number or are_passages else bare
 
     def _write_data(self, citation: str, supported: frozenset[int]) -> None:
-        """Write a citation of records; those of its numbers that are passages' are citations of these."""
+        """Write a citation of records; those of its numbers that are passages' are citations of
+        these."""
         found = cited_records(citation)
         self._cited.records += 1
-        self._cited.reports += [number for number in found.get("reports", ()) if number not in self._cited.reports]
+        self._cited.reports += [
+            number for number in found.get("reports", ()) if number not in self._cited.reports
+        ]
         sources = re.search(r"Sources \(([^()]*)\)", citation)
         end = 0
         if sources:
@@ -337,7 +372,8 @@ class Annotator:
         self._escaped = (backslashes % 2 == 1) != was_escaped
 
     def _write_code(self, length: int) -> None:
-        """Write so many characters of code: numbers in brackets are its own, and marks are citations there too."""
+        """Write so many characters of code: numbers in brackets are its own, and marks are
+        citations there too."""
         text, self._held = self._held[:length], self._held[length:]
         end = 0
         for mark in PLACEHOLDER.finditer(text):

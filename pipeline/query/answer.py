@@ -9,7 +9,14 @@ from functools import cache
 from itertools import chain
 from typing import Any, TypeVar
 
-from pipeline.errors import BudgetError, ModelError, NoSuchModelError, StoreError, UsageError, counted
+from pipeline.errors import (
+    BudgetError,
+    ModelError,
+    NoSuchModelError,
+    StoreError,
+    UsageError,
+    counted,
+)
 from pipeline.models.base import ChatReply, ChatRequest
 from pipeline.models.parse.lenient_json import after_thinking
 from pipeline.query.addresses import Addresses
@@ -17,7 +24,13 @@ from pipeline.query.annotations import Annotation, Cited, Piece
 from pipeline.query.citations import Citations
 from pipeline.query.context import Context, Reference, page_of, without_pages
 from pipeline.query.marks import inert
-from pipeline.query.messages import Abstention, PreparedQuery, count_tokens, refuse_failed, told_unread
+from pipeline.query.messages import (
+    Abstention,
+    PreparedQuery,
+    count_tokens,
+    refuse_failed,
+    told_unread,
+)
 from pipeline.query.prepare import prepare
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
@@ -31,7 +44,8 @@ _NO_ANSWER = re.compile(
     r"(?:(?i:[\[【(（]\s*no[\s_-]*answer\s*[\]】)）])|NO[ _-]?ANSWER(?=\s*(?:[-–—:.,;!*_]|\n|$)))"
     r"[\s*_`\"'”:.,;!–—-]*"
 )
-"""How a model begins that finds no answer in the context, as [NO ANSWER] (prompts/answer_*.md) or much like it."""
+"""How a model begins that finds no answer in the context, as [NO ANSWER] (prompts/answer_*.md) or
+much like it."""
 _DECLINING = ("noanswer", "answernoanswer", "responsenoanswer")
 LONGEST_OPENING = 80
 WORDS = {"nothing_found": "no_context"}
@@ -41,18 +55,25 @@ OF_REFERENCE = ("title", "tokens")
 """Of a text unit what is told beside its reference, or is of no use there."""
 NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
 PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
-CITES_NOTHING = "the answer cites nothing of what the model was shown: it may rest on something else"
-UNSUPPORTED = "the passage does not hold the names and numbers of the sentence; read it before you rely on it"
+CITES_NOTHING = (
+    "the answer cites nothing of what the model was shown: it may rest on something else"
+)
+UNSUPPORTED = (
+    "the passage does not hold the names and numbers of the sentence; read it before you rely on it"
+)
 ENDS = {
     "length": "the answer was cut off at the model's output limit",
-    "unstated": "the endpoint did not say why the answer ended (finish_reason): its end may be missing",
+    "unstated": (
+        "the endpoint did not say why the answer ended (finish_reason): its end may be missing"
+    ),
 }
 """Finish reason -> what is to be said of an answer that ended so."""
 
 
 @dataclass(frozen=True)
 class AnswerText:
-    """What is said to a question. ``reply``: what the model was paid for it; None where it was not asked."""
+    """What is said to a question. ``reply``: what the model was paid for it; None where it was not
+    asked."""
 
     text: str
     abstention: Abstention
@@ -62,14 +83,15 @@ class AnswerText:
 
 @dataclass(frozen=True)
 class Answer:
-    """``abstention``: why there is no answer; "" where there is one. ``annotations``: the citations in the text, each
-    with its place there, in Unicode code points. ``cited``: the references that it rests on, in the order of the text;
-    ``cited_report_numbers``: reports likewise; ``removed_citations``: those of what the model was not shown.
-    ``cites_nothing``: a model wrote the answer and cited nothing of what it was shown. ``tokens``: of the prompt and
-    its parts; ``usage``: as the endpoint counted them; ``most_calls``: how many the question could have taken.
-    ``cost``: of all calls that were made for it, by the settings' prices; None where a model has none.
-    ``question_id``: by which usage knows it. ``loaded``: the workflow and version of the load that was read.
-    ``notes``: what those who ask, or run the stores, should know."""
+    """``abstention``: why there is no answer; "" where there is one. ``annotations``: the citations
+    in the text, each with its place there, in Unicode code points. ``cited``: the references that
+    it rests on, in the order of the text; ``cited_report_numbers``: reports likewise;
+    ``removed_citations``: those of what the model was not shown. ``cites_nothing``: a model wrote
+    the answer and cited nothing of what it was shown. ``tokens``: of the prompt and its parts;
+    ``usage``: as the endpoint counted them; ``most_calls``: how many the question could have taken.
+    ``cost``: of all calls that were made for it, by the settings' prices; None where a model has
+    none. ``question_id``: by which usage knows it. ``loaded``: the workflow and version of the load
+    that was read. ``notes``: what those who ask, or run the stores, should know."""
 
     request: QueryRequest
     text: str
@@ -100,7 +122,8 @@ class Answer:
 
     @property
     def unsupported_citations(self) -> int:
-        """How many of the annotations cite a passage without the names and numbers of the sentence."""
+        """How many of the annotations cite a passage without the names and numbers of the
+        sentence."""
         return sum(not annotation.supported for annotation in self.annotations)
 
     def to_json(self, evidence: bool = True) -> dict[str, Any]:
@@ -139,14 +162,19 @@ class Answer:
 
     @property
     def cited_reports(self) -> list[dict[str, Any]]:
-        cited = [report for report in self.context.reports.records if report.number in self.cited_report_numbers]
+        cited = [
+            report
+            for report in self.context.reports.records
+            if report.number in self.cited_report_numbers
+        ]
         return [{name: getattr(report, name) for name in CITED_REPORT} for report in cited]
 
 
 def answer(request: QueryRequest, resources: QueryResources) -> Answer:
     """Answer the question; a prompt that the model refuses as too long is made shorter, once.
 
-    Raises UsageError for ``bypass`` without a chat model, ModelError where the model gives no answer.
+    Raises UsageError for ``bypass`` without a chat model, ModelError where the model gives no
+    answer.
     """
     started = time.perf_counter()
 
@@ -175,18 +203,24 @@ def inquired(prepared: PreparedQuery, resources: QueryResources) -> PreparedQuer
 
 
 def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText | None:
-    """What is said where no model is to be asked: the context, the prompt, the evidence, or that nothing was found."""
+    """What is said where no model is to be asked: the context, the prompt, the evidence, or that
+    nothing was found."""
     request = prepared.request
     if request.only_need_context:
         return AnswerText(prepared.context.text, prepared.abstention)
     if request.only_need_prompt:
-        return AnswerText("\n\n".join(message["content"] for message in prepared.messages), prepared.abstention)
+        return AnswerText(
+            "\n\n".join(message["content"] for message in prepared.messages), prepared.abstention
+        )
     if prepared.abstention:
         return AnswerText(said_of(prepared.abstention, resources), prepared.abstention)
     if resources.chat(request.model):
         return None
     if request.mode == "bypass":
-        raise UsageError("query: mode bypass asks the chat model alone, and none is configured; set OPENAI_API_KEY")
+        raise UsageError(
+            "query: mode bypass asks the chat model alone, and none is configured; set"
+            " OPENAI_API_KEY"
+        )
     return evidence_answer(prepared.context)
 
 
@@ -199,8 +233,8 @@ def read_answer(
 ) -> Generator[Piece, None, tuple[Abstention, Cited]]:
     """Yield the answer as it is to be shown, in pieces with their citations.
 
-    Return why it is none, if so, and what it cites. Without a search there is nothing that could be cited, and the text
-    stays as it is. Thinking is never shown.
+    Return why it is none, if so, and what it cites. Without a search there is nothing that could be
+    cited, and the text stays as it is. Thinking is never shown.
     """
     pieces = after_thinking(pieces)
     if prepared.request.mode == "bypass":
@@ -220,7 +254,9 @@ def read_answer(
 def _known_addresses(prepared: PreparedQuery) -> Addresses:
     request = prepared.request
     said = (turn.content for turn in request.conversation_history)
-    return Addresses.of(prepared.context.text, request.query, request.user_prompt, request.system_prompt, *said)
+    return Addresses.of(
+        prepared.context.text, request.query, request.user_prompt, request.system_prompt, *said
+    )
 
 
 def whole(pieces: Generator[Piece, None, Result]) -> tuple[str, Result]:
@@ -233,7 +269,9 @@ def whole(pieces: Generator[Piece, None, Result]) -> tuple[str, Result]:
             return text, end.value
 
 
-def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerText, started: float) -> Answer:
+def finished(
+    prepared: PreparedQuery, resources: QueryResources, said: AnswerText, started: float
+) -> Answer:
     context, untraced = traced(prepared, resources, said)
     prompt = count_tokens(prepared.messages, resources.tokenizer)
     cites_nothing = _cites_nothing(prepared, said)
@@ -264,7 +302,8 @@ def finished(prepared: PreparedQuery, resources: QueryResources, said: AnswerTex
 
 
 def whole_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText:
-    """Ask the model for the answer, by a call that is not streamed. Raises ModelError where it gives none."""
+    """Ask the model for the answer, by a call that is not streamed. Raises ModelError where it
+    gives none."""
     chat = resources.chat(prepared.request.model)
     assert chat is not None
     reply = chat.complete([ChatRequest("answer", prepared.messages, check=any_text)])[0]
@@ -273,9 +312,11 @@ def whole_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerTe
     return AnswerText(text, abstention, cited, reply)
 
 
-def traced(prepared: PreparedQuery, resources: QueryResources, said: AnswerText) -> tuple[Context, tuple[str, ...]]:
-    """The context, with the passages that reports which the answer cites rest on; and what is to be said of that: an
-    answer that was paid for is not lost where the stores fail after it."""
+def traced(
+    prepared: PreparedQuery, resources: QueryResources, said: AnswerText
+) -> tuple[Context, tuple[str, ...]]:
+    """The context, with the passages that reports which the answer cites rest on; and what is to be
+    said of that: an answer that was paid for is not lost where the stores fail after it."""
     context = prepared.context
     if not said.cited.reports or not prepared.request.include_references:
         return context, ()
@@ -290,12 +331,20 @@ def traced(prepared: PreparedQuery, resources: QueryResources, said: AnswerText)
 def cited_references(context: Context, cited: Cited) -> tuple[Reference, ...]:
     """Those that the answer cites, in its order, then those that the reports it cites rest on."""
     known = {entry.id: entry for entry in context.references}
-    by_report = [entry.id for number in cited.reports for entry in context.references if number in entry.reports]
-    return tuple(known[number] for number in dict.fromkeys([*cited.sources, *by_report]) if number in known)
+    by_report = [
+        entry.id
+        for number in cited.reports
+        for entry in context.references
+        if number in entry.reports
+    ]
+    return tuple(
+        known[number] for number in dict.fromkeys([*cited.sources, *by_report]) if number in known
+    )
 
 
 def any_text(text: str) -> str | None:
-    """Nothing is wrong with any text; but where there is a check, one that is cut off is not served again."""
+    """Nothing is wrong with any text; but where there is a check, one that is cut off is not served
+    again."""
     return None
 
 
@@ -305,13 +354,22 @@ def _notes(said: AnswerText) -> tuple[str, ...]:
     unsupported = sum(not annotation.supported for annotation in said.cited.annotations)
     return (
         *([ENDS[ended]] if ended in ENDS else []),
-        *([f"{strange} that nothing shown holds: taken out of the answer"] if said.cited.addresses else []),
-        *([f"{counted(unsupported, 'citation')} without support: {UNSUPPORTED}"] if unsupported else []),
+        *(
+            [f"{strange} that nothing shown holds: taken out of the answer"]
+            if said.cited.addresses
+            else []
+        ),
+        *(
+            [f"{counted(unsupported, 'citation')} without support: {UNSUPPORTED}"]
+            if unsupported
+            else []
+        ),
     )
 
 
 def _cites_nothing(prepared: PreparedQuery, said: AnswerText) -> bool:
-    """Whether a model's answer is without any source, though it was shown some and asked for them."""
+    """Whether a model's answer is without any source, though it was shown some and asked for
+    them."""
     context, request = prepared.context, prepared.request
     asked = said.reply is not None and not said.abstention and not request.system_prompt
     shown = bool(context.references) or len(context.reports.records) > 0
@@ -348,10 +406,13 @@ def shown_tables(request: QueryRequest) -> tuple[str, ...]:
 
 
 def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
-    """Entities, relationships and text units as they were shown, and references to these; reports and claims where the
-    request has them."""
+    """Entities, relationships and text units as they were shown, and references to these; reports
+    and claims where the request has them."""
     return {
-        **{name: [_record(row) for row in getattr(context, name).records] for name in shown_tables(request)},
+        **{
+            name: [_record(row) for row in getattr(context, name).records]
+            for name in shown_tables(request)
+        },
         "chunks": [_with_page(chunk) for chunk in context.chunks.records],
         **references_json(context, request),
     }
@@ -359,7 +420,9 @@ def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
 
 def references_json(context: Context, request: QueryRequest) -> dict[str, Any]:
     listed = context.references if request.include_references else ()
-    return {"references": [reference_json(entry, request.include_chunk_content) for entry in listed]}
+    return {
+        "references": [reference_json(entry, request.include_chunk_content) for entry in listed]
+    }
 
 
 def dropped_json(context: Context, request: QueryRequest) -> dict[str, int]:
@@ -410,22 +473,30 @@ def _plain(value: Any) -> Any:
 
 
 def evidence_answer(context: Context) -> AnswerText:
-    """The notice in its first line, then the best passages and facts, each with its source. All of it:
-    --only-need-context, --json."""
+    """The notice in its first line, then the best passages and facts, each with its source. All of
+    it: --only-need-context, --json."""
     shown = context.references[:PASSAGES]
     numbers = {entry.chunk_id: entry.id for entry in context.references}
     passages = [f"[{entry.id}] {_clipped(entry.content)}" for entry in shown]
     links = context.relationships.records[:FACTS]
-    sources = [next((numbers[unit] for unit in link.text_unit_ids if unit in numbers), 0) for link in links]
+    sources = [
+        next((numbers[unit] for unit in link.text_unit_ids if unit in numbers), 0) for link in links
+    ]
     facts = [_fact(link, number) for link, number in zip(links, sources, strict=True)]
     reports = context.reports.records[:PASSAGES]
-    told = [f"Report {report.number}: {inert(report.title)}. {_clipped(report.summary)}" for report in reports]
+    told = [
+        f"Report {report.number}: {inert(report.title)}. {_clipped(report.summary)}"
+        for report in reports
+    ]
     parts = [NOTICE, *told, *passages, *(["Facts:\n" + "\n".join(facts)] if facts else [])]
     text = "\n\n".join(parts)
-    # What stores hold is inert here, so each number in brackets is one of this function's own. It needs no comparison:
-    # a passage is its own source, and a fact names the text units that it is from.
+    # What stores hold is inert here, so each number in brackets is one of this function's own. It
+    # needs no comparison: a passage is its own source, and a fact names the text units that it is
+    # from.
     marks = re.finditer(r"\[(\d{1,9})\]", text)
-    annotations = [Annotation(mark.start(), mark.end(), int(mark[1]), supported=True) for mark in marks]
+    annotations = [
+        Annotation(mark.start(), mark.end(), int(mark[1]), supported=True) for mark in marks
+    ]
     cited = dict.fromkeys(annotation.number for annotation in annotations)
     return AnswerText(text, "", Cited(sources=list(cited), annotations=annotations))
 

@@ -1,5 +1,5 @@
-"""What an answer cites, by marks that no text has by chance: a number each, and nothing that was not shown; so for the
-addresses in it."""
+"""What an answer cites, by marks that no text has by chance: a number each, and nothing that was
+not shown; so for the addresses in it."""
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -23,13 +23,17 @@ from pipeline.query.marks import (
 from pipeline.query.support import Passages
 
 _SIGNS_BACKWARDS = re.compile(rf"[\[\] refs\d,;:–-]{{0,{LONGEST}}}", re.IGNORECASE)
-_BEGINS_DATA = re.compile(rf"\[(?:d(?:a(?:t(?:a(?::[^\[\]\n]{{0,{LONGEST}}})?)?)?)?)?", re.IGNORECASE)
+_BEGINS_DATA = re.compile(
+    rf"\[(?:d(?:a(?:t(?:a(?::[^\[\]\n]{{0,{LONGEST}}})?)?)?)?)?", re.IGNORECASE
+)
 
 
 def _settled_until(text: str) -> int:
-    """Return where the end of a text begins that may yet become a citation; its length where there is none.
+    """Return where the end of a text begins that may yet become a citation; its length where there
+    is none.
 
-    The text is read once, from its end: to look from every bracket takes long for a text of brackets alone.
+    The text is read once, from its end: to look from every bracket takes long for a text of
+    brackets alone.
     """
     starts = [len(text)]
     signs = _SIGNS_BACKWARDS.match(text[: -LONGEST - 2 : -1])
@@ -55,8 +59,8 @@ class _Marks:
 
 @dataclass(frozen=True)
 class Citations:
-    """Checks an answer, as it comes. ``references``: its sources; ``records``: the same for citations of data;
-    ``known``: addresses that it may name."""
+    """Checks an answer, as it comes. ``references``: its sources; ``records``: the same for
+    citations of data; ``known``: addresses that it may name."""
 
     references: Sequence[Reference]
     records: DataCitations = UNCHECKED
@@ -65,12 +69,15 @@ class Citations:
     def stream(self, pieces: Iterable[str]) -> Generator[Piece, None, Cited]:
         """The text in pieces, each with its citations as [3]; returns what it cites.
 
-        What may yet become a citation is held back until it is known, and what was shown is not looked at again. Marks
-        are placeholders while addresses are taken out: removing something must not make a mark of what stood around it.
+        What may yet become a citation is held back until it is known, and what was shown is not
+        looked at again. Marks are placeholders while addresses are taken out: removing something
+        must not make a mark of what stood around it.
         """
         marks = _Marks()
         annotator = Annotator(self._passages, marks.data, marks.cited)
-        yield from annotator.stream(self._with_known_addresses(self._marked(pieces, marks), marks.cited))
+        yield from annotator.stream(
+            self._with_known_addresses(self._marked(pieces, marks), marks.cited)
+        )
         return marks.cited
 
     def _with_known_addresses(self, pieces: Iterable[str], cited: Cited) -> Iterator[str]:
@@ -105,7 +112,8 @@ class Citations:
         return space + data_placeholder(len(marks.data) - 1)
 
     def _numbered(self, mark: str, cited: Cited) -> str:
-        """A placeholder for each number that was shown; nothing, not even the space before, without any."""
+        """A placeholder for each number that was shown; nothing, not even the space before, without
+        any."""
         numbers = numbers_in(mark)
         kept = [number for number in numbers if number in self._passages and number < MOST_PASSAGES]
         cited.removed += len(numbers) - len(kept)

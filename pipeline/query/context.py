@@ -1,4 +1,5 @@
-"""The context of an answer: evidence cut to its budgets, as CSV tables with a list of references."""
+"""The context of an answer: evidence cut to its budgets, as CSV tables with a list of
+references."""
 
 import csv
 import io
@@ -31,7 +32,8 @@ REFERENCES = "-----References-----\n```\n{}\n```\n"
 MARK = "[ref:{}]"
 """How an answer cites a text unit: as no text is written by chance."""
 ROW = "{}"
-"""The same where records of several kinds are cited, and their kind is named (``DataCitations``)."""
+"""The same where records of several kinds are cited, and their kind is named
+(``DataCitations``)."""
 ENTITY_HEADER = ["id", "entity", "type", "description", "rank"]
 RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
 SOURCE_HEADER = ["id", "content"]
@@ -39,8 +41,8 @@ SOURCE_HEADER = ["id", "content"]
 
 @dataclass
 class Numbers:
-    """Of each kind of record from 1, in the order in which they come up: the same record has the same number in all
-    that a query shows."""
+    """Of each kind of record from 1, in the order in which they come up: the same record has the
+    same number in all that a query shows."""
 
     given: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -50,12 +52,15 @@ class Numbers:
 
     def given_to(self, kind: str, records: Sequence[Numbered]) -> list[Numbered]:
         numbers = self.of(kind, [record.id for record in records])
-        return [replace(record, number=number) for record, number in zip(records, numbers, strict=True)]
+        return [
+            replace(record, number=number) for record, number in zip(records, numbers, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
 class Table(Generic[Row]):
-    """A section of the context: the records kept, their CSV, its tokens, and how many were dropped."""
+    """A section of the context: the records kept, their CSV, its tokens, and how many were
+    dropped."""
 
     records: Sequence[Row]
     csv: str
@@ -68,8 +73,9 @@ NO_TABLE: Table[Any] = Table((), "", 0, 0)
 
 @dataclass(frozen=True)
 class Reference:
-    """A text unit that the context shows, or that reports in it rest on (``reports``: their numbers), and its place in
-    its document, in characters; ``id`` is the number an answer cites it by."""
+    """A text unit that the context shows, or that reports in it rest on (``reports``: their
+    numbers), and its place in its document, in characters; ``id`` is the number an answer cites it
+    by."""
 
     id: int
     chunk_id: str
@@ -88,7 +94,9 @@ class Reference:
         return page_of(self.metadata, self.start)
 
 
-AS_REFERENCE = attrgetter("number", "id", "document_id", "source", "title", "metadata", "start", "end", "content")
+AS_REFERENCE = attrgetter(
+    "number", "id", "document_id", "source", "title", "metadata", "start", "end", "content"
+)
 
 
 def references_to(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
@@ -97,7 +105,8 @@ def references_to(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
 
 
 def page_of(metadata: Mapping[str, Any] | None, start: int) -> int | None:
-    """The page, from 1, on which that character of a document stands; None where the document has no pages."""
+    """The page, from 1, on which that character of a document stands; None where the document has
+    no pages."""
     pages = (metadata or {}).get(PAGES)
     return bisect_right(pages, start) or None if _are_pages(pages) else None
 
@@ -111,13 +120,18 @@ def without_pages(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | Non
 
 def _are_pages(value: Any) -> TypeGuard[list[int]]:
     """And no metadata of a user's own that are called so."""
-    return isinstance(value, list) and bool(value) and value[0] == 0 and all(type(place) is int for place in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and value[0] == 0
+        and all(type(place) is int for place in value)
+    )
 
 
 @dataclass(frozen=True)
 class Context:
-    """``mark``: how text units are cited. ``windows``: where several calls are shown a part of it each, what each of
-    them is shown."""
+    """``mark``: how text units are cited. ``windows``: where several calls are shown a part of it
+    each, what each of them is shown."""
 
     entities: Table[Entity]
     relationships: Table[Relationship]
@@ -142,15 +156,21 @@ class Context:
             "Reports": self.reports, "Entities": self.entities, "Relationships": self.relationships,
             "Claims": self.claims, "Sources": self.chunks,
         }  # fmt: skip
-        shown = [SECTION.format(name, table.csv) for name, table in sections.items() if table.records]
-        listed = [REFERENCES.format(reference_list(self.references, self.mark))] if self.references else []
+        shown = [
+            SECTION.format(name, table.csv) for name, table in sections.items() if table.records
+        ]
+        listed = (
+            [REFERENCES.format(reference_list(self.references, self.mark))]
+            if self.references
+            else []
+        )
         return "\n".join([*shown, *listed])
 
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A text unit to read. ``lane``: the first that chose it; ``place``: where in that lane, from 1; ``frequency``: how
-    often it came up there."""
+    """A text unit to read. ``lane``: the first that chose it; ``place``: where in that lane, from
+    1; ``frequency``: how often it came up there."""
 
     id: str
     lane: str
@@ -171,27 +191,36 @@ def ranked_chunks(evidence: Evidence, limit: int) -> list[Pick]:
 
 
 def build_context(
-    request: QueryRequest, evidence: Evidence, chunks: Sequence[Passage], tokenizer: Tokenizer, overhead: int
+    request: QueryRequest,
+    evidence: Evidence,
+    chunks: Sequence[Passage],
+    tokenizer: Tokenizer,
+    overhead: int,
 ) -> Context:
-    """Text units get at least half of what the rest of the prompt leaves, or as much of it as they need where they come
-    first (``sources_first``); entities and relationships share what these leave as their caps stand to each other, in
-    mode ``global`` relationships before entities; what a part does not use goes to the next, at last to text units.
+    """Text units get at least half of what the rest of the prompt leaves, or as much of it as they
+    need where they come first (``sources_first``); entities and relationships share what these
+    leave as their caps stand to each other, in mode ``global`` relationships before entities; what
+    a part does not use goes to the next, at last to text units.
 
     ``chunks``: in their order; ``overhead``: tokens of the prompt without its context.
     """
     chunks = Numbers().given_to("sources", chunks)
     references = references_to(chunks)
     left = room(request, overhead)
-    sources = cut_sources(chunks, references, left if sources_first(request) else left // 2, tokenizer)
+    sources = cut_sources(
+        chunks, references, left if sources_first(request) else left // 2, tokenizer
+    )
     entities, relationships = _graph_tables(request, evidence, left - sources[0].tokens, tokenizer)
     if sources[0].dropped:
-        sources = cut_sources(chunks, references, left - entities.tokens - relationships.tokens, tokenizer)
+        sources = cut_sources(
+            chunks, references, left - entities.tokens - relationships.tokens, tokenizer
+        )
     return Context(entities, relationships, *sources)
 
 
 def sources_first(request: QueryRequest) -> bool:
-    """Whether text units are what an answer can do least without: in modes that rank them themselves, and in small
-    prompts."""
+    """Whether text units are what an answer can do least without: in modes that rank them
+    themselves, and in small prompts."""
     return request.mode in ("naive", "graph") or request.max_total_tokens <= SMALL_PROMPT
 
 
@@ -208,11 +237,15 @@ def _graph_tables(
     first = 0 if request.number_rows else 1
 
     def entities(budget: int) -> Table[Entity]:
-        rows = (entity_row(number, entity)[first:] for number, entity in enumerate(evidence.entities, 1))
+        rows = (
+            entity_row(number, entity)[first:] for number, entity in enumerate(evidence.entities, 1)
+        )
         return cut(evidence.entities, rows, ENTITY_HEADER[first:], budget, tokenizer)
 
     def relationships(budget: int) -> Table[Relationship]:
-        rows = (relationship_row(number, link)[first:] for number, link in enumerate(links_found, 1))
+        rows = (
+            relationship_row(number, link)[first:] for number, link in enumerate(links_found, 1)
+        )
         return cut(links_found, rows, RELATIONSHIP_HEADER[first:], budget, tokenizer)
 
     if request.mode == "global":
@@ -225,13 +258,19 @@ def _graph_tables(
 def told_dropped(context: Context, request: QueryRequest) -> tuple[str, ...]:
     """What is to be said of the sections that have no room for any of what was found."""
     sections = {
-        "reports": context.reports, "entities": context.entities, "relationships": context.relationships,
+        "reports": context.reports, "entities": context.entities,
+        "relationships": context.relationships,
         "claims": context.claims, "text units": context.chunks,
     }  # fmt: skip
     without = [name for name, table in sections.items() if table.dropped and not table.records]
     if not without:
         return ()
-    return (f"no room for any {' or '.join(without)} in max_total_tokens ({request.max_total_tokens:,}); raise it",)
+    return (
+        (
+            f"no room for any {' or '.join(without)} in max_total_tokens"
+            f" ({request.max_total_tokens:,}); raise it"
+        ),
+    )
 
 
 def entity_row(number: int, entity: Entity) -> tuple[Any, ...]:
@@ -240,10 +279,14 @@ def entity_row(number: int, entity: Entity) -> tuple[Any, ...]:
 
 
 def told_once(links: Sequence[Relationship]) -> list[Relationship]:
-    """The relationships without those whose description has been told: a graph that was made without a model has one
-    sentence for all that it names."""
+    """The relationships without those whose description has been told: a graph that was made
+    without a model has one sentence for all that it names."""
     first = {link.description: place for place, link in reversed(list(enumerate(links)))}
-    return [link for place, link in enumerate(links) if not link.description or first[link.description] == place]
+    return [
+        link
+        for place, link in enumerate(links)
+        if not link.description or first[link.description] == place
+    ]
 
 
 def relationship_row(number: int, link: Relationship) -> tuple[Any, ...]:
@@ -253,23 +296,32 @@ def relationship_row(number: int, link: Relationship) -> tuple[Any, ...]:
 
 
 def cut_sources(
-    chunks: Sequence[Passage], references: Sequence[Reference], budget: int, tokenizer: Tokenizer, mark: str = MARK
+    chunks: Sequence[Passage],
+    references: Sequence[Reference],
+    budget: int,
+    tokenizer: Tokenizer,
+    mark: str = MARK,
 ) -> tuple[Table[Passage], tuple[Reference, ...]]:
-    """The text units, each with the mark of its reference, and the references to those that are shown, whose list is in
-    the budget too."""
+    """The text units, each with the mark of its reference, and the references to those that are
+    shown, whose list is in the budget too."""
     rows = [(mark.format(entry.id), inert(entry.content)) for entry in references]
-    shown = cut(chunks, rows, SOURCE_HEADER, budget, tokenizer, _listed(references, tokenizer, mark))
+    shown = cut(
+        chunks, rows, SOURCE_HEADER, budget, tokenizer, _listed(references, tokenizer, mark)
+    )
     return shown, tuple(references[: len(shown.records)])
 
 
 def _listed(references: Sequence[Reference], tokenizer: Tokenizer, mark: str) -> Iterator[int]:
-    """Tokens that each takes in the list of references, its document's line included where it is the first of it."""
+    """Tokens that each takes in the list of references, its document's line included where it is
+    the first of it."""
     seen = set[str]()
     for entry in references:
         line = "" if entry.document_id in seen else f" {_on_one_line(entry.source)}\n"
         frame = "" if seen else REFERENCES.format("")
         seen.add(entry.document_id)
-        yield sum(tokenizer.count(part) for part in (mark.format(entry.id) + " ", line, frame) if part)
+        yield sum(
+            tokenizer.count(part) for part in (mark.format(entry.id) + " ", line, frame) if part
+        )
 
 
 def cut(
@@ -280,8 +332,9 @@ def cut(
     tokenizer: Tokenizer,
     beside: Iterable[int] | None = None,
 ) -> Table[Row]:
-    """The longest head of the rows whose CSV, header and section frame included, is within the budget; ``beside``:
-    tokens that each row takes elsewhere. Rows that come after it are not asked for."""
+    """The longest head of the rows whose CSV, header and section frame included, is within the
+    budget; ``beside``: tokens that each row takes elsewhere. Rows that come after it are not asked
+    for."""
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
     lines = []
     for row, more in zip(rows, beside or repeat(0), strict=False):

@@ -1,4 +1,5 @@
-"""Citations of records by their kind, as [Data: Reports (1); Sources (2)], checked against what was shown."""
+"""Citations of records by their kind, as [Data: Reports (1); Sources (2)], checked against what was
+shown."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,8 @@ _NUMBER = re.compile(r"\d+")
 _MORE = "+more"
 
 CitableIds = Mapping[str, Iterable[int]]
-"""Kind of record (reports, entities, relationships, claims, sources) -> the numbers that may be cited."""
+"""Kind of record (reports, entities, relationships, claims, sources) -> the numbers that may be
+cited."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,13 @@ class DataCitations:
 
     @classmethod
     def of(cls, shown: CitableIds) -> "DataCitations":
-        return cls({kind.casefold(): frozenset(map(str, numbers)) for kind, numbers in shown.items()})
+        return cls(
+            {kind.casefold(): frozenset(map(str, numbers)) for kind, numbers in shown.items()}
+        )
 
     def checked(self, text: str) -> tuple[str, int]:
-        """The text, each citation with at most MOST numbers of a kind, all of them shown; how many others were
-        removed. What names no kind of record that can be cited was never a record."""
+        """The text, each citation with at most MOST numbers of a kind, all of them shown; how many
+        others were removed. What names no kind of record that can be cited was never a record."""
         if self.shown is None:
             return text, 0
         removed = 0
@@ -50,8 +54,14 @@ class DataCitations:
         found = _PART.findall(citation)
         removed = 0 if found else max(1, len(_NUMBER.findall(citation)))
         for kind, listed in found:
-            numbers = list(dict.fromkeys(number.lstrip("0") or "0" for number in _NUMBER.findall(listed)))
-            known = [number for number in numbers if number in (self.shown or {}).get(kind.casefold(), ())]
+            numbers = list(
+                dict.fromkeys(number.lstrip("0") or "0" for number in _NUMBER.findall(listed))
+            )
+            known = [
+                number
+                for number in numbers
+                if number in (self.shown or {}).get(kind.casefold(), ())
+            ]
             removed += len(numbers) - len(known)
             more = [_MORE] if len(known) > MOST or (known and "more" in listed) else []
             if known:
@@ -63,9 +73,12 @@ UNCHECKED = DataCitations(None)
 
 
 def cited_records(text: str) -> dict[str, list[int]]:
-    """Kind of record, in small letters -> the numbers that a text cites, which was checked, each once."""
+    """Kind of record, in small letters -> the numbers that a text cites, which was checked, each
+    once."""
     cited: dict[str, dict[int, None]] = {}
     for citation in CITATION.findall(text):
         for kind, numbers in _PART.findall(citation):
-            cited.setdefault(kind.casefold(), {}).update(dict.fromkeys(map(int, _NUMBER.findall(numbers))))
+            cited.setdefault(kind.casefold(), {}).update(
+                dict.fromkeys(map(int, _NUMBER.findall(numbers)))
+            )
     return {kind: list(numbers) for kind, numbers in cited.items()}

@@ -23,9 +23,9 @@ UNITS = 2000
 
 @dataclass(frozen=True)
 class Named:
-    """What is to be drawn: the surroundings of entities, the inside of a community (``as_entities``: also where it has
-    parts), the entities of a document, or nothing of these, for what the graph opens with. ``limit``: of what leads to
-    the entities, or of entities."""
+    """What is to be drawn: the surroundings of entities, the inside of a community
+    (``as_entities``: also where it has parts), the entities of a document, or nothing of these, for
+    what the graph opens with. ``limit``: of what leads to the entities, or of entities."""
 
     entities: Sequence[str] = ()
     community: str = ""
@@ -36,10 +36,10 @@ class Named:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Entities and relationships, or communities and what leads between them. ``memberships``: of the entities;
-    ``titles``: of the communities in these. ``within``: the community that it is the inside of, and those around that,
-    the coarsest first; ``document``: the title of that whose entities these are. ``of``: how many there are of what is
-    drawn, where that is known."""
+    """Entities and relationships, or communities and what leads between them. ``memberships``: of
+    the entities; ``titles``: of the communities in these. ``within``: the community that it is the
+    inside of, and those around that, the coarsest first; ``document``: the title of that whose
+    entities these are. ``of``: how many there are of what is drawn, where that is known."""
 
     dots: Sequence[Dot] = ()
     lines: Sequence[Line] = ()
@@ -66,7 +66,8 @@ class Drawing:
 
 
 def draw_opening(graph: GraphReads) -> Drawing:
-    """The coarsest communities, or the entities of the highest degree where the workflow has made none."""
+    """The coarsest communities, or the entities of the highest degree where the workflow has made
+    none."""
     parts = graph.parts_of("", COMMUNITIES)
     return _of_communities(parts, graph) if parts else _of_dots(graph.most_linked(OPENING), graph)
 
@@ -85,7 +86,8 @@ def draw_community(community: str, as_entities: bool, limit: int, graph: GraphRe
 
 
 def draw_neighbourhood(entity_ids: Sequence[str], limit: int, graph: GraphReads) -> Drawing:
-    """The entities, those that their best ``limit`` relationships lead to, and all that leads between these."""
+    """The entities, those that their best ``limit`` relationships lead to, and all that leads
+    between these."""
     leading = graph.lines_of(entity_ids, limit)
     ends = chain.from_iterable((line.source_entity_id, line.target_entity_id) for line in leading)
     dots = graph.dots(list(dict.fromkeys([*entity_ids, *ends])))
@@ -116,7 +118,9 @@ def find_by_name(text: str, limit: int, graph: GraphReads) -> list[Dot]:
     return graph.named(text, limit) if text.split() else []
 
 
-def find_by_meaning(vector: np.ndarray, limit: int, vectors: VectorReads, graph: GraphReads) -> list[Dot]:
+def find_by_meaning(
+    vector: np.ndarray, limit: int, vectors: VectorReads, graph: GraphReads
+) -> list[Dot]:
     """The entities whose name and description are nearest to the vector."""
     [hits] = vectors.nearest([VectorSearch("entities", vector, limit)])
     return graph.dots([id for id, _ in hits])
@@ -135,8 +139,9 @@ class Said:
 
 @dataclass(frozen=True)
 class Details:
-    """Of an entity: its relationships, the best first, and the communities that it is in, the coarsest first; of a
-    relationship: itself. ``said``: where it is said, the first of ``passages`` text units."""
+    """Of an entity: its relationships, the best first, and the communities that it is in, the
+    coarsest first; of a relationship: itself. ``said``: where it is said, the first of ``passages``
+    text units."""
 
     said: Sequence[Said]
     passages: int
@@ -167,7 +172,11 @@ def entity_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details 
 
 def relationship_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details | None:
     links = graph.relationships([id])
-    return Details(_said(links[0].text_unit_ids, vectors), len(links[0].text_unit_ids), links) if links else None
+    return (
+        Details(_said(links[0].text_unit_ids, vectors), len(links[0].text_unit_ids), links)
+        if links
+        else None
+    )
 
 
 def _said(units: Sequence[str], vectors: VectorReads) -> list[Said]:
@@ -178,7 +187,11 @@ def _said(units: Sequence[str], vectors: VectorReads) -> list[Said]:
 
 def _shown(record: Entity | Relationship) -> dict[str, Any]:
     """All but the text units, which are told by ``said``."""
-    return {name: value for name, value in asdict(record).items() if name not in ("text_unit_ids", "number")}
+    return {
+        name: value
+        for name, value in asdict(record).items()
+        if name not in ("text_unit_ids", "number")
+    }
 
 
 def _of_communities(parts: Sequence[Community], graph: GraphReads) -> Drawing:
@@ -192,7 +205,9 @@ def _of_dots(dots: Sequence[Dot], graph: GraphReads, level: int = 0) -> Drawing:
     lines = graph.lines_among(ids, min(LINES_A_DOT * len(ids), MOST_LINES))
     memberships = graph.communities_of(ids, level)
     named = graph.communities(sorted({found.community_id for found in memberships}))
-    return Drawing(dots, lines, memberships=memberships, titles={found.id: found.title for found in named})
+    return Drawing(
+        dots, lines, memberships=memberships, titles={found.id: found.title for found in named}
+    )
 
 
 def _around(community: str, graph: GraphReads) -> list[Community]:

@@ -1,4 +1,5 @@
-"""The ``response_format`` of those calls of a query whose replies are JSON, for models that were found to take one."""
+"""The ``response_format`` of those calls of a query whose replies are JSON, for models that were
+found to take one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,12 @@ def _format(name: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": list(fields),
+        "additionalProperties": False,
+    }
 
 
 def _list(items: Mapping[str, Any]) -> dict[str, Any]:
@@ -22,9 +28,17 @@ def _list(items: Mapping[str, Any]) -> dict[str, Any]:
 
 KEYWORDS = _format(
     "keywords",
-    {"high_level_keywords": _list(_STRING), "low_level_keywords": _list(_STRING), "question": _STRING},
+    {
+        "high_level_keywords": _list(_STRING),
+        "low_level_keywords": _list(_STRING),
+        "question": _STRING,
+    },
 )
 POINTS = _format("points", {"points": _list(_object({"description": _STRING, "score": _NUMBER}))})
-RATINGS = _format("ratings", {"ratings": _list(_object({"id": {"type": "integer"}, "rating": _NUMBER}))})
-PARTIAL_ANSWER = _format("partial_answer", {"answer": _STRING, "score": _NUMBER, "follow_ups": _list(_STRING)})
+RATINGS = _format(
+    "ratings", {"ratings": _list(_object({"id": {"type": "integer"}, "rating": _NUMBER}))}
+)
+PARTIAL_ANSWER = _format(
+    "partial_answer", {"answer": _STRING, "score": _NUMBER, "follow_ups": _list(_STRING)}
+)
 QUESTIONS = _format("questions", {"questions": _list(_STRING)})

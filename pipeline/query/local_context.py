@@ -1,5 +1,6 @@
-"""The mixed context of local search: reports, entities, relationships, claims and sources, each in its share of the
-budget (Edge et al. 2024, "From Local to Global", and the local search of Microsoft GraphRAG)."""
+"""The mixed context of local search: reports, entities, relationships, claims and sources, each in
+its share of the budget (Edge et al. 2024, "From Local to Global", and the local search of Microsoft
+GraphRAG)."""
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
@@ -29,7 +30,16 @@ from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
 from pipeline.stores.records import Claim, Passage, Relationship
 
-CLAIM_HEADER = ["id", "subject", "object", "type", "status", "start_date", "end_date", "description"]
+CLAIM_HEADER = [
+    "id",
+    "subject",
+    "object",
+    "type",
+    "status",
+    "start_date",
+    "end_date",
+    "description",
+]
 AS_CLAIM = attrgetter("number", *CLAIM_HEADER[1:])
 ENTITY_SHARE, CLAIM_SHARE = 0.4, 0.2
 """Of what entities, relationships and claims have together; relationships get what these leave."""
@@ -43,11 +53,13 @@ def mixed_context(
     overhead: int,
     numbers: Numbers | None = None,
 ) -> Context:
-    """Sources get ``text_unit_prop`` of the budget (in a small prompt what they need), reports ``community_prop``,
-    entities, claims and relationships the rest; what a part leaves goes to the next, and in the end to the sources.
-    Relationships between two entities that were found come before others.
+    """Sources get ``text_unit_prop`` of the budget (in a small prompt what they need), reports
+    ``community_prop``, entities, claims and relationships the rest; what a part leaves goes to the
+    next, and in the end to the sources. Relationships between two entities that were found come
+    before others.
 
-    Arguments as of ``build_context``. Every record has a ``number`` to be cited by. ``numbers``: those given before.
+    Arguments as of ``build_context``. Every record has a ``number`` to be cited by. ``numbers``:
+    those given before.
     """
     numbers = numbers or Numbers()
 
@@ -61,11 +73,18 @@ def mixed_context(
     local = left - reserved - reports.tokens
     found_entities = numbers.given_to("entities", evidence.entities)
     entities = cut(
-        found_entities, (entity_row(entity.number, entity) for entity in found_entities), ENTITY_HEADER,
+        found_entities, (entity_row(entity.number, entity) for entity in found_entities),
+        ENTITY_HEADER,
         min(request.max_entity_tokens, int(local * ENTITY_SHARE)), tokenizer,
     )  # fmt: skip
     found_claims = numbers.given_to("claims", evidence.claims)
-    claims = cut(found_claims, map(_claim_row, found_claims), CLAIM_HEADER, int(local * CLAIM_SHARE), tokenizer)
+    claims = cut(
+        found_claims,
+        map(_claim_row, found_claims),
+        CLAIM_HEADER,
+        int(local * CLAIM_SHARE),
+        tokenizer,
+    )
     links = numbers.given_to("relationships", _inner_first(evidence))
     relationships = cut(
         links, (relationship_row(link.number, link) for link in links), RELATIONSHIP_HEADER,
@@ -79,11 +98,14 @@ def mixed_context(
 def mixed_citable(context: Context) -> DataCitations:
     """The records that are shown, by kind."""
     tables: Mapping[str, Table[Any]] = {
-        "reports": context.reports, "entities": context.entities, "relationships": context.relationships,
+        "reports": context.reports, "entities": context.entities,
+        "relationships": context.relationships,
         "claims": context.claims,
     }  # fmt: skip
     shown = {kind: [record.number for record in table.records] for kind, table in tables.items()}
-    return DataCitations.of({**shown, "sources": [reference.id for reference in context.references]})
+    return DataCitations.of(
+        {**shown, "sources": [reference.id for reference in context.references]}
+    )
 
 
 def _claim_row(claim: Claim) -> list[Any]:

@@ -1,8 +1,9 @@
-"""Marks by which a text cites: those that a model is asked to write, bare numbers in brackets, and both made harmless.
+"""Marks by which a text cites: those that a model is asked to write, bare numbers in brackets, and
+both made harmless.
 
-An answer cites a passage as ``[ref:3]``, and a record as ``[Data: Sources (2)]``. A document may hold the same
-characters, and a model that copies them would cite a passage that has nothing to do with it. So prompts show such text
-with other signs.
+An answer cites a passage as ``[ref:3]``, and a record as ``[Data: Sources (2)]``. A document may
+hold the same characters, and a model that copies them would cite a passage that has nothing to do
+with it. So prompts show such text with other signs.
 """
 
 import re
@@ -16,12 +17,15 @@ LONGEST_LIST, LONGEST_BARE_LIST = 150, 20
 WIDEST = 50
 """Numbers of a range that are looked at one by one."""
 _LIST = rf"refs? ?: ?{NUMBER}(?: ?[,;–-] ?(?:refs? ?: ?)?{NUMBER}){{0,{LONGEST_LIST}}} ?"
-MARKED = re.compile(rf" ?(?:\(\[ ?{_LIST}\]\)|\[ ?{_LIST}\]|【 ?{_LIST}】|\( ?{_LIST}\))", re.IGNORECASE)
+MARKED = re.compile(
+    rf" ?(?:\(\[ ?{_LIST}\]\)|\[ ?{_LIST}\]|【 ?{_LIST}】|\( ?{_LIST}\))", re.IGNORECASE
+)
 _OPEN, _CLOSE = r"\[［【〔", r"\]］】〕"
 BARE = re.compile(
-    rf"[{_OPEN}] ?(?:\d{{1,30}}|{NUMBER}(?: ?[,;–-] ?{NUMBER}){{1,{LONGEST_BARE_LIST}}}) ?[{_CLOSE}]",
+    rf"[{_OPEN}] ?(?:\d{{1,30}}|{NUMBER}(?: ?[,;–-] ?{NUMBER}){{1,{LONGEST_BARE_LIST}}})"
+    rf" ?[{_CLOSE}]",
 )
-"""Numbers in brackets, without a sign that says of what they are: ``[3]``, ``[1, 3]``, ``【2】``."""
+"""Numbers in brackets, without a sign that says of what they are: ``[3]``, ``[1, 3]``, ``【2】``."""  # noqa: E501
 BEGINS_BARE = re.compile(rf"[{_OPEN}][ \d,;–-]{{0,300}}")
 """The end of a text that may yet become one."""
 _OPENS_DATA = re.compile(r"\[(Data):", re.IGNORECASE)
@@ -57,17 +61,20 @@ def in_parentheses(bare: str) -> str:
 def inert(text: str) -> str:
     """Return a document's text without anything that a model could copy as a citation.
 
-    ``[ref:3]`` becomes ``(ref 3)``, ``[Data: Sources (2)]`` becomes ``(Data Sources (2))``, ``[3]`` becomes ``(3)``.
+    ``[ref:3]`` becomes ``(ref 3)``, ``[Data: Sources (2)]`` becomes ``(Data Sources (2))``, ``[3]``
+    becomes ``(3)``.
     """
     text = CITATION.sub(lambda found: found[0].translate(_NO_DATA), text)
     text = MARKED.sub(lambda found: found[0].translate(_NO_MARK), text)
     text = BARE.sub(lambda found: in_parentheses(found[0]), text)
-    # Marks inside another one had kept it from being seen: "[Data: Sources (2) [1]]" is one only by now.
+    # Marks inside another one had kept it from being seen: "[Data: Sources (2) [1]]" is one only by
+    # now.
     return _OPENS_DATA.sub(r"(\1", text)
 
 
 def without_private(text: str) -> str:
-    """Return the text without the characters that stand for checked marks, so that no model can write one."""
+    """Return the text without the characters that stand for checked marks, so that no model can
+    write one."""
     return PLACEHOLDER.sub("\ufffd", text)
 
 
@@ -77,5 +84,6 @@ def placeholder(number: int) -> str:
 
 
 def data_placeholder(place: int) -> str:
-    """Return the character that stands for a citation of records, the one at this place of a list."""
+    """Return the character that stands for a citation of records, the one at this place of a
+    list."""
     return chr(FIRST_DATA + place)

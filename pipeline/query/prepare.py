@@ -74,7 +74,9 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
     with clock.measure("context"):
         build = mixed_context if request.mixed else build_context
         overhead = count_tokens(messages(request, resources, ""), resources.tokenizer)
-        context = build(request, evidence, chunks[: request.chunk_top_k], resources.tokenizer, overhead)
+        context = build(
+            request, evidence, chunks[: request.chunk_top_k], resources.tokenizer, overhead
+        )
     prepared = PreparedQuery(
         request,
         keywords,
@@ -92,15 +94,22 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
 def _keywords(request: QueryRequest, resources: QueryResources) -> Keywords:
     if request.mode not in KEYWORD_MODES:
         return Keywords()
-    chat, form = resources.keyword_chat(request.model), resources.answering_in(formats.KEYWORDS, request.model)
+    chat, form = (
+        resources.keyword_chat(request.model),
+        resources.answering_in(formats.KEYWORDS, request.model),
+    )
     return find_keywords(request, chat, resources.prompt("extract_keywords"), form)
 
 
-def _find(request: QueryRequest, keywords: Keywords, resources: QueryResources) -> tuple[Found, tuple[str, ...]]:
+def _find(
+    request: QueryRequest, keywords: Keywords, resources: QueryResources
+) -> tuple[Found, tuple[str, ...]]:
     if request.mode == "bypass":
         return (Evidence(), ()), ()
     question = embed_question(request, keywords, resources.embedding)
-    n_chunks = request.chunk_top_k * (CANDIDATES if request.enable_rerank and resources.reranker else 1)
+    n_chunks = request.chunk_top_k * (
+        CANDIDATES if request.enable_rerank and resources.reranker else 1
+    )
 
     def find(vectors: VectorReads, graph: GraphReads) -> Found:
         return find_evidence(request, question, vectors, graph, n_chunks)
@@ -116,7 +125,9 @@ def _reranked(
     return reranked(chunks, search_text(request, keywords), resources.reranker)
 
 
-def _abstention(request: QueryRequest, evidence: Evidence, chunks: Sequence[Passage], context: Context) -> Abstention:
+def _abstention(
+    request: QueryRequest, evidence: Evidence, chunks: Sequence[Passage], context: Context
+) -> Abstention:
     if request.mode == "bypass":
         return ""
     if not (chunks or evidence.entities or evidence.relationships):

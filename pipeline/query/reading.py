@@ -1,4 +1,5 @@
-"""Documents as people read them: a list, one with its text units and what is said there, passages with words."""
+"""Documents as people read them: a list, one with its text units and what is said there, passages
+with words."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,8 @@ HUB = 500
 LINES = 10_000
 """Relationships between entities of one page that are looked at for those that its text says."""
 LOOKED_INTO, SNIPPET = 20_000, 160
-"""Characters of a passage in which its words are looked for, and that are shown around the first of them."""
+"""Characters of a passage in which its words are looked for, and that are shown around the first of
+them."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Piece:
 
 @dataclass(frozen=True)
 class UnitRead:
-    """A text unit in pieces. ``unmarked``: the entities mentioned in it by other names than they are known by."""
+    """A text unit in pieces. ``unmarked``: the entities mentioned in it by other names than they
+    are known by."""
 
     unit: TextUnit
     pieces: Sequence[Piece]
@@ -53,7 +56,8 @@ class DocumentRead:
 
 @dataclass(frozen=True)
 class Found:
-    """A passage that has words that were looked for; ``pieces``: of what is shown of it, and whether each is a word."""
+    """A passage that has words that were looked for; ``pieces``: of what is shown of it, and
+    whether each is a word."""
 
     document_id: str
     title: str
@@ -67,9 +71,11 @@ def list_documents(
     return vectors.listed(listing, (where,) if where else ())
 
 
-def read_document(id: str, first: int, unit_id: str, vectors: VectorReads, graph: GraphReads) -> DocumentRead | None:
-    """The document from the text unit at the place ``first`` on, or the page that has the text unit ``unit_id``; None
-    where there is none such for whoever asks."""
+def read_document(
+    id: str, first: int, unit_id: str, vectors: VectorReads, graph: GraphReads
+) -> DocumentRead | None:
+    """The document from the text unit at the place ``first`` on, or the page that has the text unit
+    ``unit_id``; None where there is none such for whoever asks."""
     if unit_id:
         document, place = vectors.places([unit_id]).get(unit_id, ("", 0))
         first = place - place % UNITS if document == id else first
@@ -80,7 +86,9 @@ def read_document(id: str, first: int, unit_id: str, vectors: VectorReads, graph
     return DocumentRead(listed[0], first, _with_what_is_said(units, vectors, graph))
 
 
-def _with_what_is_said(units: Sequence[TextUnit], vectors: VectorReads, graph: GraphReads) -> list[UnitRead]:
+def _with_what_is_said(
+    units: Sequence[TextUnit], vectors: VectorReads, graph: GraphReads
+) -> list[UnitRead]:
     ids = [unit.id for unit in units]
     mentioned = vectors.mentions(ids, [], HUB)
     known = {entity.id: entity for entity in graph.entities([entity.id for entity in mentioned])}
@@ -94,15 +102,20 @@ def _with_what_is_said(units: Sequence[TextUnit], vectors: VectorReads, graph: G
     return [_unit_read(unit, of_unit[unit.id], hubs, said[unit.id]) for unit in units]
 
 
-def _said(of_unit: Mapping[str, Sequence[Entity]], graph: GraphReads) -> dict[str, list[Relationship]]:
-    """Text unit -> the relationships that it is a source of, which are between entities that it mentions."""
+def _said(
+    of_unit: Mapping[str, Sequence[Entity]], graph: GraphReads
+) -> dict[str, list[Relationship]]:
+    """Text unit -> the relationships that it is a source of, which are between entities that it
+    mentions."""
     ends = {unit: {entity.id for entity in entities} for unit, entities in of_unit.items()}
 
     def is_between(link: Line | Relationship, unit: str) -> bool:
         return link.source_entity_id in ends[unit] and link.target_entity_id in ends[unit]
 
     among = graph.lines_among(sorted(set().union(*ends.values())), LINES)
-    found = graph.relationships([line.id for line in among if any(is_between(line, unit) for unit in ends)])
+    found = graph.relationships(
+        [line.id for line in among if any(is_between(line, unit) for unit in ends)]
+    )
 
     def is_said(link: Relationship, unit: str) -> bool:
         told = unit in link.text_unit_ids or len(link.text_unit_ids) >= SOURCES
@@ -113,7 +126,10 @@ def _said(of_unit: Mapping[str, Sequence[Entity]], graph: GraphReads) -> dict[st
 
 
 def _unit_read(
-    unit: TextUnit, entities: Sequence[Entity], hubs: set[str], relationships: Sequence[Relationship]
+    unit: TextUnit,
+    entities: Sequence[Entity],
+    hubs: set[str],
+    relationships: Sequence[Relationship],
 ) -> UnitRead:
     pieces = marked(unit.content, entities)
     named = {piece.entity.id for piece in pieces if piece.entity}
@@ -122,11 +138,14 @@ def _unit_read(
 
 
 def marked(text: str, entities: Iterable[Entity]) -> list[Piece]:
-    """The text in pieces: where one of the entities is named, whatever the case, the longest name first."""
+    """The text in pieces: where one of the entities is named, whatever the case, the longest name
+    first."""
     of_name = {_folded(entity.name): entity for entity in entities if entity.name.strip()}
     if not of_name:
         return [Piece(text)]
-    names = sorted((entity.name for entity in of_name.values()), key=lambda name: (-len(name), name))
+    names = sorted(
+        (entity.name for entity in of_name.values()), key=lambda name: (-len(name), name)
+    )
     pattern = re.compile("|".join(map(_as_pattern, names)), re.IGNORECASE)
     pieces, end = [], 0
     for match in pattern.finditer(text):
@@ -151,7 +170,9 @@ def _as_pattern(name: str) -> str:
     return f"{before}{spaced}{after}"
 
 
-def search_passages(text: str, where: Conditions, vectors: VectorReads, graph: GraphReads) -> list[Found]:
+def search_passages(
+    text: str, where: Conditions, vectors: VectorReads, graph: GraphReads
+) -> list[Found]:
     """The passages that rank best for these words, best first."""
     hits = [id for id, _ in vectors.lexical(text, PASSAGES, (where,) if where else ()).hits]
     places, openings = vectors.places(hits), vectors.openings(hits, LOOKED_INTO)
@@ -175,7 +196,11 @@ def snippet(text: str, asked: str) -> list[tuple[str, bool]]:
         if start <= match.start() and match.end() <= end:
             pieces += [(text[start : match.start()], False), (match[0], True)]
             start = match.end()
-    return [piece for piece in (*pieces, (text[start:end], False), (" …" * (end < len(text)), False)) if piece[0]]
+    return [
+        piece
+        for piece in (*pieces, (text[start:end], False), (" …" * (end < len(text)), False))
+        if piece[0]
+    ]
 
 
 def metadata_shown(metadata: Mapping[str, Any] | None) -> list[tuple[str, str]]:

@@ -23,9 +23,11 @@ _CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|!=|=|<|>| matches )\s*(.*?)\s*
 
 MOST_CONDITIONS, MOST_VALUES, LONGEST_VALUE = 100, 1_000, 1_000
 """Limits of ``where``: pairs of a field and an operator, values of all of them, and characters of a
-name or a value. They bound what one request makes the database do; a key's own conditions have no limit."""
+name or a value. They bound what one request makes the database do; a key's own conditions have no
+limit."""
 MOST_WILDCARDS = 50
-"""Wildcards of one ``matches``: a pattern is compiled to a regular expression, whose size they decide."""
+"""Wildcards of one ``matches``: a pattern is compiled to a regular expression, whose size they
+decide."""
 MOST_KEYWORDS, LONGEST_KEYWORD = 100, 1_000
 MOST_TURNS, LONGEST_TURN = 500, 100_000
 
@@ -57,12 +59,15 @@ def read_where(where: Mapping[str, Any]) -> dict[str, Any]:
     for field, condition in conditions.items():
         wildcards = sum(condition.get("matches", "").count(sign) for sign in "*?[")
         if wildcards > MOST_WILDCARDS:
-            raise ValueError(f"'{field}' matches: {wildcards:,} wildcards; a pattern may have {MOST_WILDCARDS}")
+            raise ValueError(
+                f"'{field}' matches: {wildcards:,} wildcards; a pattern may have {MOST_WILDCARDS}"
+            )
     return conditions
 
 
 def as_operators(where: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises ValueError for a condition that makes no sense, or has characters that no document's fields have."""
+    """Raises ValueError for a condition that makes no sense, or has characters that no document's
+    fields have."""
     for text in _texts_in(where):
         if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
             raise ValueError(f"{text!r} has a character that is in no document; leave it out")
@@ -79,10 +84,12 @@ def _texts_in(value: Any) -> Iterator[str]:
 
 
 def as_question(query: str) -> str:
-    """The question, which may be short: two characters are one in Chinese. Raises ValueError for one without a letter
-    or a digit."""
+    """The question, which may be short: two characters are one in Chinese. Raises ValueError for
+    one without a letter or a digit."""
     if not any(map(str.isalnum, query)):
-        raise ValueError("a question has a letter or a digit; ask in words, as in 'Who built the lighthouse?'")
+        raise ValueError(
+            "a question has a letter or a digit; ask in words, as in 'Who built the lighthouse?'"
+        )
     return query
 
 
@@ -93,10 +100,11 @@ KeywordList = Annotated[tuple[Keyword, ...], Field(max_length=MOST_KEYWORDS)]
 class QueryRequest(QueryOptions):
     """A question and how to answer it.
 
-    ``hl_keywords`` (themes) and ``ll_keywords`` (names), where given, replace the extraction of keywords.
-    ``conversation_history``: the turns before, the oldest first; the model sees them, and the search follows them.
-    ``where``: only documents whose metadata satisfy all of these conditions may be shown: field -> a value, a list of
-    which any will do, or a mapping of operators (=, !=, <, <=, >, >=, in, not in, matches, exists).
+    ``hl_keywords`` (themes) and ``ll_keywords`` (names), where given, replace the extraction of
+    keywords. ``conversation_history``: the turns before, the oldest first; the model sees them, and
+    the search follows them. ``where``: only documents whose metadata satisfy all of these
+    conditions may be shown: field -> a value, a list of which any will do, or a mapping of
+    operators (=, !=, <, <=, >, >=, in, not in, matches, exists).
     """
 
     query: Annotated[str, AfterValidator(as_question)]
@@ -108,7 +116,11 @@ class QueryRequest(QueryOptions):
     @property
     def searched(self) -> str:
         """The question after the last questions before it: what it leaves unsaid is there."""
-        before = [turn.content[:LONGEST_BEFORE] for turn in self.conversation_history if turn.role == "user"]
+        before = [
+            turn.content[:LONGEST_BEFORE]
+            for turn in self.conversation_history
+            if turn.role == "user"
+        ]
         return "\n".join([*before[-FOLLOWED:], self.query])
 
 
@@ -134,19 +146,24 @@ def read_conditions(lines: list[str]) -> dict[str, Any]:
     for line in lines:
         match = _CONDITION.fullmatch(line)
         if not match:
-            raise UsageError(f"--where '{line}': no condition; write key=value, or one of != < <= > >= ' matches '")
+            raise UsageError(
+                f"--where '{line}': no condition; write key=value, or one of != < <= > >= '"
+                " matches '"
+            )
         field, sign, value = match[1], match[2].strip(), _value(match[3])
         name = {"=": "in", "!=": "not in"}.get(sign, sign) if isinstance(value, list) else sign
         if name in conditions.setdefault(field, {}):
             raise UsageError(
-                f"--where '{line}': a second condition '{name}' on '{field}'; for any of several: key=[a, b]"
+                f"--where '{line}': a second condition '{name}' on '{field}'; for any of several:"
+                " key=[a, b]"
             )
         conditions[field][name] = value
     return conditions
 
 
 def _value(text: str) -> Any:
-    """As YAML reads it where that is a list, else the text itself: conditions compare numbers as numbers anyway."""
+    """As YAML reads it where that is a list, else the text itself: conditions compare numbers as
+    numbers anyway."""
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:

@@ -22,15 +22,20 @@ Result = TypeVar("Result")
 
 
 class ReadTogether(Protocol):
-    def __call__(self, work: Callable[[VectorReads, GraphReads], Result], /) -> tuple[Result, tuple[str, ...]]:
-        """Does all reads of ``work`` at one moment of the stores; and what is to be said of the moment."""
+    def __call__(
+        self, work: Callable[[VectorReads, GraphReads], Result], /
+    ) -> tuple[Result, tuple[str, ...]]:
+        """Does all reads of ``work`` at one moment of the stores; and what is to be said of the
+        moment."""
         ...
 
 
 def noting(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
     """Read so, and have these said of every moment."""
 
-    def noted(work: Callable[[VectorReads, GraphReads], Result], /) -> tuple[Result, tuple[str, ...]]:
+    def noted(
+        work: Callable[[VectorReads, GraphReads], Result], /
+    ) -> tuple[Result, tuple[str, ...]]:
         result, told = read(work)
         return result, (*notes, *told)
 
@@ -39,11 +44,12 @@ def noting(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
 
 @dataclass(frozen=True)
 class QueryResources:
-    """``chat`` by name; it gives None where that model is not configured, and raises UsageError where there is none of
-    that name. ``keyword_chat``: the same, for a call that retrieval can do without: it is soon given up.
-    ``measured``: what is known of that chat model by trial. ``learn_window``: keeps the tokens that a chat model reads,
-    as its endpoint has just said, and returns what is known then. ``longest_reply``: that model's max_tokens, if set.
-    ``account``: what the question costs."""
+    """``chat`` by name; it gives None where that model is not configured, and raises UsageError
+    where there is none of that name. ``keyword_chat``: the same, for a call that retrieval can do
+    without: it is soon given up. ``measured``: what is known of that chat model by trial.
+    ``learn_window``: keeps the tokens that a chat model reads, as its endpoint has just said, and
+    returns what is known then. ``longest_reply``: that model's max_tokens, if set. ``account``:
+    what the question costs."""
 
     read: ReadTogether
     embedding: EmbeddingModel
@@ -54,7 +60,9 @@ class QueryResources:
     reranker: Reranker | None = None
     measured: Callable[[str], Measured] = lambda name: UNMEASURED
     account: Account = field(default_factory=Account)
-    learn_window: Callable[[str, int], Measured] = lambda name, window: Measured(window, source="endpoint")
+    learn_window: Callable[[str, int], Measured] = lambda name, window: Measured(
+        window, source="endpoint"
+    )
     longest_reply: Callable[[str], int | None] = lambda name: None
 
     def answering_in(self, form: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
@@ -70,7 +78,8 @@ class Clock:
 
     @contextmanager
     def measure(self, part: str) -> Iterator[None]:
-        """Note how long the block takes. Raises RequestEndedError where the question's request is over."""
+        """Note how long the block takes. Raises RequestEndedError where the question's request is
+        over."""
         check_request()
         started = time.perf_counter()
         try:

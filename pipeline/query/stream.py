@@ -44,8 +44,8 @@ PLACEHOLDERS = Placeholders(("number",), CONTEXT)
 
 @dataclass(frozen=True)
 class Sources:
-    """What was found before the model is asked to answer; ``most_calls``: how many calls that can take, with those
-    made for what was found."""
+    """What was found before the model is asked to answer; ``most_calls``: how many calls that can
+    take, with those made for what was found."""
 
     references: tuple[Reference, ...]
     context: Context
@@ -54,7 +54,8 @@ class Sources:
 
 @dataclass(frozen=True)
 class Token:
-    """A piece of the answer. ``annotations``: the citations in it, their places counted from the answer's beginning."""
+    """A piece of the answer. ``annotations``: the citations in it, their places counted from the
+    answer's beginning."""
 
     text: str
     annotations: tuple[Annotation, ...] = ()
@@ -76,10 +77,11 @@ Event = Sources | Token | Done | Failed
 
 
 def stream_answer(request: QueryRequest, resources: QueryResources) -> Iterator[Event]:
-    """Yield Sources, each Token, and Done; where something fails, Failed instead of what is missing.
+    """Yield Sources, each Token, and Done; where something fails, Failed instead of what is
+    missing.
 
-    Tokens are as Answer.text and Answer.annotations have them: what was shown is not changed later. Without ``stream``
-    the text is one Token, and the model is asked for it as a whole.
+    Tokens are as Answer.text and Answer.annotations have them: what was shown is not changed later.
+    Without ``stream`` the text is one Token, and the model is asked for it as a whole.
     """
     try:
         yield from _events(request, resources)
@@ -88,7 +90,8 @@ def stream_answer(request: QueryRequest, resources: QueryResources) -> Iterator[
 
 
 def _events(request: QueryRequest, resources: QueryResources) -> Iterator[Event]:
-    """Yield the events. A prompt that is refused as too long is made shorter, once: then Sources come again."""
+    """Yield the events. A prompt that is refused as too long is made shorter, once: then Sources
+    come again."""
     started = time.perf_counter()
 
     def ask(request: QueryRequest, notes: tuple[str, ...]) -> Iterator[Event]:
@@ -108,7 +111,9 @@ def _events(request: QueryRequest, resources: QueryResources) -> Iterator[Event]
         yield from ask(shorter, (note,))
 
 
-def _spoken(prepared: PreparedQuery, resources: QueryResources) -> Generator[Event, None, AnswerText]:
+def _spoken(
+    prepared: PreparedQuery, resources: QueryResources
+) -> Generator[Event, None, AnswerText]:
     if fixed := fixed_answer(prepared, resources):
         yield Token(fixed.text, tuple(fixed.cited.annotations))
         return fixed
@@ -131,17 +136,21 @@ def _spoken(prepared: PreparedQuery, resources: QueryResources) -> Generator[Eve
     return AnswerText("".join(shown), abstention, cited, replies[0])
 
 
-def _pieces(prepared: PreparedQuery, resources: QueryResources, replies: list[ChatReply]) -> Iterator[str]:
+def _pieces(
+    prepared: PreparedQuery, resources: QueryResources, replies: list[ChatReply]
+) -> Iterator[str]:
     """Adds the whole reply to ``replies`` when it has come."""
     chat = resources.chat(prepared.request.model)
     assert chat is not None
-    replies.append((yield from chat.stream(ChatRequest("answer", prepared.messages, check=any_text))))
+    replies.append(
+        (yield from chat.stream(ChatRequest("answer", prepared.messages, check=any_text)))
+    )
 
 
 @dataclass(frozen=True)
 class NextQuestions:
-    """``questions``: the most promising first. ``usage``: tokens as the endpoint counted them. ``cost``,
-    ``question_id``: as of an Answer."""
+    """``questions``: the most promising first. ``usage``: tokens as the endpoint counted them.
+    ``cost``, ``question_id``: as of an Answer."""
 
     request: QueryRequest
     questions: tuple[str, ...]
@@ -163,8 +172,9 @@ class NextQuestions:
 
 
 def next_questions(request: QueryRequest, number: int, resources: QueryResources) -> NextQuestions:
-    """At most ``number`` questions that lead on from the request's conversation and question, from what its mode finds
-    for that question. Of a mode that shows reports in windows, the first window is looked at.
+    """At most ``number`` questions that lead on from the request's conversation and question, from
+    what its mode finds for that question. Of a mode that shows reports in windows, the first window
+    is looked at.
 
     Raises UsageError without a chat model, ModelError where it gives no questions.
     """
@@ -172,20 +182,30 @@ def next_questions(request: QueryRequest, number: int, resources: QueryResources
 
     chat = resources.chat(request.model)
     if chat is None:
-        raise UsageError("questions: they are the chat model's, and none is configured; set OPENAI_API_KEY")
-    asked = {turn.content.casefold() for turn in request.conversation_history} | {request.query.casefold()}
+        raise UsageError(
+            "questions: they are the chat model's, and none is configured; set OPENAI_API_KEY"
+        )
+    asked = {turn.content.casefold() for turn in request.conversation_history} | {
+        request.query.casefold()
+    }
 
     def ask(request: QueryRequest, notes: tuple[str, ...]) -> NextQuestions:
         prepared = prepare(request, resources)
         messages = _messages(prepared, number, resources)
         check = readable(lambda text: parse_questions(text) or None, "no questions in the reply")
         form = resources.answering_in(formats.QUESTIONS, request.model)
-        [[reply], paid] = chat.converse([asked_twice([ChatRequest("questions", messages, form, check)], 1)])[0]
+        [[reply], paid] = chat.converse(
+            [asked_twice([ChatRequest("questions", messages, form, check)], 1)]
+        )[0]
         refuse_failed(reply, count_tokens(messages, resources.tokenizer))
-        new = [question for question in parse_questions(reply.text) if question.casefold() not in asked]
+        new = [
+            question for question in parse_questions(reply.text) if question.casefold() not in asked
+        ]
         usage, account = usage_of(*prepared.replies, *paid), resources.account
         said = (*notes, *_notes(prepared, reply))
-        return NextQuestions(request, tuple(new[:number]), usage, said, account.question, account.cost)
+        return NextQuestions(
+            request, tuple(new[:number]), usage, said, account.question, account.cost
+        )
 
     return ask_within_window(request, resources, ask)
 
@@ -200,5 +220,7 @@ def _messages(prepared: PreparedQuery, number: int, resources: QueryResources) -
 
 
 def _notes(prepared: PreparedQuery, reply: ChatReply) -> tuple[str, ...]:
-    objection = (f"the model's questions could not all be read ({reply.message})",) if reply.message else ()
+    objection = (
+        (f"the model's questions could not all be read ({reply.message})",) if reply.message else ()
+    )
     return (*prepared.notes, *objection)

@@ -1,7 +1,9 @@
-"""Whether a passage supports what is said before its citation: by the names and numbers that it holds.
+"""Whether a passage supports what is said before its citation: by the names and numbers that it
+holds.
 
-This is no proof: a passage may hold a name and say something else of it. But a citation whose passage does not even
-name what the sentence names is wrong, or was placed there by a text that borrows the trust in another document.
+This is no proof: a passage may hold a name and say something else of it. But a citation whose
+passage does not even name what the sentence names is wrong, or was placed there by a text that
+borrows the trust in another document.
 """
 
 import re
@@ -19,14 +21,16 @@ _GROUPED = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+")
 """A number in groups of thousands, whatever separates these."""
 _BEFORE_WORD = re.compile(r"[\s*_#>\"'“”‘’«»()\[\]–—-]*")
 _ENDS_BEFORE = frozenset(".!?:;|。！？：；\n")
-"""Signs that may stand between a beginning and its first word, and signs after which something begins."""
+"""Signs that may stand between a beginning and its first word, and signs after which something
+begins."""
 _NO_BEGINNING = "-x"
 """A word that is no name, in front of a text with which no sentence begins."""
 _CALENDAR = frozenset(
     "january february march april may june july august september october november december "
     "monday tuesday wednesday thursday friday saturday sunday".split()
 )
-"""Written with a capital in English. Documents write dates in figures, and the figures are compared."""
+"""Written with a capital in English. Documents write dates in figures, and the figures are
+compared."""
 SHORTEST_NAME, LONG_WORD = 2, 4
 INFLECTED, LONGEST_ENDING = 5, 2
 """Letters from which on a name may have an ending more or less, and how long that ending is."""
@@ -75,7 +79,8 @@ class SupportingText:
         return frozenset(number for number in statement.numbers if self._holds_number(number))
 
     def holds_half_of_the_words(self, statement: Statement) -> bool:
-        """Return whether at least half of the statement's longer words are in the passage; False where it has none."""
+        """Return whether at least half of the statement's longer words are in the passage; False
+        where it has none."""
         longer = [word for word in statement.words if len(word) >= LONG_WORD or is_syllabic(word)]
         compared = longer or list(statement.words)
         held = [word for word in compared if word in self._words]
@@ -129,12 +134,14 @@ class Passages:
     def supporting(self, statement: Statement, numbers: Sequence[int]) -> frozenset[int]:
         """Return those of the passages, cited together, that support the statement.
 
-        Together they must hold all of its names and numbers, and each must hold one of them. A statement that has none
-        is supported by a passage that holds at least half of its words.
+        Together they must hold all of its names and numbers, and each must hold one of them. A
+        statement that has none is supported by a passage that holds at least half of its words.
         """
         cited = {number: self._texts[number] for number in numbers if number in self._texts}
         if not statement.names and not statement.numbers:
-            return frozenset(number for number, text in cited.items() if text.holds_half_of_the_words(statement))
+            return frozenset(
+                number for number, text in cited.items() if text.holds_half_of_the_words(statement)
+            )
         names = {number: text.names(statement) for number, text in cited.items()}
         figures = {number: text.numbers(statement) for number, text in cited.items()}
         all_names = frozenset[str]().union(*names.values())
@@ -145,7 +152,8 @@ class Passages:
 
 
 def _names_in(text: str, continues: bool) -> Iterable[str]:
-    """Words with a capital that no beginning explains, and words with a capital inside, in small letters."""
+    """Words with a capital that no beginning explains, and words with a capital inside, in small
+    letters."""
     text = f"{_NO_BEGINNING} {text}" if continues else text
     backwards = text[::-1]
     for found in _TOKEN.finditer(text):
@@ -159,9 +167,11 @@ def _names_in(text: str, continues: bool) -> Iterable[str]:
 
 
 def _begins_anew(backwards: str, start: int) -> bool:
-    """Return whether a sentence, a line or a quotation begins with the word that ends before ``start``.
+    """Return whether a sentence, a line or a quotation begins with the word that ends before
+    ``start``.
 
-    The text is read backwards, from the word on: a search from its beginning for each word takes long.
+    The text is read backwards, from the word on: a search from its beginning for each word takes
+    long.
     """
     between = _BEFORE_WORD.match(backwards, start)
     end = between.end() if between else start
@@ -170,11 +180,16 @@ def _begins_anew(backwards: str, start: int) -> bool:
 
 def _differ_by_an_ending(one: str, other: str) -> bool:
     shorter, longer = sorted((one, other), key=len)
-    return len(shorter) >= INFLECTED and longer.startswith(shorter) and len(longer) - len(shorter) <= LONGEST_ENDING
+    return (
+        len(shorter) >= INFLECTED
+        and longer.startswith(shorter)
+        and len(longer) - len(shorter) <= LONGEST_ENDING
+    )
 
 
 def _figure(number: str) -> str:
-    """A number in one form: without separators of thousands, zeros before it and behind its fraction."""
+    """A number in one form: without separators of thousands, zeros before it and behind its
+    fraction."""
     if _GROUPED.fullmatch(number):
         return re.sub(r"\D", "", number).lstrip("0") or "0"
     plain = re.sub(r"[^\d.]", ".", number)

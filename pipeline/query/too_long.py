@@ -1,4 +1,5 @@
-"""A question whose prompt is longer than its model reads: it is asked once more, within what the model reads."""
+"""A question whose prompt is longer than its model reads: it is asked once more, within what the
+model reads."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -12,16 +13,21 @@ Result = TypeVar("Result")
 WINDOWED_MODES = ("community", "drift")
 """Modes whose calls before the last are bounded by max_map_tokens too."""
 UNTOLD_SHARE = 0.5
-"""The part of a refused prompt that is tried where the refusal does not say how much the model reads."""
+"""The part of a refused prompt that is tried where the refusal does not say how much the model
+reads."""
 SHORTEN = "shorten the question, or the conversation before it"
 
 
 def ask_within_window(
-    request: QueryRequest, resources: QueryResources, ask: Callable[[QueryRequest, tuple[str, ...]], Result]
+    request: QueryRequest,
+    resources: QueryResources,
+    ask: Callable[[QueryRequest, tuple[str, ...]], Result],
 ) -> Result:
-    """Return what ``ask`` makes of the request, or of one with a shorter prompt where the first is refused as too long.
+    """Return what ``ask`` makes of the request, or of one with a shorter prompt where the first is
+    refused as too long.
 
-    ``ask`` is given what is to be said of the request too. Raises PromptTooLongError where the second is refused too.
+    ``ask`` is given what is to be said of the request too. Raises PromptTooLongError where the
+    second is refused too.
     """
     try:
         return ask(request, ())
@@ -44,19 +50,33 @@ def shortened(
     if window is None:
         sent = refusal.sent or _largest_prompt(request)
         most = int(sent * UNTOLD_SHARE)
-        said = f"the chat model refused a prompt of about {sent:,} tokens, and did not say how many it reads"
+        said = (
+            f"the chat model refused a prompt of about {sent:,} tokens, and did not say how many it"
+            " reads"
+        )
         action = "lower query.max_total_tokens; 'graphmill doctor --long' measures it"
-        return _with_budget(request, most), f"{said}: it was asked again with at most {most:,}; {action}"
+        return (
+            _with_budget(request, most),
+            f"{said}: it was asked again with at most {most:,}; {action}",
+        )
     if refusal.sent:
-        window = min(window, refusal.sent)  # tokenizers differ: what was refused is longer than the window
+        window = min(
+            window, refusal.sent
+        )  # tokenizers differ: what was refused is longer than the window
     longest_reply = resources.longest_reply(request.model)
     if longest_reply and longest_reply >= window:
         fact = f"{refusal.fact}: max_tokens, {longest_reply:,}, leaves no room for a prompt"
         raise PromptTooLongError(fact, "lower max_tokens of the model in settings.yaml")
     learnt = resources.learn_window(request.model, window)
     most = learnt.longest_prompt(longest_reply) or window
-    said = f"the chat model refused a prompt as too long: it reads about {window:,} tokens, its reply included"
-    return _with_budget(request, most), f"{said}; it was asked again with at most {most:,}, as later questions are"
+    said = (
+        f"the chat model refused a prompt as too long: it reads about {window:,} tokens, its reply"
+        " included"
+    )
+    return (
+        _with_budget(request, most),
+        f"{said}; it was asked again with at most {most:,}, as later questions are",
+    )
 
 
 def _largest_prompt(request: QueryRequest) -> int:

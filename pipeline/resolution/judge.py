@@ -1,4 +1,5 @@
-"""A chat model as the judge of pairs that no rule decides: several pairs to a request, as their content fixes."""
+"""A chat model as the judge of pairs that no rule decides: several pairs to a request, as their
+content fixes."""
 
 import json
 import re
@@ -16,11 +17,15 @@ FENCE, NO_FENCE = "```", "'''"
 LONGEST_TEXT = 300
 TEXTS = 2
 """Descriptions of an entity that are shown, and characters of each."""
-_VERDICT = re.compile(r"^\W*(?:pair\W*)?(\d{1,4})\W+(same|different)\b", re.IGNORECASE | re.MULTILINE)
+_VERDICT = re.compile(
+    r"^\W*(?:pair\W*)?(\d{1,4})\W+(same|different)\b", re.IGNORECASE | re.MULTILINE
+)
 AGAIN: Message = {
     "role": "user",
-    "content": "Your last message could not be read for every pair. Write it again: one line per pair, its number, a "
-    "colon, and `same` or `different`.",
+    "content": (
+        "Your last message could not be read for every pair. Write it again: one line per pair, its"
+        " number, a colon, and `same` or `different`."
+    ),
 }
 Verdict = bool | Problem
 """Whether the two are the same, or why nobody knows."""
@@ -36,7 +41,11 @@ class Entry:
 
     @property
     def shown(self) -> dict[str, Any]:
-        return {"name": self.name, "type": self.type, "known": [text[:LONGEST_TEXT] for text in self.descriptions]}
+        return {
+            "name": self.name,
+            "type": self.type,
+            "known": [text[:LONGEST_TEXT] for text in self.descriptions],
+        }
 
 
 @dataclass(frozen=True)
@@ -62,8 +71,8 @@ class Judgement:
 
 
 def batches(questions: Iterable[Question], size: int) -> list[tuple[Question, ...]]:
-    """Up to ``size`` questions each, in an order and with ends that their content fixes: one more question changes the
-    batch that it comes into, and no others beyond the next such end."""
+    """Up to ``size`` questions each, in an order and with ends that their content fixes: one more
+    question changes the batch that it comes into, and no others beyond the next such end."""
     found: list[tuple[Question, ...]] = []
     batch: list[Question] = []
     for question in sorted(questions, key=lambda one: (one.digest, one.id)):
@@ -75,8 +84,8 @@ def batches(questions: Iterable[Question], size: int) -> list[tuple[Question, ..
 
 
 def judged(batch: Sequence[Question], prompt: Prompt) -> Talk[list[Judgement]]:
-    """The conversation about a batch; a reply that leaves a pair out is asked for once more, and what it
-    did say holds where the second does not say else."""
+    """The conversation about a batch; a reply that leaves a pair out is asked for once more, and
+    what it did say holds where the second does not say else."""
     asked: Message = {"role": "user", "content": prompt.render(pairs="\n".join(_lines(batch)))}
     request = ChatRequest(batch[0].id, (asked,), check=lambda text: _complaint(text, len(batch)))
     (reply,) = yield (request,)
@@ -88,7 +97,10 @@ def judged(batch: Sequence[Question], prompt: Prompt) -> Talk[list[Judgement]]:
         verdicts |= _verdicts(reply.text)
     problem = _problem(reply)
     row = batch[0].id
-    return [Judgement(question, verdicts.get(number, problem), row) for number, question in enumerate(batch, 1)]
+    return [
+        Judgement(question, verdicts.get(number, problem), row)
+        for number, question in enumerate(batch, 1)
+    ]
 
 
 def _lines(batch: Sequence[Question]) -> Iterator[str]:

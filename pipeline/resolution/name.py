@@ -1,7 +1,8 @@
 """A name of an entity, taken apart once for all comparisons.
 
-Names in Cyrillic or Greek letters beside their Latin spellings: both become one skeleton, in which letters that the
-usual romanisations (ISO 9, BGN/PCGN, scholarly, English habit) write differently are alike.
+Names in Cyrillic or Greek letters beside their Latin spellings: both become one skeleton, in which
+letters that the usual romanisations (ISO 9, BGN/PCGN, scholarly, English habit) write differently
+are alike.
 """
 
 import re
@@ -30,22 +31,29 @@ from pipeline.resolution.spelling import (
 )
 
 _CYRILLIC = {
-    "а": "a", "б": "b", "в": "v", "г": "g", "ґ": "g", "д": "d", "е": "e", "є": "e", "ж": "zh", "з": "z", "и": "i",
-    "і": "i", "ї": "i", "й": "i", "к": "k", "л": "l", "м": "m", "н": "n", "о": "o", "п": "p", "р": "r", "с": "s",
-    "т": "t", "у": "u", "ф": "f", "х": "kh", "ц": "ts", "ч": "ch", "ш": "sh", "щ": "shch", "ъ": "", "ы": "i",
+    "а": "a", "б": "b", "в": "v", "г": "g", "ґ": "g", "д": "d", "е": "e", "є": "e", "ж": "zh",
+    "з": "z", "и": "i",
+    "і": "i", "ї": "i", "й": "i", "к": "k", "л": "l", "м": "m", "н": "n", "о": "o", "п": "p",
+    "р": "r", "с": "s",
+    "т": "t", "у": "u", "ф": "f", "х": "kh", "ц": "ts", "ч": "ch", "ш": "sh", "щ": "shch", "ъ": "",
+    "ы": "i",
     "ь": "", "э": "e", "ю": "iu", "я": "ia",
 }  # fmt: skip
 _GREEK = {
-    "α": "a", "β": "v", "γ": "g", "δ": "d", "ε": "e", "ζ": "z", "η": "i", "θ": "th", "ι": "i", "κ": "k", "λ": "l",
-    "μ": "m", "ν": "n", "ξ": "x", "ο": "o", "π": "p", "ρ": "r", "σ": "s", "τ": "t", "υ": "i", "φ": "f", "χ": "kh",
+    "α": "a", "β": "v", "γ": "g", "δ": "d", "ε": "e", "ζ": "z", "η": "i", "θ": "th", "ι": "i",
+    "κ": "k", "λ": "l",
+    "μ": "m", "ν": "n", "ξ": "x", "ο": "o", "π": "p", "ρ": "r", "σ": "s", "τ": "t", "υ": "i",
+    "φ": "f", "χ": "kh",
     "ψ": "ps", "ω": "o",
 }  # fmt: skip
 _LATIN = str.maketrans(_CYRILLIC | _GREEK)
 _FOREIGN = re.compile(f"[{''.join(_CYRILLIC)}{''.join(_GREEK)}]")
 _ALIKE = (
     (re.compile("shch|sch|sh"), "s"), (re.compile("tch|ch|cz"), "c"), (re.compile("zh"), "z"),
-    (re.compile("kh|h"), "x"), (re.compile("ks"), "x"), (re.compile("ts|tz"), "t"), (re.compile("ph"), "f"),
-    (re.compile("w"), "v"), (re.compile("ou"), "u"), (re.compile("[yj]"), "i"), (re.compile("ie|io"), "e"),
+    (re.compile("kh|h"), "x"), (re.compile("ks"), "x"), (re.compile("ts|tz"), "t"),
+    (re.compile("ph"), "f"),
+    (re.compile("w"), "v"), (re.compile("ou"), "u"), (re.compile("[yj]"), "i"),
+    (re.compile("ie|io"), "e"),
     (re.compile("i+"), "i"), (re.compile(r"i(?=[aeu])"), ""), (re.compile(r"(.)\1"), r"\1"),
 )  # fmt: skip
 _BRACKETED = re.compile(r"(.+?)\s*[(\[]([^()\[\]]+)[)\]]")
@@ -61,7 +69,8 @@ def is_foreign(text: str) -> bool:
 
 
 def skeleton(text: str) -> str:
-    """What a folded name is in any of its romanisations; about the same for a name in Latin letters."""
+    """What a folded name is in any of its romanisations; about the same for a name in Latin
+    letters."""
     latin = text.translate(_LATIN)
     for pattern, letter in _ALIKE:
         latin = pattern.sub(letter, latin)
@@ -70,10 +79,10 @@ def skeleton(text: str) -> str:
 
 @dataclass(frozen=True)
 class Name:
-    """``tokens`` of the whole name, numbers as digits; ``core``: without article, title, degree and legal form, which
-    ``article, title, legal`` keep; ``inverted``: the name was "Surname, Given". ``spellings``: the whole name without
-    spaces, also with umlauts written out. ``long, short``: of a name "Long Name (LN)" the joined core of the first
-    part, and the second in lower case."""
+    """``tokens`` of the whole name, numbers as digits; ``core``: without article, title, degree and
+    legal form, which ``article, title, legal`` keep; ``inverted``: the name was "Surname, Given".
+    ``spellings``: the whole name without spaces, also with umlauts written out. ``long, short``: of
+    a name "Long Name (LN)" the joined core of the first part, and the second in lower case."""
 
     name: str
     type: str
@@ -120,7 +129,9 @@ class Name:
     @cached_property
     def initials(self) -> str:
         """The first letters of its words but the small ones; empty for fewer than two."""
-        first = [token[0] for token in self.core if token not in _SMALL_WORDS and token[0].isalpha()]
+        first = [
+            token[0] for token in self.core if token not in _SMALL_WORDS and token[0].isalpha()
+        ]
         return "".join(first) if len(first) >= _SHORTEST_ACRONYM else ""
 
     @cached_property
@@ -158,8 +169,8 @@ class Name:
 
 
 def read_name(name: str, type: str) -> Name:
-    """Take a name apart; the entity's ``type``, whose case says nothing, decides whether titles and commas are read as
-    a person's."""
+    """Take a name apart; the entity's ``type``, whose case says nothing, decides whether titles and
+    commas are read as a person's."""
     text, type = plain_width(name), type.upper()
     if not is_person(type):
         text = _DOTTED.sub(lambda letters: letters[0].replace(".", ""), text)
@@ -201,7 +212,10 @@ def _bracketed(text: str) -> tuple[str, str]:
     for long, short in ((outer, inner), (found[2], outer.replace(".", ""))):
         whole = Name(long, "", (), tuple(words(folded(long))), (), frozenset())
         every = "".join(token[0] for token in whole.core)
-        if sum(map(str.isupper, short)) >= _SHORTEST_ACRONYM and short.lower() in (whole.initials, every):
+        if sum(map(str.isupper, short)) >= _SHORTEST_ACRONYM and short.lower() in (
+            whole.initials,
+            every,
+        ):
             return long, short
     return "", ""
 
@@ -222,8 +236,8 @@ def _turned(text: str) -> str | None:
 
 
 def _without_title(core: Sequence[str]) -> tuple[str | None, Sequence[str]]:
-    """Titles in front and degrees behind; what is left has two words or more, else nothing is taken. The title is m, f
-    or empty, by what it says."""
+    """Titles in front and degrees behind; what is left has two words or more, else nothing is
+    taken. The title is m, f or empty, by what it says."""
     rest, sex, found = list(core), "", False
     while rest and rest[0] in TITLES:
         sex, found = sex or TITLES[rest.pop(0)], True
@@ -241,7 +255,9 @@ def _without_legal_form(core: Sequence[str]) -> tuple[str | None, Sequence[str]]
     if not core:
         return None, core
     rest, forms = list(core), []
-    if front := next((end for end in JOINED_LEGAL_FORMS if rest[0].startswith(end) and rest != [end]), None):
+    if front := next(
+        (end for end in JOINED_LEGAL_FORMS if rest[0].startswith(end) and rest != [end]), None
+    ):
         rest, forms = [rest[0].removeprefix(front), *rest[1:]], [front]
         rest = rest if rest[0] else rest[1:]
     if len(rest) > 1 and rest[0] in LEGAL_FORMS_IN_FRONT:

@@ -1,7 +1,7 @@
 """Which pairs of names are worth comparing, and what two names have to do with each other.
 
-Which pairs of names are worth comparing: those that share a key. The number of pairs grows with the names, not with
-their square: a key that many share is compared only along its sorted members.
+Which pairs of names are worth comparing: those that share a key. The number of pairs grows with the
+names, not with their square: a key that many share is compared only along its sorted members.
 """
 
 import re
@@ -25,7 +25,8 @@ SHORTEST_TYPO, SHORTEST_TYPO_ALONE = 8, 9
 FIXED_END = 2
 """Letters at a word's end that are never mistaken: they inflect it."""
 FULL_BLOCK = 30
-"""Members of a key that are compared each with each; of more, each with so many that sort next to it."""
+"""Members of a key that are compared each with each; of more, each with so many that sort next to
+it."""
 NEIGHBOURS = 5
 RARE = 20
 """Names that may share a word for it to propose pairs."""
@@ -46,13 +47,15 @@ class Company:
 
     @property
     def close(self) -> bool:
-        """Whether they are mostly met together: as names that a text gives to one thing are, and not by chance."""
+        """Whether they are mostly met together: as names that a text gives to one thing are, and
+        not by chance."""
         return self.both > 0 and 2 * self.both >= max(self.one, self.two)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``score``: how alike the names are, 0 to 1; 1 for those that a rule joins. ``rule``: which one decided."""
+    """``score``: how alike the names are, 0 to 1; 1 for those that a rule joins. ``rule``: which
+    one decided."""
 
     outcome: Outcome
     rule: str
@@ -61,8 +64,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Rules:
-    """``similarity``: from which score on two names may be one though no rule says so. ``defined``: initials -> the
-    joined words that some name of the corpus says they stand for, where that is one thing only."""
+    """``similarity``: from which score on two names may be one though no rule says so. ``defined``:
+    initials -> the joined words that some name of the corpus says they stand for, where that is one
+    thing only."""
 
     similarity: float
     defined: dict[str, str]
@@ -92,7 +96,8 @@ class Rules:
         return self._perhaps(one, two, company)
 
     def _same_by_acronym(self, one: Name, two: Name) -> str:
-        """Long Name (LN) is Long Name, and LN, where no other name claims LN; then these two are one as well."""
+        """Long Name (LN) is Long Name, and LN, where no other name claims LN; then these two are
+        one as well."""
         for whole, part in ((one, two), (two, one)):
             if whole.short and not part.short:
                 short = whole.short
@@ -115,19 +120,23 @@ class Rules:
 
 
 def _same_by_spelling(one: Name, two: Name) -> str:
-    return "spelling" if one.tokens and one.spellings & two.spellings and _fuse_safely(one, two) else ""
+    return (
+        "spelling"
+        if one.tokens and one.spellings & two.spellings and _fuse_safely(one, two)
+        else ""
+    )
 
 
 def _fuse_safely(one: Name, two: Name) -> bool:
-    """Not where the names differ in spaces alone and one is made of single letters: "A I" and "AI" are, "a i d"
-    and "aid" may not be."""
+    """Not where the names differ in spaces alone and one is made of single letters: "A I" and "AI"
+    are, "a i d" and "aid" may not be."""
     return one.tokens == two.tokens or min(map(len, map("".join, (one.tokens, two.tokens)))) >= 2
 
 
 def _by_chance(one: Name, two: Name) -> bool:
-    """Whether names that are spelled alike may well be two: L.A. and La, Oh Boy! and Oh Boy, titles of two documents;
-    and, where types do not say what they are, Christ Church and Christchurch, Réunion and Reunion, Michel'le and
-    Michelle, Game I and Game 1."""
+    """Whether names that are spelled alike may well be two: L.A. and La, Oh Boy! and Oh Boy, titles
+    of two documents; and, where types do not say what they are, Christ Church and Christchurch,
+    Réunion and Reunion, Michel'le and Michelle, Game I and Game 1."""
     vague = one.is_vague or two.is_vague
     if one.marks != two.marks and (vague or one.type != two.type):
         return True
@@ -149,7 +158,9 @@ def _by_chance(one: Name, two: Name) -> bool:
 
 def _accents(name: Name) -> list[str]:
     """Acute, grave and circumflex, which tell words apart."""
-    return [mark for mark in unicodedata.normalize("NFD", name.name) if mark in "\u0300\u0301\u0302"]
+    return [
+        mark for mark in unicodedata.normalize("NFD", name.name) if mark in "\u0300\u0301\u0302"
+    ]
 
 
 def _apostrophe(name: Name) -> bool:
@@ -167,8 +178,8 @@ def _clash(one: Name, two: Name) -> str:
 
 
 def _same_by_core(one: Name, two: Name, company: Company) -> str:
-    """The names without what stands around them, where the entities are of one type or mostly met together; there the
-    words may have another order too."""
+    """The names without what stands around them, where the entities are of one type or mostly met
+    together; there the words may have another order too."""
     if not one.joined or not (one.type == two.type or company.close):
         return ""
     if company.close and one.core != two.core and sorted(one.core) == sorted(two.core):
@@ -194,18 +205,20 @@ def _same_person(one: Name, two: Name) -> str:
 
 
 def _initials_fit(one: tuple[str, ...], two: tuple[str, ...], least: int) -> bool:
-    """Whether one name is the other with given names as initials: word by word, the surname equal; ``least``: how many
-    of the given names speak for it, as initials or as equal words."""
+    """Whether one name is the other with given names as initials: word by word, the surname equal;
+    ``least``: how many of the given names speak for it, as initials or as equal words."""
     if len(one) != len(two) or len(one) < 2 or one[-1] != two[-1] or len(one[-1]) < 2 or one == two:
         return False
     pairs = list(zip(one[:-1], two[:-1], strict=True))
-    fits = all(a == b or (1 in (len(a), len(b)) and a[0] == b[0] and (a + b).isalpha()) for a, b in pairs)
+    fits = all(
+        a == b or (1 in (len(a), len(b)) and a[0] == b[0] and (a + b).isalpha()) for a, b in pairs
+    )
     return fits and len(pairs) >= least
 
 
 def _same_by_qualifier(one: Name, two: Name, company: Company) -> str:
-    """Name (qualifier), and the name in no other text units; Name, Rank of Place, and Name of Place, where the name has
-    a number or the two are mostly met together."""
+    """Name (qualifier), and the name in no other text units; Name, Rank of Place, and Name of
+    Place, where the name has a number or the two are mostly met together."""
     for whole, part, alone in ((one, two, company.two), (two, one, company.one)):
         if whole.unqualified and whole.unqualified == part.joined and 0 < alone == company.both:
             return "qualifier"
@@ -219,14 +232,17 @@ def _same_abroad(one: Name, two: Name) -> str:
     if one.foreign == two.foreign or one.type != two.type or len(one.core) != len(two.core):
         return ""
     alike = one.skeleton == two.skeleton and len(one.joined) >= SHORTEST_TYPO
-    return "transliteration" if alike and all(len(word) > 1 for word in (*one.core, *two.core)) else ""
+    return (
+        "transliteration" if alike and all(len(word) > 1 for word in (*one.core, *two.core)) else ""
+    )
 
 
 def _mistyped(one: Name, two: Name, company: Company) -> str:
-    """One letter of one long word is missing, doubled, or changed places with the next, within the word. A letter in
-    place of another is no such mistake: sulfate and sulfite, Colombia and Columbia; nor is a missing one in a word that
-    stands alone: deprecate and depreciate. Of people's names, and of what may be one, none is: Anderson and Andersson
-    are two. Names that are mostly met together may be shorter, and people's."""
+    """One letter of one long word is missing, doubled, or changed places with the next, within the
+    word. A letter in place of another is no such mistake: sulfate and sulfite, Colombia and
+    Columbia; nor is a missing one in a word that stands alone: deprecate and depreciate. Of
+    people's names, and of what may be one, none is: Anderson and Andersson are two. Names that are
+    mostly met together may be shorter, and people's."""
     if len(one.core) != len(two.core) or not (company.close or one.type == two.type):
         return ""
     if not company.close and (one.may_be_person or two.may_be_person):
@@ -236,7 +252,9 @@ def _mistyped(one: Name, two: Name, company: Company) -> str:
         return ""
     least = SHORTEST_TYPO if len(one.core) > 1 else SHORTEST_TYPO_ALONE
     a, b = unequal[0]
-    long_enough = min(len(a), len(b)) >= (SHORTEST_WORD if company.close else least) and (a + b).isalpha()
+    long_enough = (
+        min(len(a), len(b)) >= (SHORTEST_WORD if company.close else least) and (a + b).isalpha()
+    )
     likely = company.close or len(one.core) > 1 or len(a) == len(b) or _single(a) == _single(b)
     return "typo" if long_enough and likely and slipped(a, b) else ""
 
@@ -247,7 +265,8 @@ def _single(word: str) -> str:
 
 
 def slipped(a: str, b: str) -> bool:
-    """Whether two words are one edit apart, no substitution, neither in the first letter nor near the end."""
+    """Whether two words are one edit apart, no substitution, neither in the first letter nor near
+    the end."""
     if a[0] != b[0] or a[-FIXED_END:] != b[-FIXED_END:] or OSA.distance(a, b, score_cutoff=1) != 1:
         return False
     return len(a) != len(b) or sorted(a) == sorted(b)
@@ -268,7 +287,8 @@ def named_pairs(names: Sequence[Name]) -> set[Pair]:
 
 
 def defined_acronyms(names: Sequence[Name]) -> dict[str, str]:
-    """Initials -> what names such as "Long Name (LN)" say they stand for, joined, where all say the same."""
+    """Initials -> what names such as "Long Name (LN)" say they stand for, joined, where all say the
+    same."""
     meanings: dict[str, set[str]] = defaultdict(set)
     for name in names:
         if name.short:
@@ -309,7 +329,9 @@ def _words_with_a_letter_less(name: Name, numbers: str) -> Iterator[str]:
     for place, word in enumerate(name.core):
         if len(word) >= SHORTEST_TYPO and word.isalpha() and word.isascii() | word.islower():
             before, after = " ".join(name.core[:place]), " ".join(name.core[place + 1 :])
-            shorter = {word[:at] + word[at + 1 :] for at in range(1, len(word) - FIXED_END)} | {word}
+            shorter = {word[:at] + word[at + 1 :] for at in range(1, len(word) - FIXED_END)} | {
+                word
+            }
             for rest in shorter:
                 yield f"slip {before}|{rest}|{after} {numbers}"
 
@@ -320,20 +342,26 @@ def _within(key: str, members: list[int], names: Sequence[Name]) -> Iterator[Pai
     if len(members) <= FULL_BLOCK:
         reach = len(members)
     else:
-        members, reach = sorted(members, key=lambda member: (names[member].text, names[member].name)), NEIGHBOURS
+        members, reach = (
+            sorted(members, key=lambda member: (names[member].text, names[member].name)),
+            NEIGHBOURS,
+        )
     for place, one in enumerate(members):
         for two in members[place + 1 : place + 1 + reach]:
             yield (one, two) if one < two else (two, one)
 
 
 def near_pairs(vectors: np.ndarray, least: float) -> dict[Pair, float]:
-    """Positions of vectors (rows of length 1) whose cosine is at least ``least``, with it: those that fall into one
-    cell of some random partition (sign random projections, Charikar 2002, section 3); some near pairs are missed."""
+    """Positions of vectors (rows of length 1) whose cosine is at least ``least``, with it: those
+    that fall into one cell of some random partition (sign random projections, Charikar 2002,
+    section 3); some near pairs are missed."""
     count, dimensions = vectors.shape
     if count < 2 or not vectors.any():
         return {}
     bits = max(1, int(np.log2(max(count / MEMBERS_OF_A_CELL, 2))))
-    planes = np.random.default_rng(SEED).standard_normal((TABLES, dimensions, bits)).astype(np.float32)
+    planes = (
+        np.random.default_rng(SEED).standard_normal((TABLES, dimensions, bits)).astype(np.float32)
+    )
     weights = 1 << np.arange(bits, dtype=np.int64)
     near: dict[Pair, float] = {}
     for table in planes:

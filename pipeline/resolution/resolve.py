@@ -1,8 +1,10 @@
-"""The decision about every pair of names that may be one, from rules, a judge's verdicts and a person's pins.
+"""The decision about every pair of names that may be one, from rules, a judge's verdicts and a
+person's pins.
 
-Two names become one only if they pass, and every other name passes with both or with neither: the critical cliques of
-the graph of passing pairs (Lin, Kearney and Jiang 2000, "Phylogenetic k-root and Steiner k-root", section 2). A name
-that passes with two that do not pass with each other joins neither. The result knows no order.
+Two names become one only if they pass, and every other name passes with both or with neither: the
+critical cliques of the graph of passing pairs (Lin, Kearney and Jiang 2000, "Phylogenetic k-root
+and Steiner k-root", section 2). A name that passes with two that do not pass with each other joins
+neither. The result knows no order.
 """
 
 from collections import defaultdict
@@ -13,20 +15,28 @@ from itertools import combinations, product
 from typing import Literal
 
 from pipeline.resolution.name import Name
-from pipeline.resolution.pairs import Company, Comparison, Pair, Rules, defined_acronyms, named_pairs
+from pipeline.resolution.pairs import (
+    Company,
+    Comparison,
+    Pair,
+    Rules,
+    defined_acronyms,
+    named_pairs,
+)
 from pipeline.resolution.pins import Decision
 
 Test = Callable[[int, int], bool]
 By = Literal["rule", "model", "person", "cluster"]
 MERGE, KEEP = "merge", "keep"
 CERTAIN = frozenset({"spelling"})
-"""Rules whose pairs are joined first, so that a doubtful neighbour of one spelling does not part it from another."""
+"""Rules whose pairs are joined first, so that a doubtful neighbour of one spelling does not part it
+from another."""
 
 
 @dataclass(frozen=True)
 class NameGroup:
-    """Names that are one already. ``groups``: those within it that a person has put together count as one name, which
-    passes where one of them does and none is forbidden."""
+    """Names that are one already. ``groups``: those within it that a person has put together count
+    as one name, which passes where one of them does and none is forbidden."""
 
     groups: tuple[tuple[int, ...], ...]
 
@@ -47,7 +57,9 @@ class Criteria:
 
     def _fits(self, one: Sequence[int], two: Sequence[int]) -> bool:
         pairs = list(product(one, two))
-        return any(self.passes(*pair) for pair in pairs) and not any(self.forbidden(*pair) for pair in pairs)
+        return any(self.passes(*pair) for pair in pairs) and not any(
+            self.forbidden(*pair) for pair in pairs
+        )
 
 
 @dataclass
@@ -105,7 +117,8 @@ def open_pairs(pairs: Iterable[Pair]) -> set[Pair]:
 
 @dataclass(frozen=True)
 class PairDecision:
-    """``by``: "cluster" where a rule or the model found the two the same, and a third name stands between them."""
+    """``by``: "cluster" where a rule or the model found the two the same, and a third name stands
+    between them."""
 
     pair: Pair
     score: float
@@ -116,9 +129,9 @@ class PairDecision:
 
 @dataclass
 class Resolution:
-    """``pins``: what a person says of pairs. ``near``: pairs whose vectors are near, with their cosine. Positions of
-    names, the smaller first, stand for them. ``most``: of one name's doubtful pairs, how many are considered.
-    ``units``: the text units of each name."""
+    """``pins``: what a person says of pairs. ``near``: pairs whose vectors are near, with their
+    cosine. Positions of names, the smaller first, stand for them. ``most``: of one name's doubtful
+    pairs, how many are considered. ``units``: the text units of each name."""
 
     names: Sequence[Name]
     similarity: float
@@ -137,39 +150,65 @@ class Resolution:
         """The pairs that a rule joins or forbids, or that may be the same."""
         pairs = sorted(named_pairs(self.names) | set(self.near))
         every = {pair: self._with_vectors(pair) for pair in pairs}
-        kept = {pair for pair, one in every.items() if one.outcome == "same" or one.rule in ("legal form", "title")}
-        kept |= _best({pair: one.score for pair, one in every.items() if one.outcome == "perhaps"}, self.most)
+        kept = {
+            pair
+            for pair, one in every.items()
+            if one.outcome == "same" or one.rule in ("legal form", "title")
+        }
+        kept |= _best(
+            {pair: one.score for pair, one in every.items() if one.outcome == "perhaps"}, self.most
+        )
         return {pair: every[pair] for pair in sorted(kept)}
 
     @property
     def doubtful(self) -> list[Pair]:
         """What a judge may be asked."""
-        return [pair for pair, one in self.found.items() if one.outcome == "perhaps" and pair not in self.pins]
+        return [
+            pair
+            for pair, one in self.found.items()
+            if one.outcome == "perhaps" and pair not in self.pins
+        ]
 
     def unclosed(self) -> list[Pair]:
         """Pairs that nobody has looked at, and that stand between the verdicts and a cluster."""
         passing = [pair for pair in self._candidates() if self._passes(*pair)]
-        unseen = (pair for pair in open_pairs(passing) if pair not in self.verdicts and pair not in self.pins)
-        return sorted(pair for pair in unseen if not self._forbidden(*pair)) if self.verdicts else []
+        unseen = (
+            pair
+            for pair in open_pairs(passing)
+            if pair not in self.verdicts and pair not in self.pins
+        )
+        return (
+            sorted(pair for pair in unseen if not self._forbidden(*pair)) if self.verdicts else []
+        )
 
     def clusters(self) -> Clusters:
         criteria = Criteria(self._passes, self._forbidden)
         pinned = pinned_units(pair for pair, decision in self.pins.items() if decision == "same")
-        spelled = [pair for pair, one in self.found.items() if one.rule in CERTAIN and one.outcome == "same"]
+        spelled = [
+            pair
+            for pair, one in self.found.items()
+            if one.rule in CERTAIN and one.outcome == "same"
+        ]
         return pinned.joined(spelled, criteria).joined(self._candidates(), criteria)
 
     def decided(self, clusters: Clusters) -> Iterator[PairDecision]:
         for pair in self._candidates():
             one = self._comparison(pair)
             together = clusters.of(pair[0]) == clusters.of(pair[1])
-            yield PairDecision(pair, one.score, one.rule, MERGE if together else KEEP, self._by(pair, together))
+            yield PairDecision(
+                pair, one.score, one.rule, MERGE if together else KEEP, self._by(pair, together)
+            )
 
     def _by(self, pair: Pair, together: bool) -> By:
         if pair in self.pins:
             return "person"
         if self._passes(*pair) != together:
             return "cluster"
-        return "model" if pair in self.verdicts and self._comparison(pair).outcome != "same" else "rule"
+        return (
+            "model"
+            if pair in self.verdicts and self._comparison(pair).outcome != "same"
+            else "rule"
+        )
 
     def _candidates(self) -> list[Pair]:
         return sorted({*self.found, *self.pins, *self.verdicts})
@@ -201,15 +240,20 @@ class Resolution:
     def _with_vectors(self, pair: Pair) -> Comparison:
         """By the names and, where these say nothing, by the vectors."""
         if pair not in self._compared:
-            one = self._rules.compare(self.names[pair[0]], self.names[pair[1]], self._company(*pair))
+            one = self._rules.compare(
+                self.names[pair[0]], self.names[pair[1]], self._company(*pair)
+            )
             if one.outcome == "different" and one.rule == "similarity" and pair in self.near:
                 one = Comparison("perhaps", "embedding", self.near[pair])
             self._compared[pair] = one
         return self._compared[pair]
 
 
-def read_pins_of(pins: Mapping[tuple[str, str], Decision], positions: Mapping[str, int]) -> dict[Pair, Decision]:
-    """Pins of entity ids as pins of positions; those of entities that are not there are left out."""
+def read_pins_of(
+    pins: Mapping[tuple[str, str], Decision], positions: Mapping[str, int]
+) -> dict[Pair, Decision]:
+    """Pins of entity ids as pins of positions; those of entities that are not there are left
+    out."""
     return {
         _ordered(positions[a], positions[b]): decision
         for (a, b), decision in pins.items()

@@ -6,16 +6,21 @@ from collections.abc import Sequence
 
 import regex
 
-_ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
+_ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "  # noqa: E501
 _ONES += "eighteen nineteen twenty"
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "  # noqa: E501
 _ORDINALS += "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
-_TENS = {word: 10 * ten for ten, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)}
+_TENS = {
+    word: 10 * ten
+    for ten, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)
+}
 CARDINALS = {word: number for number, word in enumerate(_ONES.split(), 1)} | _TENS
 ORDINALS = {word: number for number, word in enumerate(_ORDINALS.split(), 1)} | {
     "thirtieth": 30, "fortieth": 40, "fiftieth": 50, "sixtieth": 60, "hundredth": 100
 }  # fmt: skip
-_ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})|C{1,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
+_ROMAN = re.compile(
+    r"(?=[IVXLC])(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})|C{1,3}(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})"
+)
 _ROMAN_VALUES = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _COUNTED = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _DIGITS = re.compile(r"\d+|[零〇一二三四五六七八九十百千萬万億亿]")
@@ -23,8 +28,12 @@ _HAN_ORDINAL = re.compile(r"第([一二三四五六七八九十])(?![一二三�
 _HAN_DIGITS = {digit: str(number) for number, digit in enumerate("一二三四五六七八九十", 1)}
 ORDINAL = "°"
 
-_NAMES = "january february march april may june july august september october november december".split()
-_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)} | {n[:3]: i for i, n in enumerate(_NAMES, 1)}
+_NAMES = (
+    "january february march april may june july august september october november december".split()
+)
+_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)} | {
+    n[:3]: i for i, n in enumerate(_NAMES, 1)
+}
 _MONTHS["sept"] = 9
 _MONTH = "(" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + r")\.?"
 _DAY, _YEAR = r"(\d{1,2})(?:st|nd|rd|th)?", r"(\d{4})"
@@ -34,7 +43,18 @@ _MONTH_ONLY = re.compile(rf"\b{_MONTH},? {_YEAR}\b")
 _HAN_DATE = re.compile(r"(\d{4})年(\d{1,2})月(?:(\d{1,2})[日号])?")
 _WHOLE_DATE = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})")
 _LETTERS = str.maketrans(
-    {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i", "ё": "е", "ς": "σ"}
+    {
+        "ø": "o",
+        "ł": "l",
+        "đ": "d",
+        "ð": "d",
+        "þ": "th",
+        "æ": "ae",
+        "œ": "oe",
+        "ı": "i",
+        "ё": "е",
+        "ς": "σ",
+    }
 )
 _EXPANDED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 _ACCENTED = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
@@ -45,19 +65,19 @@ _THOUSANDS = regex.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d.,])")
 TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+[+#]*|[\p{S}@/%*#]")
 """Words, and signs that mean something: $100 is not €100, A* not A."""
 LEGAL_FORMS = {
-    "inc": "inc", "incorporated": "inc", "corp": "corp", "corporation": "corp", "co": "co", "company": "co",
-    "ltd": "ltd", "limited": "ltd", "llc": "llc", "llp": "llp", "lp": "lp", "plc": "plc", "gmbh": "gmbh", "ag": "ag",
-    "kg": "kg", "ug": "ug", "ev": "ev", "sa": "sa", "sas": "sas", "sarl": "sarl", "srl": "srl", "spa": "spa",
-    "nv": "nv", "bv": "bv", "ab": "ab", "asa": "asa", "oy": "oy", "oyj": "oyj", "aps": "aps", "kk": "kk",
-    "pty": "pty", "pte": "pte", "ooo": "ooo", "ооо": "ооо", "зао": "зао", "оао": "оао", "пао": "пао",
+    "inc": "inc", "incorporated": "inc", "corp": "corp", "corporation": "corp", "co": "co", "company": "co",  # noqa: E501
+    "ltd": "ltd", "limited": "ltd", "llc": "llc", "llp": "llp", "lp": "lp", "plc": "plc", "gmbh": "gmbh", "ag": "ag",  # noqa: E501
+    "kg": "kg", "ug": "ug", "ev": "ev", "sa": "sa", "sas": "sas", "sarl": "sarl", "srl": "srl", "spa": "spa",  # noqa: E501
+    "nv": "nv", "bv": "bv", "ab": "ab", "asa": "asa", "oy": "oy", "oyj": "oyj", "aps": "aps", "kk": "kk",  # noqa: E501
+    "pty": "pty", "pte": "pte", "ooo": "ooo", "ооо": "ооо", "зао": "зао", "оао": "оао", "пао": "пао",  # noqa: E501
 }  # fmt: skip
 """What stands behind a company's name -> which form it is."""
 LEGAL_FORMS_IN_FRONT = frozenset({"ооо", "зао", "оао", "пао"})
 JOINED_LEGAL_FORMS = ("股份有限公司", "有限责任公司", "有限公司", "株式会社", "有限会社")
 TITLES = {
-    "mr": "m", "mister": "m", "sir": "m", "herr": "m", "monsieur": "m", "señor": "m", "senor": "m", "sr": "m",
-    "mrs": "f", "ms": "f", "miss": "f", "dame": "f", "frau": "f", "madame": "f", "mme": "f", "mlle": "f",
-    "señora": "f", "senora": "f", "sra": "f", "dr": "", "doctor": "", "prof": "", "professor": "", "rev": "",
+    "mr": "m", "mister": "m", "sir": "m", "herr": "m", "monsieur": "m", "señor": "m", "senor": "m", "sr": "m",  # noqa: E501
+    "mrs": "f", "ms": "f", "miss": "f", "dame": "f", "frau": "f", "madame": "f", "mme": "f", "mlle": "f",  # noqa: E501
+    "señora": "f", "senora": "f", "sra": "f", "dr": "", "doctor": "", "prof": "", "professor": "", "rev": "",  # noqa: E501
     "reverend": "", "mx": "", "hon": "",
 }  # fmt: skip
 """What stands before a person's name -> m or f, where it says so."""
@@ -72,7 +92,7 @@ RANKS = """
     electress emir emperor empress graf gräfin infante infanta khan king landgrave landgravine lady lord margrave
     margravine marquess marquis marchioness patriarch pope prince princess queen shah sultan tsar tsarina viscount
     viscountess voivode
-""".split()
+""".split()  # noqa: E501
 """What stands before "of" and a place in a person's epithet."""
 JOINED_TITLES = ("さん", "先生", "女士", "氏", "様")
 ARTICLES = frozenset({"the", "a", "an"})
@@ -82,14 +102,14 @@ PLURAL_ONLY = frozenset(
     remains scales spectacles stocks airs brains clothes colours colors forces heavens letters looks odds pains papers
     proceeds regards terms thanks times woods news series species headquarters politics windows contents effects
     communications humanities
-    """.split()
+    """.split()  # noqa: E501
 )
 """Plurals that mean something else than their singular."""
 PROPER_TYPES = frozenset(
     """
     PERSON PEOPLE ORGANIZATION ORGANISATION COMPANY LOCATION PLACE GEO CITY COUNTRY EVENT BRAND TEAM BAND WORK BOOK FILM
     SONG NAME TITLE UNKNOWN
-    """.split()
+    """.split()  # noqa: E501
 )
 """Types of what has a name of its own, which has no plural."""
 
@@ -116,12 +136,14 @@ def roman(word: str) -> int | None:
     if not _ROMAN.fullmatch(word):
         return None
     values = [_ROMAN_VALUES[letter] for letter in word]
-    return sum(-one if one < next_ else one for one, next_ in zip(values, [*values[1:], 0], strict=True))
+    return sum(
+        -one if one < next_ else one for one, next_ in zip(values, [*values[1:], 0], strict=True)
+    )
 
 
 def counted(tokens: Sequence[str], cased: Sequence[str]) -> tuple[str, ...]:
-    """The tokens with number words, ordinals and Roman numerals as digits; ordinals keep a mark. ``cased``: the same
-    tokens as they were written, or none where they do not correspond."""
+    """The tokens with number words, ordinals and Roman numerals as digits; ordinals keep a mark.
+    ``cased``: the same tokens as they were written, or none where they do not correspond."""
     numbers: list[str] = []
     for place, token in enumerate(tokens):
         written = cased[place] if place < len(cased) else ""
@@ -146,7 +168,11 @@ def _number(token: str, written: str, place: int, length: int) -> str:
         return str(CARDINALS[token])
     if ordinal := _COUNTED.fullmatch(token):
         return f"{ordinal[1]}{ORDINAL}"
-    value = roman(written) if place and (len(written) > 1 or (written in "IVX" and place == length - 1)) else None
+    value = (
+        roman(written)
+        if place and (len(written) > 1 or (written in "IVX" and place == length - 1))
+        else None
+    )
     return str(value) if value else _HAN_ORDINAL.sub(lambda at: f"第{_HAN_DIGITS[at[1]]}", token)
 
 
@@ -156,15 +182,17 @@ def signature(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 def plain_width(name: str) -> str:
-    """NFKC, one kind of space, thousands without commas, decimal digits of any script as ours; case stays."""
+    """NFKC, one kind of space, thousands without commas, decimal digits of any script as ours; case
+    stays."""
     text = " ".join(unicodedata.normalize("NFKC", name).split())
     text = "".join(str(unicodedata.decimal(one)) if one.isdecimal() else one for one in text)
     return _THOUSANDS.sub(lambda number: number[0].replace(",", ""), text)
 
 
 def folded(text: str) -> str:
-    """Lower case without accents (of Latin and Greek letters: elsewhere they tell letters apart); katakana as
-    hiragana, without the long mark at a word's end; dates with a named month as 2023-05-01; & as "and"."""
+    """Lower case without accents (of Latin and Greek letters: elsewhere they tell letters apart);
+    katakana as hiragana, without the long mark at a word's end; dates with a named month as
+    2023-05-01; & as "and"."""
     low = _JOINED.sub("", text.casefold().replace("&", " and "))
     low = _ACCENTED.sub("", unicodedata.normalize("NFD", low))
     low = unicodedata.normalize("NFKC", low).translate(_LETTERS)

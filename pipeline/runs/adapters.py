@@ -42,8 +42,8 @@ DEFAULT_RERANKER = "default"
 
 @dataclass(frozen=True)
 class Stores:
-    """``vectors`` and ``graph``: what questions read. ``start``: of the embedded PostgreSQL, which somebody may have
-    stopped under those who use it."""
+    """``vectors`` and ``graph``: what questions read. ``start``: of the embedded PostgreSQL, which
+    somebody may have stopped under those who use it."""
 
     vectors: VectorStore
     graph: GraphStore
@@ -70,7 +70,8 @@ class Stores:
 
 
 def open_cache(settings: Settings, root: Path) -> ReplyCache:
-    """The cache of replies; a relative SQLite path is below the project, and a file there is the project's alone."""
+    """The cache of replies; a relative SQLite path is below the project, and a file there is the
+    project's alone."""
     from pipeline.models.cache.replies import ReplyCache
 
     prefix = "sqlite:///"
@@ -78,15 +79,22 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
     if not settings.cache.startswith(prefix):
         return ReplyCache(settings.cache, owner)
     path = root / settings.cache.removeprefix(prefix)
-    return ReplyCache(f"{prefix}{path}", owner, private=path.resolve().is_relative_to(root.resolve()))
+    return ReplyCache(
+        f"{prefix}{path}", owner, private=path.resolve().is_relative_to(root.resolve())
+    )
 
 
 def chat_model(
-    settings: Settings, name: str, cache: ReplyCache, urgent: bool = False, root: Path = Path(), waits: bool = False
+    settings: Settings,
+    name: str,
+    cache: ReplyCache,
+    urgent: bool = False,
+    root: Path = Path(),
+    waits: bool = False,
 ) -> OpenAIChat:
-    """``urgent``: its calls go before those of models that are not, as a query's before those of a run. ``root``: the
-    project's folder, in which certificates and modules are found. ``waits``: for a server that is starting, as a run's
-    do."""
+    """``urgent``: its calls go before those of models that are not, as a query's before those of a
+    run. ``root``: the project's folder, in which certificates and modules are found. ``waits``: for
+    a server that is starting, as a run's do."""
     from pipeline.models.endpoint.limits import Rate
 
     chat = _named(settings.models.chat, name, "models.chat")
@@ -145,8 +153,8 @@ def embedding_model(
     root: Path = Path(),
     waits: bool = False,
 ) -> EmbeddingModel:
-    """``cache``: asked for where the model remembers its vectors. ``urgent``, ``root``, ``waits``: see ``chat_model``;
-    a model on this machine has no turns and no server."""
+    """``cache``: asked for where the model remembers its vectors. ``urgent``, ``root``, ``waits``:
+    see ``chat_model``; a model on this machine has no turns and no server."""
     embedding = _named(settings.models.embedding, name, "models.embedding")
     if embedding.kind == "builtin":
         from pipeline.models.here.builtin import BuiltinEmbedding
@@ -185,13 +193,20 @@ def reached(model: EndpointSettings, root: Path, wanted: tuple[str, ...] = ()) -
 
     ``wanted``: the options that are set, which a Python function must take.
     """
-    arguments: dict[str, Any] = {"model": model.named_model, "api_key": model.api_key.get_secret_value()}
-    if model.kind == "python":  # its api_key is not sent: messages of the function are masked with it
+    arguments: dict[str, Any] = {
+        "model": model.named_model,
+        "api_key": model.api_key.get_secret_value(),
+    }
+    if (
+        model.kind == "python"
+    ):  # its api_key is not sent: messages of the function are masked with it
         from pipeline.models.endpoint.function import FunctionEndpoint
 
         name = model.function_name
         function = model.function if callable(model.function) else name
-        arguments["connect"] = partial(FunctionEndpoint, function=function, name=name, root=root, wanted=wanted)
+        arguments["connect"] = partial(
+            FunctionEndpoint, function=function, name=name, root=root, wanted=wanted
+        )
         arguments["origin"] = {"provider": "python", "function": name, "version": model.version}
         return arguments
     arguments["base_url"] = model.base_url
@@ -216,7 +231,9 @@ def reached(model: EndpointSettings, root: Path, wanted: tuple[str, ...] = ()) -
     elif model.kind == "litellm":
         from pipeline.models.endpoint.litellm import LitellmEndpoint
 
-        arguments["connect"] = partial(LitellmEndpoint, connection=connected, arguments=revealed(model.arguments))
+        arguments["connect"] = partial(
+            LitellmEndpoint, connection=connected, arguments=revealed(model.arguments)
+        )
     else:
         from pipeline.models.endpoint.client import Endpoint
 
@@ -238,11 +255,17 @@ def connection(settings: ConnectionSettings, root: Path) -> Connection:
     from pipeline.models.endpoint.connection import Connection
 
     files = (settings.ca_bundle, settings.client_cert, settings.client_key)
-    ca_bundle, client_cert, client_key = (str(root / Path(file).expanduser()) if file else "" for file in files)
-    return Connection(revealed(settings.headers), revealed(settings.query), ca_bundle, client_cert, client_key)
+    ca_bundle, client_cert, client_key = (
+        str(root / Path(file).expanduser()) if file else "" for file in files
+    )
+    return Connection(
+        revealed(settings.headers), revealed(settings.query), ca_bundle, client_cert, client_key
+    )
 
 
-def reranker(settings: Settings, name: str = DEFAULT_RERANKER, root: Path = Path()) -> Reranker | None:
+def reranker(
+    settings: Settings, name: str = DEFAULT_RERANKER, root: Path = Path()
+) -> Reranker | None:
     """None where settings name no reranker at all. ``root``: see ``chat_model``."""
     if not settings.models.rerank:
         return None
@@ -277,11 +300,15 @@ def open_stores(settings: Settings, root: Path) -> Stores:
 
     url = postgres_url(settings, root)
     vectors = PostgresReads(url, settings.workspace, hnsw=hnsw(settings))
-    start = partial(postgres_url, settings, root) if settings.stores.postgres.url == EMBEDDED else None
+    start = (
+        partial(postgres_url, settings, root) if settings.stores.postgres.url == EMBEDDED else None
+    )
     if settings.stores.graph == "postgres":
         from pipeline.stores.postgres.graph import PostgresGraph
 
-        return Stores(vectors, PostgresGraph(vectors), lambda: (_postgres_store(settings, url),), start)
+        return Stores(
+            vectors, PostgresGraph(vectors), lambda: (_postgres_store(settings, url),), start
+        )
     graph = neo4j_store(settings)
     return Stores(vectors, graph, lambda: (_postgres_store(settings, url), graph), start)
 
@@ -290,7 +317,11 @@ def loads_into(settings: Settings) -> list[Workspace]:
     """The workspaces that a load fills, without user and password."""
     url, neo4j = settings.stores.postgres.url, settings.stores.neo4j
     at = ("embedded", "") if url == EMBEDDED else ("postgres", postgres_address(url))
-    graph = [("neo4j", neo4j_address(neo4j.uri, neo4j.database))] if settings.stores.graph == "neo4j" else []
+    graph = (
+        [("neo4j", neo4j_address(neo4j.uri, neo4j.database))]
+        if settings.stores.graph == "neo4j"
+        else []
+    )
     return [Workspace(kind, address, settings.workspace) for kind, address in (at, *graph)]
 
 

@@ -1,10 +1,12 @@
-"""The audit log of a project: a line of JSON for each question, edit, sign-in and export over the server.
+"""The audit log of a project: a line of JSON for each question, edit, sign-in and export over the
+server.
 
     data/audit/<day>.jsonl    of a day of UTC, to which all processes append
     data/audit/hash-key       a secret of this project, so that nobody can find out a hashed text by guessing
 
-Lines are never changed, but for a document that is purged: its name, and what was asked of it, are taken out.
-"""
+Lines are never changed, but for a document that is purged: its name, and what was asked of it, are
+taken out.
+"""  # noqa: E501
 
 import fcntl
 import hashlib
@@ -33,16 +35,19 @@ Kind = Literal["question", "edit", "sign-in", "export"]
 
 @dataclass(frozen=True)
 class AuditLog:
-    """``hashed``: texts that people write are kept as a hash alone; ``keep_days``: older files are deleted."""
+    """``hashed``: texts that people write are kept as a hash alone; ``keep_days``: older files are
+    deleted."""
 
     folder: Path
     hashed: bool = True
     keep_days: int = 90
 
     def add(self, kind: Kind, text: str | None = None, **fields: Any) -> None:
-        """Append a line. ``text``: what somebody wrote, kept as settings say; ``fields``: values of JSON.
+        """Append a line. ``text``: what somebody wrote, kept as settings say; ``fields``: values of
+        JSON.
 
-        Raises DiskFullError, and StoreError where the line cannot be written: then what it tells of must not happen.
+        Raises DiskFullError, and StoreError where the line cannot be written: then what it tells of
+        must not happen.
         """
         now = datetime.now(UTC)
         line = {"at": now.isoformat(timespec="milliseconds"), "kind": kind, **fields}
@@ -55,7 +60,10 @@ class AuditLog:
                     self._delete_old(now)
                 descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
                 with open(descriptor, "a+b", buffering=0) as opened:
-                    append(opened, json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n")
+                    append(
+                        opened,
+                        json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n",
+                    )
         except OSError as error:
             fact = f"the audit log could not be written ({in_words(error)})"
             raise StoreError(f"{self.folder}: {fact}; let this user write there") from None
@@ -70,8 +78,8 @@ class AuditLog:
     def forget(self, is_purged: Callable[[str], bool]) -> int:
         """Take documents out, by the names that ``is_purged`` tells; return how many lines had any.
 
-        A line keeps who asked when, and what it cost. Passages of the document become ``purged``, and what
-        was asked becomes a hash: it may have named what the document says.
+        A line keeps who asked when, and what it cost. Passages of the document become ``purged``,
+        and what was asked becomes a hash: it may have named what the document says.
         """
         if not self.folder.is_dir():
             return 0
@@ -102,7 +110,11 @@ class AuditLog:
 
     def _hash_of(self, text: str) -> dict[str, str]:
         key = secret_in(self.folder / "hash-key")
-        return {"text_hash": hmac.new(key.encode(), text.encode(errors="replace"), hashlib.sha256).hexdigest()}
+        return {
+            "text_hash": (
+                hmac.new(key.encode(), text.encode(errors="replace"), hashlib.sha256).hexdigest()
+            )
+        }
 
     def _delete_old(self, now: datetime) -> None:
         oldest = f"{now - timedelta(days=self.keep_days):%Y-%m-%d}"
@@ -112,7 +124,8 @@ class AuditLog:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Among all processes. The lock is a file of its own, since ``forget`` puts another in a file's place."""
+        """Among all processes. The lock is a file of its own, since ``forget`` puts another in a
+        file's place."""
         with full_disk_named(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with (self.folder / "lock").open("a") as lock:
@@ -128,7 +141,8 @@ def audit_log_of(root: Path, settings: AuditSettings) -> AuditLog | None:
 
 
 def _lines_of(file: Path) -> list[str]:
-    """Return the lines of a file. Others than \\n end none: a question may hold U+2028, as JSON allows.
+    """Return the lines of a file. Others than \\n end none: a question may hold U+2028, as JSON
+    allows.
 
     A crash may have cut off a line in the middle of a character.
     """

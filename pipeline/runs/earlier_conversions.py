@@ -1,5 +1,5 @@
-"""What earlier versions converted, before conversions were kept: it stands in the tables of documents that they have
-left, and is the conversion of each file that has been the same since."""
+"""What earlier versions converted, before conversions were kept: it stands in the tables of
+documents that they have left, and is the conversion of each file that has been the same since."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -34,16 +34,21 @@ class EarlierConversions:
     stamp: Callable[[], str]
 
     def __call__(self, files: Sequence[FileToConvert]) -> Mapping[str, Conversion]:
-        """By name, of those of the files that were written before a run began which found them as they are now, and of
-        all where the folder is as it was then."""
+        """By name, of those of the files that were written before a run began which found them as
+        they are now, and of all where the folder is as it was then."""
         found: dict[str, Conversion] = {}
         for manifest in newest_first(self.snapshots):
             for record in manifest.steps.values():
                 if record.components.get("verb") == LOADER:
                     began = _began(self.snapshots, manifest.workflow, record)
                     same = record.components.get("inputs", {}).get(STAMP) == self.stamp()
-                    names = {file.name for file in files if same or (began and _is_older(file, began))} - set(found)
-                    found |= {name: Conversion(text, CONVERTER) for name, text in self._texts(record, names)}
+                    names = {
+                        file.name for file in files if same or (began and _is_older(file, began))
+                    } - set(found)
+                    found |= {
+                        name: Conversion(text, CONVERTER)
+                        for name, text in self._texts(record, names)
+                    }
         return found
 
     def _texts(self, record: StepRecord, names: set[str]) -> Iterator[tuple[str, str]]:
@@ -68,11 +73,13 @@ def stamp_of_then(folder: str, pattern: str) -> str:
 
 
 def _began(snapshots: SnapshotStore, workflow: str, record: StepRecord) -> float | None:
-    """When, by its id, the run did that has made the record, as far as those since are kept: one of them may have left
-    the step as it was, whatever had become of the files."""
+    """When, by its id, the run did that has made the record, as far as those since are kept: one of
+    them may have left the step as it was, whatever had become of the files."""
 
     def has_it(run: str) -> bool:
-        return any(record in manifest.steps.values() for manifest in snapshots.kept(workflow, [run]))
+        return any(
+            record in manifest.steps.values() for manifest in snapshots.kept(workflow, [run])
+        )
 
     runs = list(takewhile(has_it, reversed(snapshots.history(workflow))))
     with suppress(IndexError, ValueError):

@@ -10,7 +10,7 @@ load_advanced   store, part (a table or an index), done, expected, rows_per_seco
                 (of an index, pages of its table in place of rows)
 load_finished   load (LoadCounts), seconds
 heartbeat       step, done, expected, seconds since it started: nothing else was said for long
-"""
+"""  # noqa: E501
 
 import time
 from collections.abc import Callable
@@ -59,11 +59,12 @@ class Pulse:
 
 @dataclass
 class Events(Progress):
-    """A run's progress that hands every event to ``tell``. What ``tell`` raises ends the run, but for an OSError: where
-    it writes to is gone or full, which is no fault of the run; it is not called again.
+    """A run's progress that hands every event to ``tell``. What ``tell`` raises ends the run, but
+    for an OSError: where it writes to is gone or full, which is no fault of the run; it is not
+    called again.
 
-    Heartbeats come of ``beat``, for the caller to call every second or so; ``tell`` is then called from two
-    threads.
+    Heartbeats come of ``beat``, for the caller to call every second or so; ``tell`` is then called
+    from two threads.
     """
 
     tell: OnEvent

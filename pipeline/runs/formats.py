@@ -49,10 +49,14 @@ def read_formats(root: Path) -> dict[str, Format]:
     if content is None:
         return {}
     if not isinstance(content, Mapping):
-        raise SettingsError(f'{path}: not a list of models; write one line for each, as "gpt-4o-mini": records')
+        raise SettingsError(
+            f'{path}: not a list of models; write one line for each, as "gpt-4o-mini": records'
+        )
     for model, format in content.items():
         if format not in FORMATS:
-            raise SettingsError(f"{path}: {model}: '{format}' is no format; write {' or '.join(FORMATS)}")
+            raise SettingsError(
+                f"{path}: {model}: '{format}' is no format; write {' or '.join(FORMATS)}"
+            )
     return {str(model): format for model, format in content.items()}
 
 
@@ -64,13 +68,17 @@ def add_format(root: Path, model: str, format: Format) -> None:
     write_text(path, f"{before}{separator}{json.dumps(model, ensure_ascii=False)}: {format}\n")
 
 
-def with_formats(workflow: Workflow, formats: Mapping[str, Format], model_of: Callable[[str], str]) -> Workflow:
+def with_formats(
+    workflow: Workflow, formats: Mapping[str, Format], model_of: Callable[[str], str]
+) -> Workflow:
     """Return the workflow with the formats that are decided. ``model_of``: name in settings.yaml ->
     model."""
     steps = (
-        step.in_format(formats[model_of(chat_name(step))])
-        if step.format_undecided and model_of(chat_name(step)) in formats
-        else step
+        (
+            step.in_format(formats[model_of(chat_name(step))])
+            if step.format_undecided and model_of(chat_name(step)) in formats
+            else step
+        )
         for step in workflow.steps
     )
     return replace(workflow, steps=tuple(steps))
@@ -108,11 +116,14 @@ class FormatChooser:
             return step.in_format(known)
         (choice,) = chat.converse([self.trial(step)], listener)
         if not choice.answered:
-            raise ModelError(f"step '{step.id}': format: auto: the trial failed ({choice.fact}); run again")
+            raise ModelError(
+                f"step '{step.id}': format: auto: the trial failed ({choice.fact}); run again"
+            )
         if choice.format is None:
             raise ModelError(
-                f"step '{step.id}': format: auto: '{model}' answers a planted sentence in no format that can be read "
-                f"({choice.fact}); run 'graphmill doctor', or write \"{model}\": records (or json) into {FILE}"
+                f"step '{step.id}': format: auto: '{model}' answers a planted sentence in no format"
+                f" that can be read ({choice.fact}); run 'graphmill doctor', or write \"{model}\":"
+                f" records (or json) into {FILE}"
             )
         add_format(self.root, model, choice.format)
         return step.in_format(choice.format)

@@ -1,9 +1,9 @@
 """Delete the snapshots and step records that no manifest worth keeping names.
 
-Manifests go first, the oldest first, then records, then snapshots: broken off anywhere, every manifest that is
-left is whole, and so is every record that is found; the next collection deletes the rest. Run reports and usage
-are left. The work of a run that did not complete has no manifest yet: it goes too, but the replies it paid for
-are in the cache.
+Manifests go first, the oldest first, then records, then snapshots: broken off anywhere, every
+manifest that is left is whole, and so is every record that is found; the next collection deletes
+the rest. Run reports and usage are left. The work of a run that did not complete has no manifest
+yet: it goes too, but the replies it paid for are in the cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ class SnapshotSize:
 
 @dataclass(frozen=True)
 class GcReport:
-    """What was deleted, or with ``dry_run`` would be. ``tables``: table -> its snapshots; ``manifests``:
-    workflow -> ids of the runs that cannot be loaded any more."""
+    """What was deleted, or with ``dry_run`` would be. ``tables``: table -> its snapshots;
+    ``manifests``: workflow -> ids of the runs that cannot be loaded any more."""
 
     dry_run: bool
     keep: int
@@ -56,18 +56,24 @@ class GcReport:
         return {**asdict(self), "total": asdict(self.total)}
 
 
-def collect_garbage(snapshots: SnapshotStore, keep: int, dry_run: bool, advanced: Advanced = silent) -> GcReport:
-    """Keep the newest ``keep`` manifests of each workflow, the live ones, and what they name. Only for a caller
-    who is alone with the snapshots. ``advanced`` is told how many files are deleted.
+def collect_garbage(
+    snapshots: SnapshotStore, keep: int, dry_run: bool, advanced: Advanced = silent
+) -> GcReport:
+    """Keep the newest ``keep`` manifests of each workflow, the live ones, and what they name. Only
+    for a caller who is alone with the snapshots. ``advanced`` is told how many files are deleted.
 
-    Raises UsageError for a ``keep`` below 1, DataError, before anything is deleted, when what is live cannot be read.
+    Raises UsageError for a ``keep`` below 1, DataError, before anything is deleted, when what is
+    live cannot be read.
     """
     if keep < 1:
         raise UsageError(f"gc: keep is {keep}; keep at least 1 manifest of each workflow")
     kept, old = _manifests(snapshots, keep)
     made = {record.fingerprint for manifest in kept for record in manifest.steps.values()}
     named = _paths(kept) | {f"{STEPS}/{fingerprint}.json" for fingerprint in made}
-    unneeded = sorted((kept for kept in snapshots.all_files() if kept.name not in named), key=lambda kept: kept.name)
+    unneeded = sorted(
+        (kept for kept in snapshots.all_files() if kept.name not in named),
+        key=lambda kept: kept.name,
+    )
     sizes = {folder: _size(list(files)) for folder, files in groupby(unneeded, key=_folder)}
     records = sizes.pop(STEPS, SnapshotSize(0, 0))
     report = GcReport(dry_run, keep, old, records, sizes)

@@ -22,8 +22,8 @@ CHARTS: Mapping[str, tuple[str, Callable[[float], str]]] = {
 
 @dataclass(frozen=True)
 class Chart:
-    """``columns``: (label, value, in words, colour), the oldest run first; ``about``: what they come to, in words;
-    ``most``: the highest of them."""
+    """``columns``: (label, value, in words, colour), the oldest run first; ``about``: what they
+    come to, in words; ``most``: the highest of them."""
 
     title: str
     about: str
@@ -32,7 +32,8 @@ class Chart:
 
 
 def report_page(night: Night) -> str:
-    """One file: no script, nothing that is loaded. Whatever documents, models or people have written is text in it."""
+    """One file: no script, nothing that is loaded. Whatever documents, models or people have
+    written is text in it."""
     return whole_page(environment(), "report.html.j2", version=version("graphmill"), **shown(night))
 
 
@@ -54,15 +55,22 @@ def _chart(name: str, runs: Sequence[RunEntry]) -> Chart | None:
         return None
     said, title = texts()["nights"], texts()["nights"]["charts"][name]
     about = said["chart_about"].format(
-        title=title, count=len(runs), first=moment(runs[0].began), last=moment(runs[-1].began), most=told(max(values)),
+        title=title, count=len(runs), first=moment(runs[0].began), last=moment(runs[-1].began),
+        most=told(max(values)),
         last_value=told(values[-1]),
     )  # fmt: skip
-    one_day, one_workflow = len({entry.began[:10] for entry in runs}) == 1, len({entry.workflow for entry in runs}) == 1
+    one_day, one_workflow = (
+        len({entry.began[:10] for entry in runs}) == 1,
+        len({entry.workflow for entry in runs}) == 1,
+    )
     columns = [
         (
             entry.began[11:16] if one_day else entry.began[:10],
             value,
-            f"{'' if one_workflow else f'{entry.workflow}, '}{told(value)}, {said['outcomes'][entry.outcome]}",
+            (
+                f"{'' if one_workflow else f'{entry.workflow}, '}{told(value)},"
+                f" {said['outcomes'][entry.outcome]}"
+            ),
             said["kinds"][entry.outcome],
         )
         for entry, value in zip(runs, values, strict=True)

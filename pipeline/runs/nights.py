@@ -35,10 +35,11 @@ DONE = frozenset({"reused", "ran"})
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows that a step rejected for a reason: how many there are, and (row id, content, message) of the first.
+    """Rows that a step rejected for a reason: how many there are, and (row id, content, message) of
+    the first.
 
-    The content is cut, and "" of what is in no table, as a file that was not read. ``meaning``: of the reason.
-    ``loss``: the class of the rejects."""
+    The content is cut, and "" of what is in no table, as a file that was not read. ``meaning``: of
+    the reason. ``loss``: the class of the rejects."""
 
     step: str
     kind: str
@@ -51,9 +52,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Night:
-    """``report``: the run's, as JSON; None where it has made none. ``going``: how far one is that has not reported.
-    ``left_out``: None where the rows of this run are not known, as of one that broke off. ``before``: the runs of its
-    workflow up to this one, the oldest first."""
+    """``report``: the run's, as JSON; None where it has made none. ``going``: how far one is that
+    has not reported. ``left_out``: None where the rows of this run are not known, as of one that
+    broke off. ``before``: the runs of its workflow up to this one, the oldest first."""
 
     entry: RunEntry
     report: Mapping[str, Any] | None
@@ -67,14 +68,20 @@ def night(project: "Project", run: str | None) -> Night:
     run_id = _named(project.runs.known_ids(), run)
     [entry] = project.list_runs([run_id])
     report = project.runs.report(run_id)
-    going = None if report else next((begun for begun in project.runs.unreported() if begun.run_id == run_id), None)
+    going = (
+        None
+        if report
+        else next((begun for begun in project.runs.unreported() if begun.run_id == run_id), None)
+    )
     left_out = _left_out(project, entry, report) if report else None
     return Night(entry, report, going, left_out, _before(project, entry))
 
 
 def refused(error: BaseException) -> Night:
     """Of a run that was refused before it began."""
-    report = RunReport("", "", outcome_of(error), exit_code_of(error), message=in_words(error)).to_json()
+    report = RunReport(
+        "", "", outcome_of(error), exit_code_of(error), message=in_words(error)
+    ).to_json()
     return Night(RunEntry.of(report), report)
 
 
@@ -87,12 +94,17 @@ def _named(known: Sequence[str], run: str | None) -> str:
     named = [run] if run in known else [id for id in known if id.startswith(run)]
     if len(named) != 1:
         found = f"{len(named)} runs begin so" if named else "no such run"
-        raise UsageError(f"run '{run}': {found}; the newest are: {', '.join((named or known)[:LISTED])}")
+        raise UsageError(
+            f"run '{run}': {found}; the newest are: {', '.join((named or known)[:LISTED])}"
+        )
     return named[0]
 
 
-def _left_out(project: "Project", entry: RunEntry, report: Mapping[str, Any]) -> list[LeftOut] | None:
-    """Of the tables that the run ended with: those of a run that broke off before are of an earlier one."""
+def _left_out(
+    project: "Project", entry: RunEntry, report: Mapping[str, Any]
+) -> list[LeftOut] | None:
+    """Of the tables that the run ended with: those of a run that broke off before are of an earlier
+    one."""
     from pipeline.engine.workflow import REJECTS
 
     if not report["steps"]:
@@ -119,7 +131,8 @@ def by_reason(
     snapshots: "SnapshotStore",
     own: Mapping[str, Mapping[str, Reason]],
 ) -> list[LeftOut]:
-    """Return rejects by step, kind and reason: losses first, then decisions; the most frequent first.
+    """Return rejects by step, kind and reason: losses first, then decisions; the most frequent
+    first.
 
     ``own``: step -> the reasons that its verb declares.
     """
@@ -137,9 +150,11 @@ def by_reason(
     return sorted(found, key=lambda each: (each.loss == "decided", -each.rows))
 
 
-def _contents(ids: Iterable[str], manifest: "Manifest", snapshots: "SnapshotStore") -> dict[str, str]:
-    """What rows say, by their ids, as far as they are in tables that can be read; one of an own verb may be called as
-    ours and have other columns."""
+def _contents(
+    ids: Iterable[str], manifest: "Manifest", snapshots: "SnapshotStore"
+) -> dict[str, str]:
+    """What rows say, by their ids, as far as they are in tables that can be read; one of an own
+    verb may be called as ours and have other columns."""
     import pyarrow as pa
 
     from pipeline.contract.schemas import STRING
@@ -156,7 +171,10 @@ def _contents(ids: Iterable[str], manifest: "Manifest", snapshots: "SnapshotStor
             rows = snapshots.select(snapshot, ["id"], pa.array(asked, STRING), wanted)
         except DataError:
             continue
-        found |= {row["id"]: _cut(": ".join(filter(None, map(row.get, columns)))) for row in rows.to_pylist()}
+        found |= {
+            row["id"]: _cut(": ".join(filter(None, map(row.get, columns))))
+            for row in rows.to_pylist()
+        }
     return found
 
 
@@ -165,7 +183,8 @@ def _cut(text: str) -> str:
 
 
 def _before(project: "Project", entry: RunEntry) -> list[RunEntry]:
-    """Those of its workflow among the runs just before it: to read the reports of all runs would take ever longer."""
+    """Those of its workflow among the runs just before it: to read the reports of all runs would
+    take ever longer."""
     earlier = [id for id in project.runs.known_ids() if id < entry.run_id][: 4 * BEFORE]
     same = [each for each in project.runs.entries(earlier) if each.workflow == entry.workflow]
     return [*reversed(same[: BEFORE - 1]), entry]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 OWNER_FILE = "data/owner"
 PLACE_FILE = "data/owner-path"
-"""The folder that the project was in when it last loaded: how a copy is told from a project that was moved. It has the
-owner too, with a hash: what heals the other file."""
+"""The folder that the project was in when it last loaded: how a copy is told from a project that
+was moved. It has the owner too, with a hash: what heals the other file."""
 SNAPSHOTS_FILE = "owner.json"
 """In the folder of snapshots: whose they are."""
 
@@ -31,14 +31,15 @@ def has_owner(root: Path) -> bool:
 
 
 def known_owner(root: Path, named: str) -> str:
-    """Whose the project in this folder is, for those who only look: nothing is made, and one that has never run is
-    nobody's (""). ``named``: the owner that its settings name, if any."""
+    """Whose the project in this folder is, for those who only look: nothing is made, and one that
+    has never run is nobody's (""). ``named``: the owner that its settings name, if any."""
     return named or (owner_of(root) if has_owner(root) else "")
 
 
 def owner_of(root: Path) -> str:
-    """The project's id, kept in a file of its own: it stays when the folder is moved or the workspace renamed. Made by
-    whoever comes first, once; healed where the second copy says what it was. Raises DataError where nobody can say."""
+    """The project's id, kept in a file of its own: it stays when the folder is moved or the
+    workspace renamed. Made by whoever comes first, once; healed where the second copy says what it
+    was. Raises DataError where nobody can say."""
     path, (_, noted) = root / OWNER_FILE, _noted(root)
     if not path.exists():
         _make(path, noted or secrets.token_hex(16))
@@ -52,9 +53,13 @@ def owner_of(root: Path) -> str:
         _make(path, noted)
         return noted
     if noted:
-        raise DataError(f"{path}: {owner}, but {PLACE_FILE} has {noted}; delete the one of them that is wrong")
+        raise DataError(
+            f"{path}: {owner}, but {PLACE_FILE} has {noted}; delete the one of them that is wrong"
+        )
     fact = "damaged" if owner else "empty"
-    raise DataError(f"{path}: {fact}; restore it, or delete it: then what was cached before counts as another's")
+    raise DataError(
+        f"{path}: {fact}; restore it, or delete it: then what was cached before counts as another's"
+    )
 
 
 def _is_damaged(owner: str, noted: str) -> bool:
@@ -69,7 +74,8 @@ def place_of(root: Path) -> str:
 
 
 def settle(root: Path) -> None:
-    """Note where the project is now. One that was moved, or is seen by another path too, goes on as it was.
+    """Note where the project is now. One that was moved, or is seen by another path too, goes on as
+    it was.
 
     Raises UsageError for a copy: a project of the same id is in the folder that was noted.
     """
@@ -78,15 +84,16 @@ def settle(root: Path) -> None:
         return
     if noted and _has(Path(noted), owner) and not _is_same(Path(noted), root):
         raise UsageError(
-            f"{root}: a copy of the project in {noted}, which is there too, and both would load as one owner; delete "
-            f"{OWNER_FILE} and {PLACE_FILE} here and set another workspace, or remove the other folder"
+            f"{root}: a copy of the project in {noted}, which is there too, and both would load as"
+            f" one owner; delete {OWNER_FILE} and {PLACE_FILE} here and set another workspace, or"
+            " remove the other folder"
         )
     write_json(root / PLACE_FILE, {"path": str(root), "owner": owner})
 
 
 def _noted(root: Path) -> tuple[str, str]:
-    """Where the project was, and its id; empty where nothing that is certain is noted. An earlier version's has the
-    folder alone."""
+    """Where the project was, and its id; empty where nothing that is certain is noted. An earlier
+    version's has the folder alone."""
     path = root / PLACE_FILE
     with suppress(FileNotFoundError):
         try:
@@ -101,9 +108,9 @@ def _noted(root: Path) -> tuple[str, str]:
 
 
 def claim_snapshots(snapshots: Folder, root: Path, mine: Sequence[str]) -> None:
-    """Note whose the snapshots are: the first of ``mine``. A folder in the project's own is its own; any other, and an
-    object store, is the project's that came first. Raises UsageError for another's, DataError where nobody can say
-    whose."""
+    """Note whose the snapshots are: the first of ``mine``. A folder in the project's own is its
+    own; any other, and an object store, is the project's that came first. Raises UsageError for
+    another's, DataError where nobody can say whose."""
     path, is_own = snapshots.told(SNAPSHOTS_FILE), _is_own(snapshots, root)
     try:
         found = snapshots.read(SNAPSHOTS_FILE)
@@ -113,13 +120,16 @@ def claim_snapshots(snapshots: Folder, root: Path, mine: Sequence[str]) -> None:
     except (DamagedError, KeyError) as error:
         owner, found = "", {}
         if not is_own:
-            raise DataError(f"{path}: damaged; delete it where no other project has its snapshots there") from error
+            raise DataError(
+                f"{path}: damaged; delete it where no other project has its snapshots there"
+            ) from error
     if owner == mine[0]:
         return
     if owner and owner not in mine and not is_own:
         raise UsageError(
-            f"{snapshots.address}: the snapshots of another project, {found.get('place', '')}; set another folder as "
-            f"'snapshots' in settings.yaml, or, where that project is no more, delete {path}"
+            f"{snapshots.address}: the snapshots of another project, {found.get('place', '')}; set"
+            " another folder as 'snapshots' in settings.yaml, or, where that project is no more,"
+            f" delete {path}"
         )
     snapshots.write(SNAPSHOTS_FILE, {"owner": mine[0], "place": place_of(root)})
 
@@ -136,7 +146,8 @@ def _has(root: Path, owner: str) -> bool:
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """By a file that is made in one and looked for in the other: a folder mounted twice need not say that it is one."""
+    """By a file that is made in one and looked for in the other: a folder mounted twice need not
+    say that it is one."""
     with NamedTemporaryFile(dir=(other / OWNER_FILE).parent, prefix=".owner-") as made:
         return ((one / OWNER_FILE).parent / Path(made.name).name).exists()
 

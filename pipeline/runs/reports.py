@@ -21,8 +21,12 @@ from pipeline.files import read_checked, read_json, tell, write_json
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-NAMES, STEP_NAMES = (frozenset(field.name for field in fields(kind)) for kind in (RunReport, StepReport))
-TOTALS = frozenset({"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"})
+NAMES, STEP_NAMES = (
+    frozenset(field.name for field in fields(kind)) for kind in (RunReport, StepReport)
+)
+TOTALS = frozenset(
+    {"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"}
+)
 """That every version's report has."""
 BEGUN = ".begun"
 STAMP, MOMENT = "%Y%m%dT%H%M%S.%f", re.compile(r"\d{8}T\d{6}\.\d{6}(?=-)")
@@ -36,9 +40,10 @@ UNDER_WAY, KILLED, DAMAGED = "under_way", "killed", "damaged"
 
 @dataclass(frozen=True)
 class UnfinishedRun:
-    """A run that has not reported, and how far it was when that was last noted: a step of ``steps``, rows of model work
-    or of a load that are done. ``process``: as the lock's holder is named. ``began``: ISO 8601, what the clock said as
-    it began; "" where an earlier version noted nothing."""
+    """A run that has not reported, and how far it was when that was last noted: a step of
+    ``steps``, rows of model work or of a load that are done. ``process``: as the lock's holder is
+    named. ``began``: ISO 8601, what the clock said as it began; "" where an earlier version noted
+    nothing."""
 
     run_id: str
     workflow: str = ""
@@ -59,10 +64,11 @@ class UnfinishedRun:
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run as it is listed. ``began``, ``ended``: ISO 8601, "" where it is not known; ``outcome``: a report's, or
-    "under_way", "killed" for one that was cut off, or "damaged" where the report is; ``manifest``: under whose id the
-    tables are kept that were the newest when it ended, "" for none; ``cost`` is None where a model has no price;
-    ``rows_written``: those that its load has put into the stores, changed there or taken out."""
+    """A run as it is listed. ``began``, ``ended``: ISO 8601, "" where it is not known; ``outcome``:
+    a report's, or "under_way", "killed" for one that was cut off, or "damaged" where the report is;
+    ``manifest``: under whose id the tables are kept that were the newest when it ended, "" for
+    none; ``cost`` is None where a model has no price; ``rows_written``: those that its load has put
+    into the stores, changed there or taken out."""
 
     run_id: str
     workflow: str
@@ -90,10 +96,13 @@ class RunEntry:
             took = timedelta(seconds=round(totals["seconds"]))
             end = f"{datetime.fromisoformat(start) + took:%Y-%m-%dT%H:%M:%SZ}"
         return cls(
-            run_id, report["workflow"], report["outcome"], start, end, report["exit_code"], totals["calls"],
-            totals["cost"], totals["rejects"], message=report["message"], input_tokens=totals["input_tokens"],
+            run_id, report["workflow"], report["outcome"], start, end, report["exit_code"],
+            totals["calls"],
+            totals["cost"], totals["rejects"], message=report["message"],
+            input_tokens=totals["input_tokens"],
             output_tokens=totals["output_tokens"], rows_written=rows_written(report["load"]),
-            decided=totals.get("decided", 0),  # reports of earlier versions count it among the rejects
+            # Reports of earlier versions count it among the rejects.
+            decided=totals.get("decided", 0),
         )  # fmt: skip
 
     @property
@@ -101,13 +110,18 @@ class RunEntry:
         """How long it took."""
         if not self.began or not self.ended:
             return None
-        return max((datetime.fromisoformat(self.ended) - datetime.fromisoformat(self.began)).total_seconds(), 0.0)
+        return max(
+            (
+                datetime.fromisoformat(self.ended) - datetime.fromisoformat(self.began)
+            ).total_seconds(),
+            0.0,
+        )
 
 
 @dataclass(frozen=True)
 class Runs:
-    """``folder`` holds ``<run_id>.json`` for each run, and the lock. ``hold_snapshots``: for as long as the project is
-    held: another may have named the same ones."""
+    """``folder`` holds ``<run_id>.json`` for each run, and the lock. ``hold_snapshots``: for as
+    long as the project is held: another may have named the same ones."""
 
     folder: Path
     hold_snapshots: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -117,8 +131,12 @@ class Runs:
         return cls(project / "data" / "runs")
 
     def new_id(self) -> str:
-        """Sorts by time, and after all runs that are there, also where the clock has been set back since."""
-        names = (MOMENT.match(path.name) for path in (*self.folder.glob("*.json"), *self.folder.glob(f"*{BEGUN}")))
+        """Sorts by time, and after all runs that are there, also where the clock has been set back
+        since."""
+        names = (
+            MOMENT.match(path.name)
+            for path in (*self.folder.glob("*.json"), *self.folder.glob(f"*{BEGUN}"))
+        )
         newest = max((name[0] for name in names if name), default="")
         now = f"{datetime.now(UTC):{STAMP}}"
         if now <= newest:
@@ -130,13 +148,14 @@ class Runs:
         self._begun(report.run_id).unlink(missing_ok=True)
 
     def note(self, begun: UnfinishedRun) -> None:
-        """How far a run is, for those who look on; beside the point of it, so that nothing is raised."""
+        """How far a run is, for those who look on; beside the point of it, so that nothing is
+        raised."""
         with suppress(OSError, DiskFullError):
             write_json(self._begun(begun.run_id), asdict(begun))
 
     def unreported(self) -> list[UnfinishedRun]:
-        """The runs that began and have not reported, the newest first: at most one is under way, the others were cut
-        off."""
+        """The runs that began and have not reported, the newest first: at most one is under way,
+        the others were cut off."""
         paths = sorted(self.folder.glob(f"*{BEGUN}"), reverse=True)
         return [_read_begun(path) for path in paths if not self._path(path.stem).exists()]
 
@@ -145,13 +164,19 @@ class Runs:
         process, _, since = (self.holder() or "").partition(", since ")
         if not process:
             return None
-        held = f"{since[:19].replace(' ', 'T')}Z"  # an earlier process may have had the same number, as in containers
-        its = (begun for begun in self.unreported() if begun.process == process and begun.start >= held)
+        # An earlier process may have had the same number, as in containers.
+        held = f"{since[:19].replace(' ', 'T')}Z"
+        its = (
+            begun for begun in self.unreported() if begun.process == process and begun.start >= held
+        )
         return next(its, None)
 
     def known_ids(self) -> list[str]:
         """Of all runs that are known, the newest first, those too that have not reported."""
-        return sorted({*self.all_ids(), *(begun.stem for begun in self.folder.glob(f"*{BEGUN}"))}, reverse=True)
+        return sorted(
+            {*self.all_ids(), *(begun.stem for begun in self.folder.glob(f"*{BEGUN}"))},
+            reverse=True,
+        )
 
     def entries(self, of: Sequence[str] | None = None) -> list[RunEntry]:
         """The runs of these ids, by default all that are known, the newest first."""
@@ -168,8 +193,8 @@ class Runs:
         return _entry(begun, going is not None and going.run_id == run_id)
 
     def report(self, run_id: str) -> dict[str, Any] | None:
-        """That of a run as JSON; None where it has none. One that cannot be read, or is none, is told and counts as
-        none."""
+        """That of a run as JSON; None where it has none. One that cannot be read, or is none, is
+        told and counts as none."""
         path = self._path(run_id)
         try:
             content, is_as_written = read_checked(path)
@@ -177,7 +202,10 @@ class Runs:
         except FileNotFoundError:  # a purge may have come between
             return None
         except DamagedError as error:
-            tell(f"{path}: {error.fact}; this run's report is left out; put the file of your backup in its place")
+            tell(
+                f"{path}: {error.fact}; this run's report is left out; put the file of your backup"
+                " in its place"
+            )
             return None
 
     def reports(self) -> Iterator[dict[str, Any]]:
@@ -189,17 +217,24 @@ class Runs:
         return next(self.reports(), None)
 
     def last_health(self, workflow: str) -> Mapping[str, float]:
-        """What the last run of the workflow that came so far says of its extraction; nothing where there is none."""
+        """What the last run of the workflow that came so far says of its extraction; nothing where
+        there is none."""
         told = (report["health"] for report in self.reports() if report["workflow"] == workflow)
         return next(filter(None, told), {})
 
     def ids(self, workflow: str) -> list[str]:
         """Ids of the workflow's runs, whatever became of them, oldest first."""
-        return sorted(report["run_id"] for report in self.reports() if report["workflow"] == workflow)
+        return sorted(
+            report["run_id"] for report in self.reports() if report["workflow"] == workflow
+        )
 
     def loaded(self, workflow: str) -> str | None:
         """The newest of the workflow's runs that has brought its tables to the stores."""
-        loads = (report["run_id"] for report in self.reports() if report["workflow"] == workflow and report["load"])
+        loads = (
+            report["run_id"]
+            for report in self.reports()
+            if report["workflow"] == workflow and report["load"]
+        )
         return next(loads, None)
 
     def all_ids(self) -> list[str]:
@@ -207,7 +242,8 @@ class Runs:
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
     def forget_before(self, run_id: str) -> int:
-        """Delete the reports of all runs before this one: their messages may quote documents. Returns how many."""
+        """Delete the reports of all runs before this one: their messages may quote documents.
+        Returns how many."""
         earlier = [id for id in self.all_ids() if id < run_id]
         for id in earlier:
             self._path(id).unlink()
@@ -229,11 +265,11 @@ class Runs:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the project and its snapshots. The locks are the operating system's: they go with their holder, however
-        that ends.
+        """Hold the project and its snapshots. The locks are the operating system's: they go with
+        their holder, however that ends.
 
-        Raises LockedError when another run holds it, or another project or machine uses the same snapshots; UsageError
-        where they are another project's.
+        Raises LockedError when another run holds it, or another project or machine uses the same
+        snapshots; UsageError where they are another project's.
         """
         with held(self.folder, "another run holds this project"), self.hold_snapshots():
             yield
@@ -318,7 +354,8 @@ def clock_now() -> str:
 def began(run_id: str) -> str:
     """Return when the run began as its id tells, ISO 8601; "" for an id that tells nothing.
 
-    Use it only where nothing else is noted: an id is later than its run where the clock was ahead once.
+    Use it only where nothing else is noted: an id is later than its run where the clock was ahead
+    once.
     """
     try:
         return f"{datetime.strptime(run_id[:15], '%Y%m%dT%H%M%S'):%Y-%m-%dT%H:%M:%SZ}"
@@ -356,7 +393,8 @@ def _read_begun(path: Path) -> UnfinishedRun:
 
 @contextmanager
 def held(folder: Path, otherwise: str) -> Iterator[None]:
-    """The folder's lock. Raises LockedError, which says ``otherwise``, when another process has it."""
+    """The folder's lock. Raises LockedError, which says ``otherwise``, when another process has
+    it."""
     from filelock import FileLock, Timeout
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -364,7 +402,9 @@ def held(folder: Path, otherwise: str) -> Iterator[None]:
     try:
         held = FileLock(folder / "lock").acquire(timeout=PATIENCE, poll_interval=PATIENCE / 10)
     except Timeout as error:
-        raise LockedError(f"{folder.parent}: {otherwise} (process {_holder(holder)}); wait for it to end") from error
+        raise LockedError(
+            f"{folder.parent}: {otherwise} (process {_holder(holder)}); wait for it to end"
+        ) from error
     with held:
         with suppress(OSError):  # a full disk must not keep gc from making space
             since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
@@ -382,12 +422,14 @@ def _holder(path: Path) -> str:
 
 def _has_all(content: Mapping[str, Any]) -> bool:
     """Whether this version has written it, or one that knew as much."""
-    return content.keys() >= NAMES | {"totals"} and all(step.keys() >= STEP_NAMES for step in content["steps"])
+    return content.keys() >= NAMES | {"totals"} and all(
+        step.keys() >= STEP_NAMES for step in content["steps"]
+    )
 
 
 def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The report, with what an earlier version did not write yet. Raises DamagedError for what is no report of the run
-    that the file is named after."""
+    """The report, with what an earlier version did not write yet. Raises DamagedError for what is
+    no report of the run that the file is named after."""
     try:
         read = _reader().validate_python({name: content[name] for name in NAMES & content.keys()})
         for moment in filter(None, (read.began, read.ended)):
@@ -397,7 +439,9 @@ def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     if read.run_id != path.stem or not _are_totals(content.get("totals")):
         raise DamagedError(path, "no report of a run")
     whole = read.to_json()
-    steps = [{**filled, **step} for filled, step in zip(whole["steps"], content["steps"], strict=True)]
+    steps = [
+        {**filled, **step} for filled, step in zip(whole["steps"], content["steps"], strict=True)
+    ]
     return {**whole, **content, "steps": steps, "totals": {**whole["totals"], **content["totals"]}}
 
 
@@ -412,4 +456,7 @@ def _are_totals(given: Any) -> bool:
     """``cost`` is None without a price."""
     if not isinstance(given, dict) or not given.keys() >= TOTALS:
         return False
-    return all(isinstance(given[name], int | float) or (name == "cost" and given[name] is None) for name in TOTALS)
+    return all(
+        isinstance(given[name], int | float) or (name == "cost" and given[name] is None)
+        for name in TOTALS
+    )

@@ -1,4 +1,5 @@
-"""A person's word on which names are one: pins written for the next run, and what the last run decided."""
+"""A person's word on which names are one: pins written for the next run, and what the last run
+decided."""
 
 import csv
 import io
@@ -16,7 +17,15 @@ from pipeline.contract.schemas import STRING
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
 from pipeline.files import write_text
-from pipeline.resolution.pins import COLUMNS, Decision, IdPair, Pin, id_pair, read_pins, refuse_contradictions
+from pipeline.resolution.pins import (
+    COLUMNS,
+    Decision,
+    IdPair,
+    Pin,
+    id_pair,
+    read_pins,
+    refuse_contradictions,
+)
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import clean_name, entity_id
@@ -36,7 +45,8 @@ class PinReport:
 
 
 def resolutions(project: Services, workflow: str | None = None) -> pd.DataFrame:
-    """The decisions of the workflow's last run (RESOLUTIONS). Raises UsageError where none has been made."""
+    """The decisions of the workflow's last run (RESOLUTIONS). Raises UsageError where none has been
+    made."""
     return project.snapshots.read(_decisions(project, workflow))
 
 
@@ -45,26 +55,36 @@ def _decisions(project: Services, workflow: str | None) -> Snapshot:
     name = project.workflow(workflow).name
     snapshot = project.snapshots.manifest(name).tables.get(step.outputs["resolutions"])
     if snapshot is None:
-        raise UsageError(f"workflow '{name}': nothing is resolved yet; run 'graphmill index {name}' first")
+        raise UsageError(
+            f"workflow '{name}': nothing is resolved yet; run 'graphmill index {name}' first"
+        )
     return snapshot
 
 
-def pin(project: Services, decision: Decision, a: str, b: str, workflow: str | None = None) -> PinReport:
-    """The next run takes the two names for one, or for two, whatever rules and model say; a former pin of the pair is
-    replaced. Raises UsageError for two spellings of one name, SettingsError for a pin that contradicts others."""
+def pin(
+    project: Services, decision: Decision, a: str, b: str, workflow: str | None = None
+) -> PinReport:
+    """The next run takes the two names for one, or for two, whatever rules and model say; a former
+    pin of the pair is replaced. Raises UsageError for two spellings of one name, SettingsError for
+    a pin that contradicts others."""
     made = Pin(decision, clean_name(a), clean_name(b))
     if made.ids[0] == made.ids[1]:
-        raise UsageError(f"resolutions: '{a}' and '{b}' are one name but for case and punctuation; nothing to pin")
+        raise UsageError(
+            f"resolutions: '{a}' and '{b}' are one name but for case and punctuation; nothing"
+            " to pin"
+        )
     with _alone(project, workflow) as file:
         _write(file, [*_without(read_pins(file), made.ids), made])
     return PinReport(
-        file, "pinned same" if decision == "same" else "pinned different", _unknown(project, workflow, a, b)
+        file,
+        "pinned same" if decision == "same" else "pinned different",
+        _unknown(project, workflow, a, b),
     )
 
 
 def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinReport:
-    """Take back the pin of two names or, where there is none, part what the last run merged: pin them different.
-    Raises UsageError where there is neither."""
+    """Take back the pin of two names or, where there is none, part what the last run merged: pin
+    them different. Raises UsageError where there is neither."""
     ids = id_pair(a, b)
     with _alone(project, workflow) as file:
         pins = read_pins(file)
@@ -73,23 +93,24 @@ def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinR
             return PinReport(file, "pin removed")
     if not _merged(resolutions(project, workflow), ids):
         raise UsageError(
-            f"resolutions: '{a}' and '{b}' are neither pinned nor merged; see 'graphmill resolutions list'"
+            f"resolutions: '{a}' and '{b}' are neither pinned nor merged; see 'graphmill"
+            " resolutions list'"
         )
     return pin(project, "different", a, b, workflow)
 
 
 @dataclass(frozen=True)
 class Names:
-    """``merged``: what the entity is also called; ``apart``: what it was compared with and is not. Each with the rule,
-    and who decided by it."""
+    """``merged``: what the entity is also called; ``apart``: what it was compared with and is not.
+    Each with the rule, and who decided by it."""
 
     merged: tuple[dict[str, str], ...]
     apart: tuple[dict[str, str], ...]
 
 
 def names_of(project: Services, id: str, workflow: str | None = None) -> Names:
-    """Of an entity of the workflow's last run; no decision about another one is read. Raises UsageError where none has
-    been made."""
+    """Of an entity of the workflow's last run; no decision about another one is read. Raises
+    UsageError where none has been made."""
     decisions, one = _decisions(project, workflow), {id}
     while True:
         touching = _touching(project.snapshots, decisions, one)
@@ -119,7 +140,10 @@ def _step(project: Services, workflow: str | None) -> Step:
     flow = project.workflow(workflow)
     step = next((step for step in flow.steps if step.verb.name == RESOLVE), None)
     if step is None:
-        raise UsageError(f"workflow '{flow.name}': no step {RESOLVE}; add it (docs/resolution.md), or name another one")
+        raise UsageError(
+            f"workflow '{flow.name}': no step {RESOLVE}; add it (docs/resolution.md), or name"
+            " another one"
+        )
     return step
 
 

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 from pipeline.contract.views import in_view, is_made_by, split_name
 from pipeline.errors import DiskFullError, NothingLoadedError, SettingsError, StoreError, UsageError
 from pipeline.files import SETTINGS
-from pipeline.load.owners import DROP, OF_VIEW, READ, is_of_another, of_others, refuse_other_owner, told_owner
+from pipeline.load.owners import (
+    DROP,
+    OF_VIEW,
+    READ,
+    is_of_another,
+    of_others,
+    refuse_other_owner,
+    told_owner,
+)
 from pipeline.models.conversations import made_once, made_once_each
 from pipeline.models.measured import MeasuredModels
 from pipeline.runs.adapters import (
@@ -62,16 +70,18 @@ KEYWORD_SECONDS = 8.0
 
 
 SHARED = (
-    "cache", "tokenizer", "query_chat", "keyword_chat", "embedding", "query_embedding", "reranker", "question_journal",
+    "cache", "tokenizer", "query_chat", "keyword_chat", "embedding", "query_embedding", "reranker",
+    "question_journal",
 )  # fmt: skip
 """What questions of several workspaces share."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """Of the project in the folder ``root``. ``names_workspace``: whoever asks has named the workspace for this once,
-    and means it, whosever it is; ``overrides``: of the settings, for this once, as a command takes them. ``view``: of
-    ``serve.views``, over whose workspace it is. Close it: it may hold connections to the stores."""
+    """Of the project in the folder ``root``. ``names_workspace``: whoever asks has named the
+    workspace for this once, and means it, whosever it is; ``overrides``: of the settings, for this
+    once, as a command takes them. ``view``: of ``serve.views``, over whose workspace it is. Close
+    it: it may hold connections to the stores."""
 
     root: Path
     settings: Settings
@@ -86,16 +96,19 @@ class Services:
             other.close()
 
     def over(self, workspace: str) -> Self:
-        """The same project over another workspace, whosever it is; models and cache are the same ones. It is closed
-        with this one."""
+        """The same project over another workspace, whosever it is; models and cache are the same
+        ones. It is closed with this one."""
         settings = self.settings.model_copy(update={"workspace": workspace})
         return self._beside(workspace, replace(self, settings=settings, names_workspace=True))
 
     def over_view(self, view: str) -> Self:
-        """The same project over the workspace of one of ``serve.views``, if it is this project's and shows the view as
-        settings have it; models and cache are the same ones. It is closed with this one."""
+        """The same project over the workspace of one of ``serve.views``, if it is this project's
+        and shows the view as settings have it; models and cache are the same ones. It is closed
+        with this one."""
         settings = self.settings.of_view(view)
-        return self._beside(in_view("", view), replace(self, settings=settings, names_workspace=False, view=view))
+        return self._beside(
+            in_view("", view), replace(self, settings=settings, names_workspace=False, view=view)
+        )
 
     def _beside(self, key: str, other: Self) -> Self:
         if key not in self._over:
@@ -108,7 +121,8 @@ class Services:
         return {}
 
     def workflow(self, name: str | None = None) -> Workflow:
-        """Return a workflow of this project, the one that settings name by default, with the steps of all views."""
+        """Return a workflow of this project, the one that settings name by default, with the steps
+        of all views."""
         from pipeline.runs.views import with_views
 
         workflow = self._workflow_without_views(name)
@@ -126,22 +140,29 @@ class Services:
         environment = environment_of(self.root) if self.settings.input.steps else {}
         steps = [
             InputStep(
-                where := f"{SETTINGS}: input.steps[{position}]", step.verb, expanded(step.args, environment, where)
+                where := f"{SETTINGS}: input.steps[{position}]",
+                step.verb,
+                expanded(step.args, environment, where),
             )
             for position, step in enumerate(self.settings.input.steps)
         ]
         sections = {
-            "input": self.settings.input.model_dump(exclude={"steps"})
-            | {
-                "path": str(self.input_folder),
-                "converter_folder": str(self.root),
-                "hashes": str(self.root / HASHES_FOLDER),
-            },
+            "input": (
+                self.settings.input.model_dump(exclude={"steps"})
+                | {
+                    "path": str(self.input_folder),
+                    "converter_folder": str(self.root),
+                    "hashes": str(self.root / HASHES_FOLDER),
+                }
+            ),
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
             "project": {"root": str(self.root)},
         }
         own = read_verbs(self.root, self.settings.verbs)
-        models = {ChatModel: self.settings.models.chat, EmbeddingModel: self.settings.models.embedding}
+        models = {
+            ChatModel: self.settings.models.chat,
+            EmbeddingModel: self.settings.models.embedding,
+        }
         workflow = read_workflow(path, sections, steps, own, models)
         if not any(step.format_undecided for step in workflow.steps):
             return workflow
@@ -149,8 +170,8 @@ class Services:
         return with_formats(workflow, read_formats(self.root), lambda chat: chats[chat].named_model)
 
     def why_not_loadable(self, name: str | None = None) -> str:
-        """Why the tables that the workflow writes cannot be loaded, and what to do; empty where they can. Told by its
-        steps alone: nothing is read."""
+        """Why the tables that the workflow writes cannot be loaded, and what to do; empty where
+        they can. Told by its steps alone: nothing is read."""
         from pipeline.engine.workflow import REJECTS
         from pipeline.load.projection import EMBEDDING_STEP_TABLE, require_columns
         from pipeline.models.base import EmbeddingModel
@@ -158,28 +179,37 @@ class Services:
 
         workflow = self._workflow_without_views(name)
         steps = workflow.steps
-        written = {table: step.writes[name].columns for step in steps for name, table in step.outputs.items()}
+        written = {
+            table: step.writes[name].columns
+            for step in steps
+            for name, table in step.outputs.items()
+        }
         try:
-            require_columns({table: columns for table, columns in written.items() if table != REJECTS})
+            require_columns(
+                {table: columns for table, columns in written.items() if table != REJECTS}
+            )
         except UsageError as error:
             return str(error)
         embeds = next(step for step in steps if EMBEDDING_STEP_TABLE in step.outputs.values())
         if EmbeddingModel not in (embeds.verb.roles[role] for role in embeds.models):
             return (
-                f"load: step '{embeds.id}' writes {EMBEDDING_STEP_TABLE} without an embedding model, by which "
-                "questions are embedded too; have a step with one write them"
+                f"load: step '{embeds.id}' writes {EMBEDDING_STEP_TABLE} without an embedding"
+                " model, by which questions are embedded too; have a step with one write them"
             )
         views = self.settings.serve.views.items()
-        return next(filter(None, (why_no_view(workflow, view, one.where) for view, one in views)), "")
+        return next(
+            filter(None, (why_no_view(workflow, view, one.where) for view, one in views)), ""
+        )
 
     def abandon_batches(self, listener: Listener) -> None:
-        """Cancel the batches that are under way, keep what they have answered, and delete their files. Raises
-        WaitingError while one is still being cancelled."""
+        """Cancel the batches that are under way, keep what they have answered, and delete their
+        files. Raises WaitingError while one is still being cancelled."""
         for name in self.settings.models.chat:
             self.batched_chat(name).abandon(listener)
 
     def settle_batches(self, name: str, listener: Listener) -> None:
-        """Keep what has come of the chat model's batches; cancel those that no workflow will ask for."""
+        """Keep what has come of the chat model's batches; cancel those that no workflow will ask
+        for."""
         batched = self.batched_chat(name)
         if batched.settle(listener) and not self._asked_in_batches(name):
             batched.cancel()
@@ -192,47 +222,62 @@ class Services:
                 steps = self.workflow(path.stem).steps
             except SettingsError:
                 return True
-            if any(step.execution == "batch" and name in self.resources.chat_names(step) for step in steps):
+            if any(
+                step.execution == "batch" and name in self.resources.chat_names(step)
+                for step in steps
+            ):
                 return True
         return False
 
     def shown_workflow(self) -> str:
-        """The workflow of those who read what a run has made and name none: that of which this project's workspace
-        shows the tables, else, also where no store answers or the workspace is another owner's, the one that settings
-        name. Who makes something, and names none, has the one that settings name, as ``workflow`` does."""
+        """The workflow of those who read what a run has made and name none: that of which this
+        project's workspace shows the tables, else, also where no store answers or the workspace is
+        another owner's, the one that settings name. Who makes something, and names none, has the
+        one that settings name, as ``workflow`` does."""
         try:
             return self.live_workflow() or self.settings.workflow
         except StoreError:
             return self.settings.workflow
 
     def live_workflow(self) -> str | None:
-        """Which workflow's tables the stores show; None when nothing is loaded, or the workspace is another owner's."""
+        """Which workflow's tables the stores show; None when nothing is loaded, or the workspace is
+        another owner's."""
         if self.embedded_folder is not None and not self.embedded_folder.exists():
             return None
         live = self.stores.vectors.live()
         return live.workflow if live and not is_of_another(live, self.known_owner) else None
 
     def notes_on_owner(self, live: Live) -> tuple[str, ...]:
-        """What those are to be told who read the workspace, which shows ``live``: whose it is, where it is another
-        owner's and they have named it for this once. Raises OtherOwnerError where they have not."""
+        """What those are to be told who read the workspace, which shows ``live``: whose it is,
+        where it is another owner's and they have named it for this once. Raises OtherOwnerError
+        where they have not."""
         if not is_of_another(live, self.known_owner):
             return ()
         if not self.names_workspace:
             refuse_other_owner(self.settings.workspace, [live], action=READ)
-        return (f"workspace '{self.settings.workspace}': belongs to {told_owner(live)}, not to this project",)
+        return (
+            (
+                f"workspace '{self.settings.workspace}': belongs to {told_owner(live)}, not to this"
+                " project"
+            ),
+        )
 
     def refuse_other_view(self, live: Live) -> None:
-        """Raise NothingLoadedError where this is over a view, and what is shown is not that view as settings have it.
+        """Raise NothingLoadedError where this is over a view, and what is shown is not that view as
+        settings have it.
 
-        Its conditions may have been narrowed since it was loaded; and anybody may load into any workspace.
+        Its conditions may have been narrowed since it was loaded; and anybody may load into any
+        workspace.
         """
         if not self.view:
             return
         _, shown = split_name(live.workflow)
-        if shown != self.view or not is_made_by(live.version, self.settings.serve.views[self.view].where):
+        if shown != self.view or not is_made_by(
+            live.version, self.settings.serve.views[self.view].where
+        ):
             raise NothingLoadedError(
-                f"workspace '{self.settings.workspace}': does not show view '{self.view}' as serve.views has it now; "
-                "run 'graphmill run' first"
+                f"workspace '{self.settings.workspace}': does not show view '{self.view}' as"
+                " serve.views has it now; run 'graphmill run' first"
             )
 
     def workspaces(self) -> dict[str, Mapping[str, Live]]:
@@ -241,22 +286,28 @@ class Services:
             return {store.name: store.workspaces() for store in stores}
 
     def removed_views(self) -> list[str]:
-        """Return the workspaces that show views of this workspace which ``serve.views`` does not have any more."""
+        """Return the workspaces that show views of this workspace which ``serve.views`` does not
+        have any more."""
         own = self.settings
         kept = {own.of_view(view).workspace for view in own.serve.views}
         found = set[str]()
         for shown in self.workspaces().values():
             for name, live in shown.items():
                 _, view = split_name(live.workflow)
-                is_ours = view and live.owner == self.known_owner and name == own.of_view(view).workspace
+                is_ours = (
+                    view and live.owner == self.known_owner and name == own.of_view(view).workspace
+                )
                 found |= {name} if is_ours and name not in kept else set()
         return sorted(found)
 
-    def drop_workspace(self, name: str, take_over: Collection[str] = ()) -> dict[str, Mapping[str, int]]:
-        """Delete a workspace from all stores; store -> table -> deleted rows. Snapshots and cache stay.
+    def drop_workspace(
+        self, name: str, take_over: Collection[str] = ()
+    ) -> dict[str, Mapping[str, int]]:
+        """Delete a workspace from all stores; store -> table -> deleted rows. Snapshots and cache
+        stay.
 
-        Raises UsageError when no store has it, OtherOwnerError when it belongs to another owner, and to none of
-        ``take_over``. Waits for a load that is under way.
+        Raises UsageError when no store has it, OtherOwnerError when it belongs to another owner,
+        and to none of ``take_over``. Waits for a load that is under way.
         """
         self.reach_workspace(name, take_over)
         settings = self.settings.model_copy(update={"workspace": name})
@@ -268,19 +319,25 @@ class Services:
 
     def reach_workspace(self, name: str, take_over: Collection[str] = ()) -> None:
         """Raises what ``drop_workspace`` does, before anybody is asked whether to drop it."""
-        known = sorted({workspace for workspaces in self.workspaces().values() for workspace in workspaces})
+        known = sorted(
+            {workspace for workspaces in self.workspaces().values() for workspace in workspaces}
+        )
         if name not in known:
-            raise UsageError(f"workspace '{name}': there is none in the stores; have: {', '.join(known) or 'none'}")
+            raise UsageError(
+                f"workspace '{name}': there is none in the stores; have:"
+                f" {', '.join(known) or 'none'}"
+            )
         refuse_other_owner(name, self.others(name).values(), take_over, DROP)
 
     def reach_stores(self, workflow: Workflow, options: RunOptions, indexes: bool = False) -> None:
         """Check that the stores answer, and that ``workflow`` can be loaded into the workspace.
 
-        ``indexes``: whether a run indexes the workflow before it loads it. Vectors of another embedding
-        model than the run's are refused then, before they cost anything.
+        ``indexes``: whether a run indexes the workflow before it loads it. Vectors of another
+        embedding model than the run's are refused then, before they cost anything.
 
-        Raises StoreError when a server does not answer, UsageError if the workspace is another owner's, or
-        shows another workflow or another model's vectors, and the options do not replace these.
+        Raises StoreError when a server does not answer, UsageError if the workspace is another
+        owner's, or shows another workflow or another model's vectors, and the options do not
+        replace these.
         """
         from pipeline.load.overwrite_guard import VECTORS, refuse_other_model, refuse_other_workflow
 
@@ -288,8 +345,12 @@ class Services:
         with self._stores_there() as stores:
             others = of_others(stores, self.owner)
             refuse_other_owner(workspace, others.values(), options.take_over)
-            for of_view in (self.settings.of_view(view).workspace for view in self.settings.serve.views):
-                refuse_other_owner(of_view, of_others(stores, self.owner, of_view).values(), action=OF_VIEW)
+            for of_view in (
+                self.settings.of_view(view).workspace for view in self.settings.serve.views
+            ):
+                refuse_other_owner(
+                    of_view, of_others(stores, self.owner, of_view).values(), action=OF_VIEW
+                )
             own = [store for store in stores if store.name not in others]
             lives = [store.live() for store in own]
             has_vectors = [VECTORS in store.tables for store in own]
@@ -302,17 +363,22 @@ class Services:
             if identity is not None:
                 refuse_other_model(workspace, shown, identity, workflow.name)
 
-    def embedding_of_run(self, workflow: Workflow, selection: Selection) -> Mapping[str, Any] | None:
-        """Return the identity of the model whose vectors the text units have after a run of ``selection``.
+    def embedding_of_run(
+        self, workflow: Workflow, selection: Selection
+    ) -> Mapping[str, Any] | None:
+        """Return the identity of the model whose vectors the text units have after a run of
+        ``selection``.
 
-        A step that the selection leaves as it is keeps the vectors, and so the model, of the last run.
-        Return None for a workflow that makes no such vectors, or before a first run.
-        Raises UsageError for a step that the workflow does not have.
+        A step that the selection leaves as it is keeps the vectors, and so the model, of the last
+        run. Return None for a workflow that makes no such vectors, or before a first run. Raises
+        UsageError for a step that the workflow does not have.
         """
         from pipeline.load.projection import EMBEDDING_STEP_TABLE
 
         selection.check(workflow)
-        embeds = next((step for step in workflow.steps if EMBEDDING_STEP_TABLE in step.outputs.values()), None)
+        embeds = next(
+            (step for step in workflow.steps if EMBEDDING_STEP_TABLE in step.outputs.values()), None
+        )
         if embeds is None:
             return None
         if selection.leaves(embeds.id, workflow):
@@ -322,10 +388,11 @@ class Services:
         return model.identity if model else None
 
     def refusal_of_model(self, workflow: Workflow, selection: Selection) -> str:
-        """Return why a run would be refused for its embedding model, as far as the project itself knows; else "".
+        """Return why a run would be refused for its embedding model, as far as the project itself
+        knows; else "".
 
-        No store is asked: what the last load of the project brought to them is in its reports. The run asks
-        the stores (``reach_stores``).
+        No store is asked: what the last load of the project brought to them is in its reports. The
+        run asks the stores (``reach_stores``).
         """
         from pipeline.load.overwrite_guard import refusal_of_other_model
 
@@ -333,10 +400,14 @@ class Services:
         identity = self.embedding_of_run(workflow, selection)
         if loaded is None or identity is None or dict(loaded) == dict(identity):
             return ""
-        return f"workspace '{self.settings.workspace}': {refusal_of_other_model(loaded, identity, workflow.name)}"
+        return (
+            f"workspace '{self.settings.workspace}':"
+            f" {refusal_of_other_model(loaded, identity, workflow.name)}"
+        )
 
     def _last_embedding(self) -> Mapping[str, Any] | None:
-        """Return the identity of the model whose vectors the newest load brought to the stores, or None."""
+        """Return the identity of the model whose vectors the newest load brought to the stores, or
+        None."""
         from pipeline.load.projection import EMBEDDING_STEP_TABLE
 
         report = next((report for report in self.runs.reports() if report["load"]), None)
@@ -352,14 +423,15 @@ class Services:
         return None
 
     def others(self, workspace: str | None = None) -> dict[str, Live]:
-        """Store -> what it shows in the workspace, by default that of the settings, for another owner. Raises
-        StoreError when a server does not answer."""
+        """Store -> what it shows in the workspace, by default that of the settings, for another
+        owner. Raises StoreError when a server does not answer."""
         with self._stores_there() as stores:
             return of_others(stores, self.owner, workspace)
 
     @contextmanager
     def _stores_there(self) -> Iterator[Sequence[Store]]:
-        """All but an embedded PostgreSQL that nothing was loaded into yet: to look there would make it."""
+        """All but an embedded PostgreSQL that nothing was loaded into yet: to look there would make
+        it."""
         if self.embedded_folder is None or self.embedded_folder.exists():
             yield self.stores.all
         elif self.settings.stores.graph == "neo4j":
@@ -372,7 +444,9 @@ class Services:
     def loads_into(self) -> list[Workspace]:
         """The workspaces that a load fills, those of views included."""
         views = map(self.settings.of_view, self.settings.serve.views)
-        return [workspace for settings in (self.settings, *views) for workspace in loads_into(settings)]
+        return [
+            workspace for settings in (self.settings, *views) for workspace in loads_into(settings)
+        ]
 
     def stop_stores(self) -> None:
         """Let go of the stores, and stop the embedded PostgreSQL."""
@@ -385,13 +459,15 @@ class Services:
 
     @made_once
     def owner(self) -> str:
-        """Whose rows the stores have of this project. Raises UsageError for a copy of another project."""
+        """Whose rows the stores have of this project. Raises UsageError for a copy of another
+        project."""
         settle(self.root)
         return self.settings.owner or owner_of(self.root)
 
     @property
     def known_owner(self) -> str:
-        """As ``owner``, for those who only look: nothing is made, and a project that has never run is nobody's."""
+        """As ``owner``, for those who only look: nothing is made, and a project that has never run
+        is nobody's."""
         return known_owner(self.root, self.settings.owner)
 
     @property
@@ -405,7 +481,9 @@ class Services:
     @property
     def embedded_folder(self) -> Path | None:
         """Where the embedded PostgreSQL is; None where another server is used."""
-        return self.root / EMBEDDED_FOLDER if self.settings.stores.postgres.url == EMBEDDED else None
+        return (
+            self.root / EMBEDDED_FOLDER if self.settings.stores.postgres.url == EMBEDDED else None
+        )
 
     @property
     def output_folder(self) -> Path:
@@ -423,7 +501,8 @@ class Services:
 
         chooser = FormatChooser(self.root, self.chat, self.prompt)
         return Resources(
-            memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat, self.settle_batches,
+            memoized(self.prompt), self.chat, self.embedding, self.tokenizer, self.batched_chat,
+            self.settle_batches,
             lambda: self.converter, chooser.decide, chooser.trial,
         )  # fmt: skip
 
@@ -443,7 +522,9 @@ class Services:
         from pipeline.snapshots.store import SnapshotStore, open_snapshots
 
         if self.settings.snapshots_are_remote:
-            return open_snapshots(self.settings.snapshots, self.root / MIRROR_FOLDER, environment_of(self.root))
+            return open_snapshots(
+                self.settings.snapshots, self.root / MIRROR_FOLDER, environment_of(self.root)
+            )
         return SnapshotStore(self.root / self.settings.snapshots)
 
     @made_once
@@ -473,8 +554,12 @@ class Services:
         from pipeline.models.cache.conversions import ConversionCache
         from pipeline.runs.earlier_conversions import EarlierConversions, stamp_of_then
 
-        stamp = memoized(lambda: stamp_of_then(str(self.input_folder), self.settings.input.file_pattern))
-        return KeepingConverter(ConversionCache(self.cache), EarlierConversions(self.snapshots, stamp))
+        stamp = memoized(
+            lambda: stamp_of_then(str(self.input_folder), self.settings.input.file_pattern)
+        )
+        return KeepingConverter(
+            ConversionCache(self.cache), EarlierConversions(self.snapshots, stamp)
+        )
 
     @made_once
     def tokenizer(self) -> Any:
@@ -489,30 +574,40 @@ class Services:
         return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
 
     def query_prompt(self, name: str) -> Prompt:
-        """As ``prompt``, for questions: one that the project does not have is the one that comes with graphmill."""
+        """As ``prompt``, for questions: one that the project does not have is the one that comes
+        with graphmill."""
         from pipeline.contract.prompts import read_prompt
         from pipeline.settings.init import shipped
 
         folders = [self.root / "prompts", shipped() / "prompts"]
-        folder = next((folder for folder in folders if (folder / f"{name}.md").is_file()), folders[0])
+        folder = next(
+            (folder for folder in folders if (folder / f"{name}.md").is_file()), folders[0]
+        )
         return read_prompt(folder, name, {"language": self.settings.language})
 
     @made_once
     def chat(self) -> Callable[[str], OpenAIChat]:
         """By name; each model is made once, so that its connections serve all who use it."""
-        return made_once_each(lambda name: chat_model(self.settings, name, self.cache, root=self.root, waits=True))
+        return made_once_each(
+            lambda name: chat_model(self.settings, name, self.cache, root=self.root, waits=True)
+        )
 
     @made_once
     def query_chat(self) -> Callable[[str], OpenAIChat]:
         """By name, as ``chat``, for questions: they do not wait behind a run's calls."""
-        return made_once_each(lambda name: chat_model(self.settings, name, self.cache, urgent=True, root=self.root))
+        return made_once_each(
+            lambda name: chat_model(self.settings, name, self.cache, urgent=True, root=self.root)
+        )
 
     @made_once
     def keyword_chat(self) -> Callable[[str], OpenAIChat]:
-        """As ``query_chat``, for a call that a question can do without: tried once, and for seconds."""
+        """As ``query_chat``, for a call that a question can do without: tried once, and for
+        seconds."""
         return made_once_each(
             lambda name: replace(
-                self.query_chat(name), timeout=min(KEYWORD_SECONDS, self.query_chat(name).timeout), max_retries=0
+                self.query_chat(name),
+                timeout=min(KEYWORD_SECONDS, self.query_chat(name).timeout),
+                max_retries=0,
             )
         )
 
@@ -521,10 +616,15 @@ class Services:
         return MeasuredModels(self.root)
 
     def reply_speed(self, model: Model) -> float | None:
-        """Return the tokens of replies in a second that doctor measured of a model; None if it did not."""
+        """Return the tokens of replies in a second that doctor measured of a model; None if it did
+        not."""
         from pipeline.models.endpoint.attempts import RemoteModel
 
-        return self.measured.of(model.endpoint.digest).speed if isinstance(model, RemoteModel) else None
+        return (
+            self.measured.of(model.endpoint.digest).speed
+            if isinstance(model, RemoteModel)
+            else None
+        )
 
     @made_once
     def batched_chat(self) -> Callable[[str], BatchChat]:
@@ -533,7 +633,9 @@ class Services:
     @made_once
     def embedding(self) -> Callable[[str], EmbeddingModel]:
         return made_once_each(
-            lambda name: embedding_model(self.settings, name, lambda: self.cache, root=self.root, waits=True)
+            lambda name: embedding_model(
+                self.settings, name, lambda: self.cache, root=self.root, waits=True
+            )
         )
 
     @made_once
@@ -541,7 +643,9 @@ class Services:
         """As ``query_chat``; a model on this machine is loaded once for all."""
         return made_once_each(
             lambda name: (
-                embedding_model(self.settings, name, lambda: self.cache, urgent=True, root=self.root)
+                embedding_model(
+                    self.settings, name, lambda: self.cache, urgent=True, root=self.root
+                )
                 if self.settings.models.embedding[name].kind not in ("builtin", "local")
                 else self.embedding(name)
             )
@@ -553,7 +657,8 @@ class Services:
         return reranker(self.settings, root=self.root)
 
     def embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
-        """The model of the settings that made the loaded vectors: a question must be embedded by the same."""
+        """The model of the settings that made the loaded vectors: a question must be embedded by
+        the same."""
         for name in self.settings.models.embedding:
             if dict(self.query_embedding(name).identity) == dict(identity):
                 return self.query_embedding(name)
@@ -561,7 +666,7 @@ class Services:
         from pipeline.load.overwrite_guard import named_model
 
         raise UsageError(
-            f"workspace '{self.settings.workspace}': its vectors were made by {named_model(identity)}, which is none "
-            "of models.embedding; set that model again, or 'graphmill run --re-embed' embeds all texts with the "
-            "present one"
+            f"workspace '{self.settings.workspace}': its vectors were made by"
+            f" {named_model(identity)}, which is none of models.embedding; set that model again, or"
+            " 'graphmill run --re-embed' embeds all texts with the present one"
         )

@@ -1,7 +1,8 @@
-"""The steps that make the tables of a view: those of its workflow over the documents of the view, and no chat model.
+"""The steps that make the tables of a view: those of its workflow over the documents of the view,
+and no chat model.
 
-A view has what the workflow would make of a project with the documents of the view alone, as far as no chat model is
-needed for it. Each step of the workflow behind its documents is one of these:
+A view has what the workflow would make of a project with the documents of the view alone, as far as
+no chat model is needed for it. Each step of the workflow behind its documents is one of these:
 
 - A step that asks no chat model runs again, over the tables of the view.
 - What a chat model said of each text unit is taken over for the text units of the view.
@@ -34,7 +35,8 @@ Conditions = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ViewSize:
-    """How many rows the last run made of a view; None where it has not made the view as settings have it."""
+    """How many rows the last run made of a view; None where it has not made the view as settings
+    have it."""
 
     view: str
     documents: int | None = None
@@ -57,16 +59,20 @@ def sizes_of_views(manifest: Manifest, views: Mapping[str, Conditions]) -> list[
         made = view_of(manifest, view)
         if digest_of_view(made) == conditions_digest(where):
             rows = {name: table.rows for name, table in made.tables.items()}
-            sizes.append(ViewSize(view, rows.get(DOCUMENTS), rows.get(TEXT_UNITS), rows.get(ENTITIES)))
+            sizes.append(
+                ViewSize(view, rows.get(DOCUMENTS), rows.get(TEXT_UNITS), rows.get(ENTITIES))
+            )
         else:
             sizes.append(ViewSize(view))
     return sizes
 
 
 def with_views(workflow: Workflow, views: Mapping[str, Conditions]) -> Workflow:
-    """Return the workflow with the steps of each view behind its own; of a view that it cannot make it has none.
+    """Return the workflow with the steps of each view behind its own; of a view that it cannot make
+    it has none.
 
-    ``views``: name -> conditions on documents. Raises SettingsError for conditions that make no sense.
+    ``views``: name -> conditions on documents. Raises SettingsError for conditions that make no
+    sense.
     """
     steps = list(workflow.steps)
     for view, where in views.items():
@@ -76,18 +82,28 @@ def with_views(workflow: Workflow, views: Mapping[str, Conditions]) -> Workflow:
 
 
 def why_no_view(workflow: Workflow, view: str, where: Conditions) -> str:
-    """Return why the workflow cannot make what a load of the view needs, and what to do; "" if it can."""
+    """Return why the workflow cannot make what a load of the view needs, and what to do; "" if it
+    can."""
     told = f"serve.views.{view}: workflow '{workflow.name}'"
     instead = "remove the view, or run another workflow"
     if unsplit := _decided_by_all(workflow):
-        return f"{told}: step '{unsplit}' decides by all documents together which there are; {instead}"
+        return (
+            f"{told}: step '{unsplit}' decides by all documents together which there are; {instead}"
+        )
     steps = steps_of_view(workflow, view, where)
-    written = {table: step.writes[name].columns for step in steps for name, table in step.outputs.items()}
-    own = {in_view(table, view): table for step in workflow.steps for table in step.outputs.values()}
+    written = {
+        table: step.writes[name].columns for step in steps for name, table in step.outputs.items()
+    }
+    own = {
+        in_view(table, view): table for step in workflow.steps for table in step.outputs.values()
+    }
     try:
         require_columns({own[table]: columns for table, columns in written.items() if table in own})
     except UsageError as error:
-        return f"{told} has a table that cannot be made of some documents without a chat model: {error}; {instead}"
+        return (
+            f"{told} has a table that cannot be made of some documents without a chat model:"
+            f" {error}; {instead}"
+        )
     return ""
 
 
@@ -116,7 +132,8 @@ def _ancestors(workflow: Workflow, table: str) -> set[str]:
 
 
 def _decided_by_all(workflow: Workflow) -> str:
-    """Return the id of a step before the documents that does not decide about each document by itself, or ""."""
+    """Return the id of a step before the documents that does not decide about each document by
+    itself, or ""."""
     before = _ancestors(workflow, DOCUMENTS)
     chain = (step for step in workflow.steps if step.id in before and step.verb.inputs)
     return next((step.id for step in chain if step.verb.rowwise is None), "")
@@ -149,19 +166,34 @@ class _ViewSteps:
             self._take_over(step)
         elif step.verb.name == SUMMARIZE:
             joining = REGISTRY.verbs[JOIN]
-            params = joining.params.model_validate({"max_tokens": step.params.model_dump()["max_tokens"]})
-            outputs = {name: table for name, table in step.outputs.items() if name in joining.outputs}
-            self._run_again(replace(step, verb=joining, params=params, outputs=outputs, prompts={}, models={}))
+            params = joining.params.model_validate(
+                {"max_tokens": step.params.model_dump()["max_tokens"]}
+            )
+            outputs = {
+                name: table for name, table in step.outputs.items() if name in joining.outputs
+            }
+            self._run_again(
+                replace(step, verb=joining, params=params, outputs=outputs, prompts={}, models={})
+            )
         elif _can_do_without(step):
-            others = {role: name for role, name in step.models.items() if step.verb.roles[role] is not ChatModel}
+            others = {
+                role: name
+                for role, name in step.models.items()
+                if step.verb.roles[role] is not ChatModel
+            }
             self._run_again(replace(step, prompts={}, models=others))
 
     def _run_again(self, step: Step) -> None:
         if not step.inputs or not set(step.inputs.values()) <= set(self.tables):
             return
         inputs = {name: self.tables[table] for name, table in step.inputs.items()}
-        outputs = {name: table if name == REJECTS else self._named(table) for name, table in step.outputs.items()}
-        self.steps.append(replace(step, id=in_view(step.id, self.view), inputs=inputs, outputs=outputs))
+        outputs = {
+            name: table if name == REJECTS else self._named(table)
+            for name, table in step.outputs.items()
+        }
+        self.steps.append(
+            replace(step, id=in_view(step.id, self.view), inputs=inputs, outputs=outputs)
+        )
 
     def _take_over(self, step: Step) -> None:
         if TEXT_UNITS not in self.tables:
@@ -170,9 +202,18 @@ class _ViewSteps:
         for name, table in tables.items():
             id = step.id if len(tables) == 1 else f"{step.id}-{name}"
             inputs = {"rows": table, TEXT_UNITS: self.tables[TEXT_UNITS]}
-            self._add(id, REGISTRY.verbs[TAKE_OVER], Params(), inputs, {"result": self._named(table)})
+            self._add(
+                id, REGISTRY.verbs[TAKE_OVER], Params(), inputs, {"result": self._named(table)}
+            )
 
-    def _add(self, id: str, verb: Verb, params: Params, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> None:
+    def _add(
+        self,
+        id: str,
+        verb: Verb,
+        params: Params,
+        inputs: Mapping[str, str],
+        outputs: Mapping[str, str],
+    ) -> None:
         self.steps.append(Step(in_view(id, self.view), verb, params, inputs, outputs, {}, {}))
 
     def _named(self, table: str) -> str:
@@ -180,7 +221,8 @@ class _ViewSteps:
 
 
 def _tells_of_text_units(step: Step) -> bool:
-    """Check that the step decides about each text unit by itself, and that its rows name the text unit."""
+    """Check that the step decides about each text unit by itself, and that its rows name the text
+    unit."""
     law = step.verb.law
     reads = step.verb.rowwise and step.inputs[step.verb.rowwise] == TEXT_UNITS
     tables = [name for name in step.outputs if name != REJECTS]

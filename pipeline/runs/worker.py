@@ -1,8 +1,10 @@
-"""A worker of a Dask cluster: what it is, which files of a project it is sent, and how it opens them.
+"""A worker of a Dask cluster: what it is, which files of a project it is sent, and how it opens
+them.
 
-Its own are its installation and its environment, where GRAPHMILL_SNAPSHOTS says where the snapshots are. Of a project
-it is sent, through them, what a step is made of that asks no endpoint: the workflows, the prompts that they name, the
-project's own verbs, and of the settings what these need. No key, no address, no document.
+Its own are its installation and its environment, where GRAPHMILL_SNAPSHOTS says where the snapshots
+are. Of a project it is sent, through them, what a step is made of that asks no endpoint: the
+workflows, the prompts that they name, the project's own verbs, and of the settings what these need.
+No key, no address, no document.
 """
 
 import io
@@ -81,9 +83,14 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
         ),
         "verbs": list(own.values()),
         "models": {
-            "chat": {name: {"model": chat.named_model} for name, chat in settings.models.chat.items()},
+            "chat": {
+                name: {"model": chat.named_model} for name, chat in settings.models.chat.items()
+            },
             "embedding": {
-                name: {"provider": _provider(model), **model.model_dump(mode="json", include=embedding)}
+                name: {
+                    "provider": _provider(model),
+                    **model.model_dump(mode="json", include=embedding),
+                }
                 for name, model in settings.models.embedding.items()
             },
         },
@@ -92,7 +99,8 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
 
 
 def _provider(model: EmbeddingSettings) -> str:
-    """Return the provider as a worker gets it. A worker asks no endpoint, so it needs neither address nor function."""
+    """Return the provider as a worker gets it. A worker asks no endpoint, so it needs neither
+    address nor function."""
     return model.kind if model.kind in ("builtin", "local") else "openai"
 
 
@@ -103,16 +111,23 @@ def dask_setup(worker: "Worker") -> None:
     where = os.environ.get(SNAPSHOTS, "")
     if not where:
         raise SettingsError(
-            f"{SNAPSHOTS}: not set; set it to where the run keeps its snapshots, or use 'graphmill -C PROJECT worker'"
+            f"{SNAPSHOTS}: not set; set it to where the run keeps its snapshots, or use 'graphmill"
+            " -C PROJECT worker'"
         )
     folder = Path(worker.local_directory)  # which Dask makes, and removes
     own = Settings(snapshots=where if "://" in where else os.path.abspath(where))
     snapshots = Services(folder, own).snapshots
-    sit(worker, facts(), snapshots, lambda shipped: _opened(shipped, Path(mkdtemp(dir=folder)), snapshots))
+    sit(
+        worker,
+        facts(),
+        snapshots,
+        lambda shipped: _opened(shipped, Path(mkdtemp(dir=folder)), snapshots),
+    )
 
 
 def _opened(shipped: Path, folder: Path, snapshots: "SnapshotStore") -> Workplace:
-    """What the files say, once they are in the folder, over the snapshots that this process sees."""
+    """What the files say, once they are in the folder, over the snapshots that this process
+    sees."""
     with zipfile.ZipFile(shipped) as archive:
         archive.extractall(folder)
     settings = Settings.model_validate_json((folder / SHIPPED_SETTINGS).read_text(encoding="utf-8"))

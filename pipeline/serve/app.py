@@ -39,38 +39,62 @@ if TYPE_CHECKING:
 ABOUT = """
 Questions over a project's loaded documents: an answer with its sources, the same as a stream, or what was found without
 an answer. Every error is `{"error": {"type", "message", "fields"}}`; a message reads "where: fact; next action".
-"""
+"""  # noqa: E501
 STREAM_ABOUT = """
 Server-sent events. `sources`: references to what was found, again if the prompt has to be made shorter; `token`:
 `{"text", "annotations"}`, a piece of the answer and its citations, which no later event changes; `done`: all that
 `POST /query` gives; `error`: `{"type", "message", "fields"}` where something fails after the first event. Comment lines
 keep the connection open. Who hangs up ends the query.
-"""
+"""  # noqa: E501
 EXAMPLE_STREAM = (
-    'event: sources\ndata: {"references": []}\n\nevent: token\ndata: {"text": "Idra Senn", "annotations": []}\n\n'
+    'event: sources\ndata: {"references": []}\n\nevent: token\ndata: {"text": "Idra Senn",'
+    ' "annotations": []}\n\n'
 )
 Include = Annotated[
     Literal["evidence"] | None,
-    Query(description="evidence: with all that the model was shown, as /query/data gives it; else references alone."),
+    Query(
+        description=(
+            "evidence: with all that the model was shown, as /query/data gives it; else references"
+            " alone."
+        )
+    ),
 ]
-KEYS = [Depends(HTTPBearer(auto_error=False)), Depends(APIKeyHeader(name="X-API-Key", auto_error=False))]
+KEYS = [
+    Depends(HTTPBearer(auto_error=False)),
+    Depends(APIKeyHeader(name="X-API-Key", auto_error=False)),
+]
 """For the OpenAPI document; Guard checks them, before a request is read."""
 FAILURES: dict[int | str, dict[str, Any]] = {
     401: {"model": Failed, "description": "The key is missing or wrong."},
-    403: {"model": Failed, "description": "Who asks may not ask for that (serve.allow, serve.keys)."},
+    403: {
+        "model": Failed,
+        "description": "Who asks may not ask for that (serve.allow, serve.keys).",
+    },
     408: {"model": Failed, "description": "The body did not come (serve.request_timeout)."},
     413: {"model": Failed, "description": "The body is too large."},
     422: {"model": Failed, "description": "The request makes no sense; `fields` says where."},
-    429: {"model": Failed, "description": "What may be spent in a day is spent, or too many keys were wrong."},
+    429: {
+        "model": Failed,
+        "description": "What may be spent in a day is spent, or too many keys were wrong.",
+    },
     502: {"model": Failed, "description": "The model failed, or refused the server's key."},
-    503: {"model": Failed, "description": "A store is unavailable, nothing is loaded, or too many queries wait."},
+    503: {
+        "model": Failed,
+        "description": "A store is unavailable, nothing is loaded, or too many queries wait.",
+    },
     504: {"model": Failed, "description": "The query took too long."},
 }
-STREAM = {200: {"description": "The events.", "content": {"text/event-stream": {"example": EXAMPLE_STREAM}}}}
+STREAM = {
+    200: {
+        "description": "The events.",
+        "content": {"text/event-stream": {"example": EXAMPLE_STREAM}},
+    }
+}
 
 
 def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None = None) -> Api:
-    """``any_host``: see Guard. ``token``: signs in the person at this machine; nobody else is let in without a key."""
+    """``any_host``: see Guard. ``token``: signs in the person at this machine; nobody else is let
+    in without a key."""
     limits = project.settings.serve
     queries, health, audit = Queries(limits), Health(project), audit_of(project)
 
@@ -97,7 +121,8 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     _answer_errors(app, ui.failed if ui else told)
     guarded: ASGIApp = Guard(
         AuditedEdits(app, audit), doors, 1024 * limits.max_body_kb, limits.request_timeout,
-        ("/health", *(OPEN_PATHS if ui else ())), any_host, sessions if ui else None, limits.cors_origins, tries,
+        ("/health", *(OPEN_PATHS if ui else ())), any_host, sessions if ui else None,
+        limits.cors_origins, tries,
         limits.users,
     )  # fmt: skip
     if limits.cors_origins:
@@ -112,7 +137,8 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
 
 
 def _provider(settings: ServeSettings) -> "Provider | None":
-    """The OpenID Connect provider of the settings, if there is one. Raises SettingsError without its library."""
+    """The OpenID Connect provider of the settings, if there is one. Raises SettingsError without
+    its library."""
     if not settings.users.oidc.issuer:
         return None
     if not find_spec("authlib"):
@@ -139,7 +165,8 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
         return await answered(http, queries.run(work, claim))
 
     async def query_data(body: Asked, http: Request) -> Response:
-        """What `/query` would give the model: entities, relationships and passages; no model writes an answer."""
+        """What `/query` would give the model: entities, relationships and passages; no model writes
+        an answer."""
         door = _door(http)
         options = {**body.options, "only_need_context": True}
 
@@ -157,19 +184,26 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
             with audit.refusals(door, body.query):
                 request = door.project.request(body.query, door.asker, **body.options)
             found = door.project.query_stream(body.query, door.asker, **body.options)
-            with closing(audit.streamed(door, body.query, found)) as events:  # else its line comes late
+            with closing(
+                audit.streamed(door, body.query, found)
+            ) as events:  # else its line comes late
                 yield from framed(events, request, bool(include))
 
         claim = door.claim(door.project.may_ask_chat(body.options))
         return await answered(http, _events(queries, frames, claim, door.asker.all_told))
 
     for endpoint in (query, query_data, query_stream):
-        endpoint.__annotations__["body"] = body_type  # the project's own: FastAPI reads it from here
+        endpoint.__annotations__["body"] = (
+            body_type  # the project's own: FastAPI reads it from here
+        )
     post("/query", summary="Answer a question", response_model=AnswerShown)(query)
     post("/query/data", summary="Find evidence", response_model=Evidence)(query_data)
-    stream("/query/stream", summary="Answer as a stream", description=STREAM_ABOUT, response_class=StreamingResponse)(
-        query_stream
-    )
+    stream(
+        "/query/stream",
+        summary="Answer as a stream",
+        description=STREAM_ABOUT,
+        response_class=StreamingResponse,
+    )(query_stream)
 
 
 def _door(http: Request) -> Door:
@@ -180,7 +214,9 @@ def _json(content: dict[str, Any]) -> Response:
     return Response(json_bytes(content), media_type="application/json")
 
 
-async def _events(queries: Queries, frames: Callable[[], Iterator[bytes]], claim: Claim, all_told: bool) -> Response:
+async def _events(
+    queries: Queries, frames: Callable[[], Iterator[bytes]], claim: Claim, all_told: bool
+) -> Response:
     """The first of them is there, so that what goes wrong before it has a status."""
     return EventStream(await queries.stream(frames, claim), all_told)
 
@@ -190,7 +226,9 @@ def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health
         503: {"model": HealthShown, "description": "A store is unavailable, or nothing is loaded."}
     }
 
-    @app.get("/health", summary="Whether queries can be answered", responses=unavailable, tags=["health"])
+    @app.get(
+        "/health", summary="Whether queries can be answered", responses=unavailable, tags=["health"]
+    )
     async def look(request: Request) -> HealthShown:
         """Asks the stores, now. Wants no key, and says what is wrong to those who have one."""
         state = await health.look()

@@ -1,4 +1,5 @@
-"""Write the server's lines of the audit log: questions with what they were shown, edits, and who has signed in."""
+"""Write the server's lines of the audit log: questions with what they were shown, edits, and who
+has signed in."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -72,7 +73,9 @@ class Audit:
             if not written:
                 self._question(door, question, outcome=outcome, passages=_passages(shown))
 
-    def signed_in(self, how: str, outcome: str, address: str, door: Door | None = None, user: str = "") -> None:
+    def signed_in(
+        self, how: str, outcome: str, address: str, door: Door | None = None, user: str = ""
+    ) -> None:
         """``how``: key, token, oidc or out (who has signed out); ``outcome``: ok or refused."""
         if self.log is not None:
             who = who_of(door) if door else {"key": "", "user": user}
@@ -81,14 +84,18 @@ class Audit:
     def edited(self, door: Door, path: str, status: int, text: str | None) -> None:
         """``text``: what the edit says in words, as far as a page has it from a person."""
         if self.log is not None:
-            self.log.add("edit", text, **who_of(door), workspace=door.workspace, path=path, status=status)
+            self.log.add(
+                "edit", text, **who_of(door), workspace=door.workspace, path=path, status=status
+            )
 
     def _answer(self, door: Door, question: str, found: Answer) -> None:
         chat = door.project.settings.models.chat.get(found.request.model)
         asked = chat is not None and any(found.usage.values())
         self._question(
-            door, question, outcome=found.abstention or "answered", passages=_passages(found.context.references),
-            question_id=found.question_id, mode=found.request.mode, model=chat.model if asked and chat else "",
+            door, question, outcome=found.abstention or "answered",
+            passages=_passages(found.context.references),
+            question_id=found.question_id, mode=found.request.mode,
+            model=chat.model if asked and chat else "",
             cost=found.cost, loaded=found.loaded,
         )  # fmt: skip
 
@@ -106,18 +113,27 @@ def who_of(door: Door) -> Mapping[str, str]:
 
 
 def _outcome(error: Exception) -> str:
-    return BROKEN_OFF if isinstance(error, RequestEndedError) else failure_of(error, all_told=True).type
+    return (
+        BROKEN_OFF
+        if isinstance(error, RequestEndedError)
+        else failure_of(error, all_told=True).type
+    )
 
 
 def _passages(references: tuple[Reference, ...]) -> list[dict[str, str]]:
-    return [{"document": one.document_id, "unit": one.chunk_id, "source": one.source} for one in references]
+    return [
+        {"document": one.document_id, "unit": one.chunk_id, "source": one.source}
+        for one in references
+    ]
 
 
 @dataclass(frozen=True)
 class AuditedEdits:
-    """An ASGI application around another: what an editor's routes have done is written down with its status.
+    """An ASGI application around another: what an editor's routes have done is written down with
+    its status.
 
-    ``scope["edit"]``: a dictionary to which the dependency ``editor`` adds, so that no route can forget to.
+    ``scope["edit"]``: a dictionary to which the dependency ``editor`` adds, so that no route can
+    forget to.
     """
 
     app: ASGIApp

@@ -8,16 +8,24 @@ from pipeline.query.request import QueryRequest
 from pipeline.settings.query_options import QuerySettings
 
 QUESTION = "Who founded the Brack Institute?"
-EXAMPLES = [{"query": QUESTION}, {"query": QUESTION, "mode": "local", "top_k": 20, "ll_keywords": ["Brack Institute"]}]
+EXAMPLES = [
+    {"query": QUESTION},
+    {"query": QUESTION, "mode": "local", "top_k": 20, "ll_keywords": ["Brack Institute"]},
+]
 
 
 class Asked(QueryRequest):
-    """A question and how to answer it. What is left out, or null, is as the project's settings have it."""
+    """A question and how to answer it. What is left out, or null, is as the project's settings have
+    it."""
 
     @model_validator(mode="before")
     @classmethod
     def _null_is_not_given(cls, given: Any) -> Any:
-        return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+        return (
+            {name: value for name, value in given.items() if value is not None}
+            if isinstance(given, dict)
+            else given
+        )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -63,8 +71,12 @@ class ReferenceShown(Body):
     metadata: dict[str, Any] | None
     start: int
     end: int
-    page: int | None = Field(default=None, description="On which it begins, if the document has pages.")
-    reports: list[int] = Field(default=[], description="The reports that the answer cites and that rest on it.")
+    page: int | None = Field(
+        default=None, description="On which it begins, if the document has pages."
+    )
+    reports: list[int] = Field(
+        default=[], description="The reports that the answer cites and that rest on it."
+    )
     content: str | None = Field(default=None, description="If asked for.")
 
 
@@ -100,10 +112,14 @@ class ChunkShown(Body):
     content: str
     tokens: int = 0
     score: float | None = Field(description="Cosine similarity to the question.")
-    lane: str = Field(default="", description="What found it first: vector, graph, entity or relationship.")
+    lane: str = Field(
+        default="", description="What found it first: vector, graph, entity or relationship."
+    )
     place: int = Field(default=0, description="Where it stood among what that lane found, from 1.")
     frequency: int = Field(default=0, description="How often it came up there.")
-    rerank_score: float | None = Field(default=None, description="By models.rerank, if one ranked it.")
+    rerank_score: float | None = Field(
+        default=None, description="By models.rerank, if one ranked it."
+    )
 
 
 class ReportShown(Body):
@@ -138,14 +154,23 @@ class Found(Body):
     reason: str = Field(description="Why they do not.")
     references: list[ReferenceShown]
     tokens: dict[str, int] = Field(description="Of the prompt and its parts.")
-    usage: dict[str, int] = Field(description="Calls of the chat model, and their tokens as the endpoint counted them.")
+    usage: dict[str, int] = Field(
+        description="Calls of the chat model, and their tokens as the endpoint counted them."
+    )
     cost: float | None = Field(
-        default=None, description="Of all calls made for the question, by the prices of settings; null without a price."
+        default=None,
+        description=(
+            "Of all calls made for the question, by the prices of settings; null without a price."
+        ),
     )
     question_id: str = Field(default="", description="By which graphmill usage knows the question.")
-    most_calls: int = Field(default=1, description="Calls of the chat model that the question could have taken.")
+    most_calls: int = Field(
+        default=1, description="Calls of the chat model that the question could have taken."
+    )
     timings_ms: dict[str, float]
-    dropped: dict[str, int] = Field(default={}, description="Of each kind, how many the budgets had no room for.")
+    dropped: dict[str, int] = Field(
+        default={}, description="Of each kind, how many the budgets had no room for."
+    )
     notes: list[str] = Field(description="What those who run the stores should know.")
 
 
@@ -155,7 +180,9 @@ class Evidence(Found):
     entities: list[EntityShown]
     relationships: list[RelationshipShown]
     chunks: list[ChunkShown]
-    reports: list[ReportShown] = Field(default=[], description="In modes community and drift, and context graphrag.")
+    reports: list[ReportShown] = Field(
+        default=[], description="In modes community and drift, and context graphrag."
+    )
     claims: list[ClaimShown] = Field(default=[], description="In mode drift, and context graphrag.")
 
 
@@ -172,19 +199,33 @@ class AnnotationShown(Body):
     start: int
     end: int = Field(description="The first place behind it.")
     number: int = Field(description="The passage that is cited: the id of a reference.")
-    supported: bool = Field(description="The passage holds the names and numbers of what is said before the citation.")
+    supported: bool = Field(
+        description="The passage holds the names and numbers of what is said before the citation."
+    )
 
 
 class AnswerShown(Found):
     """With ``include=evidence`` all that ``Evidence`` has, too."""
 
-    answer: str = Field(description="Cites references by their ids; without a chat model, the evidence itself.")
-    annotations: list[AnnotationShown] = Field(description="Its citations. No other text of it is one, whatever it is.")
-    cited: list[int] = Field(description="The references that it cites, by their ids, in the order of the text.")
+    answer: str = Field(
+        description="Cites references by their ids; without a chat model, the evidence itself."
+    )
+    annotations: list[AnnotationShown] = Field(
+        description="Its citations. No other text of it is one, whatever it is."
+    )
+    cited: list[int] = Field(
+        description="The references that it cites, by their ids, in the order of the text."
+    )
     reports: list[CitedReport] = Field(default=[], description="Those that it cites.")
-    removed_citations: int = Field(description="Citations of what the model was not shown; they are not in the answer.")
-    unsupported_citations: int = Field(default=0, description="How many annotations are not supported.")
-    cites_nothing: bool = Field(default=False, description="A model wrote it, and cites nothing that it was shown.")
+    removed_citations: int = Field(
+        description="Citations of what the model was not shown; they are not in the answer."
+    )
+    unsupported_citations: int = Field(
+        default=0, description="How many annotations are not supported."
+    )
+    cites_nothing: bool = Field(
+        default=False, description="A model wrote it, and cites nothing that it was shown."
+    )
 
 
 class FieldFault(BaseModel):
@@ -195,7 +236,9 @@ class FieldFault(BaseModel):
 class Fault(BaseModel):
     type: str = Field(examples=["invalid_request"])
     message: str = Field(examples=["unknown field 'topk'; did you mean 'top_k'?"])
-    fields: list[FieldFault] = Field(default=[], description="Which fields of the request are wrong, and why.")
+    fields: list[FieldFault] = Field(
+        default=[], description="Which fields of the request are wrong, and why."
+    )
 
 
 class Failed(BaseModel):
@@ -204,7 +247,9 @@ class Failed(BaseModel):
 
 class StoreHealth(BaseModel):
     status: str = Field(description="ok, empty or unavailable.")
-    problem: str = Field(default="", description="What is wrong; what to do. Only for those who have the key.")
+    problem: str = Field(
+        default="", description="What is wrong; what to do. Only for those who have the key."
+    )
 
 
 class QueriesShown(BaseModel):
@@ -214,9 +259,15 @@ class QueriesShown(BaseModel):
 
 class HealthShown(BaseModel):
     status: str = Field(description="ok or unavailable.")
-    problem: str = Field(default="", description="What is wrong; what to do. Only for those who have the key.")
+    problem: str = Field(
+        default="", description="What is wrong; what to do. Only for those who have the key."
+    )
     workspace: str
     workflow: str = Field(default="", description="Whose tables the stores show.")
-    chat: bool = Field(description="Whether a chat model is configured; without one, answers are the evidence itself.")
+    chat: bool = Field(
+        description=(
+            "Whether a chat model is configured; without one, answers are the evidence itself."
+        )
+    )
     stores: dict[str, StoreHealth]
     queries: QueriesShown

@@ -26,10 +26,12 @@ LEADS_ON = (
 
 
 def show(project: Project, port: int | None = None, browser: bool = True) -> int:
-    """Serve the person at this machine alone, and open the page in their browser; return the exit code.
+    """Serve the person at this machine alone, and open the page in their browser; return the exit
+    code.
 
-    Without a ``port`` it is that of the settings or, where another has it, a free one. Nothing is said of requests, for
-    the terminal is a person's; it shows the address that signs in, anew each time that one was used.
+    Without a ``port`` it is that of the settings or, where another has it, a free one. Nothing is
+    said of requests, for the terminal is a person's; it shows the address that signs in, anew each
+    time that one was used.
     """
     with _listening(project, port) as listening, _file_to_open(project.root / "data") as file:
         address = ""
@@ -69,7 +71,9 @@ def _file_to_open(folder: Path) -> Iterator[Path | None]:
     file = None
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", dir=folder, prefix="open-", suffix=".html", delete=False) as made:
+        with NamedTemporaryFile(
+            "w", dir=folder, prefix="open-", suffix=".html", delete=False
+        ) as made:
             file = Path(made.name)
     try:
         yield file
@@ -79,11 +83,14 @@ def _file_to_open(folder: Path) -> Iterator[Path | None]:
 
 
 def _open(address: str, file: Path | None) -> None:
-    """Open the address by a file, since other accounts can read the address on a browser's command line.
+    """Open the address by a file, since other accounts can read the address on a browser's command
+    line.
 
     Does nothing where there is no screen: a browser in the terminal would take it over.
     """
-    screen = sys.platform != "linux" or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")))
+    screen = sys.platform != "linux" or any(
+        map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    )
     if not screen or file is None:
         return
     file.write_text(LEADS_ON.format(address=html.escape(address)), encoding="utf-8")

@@ -1,4 +1,5 @@
-"""Connections over which no whole request comes are cut: uvicorn itself waits for the rest of one for ever."""
+"""Connections over which no whole request comes are cut: uvicorn itself waits for the rest of one
+for ever."""
 
 import asyncio
 
@@ -6,8 +7,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 def impatient(seconds: float) -> type[H11Protocol]:
-    """HTTP over a connection that is closed where a request's headers take longer to come. A body is waited for by
-    Guard, which can still answer; one that nobody reads is cut here."""
+    """HTTP over a connection that is closed where a request's headers take longer to come. A body
+    is waited for by Guard, which can still answer; one that nobody reads is cut here."""
 
     class Impatient(H11Protocol):
         timer: asyncio.TimerHandle | None = None

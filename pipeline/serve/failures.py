@@ -1,4 +1,5 @@
-"""Errors as the API tells them: a status, a type that stays the same, a message; never a traceback or a value."""
+"""Errors as the API tells them: a status, a type that stays the same, a message; never a traceback
+or a value."""
 
 import logging
 import traceback
@@ -86,8 +87,9 @@ class Failure:
 
 
 def failure_of(error: Exception, all_told: bool) -> Failure:
-    """What to tell of any exception. An unexpected one is written to the log, its text nowhere: it may hold data.
-    ``all_told``: also of hosts and folders; others are told of what they ask for alone."""
+    """What to tell of any exception. An unexpected one is written to the log, its text nowhere: it
+    may hold data. ``all_told``: also of hosts and folders; others are told of what they ask for
+    alone."""
     if type(error) in OWN:
         status, name = OWN[type(error)]
         return Failure(status, name, texts()["failures"][name])
@@ -97,17 +99,23 @@ def failure_of(error: Exception, all_told: bool) -> Failure:
         if isinstance(error, kind):
             if all_told or name in OF_THE_REQUEST:
                 return Failure(status, name, str(error))
-            LOG.error("a question of a key of its own failed: %s; 'graphmill doctor' looks for the cause", name)
+            LOG.error(
+                "a question of a key of its own failed: %s; 'graphmill doctor' looks for the cause",
+                name,
+            )
             return Failure(status, name, texts()["failures"]["not_told"])
     where = "".join(traceback.format_tb(error.__traceback__))
     LOG.error("unexpected %s at\n%s", type(error).__name__, where.rstrip())
-    return Failure(500, "internal", texts()["failures"]["internal"].format(kind=type(error).__name__))
+    return Failure(
+        500, "internal", texts()["failures"]["internal"].format(kind=type(error).__name__)
+    )
 
 
 def invalid(faults: Sequence[Mapping[str, Any]], known: Collection[str]) -> Failure:
-    """What pydantic found wrong with a request's body, whose fields are ``known``; the values are not told."""
+    """What pydantic found wrong with a request's body, whose fields are ``known``; the values are
+    not told."""
     fields = tuple({"field": _place(fault), "message": _said(fault, known)} for fault in faults)
-    told = "; ".join(entry["message"] if _is_unknown(fault) else f"{entry['field']}: {entry['message']}"
+    told = "; ".join(entry["message"] if _is_unknown(fault) else f"{entry['field']}: {entry['message']}"  # noqa: E501
                      for entry, fault in zip(fields, faults, strict=True))  # fmt: skip
     return Failure(422, "invalid_request", told, fields)
 
@@ -140,4 +148,6 @@ def refused(status: int, message: str) -> Failure:
 
 
 def respond(failure: Failure, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": failure.error}, failure.status, {**failure.headers, **(headers or {})})
+    return JSONResponse(
+        {"error": failure.error}, failure.status, {**failure.headers, **(headers or {})}
+    )

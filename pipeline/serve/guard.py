@@ -1,5 +1,5 @@
-"""What every request passes before it is read (its host, its key, its size, how long it takes to come), what every
-answer tells a browser, and a line in the log."""
+"""What every request passes before it is read (its host, its key, its size, how long it takes to
+come), what every answer tells a browser, and a line in the log."""
 
 import asyncio
 import logging
@@ -25,7 +25,9 @@ from pipeline.serve.tries import Tries, sender_of
 from pipeline.settings.schema import UsersSettings
 
 if TYPE_CHECKING:
-    from pipeline.serve.sessions import Sessions  # by itsdangerous, which tools for assistants do without
+    from pipeline.serve.sessions import (
+        Sessions,
+    )  # by itsdangerous, which tools for assistants do without
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
@@ -35,15 +37,15 @@ _IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
 class Guard:
     """An ASGI application around another.
 
-    Where a door is open, or is for the person at this machine, and unless ``any_host``, only those who
-    ask this machine by one of its own names are answered: a web page whose name is made to point here
-    cannot ask. Through an open door no other server's page may ask, unless its origin is one of
-    ``origins``. ``open_paths`` want no key, nor does what is below those that end with /;
-    ``scope["door"]`` says to the application whom theirs has let in, None where there was none. A path
-    below /w/NAME asks for the same of that workspace. ``sessions``: of those who have signed in on a page;
-    where there are such, whoever asks for a page without a key is led to the login. ``patience``: seconds
-    that a body may take to come. ``tries``: wrong keys of late; after too many each is answered late.
-    ``users``: who may name the user of a request, and in which headers.
+    Where a door is open, or is for the person at this machine, and unless ``any_host``, only those
+    who ask this machine by one of its own names are answered: a web page whose name is made to
+    point here cannot ask. Through an open door no other server's page may ask, unless its origin is
+    one of ``origins``. ``open_paths`` want no key, nor does what is below those that end with /;
+    ``scope["door"]`` says to the application whom theirs has let in, None where there was none. A
+    path below /w/NAME asks for the same of that workspace. ``sessions``: of those who have signed
+    in on a page; where there are such, whoever asks for a page without a key is led to the login.
+    ``patience``: seconds that a body may take to come. ``tries``: wrong keys of late; after too
+    many each is answered late. ``users``: who may name the user of a request, and in which headers.
     """
 
     app: ASGIApp
@@ -84,34 +86,43 @@ class Guard:
             if self.doors.open is not None:
                 return await refusal(403, texts()["failures"]["other_page"])(scope, receive, send)
             wrong_key = texts()["failures"]["wrong_key"]
-            return await refusal(401, wrong_key, {"WWW-Authenticate": "Bearer"})(scope, receive, send)
+            return await refusal(401, wrong_key, {"WWW-Authenticate": "Bearer"})(
+                scope, receive, send
+            )
         announced = headers.get("content-length", "")
         if announced.isdecimal() and int(announced[:20]) > self.max_body:
             return await refusal(413, self._limit, {"Connection": "close"})(scope, receive, send)
         await self.app(scope, self._limited(receive), send)
 
     def _opened(self, scope: Scope, headers: Headers, given: Sequence[bytes]) -> Door | None:
-        """By a key, else by what a trusted proxy says, else by a session; a wrong key is none of the others.
+        """By a key, else by what a trusted proxy says, else by a session; a wrong key is none of
+        the others.
 
-        Raises NotAllowedError where a user is named who may not ask, or by a key that may not name one.
+        Raises NotAllowedError where a user is named who may not ask, or by a key that may not name
+        one.
         """
         door = self.doors.opened_by(given)
         if door is not None and door.key:
             return self._of_user(door, headers)
         if door is None and not any(given):
-            return self._of_proxy(scope, headers) or (self.sessions.door(scope) if self.sessions else None)
+            return self._of_proxy(scope, headers) or (
+                self.sessions.door(scope) if self.sessions else None
+            )
         if door is not None and door is self.doors.open and of_another_page(scope, self.origins):
             return None
         return door
 
     def _of_user(self, by_key: Door, headers: Headers) -> Door:
-        """The door of the user for whom a front end asks; by any other key that of the key itself."""
+        """The door of the user for whom a front end asks; by any other key that of the key
+        itself."""
         if not self.doors.any_for_users:
             return by_key
         named, words = named_in(headers, self.users), texts()["failures"]
         if not by_key.acts_for_users:
             if named:
-                raise NotAllowedError(words["acts_for_nobody"].format(header=self.users.user_header))
+                raise NotAllowedError(
+                    words["acts_for_nobody"].format(header=self.users.user_header)
+                )
             return by_key
         if named is None:
             raise NotAllowedError(words["names_nobody"].format(header=self.users.user_header))
@@ -123,8 +134,9 @@ class Guard:
     def _of_proxy(self, scope: Scope, headers: Headers) -> Door | None:
         """Return the door of the user whom a proxy names, unless a page of another server asks.
 
-        The browser sends along what the proxy knows it by, as it does with a session. So this holds for
-        pages of ``origins`` too: they ask with a key. Raises NotAllowedError where the user may not ask.
+        The browser sends along what the proxy knows it by, as it does with a session. So this holds
+        for pages of ``origins`` too: they ask with a key. Raises NotAllowedError where the user may
+        not ask.
         """
         if not is_trusted(scope.get("peer", ""), self.users) or of_another_page(scope):
             return None
@@ -137,7 +149,9 @@ class Guard:
         return door
 
     def _is_open(self, path: str) -> bool:
-        return any(path.startswith(one) if one.endswith("/") else path == one for one in self.open_paths)
+        return any(
+            path.startswith(one) if one.endswith("/") else path == one for one in self.open_paths
+        )
 
     def _limited(self, receive: Receive) -> Receive:
         """For a body whose size was not announced, or that does not come."""
@@ -182,20 +196,25 @@ def _keys_in(headers: Headers) -> list[bytes]:
 
 
 TOLD_BROWSERS: Mapping[str, str] = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src"
+        " 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # not no-referrer: with that a form says it is of nobody's page (Origin: null)
+    # Not no-referrer: with that a form says it is of nobody's page (Origin: null)
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Nothing is loaded from, sent to or framed by another host, whatever a document or a model has written."""
+"""Nothing is loaded from, sent to or framed by another host, whatever a document or a model has
+written."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """An ASGI application around another, whose every answer has these headers, unless it has its own."""
+    """An ASGI application around another, whose every answer has these headers, unless it has its
+    own."""
 
     app: ASGIApp
     headers: Mapping[str, str]
@@ -216,8 +235,8 @@ LOG = logging.getLogger("graphmill.serve")
 
 @dataclass(frozen=True)
 class RequestLog:
-    """An ASGI application around another. Method, path, status, milliseconds until the answer's end; "hung up" where
-    that was not reached."""
+    """An ASGI application around another. Method, path, status, milliseconds until the answer's
+    end; "hung up" where that was not reached."""
 
     app: ASGIApp
 
@@ -237,4 +256,11 @@ class RequestLog:
         finally:
             milliseconds = (time.perf_counter() - began) * 1000
             path = quote(scope["path"])  # it may hold a line break
-            LOG.info("%s %s %d %.0f ms%s", scope["method"], path, status, milliseconds, "" if whole else " hung up")
+            LOG.info(
+                "%s %s %d %.0f ms%s",
+                scope["method"],
+                path,
+                status,
+                milliseconds,
+                "" if whole else " hung up",
+            )

@@ -16,7 +16,9 @@ from pipeline.stores.connection import Start
 
 PATIENCE = 5.0
 """Seconds a store gets to answer."""
-SLOW = f"does not answer within {PATIENCE:g} s; look whether its machine is overloaded or out of reach"
+SLOW = (
+    f"does not answer within {PATIENCE:g} s; look whether its machine is overloaded or out of reach"
+)
 EMPTY = "nothing is loaded; run 'graphmill run'"
 
 
@@ -43,8 +45,8 @@ class ServiceState:
 
 
 class Health:
-    """Asks over connections of its own, so that many queries do not look like a database that is down. Those who ask at
-    the same time are told the same."""
+    """Asks over connections of its own, so that many queries do not look like a database that is
+    down. Those who ask at the same time are told the same."""
 
     def __init__(self, project: Project):
         self.project = project
@@ -76,8 +78,8 @@ class Health:
         return ServiceState(states, problems[0] if problems else "", live.workflow if live else "")
 
     def _problems_of(self, live: Live) -> list[str]:
-        """What no query is answered from: what an earlier version has loaded, another owner's rows, unless they were
-        named, and vectors that no model of the settings makes."""
+        """What no query is answered from: what an earlier version has loaded, another owner's rows,
+        unless they were named, and vectors that no model of the settings makes."""
         vectors = self._stores.all[0]
         try:
             refuse_earlier(live, f"workspace '{vectors.workspace}', {vectors.name}")
@@ -89,8 +91,8 @@ class Health:
 
 
 class _Watch:
-    """One store, asked in a thread of its own: while it hangs, the others are not kept from answering. It is not asked
-    again before it has answered."""
+    """One store, asked in a thread of its own: while it hangs, the others are not kept from
+    answering. It is not asked again before it has answered."""
 
     def __init__(self, store: Store, start: Start | None):
         self.store, self.start = store, start
@@ -99,7 +101,9 @@ class _Watch:
 
     def ask(self) -> asyncio.Future[StoreState]:
         if self._asked is None or self._asked.done():
-            self._asked = asyncio.get_running_loop().run_in_executor(self._thread, _state, self.store, self.start)
+            self._asked = asyncio.get_running_loop().run_in_executor(
+                self._thread, _state, self.store, self.start
+            )
         return self._asked
 
     def close(self) -> None:

@@ -35,76 +35,126 @@ from pipeline.serve.queries import Api, HungUpError, Queries, unless_gone
 from pipeline.serve.server import make_ready, serve_as
 from pipeline.settings.keys import STDIO
 
-READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+READS = ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
 INSTRUCTIONS = """
 Documents of one collection, as a knowledge graph with passages. Use query_data to find passages and facts to answer
 from, and name their sources. Ask in whole sentences, one question at a time; names as the documents may write them.
-"""
+"""  # noqa: E501
 ABOUT_QUERY_DATA = """
 Find passages, entities and relationships for a question, with their sources. The text is a context to answer from; the
 structured result says which passage [ref:n] is, by its document and offsets. No model writes an answer.
-"""
+"""  # noqa: E501
 ABOUT_QUERY = """
 An answer by the project's own model, from the documents alone, that cites its sources as [1]. The structured result has
 these citations as annotations; one that is not supported names something that its passage does not hold. Slower than
 query_data and billed: use that to read the evidence yourself.
-"""
+"""  # noqa: E501
 NO_EVIDENCE: Mapping[str, str] = {
     "nothing_found": "Nothing was found in the documents.",
-    "below_min_score": "Nothing in the documents is similar enough to the question (query.min_score in settings.yaml); "
-    "the structured result has what comes nearest.",
-    "no_room": "Something was found in the documents, but none of it fits into max_total_tokens; ask again with more.",
+    "below_min_score": (
+        "Nothing in the documents is similar enough to the question (query.min_score in"
+        " settings.yaml); the structured result has what comes nearest."
+    ),
+    "no_room": (
+        "Something was found in the documents, but none of it fits into max_total_tokens; ask again"
+        " with more."
+    ),
 }
 """Reason -> what the assistant reads instead of evidence."""
 FEW_TOKENS = 5000
-"""Of a result, unless the assistant asks for more: several take no more than 25,000 in a conversation's turn."""
+"""Of a result, unless the assistant asks for more: several take no more than 25,000 in a
+conversation's turn."""
 ONE_WINDOW = 2
-"""Calls, the answer's among them: the reports that one is shown are as much as an assistant wants to read."""
+"""Calls, the answer's among them: the reports that one is shown are as much as an assistant wants
+to read."""
 OF_EVIDENCE = frozenset(
-    {"mode", "keywords", "abstained", "reason", "tokens", "most_calls", "dropped", "cost", "question_id", "notes"}
+    {
+        "mode",
+        "keywords",
+        "abstained",
+        "reason",
+        "tokens",
+        "most_calls",
+        "dropped",
+        "cost",
+        "question_id",
+        "notes",
+    }
 )
 OF_AN_ANSWER = frozenset(
-    {"mode", "answer", "abstained", "reason", "annotations", "cited", "reports", "removed_citations"}
+    {
+        "mode",
+        "answer",
+        "abstained",
+        "reason",
+        "annotations",
+        "cited",
+        "reports",
+        "removed_citations",
+    }
     | {"unsupported_citations", "cites_nothing", "usage", "cost", "question_id", "notes"}
 )
-Question = Annotated[str, Field(min_length=1, description="The question, a whole sentence in any language.")]
+Question = Annotated[
+    str, Field(min_length=1, description="The question, a whole sentence in any language.")
+]
 SearchMode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift"]
 """All of ``Mode`` that look into the documents."""
 ModeOption = Annotated[
     SearchMode | None,
     Field(
-        description="naive: passages that read like the question. local: about the things it names. global: about its "
-        "themes. hybrid: both. mix: hybrid and naive. graph: passages that several steps of the graph lead to. "
-        "community: reports on all the collection, for questions about it as a whole. drift: reports, then, for an "
-        "answer, searches for what they leave open. Left out: the project's default."
+        description=(
+            "naive: passages that read like the question. local: about the things it names. global:"
+            " about its themes. hybrid: both. mix: hybrid and naive. graph: passages that several"
+            " steps of the graph lead to. community: reports on all the collection, for questions"
+            " about it as a whole. drift: reports, then, for an answer, searches for what they"
+            " leave open. Left out: the project's default."
+        )
     ),
 ]
 Passages = Annotated[int | None, Field(ge=1, description="How many passages to consider.")]
-Things = Annotated[int | None, Field(ge=1, description="How many entities and relationships to consider.")]
+Things = Annotated[
+    int | None, Field(ge=1, description="How many entities and relationships to consider.")
+]
 Budget = Annotated[
     int | None,
     Field(
         ge=1,
-        description="The most tokens that the text and the project's own prompt for answers, some 500, may take "
-        f"together. The structured result, some 60 a passage, comes on top. Left out: {FEW_TOKENS:,}.",
+        description=(
+            "The most tokens that the text and the project's own prompt for answers, some 500, may"
+            " take together. The structured result, some 60 a passage, comes on top. Left out:"
+            f" {FEW_TOKENS:,}."
+        ),
     ),
 ]
 Where = Annotated[
     dict[str, Any] | None,
     Field(
-        description="Only documents whose metadata satisfy all of these conditions: field to a value, a list of which "
-        'any will do, or operators (=, !=, <, <=, >, >=, in, not in, matches, exists), as {"year": {">=": 1900}}.'
+        description=(
+            "Only documents whose metadata satisfy all of these conditions: field to a value, a"
+            " list of which any will do, or operators (=, !=, <, <=, >, >=, in, not in, matches,"
+            ' exists), as {"year": {">=": 1900}}.'
+        )
     ),
 ]
-Names = Annotated[list[str] | None, Field(description="Names to look for, instead of those found in the question.")]
-Themes = Annotated[list[str] | None, Field(description="Themes to look for, instead of those found in the question.")]
+Names = Annotated[
+    list[str] | None,
+    Field(description="Names to look for, instead of those found in the question."),
+]
+Themes = Annotated[
+    list[str] | None,
+    Field(description="Themes to look for, instead of those found in the question."),
+]
 
 
 class Tools(MCPServer):
-    """Arguments that no tool has are refused, and wrong ones told, as by the other doors; the SDK passes over the first
-    and shows the values of the second."""
+    """Arguments that no tool has are refused, and wrong ones told, as by the other doors; the SDK
+    passes over the first and shows the values of the second."""
 
-    async def call_tool(self, name: str, arguments: dict[str, Any], context: Context | None = None) -> Any:
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context | None = None
+    ) -> Any:
         if tool := self._tool_manager.get_tool(name):
             given = tool.fn_metadata.pre_parse_json(arguments)
             refuse_wrong(tool.fn_metadata.arg_model, given)
@@ -116,7 +166,10 @@ def refuse_wrong(known: type[BaseModel], arguments: Mapping[str, Any]) -> None:
     try:
         known.model_validate(arguments, extra="forbid")
     except ValidationError as error:
-        faults = [{**fault, "loc": ("arguments", *fault["loc"])} for fault in error.errors(include_input=False)]
+        faults = [
+            {**fault, "loc": ("arguments", *fault["loc"])}
+            for fault in error.errors(include_input=False)
+        ]
         raise ToolError(invalid(faults, known.model_fields).message) from None
 
 
@@ -144,34 +197,53 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
 
     usual = min(FEW_TOKENS, project.settings.query.max_total_tokens)
     about = f"Questions over the documents of workspace '{project.settings.workspace}'."
-    server = Tools("graphmill", "graphmill", about, INSTRUCTIONS, version=version("graphmill"), log_level="WARNING")
+    server = Tools(
+        "graphmill",
+        "graphmill",
+        about,
+        INSTRUCTIONS,
+        version=version("graphmill"),
+        log_level="WARNING",
+    )
 
     async def query_data(
-        context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
-        max_total_tokens: Budget = None, ll_keywords: Names = None, hl_keywords: Themes = None, where: Where = None,
+        context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None,
+        top_k: Things = None,
+        max_total_tokens: Budget = None, ll_keywords: Names = None, hl_keywords: Themes = None,
+        where: Where = None,
     ) -> CallToolResult:  # fmt: skip
         few = min(usual, door_of(context).asker.max_prompt_tokens or usual)
         options = {
-            "mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "max_total_tokens": max_total_tokens or few,
-            "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "where": where, "only_need_context": True,
+            "mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k,
+            "max_total_tokens": max_total_tokens or few,
+            "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "where": where,
+            "only_need_context": True,
             "max_calls": ONE_WINDOW,
         }  # fmt: skip
         found = await told(query, options, context)
         structured = {"references": _places(found.references)} | {
-            name: value for name, value in found.to_json(evidence=False).items() if name in OF_EVIDENCE
+            name: value
+            for name, value in found.to_json(evidence=False).items()
+            if name in OF_EVIDENCE
         }
         return _result(NO_EVIDENCE.get(found.abstention, found.text), structured)
 
     async def query(
-        context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None, top_k: Things = None,
+        context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None,
+        top_k: Things = None,
         where: Where = None,
     ) -> CallToolResult:  # fmt: skip
         options = {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "where": where}
         found = await told(query, options, context)
         sources = [f"[{reference.id}] {_named(reference)}" for reference in found.cited]
-        sources += [f"Report {report['number']}: {_on_one_line(report['title'])}" for report in found.cited_reports]
+        sources += [
+            f"Report {report['number']}: {_on_one_line(report['title'])}"
+            for report in found.cited_reports
+        ]
         structured = {"references": _places(found.cited)} | {
-            name: value for name, value in found.to_json(evidence=False).items() if name in OF_AN_ANSWER
+            name: value
+            for name, value in found.to_json(evidence=False).items()
+            if name in OF_AN_ANSWER
         }
         return _result("\n".join([found.text, "", *sources]).strip(), structured)
 
@@ -184,7 +256,8 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
 
 
 async def _hung_up(context: Context) -> None:
-    """Return when who asks over HTTP has closed the connection. Over stdin the SDK cancels the call itself."""
+    """Return when who asks over HTTP has closed the connection. Over stdin the SDK cancels the call
+    itself."""
     http: Request | None = context.request_context.request
     if http is None:
         await asyncio.Event().wait()
@@ -194,9 +267,11 @@ async def _hung_up(context: Context) -> None:
 
 @dataclass(frozen=True)
 class HangUps:
-    """An ASGI application around another, to which ``scope["hung_up"]``, an event, says that the client has gone.
+    """An ASGI application around another, to which ``scope["hung_up"]``, an event, says that the
+    client has gone.
 
-    The SDK answers a request from another task than the one that reads it, and does not look for the client meanwhile.
+    The SDK answers a request from another task than the one that reads it, and does not look for
+    the client meanwhile.
     """
 
     app: ASGIApp
@@ -238,12 +313,15 @@ def _named(reference: Reference) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    """Without line breaks and citations of its own: a title must not look like another entry of the list."""
+    """Without line breaks and citations of its own: a title must not look like another entry of the
+    list."""
     return inert(" ".join(text.split()))
 
 
 def _result(text: str, structured: dict[str, Any]) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structured)
+    return CallToolResult(
+        content=[TextContent(type="text", text=text)], structured_content=structured
+    )
 
 
 STDIN = 0
@@ -271,7 +349,8 @@ def serve_stdio(project: Project) -> int:
 
 
 def _stdin_that_can_be_ended() -> Callable[[], None]:
-    """What reads stdin cannot be interrupted: it gets a pipe in its place, which the returned function ends."""
+    """What reads stdin cannot be interrupted: it gets a pipe in its place, which the returned
+    function ends."""
     source = os.dup(STDIN)
     readable, writable = os.pipe()
     os.dup2(readable, STDIN)
@@ -292,10 +371,16 @@ def _stdin_that_can_be_ended() -> Callable[[], None]:
 
 
 def serve_http(
-    project: Project, host: str | None = None, port: int | None = None, no_key: bool = False, workers: int = 1
+    project: Project,
+    host: str | None = None,
+    port: int | None = None,
+    no_key: bool = False,
+    workers: int = 1,
 ) -> int:
     """At /mcp, with the key and the limits of ``serve``; raises and returns as that does."""
-    return serve_as(http_api, project, "tools for assistants, /mcp, of ", host, port, no_key, workers)
+    return serve_as(
+        http_api, project, "tools for assistants, /mcp, of ", host, port, no_key, workers
+    )
 
 
 def http_api(project: Project, any_host: bool) -> Api:
@@ -306,9 +391,12 @@ def http_api(project: Project, any_host: bool) -> Api:
 def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
     """``any_host``: see Guard. No session is kept, so that any worker answers any request."""
     settings = project.settings.serve
-    app = mcp_of(project, queries).streamable_http_app(stateless_http=True, json_response=True, host=EVERYWHERE)
+    app = mcp_of(project, queries).streamable_http_app(
+        stateless_http=True, json_response=True, host=EVERYWHERE
+    )
     guarded = Guard(
-        HangUps(app), doors_of(project), 1024 * settings.max_body_kb, settings.request_timeout, any_host=any_host,
+        HangUps(app), doors_of(project), 1024 * settings.max_body_kb, settings.request_timeout,
+        any_host=any_host,
         origins=settings.cors_origins, users=settings.users,
     )  # fmt: skip
     return RequestLog(with_peer(guarded, settings))

@@ -28,8 +28,8 @@ class Named:
 
 @dataclass(frozen=True)
 class WithPeer:
-    """An ASGI application around another, which learns by ``scope["peer"]`` who has really sent a request: from then on
-    ``scope["client"]`` is what a proxy says."""
+    """An ASGI application around another, which learns by ``scope["peer"]`` who has really sent a
+    request: from then on ``scope["client"]`` is what a proxy says."""
 
     app: ASGIApp
 
@@ -41,8 +41,9 @@ class WithPeer:
 
 
 def with_peer(app: ASGIApp, settings: ServeSettings) -> WithPeer:
-    """Return the application, which believes X-Forwarded-For and X-Forwarded-Proto of this machine, of the proxies of
-    the settings, and of the addresses in the environment variable that uvicorn reads."""
+    """Return the application, which believes X-Forwarded-For and X-Forwarded-Proto of this machine,
+    of the proxies of the settings, and of the addresses in the environment variable that uvicorn
+    reads."""
     more = [part.strip() for part in os.environ.get("FORWARDED_ALLOW_IPS", "").split(",")]
     trusted = [*THIS_MACHINE, *settings.users.proxies, *filter(None, more)]
     return WithPeer(ProxyHeadersMiddleware(app, trusted))  # pyright: ignore[reportArgumentType]
@@ -59,7 +60,8 @@ def is_trusted(peer: str, settings: UsersSettings) -> bool:
 def named_in(headers: Headers, settings: UsersSettings) -> Named | None:
     """Return the user whom the headers name; None where they name nobody.
 
-    Raises NotAllowedError for two names: one of them would be the client's own, which a proxy has passed on.
+    Raises NotAllowedError for two names: one of them would be the client's own, which a proxy has
+    passed on.
     """
     users = headers.getlist(settings.user_header)
     groups = headers.getlist(settings.groups_header)

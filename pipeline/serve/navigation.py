@@ -1,4 +1,5 @@
-"""Where a browser is and where it may be sent: by relative addresses alone, so that a proxy's prefix stays."""
+"""Where a browser is and where it may be sent: by relative addresses alone, so that a proxy's
+prefix stays."""
 
 import re
 from collections.abc import Collection
@@ -22,11 +23,14 @@ def root_of(scope: Scope) -> str:
 
 def wants_page(scope: Scope) -> bool:
     """Whether a browser asks for something to show, not a script for data."""
-    return scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get("accept", "")
+    return scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get(
+        "accept", ""
+    )
 
 
 def below_root(address: str) -> str:
-    """The address, from the root, if it is one of this server; else the root's, "". Never another host's."""
+    """The address, from the root, if it is one of this server; else the root's, "". Never another
+    host's."""
     return address if _BELOW_ROOT.fullmatch(address) else ""
 
 
@@ -39,8 +43,9 @@ def login_address(scope: Scope) -> str:
 
 
 def of_our_own_page(scope: Scope) -> bool:
-    """Whether a page of this server has sent the request, or a person by an address or a bookmark. For what changes
-    nothing the word of an old browser, which tells neither, is taken; its cookie came along by SameSite=Strict."""
+    """Whether a page of this server has sent the request, or a person by an address or a bookmark.
+    For what changes nothing the word of an old browser, which tells neither, is taken; its cookie
+    came along by SameSite=Strict."""
     headers, reads = Headers(scope=scope), scope["method"] in READS
     if site := headers.get("sec-fetch-site"):
         return site == "same-origin" or (site == "none" and reads)
@@ -51,8 +56,9 @@ def of_our_own_page(scope: Scope) -> bool:
 
 
 def of_another_page(scope: Scope, allowed: Collection[str] = ()) -> bool:
-    """Return whether the browser says that another server's page has sent the request, and that is not in ``allowed``
-    (origins). A program that is no browser does not say so, and counts as no page."""
+    """Return whether the browser says that another server's page has sent the request, and that is
+    not in ``allowed`` (origins). A program that is no browser does not say so, and counts as no
+    page."""
     headers = Headers(scope=scope)
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     if origin in allowed or (site is None and origin is None):

@@ -1,7 +1,8 @@
 """Sign people in by an OpenID Connect provider: where to send a browser, and whom it brings back.
 
-Authlib makes and checks what protects this: state and nonce bind the answer to this browser and this attempt, PKCE
-binds the code to this server, and the ID token's signature, issuer, audience and times are checked.
+Authlib makes and checks what protects this: state and nonce bind the answer to this browser and
+this attempt, PKCE binds the code to this server, and the ID token's signature, issuer, audience and
+times are checked.
 """
 
 import logging
@@ -17,8 +18,11 @@ from pipeline.serve.named import LONGEST_NAME, Named
 from pipeline.settings.schema import OidcSettings
 
 LOG = logging.getLogger("graphmill.serve")
-SIGNED_BY = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
-"""Algorithms with a public key. With one of a shared secret, or none, whoever knows the client could make tokens."""
+SIGNED_BY = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+)
+"""Algorithms with a public key. With one of a shared secret, or none, whoever knows the client
+could make tokens."""
 PATIENCE = 10.0
 """Seconds that the provider gets for each answer."""
 LEEWAY = 60
@@ -43,7 +47,8 @@ class Provider:
     async def leave(self, http: Request, flow: dict[str, Any]) -> str:
         """Return the address at which the provider signs a person in.
 
-        ``flow`` gets what is needed when they come back, and belongs into a signed cookie. Raises SignInError.
+        ``flow`` gets what is needed when they come back, and belongs into a signed cookie. Raises
+        SignInError.
         """
         http.scope["session"] = flow
         try:
@@ -64,7 +69,9 @@ class Provider:
         }
         try:
             await self._check_metadata()
-            token = await self._client.authorize_access_token(http, claims_options=expected, leeway=LEEWAY)
+            token = await self._client.authorize_access_token(
+                http, claims_options=expected, leeway=LEEWAY
+            )
             claims: Mapping[str, Any] = token["userinfo"]  # of the ID token, which has been checked
             if settings.groups_claim not in claims or settings.user_claim not in claims:
                 claims = {**await self._more_claims(token, claims["sub"]), **claims}
@@ -79,11 +86,14 @@ class Provider:
         groups = claims.get(self.settings.groups_claim) or ()
         named = [groups] if isinstance(groups, str) else groups
         if not isinstance(named, list | tuple):
-            raise self._failed(ValueError(f"the claim '{self.settings.groups_claim}' is no list of groups"))
+            raise self._failed(
+                ValueError(f"the claim '{self.settings.groups_claim}' is no list of groups")
+            )
         return Named(user, tuple(str(group) for group in named))
 
     async def _more_claims(self, token: Mapping[str, Any], subject: str) -> Mapping[str, Any]:
-        """Return the claims about the same person that the provider has at its userinfo address, if it has one."""
+        """Return the claims about the same person that the provider has at its userinfo address, if
+        it has one."""
         metadata = await self._client.load_server_metadata()
         if "userinfo_endpoint" not in metadata:
             return {}
@@ -93,19 +103,26 @@ class Provider:
         return told
 
     async def _check_metadata(self) -> None:
-        """Look that the provider is the one of the settings, and leave out algorithms that protect nothing."""
+        """Look that the provider is the one of the settings, and leave out algorithms that protect
+        nothing."""
         metadata = await self._client.load_server_metadata()
         if metadata.get("issuer") != self.settings.issuer:
             raise ValueError(
-                f"the provider calls itself {metadata.get('issuer')!r}; set issuer to that, if it is right"
+                f"the provider calls itself {metadata.get('issuer')!r}; set issuer to that, if it"
+                " is right"
             )
         offered = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
-        metadata["id_token_signing_alg_values_supported"] = [name for name in offered if name in SIGNED_BY]
+        metadata["id_token_signing_alg_values_supported"] = [
+            name for name in offered if name in SIGNED_BY
+        ]
 
     def _failed(self, error: Exception) -> SignInError:
-        """Say in the log why; a page does not, for the reason may be anybody's text in an address."""
+        """Say in the log why; a page does not, for the reason may be anybody's text in an
+        address."""
         reason = str(error) or type(error).__name__
-        LOG.warning("serve.users.oidc: signing in by %s failed: %.300r", self.settings.issuer, reason)
+        LOG.warning(
+            "serve.users.oidc: signing in by %s failed: %.300r", self.settings.issuer, reason
+        )
         return SignInError()
 
     @cached_property

@@ -1,7 +1,7 @@
 """Queries in threads: so many at a time, so many that wait, and none for longer than it may take.
 
-Those that may ask a chat model and those that ask none have places of their own, so that the second do not wait for
-a model that is slow to answer the first.
+Those that may ask a chat model and those that ask none have places of their own, so that the second
+do not wait for a model that is slow to answer the first.
 """
 
 import asyncio
@@ -25,17 +25,23 @@ Result = TypeVar("Result")
 
 
 class DaemonThreads(Executor):
-    """So many threads. The standard library's own executor waits for calls under way when the interpreter exits, and a
-    model may take minutes to answer one."""
+    """So many threads. The standard library's own executor waits for calls under way when the
+    interpreter exits, and a model may take minutes to answer one."""
 
     def __init__(self, count: int, name: str):
         self._count = count
-        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = (
+            queue.SimpleQueue()
+        )
         for number in range(count):
             threading.Thread(target=self._run, daemon=True, name=f"{name}-{number}").start()
 
     def submit(
-        self, fn: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+        self,
+        fn: Callable[Parameters, Result],
+        /,
+        *args: Parameters.args,
+        **kwargs: Parameters.kwargs,
     ) -> Future[Result]:
         future: Future[Result] = Future()
         self._calls.put((future, partial(fn, *args, **kwargs)))
@@ -81,7 +87,9 @@ class HungUpError(Exception):
     """Who asked does not wait for the answer any more."""
 
 
-async def unless_gone(work: Coroutine[Any, Any, Result], gone: Coroutine[Any, Any, object]) -> Result:
+async def unless_gone(
+    work: Coroutine[Any, Any, Result], gone: Coroutine[Any, Any, object]
+) -> Result:
     """Return what ``work`` brings. It is cancelled when ``gone`` ends first: HungUpError."""
     answer, end = asyncio.ensure_future(work), asyncio.ensure_future(gone)
     try:
@@ -98,8 +106,8 @@ ANYBODY = Claim()
 
 
 class Queries:
-    """For one event loop. A query counts as running until its thread is free again, even if nobody waits for it any
-    more: its work is told to end, and some work takes a moment for that."""
+    """For one event loop. A query counts as running until its thread is free again, even if nobody
+    waits for it any more: its work is told to end, and some work takes a moment for that."""
 
     def __init__(self, limits: ServeSettings):
         self.limits, self.closing = limits, False
@@ -131,7 +139,9 @@ class Queries:
                 begun.request.end()
         return step.result()
 
-    async def stream(self, begin: Callable[[], Iterator[Item]], claim: Claim = ANYBODY) -> "Stream[Item]":
+    async def stream(
+        self, begin: Callable[[], Iterator[Item]], claim: Claim = ANYBODY
+    ) -> "Stream[Item]":
         """Return the items of an iterator, the first of which is there. Raises as ``run`` does."""
         stream = Stream(self, begin(), await self._begin(claim))
         try:
@@ -203,9 +213,12 @@ class Queries:
         return Begun(turns, CurrentRequest(claim.shared, deadline, over))
 
     def _make_room(self, claim: Claim) -> None:
-        """Turn out the newest request of the key of which most wait. Raises BusyError where that is this one's."""
+        """Turn out the newest request of the key of which most wait. Raises BusyError where that is
+        this one's."""
         lengths = {
-            (chat, key): len(queue) for chat, turns in self._turns.items() for key, queue in turns.queues.items()
+            (chat, key): len(queue)
+            for chat, turns in self._turns.items()
+            for key, queue in turns.queues.items()
         }
         longest = max(lengths, key=lambda place: lengths[place], default=None)
         if longest is None or lengths[longest] <= lengths.get((claim.chat, claim.key), 0) + 1:
@@ -224,14 +237,15 @@ class Begun:
     def end(self, ended: asyncio.Future[Any]) -> None:
         """Give back what it took, whatever came of it."""
         if not ended.cancelled():
-            ended.exception()  # asked for, so that asyncio does not complain where nobody waits for it any more
+            # Asked for, so that asyncio does not complain where nobody waits for it any more.
+            ended.exception()
         self.request.part_ended()  # first, so that the same key may be the next to have the place
         self.turns.give_back_place()
 
 
 class Stream(Generic[Item]):
-    """The items of a blocking iterator, each fetched in a thread. Close it: its work is told to end, the iterator is
-    closed as soon as its thread is free, and then another query may run."""
+    """The items of a blocking iterator, each fetched in a thread. Close it: its work is told to
+    end, the iterator is closed as soon as its thread is free, and then another query may run."""
 
     def __init__(self, queries: Queries, items: Iterator[Item], begun: Begun):
         self._queries, self._items, self._begun = queries, items, begun
@@ -245,8 +259,8 @@ class Stream(Generic[Item]):
         return self._queries.in_thread(self._begun.request.doing, partial(next, self._items, None))
 
     async def ready(self, seconds: float) -> bool:
-        """Whether the next item, or the end, is there within so many seconds. Raises what the iterator raised, and
-        OverdueError, ClosingError."""
+        """Whether the next item, or the end, is there within so many seconds. Raises what the
+        iterator raised, and OverdueError, ClosingError."""
         self._queries.check(self.deadline)  # also where the items come one upon the other
         if not await self._queries.done(self._step, seconds, self.deadline):
             return False

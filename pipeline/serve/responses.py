@@ -1,4 +1,5 @@
-"""An answer as JSON or as server-sent events, or why there is none; none to those who have hung up."""
+"""An answer as JSON or as server-sent events, or why there is none; none to those who have hung
+up."""
 
 import asyncio
 import json
@@ -21,10 +22,12 @@ HUNG_UP = 499
 
 
 async def answered(
-    request: Request, work: Coroutine[Any, Any, Response], told: Callable[[Failure], Response] = respond
+    request: Request,
+    work: Coroutine[Any, Any, Response],
+    told: Callable[[Failure], Response] = respond,
 ) -> Response:
-    """What ``work`` brings, its errors as ``told``. It is cancelled when the client hangs up: a query that waits
-    for its turn is then never begun."""
+    """What ``work`` brings, its errors as ``told``. It is cancelled when the client hangs up: a
+    query that waits for its turn is then never begun."""
     try:
         return await unless_gone(work, _hung_up(request))
     except HungUpError:
@@ -58,7 +61,8 @@ class EventStream(StreamingResponse):
         self.frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The query ends where this does, whoever has hung up or stopped reading, and however early."""
+        """The query ends where this does, whoever has hung up or stopped reading, and however
+        early."""
         try:
             async with asyncio.timeout_at(self.frames.deadline + UNREAD_SECONDS):
                 await super().__call__(scope, receive, send)
@@ -86,13 +90,16 @@ async def _sent(frames: Stream[bytes], all_told: bool) -> AsyncIterator[bytes]:
 
 
 def framed(events: Iterable[Event], request: QueryRequest, evidence: bool) -> Iterator[bytes]:
-    """Raises what the events say has failed: before the first frame it becomes a status, after it a frame.
-    ``evidence``: the first event has it; the last does where the search went on after it."""
+    """Raises what the events say has failed: before the first frame it becomes a status, after it a
+    frame. ``evidence``: the first event has it; the last does where the search went on after it."""
     sources_json = evidence_json if evidence else references_json
     for event in events:
         match event:
             case Sources():
-                yield frame("sources", sources_json(event.context, request) | {"most_calls": event.most_calls})
+                yield frame(
+                    "sources",
+                    sources_json(event.context, request) | {"most_calls": event.most_calls},
+                )
             case Token():
                 annotations = [annotation.to_json() for annotation in event.annotations]
                 yield frame("token", {"text": event.text, "annotations": annotations})

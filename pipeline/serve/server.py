@@ -23,8 +23,11 @@ from pipeline.settings.keys import key_warnings
 from pipeline.settings.schema import ServeSettings
 
 
-def listen(host: str, port: int, command: str = "serve", options: str = "--host, --port") -> socket.socket:
-    """Raises UsageError where that cannot be; port 0: a free one. ``options``: those of the command that choose."""
+def listen(
+    host: str, port: int, command: str = "serve", options: str = "--host, --port"
+) -> socket.socket:
+    """Raises UsageError where that cannot be; port 0: a free one. ``options``: those of the command
+    that choose."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
@@ -32,7 +35,8 @@ def listen(host: str, port: int, command: str = "serve", options: str = "--host,
         number = error.errno if isinstance(error, OSError) and error.errno else 0
         reason = os.strerror(number) if number > 0 else "no such host"
         raise UsageError(
-            f"{command}: cannot listen on {host}, port {port} ({reason}); choose another with {options}"
+            f"{command}: cannot listen on {host}, port {port} ({reason}); choose another with"
+            f" {options}"
         ) from None
 
 
@@ -47,12 +51,13 @@ def is_loopback(listening: socket.socket) -> bool:
 
 
 def refuse_without_key(listening: socket.socket, key: bool, no_key: bool) -> None:
-    """Raises UsageError where others reach the server and need no key for it, unless that is meant."""
+    """Raises UsageError where others reach the server and need no key for it, unless that is
+    meant."""
     if key or no_key or is_loopback(listening):
         return
     raise UsageError(
-        f"serve: others can reach {address_of(listening)}, and no key is set; set GRAPHMILL_API_KEY (in .env or the "
-        "environment), or pass --no-key where something in front asks for one"
+        f"serve: others can reach {address_of(listening)}, and no key is set; set GRAPHMILL_API_KEY"
+        " (in .env or the environment), or pass --no-key where something in front asks for one"
     )
 
 
@@ -61,14 +66,16 @@ LAST_SECONDS = 2.0
 
 
 class Server(uvicorn.Server):
-    """``end_queries`` is called ``limits.grace`` seconds after the server was asked to end; it may be asked from any
-    thread by ``should_exit``."""
+    """``end_queries`` is called ``limits.grace`` seconds after the server was asked to end; it may
+    be asked from any thread by ``should_exit``."""
 
     def __init__(self, app: ASGIApp, limits: ServeSettings, end_queries: Callable[[], None]):
         last = limits.grace + LAST_SECONDS
         config = uvicorn.Config(
-            app, http=impatient(limits.request_timeout), log_config=None, log_level="warning", access_log=False,
-            server_header=False, proxy_headers=False, timeout_graceful_shutdown=round(last + 0.5), ws="none",
+            app, http=impatient(limits.request_timeout), log_config=None, log_level="warning",
+            access_log=False,
+            server_header=False, proxy_headers=False, timeout_graceful_shutdown=round(last + 0.5),
+            ws="none",
         )  # fmt: skip
         super().__init__(config)
         self.grace, self.end_queries = limits.grace, end_queries
@@ -89,12 +96,18 @@ Made = Callable[[Project, bool], Api]
 
 
 def serve(
-    project: Project, host: str | None = None, port: int | None = None, no_key: bool = False, workers: int = 1
+    project: Project,
+    host: str | None = None,
+    port: int | None = None,
+    no_key: bool = False,
+    workers: int = 1,
 ) -> int:
-    """Serve the HTTP API until Ctrl-C or SIGTERM; the exit code. What is left out is as settings have it.
+    """Serve the HTTP API until Ctrl-C or SIGTERM; the exit code. What is left out is as settings
+    have it.
 
-    Raises UsageError where it cannot listen, where others could ask without a key and ``no_key`` does not say that
-    they may, and for more ``workers`` (processes) than can share what settings allow.
+    Raises UsageError where it cannot listen, where others could ask without a key and ``no_key``
+    does not say that they may, and for more ``workers`` (processes) than can share what settings
+    allow.
     """
     from pipeline.serve.app import api_of  # by FastAPI, which tools for assistants need not
 
@@ -102,7 +115,13 @@ def serve(
 
 
 def serve_as(
-    made: Made, project: Project, what: str, host: str | None, port: int | None, no_key: bool, workers: int
+    made: Made,
+    project: Project,
+    what: str,
+    host: str | None,
+    port: int | None,
+    no_key: bool,
+    workers: int,
 ) -> int:
     """As ``serve``, whatever is ``made`` of the project; ``what``: its name for people."""
     settings = project.settings.serve
@@ -116,11 +135,12 @@ def serve_as(
 
 
 def serve_by_one(
-    made: Made, project: Project, listening: socket.socket, what: str, then: Callable[[str], None] | None = None,
+    made: Made, project: Project, listening: socket.socket, what: str,
+    then: Callable[[str], None] | None = None,
     requests: bool = True,
 ) -> int:  # fmt: skip
-    """In this process; ``then`` is called with the address once what it shows can be asked for; ``requests``: each has
-    a line on stderr."""
+    """In this process; ``then`` is called with the address once what it shows can be asked for;
+    ``requests``: each has a line on stderr."""
     server = ready_server(made, project, not is_loopback(listening))
 
     def serving() -> None:
@@ -135,7 +155,9 @@ def _about(project: Project, listening: socket.socket, what: str, by: str = "") 
     return f"serving {what}workspace '{project.settings.workspace}'{by} on {address_of(listening)}"
 
 
-def _serve_by_workers(made: Made, project: Project, listening: socket.socket, what: str, workers: int) -> int:
+def _serve_by_workers(
+    made: Made, project: Project, listening: socket.socket, what: str, workers: int
+) -> int:
     from pipeline.serve.workers import Workers, share_of
 
     own = replace(project, settings=share_of(project.settings, workers))
@@ -153,8 +175,8 @@ def ready_server(made: Made, project: Project, any_host: bool) -> Server:
 
 
 def make_ready(project: Project) -> None:
-    """Make what queries share, before the first has to wait for it. A store that is down is waited for by
-    nobody: queries and /health tell of it."""
+    """Make what queries share, before the first has to wait for it. A store that is down is waited
+    for by nobody: queries and /health tell of it."""
     with suppress(StoreError):
         project.stores.live()
         project.stores.graph.shown()
@@ -168,7 +190,9 @@ def make_ready(project: Project) -> None:
 
 def log(requests: bool = True) -> None:
     """On stderr: warnings, and the lines of requests."""
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr)
+    logging.basicConfig(
+        format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr
+    )
     logging.getLogger("graphmill.serve").setLevel(logging.INFO if requests else logging.WARNING)
 
 

@@ -1,4 +1,5 @@
-"""Who has signed in on a page: a cookie that names a key and is signed with it, and holds nothing of it.
+"""Who has signed in on a page: a cookie that names a key and is signed with it, and holds nothing
+of it.
 
 Any worker knows a session without a list of them, and a changed or removed key ends those that it
 began. Only sessions that a person has ended are remembered, in files that all workers look at.
@@ -38,7 +39,8 @@ _ID = re.compile("[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class EndedSessions:
-    """An empty file for each session that was ended by signing out, for as long as its cookie could be used."""
+    """An empty file for each session that was ended by signing out, for as long as its cookie could
+    be used."""
 
     folder: Path
     seconds: int
@@ -61,7 +63,8 @@ class EndedSessions:
 
 @dataclass
 class OneTimeToken:
-    """A secret in an address that signs in the person at this machine, once; then another takes its place.
+    """A secret in an address that signs in the person at this machine, once; then another takes its
+    place.
 
     ``renewed`` is called with each new one, to show it where only that person reads it.
     """
@@ -80,9 +83,9 @@ class OneTimeToken:
 
 @dataclass(frozen=True)
 class Sessions:
-    """``cookie``: its name, another one for each project, since browsers give a machine's cookies to all its ports.
-    ``token``: of ``graphmill ui``, which signs in by it. ``secret``: signs sessions of users whom an OpenID Connect
-    provider has signed in; empty where there is none."""
+    """``cookie``: its name, another one for each project, since browsers give a machine's cookies
+    to all its ports. ``token``: of ``graphmill ui``, which signs in by it. ``secret``: signs
+    sessions of users whom an OpenID Connect provider has signed in; empty where there is none."""
 
     doors: Doors
     cookie: str
@@ -99,9 +102,11 @@ class Sessions:
         return replace(session[0], signed_in=True) if session else None
 
     def opened_by(self, typed: str) -> Door | None:
-        """Return the door for a key, or a token, that a person has typed or followed; None for a wrong one.
+        """Return the door for a key, or a token, that a person has typed or followed; None for a
+        wrong one.
 
-        No session may begin with the door of a key that acts for users: its holder asks for nobody by themselves.
+        No session may begin with the door of a key that acts for users: its holder asks for nobody
+        by themselves.
         """
         if self.token and self.doors.here and self.token.take(typed):
             return self.doors.here
@@ -112,16 +117,22 @@ class Sessions:
         self._set(response, _signer(door).sign(named).decode(), https)
 
     def begin_for_user(self, response: Response, named: Named, https: bool) -> None:
-        """The cookie names those groups alone that settings know: there may be hundreds of others."""
+        """The cookie names those groups alone that settings know: there may be hundreds of
+        others."""
         groups = self.doors.users.known(named.groups)
-        self._set(response, self.signed({"user": named.user, "groups": groups, "id": _new_id()}, "session"), https)
+        self._set(
+            response,
+            self.signed({"user": named.user, "groups": groups, "id": _new_id()}, "session"),
+            https,
+        )
 
     def signed(self, content: Mapping[str, Any], purpose: str) -> str:
         """Return the content as a text that anybody can read and only this project can make."""
         return self._serializer(purpose).dumps(content)
 
     def unsigned(self, text: str, purpose: str, seconds: int) -> dict[str, Any]:
-        """Return what was ``signed`` for the same purpose within so many seconds; empty for anything else."""
+        """Return what was ``signed`` for the same purpose within so many seconds; empty for
+        anything else."""
         try:
             return self._serializer(purpose).loads(text, max_age=seconds) if self.secret else {}
         except BadSignature:
@@ -133,18 +144,30 @@ class Sessions:
 
     def _set(self, response: Response, value: str, https: bool) -> None:
         response.set_cookie(
-            self.cookie, value, max_age=self.seconds, path="/", secure=https, httponly=True, samesite="strict"
+            self.cookie,
+            value,
+            max_age=self.seconds,
+            path="/",
+            secure=https,
+            httponly=True,
+            samesite="strict",
         )
 
     def end(self, scope: Scope, response: Response, https: bool) -> None:
-        """End the session of the request for good, also in a copy of its cookie. Raises DiskFullError."""
+        """End the session of the request for good, also in a copy of its cookie. Raises
+        DiskFullError."""
         if session := self._session(scope):
             self.ended.add(session[1])
-        response.delete_cookie(self.cookie, path="/", secure=https, httponly=True, samesite="strict")
+        response.delete_cookie(
+            self.cookie, path="/", secure=https, httponly=True, samesite="strict"
+        )
 
     def _session(self, scope: Scope) -> tuple[Door, str] | None:
-        """The door and the session's id, of a cookie that is signed and neither too old nor ended."""
-        sent = next((value for name, value in scope["headers"] if name == b"cookie"), b"").decode("latin-1")
+        """The door and the session's id, of a cookie that is signed and neither too old nor
+        ended."""
+        sent = next((value for name, value in scope["headers"] if name == b"cookie"), b"").decode(
+            "latin-1"
+        )
         value = cookie_parser(sent).get(self.cookie, "")
         # A key that acts for users asks for none but them, and a session names none.
         own_doors = [door for door in self.doors.keyed if not door.acts_for_users]
@@ -154,7 +177,9 @@ class Sessions:
                 return door, session_id
         content = self.unsigned(value, "session", self.seconds)
         if content.get("user") and not self.ended.has(content["id"]):
-            door = self.doors.users.door(content["user"], content["groups"])  # as settings have the groups now
+            door = self.doors.users.door(
+                content["user"], content["groups"]
+            )  # as settings have the groups now
             return (door, content["id"]) if door else None
         return None
 
@@ -172,8 +197,12 @@ class Sessions:
 def sessions_of(project: Project, doors: Doors, token: OneTimeToken | None = None) -> Sessions:
     seconds = round(3600 * project.settings.serve.session_hours)
     ended = EndedSessions(project.root / ENDED_FOLDER, seconds)
-    secret = secret_in(project.root / SIGNING_FILE) if project.settings.serve.users.oidc.issuer else ""
-    return Sessions(doors, f"graphmill-{digest(str(project.root))[:8]}", seconds, ended, token, secret)
+    secret = (
+        secret_in(project.root / SIGNING_FILE) if project.settings.serve.users.oidc.issuer else ""
+    )
+    return Sessions(
+        doors, f"graphmill-{digest(str(project.root))[:8]}", seconds, ended, token, secret
+    )
 
 
 def _new_id() -> str:
@@ -181,4 +210,6 @@ def _new_id() -> str:
 
 
 def _signer(door: Door) -> TimestampSigner:
-    return TimestampSigner(door.key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256)
+    return TimestampSigner(
+        door.key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256
+    )

@@ -1,4 +1,5 @@
-"""Wrong keys of late, by the address that sent them: after so many, each is answered late and refused."""
+"""Wrong keys of late, by the address that sent them: after so many, each is answered late and
+refused."""
 
 import asyncio
 import logging
@@ -22,9 +23,11 @@ LATE_SECONDS = 1.0
 
 @dataclass
 class Tries:
-    """Wrong keys of one process. For each address it keeps the moment at which none of them counts any more.
+    """Wrong keys of one process. For each address it keeps the moment at which none of them counts
+    any more.
 
-    A right key is never held up by them: else one stranger could lock out everybody behind the same proxy.
+    A right key is never held up by them: else one stranger could lock out everybody behind the same
+    proxy.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -32,7 +35,8 @@ class Tries:
     clear_at: dict[str, float] = field(default_factory=dict)
 
     async def count(self, address: str) -> int:
-        """Count a wrong key. Return 0, or after a delay how many seconds the address should wait."""
+        """Count a wrong key. Return 0, or after a delay how many seconds the address should
+        wait."""
         seconds = self.seconds_to_wait(address)
         if seconds:
             await asyncio.sleep(self.late_seconds)
@@ -44,7 +48,9 @@ class Tries:
 
     def seconds_to_wait(self, address: str) -> int:
         """Return the seconds until another wrong key is answered at once; 0 for now."""
-        waits = [self._clear_at(who) + TRY_SECONDS / most - TRY_SECONDS for who, most in _limits(address)]
+        waits = [
+            self._clear_at(who) + TRY_SECONDS / most - TRY_SECONDS for who, most in _limits(address)
+        ]
         return max(0, math.ceil(max(waits) - self.clock()))
 
     def add(self, address: str) -> None:
@@ -79,7 +85,8 @@ def counted_address(host: str) -> str:
 
 
 def address_of(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the address that a host is, None for a name; an IPv4 address within IPv6 is the first."""
+    """Return the address that a host is, None for a name; an IPv4 address within IPv6 is the
+    first."""
     try:
         address = ip_address(host)
     except ValueError:

@@ -9,8 +9,9 @@ Waiting = asyncio.Future[None]
 
 @dataclass(frozen=True)
 class Claim:
-    """Say who asks, and for what. ``key``: by whose name requests are counted. ``most``: how many of them may run at
-    a time; None: all places, where nobody else asks. ``chat``: whether a chat model may be asked."""
+    """Say who asks, and for what. ``key``: by whose name requests are counted. ``most``: how many
+    of them may run at a time; None: all places, where nobody else asks. ``chat``: whether a chat
+    model may be asked."""
 
     key: str = ""
     most: int | None = None
@@ -45,7 +46,9 @@ class Turns:
 
     def free_for(self, claim: Claim) -> bool:
         """Return whether such a request can run at once: no other request waits that could."""
-        return self.running < self.places and claim.key not in self.queues and self._has_share(claim)
+        return (
+            self.running < self.places and claim.key not in self.queues and self._has_share(claim)
+        )
 
     async def take(self, claim: Claim) -> None:
         """Wait for a place. Raises TurnedOutError where ``turn_out`` took the room of the wait."""
@@ -86,7 +89,9 @@ class Turns:
     def _begin_next(self) -> None:
         """Give free places to those who wait: the key that was served last comes last."""
         while self.running < self.places:
-            key = next((key for key, queue in self.queues.items() if self._has_share(queue[0][0])), None)
+            key = next(
+                (key for key, queue in self.queues.items() if self._has_share(queue[0][0])), None
+            )
             if key is None:
                 return
             claim, turn = self.queues[key].popleft()

@@ -1,7 +1,8 @@
 """Several processes that answer at one address, each with its share of what may be done at once.
 
-What is spent in a day they count together, from the files of usage, and a model's requests and tokens a minute through
-the cache's database. Nothing of a question is kept for the next, so that any of them may answer any request.
+What is spent in a day they count together, from the files of usage, and a model's requests and
+tokens a minute through the cache's database. Nothing of a question is kept for the next, so that
+any of them may answer any request.
 """
 
 import gc
@@ -29,27 +30,40 @@ LAST_MOMENT = 3.0
 
 
 def share_of(settings: Settings, workers: int) -> Settings:
-    """The settings of one of so many workers. Raises UsageError for what would not hold for all of them together."""
-    kinds = {"chat": settings.models.chat, "embedding": settings.models.embedding, "rerank": settings.models.rerank}
+    """The settings of one of so many workers. Raises UsageError for what would not hold for all of
+    them together."""
+    kinds = {
+        "chat": settings.models.chat,
+        "embedding": settings.models.embedding,
+        "rerank": settings.models.rerank,
+    }
     for kind, models in kinds.items():
         for name, model in models.items():
-            rates = (getattr(model, "requests_per_minute", None), getattr(model, "tokens_per_minute", None))
+            rates = (
+                getattr(model, "requests_per_minute", None),
+                getattr(model, "tokens_per_minute", None),
+            )
             if any(rates) and not settings.cache:
                 raise UsageError(
-                    f"serve: --workers {workers}: without a cache, models.{kind}.{name}'s requests and tokens a minute "
-                    "are counted by each worker alone; set cache, or serve with one"
+                    f"serve: --workers {workers}: without a cache, models.{kind}.{name}'s requests"
+                    " and tokens a minute are counted by each worker alone; set cache, or serve"
+                    " with one"
                 )
     models = settings.models.model_copy(
         update={kind: _shared(f"models.{kind}", models, workers) for kind, models in kinds.items()}
     )
-    groups = {name: _share_of_key(group, workers) for name, group in settings.serve.users.groups.items()}
+    groups = {
+        name: _share_of_key(group, workers) for name, group in settings.serve.users.groups.items()
+    }
     users = settings.serve.users.model_copy(update={"groups": groups})
     serve = settings.serve.model_copy(
         update={
             "concurrency": _part("serve.concurrency", settings.serve.concurrency, workers),
             "waiting": settings.serve.waiting // workers,
             "allow": _share_of_key(settings.serve.allow, workers),
-            "keys": {name: _share_of_key(key, workers) for name, key in settings.serve.keys.items()},
+            "keys": {
+                name: _share_of_key(key, workers) for name, key in settings.serve.keys.items()
+            },
             "users": users,
         }
     )
@@ -58,13 +72,16 @@ def share_of(settings: Settings, workers: int) -> Settings:
 
 def _shared(where: str, models: Mapping[str, Any], workers: int) -> dict[str, Any]:
     return {
-        name: model.model_copy(update={"concurrency": _part(f"{where}.{name}.concurrency", model.concurrency, workers)})
+        name: model.model_copy(
+            update={"concurrency": _part(f"{where}.{name}.concurrency", model.concurrency, workers)}
+        )
         for name, model in models.items()
     }
 
 
 def _share_of_key(limits: KeyLimits, workers: int) -> KeyLimits:
-    """Return the limits of a key with its part of ``concurrency``: in each worker at least one query may run."""
+    """Return the limits of a key with its part of ``concurrency``: in each worker at least one
+    query may run."""
     if limits.concurrency is None:
         return limits
     return limits.model_copy(update={"concurrency": max(1, limits.concurrency // workers)})
@@ -72,7 +89,10 @@ def _share_of_key(limits: KeyLimits, workers: int) -> KeyLimits:
 
 def _part(where: str, most: int, workers: int) -> int:
     if most < workers:
-        raise UsageError(f"serve: --workers {workers}: they share {where}, which is {most}; raise it, or have fewer")
+        raise UsageError(
+            f"serve: --workers {workers}: they share {where}, which is {most}; raise it, or have"
+            " fewer"
+        )
     return most // workers
 
 
@@ -88,8 +108,8 @@ class Worker:
         except EOFError:
             self.process.join()
             raise WorkerError(
-                f"serve: a worker ended before it could serve (exit code {self.process.exitcode}); see above for why, "
-                "or serve without --workers"
+                f"serve: a worker ended before it could serve (exit code {self.process.exitcode});"
+                " see above for why, or serve without --workers"
             ) from None
 
 
@@ -118,13 +138,17 @@ class Workers:
         self.stop()
 
     def run(self) -> None:
-        """Until a signal: put another in the place of each that ends. Raises WorkerError where that cannot serve."""
+        """Until a signal: put another in the place of each that ends. Raises WorkerError where that
+        cannot serve."""
         try:
             while True:
                 wait([worker.process.sentinel for worker in self.there])
                 for place, worker in enumerate(self.there):
                     if not worker.process.is_alive():
-                        say(f"a worker has ended (exit code {worker.process.exitcode}); another takes its place")
+                        say(
+                            f"a worker has ended (exit code {worker.process.exitcode}); another"
+                            " takes its place"
+                        )
                         self.there[place] = self._start()
                         self.there[place].wait_until_ready()
         finally:
@@ -144,7 +168,14 @@ class Workers:
 
     def _start(self) -> Worker:
         ready, says = SPAWN.Pipe(duplex=False)
-        given = (self.made, self.project, self.listening, self.any_host, gc.get_threshold()[0], says)
+        given = (
+            self.made,
+            self.project,
+            self.listening,
+            self.any_host,
+            gc.get_threshold()[0],
+            says,
+        )
         process = SPAWN.Process(target=_serve, args=given, daemon=True)
         process.start()
         says.close()
@@ -152,7 +183,12 @@ class Workers:
 
 
 def _serve(
-    made: Made, project: Project, listening: socket.socket, any_host: bool, new_objects: int, says: Connection
+    made: Made,
+    project: Project,
+    listening: socket.socket,
+    any_host: bool,
+    new_objects: int,
+    says: Connection,
 ) -> None:
     """A worker's whole life. It ends with the process that has started it, however that ends."""
     gc.set_threshold(new_objects)

@@ -5,11 +5,16 @@ from urllib.parse import urlsplit
 NEO4J_SCHEMES = frozenset({"bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc"})
 POSTGRES_DRIVERS = frozenset({"postgresql", "postgres", "postgresql+psycopg"})
 POSTGRES_FORM = "write postgresql://user:password@host:5432/database, or embedded"
-NEO4J_FORM = "write bolt://host:7687 or neo4j://host:7687, and the user and the password under their own keys"
+NEO4J_FORM = (
+    "write bolt://host:7687 or neo4j://host:7687, and the user and the password under their own"
+    " keys"
+)
 
 
 OBJECT_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfs", "abfss"})
-OBJECT_FORM = "write s3://bucket/prefix, gs://bucket/prefix or az://container/prefix, with nothing else in it"
+OBJECT_FORM = (
+    "write s3://bucket/prefix, gs://bucket/prefix or az://container/prefix, with nothing else in it"
+)
 
 
 def is_object_store(address: str) -> bool:
@@ -27,12 +32,17 @@ def fault_of_object_store(address: str) -> str:
         return f"no address of an object store; {OBJECT_FORM}"
     if parts.password is not None or ("@" in parts.netloc and not parts.scheme.startswith("abfs")):
         return f"a key in an address; put it into the environment or .env; {OBJECT_FORM}"
-    return f"more than a bucket and a prefix; {OBJECT_FORM}" if parts.query or parts.fragment else ""
+    return (
+        f"more than a bucket and a prefix; {OBJECT_FORM}" if parts.query or parts.fragment else ""
+    )
 
 
 def fault_of_postgres(url: str) -> str:
-    """Empty where there is none. Nothing of the address is in it: who knows which part is the password."""
-    from sqlalchemy.engine import make_url  # only those with a server of their own pay for the import
+    """Empty where there is none. Nothing of the address is in it: who knows which part is the
+    password."""
+    from sqlalchemy.engine import (
+        make_url,
+    )  # only those with a server of their own pay for the import
     from sqlalchemy.exc import ArgumentError
 
     try:
@@ -52,7 +62,9 @@ def fault_of_neo4j(uri: str) -> str:
     """Likewise."""
     try:
         parts = urlsplit(uri)
-        fits = parts.scheme in NEO4J_SCHEMES and parts.hostname and "@" not in uri and parts.port != 0
+        fits = (
+            parts.scheme in NEO4J_SCHEMES and parts.hostname and "@" not in uri and parts.port != 0
+        )
     except ValueError:
         fits = False
     return "" if fits else f"no address of a Neo4j; {NEO4J_FORM}"

@@ -28,26 +28,34 @@ SAMPLE_QUESTIONS = "data/questions.jsonl"
 
 
 def shipped() -> Path:
-    """Where what comes with graphmill is, in the folders that its repository has it in: the installed package, or the
-    clone it is developed in."""
+    """Where what comes with graphmill is, in the folders that its repository has it in: the
+    installed package, or the clone it is developed in."""
     return PACKAGED if PACKAGED.is_dir() else CLONE
 
 
 def init_project(
     folder: Path, workflow: str = FIRST_WORKFLOW, sample: bool = False, nightly: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore into the folder. ``workflow``
-    is the one that settings.yaml names; ``sample``: with documents, and questions about them; ``nightly``: with the
-    files of docs/nightly.md.
+    """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore into the
+    folder. ``workflow`` is the one that settings.yaml names; ``sample``: with documents, and
+    questions about them; ``nightly``: with the files of docs/nightly.md.
 
-    Returns the names written and those that were there and are kept as they are. Raises UsageError, with nothing
-    written, for a workflow that does not come with the package, and for a sample among documents of one's own.
+    Returns the names written and those that were there and are kept as they are. Raises UsageError,
+    with nothing written, for a workflow that does not come with the package, and for a sample among
+    documents of one's own.
     """
-    sources = {name: source.read_text(encoding="utf-8") for name, source in _templates(sample, nightly).items()}
+    sources = {
+        name: source.read_text(encoding="utf-8")
+        for name, source in _templates(sample, nightly).items()
+    }
     if f"workflows/{workflow}.yaml" not in sources:
-        have = ", ".join(sorted(Path(name).stem for name in sources if name.startswith("workflows/")))
+        have = ", ".join(
+            sorted(Path(name).stem for name in sources if name.startswith("workflows/"))
+        )
         raise UsageError(f"init: no workflow '{workflow}' comes with graphmill; have: {have}")
-    sources[SETTINGS] = NAMES_WORKFLOW.sub(lambda line: f"workflow: {workflow:<20}", sources[SETTINGS])
+    sources[SETTINGS] = NAMES_WORKFLOW.sub(
+        lambda line: f"workflow: {workflow:<20}", sources[SETTINGS]
+    )
     sources |= {".env.example": ENV_EXAMPLE, ".gitignore": GITIGNORE}
     if sample:
         _no_documents_but(sources, folder)
@@ -72,7 +80,9 @@ def _no_documents_but(sample: Container[str], folder: Path) -> None:
     for path in sorted((folder / "data" / "input").rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and not path.name.startswith(".") and name not in sample:
-            raise UsageError(f"init: {path} is a document of your own; make the sample in another folder")
+            raise UsageError(
+                f"init: {path} is a document of your own; make the sample in another folder"
+            )
 
 
 def _templates(sample: bool, nightly: bool) -> dict[str, Path]:

@@ -10,37 +10,49 @@ API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
 EVERYBODY = "*"
 """The group of all users."""
 SHORTEST = 16
-"""Characters that a key should have. A random one of so many cannot be guessed, however fast one tries."""
+"""Characters that a key should have. A random one of so many cannot be guessed, however fast one
+tries."""
 
 
 def rights_by_place(serve: ServeSettings) -> dict[str, RightsSettings]:
-    """Return the rights of every key and of every group of users, by their place in the settings."""
-    rights: dict[str, RightsSettings] = {f"serve.keys.{name}": key for name, key in serve.keys.items()}
+    """Return the rights of every key and of every group of users, by their place in the
+    settings."""
+    rights: dict[str, RightsSettings] = {
+        f"serve.keys.{name}": key for name, key in serve.keys.items()
+    }
     rights |= {f"serve.users.groups.{name}": group for name, group in serve.users.groups.items()}
     return rights
 
 
 def key_warnings(serve: ServeSettings) -> Iterator[str]:
-    """Yield what should be changed in keys and groups: each warning says where it is and what to do.
+    """Yield what should be changed in keys and groups: each warning says where it is and what to
+    do.
 
-    They are about short keys, modes that ``where`` refuses, and groups that nobody reaches. None tells a key.
+    They are about short keys, modes that ``where`` refuses, and groups that nobody reaches. None
+    tells a key.
     """
     keys = {"serve.api_key": serve.api_key}
     keys |= {f"serve.keys.{name}.key": one.key for name, one in serve.keys.items()}
     for where, key in keys.items():
         if 0 < len(key.get_secret_value().strip()) < SHORTEST:
             yield (
-                f"{where}: shorter than {SHORTEST} characters, so that it can be guessed; make a new one with "
-                "'openssl rand -base64 32'"
+                f"{where}: shorter than {SHORTEST} characters, so that it can be guessed; make a"
+                " new one with 'openssl rand -base64 32'"
             )
     for where, one in rights_by_place(serve).items():
         refused = [mode for mode in one.modes or () if one.where and mode in GRAPH_MODES]
         if refused:
-            yield f"{where}.modes: with where, {', '.join(refused)} cannot be asked; remove these modes"
+            yield (
+                f"{where}.modes: with where, {', '.join(refused)} cannot be asked; remove these"
+                " modes"
+            )
     groups = list(serve.users.groups)
     if EVERYBODY in groups:
         for name in groups[groups.index(EVERYBODY) + 1 :]:
-            yield f"serve.users.groups.{name}: never used, since everybody is in '*' above it; move '*' to the end"
+            yield (
+                f"serve.users.groups.{name}: never used, since everybody is in '*' above it; move"
+                " '*' to the end"
+            )
 
 
 def key_faults(serve: ServeSettings) -> Iterator[str]:
@@ -54,13 +66,18 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
         if name in (API_KEY, OPEN, STDIO):
             yield f"{where}: the name says something else in usage; choose another"
         if not key.strip():
-            yield f"{where}.key: empty; set the environment variable that it names, or remove {where}"
+            yield (
+                f"{where}.key: empty; set the environment variable that it names, or remove {where}"
+            )
         elif key in names:
             yield f"serve.keys: '{names[key]}' and '{name}' have the same key; give each its own"
         unused = _unused_rights(one) if one.acts_for_users and serve.users.groups else []
         if unused:
             them = ", ".join(unused)
-            yield f"{where}: its users may do what their groups may (serve.users.groups); remove {them}"
+            yield (
+                f"{where}: its users may do what their groups may (serve.users.groups); remove"
+                f" {them}"
+            )
         names.setdefault(key, name)
     for where, rights in rights_by_place(serve).items():
         yield from _faults_of_rights(where, rights, serve)
@@ -68,32 +85,45 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
 
 
 def _unused_rights(key: KeySettings) -> list[str]:
-    """Return the rights that a front end's key has in vain where its users have those of their groups."""
+    """Return the rights that a front end's key has in vain where its users have those of their
+    groups."""
     of_a_group = RightsSettings.model_fields.keys() - {"cost_per_day"}
-    return sorted(name for name in of_a_group if getattr(key, name) not in (None, "", (), {}, False))
+    return sorted(
+        name for name in of_a_group if getattr(key, name) not in (None, "", (), {}, False)
+    )
 
 
 def _faults_of_users(serve: ServeSettings) -> Iterator[str]:
     users = serve.users
     names_users = bool(users.proxies or users.oidc.issuer)
     if names_users and not users.groups:
-        yield "serve.users: nobody is let in without groups; give rights to groups, or to '*', which is everybody"
+        yield (
+            "serve.users: nobody is let in without groups; give rights to groups, or to '*', which"
+            " is everybody"
+        )
     for_users = any(key.acts_for_users for key in serve.keys.values())
     if users.groups and not names_users and not for_users:
-        # Without this the server would be open to all who reach it, while its settings name who may ask.
+        # Without this the server would be open to all who reach it, while its settings name who may
+        # ask.
         yield (
-            "serve.users.groups: nothing says who is in them; set serve.users.oidc or serve.users.proxies, give a key "
-            "acts_for_users, or remove the groups"
+            "serve.users.groups: nothing says who is in them; set serve.users.oidc or"
+            " serve.users.proxies, give a key acts_for_users, or remove the groups"
         )
     if users.oidc.issuer and not serve.page:
-        yield "serve.users.oidc: people sign in on the page, which is off; set serve.page to true, or remove oidc"
+        yield (
+            "serve.users.oidc: people sign in on the page, which is off; set serve.page to true, or"
+            " remove oidc"
+        )
     if users.user_header.lower() == users.groups_header.lower():
         yield "serve.users: user_header and groups_header are the same header; give each its own"
 
 
 def _faults_of_rights(where: str, rights: RightsSettings, serve: ServeSettings) -> Iterator[str]:
     if rights.editor and (rights.where or rights.view):
-        yield f"{where}: an editor sees all documents; remove editor, or {'where' if rights.where else 'view'}"
+        yield (
+            f"{where}: an editor sees all documents; remove editor, or"
+            f" {'where' if rights.where else 'view'}"
+        )
     modes = serve.allow.modes if rights.modes is None else rights.modes
     if rights.where and modes and GRAPH_MODES.issuperset(modes):
         fact = f"{where}.modes: with where none of these can be asked: {', '.join(modes)}"
@@ -105,8 +135,17 @@ def _faults_of_rights(where: str, rights: RightsSettings, serve: ServeSettings) 
 def _faults_of_view(where: str, rights: RightsSettings, serve: ServeSettings) -> Iterator[str]:
     if rights.view not in serve.views:
         have = ", ".join(serve.views) or "none"
-        yield f"{where}.view: serve.views has no '{rights.view}' (has: {have}); add it, or name another"
+        yield (
+            f"{where}.view: serve.views has no '{rights.view}' (has: {have}); add it, or name"
+            " another"
+        )
     if rights.where:
-        yield f"{where}: has both view and where; put the conditions into a view of their own, or remove one of the two"
+        yield (
+            f"{where}: has both view and where; put the conditions into a view of their own, or"
+            " remove one of the two"
+        )
     if rights.workspace:
-        yield f"{where}: has both view and workspace, and a view is one workspace; remove one of the two"
+        yield (
+            f"{where}: has both view and workspace, and a view is one workspace; remove one of"
+            " the two"
+        )

@@ -11,7 +11,8 @@ Given = Function | Mapping[str, Function] | None
 """The model named "default", or several by their names."""
 Kind = TypeVar("Kind", bound=EndpointSettings)
 KEPT = {
-    "concurrency", "timeout", "max_retries", "requests_per_minute", "tokens_per_minute", "batch_size",
+    "concurrency", "timeout", "max_retries", "requests_per_minute", "tokens_per_minute",
+    "batch_size",
 }  # fmt: skip
 """The settings of a model's section that also hold for the function in its place; its price does
 not."""
@@ -34,7 +35,9 @@ def with_own_models(settings: Settings, chat: Given = None, embedding: Given = N
     return settings.model_copy(update={"models": models.model_copy(update=replaced)})
 
 
-def _own(kind: str, given: Given, known: Mapping[str, Kind], section: type[Kind]) -> dict[str, Kind]:
+def _own(
+    kind: str, given: Given, known: Mapping[str, Kind], section: type[Kind]
+) -> dict[str, Kind]:
     if given is None:
         return {}
     functions = given if isinstance(given, Mapping) else {"default": given}
@@ -42,8 +45,12 @@ def _own(kind: str, given: Given, known: Mapping[str, Kind], section: type[Kind]
     for name, function in functions.items():
         if not callable(function):
             fact = f"{type(function).__name__} cannot be called"
-            raise SettingsError(f"{kind}={name}: {fact}; give a function, or an object with __call__")
+            raise SettingsError(
+                f"{kind}={name}: {fact}; give a function, or an object with __call__"
+            )
         kept = known[name].model_dump(include=KEPT, exclude_unset=True) if name in known else {}
         version = str(getattr(function, "version", ""))
-        own[name] = section.model_validate({**kept, "provider": "python", "function": function, "version": version})
+        own[name] = section.model_validate(
+            {**kept, "provider": "python", "function": function, "version": version}
+        )
     return own

@@ -20,8 +20,10 @@ HEADER_NAME = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"
 """The characters of a token in RFC 9110."""
 FUNCTION_FORM = re.compile(r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(\.py)?:[A-Za-z_]\w*$")
 PARTS_OF_A_REQUEST = frozenset({
-    "model", "messages", "input", "stream", "stream_options", "response_format", "temperature", "top_p", "seed",
-    "max_tokens", "max_completion_tokens", "reasoning_effort", "stop", "presence_penalty", "frequency_penalty",
+    "model", "messages", "input", "stream", "stream_options", "response_format", "temperature",
+    "top_p", "seed",
+    "max_tokens", "max_completion_tokens", "reasoning_effort", "stop", "presence_penalty",
+    "frequency_penalty",
     "dimensions", "timeout", "num_retries", "max_retries",
 })  # fmt: skip
 """Arguments that have settings of their own. As ``arguments`` they would change replies unseen by
@@ -40,14 +42,18 @@ def _sendable(value: SecretStr) -> SecretStr:
     secret."""
     text = value.get_secret_value()
     if not text.isascii() or not text.isprintable():
-        raise ValueError("a line break or a character that no header can carry; copy the value again")
+        raise ValueError(
+            "a line break or a character that no header can carry; copy the value again"
+        )
     return value
 
 
 def _is_function(value: Any) -> Any:
     if callable(value) or value == "" or (isinstance(value, str) and FUNCTION_FORM.match(value)):
         return value
-    raise ValueError('not the name of a function; write "module:name", as in "my_models:chat" for my_models.py')
+    raise ValueError(
+        'not the name of a function; write "module:name", as in "my_models:chat" for my_models.py'
+    )
 
 
 Text = Annotated[str, BeforeValidator(_as_text)]
@@ -154,9 +160,14 @@ class ProviderSettings(ConnectionSettings):
     @model_validator(mode="after")
     def _has_only_settings_of_its_provider(self) -> Self:
         for provider, names in self.ONLY_OF.items():
-            foreign = [name for name in names if getattr(self, name, None) and provider != self.kind]
+            foreign = [
+                name for name in names if getattr(self, name, None) and provider != self.kind
+            ]
             if foreign:
-                raise ValueError(f"{foreign[0]} is for provider: {provider}; set that provider, or remove {foreign[0]}")
+                raise ValueError(
+                    f"{foreign[0]} is for provider: {provider}; set that provider, or remove"
+                    f" {foreign[0]}"
+                )
         useless = [name for name in self.WITHOUT.get(self.kind, ()) if getattr(self, name)]
         if useless:
             fact = f"{useless[0]} has no effect with provider: {self.kind}"
@@ -169,7 +180,9 @@ class ProviderSettings(ConnectionSettings):
             raise ValueError('provider: python needs a function; set function: "module:name"')
         taken = sorted(set(self.arguments) & PARTS_OF_A_REQUEST)
         if taken:
-            raise ValueError(f"arguments: '{taken[0]}' is part of a request; set it as a key of the model itself")
+            raise ValueError(
+                f"arguments: '{taken[0]}' is part of a request; set it as a key of the model itself"
+            )
         return self
 
 

@@ -1,4 +1,5 @@
-"""How a question is answered: what settings.yaml gives defaults for and a request may choose for itself."""
+"""How a question is answered: what settings.yaml gives defaults for and a request may choose for
+itself."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
@@ -7,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Mode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift", "bypass"]
 PASSAGE_MODES: tuple[Mode, ...] = ("naive",)
-"""Modes that read documents and their text units alone, and nothing that is made of several documents. The first is
-the default of those who see some documents only."""
+"""Modes that read documents and their text units alone, and nothing that is made of several
+documents. The first is the default of those who see some documents only."""
 GRAPH_MODES = frozenset(get_args(Mode)) - {*PASSAGE_MODES, "bypass"}
 """Modes that read what is made of several documents; ``bypass`` reads no document at all."""
 Records = Annotated[int, Field(ge=1, le=10_000)]
@@ -34,42 +35,46 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "number_rows": True,
     },
 }
-"""What is set where nothing else says: ``lightrag`` has the values of LightRAG's query parameters, and its tables."""
+"""What is set where nothing else says: ``lightrag`` has the values of LightRAG's query parameters,
+and its tables."""
 
 
 class QueryOptions(BaseModel):
     """``mode``: where evidence is looked for (docs/query.md).
 
-    ``top_k``: entities and relationships to retrieve; ``chunk_top_k``: text units. ``max_entity_tokens`` and
-    ``max_relation_tokens`` bound their parts of the context, ``max_total_tokens`` the whole prompt.
+    ``top_k``: entities and relationships to retrieve; ``chunk_top_k``: text units.
+    ``max_entity_tokens`` and ``max_relation_tokens`` bound their parts of the context,
+    ``max_total_tokens`` the whole prompt.
 
-    ``history_turns``: so many of the last questions of a conversation are kept, with their answers, as far as
-    ``history_share`` of the prompt has room for them.
+    ``history_turns``: so many of the last questions of a conversation are kept, with their answers,
+    as far as ``history_share`` of the prompt has room for them.
 
-    ``kg_chunk_pick_method``: which text units stand for the entities and relationships that were found, with WEIGHT
-    and VECTOR about ``related_chunk_number`` for each.
+    ``kg_chunk_pick_method``: which text units stand for the entities and relationships that were
+    found, with WEIGHT and VECTOR about ``related_chunk_number`` for each.
 
-    ``relationship_order``: by their similarity to the question, in ``local`` those of the first entity first; or by
-    ``rank``, the degrees of their ends. ``number_rows``: entities and relationships are shown with numbers, though
-    nothing can cite these.
+    ``relationship_order``: by their similarity to the question, in ``local`` those of the first
+    entity first; or by ``rank``, the degrees of their ends. ``number_rows``: entities and
+    relationships are shown with numbers, though nothing can cite these.
 
-    ``min_score``: a question whose best text unit is less similar than this is not answered; 0 answers any.
+    ``min_score``: a question whose best text unit is less similar than this is not answered; 0
+    answers any.
 
-    ``response_type``: the form of the answer, in words; ``language``: its language, by default the question's.
-    ``user_prompt`` is added to the answer's prompt,
-    ``system_prompt`` replaces it; ``model`` names one of models.chat. ``only_need_context`` and ``only_need_prompt``
-    stop before the answer.
+    ``response_type``: the form of the answer, in words; ``language``: its language, by default the
+    question's. ``user_prompt`` is added to the answer's prompt, ``system_prompt`` replaces it;
+    ``model`` names one of models.chat. ``only_need_context`` and ``only_need_prompt`` stop before
+    the answer.
 
     ``enable_rerank``: text units are ranked anew by models.rerank, where one is configured.
-    ``include_references``: the documents shown are listed; ``include_chunk_content``: with the text that was shown.
-    ``stream``: a streamed answer comes in pieces, not as one.
+    ``include_references``: the documents shown are listed; ``include_chunk_content``: with the text
+    that was shown. ``stream``: a streamed answer comes in pieces, not as one.
 
     ``community_level``: reports of the communities of this level cover the graph, 0 the coarsest;
-    ``dynamic_community_selection``: the model chooses among them from level 0 down. ``context``: with ``graphrag``,
-    ``local`` shows reports and claims too, ``community_prop`` of the budget for reports, ``text_unit_prop`` for text
-    units. ``max_map_tokens``: evidence in each call before the last; ``max_calls``: calls a question may make in modes
-    ``community`` and ``drift``. ``primer_reports`` in ``primer_folds`` calls, then ``n_depth`` rounds of
-    ``drift_k_followups`` questions: mode ``drift``. ``general_knowledge``: the model may add what it knows, marked.
+    ``dynamic_community_selection``: the model chooses among them from level 0 down. ``context``:
+    with ``graphrag``, ``local`` shows reports and claims too, ``community_prop`` of the budget for
+    reports, ``text_unit_prop`` for text units. ``max_map_tokens``: evidence in each call before the
+    last; ``max_calls``: calls a question may make in modes ``community`` and ``drift``.
+    ``primer_reports`` in ``primer_folds`` calls, then ``n_depth`` rounds of ``drift_k_followups``
+    questions: mode ``drift``. ``general_knowledge``: the model may add what it knows, marked.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

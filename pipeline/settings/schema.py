@@ -17,7 +17,12 @@ from pydantic import (
     model_validator,
 )
 
-from pipeline.settings.addresses import fault_of_neo4j, fault_of_object_store, fault_of_postgres, is_object_store
+from pipeline.settings.addresses import (
+    fault_of_neo4j,
+    fault_of_object_store,
+    fault_of_postgres,
+    is_object_store,
+)
 from pipeline.settings.providers import ConnectionSettings, ProviderSettings, Text
 from pipeline.settings.query_options import Mode, QuerySettings
 
@@ -128,7 +133,9 @@ class ChatSettings(EndpointSettings):
         window = options.get("num_ctx")
         is_number = isinstance(window, int) and not isinstance(window, bool) and window > 0
         if window is not None and not is_number:
-            raise ValueError("extra_body.options.num_ctx: no whole number above 0; write num_ctx: 8192")
+            raise ValueError(
+                "extra_body.options.num_ctx: no whole number above 0; write num_ctx: 8192"
+            )
         return self
 
     @property
@@ -137,14 +144,16 @@ class ChatSettings(EndpointSettings):
 
     @property
     def known_price(self) -> Price | None:
-        """Return the price that settings give; else that of the shipped model, where it is OpenAI that answers."""
+        """Return the price that settings give; else that of the shipped model, where it is OpenAI
+        that answers."""
         at_openai = self.provider == "openai" and self.base_url.rstrip("/") in OPENAI_HOSTS
         shipped = SHIPPED_PRICE if at_openai and self.model == SHIPPED_MODEL else None
         return self.price or shipped
 
     @property
     def has_price_of_another_model(self) -> bool:
-        """Tell whether the price is that of the shipped model, which earlier versions wrote into settings.yaml."""
+        """Tell whether the price is that of the shipped model, which earlier versions wrote into
+        settings.yaml."""
         return self.price == SHIPPED_PRICE and SHIPPED_MODEL not in self.model
 
     @property
@@ -155,7 +164,8 @@ class ChatSettings(EndpointSettings):
 
 
 class EmbeddingSettings(EndpointSettings):
-    """``provider`` may be left out: an endpoint's model where one is named, else the builtin one."""
+    """``provider`` may be left out: an endpoint's model where one is named, else the builtin
+    one."""
 
     provider: Literal["builtin", "openai", "local", "azure", "litellm", "python"] | None = None
     model: str = ""
@@ -168,14 +178,16 @@ class EmbeddingSettings(EndpointSettings):
 
 
 class RerankPrice(Section):
-    """``input``: per million tokens; ``search``: per thousand searches. Endpoints are paid by the one or the other."""
+    """``input``: per million tokens; ``search``: per thousand searches. Endpoints are paid by the
+    one or the other."""
 
     input: NonNegativeFloat = 0.0
     search: NonNegativeFloat = 0.0
 
 
 class RerankSettings(Section, ConnectionSettings):
-    """``provider``: an address with the protocol of Jina and Cohere, or a cross-encoder on this machine."""
+    """``provider``: an address with the protocol of Jina and Cohere, or a cross-encoder on this
+    machine."""
 
     provider: Literal["endpoint", "local"] = "endpoint"
     base_url: str = Field(default="", repr=False)
@@ -196,8 +208,8 @@ class ModelsSettings(Section):
 
 
 class HnswSettings(Section):
-    """Of pgvector's index: ``m`` and ``ef_construction`` decide how it is built, ``ef_search`` the least breadth of a
-    search, ``build_mb`` the memory it may be built in."""
+    """Of pgvector's index: ``m`` and ``ef_construction`` decide how it is built, ``ef_search`` the
+    least breadth of a search, ``build_mb`` the memory it may be built in."""
 
     m: int = Field(default=16, ge=2, le=100)
     ef_construction: int = Field(default=64, ge=4, le=1000)
@@ -249,9 +261,10 @@ class TlsSettings(Section):
 
 
 class EngineSettings(Section):
-    """``workers``: processes that steps are worked on in which ask no endpoint; of a cluster those that are waited for
-    before the first of these begins, ``adaptive`` where it grows by what waits there. ``wait_seconds``: the most that a
-    run waits for a worker of a cluster. ``task_rows``: of a step's input, from which on it is worked on in buckets."""
+    """``workers``: processes that steps are worked on in which ask no endpoint; of a cluster those
+    that are waited for before the first of these begins, ``adaptive`` where it grows by what waits
+    there. ``wait_seconds``: the most that a run waits for a worker of a cluster. ``task_rows``: of
+    a step's input, from which on it is worked on in buckets."""
 
     kind: Literal["local", "dask"] = "local"
     address: str = ""
@@ -264,11 +277,13 @@ class EngineSettings(Section):
     def _has_what_its_kind_needs(self) -> Self:
         if self.kind == "dask" and not self.address.startswith(("tcp://", "tls://")):
             raise ValueError(
-                "kind: dask needs the scheduler's address; set address: tcp://host:8786, or tls://host:8786"
+                "kind: dask needs the scheduler's address; set address: tcp://host:8786, or"
+                " tls://host:8786"
             )
         if self.kind == "local" and (self.workers == "adaptive" or self.workers > MOST_PROCESSES):
             raise ValueError(
-                f"workers: of this machine from 1 to {MOST_PROCESSES}; more, or adaptive, is for kind: dask"
+                f"workers: of this machine from 1 to {MOST_PROCESSES}; more, or adaptive, is for"
+                " kind: dask"
             )
         return self
 
@@ -279,11 +294,12 @@ UNLIMITED = "unlimited"
 
 
 class AllowSettings(Section):
-    """Limits of a question over HTTP and MCP, and of what all of them together may cost in a day of UTC.
-    ``models``: of models.chat. ``max_records``: of top_k, chunk_top_k, related_chunk_number and primer_reports.
-    What is left out is as ``query`` has it: ``models`` its model, ``max_prompt_tokens`` its max_total_tokens,
-    ``max_calls`` its max_calls, ``max_records`` the most of its own, or 100. ``concurrency``: how many queries of one
-    key or user may run at a time where several can ask; by default a quarter of ``serve.concurrency``."""
+    """Limits of a question over HTTP and MCP, and of what all of them together may cost in a day of
+    UTC. ``models``: of models.chat. ``max_records``: of top_k, chunk_top_k, related_chunk_number
+    and primer_reports. What is left out is as ``query`` has it: ``models`` its model,
+    ``max_prompt_tokens`` its max_total_tokens, ``max_calls`` its max_calls, ``max_records`` the
+    most of its own, or 100. ``concurrency``: how many queries of one key or user may run at a time
+    where several can ask; by default a quarter of ``serve.concurrency``."""
 
     modes: tuple[Mode, ...] = SEARCHING
     models: tuple[str, ...] | None = None
@@ -304,7 +320,8 @@ def _names(given: Any) -> Any:
 
 
 class ViewSettings(Section):
-    """Documents that have a workspace and a graph of their own. ``where``: conditions on these documents."""
+    """Documents that have a workspace and a graph of their own. ``where``: conditions on these
+    documents."""
 
     where: dict[str, Any] = Field(min_length=1)
 
@@ -315,10 +332,10 @@ ViewName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")]
 class RightsSettings(Section):
     """Rights of a key, or of each user of a group; those that are left out are as in ``allow``.
 
-    ``where``: conditions on documents; of others nothing is shown. ``cost_per_day``: of the questions
-    of this key or this user. ``editor``: may change something, unless ``serve.read_only``.
-    ``workspace``: that may be asked, a name or a list of names. ``view``: of ``serve.views``, the only
-    one that may be asked."""
+    ``where``: conditions on documents; of others nothing is shown. ``cost_per_day``: of the
+    questions of this key or this user. ``editor``: may change something, unless
+    ``serve.read_only``. ``workspace``: that may be asked, a name or a list of names. ``view``: of
+    ``serve.views``, the only one that may be asked."""
 
     workspace: Annotated[tuple[WorkspaceName, ...], BeforeValidator(_names)] = ()
     modes: tuple[Mode, ...] | None = None
@@ -335,8 +352,8 @@ class RightsSettings(Section):
 
 
 class KeySettings(RightsSettings):
-    """Rights of who asks by a key of their own. ``acts_for_users``: its requests name the user for whom
-    they ask, in the headers of ``serve.users``."""
+    """Rights of who asks by a key of their own. ``acts_for_users``: its requests name the user for
+    whom they ask, in the headers of ``serve.users``."""
 
     key: SecretStr = SecretStr("")
     acts_for_users: bool = False
@@ -346,7 +363,9 @@ def _is_network(address: str) -> str:
     try:
         ip_network(address)
     except ValueError as error:
-        raise ValueError(f"{error}; write an address, or a network that begins with it: 10.0.0.5, 10.0.0.0/8") from None
+        raise ValueError(
+            f"{error}; write an address, or a network that begins with it: 10.0.0.5, 10.0.0.0/8"
+        ) from None
     return address
 
 
@@ -354,8 +373,9 @@ HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
 
 class OidcSettings(Section):
-    """An OpenID Connect provider by which people sign in on the page. ``public_url``: the address of this server's page
-    as browsers have it. ``user_claim`` and ``groups_claim``: of the ID token or the provider's userinfo."""
+    """An OpenID Connect provider by which people sign in on the page. ``public_url``: the address
+    of this server's page as browsers have it. ``user_claim`` and ``groups_claim``: of the ID token
+    or the provider's userinfo."""
 
     issuer: str = ""
     client_id: str = ""
@@ -369,22 +389,28 @@ class OidcSettings(Section):
     def _is_whole_and_encrypted(self) -> Self:
         if not self.issuer:
             if self.client_id or self.client_secret.get_secret_value() or self.public_url:
-                raise ValueError("issuer is empty; set it to the provider's address, or remove oidc")
+                raise ValueError(
+                    "issuer is empty; set it to the provider's address, or remove oidc"
+                )
             return self
         if not self.client_id or not self.public_url:
             raise ValueError("issuer needs client_id and public_url beside it; set both")
         for name in ("issuer", "public_url"):
             url = urlsplit(getattr(self, name))
             is_here = url.hostname in ("localhost", "127.0.0.1", "::1")
-            if not url.hostname or not (url.scheme == "https" or (url.scheme == "http" and is_here)):
-                raise ValueError(f"{name}: no https address; write https://HOST, or http:// for localhost alone")
+            if not url.hostname or not (
+                url.scheme == "https" or (url.scheme == "http" and is_here)
+            ):
+                raise ValueError(
+                    f"{name}: no https address; write https://HOST, or http:// for localhost alone"
+                )
         return self
 
 
 class UsersSettings(Section):
-    """People whom something else has signed in. ``groups``: rights by the name that a group has there, "*" for
-    everybody; the first one that a user is in counts. ``proxies``: addresses or networks whose requests may name the
-    user, and their groups, in two headers."""
+    """People whom something else has signed in. ``groups``: rights by the name that a group has
+    there, "*" for everybody; the first one that a user is in counts. ``proxies``: addresses or
+    networks whose requests may name the user, and their groups, in two headers."""
 
     groups: dict[str, RightsSettings] = {}
     oidc: OidcSettings = OidcSettings()
@@ -394,8 +420,8 @@ class UsersSettings(Section):
 
 
 class AuditSettings(Section):
-    """The audit log, data/audit. ``texts``: how questions, and what edits say, are kept; ``keep_days``: how long a
-    day's file is."""
+    """The audit log, data/audit. ``texts``: how questions, and what edits say, are kept;
+    ``keep_days``: how long a day's file is."""
 
     enabled: bool = False
     texts: Literal["text", "hash"] = "hash"
@@ -406,10 +432,11 @@ KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
 class ServeSettings(Section):
-    """Settings of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time that
-    may ask a chat model, and as many that ask none; ``waiting``: how many more may wait; ``timeout``:
-    seconds a query may take in all; ``request_timeout``: that a request's headers may take to come, and
-    its body; ``grace``: seconds that queries get to end when the server is stopped."""
+    """Settings of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time
+    that may ask a chat model, and as many that ask none; ``waiting``: how many more may wait;
+    ``timeout``: seconds a query may take in all; ``request_timeout``: that a request's headers may
+    take to come, and its body; ``grace``: seconds that queries get to end when the server is
+    stopped."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8020, ge=0, le=65535)
@@ -432,7 +459,8 @@ class ServeSettings(Section):
 
 
 class Settings(Section):
-    """``owner``: whose the workspace's rows are; empty for the project's own id (pipeline/runs/owner.py)."""
+    """``owner``: whose the workspace's rows are; empty for the project's own id
+    (pipeline/runs/owner.py)."""
 
     workspace: str = Field(default="default", pattern=r"^[a-z0-9_-]{1,63}$")
     owner: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$")
@@ -465,8 +493,9 @@ class Settings(Section):
             name = self._workspace_of_view(view)
             if len(name) > LONGEST_WORKSPACE:
                 raise ValueError(
-                    f"serve.views.{view}: its workspace would be called '{name}', which has more than "
-                    f"{LONGEST_WORKSPACE} characters; give the view or the workspace a shorter name"
+                    f"serve.views.{view}: its workspace would be called '{name}', which has more"
+                    f" than {LONGEST_WORKSPACE} characters; give the view or the workspace a"
+                    " shorter name"
                 )
         return self
 

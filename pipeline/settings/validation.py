@@ -12,14 +12,17 @@ _BOOL, _VALUE = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:value"
 
 
 class _Loader(yaml.CSafeLoader):
-    """As YAML 1.2 has it: ``on`` is a key, ``no`` is Norwegian, and ``=`` is a text. In C, which takes a tenth."""
+    """As YAML 1.2 has it: ``on`` is a key, ``no`` is Norwegian, and ``=`` is a text. In C, which
+    takes a tenth."""
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in (_BOOL, _VALUE)]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_implicit_resolver(_BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Loader.add_implicit_resolver(
+    _BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
 
 
 def parse_yaml(text: str) -> Any:
@@ -32,17 +35,24 @@ def parse_yaml(text: str) -> Any:
 
 
 def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
-    """The first fault, with the nearest right key for an unknown one, which is told before one that is missing beside
-    it. Values are not shown: one may be a secret."""
+    """The first fault, with the nearest right key for an unknown one, which is told before one that
+    is missing beside it. Values are not shown: one may be a secret."""
     faults = error.errors(include_url=False, include_input=False)
     missing = {fault["loc"][:-1] for fault in faults if fault["type"] == "missing"}
-    misspelt = [fault for fault in faults if fault["type"] == "extra_forbidden" and fault["loc"][:-1] in missing]
+    misspelt = [
+        fault
+        for fault in faults
+        if fault["type"] == "extra_forbidden" and fault["loc"][:-1] in missing
+    ]
     fault = misspelt[0] if misspelt and faults[0]["type"] == "missing" else faults[0]
     place = ".".join(str(part) for part in fault["loc"])
     if fault["type"] != "extra_forbidden":
         said = fault["msg"].removeprefix("Value error, ")
         return ": ".join(filter(None, [where, place if place != where else "", said]))
-    return f"{where}: unknown key '{place}'; {did_you_mean(str(fault['loc'][-1]), known, 'known keys')}"
+    return (
+        f"{where}: unknown key '{place}';"
+        f" {did_you_mean(str(fault['loc'][-1]), known, 'known keys')}"
+    )
 
 
 def did_you_mean(name: str, known: Iterable[str], them: str = "have") -> str:
@@ -57,4 +67,7 @@ def not_yaml(error: yaml.YAMLError | UnicodeDecodeError) -> str:
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return "not a YAML text in UTF-8; correct its encoding"
-    return f"not YAML at line {mark.line + 1}, column {mark.column + 1}; correct it, or quote the value"
+    return (
+        f"not YAML at line {mark.line + 1}, column {mark.column + 1}; correct it, or quote the"
+        " value"
+    )

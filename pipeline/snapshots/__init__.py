@@ -1,1 +1,2 @@
-"""Tables on disk, addressed by their content, and the records that point at them. Calls the contract of tables."""
+"""Tables on disk, addressed by their content, and the records that point at them. Calls the
+contract of tables."""

@@ -27,7 +27,8 @@ class Kept:
 
 @dataclass
 class Folder:
-    """``intact`` remembers the files this process has found whole, as (name, size, times of change)."""
+    """``intact`` remembers the files this process has found whole, as (name, size, times of
+    change)."""
 
     root: Path
     intact: set[tuple[str, int, int, int]] = field(default_factory=set, repr=False)
@@ -45,15 +46,17 @@ class Folder:
 
     @contextmanager
     def alone(self, place: str) -> Iterator[None]:
-        """For one process at a time; here that is the caller's to see to. ``place``: where that is, for people."""
+        """For one process at a time; here that is the caller's to see to. ``place``: where that is,
+        for people."""
         yield
 
     def look_anew(self) -> None:
-        """For a process that has been here since before the present run: what it knew may not be so any more."""
+        """For a process that has been here since before the present run: what it knew may not be so
+        any more."""
 
     def whole(self, name: str) -> Path:
-        """A table's file, found undamaged: by its hash, once for each state of the file that this process meets. Raises
-        DataError, DamagedError."""
+        """A table's file, found undamaged: by its hash, once for each state of the file that this
+        process meets. Raises DataError, DamagedError."""
         path = self.root / name
         try:
             seen = _state(name, path)
@@ -89,13 +92,15 @@ class Folder:
         return False
 
     def keep(self, names: Iterable[str]) -> None:
-        """See that tables' files which were written here are kept, before anything points at them."""
+        """See that tables' files which were written here are kept, before anything points at
+        them."""
 
     def kept_by_others(self, names: Iterable[str]) -> None:
         """These are kept already: another process has seen to it."""
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-        """Of tables' files the names of their columns, without a look at the rows; of those that can be read."""
+        """Of tables' files the names of their columns, without a look at the rows; of those that
+        can be read."""
         for name in names:
             try:
                 yield name, pq.read_schema(self.root / name).names
@@ -107,7 +112,8 @@ class Folder:
         return read_json(self.root / name)
 
     def write(self, name: str, content: Mapping[str, Any]) -> None:
-        """JSON, at once; only for a caller who is alone here. Raises DiskFullError, and leaves what was there."""
+        """JSON, at once; only for a caller who is alone here. Raises DiskFullError, and leaves what
+        was there."""
         write_json(self.root / name, content)
 
     def note(self, name: str, content: Mapping[str, Any]) -> None:
@@ -147,7 +153,8 @@ class Folder:
         shutil.rmtree(self.root / below, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove what killed processes have left half written. Only for a caller who is alone here."""
+        """Remove what killed processes have left half written. Only for a caller who is alone
+        here."""
         sweep_partials(self.root)
 
 

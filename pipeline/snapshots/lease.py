@@ -1,10 +1,11 @@
 """Who writes to an object store: one client at a time, by an object that it renews.
 
-No clocks are compared. A client holds the lease as long as it has renewed it within PERIOD by its own clock; another
-takes it over when the object has stayed the same for a whole period while it looked on, which began later. Each change
-is a write on the condition that nobody else has written since. A client that was asleep for longer finds out before
-it writes anything, and what it writes then is on conditions too. To delete there is no condition: it writes and deletes
-only in the first half of a period, and no such request is tried for longer than the other half.
+No clocks are compared. A client holds the lease as long as it has renewed it within PERIOD by its
+own clock; another takes it over when the object has stayed the same for a whole period while it
+looked on, which began later. Each change is a write on the condition that nobody else has written
+since. A client that was asleep for longer finds out before it writes anything, and what it writes
+then is on conditions too. To delete there is no condition: it writes and deletes only in the first
+half of a period, and no such request is tried for longer than the other half.
 """
 
 import json
@@ -24,8 +25,8 @@ from pipeline.snapshots.objects import LONGEST_CHANGE, Objects
 
 LEASE = "lease.json"
 TOKEN = "lease-token"  # noqa: S105 - the name of a file
-"""The file, in the folder that mirrors the objects, with what the lease of its client says: who holds that folder alone
-and finds it in the lease knows that its holder is dead."""
+"""The file, in the folder that mirrors the objects, with what the lease of its client says: who
+holds that folder alone and finds it in the lease knows that its holder is dead."""
 PERIOD = 2.0 * (LONGEST_CHANGE + 1)
 """Seconds."""
 RENEWALS = 4
@@ -53,8 +54,8 @@ class Lease:
             time.sleep(self.period / 100)
         if self._is_over:
             raise LeaseLostError(
-                f"{self.objects.address}: another client may have taken it over while this one did not answer; run the "
-                "same command again: it goes on from what is done"
+                f"{self.objects.address}: another client may have taken it over while this one did"
+                " not answer; run the same command again: it goes on from what is done"
             )
 
     @property
@@ -82,14 +83,16 @@ class Lease:
             self.e_tag, self.renewed = found, began
 
     def _written_before(self) -> str | None:
-        """The e-tag where it is ours after all: of a request whose answer was lost, and which was sent again."""
+        """The e-tag where it is ours after all: of a request whose answer was lost, and which was
+        sent again."""
         with suppress(FileNotFoundError):
             content, e_tag = self.objects.read(LEASE)
             return e_tag if content == self.content() else None
         return None
 
     def give_back(self) -> None:
-        """Whoever comes next need not wait. Nothing is deleted: that cannot be done on a condition."""
+        """Whoever comes next need not wait. Nothing is deleted: that cannot be done on a
+        condition."""
         self.token = FREE
         with suppress(ObjectStoreError):
             self.objects.replace(LEASE, self.content(), self.e_tag)
@@ -97,7 +100,8 @@ class Lease:
 
 @contextmanager
 def leased(objects: Objects, place: str, folder: Path, period: float = PERIOD) -> Iterator[Lease]:
-    """``place``: whose it is, for people; ``folder``: that mirrors the objects, which the caller holds alone.
+    """``place``: whose it is, for people; ``folder``: that mirrors the objects, which the caller
+    holds alone.
 
     Raises LockedError when another client holds it."""
     former = _token(folder)
@@ -129,14 +133,24 @@ def _take(lease: Lease, former: str) -> None:
             continue
         holder = _holder(found)
         if seen and e_tag != seen:
-            raise LockedError(f"{objects.address}: {_told(holder)} writes there; wait for it to end")
-        if holder.get("token") in (FREE, former, lease.token) or (seen and _now() - since > lease.period):
+            raise LockedError(
+                f"{objects.address}: {_told(holder)} writes there; wait for it to end"
+            )
+        if holder.get("token") in (FREE, former, lease.token) or (
+            seen and _now() - since > lease.period
+        ):
             if e_tag := objects.replace(LEASE, lease.content(), e_tag):
                 break
-            raise LockedError(f"{objects.address}: another client has just begun to write there; wait for it to end")
+            raise LockedError(
+                f"{objects.address}: another client has just begun to write there; wait for it"
+                " to end"
+            )
         if not seen:
             seen, since = e_tag, _now()
-            tell(f"{objects.address}: {_told(holder)} has it; looking on for {lease.period:.0f} s whether it lives")
+            tell(
+                f"{objects.address}: {_told(holder)} has it; looking on for {lease.period:.0f} s"
+                " whether it lives"
+            )
         time.sleep(lease.period / RENEWALS / 4)
     lease.e_tag, lease.renewed = e_tag, began
 

@@ -1,4 +1,5 @@
-"""What is recorded of snapshots, and how it is read again: what a step wrote, and the live tables of a workflow."""
+"""What is recorded of snapshots, and how it is read again: what a step wrote, and the live tables
+of a workflow."""
 
 import re
 from collections.abc import Mapping
@@ -13,9 +14,9 @@ FILE_OF_A_TABLE = re.compile(rf"(?!\.\.?/)[^/]+/({GONE_FOLDER}/)?[0-9a-f]{{64}}\
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What a step with this fingerprint wrote. ``components`` are the parts of the fingerprint, kept to
-    say later which of them changed; ``retry`` marks rows that failed for a passing reason, so that the
-    record is no ground for reuse."""
+    """What a step with this fingerprint wrote. ``components`` are the parts of the fingerprint,
+    kept to say later which of them changed; ``retry`` marks rows that failed for a passing reason,
+    so that the record is no ground for reuse."""
 
     step: str
     fingerprint: str
@@ -34,7 +35,8 @@ class Manifest:
 
 
 def view_of(manifest: Manifest, view: str) -> Manifest:
-    """Return the tables of a view, by the names that they have in the workflow; none if the view was not made."""
+    """Return the tables of a view, by the names that they have in the workflow; none if the view
+    was not made."""
     suffix = in_view("", view)
     own = {name: table for name, table in manifest.tables.items() if name.endswith(suffix)}
     return Manifest(
@@ -45,7 +47,8 @@ def view_of(manifest: Manifest, view: str) -> Manifest:
 
 
 def digest_of_view(manifest: Manifest) -> str:
-    """Return what stands for the conditions that the documents of a view were chosen by; "" for no view."""
+    """Return what stands for the conditions that the documents of a view were chosen by; "" for no
+    view."""
     _, view = split_name(manifest.workflow)
     record = manifest.steps.get(in_view(DOCUMENTS_STEP, view))
     return conditions_digest(record.components["params"]["where"]) if view and record else ""
@@ -67,7 +70,9 @@ def step_record_from(content: dict[str, Any]) -> StepRecord:
 def snapshot_of(content: dict[str, Any]) -> Snapshot:
     """Raises ValueError for one that names a file which this store has not written."""
     if "path" in content:  # of a version before tables of several files
-        snapshot = Snapshot(content["rows"], content["sha256"], (TableFile(content["path"], content["rows"]),))
+        snapshot = Snapshot(
+            content["rows"], content["sha256"], (TableFile(content["path"], content["rows"]),)
+        )
     else:
         files = tuple(_table_file(place, file) for place, file in enumerate(content["files"]))
         snapshot = Snapshot(content["rows"], content["sha256"], files, tuple(content["order"]))

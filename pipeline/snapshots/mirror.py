@@ -1,8 +1,9 @@
 """A folder that mirrors an object store, where the snapshots are: it may be deleted at any time.
 
-Files of tables are immutable: one that is not here is fetched when it is read, one that was written here goes up before
-anything points at it. JSON is read there and written there, on the condition that nobody has written it since. Who
-writes holds the lease (snapshots/lease.py); what the store has is listed once then, and known from there on.
+Files of tables are immutable: one that is not here is fetched when it is read, one that was written
+here goes up before anything points at it. JSON is read there and written there, on the condition
+that nobody has written it since. Who writes holds the lease (snapshots/lease.py); what the store
+has is listed once then, and known from there on.
 """
 
 import math
@@ -24,11 +25,14 @@ from pipeline.snapshots.lease import PERIOD, Lease, leased, process_named
 from pipeline.snapshots.objects import Objects, StoredObject
 
 CHECKED = "check-"
-"""What the names of objects begin with that are written to see whether the server honours conditions."""
+"""What the names of objects begin with that are written to see whether the server honours
+conditions."""
 SEEN_SECONDS = 10.0
-"""For which who does not hold the lease goes by what it has seen in the store: others may delete meanwhile."""
+"""For which who does not hold the lease goes by what it has seen in the store: others may delete
+meanwhile."""
 FORGOTTEN = 86_400.0
-"""Seconds after which who wrote such an object is not at it any more, also by a clock that is wrong."""
+"""Seconds after which who wrote such an object is not at it any more, also by a clock that is
+wrong."""
 PARQUET = ".parquet"
 FOOTER = 2**16
 """Bytes at the end of a file that are read for its columns; more where those have more."""
@@ -36,9 +40,10 @@ FOOTER = 2**16
 
 @dataclass
 class Mirror(Folder):
-    """``there``: what is known to be in the store, by name; with the lease that is all but what is noted of tasks.
-    ``damaged``: files that are not what they are named by, there. ``tasks_at_large``: whether other processes may have
-    noted tasks since the store was looked through. ``looked``: when that was."""
+    """``there``: what is known to be in the store, by name; with the lease that is all but what is
+    noted of tasks. ``damaged``: files that are not what they are named by, there.
+    ``tasks_at_large``: whether other processes may have noted tasks since the store was looked
+    through. ``looked``: when that was."""
 
     objects: Objects = field(kw_only=True)
     period: float = field(default=PERIOD, kw_only=True)
@@ -77,7 +82,8 @@ class Mirror(Folder):
         self.there = {found.name: found for found in self.objects.listed()}
 
     def _look_for(self, names: Collection[str]) -> None:
-        """Where there may be more to know of these: who holds the lease knows all but what others put up for tasks."""
+        """Where there may be more to know of these: who holds the lease knows all but what others
+        put up for tasks."""
         is_old = time.monotonic() - self.looked > SEEN_SECONDS
         if self.lease:
             look = self.tasks_at_large and not self.there.keys() >= set(names)
@@ -92,7 +98,11 @@ class Mirror(Folder):
             self._look()
 
     def _only_here(self, there: Container[str], below: str = "") -> list[Kept]:
-        mirrored = (kept for kept in super().listed(below) if kept.name.endswith(PARQUET) or _is_of_tasks(kept.name))
+        mirrored = (
+            kept
+            for kept in super().listed(below)
+            if kept.name.endswith(PARQUET) or _is_of_tasks(kept.name)
+        )
         return [kept for kept in mirrored if kept.name not in there]
 
     def _check(self) -> None:
@@ -102,7 +112,9 @@ class Mirror(Folder):
 
     def _may_write(self) -> None:
         if self.lease is None:
-            raise LeaseLostError(f"{self.address}: nothing is written there by who does not hold its lease")
+            raise LeaseLostError(
+                f"{self.address}: nothing is written there by who does not hold its lease"
+            )
         self.lease.check()
 
     def whole(self, name: str) -> Path:
@@ -137,11 +149,13 @@ class Mirror(Folder):
             raise
 
     def bring(self, names: Iterable[str]) -> None:
-        self.objects.each(self._fetch, [name for name in dict.fromkeys(names) if not self.is_here(name)])
+        self.objects.each(
+            self._fetch, [name for name in dict.fromkeys(names) if not self.is_here(name)]
+        )
 
     def require(self, names: Iterable[str]) -> None:
-        """That they are in the store, which keeps what it has as it was; of one that is damaged all the same is told
-        when it is read."""
+        """That they are in the store, which keeps what it has as it was; of one that is damaged all
+        the same is told when it is read."""
         for lacking in sorted(self.lacking(names)):
             raise DataError(f"{self.told(lacking)}: not there, or damaged; run the workflow again")
 
@@ -151,25 +165,37 @@ class Mirror(Folder):
         return {name for name in asked if name not in self.there or name in self.damaged}
 
     def keep(self, names: Iterable[str]) -> None:
-        lacking = {name: self.root / name for name in names if name not in self.there or name in self.damaged}
+        lacking = {
+            name: self.root / name
+            for name in names
+            if name not in self.there or name in self.damaged
+        }
         if not lacking:
             return
         self.require([name for name in lacking if not self.is_here(name)])
         lacking = {name: path for name, path in lacking.items() if self.is_here(name)}
         whole = {name: path for name, path in lacking.items() if name not in self.damaged}
         self.objects.upload(whole, may=self._check)
-        self.objects.upload({name: lacking[name] for name in lacking.keys() - whole.keys()}, True, self._check)
+        self.objects.upload(
+            {name: lacking[name] for name in lacking.keys() - whole.keys()}, True, self._check
+        )
         self.kept_by_others(lacking)
         self.damaged -= set(lacking)
 
     def kept_by_others(self, names: Iterable[str]) -> None:
-        self.there |= {name: StoredObject(name, 0, "", time.time()) for name in names if name not in self.there}
+        self.there |= {
+            name: StoredObject(name, 0, "", time.time()) for name in names if name not in self.there
+        }
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         """No more is fetched than where the file says it."""
         self._look_unless_listed(names)
         found = self.objects.each(self._columns, names)
-        return ((name, columns) for name, columns in zip(names, found, strict=True) if columns is not None)
+        return (
+            (name, columns)
+            for name, columns in zip(names, found, strict=True)
+            if columns is not None
+        )
 
     def _columns(self, name: str) -> list[str] | None:
         try:
@@ -193,22 +219,27 @@ class Mirror(Folder):
         """Raises LeaseLostError where another client has written it since."""
         self._may_write()
         text, known = json_text(content).encode(), self.there.get(name)
-        found = self.objects.create(name, text) if known is None else self.objects.replace(name, text, known.e_tag)
+        found = (
+            self.objects.create(name, text)
+            if known is None
+            else self.objects.replace(name, text, known.e_tag)
+        )
         self._noted(name, text, found if found is not None else self._written_before(name, text))
 
     def _noted(self, name: str, text: bytes, e_tag: str) -> None:
         self.there[name] = StoredObject(name, len(text), e_tag, time.time())
 
     def _written_before(self, name: str, text: bytes) -> str:
-        """The e-tag of what is there already: of a request whose answer was lost, or by another client."""
+        """The e-tag of what is there already: of a request whose answer was lost, or by another
+        client."""
         try:
             present, e_tag = self.objects.read(name)
         except FileNotFoundError:
             present, e_tag = b"", ""
         if present != text:
             raise LeaseLostError(
-                f"{self.told(name)}: another client has written it meanwhile; run the same command again: it goes on "
-                "from what is done"
+                f"{self.told(name)}: another client has written it meanwhile; run the same command"
+                " again: it goes on from what is done"
             )
         return e_tag
 
@@ -241,7 +272,11 @@ class Mirror(Folder):
         return [*kept.values(), *self._only_here(kept, below)]
 
     def top(self) -> list[str]:
-        return sorted(name for name in self.there if "/" not in name) if self.lease else self.objects.top()
+        return (
+            sorted(name for name in self.there if "/" not in name)
+            if self.lease
+            else self.objects.top()
+        )
 
     def delete(self, names: Sequence[str]) -> None:
         """There and here."""
@@ -263,15 +298,17 @@ class Mirror(Folder):
         self.tasks_at_large &= below != UNFINISHED
 
     def sweep(self) -> None:
-        """Also objects that were written to look at the server, once nobody can want them any more."""
+        """Also objects that were written to look at the server, once nobody can want them any
+        more."""
         super().sweep()
         left = [name for name in self.top() if name.startswith(CHECKED)]
         self.delete([name for name in left if self.there[name].changed < time.time() - FORGOTTEN])
 
 
 def refuse_unconditional(objects: Objects) -> bool:
-    """Raises ObjectStoreError for a server that writes although it was told not to: two clients would overwrite what
-    the other has written. Returns whether its bucket keeps what is overwritten or deleted."""
+    """Raises ObjectStoreError for a server that writes although it was told not to: two clients
+    would overwrite what the other has written. Returns whether its bucket keeps what is overwritten
+    or deleted."""
     name = f"{CHECKED}{secrets.token_hex(8)}"
     first = objects.create(name, b"first")
     try:
@@ -288,8 +325,9 @@ def refuse_unconditional(objects: Objects) -> bool:
 
 def _unconditional(objects: Objects, header: str) -> ObjectStoreError:
     return ObjectStoreError(
-        f"{objects.address}: the server does not honour {header}, without which two clients overwrite each other; use "
-        "one that does, as Amazon S3 and Google Cloud Storage do, or a folder as 'snapshots'"
+        f"{objects.address}: the server does not honour {header}, without which two clients"
+        " overwrite each other; use one that does, as Amazon S3 and Google Cloud Storage do, or a"
+        " folder as 'snapshots'"
     )
 
 

@@ -1,7 +1,8 @@
-"""An object store (S3, Google Cloud Storage, Azure): its few requests, many at a time, and what goes wrong in words.
+"""An object store (S3, Google Cloud Storage, Azure): its few requests, many at a time, and what
+goes wrong in words.
 
-Its address is a URL, its keys are in the environment: neither is ever in a message. What it answers may quote a request
-with its key: of that no more is told than the name of the fault.
+Its address is a URL, its keys are in the environment: neither is ever in a message. What it answers
+may quote a request with its key: of that no more is told than the name of the fault.
 """
 
 import mmap
@@ -22,37 +23,47 @@ from pipeline.errors import ObjectStoreAuthError, ObjectStoreError, SettingsErro
 
 AT_ONCE = 16
 LARGE = 2**25
-"""Bytes from which on a file goes up alone: an upload on a condition is one request, of all of it."""
+"""Bytes from which on a file goes up alone: an upload on a condition is one request, of all of
+it."""
 CONFLICT_SECONDS = 10.0
 """That two clients get that create the same object at once."""
 DELETED_AT_ONCE = {"s3": 250}
-"""In a request; of the other kinds each is a request, and so many of them are under way together."""
+"""In a request; of the other kinds each is a request, and so many of them are under way
+together."""
 DELETED_TOGETHER = 10
 RETRY_SECONDS, PAUSE_SECONDS, ANSWER_SECONDS = 22, 1, 6
-"""For how long a request is tried again, after which pause, and how long the answer to one that changes something by
-its name may take."""
+"""For how long a request is tried again, after which pause, and how long the answer to one that
+changes something by its name may take."""
 LONGEST_CHANGE = RETRY_SECONDS + PAUSE_SECONDS + ANSWER_SECONDS
-"""Seconds after which a JSON that is written, or some objects that are deleted, will not be so any more."""
+"""Seconds after which a JSON that is written, or some objects that are deleted, will not be so any
+more."""
 RETRIES: Any = {
     "max_retries": 1000,
     "backoff": {"max_backoff": timedelta(seconds=PAUSE_SECONDS)},
     "retry_timeout": timedelta(seconds=RETRY_SECONDS),
 }
 KEYS = {
-    "s3": ("AWS_", "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL where not Amazon's"),
+    "s3": (
+        "AWS_",
+        (
+            "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, and AWS_ENDPOINT_URL where not"
+            " Amazon's"
+        ),
+    ),
     "gs": ("GOOGLE_", "GOOGLE_SERVICE_ACCOUNT, the file of its key"),
     "az": ("AZURE_", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
 }
 """Of a kind of store what its variables begin with, and the most usual of them."""
 READ = frozenset(
-    "ACCESS_KEY_ID SECRET_ACCESS_KEY SESSION_TOKEN REGION DEFAULT_REGION ENDPOINT_URL ENDPOINT SERVER_SIDE_ENCRYPTION "
-    "SSE_KMS_KEY_ID VIRTUAL_HOSTED_STYLE_REQUEST SERVICE_ACCOUNT SERVICE_ACCOUNT_PATH SERVICE_ACCOUNT_KEY "
-    "APPLICATION_CREDENTIALS STORAGE_ACCOUNT_NAME STORAGE_ACCOUNT_KEY STORAGE_SAS_TOKEN STORAGE_ENDPOINT CLIENT_ID "
-    "CLIENT_SECRET TENANT_ID".split()
+    "ACCESS_KEY_ID SECRET_ACCESS_KEY SESSION_TOKEN REGION DEFAULT_REGION ENDPOINT_URL ENDPOINT"
+    " SERVER_SIDE_ENCRYPTION SSE_KMS_KEY_ID VIRTUAL_HOSTED_STYLE_REQUEST SERVICE_ACCOUNT"
+    " SERVICE_ACCOUNT_PATH SERVICE_ACCOUNT_KEY APPLICATION_CREDENTIALS STORAGE_ACCOUNT_NAME"
+    " STORAGE_ACCOUNT_KEY STORAGE_SAS_TOKEN STORAGE_ENDPOINT CLIENT_ID CLIENT_SECRET TENANT_ID".split()  # noqa: E501
 )
 """What may follow in a .env: obstore does not take every variable there is."""
 REFUSED_KEYS = frozenset({
-    "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "InvalidToken", "AuthFailure",
+    "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "InvalidToken",
+    "AuthFailure",
     "AuthenticationFailed", "AuthorizationFailure", "InvalidSecurity",
 })  # fmt: skip
 NO_BUCKET = frozenset({"NoSuchBucket", "ContainerNotFound"})
@@ -86,7 +97,9 @@ class Objects:
     environment: Mapping[str, str]
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("an object store is opened by each process, with keys of its own environment")
+        raise TypeError(
+            "an object store is opened by each process, with keys of its own environment"
+        )
 
     def __repr__(self) -> str:
         return f"Objects({self.address!r})"
@@ -125,8 +138,8 @@ class Objects:
             return self._store.put(name, b"", use_multipart=False)["version"] not in (None, "null")
 
     def upload(self, files: Mapping[str, Path], again: bool = False, may: Check = always) -> None:
-        """Files that are named by their content: one that is there stays, but where it is written ``again``. ``may``:
-        asked before each."""
+        """Files that are named by their content: one that is there stays, but where it is written
+        ``again``. ``may``: asked before each."""
         sizes = {name: path.stat().st_size for name, path in files.items()}
         small = [name for name in files if sizes[name] < LARGE]
         self.each(lambda name: self._upload(name, files[name], again, may), small)
@@ -147,13 +160,14 @@ class Objects:
                     self._create_surely(name, content)
 
     def _create_surely(self, name: str, content: Any) -> None:
-        """A server also says that it is there while another client is at it, whose request may yet fail."""
+        """A server also says that it is there while another client is at it, whose request may yet
+        fail."""
         until = time.monotonic() + CONFLICT_SECONDS
         while self._put(name, content, "create") is None and not self._is_there(name):
             if time.monotonic() > until:
                 raise ObjectStoreError(
-                    f"{self.address}: {name} was neither written nor found; run the same command again: it goes on "
-                    "from what is done"
+                    f"{self.address}: {name} was neither written nor found; run the same command"
+                    " again: it goes on from what is done"
                 )
             time.sleep(CONFLICT_SECONDS / 100)
 
@@ -183,7 +197,12 @@ class Objects:
             found = [each for some in self._store.list(below or None) for each in some]
         return sorted(
             (
-                StoredObject(each["path"], each["size"], each["e_tag"] or "", each["last_modified"].timestamp())
+                StoredObject(
+                    each["path"],
+                    each["size"],
+                    each["e_tag"] or "",
+                    each["last_modified"].timestamp(),
+                )
                 for each in found
             ),
             key=lambda one: one.name,
@@ -224,7 +243,9 @@ class Objects:
         try:
             from obstore import exceptions
         except ImportError as error:
-            raise SettingsError(f"snapshots: {self.address} needs obstore; {install_extra('objects')}") from error
+            raise SettingsError(
+                f"snapshots: {self.address} needs obstore; {install_extra('objects')}"
+            ) from error
         return exceptions
 
     @cached_property
@@ -240,17 +261,27 @@ class Objects:
         from obstore.store import from_url
 
         keys = keys_of(self.address, self.environment).items()
-        named: Any = {name.lower(): value for name, value in keys if name not in os.environ}  # which it reads itself
+        named: Any = {
+            name.lower(): value for name, value in keys if name not in os.environ
+        }  # which it reads itself
         options: Any = {"allow_http": urlsplit(self._endpoint).scheme == "http", **client}
         try:
-            return from_url(self.address, config=named, client_options=options, retry_config=RETRIES)
+            return from_url(
+                self.address, config=named, client_options=options, retry_config=RETRIES
+            )
         except (self._faults.BaseError, ValueError):
             raise self._without_key("or none that can be read") from None
 
     @property
     def _endpoint(self) -> str:
         """Where another server than the provider's own is named."""
-        names = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT", "GOOGLE_BASE_URL", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+        names = (
+            "AWS_ENDPOINT_URL",
+            "AWS_ENDPOINT",
+            "GOOGLE_BASE_URL",
+            "AZURE_STORAGE_ENDPOINT",
+            "AZURE_ENDPOINT",
+        )
         return next((self.environment[name] for name in names if self.environment.get(name)), "")
 
     @contextmanager
@@ -272,12 +303,14 @@ class Objects:
         said, code, usual = str(error), _code(error), KEYS[kind][1]
         if code in NO_BUCKET:
             raise ObjectStoreAuthError(
-                f"{self.address}: there is no such bucket; make it, or correct 'snapshots' in settings.yaml"
+                f"{self.address}: there is no such bucket; make it, or correct 'snapshots' in"
+                " settings.yaml"
             ) from None
         if code in REFUSED_KEYS or (_status(error) in ("401", "403") and "169.254" not in said):
             refused = f"it refused the key ({code or _status(error)})"
             raise ObjectStoreAuthError(
-                f"{self.address}: {refused}; set {usual}, of a key that may list, read, write and delete there"
+                f"{self.address}: {refused}; set {usual}, of a key that may list, read, write and"
+                " delete there"
             ) from None
         if "169.254" in said or "token" in said.lower():
             raise self._without_key("nor has this machine a role") from None
@@ -285,19 +318,24 @@ class Objects:
             host = HOST.search(said)
             server = host[1] if host else "the server"
             raise ObjectStoreError(
-                f"{self.address}: no answer from {server}; see that it is up and the endpoint is right, then run the "
-                "same command again: it goes on from what is done"
+                f"{self.address}: no answer from {server}; see that it is up and the endpoint is"
+                " right, then run the same command again: it goes on from what is done"
             ) from None
         if "region" in said.lower() and _status(error) in ("", "301", "400"):
-            raise ObjectStoreAuthError(f"{self.address}: the bucket is in another region; set AWS_REGION") from None
+            raise ObjectStoreAuthError(
+                f"{self.address}: the bucket is in another region; set AWS_REGION"
+            ) from None
         fault = " ".join(filter(None, [_status(error), code])) or type(error).__name__
         raise ObjectStoreError(
-            f"{self.address}: the server failed ({fault}); run the same command again: it goes on from what is done"
+            f"{self.address}: the server failed ({fault}); run the same command again: it goes on"
+            " from what is done"
         ) from None
 
     def _without_key(self, nor: str) -> ObjectStoreAuthError:
         usual = KEYS[kind_of(self.address)][1]
-        return ObjectStoreAuthError(f"{self.address}: no key was found, {nor}; set {usual}, or put them into .env")
+        return ObjectStoreAuthError(
+            f"{self.address}: no key was found, {nor}; set {usual}, or put them into .env"
+        )
 
 
 def keys_of(address: str, environment: Mapping[str, str]) -> dict[str, str]:
@@ -312,7 +350,9 @@ def keys_of(address: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 def kind_of(address: str) -> str:
     """One of KEYS."""
-    return {"s3a": "s3", "abfs": "az", "abfss": "az"}.get(scheme := urlsplit(address).scheme, scheme)
+    return {"s3a": "s3", "abfs": "az", "abfss": "az"}.get(
+        scheme := urlsplit(address).scheme, scheme
+    )
 
 
 def _code(error: Exception) -> str:

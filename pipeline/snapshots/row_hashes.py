@@ -1,11 +1,13 @@
-"""The identity of a table is that of its rows: a hash stands beside each row, and a digest over them names the table.
+"""The identity of a table is that of its rows: a hash stands beside each row, and a digest over
+them names the table.
 
-A hash has 20 bytes: 4 of the hash of the row's first key column, which say where in the order of all keys it is, and 16
-of all its cells. The digest of a table with a key is that of a tree (Merkle 1987, "A digital signature based on a
-conventional encryption function"): each of 4,096 leaves is SHA-256 over the sorted hashes of the keys that begin alike,
-each node above SHA-256 over its sixteen children. So it follows from the digests of any buckets of keys that begin
-alike, and neither the order in which rows came nor the files they lie in change it. A table without a key has an order
-that means something: its digest is over its hashes as they stand.
+A hash has 20 bytes: 4 of the hash of the row's first key column, which say where in the order of
+all keys it is, and 16 of all its cells. The digest of a table with a key is that of a tree (Merkle
+1987, "A digital signature based on a conventional encryption function"): each of 4,096 leaves is
+SHA-256 over the sorted hashes of the keys that begin alike, each node above SHA-256 over its
+sixteen children. So it follows from the digests of any buckets of keys that begin alike, and
+neither the order in which rows came nor the files they lie in change it. A table without a key has
+an order that means something: its digest is over its hashes as they stand.
 """
 
 import hashlib
@@ -30,7 +32,9 @@ from pipeline.contract.binary_cells import (
 )
 from pipeline.contract.schemas import STRING, is_list, is_text, type_name
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 KEY_BYTES, ROW_BYTES = 4, 16
 HASH_BYTES = KEY_BYTES + ROW_BYTES
@@ -43,14 +47,17 @@ NOTHING_BELOW = bytes(32)
 
 
 def row_hashes(table: pa.Table, key: str | None) -> np.ndarray:
-    """A hash of each row, uint8 of shape (rows, 20). ``key``: the first key column, None for a table without one."""
+    """A hash of each row, uint8 of shape (rows, 20). ``key``: the first key column, None for a
+    table without one."""
     hashes = np.zeros((table.num_rows, HASH_BYTES), np.uint8)
     if key is not None:
         hashes[:, :KEY_BYTES] = _key_hashes(table[key])
     at_once = max(min(ROWS_AT_ONCE, BYTES_AT_ONCE * table.num_rows // max(table.nbytes, 1)), 1)
     for start in range(0, table.num_rows, at_once):
         found = b"".join(map(xxh3_128_digest, _encoded(table.slice(start, at_once))))
-        hashes[start : start + at_once, KEY_BYTES:] = np.frombuffer(found, np.uint8).reshape(-1, ROW_BYTES)
+        hashes[start : start + at_once, KEY_BYTES:] = np.frombuffer(found, np.uint8).reshape(
+            -1, ROW_BYTES
+        )
     return hashes
 
 
@@ -67,8 +74,9 @@ def numbers_of(hashes: np.ndarray, bits: int) -> np.ndarray:
 
 
 def group_numbers(names: pa.ChunkedArray, bits: int) -> np.ndarray:
-    """Of each row the first bits of the hash of its group's name, as a number: those of ``numbers_of``, where a text
-    names the group and is the key. A name that is missing is "" or 0 to a verb."""
+    """Of each row the first bits of the hash of its group's name, as a number: those of
+    ``numbers_of``, where a text names the group and is the key. A name that is missing is "" or 0
+    to a verb."""
     named = pc.fill_null(names.cast(STRING), "" if is_text(names.type) else "0")
     return numbers_of(_key_hashes(named), bits)
 
@@ -82,7 +90,9 @@ def _root(hashes: np.ndarray) -> bytes:
         parents = dict.fromkeys(node // BRANCHES for node in nodes)
         nodes = {
             parent: hashlib.sha256(
-                b"".join(nodes.get(BRANCHES * parent + child, NOTHING_BELOW) for child in range(BRANCHES))
+                b"".join(
+                    nodes.get(BRANCHES * parent + child, NOTHING_BELOW) for child in range(BRANCHES)
+                )
             ).digest()
             for parent in parents
         }
@@ -90,7 +100,11 @@ def _root(hashes: np.ndarray) -> bytes:
 
 
 def _leaves(hashes: np.ndarray) -> dict[int, bytes]:
-    octets = _sorted(np.ascontiguousarray(hashes).view(SORTABLE).reshape(-1)).view(np.uint8).reshape(-1, HASH_BYTES)
+    octets = (
+        _sorted(np.ascontiguousarray(hashes).view(SORTABLE).reshape(-1))
+        .view(np.uint8)
+        .reshape(-1, HASH_BYTES)
+    )
     leaves, starts = np.unique(numbers_of(octets, MOST_BITS), return_index=True)
     content, bounds = octets.tobytes(), [*(starts * HASH_BYTES).tolist(), octets.size]
     return {
@@ -100,9 +114,13 @@ def _leaves(hashes: np.ndarray) -> dict[int, bytes]:
 
 
 def _sorted(hashes: np.ndarray) -> np.ndarray:
-    """By their first eight bytes as numbers, which are sorted many times as fast; the few that have these alike, equal
-    rows above all, by the rest."""
-    first = np.ascontiguousarray(hashes.view(np.uint8).reshape(-1, HASH_BYTES)[:, :8]).view(">u8").astype(np.uint64)
+    """By their first eight bytes as numbers, which are sorted many times as fast; the few that have
+    these alike, equal rows above all, by the rest."""
+    first = (
+        np.ascontiguousarray(hashes.view(np.uint8).reshape(-1, HASH_BYTES)[:, :8])
+        .view(">u8")
+        .astype(np.uint64)
+    )
     order = np.argsort(first.reshape(-1))
     ordered, first = hashes[order], first.reshape(-1)[order]
     alike = np.zeros(len(first) + 1, bool)
@@ -113,12 +131,16 @@ def _sorted(hashes: np.ndarray) -> np.ndarray:
 
 
 def in_one_alone(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of two tables' hashes which rows have no equal in the other, as booleans; of equal rows as many are left as there
-    are more of them. Where a key is hashed or not makes no difference."""
+    """Of two tables' hashes which rows have no equal in the other, as booleans; of equal rows as
+    many are left as there are more of them. Where a key is hashed or not makes no difference."""
     cells = np.concatenate([left[:, KEY_BYTES:], right[:, KEY_BYTES:]])
-    _, codes = np.unique(np.ascontiguousarray(cells).view(f"S{ROW_BYTES}").reshape(-1), return_inverse=True)
+    _, codes = np.unique(
+        np.ascontiguousarray(cells).view(f"S{ROW_BYTES}").reshape(-1), return_inverse=True
+    )
     of_left, of_right = codes[: len(left)], codes[len(left) :]
-    both = np.minimum(np.bincount(of_left, minlength=len(codes)), np.bincount(of_right, minlength=len(codes)))
+    both = np.minimum(
+        np.bincount(of_left, minlength=len(codes)), np.bincount(of_right, minlength=len(codes))
+    )
     return _occurrence(of_left) >= both[of_left], _occurrence(of_right) >= both[of_right]
 
 
@@ -133,7 +155,10 @@ def _occurrence(codes: np.ndarray) -> np.ndarray:
 
 def _key_hashes(column: pa.ChunkedArray) -> np.ndarray:
     encoded = column.combine_chunks().dictionary_encode()
-    found = b"".join(xxh3_64_digest(cell)[:KEY_BYTES] for cell in bytes_of_cells(_sized_payload(encoded.dictionary)))
+    found = b"".join(
+        xxh3_64_digest(cell)[:KEY_BYTES]
+        for cell in bytes_of_cells(_sized_payload(encoded.dictionary))
+    )
     of_keys = np.frombuffer(found, np.uint8).reshape(-1, KEY_BYTES)
     of_keys = np.concatenate([of_keys, np.zeros((1, KEY_BYTES), np.uint8)])  # of no key
     return of_keys[encoded.indices.fill_null(len(of_keys) - 1).to_numpy()]
@@ -141,7 +166,9 @@ def _key_hashes(column: pa.ChunkedArray) -> np.ndarray:
 
 def _encoded(table: pa.Table) -> Iterator[memoryview]:
     """The bytes of each row: of each cell its length and its content."""
-    fields = [part for column in table.columns for part in _sized(_payload(column.combine_chunks()))]
+    fields = [
+        part for column in table.columns for part in _sized(_payload(column.combine_chunks()))
+    ]
     return bytes_of_cells(_joined(fields)) if fields else iter([memoryview(b"")] * table.num_rows)
 
 
@@ -160,12 +187,17 @@ def _payload(cells: Any) -> pa.LargeBinaryArray:
     if pa.types.is_boolean(kind):
         return _payload(cells.cast(pa.uint8()))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return _where_present(cells, fixed_cells(pc.fill_null(cells, 0).to_numpy(zero_copy_only=False)))
-    return pa.array([None if cell is None else repr(cell).encode() for cell in cells.to_pylist()], BINARY)
+        return _where_present(
+            cells, fixed_cells(pc.fill_null(cells, 0).to_numpy(zero_copy_only=False))
+        )
+    return pa.array(
+        [None if cell is None else repr(cell).encode() for cell in cells.to_pylist()], BINARY
+    )
 
 
 def _lists(cells: Any) -> pa.LargeBinaryArray:
-    """Of each list its items, one after the other; numbers are as long as each other, the others say how long."""
+    """Of each list its items, one after the other; numbers are as long as each other, the others
+    say how long."""
     items = cells.flatten()
     lengths = pc.fill_null(pc.list_value_length(cells), 0).to_numpy(zero_copy_only=False)
     bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -173,7 +205,9 @@ def _lists(cells: Any) -> pa.LargeBinaryArray:
         values = np.ascontiguousarray(items.to_numpy(zero_copy_only=False))
         return _where_present(cells, binary_cells(bounds * values.itemsize, values))
     elements = _sized_payload(items)
-    return _where_present(cells, binary_cells(offsets_of(elements)[bounds], content_buffer(elements)))
+    return _where_present(
+        cells, binary_cells(offsets_of(elements)[bounds], content_buffer(elements))
+    )
 
 
 def _sized_payload(cells: Any) -> pa.LargeBinaryArray:
@@ -186,11 +220,17 @@ def _sized(payload: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, pa.LargeB
 
 
 def _joined(fields: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
-    return pc.binary_join_element_wise(*fields, NOTHING, null_handling="replace", null_replacement="")
+    return pc.binary_join_element_wise(
+        *fields, NOTHING, null_handling="replace", null_replacement=""
+    )
 
 
 def _where_present(cells: Any, payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    return pc.if_else(cells.is_valid(), payload, pa.scalar(None, BINARY)) if cells.null_count else payload
+    return (
+        pc.if_else(cells.is_valid(), payload, pa.scalar(None, BINARY))
+        if cells.null_count
+        else payload
+    )
 
 
 def all_hashes(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""Snapshots: immutable Parquet tables addressed by their content, and the records that point at them.
+"""Snapshots: immutable Parquet tables addressed by their content, and the records that point at
+them.
 
     <root>/<table>/<sha256>.parquet     a table, or some of its rows (snapshots/tables.py)
     <root>/steps/<fingerprint>.json     which snapshots a step wrote (the key to reuse)
@@ -7,14 +8,15 @@
     <root>/manifest-<workflow>.json     the live snapshot of each table
     <root>/manifests/<workflow>/<run_id>.json   the manifests that were live, each from the run that made it
 
-Run ids sort by time, and a run that changed nothing leaves no manifest: what was live when a run ended is the
-newest manifest up to its id. Every file comes to its name by fsync and rename, records after what they point
-at: a crash at any instant leaves whole files only. One that something else has damaged counts as missing in a run,
-which makes it again; whoever else reads it gets a DataError.
+Run ids sort by time, and a run that changed nothing leaves no manifest: what was live when a run
+ended is the newest manifest up to its id. Every file comes to its name by fsync and rename, records
+after what they point at: a crash at any instant leaves whole files only. One that something else
+has damaged counts as missing in a run, which makes it again; whoever else reads it gets a
+DataError.
 
-All of it is in a folder (snapshots/folder.py), or in an object store that a folder mirrors (snapshots/mirror.py): then
-who writes is ``alone``.
-"""
+All of it is in a folder (snapshots/folder.py), or in an object store that a folder mirrors
+(snapshots/mirror.py): then who writes is ``alone``.
+"""  # noqa: E501
 
 import os
 import re
@@ -58,9 +60,9 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class SnapshotStore:
-    """``root``: a folder on disk; ``mirror``: the same where it mirrors an object store, see ``open_snapshots``.
-    ``beneath``: where files of tables are read that are not here: what is only tried is written beside what is kept,
-    not into it."""
+    """``root``: a folder on disk; ``mirror``: the same where it mirrors an object store, see
+    ``open_snapshots``. ``beneath``: where files of tables are read that are not here: what is only
+    tried is written beside what is kept, not into it."""
 
     root: Path
     mirror: "Mirror | None" = None
@@ -71,28 +73,35 @@ class SnapshotStore:
         return self.mirror or Folder(self.root)
 
     def alone(self, place: str) -> AbstractContextManager[None]:
-        """For who writes more than tasks; ``place``: where that is, for people. Raises LockedError where another client
-        writes into the same object store; of a folder the caller sees to that.
+        """For who writes more than tasks; ``place``: where that is, for people. Raises LockedError
+        where another client writes into the same object store; of a folder the caller sees to that.
 
         What is written raises LeaseLostError once another client has taken it over."""
         return self.folder.alone(place)
 
     def look_anew(self) -> None:
-        """For a process that has been here since before the present run: what it knew may not be so any more."""
+        """For a process that has been here since before the present run: what it knew may not be so
+        any more."""
         self.folder.look_anew()
 
     def told(self, name: str) -> str:
         """Where a file is, for people."""
         return self.folder.told(name)
 
-    def write(self, name: str, table: pa.Table, order: Sequence[str] = (), before: Snapshot | None = None) -> Snapshot:
-        """Write what of the table is not there already. ``order``: what fixes the order of its rows; ``before``: the
-        table as it was, of which it may share files. Raises DiskFullError, and leaves nothing."""
+    def write(
+        self, name: str, table: pa.Table, order: Sequence[str] = (), before: Snapshot | None = None
+    ) -> Snapshot:
+        """Write what of the table is not there already. ``order``: what fixes the order of its
+        rows; ``before``: the table as it was, of which it may share files. Raises DiskFullError,
+        and leaves nothing."""
         known = before if before is not None and self.exists(before) else None
         return self._files.write(name, table, order, known)
 
-    def replaced(self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table) -> Snapshot:
-        """The table with ``rows`` in place of those whose ``column`` has one of the values; it must have an order."""
+    def replaced(
+        self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table
+    ) -> Snapshot:
+        """The table with ``rows`` in place of those whose ``column`` has one of the values; it must
+        have an order."""
         return self._files.replaced(name, before, column, values, rows)
 
     def write_bucket(
@@ -102,9 +111,15 @@ class SnapshotStore:
         return self._files.write_bucket(name, rows, order, bucket, naming)
 
     def joined(
-        self, name: str, files: Sequence[TableFile], schema: pa.Schema, order: Sequence[str], before: Snapshot | None
+        self,
+        name: str,
+        files: Sequence[TableFile],
+        schema: pa.Schema,
+        order: Sequence[str],
+        before: Snapshot | None,
     ) -> Snapshot:
-        """The table whose rows are in these files, of tasks that are noted, or ``before`` where it has the same."""
+        """The table whose rows are in these files, of tasks that are noted, or ``before`` where it
+        has the same."""
         self.folder.kept_by_others(file.path for file in files)
         self.folder.bring(file.path for file in files)
         known = before if before is not None and self.exists(before) else None
@@ -115,17 +130,22 @@ class SnapshotStore:
         self.folder.keep(path for table in tables for path in table.paths)
 
     def note_task(self, task: str, files: Mapping[str, Sequence[TableFile]]) -> None:
-        """Remember the files of a task, by the names of its outputs, until its step has a record."""
+        """Remember the files of a task, by the names of its outputs, until its step has a
+        record."""
         tables = {name: list(map(asdict, some)) for name, some in files.items()}
         self.folder.keep(file.path for some in files.values() for file in some)
         self.folder.note(f"{UNFINISHED}/{task}.json", _versioned({"task": task, "files": tables}))
 
     def noted_tasks(self, tasks: Collection[str]) -> dict[str, dict[str, list[TableFile]]]:
-        """What those of these tasks have written that are done, by their names: if it is all there and undamaged."""
+        """What those of these tasks have written that are done, by their names: if it is all there
+        and undamaged."""
         there = {PurePosixPath(kept.name).stem for kept in self.folder.listed(UNFINISHED)}
         found = {task: self._noted_task(task) for task in tasks if task in there}
         noted = {task: files for task, files in found.items() if files is not None}
-        paths = {task: {file.path for some in files.values() for file in some} for task, files in noted.items()}
+        paths = {
+            task: {file.path for some in files.values() for file in some}
+            for task, files in noted.items()
+        }
         lacking = self.folder.lacking(chain.from_iterable(paths.values()))
         return {task: files for task, files in noted.items() if not paths[task] & lacking}
 
@@ -134,11 +154,14 @@ class SnapshotStore:
             content = self._read(f"{UNFINISHED}/{task}.json", dict)
         except (FileNotFoundError, DataError):
             return None
-        return {name: [TableFile(**file) for file in some] for name, some in content["files"].items()}
+        return {
+            name: [TableFile(**file) for file in some] for name, some in content["files"].items()
+        }
 
     def share(self, files: Mapping[str, Path]) -> None:
-        """Make these files of this folder those that every process finds by these names, wherever it is, until they
-        are taken back or their step has a record. Of a crash nobody will want them."""
+        """Make these files of this folder those that every process finds by these names, wherever
+        it is, until they are taken back or their step has a record. Of a crash nobody will want
+        them."""
         self.folder.share({f"{UNFINISHED}/{name}": file for name, file in files.items()})
 
     def shared(self, name: str) -> Path:
@@ -150,7 +173,8 @@ class SnapshotStore:
         self.folder.delete([f"{UNFINISHED}/{name}" for name in names])
 
     def take_back(self, names: Collection[str]) -> None:
-        """As ``unshare``, for any process that has shared something by names that nobody else has."""
+        """As ``unshare``, for any process that has shared something by names that nobody else
+        has."""
         self.folder.take_back([f"{UNFINISHED}/{name}" for name in names])
 
     def forget_tasks(self) -> None:
@@ -158,12 +182,13 @@ class SnapshotStore:
         self.folder.clear(UNFINISHED)
 
     def ordered(self, name: str, snapshot: Snapshot, order: Sequence[str]) -> Snapshot:
-        """The table as one whose rows can be replaced, which those of an earlier version are not."""
+        """The table as one whose rows can be replaced, which those of an earlier version are
+        not."""
         return self._files.ordered(name, snapshot, order)
 
     def read(self, snapshot: Snapshot, columns: list[str] | None = None) -> pd.DataFrame:
-        """The table, or some columns of it without a look at the rest. Raises DataError when a file is gone or
-        damaged."""
+        """The table, or some columns of it without a look at the rest. Raises DataError when a file
+        is gone or damaged."""
         return as_frame(self.table(snapshot, columns))
 
     def table(self, snapshot: Snapshot, columns: list[str] | None = None) -> pa.Table:
@@ -172,9 +197,14 @@ class SnapshotStore:
         return self._files.table(snapshot, columns)
 
     def select(
-        self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str] | None = None
+        self,
+        snapshot: Snapshot,
+        names: Collection[str],
+        values: pa.Array,
+        columns: Sequence[str] | None = None,
     ) -> pa.Table:
-        """The rows that have one of the values in one of the columns ``names``, in the table's order."""
+        """The rows that have one of the values in one of the columns ``names``, in the table's
+        order."""
         self._bring(snapshot)
         return self._files.select(snapshot, names, values, columns)
 
@@ -186,7 +216,8 @@ class SnapshotStore:
         return self._files.selected(snapshot, names, values, columns)
 
     def goes_by(self, snapshot: Snapshot, column: str, bits: int) -> bool:
-        """Whether the buckets of this column's hash, of so many bits, are those of the table's files, or nearly."""
+        """Whether the buckets of this column's hash, of so many bits, are those of the table's
+        files, or nearly."""
         return self._files.goes_by(snapshot, column, bits)
 
     def bucket_sizes(self, snapshot: Snapshot, bits: int) -> np.ndarray:
@@ -201,8 +232,8 @@ class SnapshotStore:
     def difference(
         self, before: Snapshot, now: Snapshot, columns: Sequence[str] | None = None
     ) -> tuple[pa.Table, pa.Table]:
-        """The rows that ``before`` alone has, and those that ``now`` alone has, in no order: a row that changed is in
-        both. Few files are read where they share most."""
+        """The rows that ``before`` alone has, and those that ``now`` alone has, in no order: a row
+        that changed is in both. Few files are read where they share most."""
         return self._files.difference(before, now, columns)
 
     def columns(self, snapshot: Snapshot) -> list[str]:
@@ -213,7 +244,9 @@ class SnapshotStore:
         """Raises DataError when a file is gone or damaged."""
         return self._files.schema(snapshot)
 
-    def batches(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, snapshot: Snapshot, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """As ``table``, some thousands of rows at a time."""
         self._bring(snapshot)
         return self._files.batches(snapshot, columns)
@@ -223,7 +256,9 @@ class SnapshotStore:
         self._bring(snapshot)
         return self._files.first(snapshot, columns)
 
-    def unordered(self, snapshot: Snapshot, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def unordered(
+        self, snapshot: Snapshot, columns: list[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """As ``batches``, file by file: for those to whom the order means nothing."""
         self._bring(snapshot)
         return self._files.unordered(snapshot, columns)
@@ -277,8 +312,9 @@ class SnapshotStore:
         self._write_json(f"steps/{record.fingerprint}.json", asdict(record))
 
     def lookup(self, fingerprint: str) -> StepRecord | None:
-        """The record of this fingerprint if every snapshot it names is there and undamaged. A record that cannot be
-        read, or that another version has written, is as if it were not there."""
+        """The record of this fingerprint if every snapshot it names is there and undamaged. A
+        record that cannot be read, or that another version has written, is as if it were not
+        there."""
         name = f"steps/{fingerprint}.json"
         try:
             record = self._read(name, step_record_from)
@@ -291,7 +327,8 @@ class SnapshotStore:
         return record if all(map(self.exists, record.outputs.values())) else None
 
     def publish(self, manifest: Manifest, run_id: str) -> None:
-        """Make it the live manifest of its workflow and keep it under the run's id, unless it is live already.
+        """Make it the live manifest of its workflow and keep it under the run's id, unless it is
+        live already.
 
         The copy comes first: there is never a live manifest that its run's id does not lead to.
         """
@@ -300,13 +337,16 @@ class SnapshotStore:
         kept = newest and self._found(manifest.workflow, _kept_name(manifest.workflow, newest[0]))
         if kept != manifest:
             self._write_json(_kept_name(manifest.workflow, run_id), asdict(manifest))
-        if kept != manifest or self._found(manifest.workflow, _live_name(manifest.workflow)) != manifest:
+        if (
+            kept != manifest
+            or self._found(manifest.workflow, _live_name(manifest.workflow)) != manifest
+        ):
             self._write_json(_live_name(manifest.workflow), asdict(manifest))
 
     def manifest(self, workflow: str, run_id: str = "") -> Manifest:
-        """The workflow's live manifest, or the one kept under the run's id; empty if there is none. Where the live one
-        cannot be read it is the newest that is kept and can be. Of a view, as ``index@public``, what the manifest of
-        its workflow has of it.
+        """The workflow's live manifest, or the one kept under the run's id; empty if there is none.
+        Where the live one cannot be read it is the newest that is kept and can be. Of a view, as
+        ``index@public``, what the manifest of its workflow has of it.
 
         Raises DamagedError for one kept under the run's id that cannot be read."""
         base, view = split_name(workflow)
@@ -319,18 +359,24 @@ class SnapshotStore:
                 return Manifest(workflow)
             except DamagedError as error:
                 raise DamagedError(error.path, error.fact, "choose another run") from error
-        names = [_live_name(workflow), *(_kept_name(workflow, id) for id in reversed(self.history(workflow)))]
+        names = [
+            _live_name(workflow),
+            *(_kept_name(workflow, id) for id in reversed(self.history(workflow))),
+        ]
         found = next(filter(None, (self._found(workflow, name) for name in names)), None)
         return found or Manifest(workflow)
 
     def certain(self, workflow: str) -> Manifest:
-        """As ``manifest``, but no older one: where the live one cannot be read, its copy. Raises DamagedError where
-        that cannot be read either."""
+        """As ``manifest``, but no older one: where the live one cannot be read, its copy. Raises
+        DamagedError where that cannot be read either."""
         base, view = split_name(workflow)
         if view:
             return view_of(self.certain(base), view)
         damaged = None
-        for name in [_live_name(workflow), *(_kept_name(workflow, id) for id in self.history(workflow)[-1:])]:
+        for name in [
+            _live_name(workflow),
+            *(_kept_name(workflow, id) for id in self.history(workflow)[-1:]),
+        ]:
             try:
                 return self._manifest(workflow, name)
             except FileNotFoundError:
@@ -338,7 +384,9 @@ class SnapshotStore:
             except DamagedError as error:
                 damaged = error
         if damaged:
-            raise DamagedError(damaged.path, damaged.fact, f"run 'graphmill index {workflow}' first")
+            raise DamagedError(
+                damaged.path, damaged.fact, f"run 'graphmill index {workflow}' first"
+            )
         return Manifest(workflow)
 
     def is_lost(self, workflow: str) -> bool:
@@ -357,36 +405,54 @@ class SnapshotStore:
         except FileNotFoundError:
             return None
         except DamagedError as error:
-            tell(f"{error.path}: {error.fact}; it is passed over, and the newest whole manifest taken")
+            tell(
+                f"{error.path}: {error.fact}; it is passed over, and the newest whole manifest"
+                " taken"
+            )
             return None
 
     def _manifest(self, workflow: str, name: str) -> Manifest:
         manifest = self._read(name, manifest_from)
-        _require(manifest.workflow == workflow, self.told(name), f"of workflow '{manifest.workflow}'")
+        _require(
+            manifest.workflow == workflow, self.told(name), f"of workflow '{manifest.workflow}'"
+        )
         return manifest
 
     def history(self, workflow: str) -> list[str]:
         """Ids of the runs whose manifests are kept, oldest first."""
-        places = [PurePosixPath(kept.name) for kept in self.folder.listed(f"{KEPT_FOLDER}/{workflow}")]
+        places = [
+            PurePosixPath(kept.name) for kept in self.folder.listed(f"{KEPT_FOLDER}/{workflow}")
+        ]
         return sorted(place.stem for place in places if place.suffix == ".json")
 
     def workflows(self) -> list[str]:
         """Names of the workflows that have a manifest, live or kept."""
-        live = {name[len(LIVE_PREFIX) : -len(".json")] for name in self.folder.top() if LIVE_FILE.fullmatch(name)}
-        return sorted(live | {PurePosixPath(kept.name).parent.name for kept in self.folder.listed(KEPT_FOLDER)})
+        live = {
+            name[len(LIVE_PREFIX) : -len(".json")]
+            for name in self.folder.top()
+            if LIVE_FILE.fullmatch(name)
+        }
+        return sorted(
+            live
+            | {PurePosixPath(kept.name).parent.name for kept in self.folder.listed(KEPT_FOLDER)}
+        )
 
     def files(self, table: str) -> list[Snapshot]:
-        """Every snapshot of the table that has a file, the largest first; ``rows`` is not known: 0."""
+        """Every snapshot of the table that has a file, the largest first; ``rows`` is not known:
+        0."""
         there = [kept for kept in self.folder.listed(table) if _table_of(kept) == table]
         there.sort(key=lambda kept: kept.bytes, reverse=True)
-        return [Snapshot(0, PurePosixPath(kept.name).stem, (TableFile(kept.name, 0),)) for kept in there]
+        return [
+            Snapshot(0, PurePosixPath(kept.name).stem, (TableFile(kept.name, 0),)) for kept in there
+        ]
 
     def all_files(self) -> list[Kept]:
         """Every file of a table, and every record of a step; others are somebody's."""
         return [kept for kept in self.folder.listed() if OWN_FILE.fullmatch(kept.name)]
 
     def columns_of_files(self, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-        """Of tables' files, by their paths, the names of their columns; of those that can be read."""
+        """Of tables' files, by their paths, the names of their columns; of those that can be
+        read."""
         return self.folder.columns(names)
 
     def delete_files(self, names: Sequence[str]) -> None:
@@ -398,33 +464,42 @@ class SnapshotStore:
         self.folder.delete([_kept_name(workflow, run_id)])
 
     def clear(self, workflow: str) -> None:
-        """Write anew those of the workflow's live tables whose files still hold rows that are gone. Only for a caller
-        who is alone here; files that no manifest names any more are left to a collection of garbage."""
+        """Write anew those of the workflow's live tables whose files still hold rows that are gone.
+        Only for a caller who is alone here; files that no manifest names any more are left to a
+        collection of garbage."""
         manifest = self.certain(workflow)
         cleared = replace(
             manifest,
             tables={name: self._files.cleared(table) for name, table in manifest.tables.items()},
             steps={
                 id: replace(
-                    record, outputs={name: self._files.cleared(table) for name, table in record.outputs.items()}
+                    record,
+                    outputs={
+                        name: self._files.cleared(table) for name, table in record.outputs.items()
+                    },
                 )
                 for id, record in manifest.steps.items()
             },
         )
         for record in cleared.steps.values():
             self.record(record)
-        for name in [*(_kept_name(workflow, id) for id in self.history(workflow)[-1:]), _live_name(workflow)]:
+        for name in [
+            *(_kept_name(workflow, id) for id in self.history(workflow)[-1:]),
+            _live_name(workflow),
+        ]:
             self._write_json(name, asdict(cleared))
 
     def sweep(self) -> None:
-        """Remove what killed processes have left half written. Only for a caller who is alone here."""
+        """Remove what killed processes have left half written. Only for a caller who is alone
+        here."""
         self.folder.sweep()
 
     def _write_json(self, name: str, content: Mapping[str, Any]) -> None:
         self.folder.write(name, _versioned(content))
 
     def _read(self, name: str, made: Callable[[dict[str, Any]], Made]) -> Made:
-        """Raises FileNotFoundError, DamagedError, and DataError for what a later version has written."""
+        """Raises FileNotFoundError, DamagedError, and DataError for what a later version has
+        written."""
         content, path = self.folder.read(name), self.told(name)
         version = content.pop("schema_version", None)
         _require(version is None or isinstance(version, int), path, "of no known version")
@@ -435,9 +510,11 @@ class SnapshotStore:
             raise DamagedError(path, f"of another version ({error})") from error
 
 
-def open_snapshots(address: str, folder: Path, environment: Mapping[str, str] = os.environ) -> SnapshotStore:
-    """``address``: the URL of an object store, which ``folder`` is then the mirror of; any process opens the same ones
-    so, with a folder and the keys in an environment of its own."""
+def open_snapshots(
+    address: str, folder: Path, environment: Mapping[str, str] = os.environ
+) -> SnapshotStore:
+    """``address``: the URL of an object store, which ``folder`` is then the mirror of; any process
+    opens the same ones so, with a folder and the keys in an environment of its own."""
     from pipeline.snapshots.mirror import Mirror
     from pipeline.snapshots.objects import Objects
 
@@ -451,7 +528,11 @@ def _versioned(content: Mapping[str, Any]) -> dict[str, Any]:
 def _table_of(kept: Kept) -> str:
     """Whose rows the file holds; "" of other files."""
     place = PurePosixPath(kept.name)
-    return place.parent.as_posix() if FILE_OF_A_TABLE.fullmatch(kept.name) and place.parent.name != GONE_FOLDER else ""
+    return (
+        place.parent.as_posix()
+        if FILE_OF_A_TABLE.fullmatch(kept.name) and place.parent.name != GONE_FOLDER
+        else ""
+    )
 
 
 def _live_name(workflow: str) -> str:

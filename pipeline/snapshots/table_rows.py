@@ -1,7 +1,9 @@
-"""Reads the files of tables: whole, in order some rows at a time, by the values of a column, or what differs.
+"""Reads the files of tables: whole, in order some rows at a time, by the values of a column, or
+what differs.
 
-Every file is sorted by the table's key and has row groups of some thousands of rows, so that several files are read in
-one order without a look ahead, and few rows without the rest of their file.
+Every file is sorted by the table's key and has row groups of some thousands of rows, so that
+several files are read in one order without a look ahead, and few rows without the rest of their
+file.
 """
 
 from bisect import bisect_left
@@ -17,9 +19,17 @@ import pyarrow.compute
 import pyarrow.parquet as pq
 
 from pipeline.contract.schemas import STRING, WIDE, is_text
-from pipeline.snapshots.row_hashes import HASH_BYTES, all_hashes, in_one_alone, numbers_of, row_hashes
+from pipeline.snapshots.row_hashes import (
+    HASH_BYTES,
+    all_hashes,
+    in_one_alone,
+    numbers_of,
+    row_hashes,
+)
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 BATCH_ROWS = 10_000
 LEAST_ROWS = 500
@@ -36,9 +46,10 @@ DESCENDING = "-"
 
 @dataclass(frozen=True)
 class TableFile:
-    """``path``: relative to the snapshots folder; ``rows``: in the file; ``gone``: the file of positions that do not
-    count, and how many these are. ``bucket``: the bits, as "0" and "1", that the hashes of its keys begin with;
-    ``added``: whether its rows came after those of the files that make up the buckets."""
+    """``path``: relative to the snapshots folder; ``rows``: in the file; ``gone``: the file of
+    positions that do not count, and how many these are. ``bucket``: the bits, as "0" and "1", that
+    the hashes of its keys begin with; ``added``: whether its rows came after those of the files
+    that make up the buckets."""
 
     path: str
     rows: int
@@ -58,9 +69,10 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table as it is. ``sha256``: its identity, the digest of its rows (``row_hashes``), whatever files they lie in;
-    of a table that an earlier version has written, the hash of its one file. ``order``: the columns that fix the order
-    of its rows (see DESCENDING), none where they stand as they were written."""
+    """A table as it is. ``sha256``: its identity, the digest of its rows (``row_hashes``), whatever
+    files they lie in; of a table that an earlier version has written, the hash of its one file.
+    ``order``: the columns that fix the order of its rows (see DESCENDING), none where they stand as
+    they were written."""
 
     rows: int
     sha256: str
@@ -78,7 +90,8 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Sought:
-    """Values that rows are found by. ``texts``: the same in order; None where some row may lack what is sought."""
+    """Values that rows are found by. ``texts``: the same in order; None where some row may lack
+    what is sought."""
 
     values: pa.Array
     texts: Sequence[str] | None
@@ -90,7 +103,8 @@ class Sought:
 
 @dataclass(frozen=True)
 class TableRows:
-    """Reads the files of one folder of snapshots. ``whole``: gives the path of a file that is found undamaged."""
+    """Reads the files of one folder of snapshots. ``whole``: gives the path of a file that is found
+    undamaged."""
 
     root: Path
     whole: Callable[[str], Path]
@@ -111,36 +125,50 @@ class TableRows:
         whole = pa.concat_tables([self.rows(file, needed) for file in snapshot.files])
         return in_order(whole, snapshot.order).select(wanted)
 
-    def batches(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, snapshot: Snapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """As ``table``, some thousands of rows at a time; no more is held than these."""
         wanted = self._wanted(snapshot, columns)
         if len(snapshot.files) == 1:
             yield from self._batches_of(snapshot.files[0], wanted)
             return
         needed, number = with_order(snapshot.order, wanted), len(snapshot.files)
-        rows, read = max(LEAST_ROWS, BATCH_ROWS // number), max(LEAST_AT_ONCE, READ_AT_ONCE // number)
+        rows, read = (
+            max(LEAST_ROWS, BATCH_ROWS // number),
+            max(LEAST_AT_ONCE, READ_AT_ONCE // number),
+        )
         streams = [self._batches_of(file, needed, rows, read) for file in snapshot.files]
         for table in side_by_side(streams, snapshot.order):
             yield from table.select(wanted).combine_chunks().to_batches(BATCH_ROWS)
 
     def first(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
-        """Its first row, none of an empty table; of each file no more is read than where it begins."""
+        """Its first row, none of an empty table; of each file no more is read than where it
+        begins."""
         if not snapshot.order:
             return self.table(snapshot, columns)[:1]
         needed = with_order(snapshot.order, columns)
-        heads = (next(self._batches_of(file, needed, 1, LEAST_AT_ONCE), None) for file in snapshot.files)
+        heads = (
+            next(self._batches_of(file, needed, 1, LEAST_AT_ONCE), None) for file in snapshot.files
+        )
         none = self.read(snapshot.files[0].path, needed, np.zeros(0, bool))
         found = pa.concat_tables([none, *(pa.table(head) for head in heads if head is not None)])
         return in_order(found, snapshot.order)[:1].select(list(columns))
 
-    def unordered(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def unordered(
+        self, snapshot: Snapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """As ``batches``, file by file: for those to whom the order means nothing."""
         wanted = self._wanted(snapshot, columns)
         for file in snapshot.files:
             yield from self._batches_of(file, wanted)
 
     def select(
-        self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str] | None = None
+        self,
+        snapshot: Snapshot,
+        names: Collection[str],
+        values: pa.Array,
+        columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """The rows that have one of the values in one of the columns ``names``, in their order."""
         wanted = self._wanted(snapshot, columns)
@@ -152,8 +180,11 @@ class TableRows:
     def selected(
         self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str]
     ) -> pa.Table:
-        """As ``select``, in no order yet, and with what ``in_order`` needs; the table must have an order."""
-        return pa.concat_tables(self._selected(snapshot, names, values, with_order(snapshot.order, columns)))
+        """As ``select``, in no order yet, and with what ``in_order`` needs; the table must have an
+        order."""
+        return pa.concat_tables(
+            self._selected(snapshot, names, values, with_order(snapshot.order, columns))
+        )
 
     def _selected(
         self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str]
@@ -169,18 +200,23 @@ class TableRows:
         return parts
 
     def goes_by(self, snapshot: Snapshot, column: str, bits: int) -> bool:
-        """Whether the rows of a bucket of so many bits are best read where they lie: the hash that their files go by is
-        that of this column, in which no cell is missing, and no row is read often for them."""
+        """Whether the rows of a bucket of so many bits are best read where they lie: the hash that
+        their files go by is that of this column, in which no cell is missing, and no row is read
+        often for them."""
         if snapshot.key != column or not is_text(self.schema(snapshot).field(column).type):
             return False
         read = sum(file.rows << max(bits - len(file.bucket), 0) for file in snapshot.files)
-        return read <= MOST_READINGS * snapshot.rows and not any(self._lacks(file, column) for file in snapshot.files)
+        return read <= MOST_READINGS * snapshot.rows and not any(
+            self._lacks(file, column) for file in snapshot.files
+        )
 
     def _lacks(self, file: TableFile, column: str) -> bool:
         """Whether a cell of the column may be missing."""
         found = pq.read_metadata(self.whole(file.path))
         leaf = _leaves(found.schema)[column]
-        statistics = [found.row_group(group).column(leaf).statistics for group in range(found.num_row_groups)]
+        statistics = [
+            found.row_group(group).column(leaf).statistics for group in range(found.num_row_groups)
+        ]
         return any(each is None or each.null_count != 0 for each in statistics)
 
     def bucket_sizes(self, snapshot: Snapshot, bits: int) -> np.ndarray:
@@ -199,18 +235,24 @@ class TableRows:
                 parts.append(self.rows(file, needed))
             elif bucket.startswith(file.bucket):
                 rows = self.rows(file, needed)
-                parts.append(rows.filter(pa.array(numbers_of(octets(rows[HASH]), len(bucket)) == int(bucket, 2))))
+                parts.append(
+                    rows.filter(
+                        pa.array(numbers_of(octets(rows[HASH]), len(bucket)) == int(bucket, 2))
+                    )
+                )
         rows = pa.concat_tables(parts)
         return (rows if len(parts) <= 2 else in_order(rows, snapshot.order)).select(list(columns))
 
     def having(self, file: TableFile, names: Collection[str], sought: "Sought") -> np.ndarray:
-        """Which rows of the file have one of the values in one of the columns, as booleans. Row groups whose statistics
-        say that none can be there are not read."""
+        """Which rows of the file have one of the values in one of the columns, as booleans. Row
+        groups whose statistics say that none can be there are not read."""
         with pq.ParquetFile(self.whole(file.path), **WIDE) as opened:
             groups = _groups_with(opened, names, sought)
             ends = _ends_of(opened)
             found = np.zeros(ends[-1], bool)
-            rows = opened.read_row_groups(np.flatnonzero(groups).tolist(), columns=list(dict.fromkeys(names)))
+            rows = opened.read_row_groups(
+                np.flatnonzero(groups).tolist(), columns=list(dict.fromkeys(names))
+            )
         found[_rows_of(groups, ends)] = _has_any(rows, sought.values)
         return found
 
@@ -237,7 +279,11 @@ class TableRows:
         return found
 
     def _taken(
-        self, snapshot: Snapshot, places: Sequence[tuple[TableFile, np.ndarray]], flags: np.ndarray, columns: list[str]
+        self,
+        snapshot: Snapshot,
+        places: Sequence[tuple[TableFile, np.ndarray]],
+        flags: np.ndarray,
+        columns: list[str],
     ) -> pa.Table:
         """``flags``: which of all the rows at the places are wanted."""
         parts = [self.read(snapshot.files[0].path, columns, np.zeros(0, bool))]
@@ -268,8 +314,8 @@ class TableRows:
         return alive
 
     def read(self, path: str, columns: Sequence[str] | None, flags: np.ndarray | None) -> pa.Table:
-        """The flagged rows of a file, or all. With HASH where it is asked for, also of a file of an earlier version,
-        which has none."""
+        """The flagged rows of a file, or all. With HASH where it is asked for, also of a file of an
+        earlier version, which has none."""
         found = self.whole(path)
         if columns is not None and HASH in columns and HASH not in pq.read_schema(found).names:
             table = read_parquet(found)
@@ -278,12 +324,22 @@ class TableRows:
         return read_parquet(found, columns, flags)
 
     def _batches_of(
-        self, file: TableFile, columns: Sequence[str], rows: int | None = None, read: int = READ_AT_ONCE
+        self,
+        file: TableFile,
+        columns: Sequence[str],
+        rows: int | None = None,
+        read: int = READ_AT_ONCE,
     ) -> Iterator[pa.RecordBatch]:
         alive, start = self.alive(file) if file.gone else None, 0
-        with pq.ParquetFile(self.whole(file.path), pre_buffer=False, buffer_size=read, **WIDE) as opened:
+        with pq.ParquetFile(
+            self.whole(file.path), pre_buffer=False, buffer_size=read, **WIDE
+        ) as opened:
             for batch in opened.iter_batches(rows or BATCH_ROWS, columns=list(columns)):
-                kept = batch if alive is None else batch.filter(pa.array(alive[start : start + len(batch)]))
+                kept = (
+                    batch
+                    if alive is None
+                    else batch.filter(pa.array(alive[start : start + len(batch)]))
+                )
                 start += len(batch)
                 if len(kept):
                     yield kept.select(list(columns))
@@ -292,9 +348,11 @@ class TableRows:
         return self.columns(snapshot) if columns is None else list(columns)
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None, flags: np.ndarray | None = None) -> pa.Table:
-    """A file, some columns of it, or the flagged rows, without a look at row groups that have none of them. A dataset
-    of one file would cost ten times as much to open."""
+def read_parquet(
+    path: Path, columns: Sequence[str] | None = None, flags: np.ndarray | None = None
+) -> pa.Table:
+    """A file, some columns of it, or the flagged rows, without a look at row groups that have none
+    of them. A dataset of one file would cost ten times as much to open."""
     names = None if columns is None else list(columns)
     with pq.ParquetFile(path, **WIDE) as file:
         if flags is None:
@@ -302,15 +360,19 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, flags: np.nda
         else:
             ends = _ends_of(file)
             flags = flags if len(flags) else np.zeros(ends[-1], bool)
-            groups = np.array([part.any() for part in np.split(flags, ends[1:-1])], bool)[: file.num_row_groups]
+            groups = np.array([part.any() for part in np.split(flags, ends[1:-1])], bool)[
+                : file.num_row_groups
+            ]
             table = file.read_row_groups(np.flatnonzero(groups).tolist(), columns=names)
             table = table.filter(pa.array(flags[_rows_of(groups, ends)]))
     return table if names is None else table.select(names)
 
 
-def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]], order: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of several streams, each of which is in this order, as those of one. Of each stream some rows wait; what
-    stands before the last that waits of every one that goes on can be told."""
+def side_by_side(
+    streams: Sequence[Iterator[pa.RecordBatch]], order: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The rows of several streams, each of which is in this order, as those of one. Of each stream
+    some rows wait; what stands before the last that waits of every one that goes on can be told."""
     going = dict(enumerate(streams))
     waiting: list[pa.Table] = []
     counts = np.zeros(len(streams), np.int64)
@@ -320,7 +382,9 @@ def side_by_side(streams: Sequence[Iterator[pa.RecordBatch]], order: Sequence[st
             if batch is None:
                 del going[number]
             else:
-                waiting.append(pa.table(batch).append_column(STREAM, pa.array(np.full(len(batch), number))))
+                waiting.append(
+                    pa.table(batch).append_column(STREAM, pa.array(np.full(len(batch), number)))
+                )
         if not waiting:
             return
         rows = in_order(pa.concat_tables(waiting), order)
@@ -372,7 +436,9 @@ def split(flags: np.ndarray, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 def _ends_of(file: pq.ParquetFile) -> np.ndarray:
     """Where the row groups end, and a zero before."""
-    return np.cumsum([0, *(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))])
+    return np.cumsum(
+        [0, *(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))]
+    )
 
 
 def _rows_of(groups: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -389,7 +455,9 @@ def _groups_with(file: pq.ParquetFile, names: Collection[str], sought: Sought) -
     """Which row groups may have a row with one of the values in one of the columns."""
     leaves = _leaves(file.schema)
     every = np.ones(file.num_row_groups, bool)
-    if sought.texts is None or not all(is_text(file.schema_arrow.field(name).type) for name in names):
+    if sought.texts is None or not all(
+        is_text(file.schema_arrow.field(name).type) for name in names
+    ):
         return every
     for group in range(file.num_row_groups):
         found = [file.metadata.row_group(group).column(leaves[name]).statistics for name in names]
@@ -408,7 +476,11 @@ def _has_any(table: pa.Table, values: pa.Array) -> np.ndarray:
     found = np.zeros(table.num_rows, bool)
     for column in table.columns:
         texts = column if is_text(column.type) else column.cast(STRING)
-        found |= pc.is_in(texts, value_set=values.cast(texts.type)).combine_chunks().to_numpy(zero_copy_only=False)
+        found |= (
+            pc.is_in(texts, value_set=values.cast(texts.type))
+            .combine_chunks()
+            .to_numpy(zero_copy_only=False)
+        )
     return found
 
 

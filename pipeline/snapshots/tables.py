@@ -3,10 +3,11 @@
     <root>/<table>/<sha256>.parquet        rows, by key, each with its hash in the last column
     <root>/<table>/gone/<sha256>.parquet   positions in a file of rows that do not count any more
 
-A small table is one file. A larger one is in buckets of rows whose keys have hashes that begin alike, as many as its
-rows need. A night that changes few rows adds a file with those that are new, whichever buckets they are of, and says
-which of the others are gone; when the small additions have become many they are merged, and when they outgrow a bucket
-that is written anew, as one or as several. Files are named by the hash of their content and never changed.
+A small table is one file. A larger one is in buckets of rows whose keys have hashes that begin
+alike, as many as its rows need. A night that changes few rows adds a file with those that are new,
+whichever buckets they are of, and says which of the others are gone; when the small additions have
+become many they are merged, and when they outgrow a bucket that is written anew, as one or as
+several. Files are named by the hash of their content and never changed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -47,7 +48,9 @@ from pipeline.snapshots.table_rows import (
     with_hashes,
 )
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 ROW_GROUP, ROW_GROUP_OF_VECTORS = 10_000, 1_000
 """Rows. For one of them all of its group is read, and vectors are large."""
@@ -63,8 +66,8 @@ LEAST_SHARE = 0.25
 """Of these rows those below which buckets side by side are written as one."""
 MOST_ADDITIONS = 12
 OUTGROWN = 0.5
-"""Share of a bucket's rows that may be additions, or gone from its file, before it is written anew. Both are the most
-of any table: see ``_limit``."""
+"""Share of a bucket's rows that may be additions, or gone from its file, before it is written anew.
+Both are the most of any table: see ``_limit``."""
 
 
 @dataclass
@@ -92,38 +95,53 @@ class Lasting:
 
 @dataclass(frozen=True)
 class TableFiles(TableRows):
-    """Writes the files of one folder of snapshots as well. ``made``: is told of one that was written."""
+    """Writes the files of one folder of snapshots as well. ``made``: is told of one that was
+    written."""
 
     made: Callable[[str], None] = field(kw_only=True)
 
-    def write(self, name: str, table: pa.Table, order: Sequence[str], before: Snapshot | None = None) -> Snapshot:
-        """The table as a snapshot: that of ``before`` where it has the same rows, one that shares its files where it
-        differs in few."""
+    def write(
+        self, name: str, table: pa.Table, order: Sequence[str], before: Snapshot | None = None
+    ) -> Snapshot:
+        """The table as a snapshot: that of ``before`` where it has the same rows, one that shares
+        its files where it differs in few."""
         snapshot = Snapshot(table.num_rows, "", (), tuple(order))
         hashes = row_hashes(table, snapshot.key)
         sha256 = table_digest(hashes, table.schema, bool(order))
         if before is not None and before.sha256 == sha256:
             return before
-        if before is not None and before.rows >= WHOLE_BELOW and self._is_alike(before, table, order):
+        if (
+            before is not None
+            and before.rows >= WHOLE_BELOW
+            and self._is_alike(before, table, order)
+        ):
             there = self._lasting(before.files)
             every = [each.hashes for each in there]
             gone, new = in_one_alone(all_hashes(every), hashes)
             if gone.sum() + new.sum() <= OUTGROWN * before.rows:
-                stays = [each.without(going) for each, going in zip(there, split(gone, every), strict=True)]
-                return self._with_changes(name, before, stays, table.filter(pa.array(new)), hashes[new])
+                stays = [
+                    each.without(going)
+                    for each, going in zip(there, split(gone, every), strict=True)
+                ]
+                return self._with_changes(
+                    name, before, stays, table.filter(pa.array(new)), hashes[new]
+                )
         hashed = _in_order(table, hashes, order)
         files = self._in_buckets(name, hashed) if order else [self._new_file(name, hashed)]
         return replace(snapshot, sha256=sha256, files=tuple(files))
 
     def _is_alike(self, before: Snapshot, table: pa.Table, order: Sequence[str]) -> bool:
-        """Whether rows of the one may lie beside those of the other: in one order, with the same columns."""
+        """Whether rows of the one may lie beside those of the other: in one order, with the same
+        columns."""
         return (
             bool(order)
             and before.order == tuple(order)
             and _columns_of(self.schema(before)) == _columns_of(table.schema)
         )
 
-    def replaced(self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table) -> Snapshot:
+    def replaced(
+        self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table
+    ) -> Snapshot:
         """The table with ``rows`` in place of those whose ``column`` has one of the values."""
         there, sought = self._lasting(before.files), Sought.of(values)
         going = [self.having(each.file, [column], sought)[each.alive] for each in there]
@@ -140,13 +158,17 @@ class TableFiles(TableRows):
     def write_bucket(
         self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, naming: str
     ) -> list[TableFile]:
-        """The files of those rows of a table that are of a bucket of groups, to be ``joined`` with others. ``naming``:
-        the column that names their groups."""
+        """The files of those rows of a table that are of a bucket of groups, to be ``joined`` with
+        others. ``naming``: the column that names their groups."""
         key = names_of(order)[0]
         hashes = row_hashes(rows, key)
         by_key = naming == key and is_text(rows[key].type)
         hashed_as_named = by_key and not rows[key].null_count
-        groups = numbers_of(hashes, len(bucket)) if hashed_as_named else group_numbers(rows[naming], len(bucket))
+        groups = (
+            numbers_of(hashes, len(bucket))
+            if hashed_as_named
+            else group_numbers(rows[naming], len(bucket))
+        )
         ours = groups == int(bucket, 2)
         if not ours.all():  # a copy, otherwise
             rows, hashes = rows.filter(pa.array(ours)), hashes[ours]
@@ -154,14 +176,22 @@ class TableFiles(TableRows):
         if not by_key:
             return [self._new_file(name, hashed, added=True)] if hashed.num_rows else []
         within = pa.array(_in_any(octets(hashed[HASH]), [bucket]))
-        files, strays = self._in_buckets(name, hashed.filter(within), bucket), hashed.filter(pc.invert(within))
+        files, strays = (
+            self._in_buckets(name, hashed.filter(within), bucket),
+            hashed.filter(pc.invert(within)),
+        )
         return [*files, self._new_file(name, strays, added=True)] if strays.num_rows else files
 
     def joined(
-        self, name: str, files: Sequence[TableFile], schema: pa.Schema, order: Sequence[str], before: Snapshot | None
+        self,
+        name: str,
+        files: Sequence[TableFile],
+        schema: pa.Schema,
+        order: Sequence[str],
+        before: Snapshot | None,
     ) -> Snapshot:
-        """The table whose rows are in these files, which make up all buckets or none; ``before`` where it has the same
-        rows. Buckets that are small beside each other are written as one."""
+        """The table whose rows are in these files, which make up all buckets or none; ``before``
+        where it has the same rows. Buckets that are small beside each other are written as one."""
         stays = self._lasting(files)
         every = all_hashes([each.hashes for each in stays])
         sha256 = table_digest(every, schema, True)
@@ -176,7 +206,12 @@ class TableFiles(TableRows):
         return [Lasting(file, self.alive(file), self.hashes(file)) for file in files]
 
     def _with_changes(
-        self, name: str, before: Snapshot, stays: Sequence[Lasting], added: pa.Table, hashes: np.ndarray
+        self,
+        name: str,
+        before: Snapshot,
+        stays: Sequence[Lasting],
+        added: pa.Table,
+        hashes: np.ndarray,
     ) -> Snapshot:
         """``stays``: what is left of each file of before; ``hashes``: of the rows added."""
         every = all_hashes([*(each.hashes for each in stays), hashes])
@@ -192,28 +227,46 @@ class TableFiles(TableRows):
         new: pa.Table,
         worn: Sequence[str] | None = None,
     ) -> list[TableFile]:
-        """Files with the rows that stay and the new ones, which have their hashes. ``worn``: the buckets that are
-        written anew; those that are outgrown, unless they are named."""
+        """Files with the rows that stay and the new ones, which have their hashes. ``worn``: the
+        buckets that are written anew; those that are outgrown, unless they are named."""
         bases = [each for each in stays if not each.file.added]
         additions = [each for each in stays if each.file.added]
         of_new = octets(new[HASH])
         loose = all_hashes([*(each.hashes for each in additions), of_new])
         worn = _worn(name, bases, loose) if worn is None else worn
-        files = [self._marked(name, each) for each in bases if not each.file.bucket.startswith(tuple(worn))]
+        files = [
+            self._marked(name, each)
+            for each in bases
+            if not each.file.bucket.startswith(tuple(worn))
+        ]
         kept = [each.without(_in_any(each.hashes, worn)) for each in additions]
         small = [self._marked(name, each) for each in kept if each.rows]
         left = new.filter(pa.array(~_in_any(of_new, worn)))
         small += self._in_buckets(name, left, added=True) if left.num_rows else []
-        unmerged = sorted((file for file in small if not file.bucket), key=lambda file: (file.live, file.path))
+        unmerged = sorted(
+            (file for file in small if not file.bucket), key=lambda file: (file.live, file.path)
+        )
         if len(unmerged) > _limit(MOST_ADDITIONS, name):
             merging = unmerged[: len(unmerged) // 2 + 1]
             merged = in_order(pa.concat_tables(map(self.rows, merging)), order)
-            small = [*(file for file in small if file not in merging), *self._in_buckets(name, merged, added=True)]
-        waiting = [new, *(self._in_buckets_of(each, worn) for each in additions if not each.file.bucket)]
+            small = [
+                *(file for file in small if file not in merging),
+                *self._in_buckets(name, merged, added=True),
+            ]
+        waiting = [
+            new,
+            *(self._in_buckets_of(each, worn) for each in additions if not each.file.bucket),
+        ]
         for bucket in worn:
-            parts = [rows.filter(pa.array(_in_any(octets(rows[HASH]), [bucket]))) for rows in waiting]
+            parts = [
+                rows.filter(pa.array(_in_any(octets(rows[HASH]), [bucket]))) for rows in waiting
+            ]
             beside = [each for each in stays if each.file.bucket or not each.file.added]
-            parts += [self._in_buckets_of(each, [bucket]) for each in beside if _meet(each.file.bucket, bucket)]
+            parts += [
+                self._in_buckets_of(each, [bucket])
+                for each in beside
+                if _meet(each.file.bucket, bucket)
+            ]
             files += self._in_buckets(name, in_order(pa.concat_tables(parts), order), bucket)
         return [*files, *small]
 
@@ -223,14 +276,18 @@ class TableFiles(TableRows):
         flags[flags] = _in_any(each.hashes, buckets)
         return self.read(each.file.path, None, flags)
 
-    def _in_buckets(self, name: str, rows: pa.Table, bucket: str = "", added: bool = False) -> list[TableFile]:
+    def _in_buckets(
+        self, name: str, rows: pa.Table, bucket: str = "", added: bool = False
+    ) -> list[TableFile]:
         """The rows of a bucket, in order and with their hashes, in as many files as they need."""
         more = min((rows.num_rows // BUCKET_ROWS).bit_length(), MOST_BITS - len(bucket))
         if not more:
             return [self._new_file(name, rows, bucket, added)]
         numbers = numbers_of(octets(rows[HASH]), len(bucket) + more) & (2**more - 1)
         return [
-            self._new_file(name, rows.filter(pa.array(numbers == number)), f"{bucket}{number:0{more}b}", added)
+            self._new_file(
+                name, rows.filter(pa.array(numbers == number)), f"{bucket}{number:0{more}b}", added
+            )
             for number in range(2**more)
         ]
 
@@ -239,9 +296,13 @@ class TableFiles(TableRows):
         if each.gone == each.file.gone_rows:
             return each.file
         positions = pa.table({POSITION: pa.array(np.flatnonzero(~each.alive), pa.uint32())})
-        return replace(each.file, gone=self._write(f"{name}/{GONE_FOLDER}", positions), gone_rows=each.gone)
+        return replace(
+            each.file, gone=self._write(f"{name}/{GONE_FOLDER}", positions), gone_rows=each.gone
+        )
 
-    def _new_file(self, name: str, table: pa.Table, bucket: str = "", added: bool = False) -> TableFile:
+    def _new_file(
+        self, name: str, table: pa.Table, bucket: str = "", added: bool = False
+    ) -> TableFile:
         return TableFile(self._write(name, table), table.num_rows, bucket=bucket, added=added)
 
     def _write(self, name: str, table: pa.Table) -> str:
@@ -269,8 +330,13 @@ class TableFiles(TableRows):
         return True
 
     def ordered(self, name: str, snapshot: Snapshot, order: Sequence[str]) -> Snapshot:
-        """The table as one that has hashes and an order, as those of an earlier version have not."""
-        return snapshot if snapshot.order or not order else self.write(name, self.table(snapshot), order)
+        """The table as one that has hashes and an order, as those of an earlier version have
+        not."""
+        return (
+            snapshot
+            if snapshot.order or not order
+            else self.write(name, self.table(snapshot), order)
+        )
 
     def cleared(self, snapshot: Snapshot) -> Snapshot:
         """The same table without a file that holds rows which are gone."""
@@ -284,13 +350,14 @@ class TableFiles(TableRows):
 
 
 def _limit(most: float, name: str) -> float:
-    """Of a table or bucket: from half of the most to all of it, by its name, so that those that grow alike do not reach
-    it in one night."""
+    """Of a table or bucket: from half of the most to all of it, by its name, so that those that
+    grow alike do not reach it in one night."""
     return most * (1 + xxh3_64_intdigest(name.encode()) / 2**64) / 2
 
 
 def _worn(name: str, bases: Sequence[Lasting], loose: np.ndarray) -> list[str]:
-    """The buckets to be written anew, none within another. ``loose``: hashes of the rows that are additions."""
+    """The buckets to be written anew, none within another. ``loose``: hashes of the rows that are
+    additions."""
     if sum(base.rows for base in bases) + len(loose) < WHOLE_BELOW:
         return [""]
     additions = np.bincount(numbers_of(loose, MOST_BITS), minlength=2**MOST_BITS)
@@ -303,10 +370,18 @@ def _worn(name: str, bases: Sequence[Lasting], loose: np.ndarray) -> list[str]:
     }
     for bucket in rows:
         parent = bucket
-        while parent and sum(rows[each] for each in rows if each.startswith(parent[:-1])) < LEAST_SHARE * BUCKET_ROWS:
+        while (
+            parent
+            and sum(rows[each] for each in rows if each.startswith(parent[:-1]))
+            < LEAST_SHARE * BUCKET_ROWS
+        ):
             parent = parent[:-1]
         worn |= {parent} - {bucket}
-    return [bucket for bucket in sorted(worn) if not any(bucket[:end] in worn for end in range(len(bucket)))]
+    return [
+        bucket
+        for bucket in sorted(worn)
+        if not any(bucket[:end] in worn for end in range(len(bucket)))
+    ]
 
 
 def _buckets_of(rows: int) -> list[str]:
@@ -342,7 +417,8 @@ def _columns_of(schema: pa.Schema) -> list[tuple[str, str]]:
 
 
 def _in_order(table: pa.Table, hashes: np.ndarray, order: Sequence[str]) -> pa.Table:
-    """The table with HASH, which decides between rows of one key; the others are in their order already."""
+    """The table with HASH, which decides between rows of one key; the others are in their order
+    already."""
     hashed = with_hashes(table, hashes)
     return in_order(hashed, order) if order and _has_ties(table.select(names_of(order))) else hashed
 
@@ -365,8 +441,8 @@ def _row_group(schema: pa.Schema) -> int:
 
 
 def _repeated(schema: pa.Schema) -> list[str]:
-    """The columns whose values may come again, as Parquet names them. A dictionary of others, vectors above all,
-    doubles what they cost to write, and is held by who reads them."""
+    """The columns whose values may come again, as Parquet names them. A dictionary of others,
+    vectors above all, doubles what they cost to write, and is held by who reads them."""
     lists = [field for field in schema if is_list(field.type) and is_text(field.type.value_type)]
     plain = [field for field in schema if not is_list(field.type) and field.name not in UNIQUE]
     return [*(field.name for field in plain), *(f"{field.name}.list.element" for field in lists)]

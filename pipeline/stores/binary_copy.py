@@ -27,7 +27,9 @@ from pipeline.contract.binary_cells import (
 )
 from pipeline.stores.list_columns import in_arrow, to_arrow
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 Kind = Literal["text", "text[]", "int4", "int8", "float8", "jsonb", "vector"]
 
@@ -41,25 +43,32 @@ TEXTS = pa.large_list(pa.large_string())
 
 
 def encoded_rows(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> Iterator[pa.LargeBinaryArray]:
-    """The fields of each row, each after its length, in the order of ``kinds``; some thousands of rows at a time."""
+    """The fields of each row, each after its length, in the order of ``kinds``; some thousands of
+    rows at a time."""
     for start in range(0, len(frame), ROWS_AT_ONCE):
         part = frame.iloc[start : start + ROWS_AT_ONCE]
-        fields = [field for name, kind in kinds.items() for field in _sized(_payload(part[name], kind))]
-        yield pc.binary_join_element_wise(*fields, NOTHING, null_handling="replace", null_replacement="")
+        fields = [
+            field for name, kind in kinds.items() for field in _sized(_payload(part[name], kind))
+        ]
+        yield pc.binary_join_element_wise(
+            *fields, NOTHING, null_handling="replace", null_replacement=""
+        )
 
 
 def digests(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> list[str]:
     """A digest of each row: of its fields, in the order of ``kinds``."""
     return [
-        digest for encoded in encoded_rows(frame, kinds) for digest in map(xxh3_128_hexdigest, bytes_of_cells(encoded))
+        digest
+        for encoded in encoded_rows(frame, kinds)
+        for digest in map(xxh3_128_hexdigest, bytes_of_cells(encoded))
     ]
 
 
 def copy_stream(
     frame: pd.DataFrame, kinds: Mapping[str, Kind], constants: Sequence[str] = ()
 ) -> Iterator[tuple[int, bytes]]:
-    """What COPY ... (FORMAT BINARY) reads, in pieces, and how many rows are in each. ``constants``: texts that every
-    row begins with."""
+    """What COPY ... (FORMAT BINARY) reads, in pieces, and how many rows are in each. ``constants``:
+    texts that every row begins with."""
     yield 0, HEADER
     encoded = [text.encode() for text in constants]
     start = (len(kinds) + len(encoded)).to_bytes(2, "big")
@@ -91,12 +100,17 @@ def _sized(payload: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, pa.LargeB
 def _numbers(column: pd.Series, dtype: str) -> pa.LargeBinaryArray:
     missing = column.isna().to_numpy()
     values = fixed_cells(column.fillna(0).to_numpy().astype(dtype))
-    return pc.if_else(pa.array(missing), pa.scalar(None, BINARY), values) if missing.any() else values
+    return (
+        pc.if_else(pa.array(missing), pa.scalar(None, BINARY), values) if missing.any() else values
+    )
 
 
 def _vectors(column: pd.Series) -> pa.LargeBinaryArray:
     values = _matrix(to_arrow(column)) if in_arrow(column) else np.stack(column.to_numpy())
-    cells = np.zeros(len(values), dtype=[("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f4", values.shape[1:])])
+    cells = np.zeros(
+        len(values),
+        dtype=[("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f4", values.shape[1:])],
+    )
     cells["dimensions"], cells["values"] = values.shape[1], values
     return fixed_cells(cells)
 
@@ -108,7 +122,9 @@ def _matrix(vectors: pa.LargeListArray) -> np.ndarray:
 
 def _text_arrays(lists: pa.LargeListArray) -> pa.LargeBinaryArray:
     """Arrays of one dimension; an empty one has none."""
-    elements = pc.binary_join_element_wise(*_sized(lists.flatten().cast(BINARY)), NOTHING, null_handling="replace")
+    elements = pc.binary_join_element_wise(
+        *_sized(lists.flatten().cast(BINARY)), NOTHING, null_handling="replace"
+    )
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     body = _grouped(elements, lengths)
     filled = lengths > 0
@@ -144,7 +160,8 @@ BEFORE_ITEMS, BEFORE_FLOATS = 20, 4
 
 @dataclass(frozen=True)
 class CopiedRows:
-    """``starts`` and ``ends``: of each row where each of its fields is in ``content``; ``missing``: which are null."""
+    """``starts`` and ``ends``: of each row where each of its fields is in ``content``; ``missing``:
+    which are null."""
 
     content: bytes
     starts: np.ndarray
@@ -158,19 +175,27 @@ class CopiedRows:
         return [xxh3_128_hexdigest(content[start:end]) for start, end in bounds]
 
     def column(self, field: int, kind: Kind) -> pd.Series:
-        """The values of a field; lists and vectors in Arrow, which a vector's dimensions may differ in."""
+        """The values of a field; lists and vectors in Arrow, which a vector's dimensions may differ
+        in."""
         payload = self._payload(field)
         if kind == "text":
             return pd.Series(pd.array(payload.cast(TEXT), dtype="str"))
         if kind == "text[]":
             return _in_arrow(pa.array(map(_items, payload.to_pylist()), pa.large_list(TEXT)))
         if kind == "vector":
-            return _in_arrow(pa.array(map(_floats, payload.to_pylist()), pa.large_list(pa.float32())))
+            return _in_arrow(
+                pa.array(map(_floats, payload.to_pylist()), pa.large_list(pa.float32()))
+            )
         if kind == "jsonb":
-            return pd.Series([json.loads(cell[1:]) if cell else None for cell in payload.to_pylist()], dtype=object)
+            return pd.Series(
+                [json.loads(cell[1:]) if cell else None for cell in payload.to_pylist()],
+                dtype=object,
+            )
         if kind == "float8":
             return pd.Series(_read_numbers(payload, ">f8"))
-        return pd.Series(_read_numbers(payload, ">i8"), dtype="Int64" if payload.null_count else "int64")
+        return pd.Series(
+            _read_numbers(payload, ">i8"), dtype="Int64" if payload.null_count else "int64"
+        )
 
     def _payload(self, field: int) -> pa.LargeBinaryArray:
         """The bytes of a field, null where there is none."""
@@ -184,9 +209,12 @@ class CopiedRows:
 
 
 def copied(pieces: Iterable[Any], fields: int) -> Iterator[CopiedRows]:
-    """What COPY ... TO STDOUT (FORMAT BINARY) gives, some thousands of rows at a time. A piece is a row, as
-    PostgreSQL's protocol has it; the header comes with the first or by itself, the trailer last."""
-    content = bytearray()  # no list of pieces, which the collector of garbage would go through time and again
+    """What COPY ... TO STDOUT (FORMAT BINARY) gives, some thousands of rows at a time. A piece is a
+    row, as PostgreSQL's protocol has it; the header comes with the first or by itself, the trailer
+    last."""
+    content = (
+        bytearray()
+    )  # no list of pieces, which the collector of garbage would go through time and again
     sizes: list[int] = []
     for place, piece in enumerate(pieces):
         row = piece[len(HEADER) :] if place == 0 else piece
@@ -231,12 +259,18 @@ def _items(content: bytes | None) -> list[bytes | None] | None:
 
 def _floats(content: bytes | None) -> np.ndarray | None:
     """Of a vector."""
-    return None if content is None else np.frombuffer(content, ">f4", offset=BEFORE_FLOATS).astype(np.float32)
+    return (
+        None
+        if content is None
+        else np.frombuffer(content, ">f4", offset=BEFORE_FLOATS).astype(np.float32)
+    )
 
 
 def _read_numbers(payload: pa.LargeBinaryArray, dtype: str) -> Any:
     values = np.frombuffer(content_of(pc.fill_null(payload, bytes(8))), dtype)
-    return pa.array(values.astype(dtype.replace(">", "<")), mask=pc.is_null(payload).to_numpy(False)).to_pandas()
+    return pa.array(
+        values.astype(dtype.replace(">", "<")), mask=pc.is_null(payload).to_numpy(False)
+    ).to_pandas()
 
 
 def _in_arrow(lists: pa.Array) -> pd.Series:

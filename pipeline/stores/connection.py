@@ -1,4 +1,5 @@
-"""What a database calls this process; outlive its restart, read two stores as of one moment, work ahead in a thread."""
+"""What a database calls this process; outlive its restart, read two stores as of one moment, work
+ahead in a thread."""
 
 import math
 import os
@@ -60,9 +61,10 @@ ATTEMPTS = 3
 def read_together(
     vectors: VectorStore, graph: GraphStore, work: Work[Result], start: Start | None = None
 ) -> tuple[Result, tuple[str, ...]]:
-    """What ``work`` returns, and what is to be said of the moment: that the two stores show different versions, or
-    that the graph was being loaded. In one PostgreSQL neither can be. Work is done anew where the graph has changed
-    meanwhile, or a database was restarted. Raises OtherOwnerError where the two stores are two owners'.
+    """What ``work`` returns, and what is to be said of the moment: that the two stores show
+    different versions, or that the graph was being loaded. In one PostgreSQL neither can be. Work
+    is done anew where the graph has changed meanwhile, or a database was restarted. Raises
+    OtherOwnerError where the two stores are two owners'.
     """
     read = partial(reconnecting, partial(_read, vectors, graph, work), PATIENCE, start)
     result, live, shown = read()
@@ -72,9 +74,11 @@ def read_together(
     return result, tuple(_notes(live, shown))
 
 
-def _read(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[Result, Live | None, GraphState | None]:
-    """The last is None when the graph changed during the work. Work that half a load has led astray is to be done
-    anew: LostConnectionError."""
+def _read(
+    vectors: VectorStore, graph: GraphStore, work: Work[Result]
+) -> tuple[Result, Live | None, GraphState | None]:
+    """The last is None when the graph changed during the work. Work that half a load has led astray
+    is to be done anew: LostConnectionError."""
     with vectors.reading() as at_moment:
         beside = graph.beside(at_moment)
         before = beside.shown()
@@ -84,7 +88,9 @@ def _read(vectors: VectorStore, graph: GraphStore, work: Work[Result]) -> tuple[
         except Exception as error:
             if beside.shown() == before and not before.loading:
                 raise
-            raise LostConnectionError("stores: the graph was loaded as it was read; ask again") from error
+            raise LostConnectionError(
+                "stores: the graph was loaded as it was read; ask again"
+            ) from error
         after = beside.shown()
         return result, at_moment.live(), after if after == before else None
 
@@ -93,8 +99,9 @@ def _refuse_two_owners(vectors: VectorStore, shown: GraphState) -> None:
     live = vectors.live()
     if live and live.owner and shown.owner and live.owner != shown.owner:
         raise OtherOwnerError(
-            f"workspace '{vectors.workspace}': its vectors belong to owner {live.owner}, its graph to owner "
-            f"{shown.owner}; name another workspace, or 'graphmill load --take-over' one of them"
+            f"workspace '{vectors.workspace}': its vectors belong to owner {live.owner}, its graph"
+            f" to owner {shown.owner}; name another workspace, or 'graphmill load --take-over' one"
+            " of them"
         )
 
 
@@ -104,7 +111,10 @@ def _notes(live: Live | None, shown: GraphState | None) -> list[str]:
     if shown.loading:
         return ["the graph is being loaded: what was found may be of two versions; ask again later"]
     if live is not None and shown.version != live.version:
-        return ["the two stores show different versions: the last load did not end; run 'graphmill load'"]
+        return [
+            "the two stores show different versions: the last load did not end; run 'graphmill"
+            " load'"
+        ]
     return []
 
 
@@ -114,8 +124,8 @@ _END = object()
 
 @contextmanager
 def ahead(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
-    """The items in their order; while the block works on one, another thread makes the next. The first is begun at
-    once. What making one raises is raised where it is asked for."""
+    """The items in their order; while the block works on one, another thread makes the next. The
+    first is begun at once. What making one raises is raised where it is asked for."""
     iterator = iter(items)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(next, iterator, _END)

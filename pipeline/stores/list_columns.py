@@ -1,5 +1,6 @@
-"""Columns whose cells are lists. Rows on their way from a snapshot to a store keep them in Arrow: a Python object for
-each cell costs more than all else that is done to it. What a store gives back has Python's lists and numpy's arrays."""
+"""Columns whose cells are lists. Rows on their way from a snapshot to a store keep them in Arrow: a
+Python object for each cell costs more than all else that is done to it. What a store gives back has
+Python's lists and numpy's arrays."""
 
 from typing import Any
 
@@ -10,7 +11,9 @@ import pyarrow.compute
 
 from pipeline.contract.schemas import is_list, is_text
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
@@ -33,11 +36,23 @@ def is_texts(column: pd.Series) -> bool:
 
 def to_arrow(column: pd.Series, type: pa.DataType | None = None) -> pa.Array:
     """In one piece."""
-    found = pa.array(column, from_pandas=True) if in_arrow(column) else pa.array(column, type, from_pandas=True)
+    found = (
+        pa.array(column, from_pandas=True)
+        if in_arrow(column)
+        else pa.array(column, type, from_pandas=True)
+    )
     chunks = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
     # Chunks of texts may be of both kinds of texts where some are empty.
-    pieces = [chunk.cast(type) if type is not None and chunk.type != type else chunk for chunk in chunks]
-    return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces) if pieces else pa.array([], type or found.type)
+    pieces = [
+        chunk.cast(type) if type is not None and chunk.type != type else chunk for chunk in chunks
+    ]
+    return (
+        pieces[0]
+        if len(pieces) == 1
+        else pa.concat_arrays(pieces)
+        if pieces
+        else pa.array([], type or found.type)
+    )
 
 
 def values_of(column: pd.Series) -> list[Any]:
@@ -48,7 +63,9 @@ def values_of(column: pd.Series) -> list[Any]:
 def lengths_of(column: pd.Series) -> np.ndarray:
     """How many items each list has, 0 where there is none."""
     if in_arrow(column):
-        return pc.fill_null(pc.list_value_length(to_arrow(column)), 0).to_numpy(zero_copy_only=False)
+        return pc.fill_null(pc.list_value_length(to_arrow(column)), 0).to_numpy(
+            zero_copy_only=False
+        )
     return np.array([0 if items is None else len(items) for items in column], dtype=np.int64)
 
 
@@ -57,4 +74,6 @@ def first_items(column: pd.Series, limit: int) -> pd.Series:
     if in_arrow(column):
         kept = pc.list_slice(to_arrow(column), 0, limit, return_fixed_size_list=False)
         return pd.Series(pd.arrays.ArrowExtensionArray(kept), column.index, name=column.name)
-    return pd.Series([list(items[:limit]) for items in column], column.index, dtype=object, name=column.name)
+    return pd.Series(
+        [list(items[:limit]) for items in column], column.index, dtype=object, name=column.name
+    )

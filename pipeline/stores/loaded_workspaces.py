@@ -1,4 +1,5 @@
-"""Where a project has ever loaded: which workspaces of which databases, kept in the project, without user and password.
+"""Where a project has ever loaded: which workspaces of which databases, kept in the project,
+without user and password.
 
     data/workspaces.json    {"workspaces": a list of {kind, address, name}}
 
@@ -21,7 +22,8 @@ EMBEDDED, POSTGRES, NEO4J = "embedded", "postgres", "neo4j"
 
 @dataclass(frozen=True, order=True)
 class Workspace:
-    """``kind``: "embedded", "postgres" or "neo4j"; ``address``: host:port/database, empty for the embedded one."""
+    """``kind``: "embedded", "postgres" or "neo4j"; ``address``: host:port/database, empty for the
+    embedded one."""
 
     kind: str
     address: str
@@ -50,8 +52,8 @@ class LoadedWorkspaces:
         except (DamagedError, KeyError, TypeError) as error:
             fact = error.fact if isinstance(error, DamagedError) else "not what was written"
             raise DataError(
-                f"{self._path}: {fact}; restore it from a backup, or delete it: then only workspaces of the databases "
-                "that the settings name are known"
+                f"{self._path}: {fact}; restore it from a backup, or delete it: then only"
+                " workspaces of the databases that the settings name are known"
             ) from error
 
     @property
@@ -61,8 +63,9 @@ class LoadedWorkspaces:
         return path if path.exists() else None
 
     def note(self, workspaces: Collection[Workspace]) -> None:
-        """Add them. What cannot be read is put aside, for a load goes on without it. To be done by who holds the
-        workspaces, as ``forget``: else what a drop forgets is what a load that has waited for it has noted."""
+        """Add them. What cannot be read is put aside, for a load goes on without it. To be done by
+        who holds the workspaces, as ``forget``: else what a drop forgets is what a load that has
+        waited for it has noted."""
         with alone_in(self._path.parent):
             try:
                 known = self.all()
@@ -81,7 +84,9 @@ class LoadedWorkspaces:
                 self._write(set(known) - set(workspaces))
 
     def _write(self, workspaces: Collection[Workspace]) -> None:
-        write_json(self._path, {"workspaces": [asdict(workspace) for workspace in sorted(workspaces)]})
+        write_json(
+            self._path, {"workspaces": [asdict(workspace) for workspace in sorted(workspaces)]}
+        )
 
     @property
     def _path(self) -> Path:
@@ -89,7 +94,8 @@ class LoadedWorkspaces:
 
 
 def postgres_address(url: str) -> str:
-    """host:port/database of a URL that a PostgresStore takes; the folder of the socket where there is no host."""
+    """host:port/database of a URL that a PostgresStore takes; the folder of the socket where there
+    is no host."""
     from sqlalchemy.engine import make_url
 
     found = make_url(url)
@@ -106,4 +112,10 @@ def neo4j_address(uri: str, database: str) -> str:
 
 
 def _host(host: str) -> str:
-    return "localhost" if host.lower() in LOOPBACK else host.lower() if not host.startswith("/") else host
+    return (
+        "localhost"
+        if host.lower() in LOOPBACK
+        else host.lower()
+        if not host.startswith("/")
+        else host
+    )

@@ -1,4 +1,5 @@
-"""What a query asks of a database: vectors, words, text units, reports and claims, and the graph."""
+"""What a query asks of a database: vectors, words, text units, reports and claims, and the
+graph."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -31,15 +32,16 @@ from pipeline.stores.records import (
 Record = TypeVar("Record", Entity, Passage, Relationship, Report, Dot)
 
 HUB = 1000
-"""Neighbours above which an entity is next to nearly everything, so that what it shares with others tells nothing."""
+"""Neighbours above which an entity is next to nearly everything, so that what it shares with others
+tells nothing."""
 SOURCES = 1000
 """Text units that a record names in a read at most."""
 
 
 @dataclass(frozen=True)
 class Lexical:
-    """``hits``: (id, BM25 score), best first. ``weights``: how rare each word of the question is among the text units,
-    by the words as ``pipeline.text.ids`` gives them."""
+    """``hits``: (id, BM25 score), best first. ``weights``: how rare each word of the question is
+    among the text units, by the words as ``pipeline.text.ids`` gives them."""
 
     hits: list[tuple[str, float]]
     weights: Mapping[str, float]
@@ -55,8 +57,9 @@ Hits = list[tuple[str, float]]
 
 @dataclass(frozen=True)
 class Listing:
-    """Which documents: those that have ``part`` in title, source or id, whatever its case, or, where ``ids`` are given,
-    those of them; ``limit`` of them from the place ``first`` on, by title, then id."""
+    """Which documents: those that have ``part`` in title, source or id, whatever its case, or,
+    where ``ids`` are given, those of them; ``limit`` of them from the place ``first`` on, by title,
+    then id."""
 
     part: str = ""
     ids: Sequence[str] | None = None
@@ -74,14 +77,18 @@ class VectorSearch:
 
 
 class VectorReads(Protocol):
-    """What a query asks of documents, text units and vectors; a constant number of round trips each."""
+    """What a query asks of documents, text units and vectors; a constant number of round trips
+    each."""
 
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
+    def nearest(
+        self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
+    ) -> list[Hits]:
         """Of each search the rows nearest to its vector; all vectors are one model's.
 
-        ``within``: only rows that at least one text unit of a document that satisfies these is a source of; of
-        reports, which tell of all their sources, those that have no other. ``rights``: the same, and no other row
-        changes what is found: the vectors of all these rows are compared, without an approximate index.
+        ``within``: only rows that at least one text unit of a document that satisfies these is a
+        source of; of reports, which tell of all their sources, those that have no other.
+        ``rights``: the same, and no other row changes what is found: the vectors of all these rows
+        are compared, without an approximate index.
         """
         ...
 
@@ -102,7 +109,9 @@ class VectorReads(Protocol):
         """The documents of a listing, and how many there are in all of it."""
         ...
 
-    def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
+    def units_of(
+        self, document_id: str, first: int, limit: int, within: Within = ()
+    ) -> list[TextUnit]:
         """The document's text units, ``limit`` of them from the place ``first`` on, in order."""
         ...
 
@@ -110,34 +119,50 @@ class VectorReads(Protocol):
         """Of the document's first ``limit`` text units, in order."""
         ...
 
-    def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> Mapping[str, tuple[str, int]]:
+    def places(
+        self, text_unit_ids: Sequence[str], within: Within = ()
+    ) -> Mapping[str, tuple[str, int]]:
         """id -> its document and its place in that, of the text units that exist."""
         ...
 
-    def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
-        """id -> (some, all), of the ids that exist: whether some, or all, of the text units that are a row's sources
-        belong to documents that satisfy these. ``table`` as of VectorSearch."""
+    def origins(
+        self, table: str, ids: Sequence[str], within: Within
+    ) -> Mapping[str, tuple[bool, bool]]:
+        """id -> (some, all), of the ids that exist: whether some, or all, of the text units that
+        are a row's sources belong to documents that satisfy these. ``table`` as of VectorSearch."""
         ...
 
-    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
-        """The text units that rank best for the question's words by BM25, ties by id. ``within``: only those of
-        documents that satisfy these; the weights stay those of all. ``rights``: the same, and words are counted in
-        these documents alone. Nothing in a workspace that an earlier version of the software has loaded."""
+    def lexical(
+        self, question: str, limit: int, within: Within = (), rights: Within = ()
+    ) -> Lexical:
+        """The text units that rank best for the question's words by BM25, ties by id. ``within``:
+        only those of documents that satisfy these; the weights stay those of all. ``rights``: the
+        same, and words are counted in these documents alone. Nothing in a workspace that an earlier
+        version of the software has loaded."""
         ...
 
-    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
-        """Every entity that one of the text units mentions and those asked for, by id. ``passages``: all that mention
-        it; empty where these are more than ``most``."""
+    def mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
+    ) -> list[EntityMentions]:
+        """Every entity that one of the text units mentions and those asked for, by id.
+        ``passages``: all that mention it; empty where these are more than ``most``."""
         ...
 
     def opened_mentions(
-        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+        self,
+        text_unit_ids: Sequence[str],
+        entity_ids: Sequence[str],
+        most: int,
+        passages: int,
+        length: int,
     ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
-        """``mentions``, and the ``openings`` of the first so many of the passages in them, by id."""
+        """``mentions``, and the ``openings`` of the first so many of the passages in them, by
+        id."""
         ...
 
     def openings(self, ids: Sequence[str], length: int) -> Mapping[str, Opening]:
-        """id -> the title of its document and the first ``length`` characters, of the text units that exist."""
+        """id -> the title of its document and the first ``length`` characters, of the text units
+        that exist."""
         ...
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
@@ -145,18 +170,20 @@ class VectorReads(Protocol):
         ...
 
     def reports(self, ids: Sequence[str]) -> list[Report]:
-        """Those of these communities that have one, in the order asked; of their text units the first SOURCES."""
+        """Those of these communities that have one, in the order asked; of their text units the
+        first SOURCES."""
         ...
 
     def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
         """The reports that cover the graph at a level: of its communities, and of those of lower
-        level numbers that have no children; ``limit`` of them by weight, then rating, both the highest first, then id.
-        A level above the deepest gives the deepest cover. ``within`` as of ``nearest``."""
+        level numbers that have no children; ``limit`` of them by weight, then rating, both the
+        highest first, then id. A level above the deepest gives the deepest cover. ``within`` as of
+        ``nearest``."""
         ...
 
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
-        """The claims that have one of the entities as subject or object; ``limit`` of them by subject,
-        then id. ``within``: only those from text units of documents that satisfy these."""
+        """The claims that have one of the entities as subject or object; ``limit`` of them by
+        subject, then id. ``within``: only those from text units of documents that satisfy these."""
         ...
 
 
@@ -186,7 +213,8 @@ class VectorStore(VectorReads, Protocol):
 
 @dataclass(frozen=True)
 class GraphState:
-    """What a graph shows: the version, whether a load that readers can see is under way, and whose it is."""
+    """What a graph shows: the version, whether a load that readers can see is under way, and whose
+    it is."""
 
     version: str
     loading: bool = False
@@ -197,8 +225,8 @@ class DrawingReads(Protocol):
     """What a drawing asks of the graph; a constant number of round trips each."""
 
     def named(self, text: str, limit: int) -> list[Dot]:
-        """The entities in whose names all words of the text stand, upper or lower case: those that are called so, those
-        that begin so, then all others, by degree, then id."""
+        """The entities in whose names all words of the text stand, upper or lower case: those that
+        are called so, those that begin so, then all others, by degree, then id."""
         ...
 
     def dots(self, ids: Sequence[str]) -> list[Dot]:
@@ -210,12 +238,13 @@ class DrawingReads(Protocol):
         ...
 
     def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
-        """The relationships at either end of the entities, each once; the best ``limit`` by weight, then by the degree
-        of both ends together, then id."""
+        """The relationships at either end of the entities, each once; the best ``limit`` by weight,
+        then by the degree of both ends together, then id."""
         ...
 
     def lines_among(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
-        """The relationships between two of the entities, each once; the best ``limit`` by weight, then id."""
+        """The relationships between two of the entities, each once; the best ``limit`` by weight,
+        then id."""
         ...
 
     def communities(self, ids: Sequence[str]) -> list[Community]:
@@ -223,13 +252,14 @@ class DrawingReads(Protocol):
         ...
 
     def parts_of(self, community: str, limit: int) -> list[Community]:
-        """The largest ``limit`` communities that this one is the parent of; of "": the coarsest. As ``communities``."""
+        """The largest ``limit`` communities that this one is the parent of; of "": the coarsest. As
+        ``communities``."""
         ...
 
     def between(self, community_ids: Sequence[str]) -> list[Between]:
-        """Of each two of the communities that have the same parent, or none, and that relationships lead between,
-        whichever way, once, the lower id first; the most relationships first, then by ids. Counted when they were
-        loaded."""
+        """Of each two of the communities that have the same parent, or none, and that relationships
+        lead between, whichever way, once, the lower id first; the most relationships first, then by
+        ids. Counted when they were loaded."""
         ...
 
 
@@ -250,14 +280,15 @@ class GraphReads(DrawingReads, Protocol):
         ...
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
-        """For each of the first SOURCES text units of each entity, how many of
-        the entity's neighbours have that text unit too. Who has more than HUB neighbours neither counts nor is
+        """For each of the first SOURCES text units of each entity, how many of the entity's
+        neighbours have that text unit too. Who has more than HUB neighbours neither counts nor is
         counted."""
         ...
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
         """The relationships at either end of those of the entities that have at most ``most``
-        neighbours (``degree``), each once; ``limit`` of them, those of lowest rank first, then by id."""
+        neighbours (``degree``), each once; ``limit`` of them, those of lowest rank first, then by
+        id."""
         ...
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:

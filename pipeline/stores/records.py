@@ -1,4 +1,5 @@
-"""What a question finds, a record each: entities, relationships, passages, reports and claims, and what leads to them.
+"""What a question finds, a record each: entities, relationships, passages, reports and claims, and
+what leads to them.
 
 Plain values: a table of twenty rows costs more to make than to fill.
 """
@@ -10,7 +11,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """``number``: what a context that numbers its records cites it by, here and below; 0 where it does not."""
+    """``number``: what a context that numbers its records cites it by, here and below; 0 where it
+    does not."""
 
     id: str
     name: str
@@ -40,8 +42,9 @@ class Relationship:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text unit, and its document. ``score``: its similarity to the question. ``lane``: what chose it first,
-    ``place`` where in that lane, from 1, ``frequency`` how often it came up there."""
+    """A text unit, and its document. ``score``: its similarity to the question. ``lane``: what
+    chose it first, ``place`` where in that lane, from 1, ``frequency`` how often it came up
+    there."""
 
     id: str
     document_id: str
@@ -108,8 +111,8 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """An entity, as far as a drawing needs it. ``x``, ``y``: its place, between -1 and 1, where the workflow lays the
-    graph out."""
+    """An entity, as far as a drawing needs it. ``x``, ``y``: its place, between -1 and 1, where the
+    workflow lays the graph out."""
 
     id: str
     name: str
@@ -132,7 +135,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """``parent``: "" of the coarsest. ``size``: its entities; ``parts``: the communities that it is the parent of."""
+    """``parent``: "" of the coarsest. ``size``: its entities; ``parts``: the communities that it is
+    the parent of."""
 
     id: str
     level: int
@@ -145,7 +149,8 @@ class Community:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """How many relationships there are between the entities of two communities, and their weights together."""
+    """How many relationships there are between the entities of two communities, and their weights
+    together."""
 
     one_id: str
     other_id: str
@@ -202,7 +207,8 @@ class ListedDocument:
 
 @dataclass(frozen=True, slots=True)
 class TextUnit:
-    """``order``: its place in its document, from 0; ``start``, ``end``: in characters of the document's text."""
+    """``order``: its place in its document, from 0; ``start``, ``end``: in characters of the
+    document's text."""
 
     id: str
     document_id: str

@@ -1,4 +1,5 @@
-"""Identity of texts and names: cleaning, match keys, deterministic ids (no uuid, no clock); words, compared."""
+"""Identity of texts and names: cleaning, match keys, deterministic ids (no uuid, no clock); words,
+compared."""
 
 import hashlib
 import re
@@ -11,20 +12,25 @@ _DASHES = "-‐‑‒–—―−﹘﹣－~〜"
 _STOPS = ".．。｡"
 _RELATIONSHIP_ID = re.compile("rel-([0-9a-f]{32})-([0-9a-f]{32})")
 _OPENING = "\"'`´‘‚‛“„«‹「『〝＂＇"
-_CLOSED_BY = dict(zip("‘‚‛“„«‹「『〝", ("’", "‘’", "’", "”", "“”", "»", "›", "」", "』", "〞"), strict=True))
+_CLOSED_BY = dict(
+    zip("‘‚‛“„«‹「『〝", ("’", "‘’", "’", "”", "“”", "»", "›", "」", "』", "〞"), strict=True)
+)
 """Those that end otherwise than they begin."""
-_QUOTE_OF_A_PART = re.compile(rf"(?<![^\s(\[])([{_OPENING}])(?=\w)|(?<=[^\s(\[])([{_QUOTES}])(?!\w)")
+_QUOTE_OF_A_PART = re.compile(
+    rf"(?<![^\s(\[])([{_OPENING}])(?=\w)|(?<=[^\s(\[])([{_QUOTES}])(?!\w)"
+)
 _AS_SPACE = str.maketrans(dict.fromkeys(_QUOTES + _DASHES + _STOPS, " "))
 
 
 def clean(text: str) -> str:
-    """The text without control characters and lone surrogates (no store takes them), line ends as \\n."""
+    """The text without control characters and lone surrogates (no store takes them), line ends as
+    \\n."""
     return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def clean_name(name: str) -> str:
-    """A name on one line: cleaned, white space collapsed, quotes around it taken off; those around a part of it stay,
-    as in Fog bell 'Old Margit'."""
+    """A name on one line: cleaned, white space collapsed, quotes around it taken off; those around
+    a part of it stay, as in Fog bell 'Old Margit'."""
     collapsed = " ".join(clean(name).split())
     inner = collapsed.strip(_QUOTES + " ")
     if not inner:
@@ -39,8 +45,8 @@ def clean_name(name: str) -> str:
 
 
 def _half_quotes(name: str) -> tuple[str, str]:
-    """Quotes any of which may belong in front of the name, to the one that only ends within it, and behind, to the one
-    that only begins there."""
+    """Quotes any of which may belong in front of the name, to the one that only ends within it, and
+    behind, to the one that only begins there."""
     front, open_quotes = "", []
     for quote in _QUOTE_OF_A_PART.finditer(name):
         if quote[1]:
@@ -48,7 +54,9 @@ def _half_quotes(name: str) -> tuple[str, str]:
         elif open_quotes and quote[2] in open_quotes[-1]:
             open_quotes.pop()
         elif not open_quotes:
-            front = front or "".join(one for one in _OPENING if quote[2] in _CLOSED_BY.get(one, one))
+            front = front or "".join(
+                one for one in _OPENING if quote[2] in _CLOSED_BY.get(one, one)
+            )
     return front, open_quotes[-1] if open_quotes else ""
 
 
@@ -91,7 +99,8 @@ def claim_id(text_unit: str, *words: str) -> str:
 
 
 def relationship_id(source_entity_id: str, target_entity_id: str) -> str:
-    """Directed: the two ends in their order, so that the id alone says where the relationship is."""
+    """Directed: the two ends in their order, so that the id alone says where the relationship
+    is."""
     return f"rel-{source_entity_id.removeprefix('ent-')}-{target_entity_id.removeprefix('ent-')}"
 
 
@@ -111,9 +120,9 @@ SHORTEST_STEM = 4
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words without their commonest English endings; of Chinese and Japanese every two characters next to
-    each other, which do nearly as well as words (Nie, Gao, Zhang and Zhou 2000, "On the use of words and n-grams for
-    Chinese information retrieval")."""
+    """Lower-case words without their commonest English endings; of Chinese and Japanese every two
+    characters next to each other, which do nearly as well as words (Nie, Gao, Zhang and Zhou 2000,
+    "On the use of words and n-grams for Chinese information retrieval")."""
     runs = _WORD.findall(text.lower())
     if text.isascii() or not _SYLLABLE.search(text):
         return list(map(stem, runs))
@@ -126,8 +135,8 @@ def is_syllabic(word: str) -> bool:
 
 @lru_cache(100_000)
 def stem(word: str) -> str:
-    """The word without a plural's or a participle's ending, where enough is left of it: the S-stemmer of Harman
-    (1991, "How effective is suffixing?"), and -ed and -ing."""
+    """The word without a plural's or a participle's ending, where enough is left of it: the
+    S-stemmer of Harman (1991, "How effective is suffixing?"), and -ed and -ing."""
     if word.endswith("ies") and len(word) > SHORTEST_STEM:
         return f"{word[:-3]}y"
     if word.endswith("ss"):

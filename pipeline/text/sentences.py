@@ -1,4 +1,5 @@
-"""Sentence spans of a text in any script, by punctuation alone, and the pieces of a text within a limit of tokens."""
+"""Sentence spans of a text in any script, by punctuation alone, and the pieces of a text within a
+limit of tokens."""
 
 import hashlib
 import re
@@ -10,7 +11,9 @@ import regex
 _NARROW = ".!?؟"
 _WIDE = "。．｡！？；…।॥۔"
 _CLOSERS = "\"'”’»›)]}」』）】》〉〕］｝＂＇*_"
-_CANDIDATE = re.compile(rf"[{_NARROW}{_WIDE}](?P<tail>[{_NARROW}{_WIDE}{re.escape(_CLOSERS)}]*+)(?P<space>\s*+)|\n\s*+")
+_CANDIDATE = re.compile(
+    rf"[{_NARROW}{_WIDE}](?P<tail>[{_NARROW}{_WIDE}{re.escape(_CLOSERS)}]*+)(?P<space>\s*+)|\n\s*+"
+)
 _CLUSTER = regex.compile(r"\X")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LAST_WORD = re.compile(r"(?P<before>^|\W)(?P<word>\w+)$")
@@ -22,24 +25,30 @@ _TITLES = """
 mr mrs ms mx dr prof st mt ft gen col maj capt lt sgt cpl adm cmdr rev fr hon pres gov sen rep amb sra srta
 mme mlle vs cf eg ie viz al ca approx fig figs eq eqs sec ch vol pp nos ed eds trans bzw vgl hr nr str
 jan feb mar apr jun jul aug sep sept oct nov dec
-"""
+"""  # noqa: E501
 _SUFFIXES = "jr sr inc ltd co corp bros etc dept univ ave blvd rd est no op am pm"
 _NEVER_LAST = frozenset(_TITLES.split())
 _LAST_BEFORE_CAPITAL = frozenset(_SUFFIXES.split())
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Half-open character spans in order that cover the text; each keeps the white space that follows it.
+    """Half-open character spans in order that cover the text; each keeps the white space that
+    follows it.
 
-    A sentence ends after ``. ! ?`` (and closing quotes or brackets) before white space, after ``。！？；…``
-    (and closing marks), and at a blank line; not after an abbreviation, an initial or a list number.
-    A text of white space alone is one span; an empty one has none.
-    """
+    A sentence ends after ``. ! ?`` (and closing quotes or brackets) before white space, after
+    ``。！？；…`` (and closing marks), and at a blank line; not after an abbreviation, an initial or a
+    list number. A text of white space alone is one span; an empty one has none.
+    """  # noqa: E501
     spans: list[tuple[int, int]] = []
     start = 0
     for found in _CANDIDATE.finditer(text):
         end = found.end()
-        if end < len(text) and _ends_sentence(text, found) and is_cluster_end(text, end) and text[start:end].strip():
+        if (
+            end < len(text)
+            and _ends_sentence(text, found)
+            and is_cluster_end(text, end)
+            and text[start:end].strip()
+        ):
             spans.append((start, end))
             start = end
     if start < len(text):
@@ -48,9 +57,12 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def halves(text: str) -> list[str]:
-    """The text in two at the sentence end next to its middle, else at a space there; one that has neither is one."""
+    """The text in two at the sentence end next to its middle, else at a space there; one that has
+    neither is one."""
     middle = len(text) // 2
-    ends = [end for _, end in sentence_spans(text)[:-1]] or [space.end() for space in re.finditer(r"\s+", text.strip())]
+    ends = [end for _, end in sentence_spans(text)[:-1]] or [
+        space.end() for space in re.finditer(r"\s+", text.strip())
+    ]
     if not ends:
         return [text]
     cut = min(ends, key=lambda end: (abs(end - middle), end))
@@ -69,7 +81,8 @@ def ends_paragraph(text: str, end: int) -> bool:
 
 
 def is_cluster_end(text: str, end: int) -> bool:
-    """Whether the character at ``end`` does not belong to the one before it, as a combining mark would."""
+    """Whether the character at ``end`` does not belong to the one before it, as a combining mark
+    would."""
     pair = text[end - 1 : end + 1]
     return pair.isascii() or _CLUSTER.fullmatch(pair) is None or len(pair) == 1
 
@@ -91,7 +104,8 @@ def _ends_sentence(text: str, found: re.Match[str]) -> bool:
 
 
 def _is_abbreviation(text: str, stop: int, after: int) -> bool:
-    """Whether the full stop at ``stop`` belongs to the word before it; the next word starts at ``after``."""
+    """Whether the full stop at ``stop`` belongs to the word before it; the next word starts at
+    ``after``."""
     last = _LAST_WORD.search(text[max(0, stop - _LONGEST_ABBREVIATION) : stop])
     if last is None:
         return False
@@ -111,7 +125,9 @@ def _is_initial(letter: str, before: str, following: str) -> bool:
 
 def _starts_line(text: str, offset: int) -> bool:
     indent = text[max(0, offset - _LONGEST_INDENT) : offset]
-    return not indent[indent.rfind("\n") + 1 :].strip() and ("\n" in indent or offset < _LONGEST_INDENT)
+    return not indent[indent.rfind("\n") + 1 :].strip() and (
+        "\n" in indent or offset < _LONGEST_INDENT
+    )
 
 
 Count = Callable[[str], int]
@@ -126,8 +142,9 @@ _CHARACTERS_A_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """``n_tokens`` is without the white space around it. ``rank`` says how good its end is for a cut:
-    the kind of end first, then the piece's own content, then that of the piece before it as well."""
+    """``n_tokens`` is without the white space around it. ``rank`` says how good its end is for a
+    cut: the kind of end first, then the piece's own content, then that of the piece before it as
+    well."""
 
     start: int
     end: int
@@ -136,7 +153,8 @@ class Piece:
 
 
 def sentence_pieces(text: str, size: int, count: Count) -> list[Piece]:
-    """Pieces in order that cover the text; only a single character may have more than ``size`` tokens."""
+    """Pieces in order that cover the text; only a single character may have more than ``size``
+    tokens."""
     pieces: list[Piece] = []
     before = b""
     for start, end in sentence_spans(text):
@@ -150,8 +168,11 @@ def sentence_pieces(text: str, size: int, count: Count) -> list[Piece]:
 
 
 def fitting_end(text: str, start: int, end: int, size: int, count: Count) -> int:
-    """How far up to ``end`` whole clusters from ``start`` go that have nearly ``size`` tokens, not more."""
-    limit = start + _largest(end - start, size, lambda length: count(text[start : start + length].strip()))
+    """How far up to ``end`` whole clusters from ``start`` go that have nearly ``size`` tokens, not
+    more."""
+    limit = start + _largest(
+        end - start, size, lambda length: count(text[start : start + length].strip())
+    )
     if limit == end:
         return end
     clusters = _cluster_ends(text, _word_start(text, start, limit), limit)
@@ -159,18 +180,23 @@ def fitting_end(text: str, start: int, end: int, size: int, count: Count) -> int
 
 
 def fitting_start(text: str, start: int, end: int, size: int, count: Count) -> int:
-    """From where, after ``start``, whole clusters up to ``end`` have nearly ``size`` tokens, not more."""
+    """From where, after ``start``, whole clusters up to ``end`` have nearly ``size`` tokens, not
+    more."""
     if size == 0 or end - start < 2:
         return end
-    earliest = end - _largest(end - start - 1, size, lambda length: count(text[end - length : end].strip()))
+    earliest = end - _largest(
+        end - start - 1, size, lambda length: count(text[end - length : end].strip())
+    )
     clusters = _cluster_ends(text, _word_start(text, start, earliest), end)
     return next((stop for stop in clusters if stop >= earliest), end)
 
 
 def _parts(text: str, start: int, end: int, size: int, count: Count) -> Iterator[tuple[int, int]]:
-    """The sentence in parts that fit: cut at a line's, clause's or word's end, else between clusters.
+    """The sentence in parts that fit: cut at a line's, clause's or word's end, else between
+    clusters.
 
-    Of these ends the text right before it decides, so that parts, too, stay as they were after an edit.
+    Of these ends the text right before it decides, so that parts, too, stay as they were after an
+    edit.
     """
     while (limit := fitting_end(text, start, end, size, count)) < end:
         cut = _shrunk(text, start, _best_break(text, start, limit), size, count)
@@ -188,7 +214,13 @@ def _best_break(text: str, start: int, limit: int) -> int:
             break
     else:
         ends = [end for end in _cluster_ends(text, start, limit) if end > lowest] or [limit]
-    return max(ends, key=lambda end: (_key(text[max(0, end - _CONTEXT) : end].encode("utf-8", "surrogatepass")), end))
+    return max(
+        ends,
+        key=lambda end: (
+            _key(text[max(0, end - _CONTEXT) : end].encode("utf-8", "surrogatepass")),
+            end,
+        ),
+    )
 
 
 def _word_start(text: str, start: int, limit: int) -> int:
@@ -197,20 +229,23 @@ def _word_start(text: str, start: int, limit: int) -> int:
 
 
 def _cluster_ends(text: str, start: int, limit: int) -> list[int]:
-    """The ends up to ``limit`` of the grapheme clusters (Unicode Standard Annex 29) from ``start`` on."""
+    """The ends up to ``limit`` of the grapheme clusters (Unicode Standard Annex 29) from ``start``
+    on."""
     ends = [start + found.end() for found in _CLUSTER.finditer(text[start : limit + 1])]
     return [end for end in ends if end <= limit]
 
 
 def _shrunk(text: str, start: int, end: int, size: int, count: Count) -> int:
-    """``end``, moved back while the text up to it does not fit: a shorter text can have more tokens."""
+    """``end``, moved back while the text up to it does not fit: a shorter text can have more
+    tokens."""
     while end - start > 1 and count(text[start:end].strip()) > size:
         end -= 1
     return end
 
 
 def _largest(limit: int, allowed: int, cost: Callable[[int], int]) -> int:
-    """Nearly the largest length from 1 to ``limit`` of allowed cost, by interpolation, then bisection."""
+    """Nearly the largest length from 1 to ``limit`` of allowed cost, by interpolation, then
+    bisection."""
     low, high, length, tries = 1, limit + 1, min(limit, allowed * _CHARACTERS_A_TOKEN), 0
     while high - low > 1:
         spent = cost(length)

@@ -1,8 +1,9 @@
 """Token counts equal to tiktoken's, with no download at any time.
 
-``rs-bpe`` carries the ranks of the two encodings in use today and gives tiktoken's very ids; it is taken
-even where tiktoken's own ranks are on the machine, because tiktoken's regular expression overflows its
-stack on megabytes of white space. tiktoken serves older encodings whose rank files are in its cache.
+``rs-bpe`` carries the ranks of the two encodings in use today and gives tiktoken's very ids; it is
+taken even where tiktoken's own ranks are on the machine, because tiktoken's regular expression
+overflows its stack on megabytes of white space. tiktoken serves older encodings whose rank files
+are in its cache.
 """
 
 import hashlib
@@ -46,12 +47,14 @@ class BytePairTokenizer:
 
 
 def tokenizer(name: str) -> BytePairTokenizer:
-    """The tokenizer of a model ("gpt-4o-mini") or an encoding ("cl100k_base"); else that of o200k_base."""
+    """The tokenizer of a model ("gpt-4o-mini") or an encoding ("cl100k_base"); else that of
+    o200k_base."""
     return BytePairTokenizer(encoding_for(name))
 
 
 def encoding_for(name: str) -> str:
-    """The name of the encoding by tiktoken's own table; an encoding that cannot be had here is o200k_base."""
+    """The name of the encoding by tiktoken's own table; an encoding that cannot be had here is
+    o200k_base."""
     encoding = name if name in ENCODING_CONSTRUCTORS else _encoding_of_model(name)
     encoding = _SAME_PLAIN_TEXT.get(encoding, encoding)
     return encoding if encoding in _PACKAGED or _ranks_are_here(encoding) else DEFAULT_ENCODING
@@ -80,12 +83,16 @@ def _load(encoding: str) -> _Functions:
 
 
 def _ranks_are_here(encoding: str) -> bool:
-    """Whether tiktoken would load the encoding without the network: its files are cached and intact.
+    """Whether tiktoken would load the encoding without the network: its files are cached and
+    intact.
 
-    Their addresses and hashes are constants of the function that would fetch them (``tiktoken.load``
-    names a cached file by the SHA-1 of its address, and fetches again one whose SHA-256 is another).
+    Their addresses and hashes are constants of the function that would fetch them
+    (``tiktoken.load`` names a cached file by the SHA-1 of its address, and fetches again one whose
+    SHA-256 is another).
     """
-    constants = [c for c in ENCODING_CONSTRUCTORS[encoding].__code__.co_consts if isinstance(c, str)]
+    constants = [
+        c for c in ENCODING_CONSTRUCTORS[encoding].__code__.co_consts if isinstance(c, str)
+    ]
     addresses = [constant for constant in constants if constant.startswith("https://")]
     return bool(addresses) and all(_cached_hash(address) in constants for address in addresses)
 

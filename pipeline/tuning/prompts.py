@@ -11,7 +11,14 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.files import write_text
 from pipeline.models.base import GENEROUS_REPLY, ChatReply, ChatRequest, Message, Talk
-from pipeline.models.parse.graph import Graph, Problem, failed, parse_graph_json, parse_records, unusable
+from pipeline.models.parse.graph import (
+    Graph,
+    Problem,
+    failed,
+    parse_graph_json,
+    parse_records,
+    unusable,
+)
 from pipeline.models.parse.graph_format import GRAPH_JSON_FORMAT, as_json, as_records
 from pipeline.models.parse.lenient_json import one_line, plain
 from pipeline.verbs.graph_prompt import JSON, RECORDS, Format
@@ -26,7 +33,8 @@ _MARK = re.compile(r"^[\s\-*•\d.)\"'`]+|[\s.\"'`]+$")
 
 @dataclass(frozen=True)
 class TunePrompts:
-    """``extract``: the workflow's own, None where it has none; ``format``: of the replies that it asks for."""
+    """``extract``: the workflow's own, None where it has none; ``format``: of the replies that it
+    asks for."""
 
     domain: Prompt
     language: Prompt
@@ -72,9 +80,11 @@ class SampleFindings:
     problems: tuple[str, ...]
 
 
-def questions(passages: Passages, wanted: TuningBrief, prompts: TunePrompts) -> Talk[SampleFindings]:
-    """The conversation: field and language at once, then the reader, the types, and the examples at once. It goes on
-    after a reply of no use, so that a rehearsal counts what follows."""
+def questions(
+    passages: Passages, wanted: TuningBrief, prompts: TunePrompts
+) -> Talk[SampleFindings]:
+    """The conversation: field and language at once, then the reader, the types, and the examples at
+    once. It goes on after a reply of no use, so that a rehearsal counts what follows."""
     problems: list[str] = []
     texts = "\n---\n".join(text.replace(FENCE, NO_FENCE) for text in passages.texts)
 
@@ -87,7 +97,10 @@ def questions(passages: Passages, wanted: TuningBrief, prompts: TunePrompts) -> 
     unknown = [name for name in ("domain", "language") if not getattr(wanted, name)]
     asked = [_request(getattr(prompts, name).render(texts=texts), LONGEST_LINE) for name in unknown]
     replies = (yield asked) if asked else ()
-    found = {name: one_line(told(name, reply, LONGEST_LINE)) for name, reply in zip(unknown, replies, strict=True)}
+    found = {
+        name: one_line(told(name, reply, LONGEST_LINE))
+        for name, reply in zip(unknown, replies, strict=True)
+    }
     domain, language = found.get("domain", wanted.domain), found.get("language", wanted.language)
 
     (reply,) = yield (_request(prompts.persona.render(domain=domain), LONGEST_PERSONA),)
@@ -99,7 +112,9 @@ def questions(passages: Passages, wanted: TuningBrief, prompts: TunePrompts) -> 
         )
         (reply,) = yield (_request(asking, LONGEST_PERSONA, _without_types),)
         types = _types(told("entity types", reply, LONGEST_PERSONA))[: wanted.max_types]
-    examples = yield from _examples(passages.examples, preface(persona, domain), types, prompts.extract, prompts.format)
+    examples = yield from _examples(
+        passages.examples, preface(persona, domain), types, prompts.extract, prompts.format
+    )
     return SampleFindings(domain, language, persona, types, examples, tuple(problems))
 
 
@@ -111,16 +126,21 @@ def preface(persona: str, domain: str) -> str:
 def _examples(
     texts: Sequence[str], opening: str, types: Sequence[str], extract: Prompt | None, format: Format
 ) -> Talk[tuple[Example, ...]]:
-    """Ask by the workflow's own prompt, in the format of its step; a reply of no use brings no example."""
+    """Ask by the workflow's own prompt, in the format of its step; a reply of no use brings no
+    example."""
     if extract is None or not texts:
         return ()
     in_json = format == JSON
-    asked = [_with_preface(opening, graph_prompt(extract, format, text, ", ".join(types))) for text in texts]
+    asked = [
+        _with_preface(opening, graph_prompt(extract, format, text, ", ".join(types)))
+        for text in texts
+    ]
     form = GRAPH_JSON_FORMAT if in_json else None
     # Records repeat a text: they have at most about a token for each of its characters.
     limits = [GENEROUS_REPLY + len(text) for text in texts]
     replies = yield [
-        ChatRequest(ROW, messages, form, max_tokens=limit) for messages, limit in zip(asked, limits, strict=True)
+        ChatRequest(ROW, messages, form, max_tokens=limit)
+        for messages, limit in zip(asked, limits, strict=True)
     ]
     parse = parse_graph_json if in_json else parse_records
     parsed = [Graph((), (), False) if failed(reply) else parse(reply.text) for reply in replies]
@@ -138,17 +158,25 @@ def _with_preface(preface: str, messages: Sequence[Message]) -> tuple[Message, .
     return (*before, {**prompt, "content": f"{preface}\n\n{prompt['content']}"})
 
 
-def _request(prompt: str, limit: int, also: Callable[[str], str | None] | None = None) -> ChatRequest:
+def _request(
+    prompt: str, limit: int, also: Callable[[str], str | None] | None = None
+) -> ChatRequest:
     def check(reply: str) -> str | None:
         problem = unusable(reply) or _too_long(reply, limit)
         return problem.message if problem else also(reply) if also else None
 
-    return ChatRequest(ROW, ({"role": "user", "content": prompt},), check=check, max_tokens=GENEROUS_REPLY)
+    return ChatRequest(
+        ROW, ({"role": "user", "content": prompt},), check=check, max_tokens=GENEROUS_REPLY
+    )
 
 
 def _too_long(reply: str, limit: int) -> Problem | None:
     said = len(one_line(plain(reply)))
-    return Problem("parse", "", f"{said} characters where at most {limit} make sense") if said > limit else None
+    return (
+        Problem("parse", "", f"{said} characters where at most {limit} make sense")
+        if said > limit
+        else None
+    )
 
 
 def _without_types(reply: str) -> str | None:
@@ -170,8 +198,11 @@ def extract_step(workflow: Workflow) -> Step | None:
     return next((step for step in workflow.steps if step.verb.name == EXTRACT_VERB), None)
 
 
-def tuned_texts(workflow: Workflow, resources: Resources, findings: SampleFindings) -> dict[str, str]:
-    """Name of a prompt that the workflow sends with something of the documents in it -> the text that it becomes."""
+def tuned_texts(
+    workflow: Workflow, resources: Resources, findings: SampleFindings
+) -> dict[str, str]:
+    """Name of a prompt that the workflow sends with something of the documents in it -> the text
+    that it becomes."""
     texts: dict[str, str] = {}
     for step in workflow.steps:
         for role, name in step.prompts.items():
@@ -183,7 +214,8 @@ def tuned_texts(workflow: Workflow, resources: Resources, findings: SampleFindin
 
 
 def write_prompts(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
-    """Write each text into a file of its own that was not there before; returns prompt -> the new prompt's name."""
+    """Write each text into a file of its own that was not there before; returns prompt -> the new
+    prompt's name."""
     names = {}
     for name, text in texts.items():
         names[name] = next(new for new in _names(name) if not (folder / f"{new}.md").exists())
@@ -200,7 +232,9 @@ def _tuned(prompt: Prompt, findings: SampleFindings, examples: Sequence[Example]
     """The opening in front, the examples before the paragraph that brings the text."""
     opening = _escaped(preface(findings.persona, findings.domain))
     paragraphs = prompt.text.strip().split("\n\n")
-    place = next((number for number, one in enumerate(paragraphs) if "$text" in one), len(paragraphs))
+    place = next(
+        (number for number, one in enumerate(paragraphs) if "$text" in one), len(paragraphs)
+    )
     shown = [_escaped(_shown(example)) for example in examples]
     between = ["\n\n".join([EXAMPLES, *shown])] if shown else []
     return "\n\n".join([opening, *paragraphs[:place], *between, *paragraphs[place:]]) + "\n"

@@ -1,4 +1,5 @@
-"""Tune a workflow's prompts to its documents: a sample of it, what it would cost, and the doing of it."""
+"""Tune a workflow's prompts to its documents: a sample of it, what it would cost, and the doing of
+it."""
 
 import json
 from collections.abc import Sequence
@@ -39,9 +40,11 @@ from pipeline.verbs.join_descriptions import cut
 TEXT_UNITS = "text_units"
 
 
-def text_units_of(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> pd.DataFrame:
-    """The table of text units as the workflow would make it now: no model is asked, and nothing is written but
-    hashes of files.
+def text_units_of(
+    workflow: Workflow, resources: Resources, snapshots: SnapshotStore
+) -> pd.DataFrame:
+    """The table of text units as the workflow would make it now: no model is asked, and nothing is
+    written but hashes of files.
 
     Raises UsageError for a workflow that makes none, or only by way of a model.
     """
@@ -60,15 +63,21 @@ def text_units_of(workflow: Workflow, resources: Resources, snapshots: SnapshotS
         elif step.models:
             break
         else:
-            made = with_kept(step, resources.call(planned.step, step.inputs_from(table)), previous, snapshots)
+            made = with_kept(
+                step, resources.call(planned.step, step.inputs_from(table)), previous, snapshots
+            )
             frames |= {step.outputs[name]: made[name] for name in step.verb.outputs if name in made}
         if TEXT_UNITS in step.outputs.values():
             return table(TEXT_UNITS)
-    raise UsageError(f"workflow '{workflow.name}': no step makes text units without a model; tune another workflow")
+    raise UsageError(
+        f"workflow '{workflow.name}': no step makes text units without a model; tune another"
+        " workflow"
+    )
 
 
 def sample(text_units: pd.DataFrame, size: int) -> list[str]:
-    """Texts of up to ``size`` text units: one of each document in turn, documents and their units by digest."""
+    """Texts of up to ``size`` text units: one of each document in turn, documents and their units
+    by digest."""
     rows = pd.DataFrame(
         {
             "text": text_units["text"],
@@ -76,7 +85,11 @@ def sample(text_units: pd.DataFrame, size: int) -> list[str]:
             "unit": [digest(id) for id in text_units["id"]],
         }
     )
-    rows = rows[rows["text"].str.strip() != ""].sort_values(["document", "unit"]).drop_duplicates("text")
+    rows = (
+        rows[rows["text"].str.strip() != ""]
+        .sort_values(["document", "unit"])
+        .drop_duplicates("text")
+    )
     rows = rows.assign(turn=rows.groupby("document").cumcount())
     return rows.sort_values(["turn", "document"], kind="stable")["text"].head(size).tolist()
 
@@ -96,9 +109,10 @@ PLACEHOLDERS = {
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """``sample``: text units that the model reads, ``examples`` of them to extract from, cut to ``example_tokens``;
-    ``max_input_tokens``: of all passages in one question. ``wanted``: what is known and not asked for; ``model``: which
-    of models.chat answers; ``max_cost, max_tokens``: see RunOptions."""
+    """``sample``: text units that the model reads, ``examples`` of them to extract from, cut to
+    ``example_tokens``; ``max_input_tokens``: of all passages in one question. ``wanted``: what is
+    known and not asked for; ``model``: which of models.chat answers; ``max_cost, max_tokens``: see
+    RunOptions."""
 
     sample: int = 15
     examples: int = 3
@@ -116,8 +130,9 @@ class TuneOptions:
 
 @dataclass(frozen=True)
 class Tuning:
-    """``prompts``: each prompt of the workflow -> the new one; ``snippet``: what to write into the workflow's file and
-    settings.yaml; ``calls`` that were made, and ``known``: replies that needed none."""
+    """``prompts``: each prompt of the workflow -> the new one; ``snippet``: what to write into the
+    workflow's file and settings.yaml; ``calls`` that were made, and ``known``: replies that needed
+    none."""
 
     workflow: str
     findings: SampleFindings
@@ -134,11 +149,14 @@ class Tuning:
 
 
 def forecast_tuning(project: Services, name: str | None, options: TuneOptions) -> Estimate:
-    """What ``tune`` would ask and cost; no network is used, and nothing is written but hashes of files."""
+    """What ``tune`` would ask and cost; no network is used, and nothing is written but hashes of
+    files."""
     workflow = project.workflow(name)
     prompts = _prompts(project, workflow)
     chat, tally = project.chat(options.model), Tally(project.tokenizer)
-    RehearsedChat(chat, tally).converse([questions(_passages(project, workflow, options), options.wanted, prompts)])
+    RehearsedChat(chat, tally).converse(
+        [questions(_passages(project, workflow, options), options.wanted, prompts)]
+    )
     examples = min(options.examples, tally.calls)
     low = tally.calls * SHORT_REPLY[0]
     high = tally.calls * SHORT_REPLY[1] + examples * RECORDS_PER_TEXT * options.example_tokens
@@ -148,31 +166,48 @@ def forecast_tuning(project: Services, name: str | None, options: TuneOptions) -
     middle = Tokens(sum(asked) // 2, (low + high) // 2)
     expected = Amount(tally.calls, *middle[:2], chat.cost(middle))
     calls = (tally.calls, tally.calls)
-    return Estimate(tally.calls + tally.known, tally.known, calls, asked, (low, high), cost, expected, guessed=True)
+    return Estimate(
+        tally.calls + tally.known,
+        tally.known,
+        calls,
+        asked,
+        (low, high),
+        cost,
+        expected,
+        guessed=True,
+    )
 
 
 def tune(project: Services, name: str | None, options: TuneOptions) -> Tuning:
-    """Ask, and write the tuned prompts as new files in prompts/. Only for a caller who holds the project.
+    """Ask, and write the tuned prompts as new files in prompts/. Only for a caller who holds the
+    project.
 
-    Raises ModelError, with nothing written, where a reply is of no use; BudgetError when the options' limits are
-    reached: what was answered is kept, and the next time goes on from there.
+    Raises ModelError, with nothing written, where a reply is of no use; BudgetError when the
+    options' limits are reached: what was answered is kept, and the next time goes on from there.
     """
     workflow = project.workflow(name)
     prompts = _prompts(project, workflow)
     passages = _passages(project, workflow, options)
-    chat = replace(project.chat(options.model), wait_for_model=0.0)  # somebody waits for this command
+    chat = replace(
+        project.chat(options.model), wait_for_model=0.0
+    )  # somebody waits for this command
     budget = Budget(options.max_cost, options.max_tokens)
     if options.max_cost is not None and chat.cost(Tokens(1, 1)) is None:
         raise UsageError(
-            f"--max-cost: model '{chat.model}' has no price; set its price in settings.yaml, or use --max-tokens"
+            f"--max-cost: model '{chat.model}' has no price; set its price in settings.yaml, or use"
+            " --max-tokens"
         )
     chat.preflight()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
         meter = Meter(TUNE, silent, budget, journal)
-        (findings,) = MeteredChat(chat, meter).converse([questions(passages, options.wanted, prompts)])
+        (findings,) = MeteredChat(chat, meter).converse(
+            [questions(passages, options.wanted, prompts)]
+        )
     if findings.problems:
-        raise ModelError(f"tune: {'; '.join(findings.problems)}; nothing is written: try again, or another model")
+        raise ModelError(
+            f"tune: {'; '.join(findings.problems)}; nothing is written: try again, or another model"
+        )
     texts = tuned_texts(workflow, project.resources, findings)
     new = write_prompts(project.root / "prompts", texts)
     return Tuning(
@@ -198,7 +233,9 @@ def _cut(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> tuple[str, 
 
 def _prompts(project: Services, workflow: Workflow) -> TunePrompts:
     if not any(step.prompts for step in workflow.steps):
-        raise UsageError(f"tune: workflow '{workflow.name}' has no prompts; name one that has, as index")
+        raise UsageError(
+            f"tune: workflow '{workflow.name}' has no prompts; name one that has, as index"
+        )
     found: dict[str, Prompt] = {}
     for role, placeholders in PLACEHOLDERS.items():
         found[role] = project.prompt(f"tune_{role}")
@@ -206,19 +243,34 @@ def _prompts(project: Services, workflow: Workflow) -> TunePrompts:
     step = extract_step(workflow)
     extract = project.resources.prompts_of(step)[EXTRACT_ROLE] if step else None
     format: Format = getattr(step.params, "format", RECORDS) if step else RECORDS
-    return TunePrompts(found["domain"], found["language"], found["persona"], found["entity_types"], extract, format)
+    return TunePrompts(
+        found["domain"], found["language"], found["persona"], found["entity_types"], extract, format
+    )
 
 
 def _snippet(workflow: Workflow, findings: SampleFindings, new: dict[str, str]) -> str:
-    """The steps of the workflow that have a tuned prompt, as they are to be in its file, and the setting."""
+    """The steps of the workflow that have a tuned prompt, as they are to be in its file, and the
+    setting."""
     lines = [f"# workflows/{workflow.name}.yaml"]
     for step in workflow.steps:
         if set(step.prompts.values()) & set(new):
-            lines.append(f"  - verb: {step.verb.name}" + (f"\n    id: {step.id}" if step.id != step.verb.name else ""))
+            lines.append(
+                f"  - verb: {step.verb.name}"
+                + (f"\n    id: {step.id}" if step.id != step.verb.name else "")
+            )
             if "entity_types" in type(step.params).model_fields:
                 lines.append(
-                    f"    args: {{entity_types: {json.dumps(list(findings.entity_types), ensure_ascii=False)}}}"
+                    "    args: {entity_types:"
+                    f" {json.dumps(list(findings.entity_types), ensure_ascii=False)}}}"
                 )
-            prompts = ", ".join(f"{role}: {new.get(name, name)}" for role, name in step.prompts.items())
+            prompts = ", ".join(
+                f"{role}: {new.get(name, name)}" for role, name in step.prompts.items()
+            )
             lines.append(f"    prompts: {{{prompts}}}")
-    return "\n".join([*lines, "# settings.yaml", f"language: {json.dumps(findings.language, ensure_ascii=False)}"])
+    return "\n".join(
+        [
+            *lines,
+            "# settings.yaml",
+            f"language: {json.dumps(findings.language, ensure_ascii=False)}",
+        ]
+    )

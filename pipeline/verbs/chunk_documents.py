@@ -21,11 +21,13 @@ from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
 Span = tuple[int, int]
 DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
 TEXTS_COUNTED_TWICE = 8
-"""A text is counted to see whether it fits, and soon again for its row: of the last few the counts are remembered."""
+"""A text is counted to see whether it fits, and soon again for its row: of the last few the counts
+are remembered."""
 
 
 class ChunkParams(Params):
-    """``size`` and ``overlap`` in tokens. ``overlap`` left out: a twelfth of size for "tokens", else 0."""
+    """``size`` and ``overlap`` in tokens. ``overlap`` left out: a twelfth of size for "tokens",
+    else 0."""
 
     strategy: Literal["stable", "tokens", "sentence"] = "stable"
     size: int = Field(default=1200, ge=1)
@@ -34,9 +36,13 @@ class ChunkParams(Params):
     @model_validator(mode="after")
     def _overlap_fits(self) -> Self:
         if self.strategy == "stable" and self.overlap:
-            raise ValueError("overlap: a stable text unit has none; set it to 0, or strategy to 'sentence'")
+            raise ValueError(
+                "overlap: a stable text unit has none; set it to 0, or strategy to 'sentence'"
+            )
         if self.overlap is not None and self.overlap >= self.size:
-            raise ValueError(f"overlap: {self.overlap} is not below size {self.size}; make it smaller")
+            raise ValueError(
+                f"overlap: {self.overlap} is not below size {self.size}; make it smaller"
+            )
         return self
 
     @property
@@ -57,15 +63,17 @@ DEFAULT_PARAMS = ChunkParams()
     libraries=("regex", "rs-bpe"),
 )
 def chunk_documents(
-    documents: pd.DataFrame, params: ChunkParams = DEFAULT_PARAMS, tokenizer: Tokenizer = DEFAULT_TOKENIZER
+    documents: pd.DataFrame,
+    params: ChunkParams = DEFAULT_PARAMS,
+    tokenizer: Tokenizer = DEFAULT_TOKENIZER,
 ) -> pd.DataFrame:
     """Split each document into text units of at most ``size`` tokens.
 
-    ``text[start:end]`` of the document is the unit's text, without white space at its ends. No character is
-    split, and no grapheme cluster that fits; the one unit that may exceed ``size`` is a single character of
-    more tokens. Strategies: ``stable`` cuts at sentence or paragraph ends chosen by their own content, so
-    that an edit leaves the other units as they were; ``sentence`` fills units with whole sentences;
-    ``tokens`` slides a window over the text.
+    ``text[start:end]`` of the document is the unit's text, without white space at its ends. No
+    character is split, and no grapheme cluster that fits; the one unit that may exceed ``size`` is
+    a single character of more tokens. Strategies: ``stable`` cuts at sentence or paragraph ends
+    chosen by their own content, so that an edit leaves the other units as they were; ``sentence``
+    fills units with whole sentences; ``tokens`` slides a window over the text.
     """
     count = lru_cache(TEXTS_COUNTED_TWICE)(tokenizer.count)
     rows = []
@@ -97,7 +105,11 @@ def _unit_spans(text: str, params: ChunkParams, count: Count) -> Iterator[Span]:
         pieces = sentence_pieces(text, params.size, count)
         totals = [0, *accumulate(piece.n_tokens for piece in pieces)]
         units = _Pieces(text, pieces, totals, params.size, count)
-        spans = _whole_sentences(units, params.overlap_tokens) if params.strategy == "sentence" else _stable(units)
+        spans = (
+            _whole_sentences(units, params.overlap_tokens)
+            if params.strategy == "sentence"
+            else _stable(units)
+        )
     for start, end in spans:
         unit = text[start:end]
         if not unit.isspace():
@@ -135,7 +147,8 @@ class _Pieces:
         return sum_of_counts <= 2 * self.size and self.tokens(first, last) <= self.size
 
     def last_fitting(self, first: int, last: int) -> int:
-        """Nearly the last piece (exclusive), up to ``last``, with which those from ``first`` fit."""
+        """Nearly the last piece (exclusive), up to ``last``, with which those from ``first``
+        fit."""
         last = max(last, first + 1)
         while last > first + 1 and (spent := self.tokens(first, last)) > self.size:
             last = max(first + 1, min(last - 1, first + (last - first) * self.size // spent))
@@ -148,7 +161,8 @@ class _Pieces:
         return self.pieces[end - 1].rank
 
     def furthest(self, first: int, tokens: int) -> int:
-        """The last piece (exclusive) so that those from ``first`` have at most ``tokens``, as they add up."""
+        """The last piece (exclusive) so that those from ``first`` have at most ``tokens``, as they
+        add up."""
         return bisect_right(self.totals, self.totals[first] + tokens) - 1
 
     def nearest(self, first: int, tokens: int) -> int:
@@ -167,12 +181,12 @@ def _whole_sentences(units: _Pieces, overlap: int) -> Iterator[Span]:
 
 
 def _stable(units: _Pieces) -> Iterator[Span]:
-    """Content-defined chunking over sentences: cut at each end that ranks highest among those near it, then
-    cut what still exceeds ``size``, at its highest end.
+    """Content-defined chunking over sentences: cut at each end that ranks highest among those near
+    it, then cut what still exceeds ``size``, at its highest end.
 
-    Local maxima: Bjørner, Blass, Gurevich, Content-dependent chunking for differential compression, the local
-    maximum approach (J. Computer and System Sciences 76, 2010). Bytes there are sentences here, so an edit
-    can move the cuts near it and no others, wherever in the document it is.
+    Local maxima: Bjørner, Blass, Gurevich, Content-dependent chunking for differential compression,
+    the local maximum approach (J. Computer and System Sciences 76, 2010). Bytes there are sentences
+    here, so an edit can move the cuts near it and no others, wherever in the document it is.
     """
     end = len(units.pieces)
     bounds = [0, *_local_maxima(units), end] if end > 1 and not units.fits(0, end) else [0, end]
@@ -187,7 +201,8 @@ def _stable(units: _Pieces) -> Iterator[Span]:
 
 
 def _local_maxima(units: _Pieces) -> Iterator[int]:
-    """Ends, well inside the text, with no higher one within three eighths of ``size`` to either side."""
+    """Ends, well inside the text, with no higher one within three eighths of ``size`` to either
+    side."""
     reach, floor = units.size * 3 // 8, units.size // 5
     stop = min(bisect_right(units.totals, units.totals[-1] - floor), len(units.pieces))
     for end in range(max(1, units.nearest(0, floor)), stop):
@@ -198,7 +213,8 @@ def _local_maxima(units: _Pieces) -> Iterator[int]:
 
 
 def _outranks(units: _Pieces, end: int, others: range, reach: int, equals: bool) -> bool:
-    """Whether no other end within ``reach`` tokens ranks higher, or as high unless ``equals`` are allowed."""
+    """Whether no other end within ``reach`` tokens ranks higher, or as high unless ``equals`` are
+    allowed."""
     rank, here = units.rank(end), units.totals[end]
     for other in others:
         if abs(units.totals[other] - here) > reach:
@@ -209,7 +225,8 @@ def _outranks(units: _Pieces, end: int, others: range, reach: int, equals: bool)
 
 
 def _highest_end(units: _Pieces, first: int, last: int) -> int:
-    """The highest end with at least a fifth of ``size`` on both sides, and at most ``size`` if two can be."""
+    """The highest end with at least a fifth of ``size`` on both sides, and at most ``size`` if two
+    can be."""
     start, end = units.totals[first], units.totals[last]
     margin = units.size // 5
     if end - start <= 2 * units.size:

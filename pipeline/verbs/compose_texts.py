@@ -1,4 +1,5 @@
-"""compose_texts, compose_report_texts: what of an entity, a relationship or a report is embedded and searched."""
+"""compose_texts, compose_report_texts: what of an entity, a relationship or a report is embedded
+and searched."""
 
 from typing import Literal
 
@@ -12,13 +13,15 @@ TOLD_RELATIONSHIPS = table(
     "id",
     id=STRING, source=STRING, target=STRING, description=STRING, keywords=STRINGS,
 )  # fmt: skip
-TOLD_REPORTS = table("level", "id", id=STRING, level=INT, title=STRING, summary=STRING, content=STRING)
+TOLD_REPORTS = table(
+    "level", "id", id=STRING, level=INT, title=STRING, summary=STRING, content=STRING
+)
 """What becomes text, so that a night composes none where counts and sources alone are others."""
 
 
 class TextParams(Params):
-    """``entity``: its name, or its name and its description; ``relationship``: its description alone, or keywords,
-    source and target before it."""
+    """``entity``: its name, or its name and its description; ``relationship``: its description
+    alone, or keywords, source and target before it."""
 
     entity: Literal["name", "name_description"] = "name_description"
     relationship: Literal["description", "keywords_ends_description"] = "keywords_ends_description"
@@ -33,9 +36,18 @@ class TextParams(Params):
 def compose_texts(
     entities: pd.DataFrame, relationships: pd.DataFrame, params: TextParams = TextParams()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Entity: ``name\\ndescription``. Relationship: ``keywords\\tsource\\ttarget\\tdescription``."""
-    named = entities["name"] if params.entity == "name" else entities["name"] + "\n" + entities["description"]
-    told = relationships["description"] if params.relationship == "description" else _with_ends(relationships)
+    """Entity: ``name\\ndescription``. Relationship:
+    ``keywords\\tsource\\ttarget\\tdescription``."""
+    named = (
+        entities["name"]
+        if params.entity == "name"
+        else entities["name"] + "\n" + entities["description"]
+    )
+    told = (
+        relationships["description"]
+        if params.relationship == "description"
+        else _with_ends(relationships)
+    )
     return (
         pd.DataFrame({"id": entities["id"], "text": named}),
         pd.DataFrame({"id": relationships["id"], "text": told}),
@@ -44,7 +56,12 @@ def compose_texts(
 
 def _with_ends(relationships: pd.DataFrame) -> list[str]:
     keywords = [", ".join(words) for words in relationships["keywords"]]
-    parts = [keywords, relationships["source"], relationships["target"], relationships["description"]]
+    parts = [
+        keywords,
+        relationships["source"],
+        relationships["target"],
+        relationships["description"],
+    ]
     return ["\t".join(row) for row in zip(*parts, strict=True)]
 
 

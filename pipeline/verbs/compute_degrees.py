@@ -15,10 +15,13 @@ from pipeline.contract.schemas import (
 
 ENDS = ("source_entity_id", "target_entity_id")
 NEIGHBOURS = table(*ENDS, source_entity_id=STRING, target_entity_id=STRING)
-"""What of relationships makes a degree, so that a night counts none anew where their texts alone are others."""
+"""What of relationships makes a degree, so that a night counts none anew where their texts alone
+are others."""
 
 
-def with_degrees(described_entities: pd.DataFrame, described_relationships: pd.DataFrame) -> pd.DataFrame:
+def with_degrees(
+    described_entities: pd.DataFrame, described_relationships: pd.DataFrame
+) -> pd.DataFrame:
     """The entities with ``degree``: distinct neighbours, direction left aside."""
     source, target = (described_relationships[end].to_numpy() for end in ENDS)
     one_way = pd.DataFrame({"entity": source, "neighbour": target})
@@ -33,8 +36,11 @@ def as_described(described_relationships: pd.DataFrame) -> pd.DataFrame:
 
 
 def parts(params: Params) -> tuple[Part, ...]:
-    """A new neighbour is a matter of the two entities: their other relationships stay as they are."""
-    by_entity = Law({"described_entities": ("id",), "described_relationships": ENDS}, {"entities": "id"})
+    """A new neighbour is a matter of the two entities: their other relationships stay as they
+    are."""
+    by_entity = Law(
+        {"described_entities": ("id",), "described_relationships": ENDS}, {"entities": "id"}
+    )
     by_relationship = Law({"described_relationships": ("id",)}, {"relationships": "id"})
     read = {"described_entities": DESCRIBED_ENTITIES, "described_relationships": NEIGHBOURS}
     return (
@@ -59,6 +65,8 @@ def parts(params: Params) -> tuple[Part, ...]:
 def compute_degrees(
     described_entities: pd.DataFrame, described_relationships: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """``degree``: distinct neighbours, direction left aside. The relationships stay as they are: their ranks, the
-    degrees of both ends together, are joined as they are read."""
-    return with_degrees(described_entities, described_relationships), as_described(described_relationships)
+    """``degree``: distinct neighbours, direction left aside. The relationships stay as they are:
+    their ranks, the degrees of both ends together, are joined as they are read."""
+    return with_degrees(described_entities, described_relationships), as_described(
+        described_relationships
+    )

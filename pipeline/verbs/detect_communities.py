@@ -17,7 +17,8 @@ TITLE_NAMES = 3
 
 
 class CommunityParams(Params):
-    """``max_cluster_size``: a larger community is split one level down. ``resolution``: higher gives more."""
+    """``max_cluster_size``: a larger community is split one level down. ``resolution``: higher
+    gives more."""
 
     max_cluster_size: int = Field(default=10, gt=1)
     resolution: float = Field(default=1.0, gt=0)
@@ -34,11 +35,12 @@ def detect_communities(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Level 0 is the coarsest. An entity without relationships belongs to no community.
 
-    The graph is read as undirected, weights of both directions added. Traag, Waltman, van Eck 2019, "From
-    Louvain to Leiden", as graspologic-native implements it; sorted edges and a fixed seed give one
-    partition in every process. Each connected component is partitioned by itself, so that a change in one leaves the
-    communities of the others as they are. A community's id comes from its level and its members, its title names those
-    of the highest degree. ``x``, ``y``: null until ``layout_graph`` places the nodes.
+    The graph is read as undirected, weights of both directions added. Traag, Waltman, van Eck 2019,
+    "From Louvain to Leiden", as graspologic-native implements it; sorted edges and a fixed seed
+    give one partition in every process. Each connected component is partitioned by itself, so that
+    a change in one leaves the communities of the others as they are. A community's id comes from
+    its level and its members, its title names those of the highest degree. ``x``, ``y``: null until
+    ``layout_graph`` places the nodes.
     """
     nodes = _partition(relationships, params)
     parents = dict(zip(nodes["community_id"], nodes["parent"], strict=True))
@@ -48,13 +50,19 @@ def detect_communities(
 
 def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataFrame:
     """(entity_id, level, community_id, parent): one row for each entity and level it is in."""
-    rows = [row for edges in _components(_undirected(relationships)) for row in _of_component(edges, params)]
+    rows = [
+        row
+        for edges in _components(_undirected(relationships))
+        for row in _of_component(edges, params)
+    ]
     return pd.DataFrame(rows, columns=MEMBERSHIP).astype({"level": "int64"})
 
 
 def _undirected(relationships: pd.DataFrame) -> list[Edge]:
     ends = relationships[["source_entity_id", "target_entity_id"]]
-    pairs = pd.DataFrame({"a": ends.min(axis=1), "b": ends.max(axis=1), "weight": relationships["weight"]})
+    pairs = pd.DataFrame(
+        {"a": ends.min(axis=1), "b": ends.max(axis=1), "weight": relationships["weight"]}
+    )
     summed = pairs.groupby(["a", "b"], sort=True)["weight"].sum().reset_index()
     return list(summed.itertuples(index=False, name=None))
 
@@ -72,7 +80,9 @@ def _components(edges: list[Edge]) -> Iterable[list[Edge]]:
     return components.values()
 
 
-def _of_component(edges: list[Edge], params: CommunityParams) -> Iterator[tuple[str, int, str, str]]:
+def _of_component(
+    edges: list[Edge], params: CommunityParams
+) -> Iterator[tuple[str, int, str, str]]:
     clusters = leiden.hierarchical_leiden(  # pyright: ignore[reportAttributeAccessIssue]
         edges=edges,
         max_cluster_size=params.max_cluster_size,
@@ -93,7 +103,10 @@ def _of_component(edges: list[Edge], params: CommunityParams) -> Iterator[tuple[
 
 
 def _communities(
-    nodes: pd.DataFrame, parents: dict[str, str], entities: pd.DataFrame, relationships: pd.DataFrame
+    nodes: pd.DataFrame,
+    parents: dict[str, str],
+    entities: pd.DataFrame,
+    relationships: pd.DataFrame,
 ) -> pd.DataFrame:
     children: dict[str, list[str]] = defaultdict(list)
     for child, parent in sorted(parents.items()):
@@ -115,14 +128,18 @@ def _communities(
                 "relationship_ids": inside.get(id, []),
                 "text_unit_ids": sorted({unit for member in members for unit in units_of[member]}),
                 "size": len(members),
-                "title": ", ".join(names[place] for place in sorted(places[id] for id in members)[:TITLE_NAMES]),
+                "title": ", ".join(
+                    names[place] for place in sorted(places[id] for id in members)[:TITLE_NAMES]
+                ),
             }
         )
     return COMMUNITIES.frame(rows)
 
 
 def _members(nodes: pd.DataFrame) -> list[tuple[int, str, list[str]]]:
-    grouped = nodes.sort_values("entity_id").groupby(["level", "community_id"], sort=True)["entity_id"]
+    grouped = nodes.sort_values("entity_id").groupby(["level", "community_id"], sort=True)[
+        "entity_id"
+    ]
     members = grouped.agg(list).reset_index()
     return list(members.itertuples(index=False, name=None))
 

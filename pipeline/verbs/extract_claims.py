@@ -16,10 +16,13 @@ from pipeline.verbs.read_text import Questions, by_text, read_text, rejects
 
 
 class ClaimParams(Params):
-    """``claim_description``: which claims are wanted. ``entity_types``: of their subjects. ``gleanings``: how often the
-    model is asked for what it missed. ``repair``: whether an unreadable reply is asked for once more."""
+    """``claim_description``: which claims are wanted. ``entity_types``: of their subjects.
+    ``gleanings``: how often the model is asked for what it missed. ``repair``: whether an
+    unreadable reply is asked for once more."""
 
-    claim_description: str = "claims and facts that bear on how somebody or something is to be judged"
+    claim_description: str = (
+        "claims and facts that bear on how somebody or something is to be judged"
+    )
     entity_types: tuple[str, ...] = ("person", "organization", "location", "event", "concept")
     gleanings: int = Field(default=0, ge=0, le=5)
     repair: bool = True
@@ -38,24 +41,31 @@ class ClaimParams(Params):
 def extract_claims(
     text_units: pd.DataFrame, params: ClaimParams, extract: Prompt, glean: Prompt, chat: ChatModel
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Claims per text unit, those of gleanings too: subject, object (may be empty), type, status (TRUE, FALSE,
-    SUSPECTED), dates (ISO 8601, empty where unknown), description, and the words of the text.
+    """Claims per text unit, those of gleanings too: subject, object (may be empty), type, status
+    (TRUE, FALSE, SUSPECTED), dates (ISO 8601, empty where unknown), description, and the words of
+    the text.
 
-    Subjects and objects are linked to entities by name. Equal texts are asked once. Replies are mended and rejected as
-    those of extract_graph are.
+    Subjects and objects are linked to entities by name. Equal texts are asked once. Replies are
+    mended and rejected as those of extract_graph are.
     """
     units = by_text(text_units)
     questions = _questions(params, extract, glean)
     readings = chat.converse(read_text(ids[0], text, questions) for text, ids in units.items())
-    found = [(id, reading) for ids, reading in zip(units.values(), readings, strict=True) for id in ids]
+    found = [
+        (id, reading) for ids, reading in zip(units.values(), readings, strict=True) for id in ids
+    ]
     claims = _claims((id, reading.records) for id, reading in found)
-    return COVARIATES.frame(claims), REJECTS.frame(rejects((id, reading.marks) for id, reading in found))
+    return COVARIATES.frame(claims), REJECTS.frame(
+        rejects((id, reading.marks) for id, reading in found)
+    )
 
 
 def _questions(params: ClaimParams, extract: Prompt, glean: Prompt) -> Questions[Claim]:
     def opening(text: str) -> tuple[Message, ...]:
         prompt = extract.render(
-            text=text, entity_types=", ".join(params.entity_types), claim_description=params.claim_description
+            text=text,
+            entity_types=", ".join(params.entity_types),
+            claim_description=params.claim_description,
         )
         return ({"role": "user", "content": prompt},)
 

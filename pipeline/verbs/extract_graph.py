@@ -16,7 +16,15 @@ from pipeline.models.base import ChatModel
 from pipeline.models.parse.graph import Entity, Graph, Record, parse_graph_json, parse_records
 from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
 from pipeline.text.ids import match_key
-from pipeline.verbs.graph_prompt import AUTO, EXTRACT_PLACEHOLDERS, JSON, RECORDS, Format, earlier_opening, opening
+from pipeline.verbs.graph_prompt import (
+    AUTO,
+    EXTRACT_PLACEHOLDERS,
+    JSON,
+    RECORDS,
+    Format,
+    earlier_opening,
+    opening,
+)
 from pipeline.verbs.read_text import Mark, Questions, Reading, by_text, read_text, rejects
 
 _LETTERS = r"\p{Latin}\p{Greek}\p{Cyrillic}"
@@ -31,11 +39,12 @@ _INFLECTED_END = regex.compile(rf"[{_LETTERS}]{{0,{_LONGEST_ENDING}}}(?![{_LETTE
 
 
 class ExtractParams(Params):
-    """``gleanings``: how often the model is asked for what it missed. ``format``: of its replies; "json" needs an
-    endpoint that takes a JSON schema; with "auto" the project's formats.yaml decides, which a run fills by a trial
-    before the first extraction (a call by hand reads records). ``repair``: whether an unreadable reply is asked for
-    once more. ``ungrounded``: what becomes of records with a name that does not stand in their text: "drop", or "flag"
-    and "keep", which are one: ``grounded`` tells them."""
+    """``gleanings``: how often the model is asked for what it missed. ``format``: of its replies;
+    "json" needs an endpoint that takes a JSON schema; with "auto" the project's formats.yaml
+    decides, which a run fills by a trial before the first extraction (a call by hand reads
+    records). ``repair``: whether an unreadable reply is asked for once more. ``ungrounded``: what
+    becomes of records with a name that does not stand in their text: "drop", or "flag" and "keep",
+    which are one: ``grounded`` tells them."""
 
     entity_types: tuple[str, ...] = ("person", "organization", "location", "event", "concept")
     gleanings: int = Field(default=0, ge=0, le=5)
@@ -58,19 +67,22 @@ class ExtractParams(Params):
 def extract_graph(
     text_units: pd.DataFrame, params: ExtractParams, extract: Prompt, glean: Prompt, chat: ChatModel
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Entities and relationships per text unit, ``order`` counting them as they came; ``grounded`` says whether their
-    names stand in the text.
+    """Entities and relationships per text unit, ``order`` counting them as they came; ``grounded``
+    says whether their names stand in the text.
 
-    Equal texts are asked once. A reply that was cut off is asked for again in two halves of the text, an unreadable
-    one once more as it is; where that helps the text is ``recovered``, else it is rejected whole. A record that cannot
-    be read, and a gleaning that fails, is rejected alone.
+    Equal texts are asked once. A reply that was cut off is asked for again in two halves of the
+    text, an unreadable one once more as it is; where that helps the text is ``recovered``, else it
+    is rejected whole. A record that cannot be read, and a gleaning that fails, is rejected alone.
     """
     units = by_text(text_units)
     questions = _questions(params, extract, glean)
     talks = (read_text(ids[0], text, questions) for text, ids in units.items())
     readings = zip(units.items(), chat.converse(talks), strict=True)
     found = [
-        (id, finding) for (text, ids), reading in readings for finding in [_found(reading, text, params)] for id in ids
+        (id, finding)
+        for (text, ids), reading in readings
+        for finding in [_found(reading, text, params)]
+        for id in ids
     ]
     marks = ((id, finding.marks) for id, finding in found)
     return EXTRACTIONS.frame(_extractions(found)), REJECTS.frame(rejects(marks))
@@ -98,7 +110,8 @@ def _parse(reply: str, format: Format) -> Graph:
 
 @dataclass(frozen=True)
 class TextExtraction:
-    """The records of one text, each with whether its names stand there, and what is to be said of it."""
+    """The records of one text, each with whether its names stand there, and what is to be said of
+    it."""
 
     records: tuple[tuple[Record, bool], ...]
     marks: tuple[Mark, ...]
@@ -110,15 +123,20 @@ def _found(reading: Reading[Record], text: str, params: ExtractParams) -> TextEx
     if params.ungrounded != "drop":
         return TextExtraction(records, reading.marks)
     dropped = [record for record, grounded in records if not grounded]
-    marks = (Mark("record", "ungrounded", f"not in its text: {', '.join(_names(record))}") for record in dropped)
+    marks = (
+        Mark("record", "ungrounded", f"not in its text: {', '.join(_names(record))}")
+        for record in dropped
+    )
     return TextExtraction(tuple(entry for entry in records if entry[1]), (*reading.marks, *marks))
 
 
 class Grounding:
-    """Whether a record's names stand in a text: as they are, case and punctuation aside, or word by word.
+    """Whether a record's names stand in a text: as they are, case and punctuation aside, or word by
+    word.
 
-    A word of Latin, Greek or Cyrillic letters must be a whole one, but for a short ending of a longer word (Berlins,
-    Budapesten): US does not stand in "house". Elsewhere words are not set apart, or begin with prepositions.
+    A word of Latin, Greek or Cyrillic letters must be a whole one, but for a short ending of a
+    longer word (Berlins, Budapesten): US does not stand in "house". Elsewhere words are not set
+    apart, or begin with prepositions.
     """
 
     def __init__(self, text: str):
@@ -149,7 +167,8 @@ class Grounding:
         if not _SPACED.search(word):
             return word in self.key
         return len(word) >= _INFLECTED and any(
-            len(one) - len(word) in range(1, _LONGEST_ENDING + 1) and one.startswith(word) for one in self.words
+            len(one) - len(word) in range(1, _LONGEST_ENDING + 1) and one.startswith(word)
+            for one in self.words
         )
 
 
@@ -165,5 +184,12 @@ def _extractions(found: Iterable[tuple[str, TextExtraction]]) -> Iterator[dict[s
 
 def _columns(record: Record) -> dict[str, object]:
     if isinstance(record, Entity):
-        return {"kind": "entity", "source": "", "target": "", "keywords": [], "weight": 1.0, **vars(record)}
+        return {
+            "kind": "entity",
+            "source": "",
+            "target": "",
+            "keywords": [],
+            "weight": 1.0,
+            **vars(record),
+        }
     return {"kind": "relationship", "name": "", "type": "", **vars(record)}

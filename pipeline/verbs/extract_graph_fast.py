@@ -24,13 +24,15 @@ MAX_PHRASES_PER_SENTENCE = 12
 UNITS_AT_ONCE = 1_000
 """Text units whose extractions are rows of Python together."""
 LONG_ENUMERATION = 20
-"""Names of a sentence above which it is a list, whose entries have no more in common than that they are in it."""
+"""Names of a sentence above which it is a list, whose entries have no more in common than that they
+are in it."""
 
 
 class FastParams(Params):
     """``min_phrase_count``: how often a text unit must use a key phrase to make it an entity.
-    ``max_links_per_name``: with how many of the names after it a name is linked, in a sentence of a text without a
-    title of its own, or a row of a table; with the next one alone where there are more than 20, which makes it a list.
+    ``max_links_per_name``: with how many of the names after it a name is linked, in a sentence of a
+    text without a title of its own, or a row of a table; with the next one alone where there are
+    more than 20, which makes it a list.
     """
 
     min_phrase_count: int = Field(default=2, ge=1)
@@ -51,7 +53,8 @@ class _Entity:
 
 
 class _Shared(NamedTuple):
-    """A sentence that two entities share, by its place, and where in it one ends and the other starts."""
+    """A sentence that two entities share, by its place, and where in it one ends and the other
+    starts."""
 
     sentence: int
     start: int
@@ -66,8 +69,8 @@ class _Keyword(NamedTuple):
 
 @dataclass
 class _Link:
-    """``stated``: what the text says of the two, but that both stand in a sentence, and the place of the sentence that
-    says so first; None for what no sentence says."""
+    """``stated``: what the text says of the two, but that both stand in a sentence, and the place
+    of the sentence that says so first; None for what no sentence says."""
 
     shared: list[_Shared] = field(default_factory=list)
     stated: list[str] = field(default_factory=list)
@@ -75,12 +78,18 @@ class _Link:
 
 
 def _may_differ(text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
-    """Which text units may give other rows with the titles of now: those of a document whose title is another one, or
-    none any more, and those that may hold a title that has come or gone."""
+    """Which text units may give other rows with the titles of now: those of a document whose title
+    is another one, or none any more, and those that may hold a title that has come or gone."""
     differing = _titles(before).items() ^ _titles(now).items()
-    search = TitleSearch(frozenset(chain.from_iterable(title_forms(title) for _, title in differing)))
+    search = TitleSearch(
+        frozenset(chain.from_iterable(title_forms(title) for _, title in differing))
+    )
     of_documents = text_units["document_id"].isin([document for document, _ in differing])
-    return of_documents | text_units["text"].map(search.may_find).astype(bool) if differing else of_documents
+    return (
+        of_documents | text_units["text"].map(search.may_find).astype(bool)
+        if differing
+        else of_documents
+    )
 
 
 def _titles(documents: pd.DataFrame) -> dict[str, str]:
@@ -91,7 +100,9 @@ def _titled(documents: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
     return documents[["id", "title", "title_from"]].itertuples(index=False, name=None)
 
 
-@lru_cache(maxsize=1)  # text units come bucket by bucket, with the titles of all documents each time
+@lru_cache(
+    maxsize=1
+)  # text units come bucket by bucket, with the titles of all documents each time
 def _title_names(documents: tuple[tuple[str, str, str], ...]) -> tuple[dict[str, str], Gazetteer]:
     """By document the title that names what it is about, and how to find these in a text."""
     titles = naming_titles(documents)
@@ -112,24 +123,30 @@ def extract_graph_fast(
     params: FastParams = FastParams(),
     tracker: Tracker = UNTRACKED,
 ) -> pd.DataFrame:
-    """Names, document titles and repeated key phrases as entities; those that share a sentence, linked.
+    """Names, document titles and repeated key phrases as entities; those that share a sentence,
+    linked.
 
-    An entity's description is the first sentence of the text unit that mentions it, its weight the number
-    of mentions. A relationship's description is the first sentence both ends share, its weight the number of such
-    sentences. Its keywords are what a sentence states of the two ("directed by"; the source is then the subject),
-    and, after CO_OCCURS, the sentences' key phrases; where nothing is stated CO_OCCURS is the first, and the source is
-    the end that comes first.
-    The title of a text unit's document counts as present in each of its sentences. The titles of all
-    documents are looked for in every text unit. Titles are those that were given or are headings, and that no two
-    documents share: a letterhead is nobody's name. What is read from a text stands in it: all is ``grounded``.
+    An entity's description is the first sentence of the text unit that mentions it, its weight the
+    number of mentions. A relationship's description is the first sentence both ends share, its
+    weight the number of such sentences. Its keywords are what a sentence states of the two
+    ("directed by"; the source is then the subject), and, after CO_OCCURS, the sentences' key
+    phrases; where nothing is stated CO_OCCURS is the first, and the source is the end that comes
+    first. The title of a text unit's document counts as present in each of its sentences. The
+    titles of all documents are looked for in every text unit. Titles are those that were given or
+    are headings, and that no two documents share: a letterhead is nobody's name. What is read from
+    a text stands in it: all is ``grounded``.
     """
-    titles, gazetteer = _title_names(tuple(_titled(TITLES.filled(TITLES.seen(documents), "documents"))))
+    titles, gazetteer = _title_names(
+        tuple(_titled(TITLES.filled(TITLES.seen(documents), "documents")))
+    )
     texts = text_units[["id", "text", "document_id"]].fillna({"text": ""}).sort_values("id")
     tracker.expect(len(texts))
     found = [EXTRACTIONS.frame()]
     for start in range(0, len(texts), UNITS_AT_ONCE):
         rows: list[tuple[object, ...]] = []
-        for unit_id, text, document in texts.iloc[start : start + UNITS_AT_ONCE].itertuples(index=False):
+        for unit_id, text, document in texts.iloc[start : start + UNITS_AT_ONCE].itertuples(
+            index=False
+        ):
             sentences = read_sentences(text, gazetteer)
             records = _records(sentences, OwnTitle(titles.get(document, "")), gazetteer, params)
             rows.extend((unit_id, order, *record, True) for order, record in enumerate(records))
@@ -148,7 +165,10 @@ def _records(
     mentions = _mentions(sentences, referents, title, params.min_phrase_count)
     entities = _entities(mentions, title)
     links = _stated_links(sentences, referents, title)
-    windows = [params.max_links_per_name if sentence.row or not title.referent else 0 for sentence in sentences]
+    windows = [
+        params.max_links_per_name if sentence.row or not title.referent else 0
+        for sentence in sentences
+    ]
     _add_shared(links, mentions, title, windows)
     descriptions = [_clip(sentence.text) for sentence in sentences] or [""]
     phrases = _best_phrases(sentences)
@@ -165,10 +185,15 @@ def _records(
 
 
 def _mentions(
-    sentences: list[Sentence], referents: dict[str, Referent], title: OwnTitle, min_phrase_count: int
+    sentences: list[Sentence],
+    referents: dict[str, Referent],
+    title: OwnTitle,
+    min_phrase_count: int,
 ) -> list[list[_Mention]]:
     """What each sentence mentions, in order of place: names, and key phrases used often enough."""
-    counts = Counter(phrase.text for sentence in sentences for phrase in sentence.phrases if phrase.noun)
+    counts = Counter(
+        phrase.text for sentence in sentences for phrase in sentence.phrases if phrase.noun
+    )
     named = {referent.key: referent for referent in referents.values()} | title.by_key()
     concepts = {}
     for text, count in counts.items():
@@ -209,7 +234,12 @@ def _stated_links(
         aliases = [(one, other, ALIAS_KEYWORD) for one, other in sentence.aliases]
         for one, other, said in [*aliases, *sentence.stated]:
             subject, what = (referents.get(sentence.names[end].text) for end in (one, other))
-            if subject and what and subject.key != what.key and (what.key, subject.key) not in links:
+            if (
+                subject
+                and what
+                and subject.key != what.key
+                and (what.key, subject.key) not in links
+            ):
                 link = _link(links, subject.key, what.key)
                 link.stated.append(said)
                 link.sentence = place if link.sentence is None else link.sentence
@@ -227,11 +257,14 @@ def _told_in(link: _Link, source: _Entity) -> int:
 
 
 def _add_shared(
-    links: dict[tuple[str, str], _Link], mentions: list[list[_Mention]], title: OwnTitle, windows: list[int]
+    links: dict[tuple[str, str], _Link],
+    mentions: list[list[_Mention]],
+    title: OwnTitle,
+    windows: list[int],
 ) -> None:
-    """The sentences that two entities share: one link for the two, whichever comes first elsewhere. A title is linked
-    with all that its text names, a name with as many of those after it as the sentence's window lets it, and with
-    those that something is stated of."""
+    """The sentences that two entities share: one link for the two, whichever comes first elsewhere.
+    A title is linked with all that its text names, a name with as many of those after it as the
+    sentence's window lets it, and with those that something is stated of."""
     own = title.referent.key if title.referent else None
     for place, (found, widest) in enumerate(zip(mentions, windows, strict=True)):
         first: dict[str, _Mention] = {}
@@ -245,7 +278,9 @@ def _add_shared(
                 _link(links, own, key).shared.append(_Shared(place, 0, mention.start))
             for after, (other_key, other) in enumerate(present[rank + 1 :]):
                 if after < window or (key, other_key) in links or (other_key, key) in links:
-                    _link(links, key, other_key).shared.append(_Shared(place, mention.end, other.start))
+                    _link(links, key, other_key).shared.append(
+                        _Shared(place, mention.end, other.start)
+                    )
 
 
 def _link(links: dict[tuple[str, str], _Link], key: str, other: str) -> _Link:
@@ -257,15 +292,20 @@ def _best_phrases(sentences: list[Sentence]) -> list[list[_Keyword]]:
     """Each sentence's key phrases with the best RAKE scores, the best first."""
     scores = rake_scores(phrase.text for sentence in sentences for phrase in sentence.phrases)
     best = (
-        sorted(sentence.phrases, key=lambda phrase: (-scores[phrase.text], phrase.start))[:MAX_PHRASES_PER_SENTENCE]
+        sorted(sentence.phrases, key=lambda phrase: (-scores[phrase.text], phrase.start))[
+            :MAX_PHRASES_PER_SENTENCE
+        ]
         for sentence in sentences
     )
-    return [[_Keyword(phrase.start, phrase.text, match_key(phrase.text)) for phrase in phrases] for phrases in best]
+    return [
+        [_Keyword(phrase.start, phrase.text, match_key(phrase.text)) for phrase in phrases]
+        for phrases in best
+    ]
 
 
 def _keywords(link: _Link, phrases: list[list[_Keyword]], ends: tuple[str, str]) -> list[str]:
-    """What is stated, then CO_OCCURS and the shared sentences' key phrases: the most frequent first, then those that
-    stand between the names, then those with the better score."""
+    """What is stated, then CO_OCCURS and the shared sentences' key phrases: the most frequent
+    first, then those that stand between the names, then those with the better score."""
     counts: Counter[str] = Counter()
     between: Counter[str] = Counter()
     for sentence, start, end in link.shared:

@@ -13,8 +13,8 @@ from pipeline.documents.metadata import fields_of
 
 
 class FilterParams(Params):
-    """``where``: field -> a value, a list of which any will do, or a mapping of operators
-    (=, !=, <, <=, >, >=, in, not in, matches, exists). A field is ``id``, ``title``, ``source``, or else a
+    """``where``: field -> a value, a list of which any will do, or a mapping of operators (=, !=,
+    <, <=, >, >=, in, not in, matches, exists). A field is ``id``, ``title``, ``source``, or else a
     metadata key; every condition must hold."""
 
     where: dict[str, Any] = Field(min_length=1)
@@ -35,5 +35,7 @@ def filter_documents(documents: pd.DataFrame, params: FilterParams) -> pd.DataFr
     """The documents that satisfy ``where``, unchanged. One left out is a choice, no reject."""
     own = documents[list(OWN)].to_dict("records")
     rows = zip(fields_of(documents), own, strict=True)
-    kept = np.array([holds(params.where, metadata | columns) for metadata, columns in rows], dtype=bool)
+    kept = np.array(
+        [holds(params.where, metadata | columns) for metadata, columns in rows], dtype=bool
+    )
     return documents[kept]

@@ -1,4 +1,5 @@
-"""A trial with one planted sentence: in which format a chat model writes a graph that can be read."""
+"""A trial with one planted sentence: in which format a chat model writes a graph that can be
+read."""
 
 from dataclasses import dataclass
 
@@ -40,7 +41,8 @@ def found(parsed: Graph) -> bool:
 
 
 def trial_request(format: Format, extract: Prompt, entity_types: str) -> ChatRequest:
-    """Return the request that asks for the graph of the planted sentence by the project's own prompt."""
+    """Return the request that asks for the graph of the planted sentence by the project's own
+    prompt."""
 
     def complaint(reply: str) -> str | None:
         problem = unreadable(parsed_in(format, reply), reply)
@@ -62,9 +64,10 @@ def trial_request(format: Format, extract: Prompt, entity_types: str) -> ChatReq
 def choose_format(extract: Prompt, entity_types: str) -> Talk[Choice]:
     """Try records, and JSON only where records fail: one call or two.
 
-    A format will do if the reply names what was planted, or says properly that there is nothing: the types of a project
-    may leave it out. Where neither will do, the first that can be read at all is taken. A server that fails, or does
-    not answer in time, shows nothing of its model, so then no format is chosen.
+    A format will do if the reply names what was planted, or says properly that there is nothing:
+    the types of a project may leave it out. Where neither will do, the first that can be read at
+    all is taken. A server that fails, or does not answer in time, shows nothing of its model, so
+    then no format is chosen.
     """
     readable: list[Format] = []
     facts: list[str] = []

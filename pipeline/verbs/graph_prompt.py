@@ -16,11 +16,12 @@ EXTRACT_PLACEHOLDERS = Placeholders(("text",), ("entity_types", FORMAT))
 
 
 def opening(extract: Prompt, format: Format, text: str, entity_types: str) -> tuple[Message, ...]:
-    """Return the messages that ask for the graph of a text. A format that is still ``auto`` is read as records.
+    """Return the messages that ask for the graph of a text. A format that is still ``auto`` is read
+    as records.
 
-    A prompt says by ``$format`` where the output format is described; prompt files of earlier versions describe
-    records there, and JSON takes their place. A prompt with a description of its owner's own keeps it: a system
-    message before it then asks for JSON.
+    A prompt says by ``$format`` where the output format is described; prompt files of earlier
+    versions describe records there, and JSON takes their place. A prompt with a description of its
+    owner's own keeps it: a system message before it then asks for JSON.
     """
     if format != JSON:
         return (_asked(extract, RECORDS_FORMAT, text, entity_types),)
@@ -36,4 +37,7 @@ def earlier_opening(extract: Prompt, text: str, entity_types: str) -> tuple[Mess
 
 
 def _asked(extract: Prompt, format: str, text: str, entity_types: str) -> Message:
-    return {"role": "user", "content": extract.render(text=text, entity_types=entity_types, format=format)}
+    return {
+        "role": "user",
+        "content": extract.render(text=text, entity_types=entity_types, format=format),
+    }

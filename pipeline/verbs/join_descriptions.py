@@ -24,7 +24,10 @@ class JoinParams(Params):
 
 @verb(
     inputs={"merged_entities": MERGED_ENTITIES, "merged_relationships": MERGED_RELATIONSHIPS},
-    outputs={"described_entities": DESCRIBED_ENTITIES, "described_relationships": DESCRIBED_RELATIONSHIPS},
+    outputs={
+        "described_entities": DESCRIBED_ENTITIES,
+        "described_relationships": DESCRIBED_RELATIONSHIPS,
+    },
     keyed={"merged_entities": ("id",), "merged_relationships": ("id",)},
     row_of={"described_entities": "id", "described_relationships": "id"},
     libraries=("rs-bpe",),
@@ -35,7 +38,8 @@ def join_descriptions(
     params: JoinParams,
     tokenizer: Tokenizer,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """``descriptions`` become one ``description``: in order, up to ``max_tokens``, what follows left out."""
+    """``descriptions`` become one ``description``: in order, up to ``max_tokens``, what follows
+    left out."""
 
     def described(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
         texts = [join_within(cell, params.max_tokens, tokenizer) for cell in frame["descriptions"]]
@@ -47,7 +51,9 @@ def join_descriptions(
     )
 
 
-def with_description(frame: pd.DataFrame, texts: Sequence[str], schema: TableSchema) -> pd.DataFrame:
+def with_description(
+    frame: pd.DataFrame, texts: Sequence[str], schema: TableSchema
+) -> pd.DataFrame:
     """The table with one text per row in place of its lists of descriptions."""
     return schema.frame(frame.assign(description=list(texts))[schema.columns])
 
@@ -63,7 +69,9 @@ def join_within(descriptions: Sequence[str], max_tokens: int, tokenizer: Tokeniz
         return fits(joined(descriptions[:number]), max_tokens, tokenizer)
 
     most = 1
-    while most < len(descriptions) and first_ones_fit(most):  # of thousands those are few: no token of the rest counts
+    while most < len(descriptions) and first_ones_fit(
+        most
+    ):  # of thousands those are few: no token of the rest counts
         most *= 2
     whole = _longest(min(most, len(descriptions)), first_ones_fit)
     if whole or not len(descriptions):
@@ -82,7 +90,10 @@ def cut(text: str, max_tokens: int, tokenizer: Tokenizer) -> str:
 
 def fits(text: str, max_tokens: int, tokenizer: Tokenizer) -> bool:
     """No token is shorter than a byte, so that short texts need no counting."""
-    return len(text.encode("utf-8", "surrogatepass")) <= max_tokens or tokenizer.count(text) <= max_tokens
+    return (
+        len(text.encode("utf-8", "surrogatepass")) <= max_tokens
+        or tokenizer.count(text) <= max_tokens
+    )
 
 
 def _longest(length: int, fits: Callable[[int], bool]) -> int:

@@ -14,9 +14,9 @@ from pipeline.documents.metadata import fields_of, lookup_digest, read_lookup, w
 
 
 class JoinTableParams(Params):
-    """``path``: a csv, json, jsonl or parquet file, below ``root`` (the project) unless it is absolute.
-    ``on``: a metadata key, or ``id``, ``title``, ``source``; ``key``: the table's column, if named otherwise.
-    ``encoding``: "" finds out."""
+    """``path``: a csv, json, jsonl or parquet file, below ``root`` (the project) unless it is
+    absolute. ``on``: a metadata key, or ``id``, ``title``, ``source``; ``key``: the table's column,
+    if named otherwise. ``encoding``: "" finds out."""
 
     path: str
     on: str
@@ -48,15 +48,18 @@ def table_digest(params: JoinTableParams) -> str:
     stamp=table_digest,
 )
 def join_documents(documents: pd.DataFrame, params: JoinTableParams) -> pd.DataFrame:
-    """Every document, those in the table with its columns as metadata; a filled cell replaces what was there.
+    """Every document, those in the table with its columns as metadata; a filled cell replaces what
+    was there.
 
-    Keys are compared as texts. Raises SettingsError when the table is missing or its kind unknown, DataError
-    when it cannot be read, lacks the key column, or has a key twice.
+    Keys are compared as texts. Raises SettingsError when the table is missing or its kind unknown,
+    DataError when it cannot be read, lacks the key column, or has a key twice.
     """
     rows = read_lookup(params.file, params.column, params.encoding)
     own = documents[list(OWN)].to_dict("records")
     pairs = zip(fields_of(documents), own, strict=True)
-    joined = [metadata | _row(rows, (metadata | columns).get(params.on)) for metadata, columns in pairs]
+    joined = [
+        metadata | _row(rows, (metadata | columns).get(params.on)) for metadata, columns in pairs
+    ]
     return with_fields(documents, joined)
 
 

@@ -1,5 +1,5 @@
-"""Reports that stand though a little of what they were made of has changed: freshness given up for price, where a
-workflow says so."""
+"""Reports that stand though a little of what they were made of has changed: freshness given up for
+price, where a workflow says so."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -16,8 +16,8 @@ PARTS = ("title", "summary", "rating", "rating_explanation")
 
 @dataclass(frozen=True)
 class KeptReport:
-    """``made_of``: digests of the facts that it was made of; ``changed``: the share of them, and of those of now, that
-    is not in both."""
+    """``made_of``: digests of the facts that it was made of; ``changed``: the share of them, and of
+    those of now, that is not in both."""
 
     report: Report
     made_of: tuple[str, ...]
@@ -32,9 +32,13 @@ class KeptReports:
     reports: Sequence[KeptReport]
 
     def of(self, made_of: Collection[str]) -> KeptReport | None:
-        """The report of which least has changed, if that is little enough; of two the first one's."""
+        """The report of which least has changed, if that is little enough; of two the first
+        one's."""
         shared = Counter(number for fact in made_of for number in self._numbers[fact])
-        found = ((_changed(both, len(made_of), len(self.reports[n].made_of)), n) for n, both in shared.items())
+        found = (
+            (_changed(both, len(made_of), len(self.reports[n].made_of)), n)
+            for n, both in shared.items()
+        )
         share, number = min(found, default=(1.0, 0))
         if share >= self.within:
             return None

@@ -40,8 +40,8 @@ ENDS = ("source_entity_id", "target_entity_id")
 
 
 class MergeParams(Params):
-    """``orphans``: what becomes of a relationship with an end that no record describes: a stub entity of type UNKNOWN
-    is made for the end, or the relationship is dropped."""
+    """``orphans``: what becomes of a relationship with an end that no record describes: a stub
+    entity of type UNKNOWN is made for the end, or the relationship is dropped."""
 
     orphans: Literal["stub", "drop"] = "stub"
 
@@ -53,7 +53,9 @@ def _parts(params: MergeParams) -> tuple[Part, ...]:
             find_bearers,
             inputs={"extractions": NAMING_RECORDS, "text_units": TEXT_UNITS},
             outputs={"bearers": BEARERS, "full_names": FULL_NAMES},
-            law=Law(OF_TEXT_UNITS, row_of={"bearers": "text_unit_id", "full_names": "text_unit_id"}),
+            law=Law(
+                OF_TEXT_UNITS, row_of={"bearers": "text_unit_id", "full_names": "text_unit_id"}
+            ),
         ),
         Part(
             tell_namesakes,
@@ -66,7 +68,10 @@ def _parts(params: MergeParams) -> tuple[Part, ...]:
             merge_entities,
             inputs={"entity_records": ENTITY_RECORDS, "namings": NAMINGS},
             outputs={"merged_entities": MERGED_ENTITIES},
-            law=Law({"entity_records": ("entity_id",), "namings": ("entity_id",)}, row_of={"merged_entities": "id"}),
+            law=Law(
+                {"entity_records": ("entity_id",), "namings": ("entity_id",)},
+                row_of={"merged_entities": "id"},
+            ),
         ),
         Part(
             merge_relationships,
@@ -92,7 +97,13 @@ def settle_records(
     """All that follows from the records of a text unit alone, where orphans are none."""
     entity_records, relationship_records = name_records(extractions, text_units, namesakes)
     namings, mentions = tell_mentions(entity_records, relationship_records)
-    return entity_records, relationship_records, namings, mentions, reject_records(extractions, relationship_records)
+    return (
+        entity_records,
+        relationship_records,
+        namings,
+        mentions,
+        reject_records(extractions, relationship_records),
+    )
 
 
 SETTLED = Part(
@@ -180,11 +191,13 @@ def merge_graphs(
     params: MergeParams = MergeParams(),
     tracker: Tracker = UNTRACKED,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Entities by match key, directed relationships by their two ends, in an order the content fixes.
+    """Entities by match key, directed relationships by their two ends, in an order the content
+    fixes.
 
-    People of one name are as many entities as the texts say (``tell_namesakes``). What they are made of say
-    ``merge_entities`` and ``merge_relationships``. A relationship of an entity with itself is a reject, and so is a
-    record without its kind, text unit or names; what else is missing counts as empty.
+    People of one name are as many entities as the texts say (``tell_namesakes``). What they are
+    made of say ``merge_entities`` and ``merge_relationships``. A relationship of an entity with
+    itself is a reject, and so is a record without its kind, text unit or names; what else is
+    missing counts as empty.
     """
     extractions = EXTRACTIONS.filled(extractions, "merge_graphs: table 'extractions'")
     namesakes = tell_namesakes(*find_bearers(extractions, text_units, tracker))

@@ -13,9 +13,10 @@ ENDS = ["source_entity_id", "target_entity_id"]
 
 
 class PruneParams(Params):
-    """``min_frequency``: text units that mention an entity; ``min_weight``: of a relationship; ``weight_percentile``:
-    relationships lighter than this percentile of all weights go; ``min_degree``: distinct neighbours of an entity;
-    ``largest_component``: whether only the largest connected part stays."""
+    """``min_frequency``: text units that mention an entity; ``min_weight``: of a relationship;
+    ``weight_percentile``: relationships lighter than this percentile of all weights go;
+    ``min_degree``: distinct neighbours of an entity; ``largest_component``: whether only the
+    largest connected part stays."""
 
     min_frequency: int = Field(default=1, ge=0)
     min_weight: float = 0.0
@@ -27,7 +28,10 @@ class PruneParams(Params):
 def _same(name: str) -> Callable[[Mapping[str, TableSchema], PruneParams], TableSchema]:
     def schema(read: Mapping[str, TableSchema], params: PruneParams) -> TableSchema:
         if {"degree", "rank"} & set(read[name].columns):
-            raise ValueError(f"'{name}' has degrees already, which would no longer hold; prune before compute_degrees")
+            raise ValueError(
+                f"'{name}' has degrees already, which would no longer hold; prune before"
+                " compute_degrees"
+            )
         return read[name]
 
     return schema
@@ -36,7 +40,9 @@ def _same(name: str) -> Callable[[Mapping[str, TableSchema], PruneParams], Table
 @verb(
     inputs={
         "entities": at_least(id=STRING, frequency=INT),
-        "relationships": at_least(id=STRING, source_entity_id=STRING, target_entity_id=STRING, weight=FLOAT),
+        "relationships": at_least(
+            id=STRING, source_entity_id=STRING, target_entity_id=STRING, weight=FLOAT
+        ),
         "mentions": at_least(entity_id=STRING),
     },
     outputs={
@@ -46,11 +52,14 @@ def _same(name: str) -> Callable[[Mapping[str, TableSchema], PruneParams], Table
     },
 )
 def prune_graph(
-    entities: pd.DataFrame, relationships: pd.DataFrame, mentions: pd.DataFrame, params: PruneParams = PruneParams()
+    entities: pd.DataFrame,
+    relationships: pd.DataFrame,
+    mentions: pd.DataFrame,
+    params: PruneParams = PruneParams(),
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """What stays, unchanged, in this order of looks: frequency, weight, degree in what is left, component. A
-    relationship goes with either of its ends, a mention with its entity. Of components of one size the one with the
-    smallest id stays."""
+    """What stays, unchanged, in this order of looks: frequency, weight, degree in what is left,
+    component. A relationship goes with either of its ends, a mention with its entity. Of components
+    of one size the one with the smallest id stays."""
     ids = set(entities.loc[entities["frequency"].fillna(0) >= params.min_frequency, "id"])
     edges = _heavy(_between(relationships, ids), params)
     if params.min_degree:
@@ -69,7 +78,9 @@ def _between(relationships: pd.DataFrame, ids: set[str]) -> pd.DataFrame:
 def _heavy(relationships: pd.DataFrame, params: PruneParams) -> pd.DataFrame:
     weights = relationships["weight"].fillna(0)
     least = np.percentile(weights, params.weight_percentile) if len(weights) else 0.0
-    return relationships[weights >= max(params.min_weight, float(least) if params.weight_percentile else -np.inf)]
+    return relationships[
+        weights >= max(params.min_weight, float(least) if params.weight_percentile else -np.inf)
+    ]
 
 
 def _degrees(relationships: pd.DataFrame) -> pd.Series:

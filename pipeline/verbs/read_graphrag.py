@@ -1,4 +1,5 @@
-"""read_graphrag: the tables of a Microsoft GraphRAG index -> documents, text units and the described graph."""
+"""read_graphrag: the tables of a Microsoft GraphRAG index -> documents, text units and the
+described graph."""
 
 import math
 from collections import Counter
@@ -38,7 +39,9 @@ UNKNOWN = "UNKNOWN"
 class GraphragParams(Params):
     """``path``: the folder with GraphRAG's tables, or the project with them in ``output``."""
 
-    path: str = Field(default="data/graphrag", exclude=True)  # its content is stamped: a folder may move
+    path: str = Field(
+        default="data/graphrag", exclude=True
+    )  # its content is stamped: a folder may move
 
 
 def folder_digest(params: GraphragParams) -> str:
@@ -85,10 +88,11 @@ def read_graphrag(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Read what GraphRAG 0.3 to 3.x wrote; communities, reports and covariates are left.
 
-    Ids are ours: a document's comes from its id there (kept as it is if it is one of ours). Names with one match key
-    are one entity, relationships with the same ends one relationship. ``start`` and ``end`` of a text unit are where
-    it, without lines put before it, stands in its document; 0 and 0 if nowhere. Reasons of rejects: incomplete,
-    dangling, duplicate_id, self_loop. Raises SettingsError without the tables, DataError for damaged ones.
+    Ids are ours: a document's comes from its id there (kept as it is if it is one of ours). Names
+    with one match key are one entity, relationships with the same ends one relationship. ``start``
+    and ``end`` of a text unit are where it, without lines put before it, stands in its document; 0
+    and 0 if nowhere. Reasons of rejects: incomplete, dangling, duplicate_id, self_loop. Raises
+    SettingsError without the tables, DataError for damaged ones.
     """
     tables = read_graphrag_tables(Path(params.path))
     rejects = GraphragRejects()
@@ -102,13 +106,18 @@ def read_graphrag(
         MENTIONS.frame([(id, unit, 1) for id, entity in entities.items() for unit in entity.units]),
         DESCRIBED_ENTITIES.frame([_entity_row(id, entity) for id, entity in entities.items()]),
         DESCRIBED_RELATIONSHIPS.frame(
-            [_relationship_row(ends, entities, relationship) for ends, relationship in relationships.items()]
+            [
+                _relationship_row(ends, entities, relationship)
+                for ends, relationship in relationships.items()
+            ]
         ),
         REJECTS.frame(rejects.rows),
     )
 
 
-def _entities(rows: Sequence[Row], units: Mapping[str, Sequence[str]], rejects: GraphragRejects) -> dict[str, _Entity]:
+def _entities(
+    rows: Sequence[Row], units: Mapping[str, Sequence[str]], rejects: GraphragRejects
+) -> dict[str, _Entity]:
     """Our id -> the entity, in the order of the table."""
     entities: dict[str, _Entity] = {}
     for place, row in enumerate(rows):
@@ -134,24 +143,33 @@ def _types(row: Row) -> Iterator[tuple[str, int]]:
 
 
 def _relationships(
-    rows: Sequence[Row], entities: Mapping[str, _Entity], units: Mapping[str, Sequence[str]], rejects: GraphragRejects
+    rows: Sequence[Row],
+    entities: Mapping[str, _Entity],
+    units: Mapping[str, Sequence[str]],
+    rejects: GraphragRejects,
 ) -> dict[tuple[str, str], _Relationship]:
     """Ids of both ends -> the relationship, in the order of the table."""
     relationships: dict[tuple[str, str], _Relationship] = {}
     for place, row in enumerate(rows):
         names = [clean_name(text_of(row[end])) for end in ("source", "target")]
         source, target = map(entity_id, names)
-        unknown = [name for name, id in zip(names, (source, target), strict=True) if id not in entities]
+        unknown = [
+            name for name, id in zip(names, (source, target), strict=True) if id not in entities
+        ]
         if unknown:
             rejects.add("relationships", place, "record", "dangling", f"no such entity: {unknown}")
         elif source == target:
-            rejects.add("relationships", place, "record", "self_loop", f"'{names[0]}' related to itself")
+            rejects.add(
+                "relationships", place, "record", "self_loop", f"'{names[0]}' related to itself"
+            )
         else:
             relationship = relationships.setdefault((source, target), _Relationship())
             _add_description(relationship.descriptions, row)
             relationship.keywords.update(dict.fromkeys(filter(None, texts_of(row["keywords"]))))
             relationship.weight += _number(row["weight"])
-            relationship.units.update(dict.fromkeys(_known_units(row, "relationships", place, units, rejects)))
+            relationship.units.update(
+                dict.fromkeys(_known_units(row, "relationships", place, units, rejects))
+            )
     return relationships
 
 
@@ -161,7 +179,13 @@ def _known_units(
     """Our ids of the row's text units; that one is not there is a reject of its own."""
     theirs = texts_of(row["text_unit_ids"])
     if missing := [id for id in theirs if id not in units]:
-        rejects.add(table, place, "record", "dangling", f"{len(missing)} of its text units are not there: {missing[0]}")
+        rejects.add(
+            table,
+            place,
+            "record",
+            "dangling",
+            f"{len(missing)} of its text units are not there: {missing[0]}",
+        )
     return (unit for id in theirs for unit in units.get(id, ()))
 
 
@@ -183,7 +207,9 @@ def _entity_row(id: str, entity: _Entity) -> Row:
     }
 
 
-def _relationship_row(ends: tuple[str, str], entities: Mapping[str, _Entity], relationship: _Relationship) -> Row:
+def _relationship_row(
+    ends: tuple[str, str], entities: Mapping[str, _Entity], relationship: _Relationship
+) -> Row:
     source, target = ends
     return {
         "id": relationship_id(source, target),

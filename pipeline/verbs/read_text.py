@@ -1,4 +1,5 @@
-"""The conversation about one text, and what was read of it: for verbs that ask a model what a text says."""
+"""The conversation about one text, and what was read of it: for verbs that ask a model what a text
+says."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,28 +11,38 @@ from pipeline.contract.reasons import PASSING_REASONS
 from pipeline.contract.schemas import TEXT_UNITS
 from pipeline.errors import counted
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
-from pipeline.models.parse.graph import ParsedReply, Problem, cut_problem, failed, has_end_mark, unreadable
+from pipeline.models.parse.graph import (
+    ParsedReply,
+    Problem,
+    cut_problem,
+    failed,
+    has_end_mark,
+    unreadable,
+)
 from pipeline.models.parse.records import Item
 from pipeline.text.sentences import halves
 
 REPAIR: Message = {
     "role": "user",
-    "content": "Your last message could not be read. Write the same content again, complete, in exactly the output "
-    "format that was asked for, with nothing before it and nothing after it.",
+    "content": (
+        "Your last message could not be read. Write the same content again, complete, in exactly"
+        " the output format that was asked for, with nothing before it and nothing after it."
+    ),
 }
 
 
 ASKED_IN_HALVES = frozenset({"truncated", "too_long", "unread"})
-"""Problems that a shorter text may solve: the reply was cut, or the prompt was too long or read only in part."""
+"""Problems that a shorter text may solve: the reply was cut, or the prompt was too long or read
+only in part."""
 
 
 @dataclass(frozen=True)
 class Mark:
     """A remark on a text, which becomes a reject.
 
-    ``kind``: "row" if nothing of the text is used; "cut" if only the whole records of cut replies are; "record" if a
-    part of a reply is lost; "recovered" if nothing is lost though the first reply was of no use; "unended" if a reply
-    lacks the end mark that the prompt asks for."""
+    ``kind``: "row" if nothing of the text is used; "cut" if only the whole records of cut replies
+    are; "record" if a part of a reply is lost; "recovered" if nothing is lost though the first
+    reply was of no use; "unended" if a reply lacks the end mark that the prompt asks for."""
 
     kind: str
     reason: str
@@ -47,16 +58,19 @@ class Reading(Generic[Item]):
 
     @property
     def uses_all_replies(self) -> bool:
-        """Whether cut replies are kept for their whole records. Then only a retry asks for them again."""
+        """Whether cut replies are kept for their whole records. Then only a retry asks for them
+        again."""
         return any(mark.kind == "cut" for mark in self.marks)
 
 
 @dataclass(frozen=True)
 class Questions(Generic[Item]):
-    """What may be asked about a text. ``opening``: the messages it begins with; ``glean``: the prompt for what was
-    missed, used ``gleanings`` times; ``repair``: whether an unreadable reply is asked for once more.
+    """What may be asked about a text. ``opening``: the messages it begins with; ``glean``: the
+    prompt for what was missed, used ``gleanings`` times; ``repair``: whether an unreadable reply is
+    asked for once more.
 
-    ``bounded_format``: see ChatRequest. ``earlier_opening``: the messages with which earlier versions began."""
+    ``bounded_format``: see ChatRequest. ``earlier_opening``: the messages with which earlier
+    versions began."""
 
     opening: Callable[[str], tuple[Message, ...]]
     parse: Callable[[str], ParsedReply[Item]]
@@ -68,12 +82,17 @@ class Questions(Generic[Item]):
     earlier_opening: Callable[[str], tuple[Message, ...]] | None = None
 
     def ask(
-        self, unit: str, text: str, turns: tuple[Message, ...] = (), mends: ChatRequest | None = None
+        self,
+        unit: str,
+        text: str,
+        turns: tuple[Message, ...] = (),
+        mends: ChatRequest | None = None,
     ) -> ChatRequest:
         """Ask about a text. ``turns``: what was said after the opening, and what is asked now.
 
-        The text is compared with the endpoint's token count only if there are no turns. In a longer conversation a
-        server's prefix cache holds the text too, and some servers count only what that cache did not hold.
+        The text is compared with the endpoint's token count only if there are no turns. In a longer
+        conversation a server's prefix cache holds the text too, and some servers count only what
+        that cache did not hold.
         """
         messages = (*self.opening(text), *turns)
         request = ChatRequest(
@@ -97,13 +116,16 @@ class Questions(Generic[Item]):
         return problem.message if problem else None
 
     def problem(self, reply: ChatReply) -> Problem | None:
-        """Return what is wrong with a reply as a whole, or None. A cut reply may still hold whole records."""
+        """Return what is wrong with a reply as a whole, or None. A cut reply may still hold whole
+        records."""
         parsed = self.parse(reply.text)
         return failed(reply) or cut_problem(parsed) or unreadable(parsed, reply.text)
 
     def asks_for_end_mark(self, messages: tuple[Message, ...]) -> bool:
         """Whether replies end with a mark: it stands in the prompt, and no JSON is asked for."""
-        return self.response_format is None and any(has_end_mark(message["content"]) for message in messages)
+        return self.response_format is None and any(
+            has_end_mark(message["content"]) for message in messages
+        )
 
     def lacks_end(self, reply: str) -> bool:
         parsed = self.parse(reply)
@@ -122,8 +144,8 @@ def by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
 def read_text(unit: str, text: str, questions: Questions[Item]) -> Talk[Reading[Item]]:
     """Hold the conversation about one text.
 
-    If the reply was cut, or the prompt was not read whole, two halves of the text are asked about. An unreadable reply
-    is asked for once more.
+    If the reply was cut, or the prompt was not read whole, two halves of the text are asked about.
+    An unreadable reply is asked for once more.
     """
     opening = questions.ask(unit, text)
     (reply,) = yield (opening,)
@@ -140,18 +162,25 @@ def read_text(unit: str, text: str, questions: Questions[Item]) -> Talk[Reading[
 def _by_halves(
     asked: ChatRequest, text: str, reply: ChatReply, problem: Problem, questions: Questions[Item]
 ) -> Talk[Reading[Item]]:
-    """Ask about two halves of a text, and join what they say with the whole records of the ``reply``.
+    """Ask about two halves of a text, and join what they say with the whole records of the
+    ``reply``.
 
-    A text that cannot be divided is not asked about again. Where a half fails too, all whole records are kept; only a
-    text without any is rejected as a row.
+    A text that cannot be divided is not asked about again. Where a half fails too, all whole
+    records are kept; only a text without any is rejected as a row.
     """
     first = _whole_records(reply, questions)
     parts = halves(text)
-    requests = [questions.ask(asked.row_id, part, mends=asked) for part in parts] if len(parts) > 1 else []
+    requests = (
+        [questions.ask(asked.row_id, part, mends=asked) for part in parts] if len(parts) > 1 else []
+    )
     replies = (yield requests) if requests else []
     problems = [found for half in replies if (found := questions.problem(half))]
     readings = [
-        _whole_records(half, questions) if questions.problem(half) else _reading(half, request, questions)
+        (
+            _whole_records(half, questions)
+            if questions.problem(half)
+            else _reading(half, request, questions)
+        )
         for half, request in zip(replies, requests, strict=True)
     ]
     if replies and not problems:
@@ -160,7 +189,11 @@ def _by_halves(
     kept = _joined(first, *readings)
     # The reason of a half that another try may mend is told first: with it the next run asks again.
     passing = next((found for found in problems if found.reason in PASSING_REASONS), None)
-    halves_too = f"half of the text: {(passing or problems[0]).message}" if problems else "the text cannot be divided"
+    halves_too = (
+        f"half of the text: {(passing or problems[0]).message}"
+        if problems
+        else "the text cannot be divided"
+    )
     message = f"{problem.message}; {halves_too}"
     if not kept.records:
         reason = (passing or (problems or [problem])[0]).reason
@@ -184,10 +217,13 @@ def _repaired(
     return Reading(marks=(Mark("row", problem.reason, problem.message),))
 
 
-def _gleaned(opening: ChatRequest, text: str, reply: ChatReply, questions: Questions[Item]) -> Talk[Reading[Item]]:
+def _gleaned(
+    opening: ChatRequest, text: str, reply: ChatReply, questions: Questions[Item]
+) -> Talk[Reading[Item]]:
     """Return what a good reply says, and what the model adds to it when it is asked for more.
 
-    If the first reply has no record, no more is asked. A gleaning that was cut is the last: its whole records are kept.
+    If the first reply has no record, no more is asked. A gleaning that was cut is the last: its
+    whole records are kept.
     """
     reading = _reading(reply, opening, questions)
     turns: tuple[Message, ...] = ()
@@ -197,10 +233,16 @@ def _gleaned(opening: ChatRequest, text: str, reply: ChatReply, questions: Quest
         (reply,) = yield (asked,)
         problem = questions.problem(reply)
         if problem and problem.reason == "truncated":
-            cut = Mark("cut", problem.reason, f"{problem.message}, when asked for more; its whole records are kept")
+            cut = Mark(
+                "cut",
+                problem.reason,
+                f"{problem.message}, when asked for more; its whole records are kept",
+            )
             return _joined(reading, _whole_records(reply, questions), Reading(marks=(cut,)))
         if problem:
-            return replace(reading, marks=(*reading.marks, Mark("record", problem.reason, problem.message)))
+            return replace(
+                reading, marks=(*reading.marks, Mark("record", problem.reason, problem.message))
+            )
         longer = _joined(reading, _reading(reply, asked, questions))
         if longer.records == reading.records:
             return longer
@@ -217,12 +259,19 @@ def _reading(reply: ChatReply, request: ChatRequest, questions: Questions[Item])
     parsed = questions.parse(reply.text)
     marks = [Mark("record", "record", problem.message) for problem in parsed.problems]
     if request.lacks_end and request.lacks_end(reply.text):
-        marks.append(Mark("unended", "unended", "the reply has no end mark; it may have been cut between two records"))
+        marks.append(
+            Mark(
+                "unended",
+                "unended",
+                "the reply has no end mark; it may have been cut between two records",
+            )
+        )
     return Reading(tuple(dict.fromkeys(parsed.records)), tuple(marks))
 
 
 def _whole_records(reply: ChatReply, questions: Questions[Item]) -> Reading[Item]:
-    """Return the whole records of a reply that was cut, and remarks on its unreadable ones; the cut one is none."""
+    """Return the whole records of a reply that was cut, and remarks on its unreadable ones; the cut
+    one is none."""
     parsed = questions.parse(reply.text)
     bad = [problem for problem in parsed.problems if problem.reason != "truncated"]
     marks = (Mark("record", "record", problem.message) for problem in bad)
@@ -230,11 +279,14 @@ def _whole_records(reply: ChatReply, questions: Questions[Item]) -> Reading[Item
 
 
 def _joined(*readings: Reading[Item]) -> Reading[Item]:
-    """Return each record once, in the order of the readings, and all remarks; a missing end mark is told once."""
+    """Return each record once, in the order of the readings, and all remarks; a missing end mark is
+    told once."""
     records = dict.fromkeys(record for reading in readings for record in reading.records)
     marks = [mark for reading in readings for mark in reading.marks]
     unended = [mark for mark in marks if mark.kind == "unended"]
-    return Reading(tuple(records), (*(mark for mark in marks if mark.kind != "unended"), *unended[:1]))
+    return Reading(
+        tuple(records), (*(mark for mark in marks if mark.kind != "unended"), *unended[:1])
+    )
 
 
 def rejects(found: Iterable[tuple[str, Iterable[Mark]]]) -> Iterator[dict[str, str]]:

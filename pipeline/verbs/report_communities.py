@@ -1,4 +1,5 @@
-"""report_communities: what a chat model says of each community, from the smallest parts up; with claims, too."""
+"""report_communities: what a chat model says of each community, from the smallest parts up; with
+claims, too."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +13,14 @@ from pydantic import Field
 
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import NOTHING_WRITTEN, LastTables, Params, verb
-from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, ENTITIES, REJECTS, RELATIONSHIPS
+from pipeline.contract.schemas import (
+    COMMUNITIES,
+    COMMUNITY_REPORTS,
+    COVARIATES,
+    ENTITIES,
+    REJECTS,
+    RELATIONSHIPS,
+)
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Talk, Tokenizer
 from pipeline.models.parse.graph import REPORT_JSON_FORMAT, Problem, Report, failed, parse_report
 from pipeline.verbs.kept_reports import KeptReports, kept_reports
@@ -21,9 +29,11 @@ from pipeline.verbs.report_context import Community, ContextPage, ReportFacts, f
 
 SHORTEN: Message = {
     "role": "user",
-    "content": "Your last message was cut off at its end, so that it could not be read. Write the report again, "
-    "complete, in half as many words, in exactly the output format that was asked for, with nothing before it and "
-    "nothing after it.",
+    "content": (
+        "Your last message was cut off at its end, so that it could not be read. Write the report"
+        " again, complete, in half as many words, in exactly the output format that was asked for,"
+        " with nothing before it and nothing after it."
+    ),
 }
 MENDING: Mapping[str, Message] = {"parse": REPAIR, "truncated": SHORTEN}
 """What is said to the model after a reply that is of no use for this reason."""
@@ -32,10 +42,10 @@ REPORT_PROMPT = {"report": Placeholders(("context",), ("max_length",))}
 
 
 class ReportParams(Params):
-    """``max_input_tokens``: of a community's tables in one request; ``max_length``: words of a report; ``structured``:
-    whether the endpoint is sent the JSON schema too (not every one takes it); ``repair``: whether an unreadable or cut
-    reply is asked for once more. ``keep_within``: a report of the last run stands while less than this share of what it
-    was made of has changed."""
+    """``max_input_tokens``: of a community's tables in one request; ``max_length``: words of a
+    report; ``structured``: whether the endpoint is sent the JSON schema too (not every one takes
+    it); ``repair``: whether an unreadable or cut reply is asked for once more. ``keep_within``: a
+    report of the last run stands while less than this share of what it was made of has changed."""
 
     max_input_tokens: int = Field(default=8000, ge=500)
     max_length: int = Field(default=1000, ge=50)
@@ -44,7 +54,10 @@ class ReportParams(Params):
     keep_within: float = Field(default=0.0, ge=0, le=0.5)
 
     def trade(self) -> str:
-        share = f"keep_within {self.keep_within:g}: a report stands while less of what it was made of has changed"
+        share = (
+            f"keep_within {self.keep_within:g}: a report stands while less of what it was made of"
+            " has changed"
+        )
         return share if self.keep_within else ""
 
 
@@ -64,14 +77,15 @@ def report_communities(
     tokenizer: Tokenizer,
     last: LastTables = NOTHING_WRITTEN,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Title, summary, rating and findings per community, ``content`` the whole as Markdown; ``weight``: the number of
-    distinct text units that its entities appear in.
+    """Title, summary, rating and findings per community, ``content`` the whole as Markdown;
+    ``weight``: the number of distinct text units that its entities appear in.
 
-    A request is made of what the community's members are and say, so that one whose members stay as they are is never
-    asked about again. Where they exceed ``max_input_tokens``, reports on its sub-communities stand in for them: only
-    such a community waits for those below. A community whose reply cannot be used is a reject, and is shown to the one
-    above it by its members. With ``keep_within``, ``made_of`` has digests of what a report was made of when it was
-    asked for, and one that stands is marked.
+    A request is made of what the community's members are and say, so that one whose members stay as
+    they are is never asked about again. Where they exceed ``max_input_tokens``, reports on its
+    sub-communities stand in for them: only such a community waits for those below. A community
+    whose reply cannot be used is a reject, and is shown to the one above it by its members. With
+    ``keep_within``, ``made_of`` has digests of what a report was made of when it was asked for, and
+    one that stands is marked.
     """
     known = facts(entities, relationships, None, ContextPage(params.max_input_tokens, tokenizer))
     kept = kept_reports(last, params.keep_within)
@@ -90,12 +104,18 @@ class ReportQuestion:
         text = self.prompt.render(context=context, max_length=str(self.params.max_length))
         return self._request(community, ({"role": "user", "content": text},), None)
 
-    def mending(self, opening: ChatRequest, reply: ChatReply, problem: Problem) -> ChatRequest | None:
+    def mending(
+        self, opening: ChatRequest, reply: ChatReply, problem: Problem
+    ) -> ChatRequest | None:
         if not self.params.repair or problem.reason not in MENDING:
             return None
-        return self._request(opening.row_id, (*opening.messages, said(reply), MENDING[problem.reason]), opening)
+        return self._request(
+            opening.row_id, (*opening.messages, said(reply), MENDING[problem.reason]), opening
+        )
 
-    def _request(self, community: str, messages: tuple[Message, ...], mends: ChatRequest | None) -> ChatRequest:
+    def _request(
+        self, community: str, messages: tuple[Message, ...], mends: ChatRequest | None
+    ) -> ChatRequest:
         response_format = REPORT_JSON_FORMAT if self.params.structured else None
         return ChatRequest(community, messages, response_format, _complaint, mends)
 
@@ -110,7 +130,11 @@ class ReportOutcome:
 
 
 def reports(
-    communities: pd.DataFrame, known: ReportFacts, asking: ReportQuestion, chat: ChatModel, kept: KeptReports
+    communities: pd.DataFrame,
+    known: ReportFacts,
+    asking: ReportQuestion,
+    chat: ChatModel,
+    kept: KeptReports,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Community reports and rejects, by rounds of questions that do not wait for each other."""
     told: dict[str, ReportOutcome] = {}
@@ -121,14 +145,26 @@ def reports(
         below = {id: one.report for id, one in told.items() if one.report}
         answers = chat.converse(tell(community, known, below, asking) for community in asked)
         told |= {community.id: answer for community, answer in zip(asked, answers, strict=True)}
-    rows = (_row(row, one, one.report) for row in communities.to_dict("records") if (one := told[row["id"]]).report)
-    return COMMUNITY_REPORTS.frame(rows), REJECTS.frame(rejects((id, one.marks) for id, one in told.items()))
+    rows = (
+        _row(row, one, one.report)
+        for row in communities.to_dict("records")
+        if (one := told[row["id"]]).report
+    )
+    return COMMUNITY_REPORTS.frame(rows), REJECTS.frame(
+        rejects((id, one.marks) for id, one in told.items())
+    )
 
 
-def _standing(turn: Sequence[Community], known: ReportFacts, kept: KeptReports) -> dict[str, ReportOutcome]:
+def _standing(
+    turn: Sequence[Community], known: ReportFacts, kept: KeptReports
+) -> dict[str, ReportOutcome]:
     """The communities whose report of the last run stands."""
     found = {community.id: kept.of(known.made_of(community)) for community in turn}
-    return {id: ReportOutcome(one.report, _marks(one.changed), one.made_of) for id, one in found.items() if one}
+    return {
+        id: ReportOutcome(one.report, _marks(one.changed), one.made_of)
+        for id, one in found.items()
+        if one
+    }
 
 
 def _marks(changed: float) -> tuple[Mark, ...]:
@@ -137,11 +173,14 @@ def _marks(changed: float) -> tuple[Mark, ...]:
 
 
 def rounds(communities: pd.DataFrame, known: ReportFacts) -> list[list[Community]]:
-    """Who is asked about when: a community whose facts do not fit comes after its sub-communities, all others first."""
+    """Who is asked about when: a community whose facts do not fit comes after its sub-communities,
+    all others first."""
     turns: list[list[Community]] = []
     made: dict[str, tuple[Community, int]] = {}
     deepest_first = communities.sort_values(["level", "id"], ascending=[False, True])
-    cells = deepest_first[["id", "entity_ids", "relationship_ids", "children"]].itertuples(index=False, name=None)
+    cells = deepest_first[["id", "entity_ids", "relationship_ids", "children"]].itertuples(
+        index=False, name=None
+    )
     for id, members, links, children in cells:
         below = [made[child] for child in children if child in made]
         community = Community(id, members, links, [child for child, _ in below])
@@ -168,7 +207,9 @@ def tell(
         mended = _read(reply)
         if isinstance(mended, Report):
             return ReportOutcome(
-                mended, (Mark("recovered", report.reason, f"{report.message}; read when asked again"),), made_of
+                mended,
+                (Mark("recovered", report.reason, f"{report.message}; read when asked again"),),
+                made_of,
             )
     return ReportOutcome(None, (Mark("row", report.reason, report.message),))
 
@@ -230,9 +271,12 @@ def report_communities_with_claims(
     tokenizer: Tokenizer,
     last: LastTables = NOTHING_WRITTEN,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """As report_communities, with the claims whose subject (or else object) is a member. A community without claims is
-    asked about in the very words of report_communities, so that its reply serves both."""
-    known = facts(entities, relationships, covariates, ContextPage(params.max_input_tokens, tokenizer))
+    """As report_communities, with the claims whose subject (or else object) is a member. A
+    community without claims is asked about in the very words of report_communities, so that its
+    reply serves both."""
+    known = facts(
+        entities, relationships, covariates, ContextPage(params.max_input_tokens, tokenizer)
+    )
     kept = kept_reports(last, params.keep_within)
     told, faults = reports(communities, known, ReportQuestion(params, report), chat, kept)
     subjects = covariates["subject_id"]
@@ -248,12 +292,15 @@ def _units_of(relationships: pd.DataFrame) -> Iterator[tuple[str, Sequence[str]]
 def _with_sources(
     told: pd.DataFrame, communities: pd.DataFrame, found: Iterable[tuple[str, Sequence[str]]]
 ) -> pd.DataFrame:
-    """``found``: text units by the entity or relationship that they are told with. A claim or an imported relationship
-    may be of one in which no member was found: who may not see it must not be shown the report."""
+    """``found``: text units by the entity or relationship that they are told with. A claim or an
+    imported relationship may be of one in which no member was found: who may not see it must not be
+    shown the report."""
     units: dict[str, set[str]] = defaultdict(set)
     for id, of_one in found:
         units[id].update(of_one)
-    cells = communities[["id", "entity_ids", "relationship_ids", "text_unit_ids"]].itertuples(index=False, name=None)
+    cells = communities[["id", "entity_ids", "relationship_ids", "text_unit_ids"]].itertuples(
+        index=False, name=None
+    )
     sources = {
         id: sorted(set(own).union(*(units.get(one, ()) for one in (*members, *links))))
         for id, members, links, own in cells

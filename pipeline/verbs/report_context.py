@@ -1,7 +1,8 @@
-"""What a report on a community is made of: facts within a budget of tokens, reports on its parts where they are many.
+"""What a report on a community is made of: facts within a budget of tokens, reports on its parts
+where they are many.
 
-Which facts, and in which order, follows from the community's own members alone: not from ids, levels, or what is linked
-to it from outside.
+Which facts, and in which order, follows from the community's own members alone: not from ids,
+levels, or what is linked to it from outside.
 """
 
 import csv
@@ -75,7 +76,9 @@ class ContextPage:
     @cached_property
     def left(self) -> int:
         """Tokens for rows."""
-        frames = (FRAME.format(section, ",".join(header), "") for section, header in HEADERS.items())
+        frames = (
+            FRAME.format(section, ",".join(header), "") for section, header in HEADERS.items()
+        )
         return self.budget - self.tokenizer.count("\n".join(frames))
 
     def fits(self, rows: Iterable[ContextRow]) -> bool:
@@ -88,14 +91,17 @@ class ContextPage:
             if row.tokens <= left:
                 left -= row.tokens
                 kept.append(row)
-        while self.tokenizer.count(text := _text(kept)) > self.budget:  # lines may count more together than one by one
+        while (
+            self.tokenizer.count(text := _text(kept)) > self.budget
+        ):  # lines may count more together than one by one
             kept.pop()
         return text
 
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """The rows of a whole graph: of entities and relationships by id, of claims by the entity they are told with."""
+    """The rows of a whole graph: of entities and relationships by id, of claims by the entity they
+    are told with."""
 
     page: ContextPage
     entities: Mapping[str, ContextRow]
@@ -111,16 +117,20 @@ class ReportFacts:
         return sorted({row.fact for row in self._of(community)})
 
     def context(self, community: Community, reports: Mapping[str, Report]) -> str:
-        """All rows where they fit. Where not, the ``reports`` of parts, the largest part first, take the place of the
-        rows that lie within them, until the rest fits; their summaries, where the whole reports are too long for that;
-        and in the end what matters less is cut."""
+        """All rows where they fit. Where not, the ``reports`` of parts, the largest part first,
+        take the place of the rows that lie within them, until the rest fits; their summaries, where
+        the whole reports are too long for that; and in the end what matters less is cut."""
         rows = self._ranked(community)
         if self.page.fits(rows):
             return self.page.within(rows)
         parts = {part.id: part for part in community.children if part.id in reports}
-        told = self._with_reports(rows, parts, {id: self.page.row("Reports", _whole(reports[id])) for id in parts})
+        told = self._with_reports(
+            rows, parts, {id: self.page.row("Reports", _whole(reports[id])) for id in parts}
+        )
         if not self.page.fits(told):
-            told = self._with_reports(rows, parts, {id: self.page.row("Reports", _short(reports[id])) for id in parts})
+            told = self._with_reports(
+                rows, parts, {id: self.page.row("Reports", _short(reports[id])) for id in parts}
+            )
         return self.page.within(told)
 
     def _of(self, community: Community) -> Iterator[ContextRow]:
@@ -131,7 +141,8 @@ class ReportFacts:
             yield self.relationships[id]
 
     def _ranked(self, community: Community) -> list[ContextRow]:
-        """Relationships by the degree of their ends within the community, each after its ends and their claims."""
+        """Relationships by the degree of their ends within the community, each after its ends and
+        their claims."""
         links = [self.relationships[id] for id in community.relationship_ids]
         degree = Counter(end for ends in {frozenset(link.ends) for link in links} for end in ends)
         links.sort(key=lambda link: (-sum(degree[end] for end in link.ends), link.line))
@@ -148,7 +159,10 @@ class ReportFacts:
         return rows
 
     def _with_reports(
-        self, rows: Sequence[ContextRow], parts: Mapping[str, Community], reports: Mapping[str, ContextRow]
+        self,
+        rows: Sequence[ContextRow],
+        parts: Mapping[str, Community],
+        reports: Mapping[str, ContextRow],
     ) -> list[ContextRow]:
         part_of = {entity: id for id, part in parts.items() for entity in part.entity_ids}
         homes = [_home(row, part_of) for row in rows]
@@ -169,28 +183,45 @@ class ReportFacts:
 
 
 def facts(
-    entities: pd.DataFrame, relationships: pd.DataFrame, covariates: pd.DataFrame | None, page: ContextPage
+    entities: pd.DataFrame,
+    relationships: pd.DataFrame,
+    covariates: pd.DataFrame | None,
+    page: ContextPage,
 ) -> ReportFacts:
     """The rows of all tables."""
     cells = entities[["id", *HEADERS["Entities"]]].itertuples(index=False, name=None)
     links = relationships[
-        ["id", "source_entity_id", "target_entity_id", "source", "target", "keywords", "description"]
+        [
+            "id",
+            "source_entity_id",
+            "target_entity_id",
+            "source",
+            "target",
+            "keywords",
+            "description",
+        ]
     ].itertuples(index=False, name=None)
     return ReportFacts(
         page,
         {id: page.row("Entities", words, (id,)) for id, *words in cells},
         {
-            id: page.row("Relationships", (source, target, ", ".join(keywords), description), (one, other))
+            id: page.row(
+                "Relationships", (source, target, ", ".join(keywords), description), (one, other)
+            )
             for id, one, other, source, target, keywords, description in links
         },
         {} if covariates is None else _claims(covariates, frozenset(entities["id"]), page),
     )
 
 
-def _claims(covariates: pd.DataFrame, entities: frozenset[str], page: ContextPage) -> dict[str, list[ContextRow]]:
+def _claims(
+    covariates: pd.DataFrame, entities: frozenset[str], page: ContextPage
+) -> dict[str, list[ContextRow]]:
     """Claims by their subject, or by their object where only that is an entity; equal ones once."""
     told: dict[str, dict[str, ContextRow]] = defaultdict(dict)
-    cells = covariates[["subject_id", "object_id", *HEADERS["Claims"]]].itertuples(index=False, name=None)
+    cells = covariates[["subject_id", "object_id", *HEADERS["Claims"]]].itertuples(
+        index=False, name=None
+    )
     for subject, object, *words in cells:
         home = subject if subject in entities else object
         if home in entities:

@@ -11,7 +11,14 @@ from pydantic import Field
 
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import Params, verb
-from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, PLACES, REJECTS, RESOLUTIONS
+from pipeline.contract.schemas import (
+    MENTIONS,
+    MERGED_ENTITIES,
+    MERGED_RELATIONSHIPS,
+    PLACES,
+    REJECTS,
+    RESOLUTIONS,
+)
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.models.parse.graph import Problem
@@ -24,10 +31,10 @@ from pipeline.resolution.resolve import Resolution, chosen, read_pins_of
 
 
 class ResolveParams(Params):
-    """``similarity``: of two names, from which on they are a doubtful pair; ``near``: the cosine of their vectors,
-    where an embedding model is named. ``candidates``: doubtful pairs of one entity at most. ``batch``: pairs that the
-    model judges at a time. ``pins``: a person's decisions, a CSV file below ``root`` (the project) unless it is
-    absolute."""
+    """``similarity``: of two names, from which on they are a doubtful pair; ``near``: the cosine of
+    their vectors, where an embedding model is named. ``candidates``: doubtful pairs of one entity
+    at most. ``batch``: pairs that the model judges at a time. ``pins``: a person's decisions, a CSV
+    file below ``root`` (the project) unless it is absolute."""
 
     similarity: float = Field(default=0.88, ge=0.5, le=1)
     near: float = Field(default=0.9, ge=0.5, le=1)
@@ -76,21 +83,26 @@ def resolve_entities(
     chat: ChatModel | None = None,
     embedding: EmbeddingModel | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The merged graph with entities of several names as one, and every decision about a pair of names.
+    """The merged graph with entities of several names as one, and every decision about a pair of
+    names.
 
-    Rules join what differs in writing only, and never what counts differently; ``chat`` judges the doubtful pairs,
-    which ``embedding`` adds to; without it they are kept apart. Names become one only where each passes with each. The
-    name that all take is the most frequent, ties by code point. A relationship whose ends become one is a reject, as is
-    a pair that the model does not judge.
+    Rules join what differs in writing only, and never what counts differently; ``chat`` judges the
+    doubtful pairs, which ``embedding`` adds to; without it they are kept apart. Names become one
+    only where each passes with each. The name that all take is the most frequent, ties by code
+    point. A relationship whose ends become one is a reject, as is a pair that the model does not
+    judge.
 
     Raises SettingsError for pins that cannot be read, and for a model without its prompt.
     """
     if (chat is None) != (judge is None):
         raise SettingsError(
-            "resolve_entities: the judge needs models: {chat: ...} and prompts: {judge: ...}; give both"
+            "resolve_entities: the judge needs models: {chat: ...} and prompts: {judge: ...}; give"
+            " both"
         )
     entities = merged_entities.sort_values("id").reset_index(drop=True)
-    names = [read_name(name, type) for name, type in zip(entities["name"], entities["type"], strict=True)]
+    names = [
+        read_name(name, type) for name, type in zip(entities["name"], entities["type"], strict=True)
+    ]
     positions = {id: position for position, id in enumerate(entities["id"])}
     near = near_pairs(_vectors(entities, embedding), params.near) if embedding else {}
     pins = read_pins_of({pin.ids: pin.decision for pin in read_pins(params.file)}, positions)
@@ -123,14 +135,25 @@ def _vectors(entities: pd.DataFrame, embedding: EmbeddingModel) -> np.ndarray:
 
 
 def _judge(
-    resolution: Resolution, entities: pd.DataFrame, params: ResolveParams, prompt: Prompt, chat: ChatModel
+    resolution: Resolution,
+    entities: pd.DataFrame,
+    params: ResolveParams,
+    prompt: Prompt,
+    chat: ChatModel,
 ) -> list[Judgement]:
-    """Ask about the doubtful pairs, then about those that the verdicts leave open; returns what brought no verdict."""
+    """Ask about the doubtful pairs, then about those that the verdicts leave open; returns what
+    brought no verdict."""
     unknown: dict[str, Judgement] = {}
     for pairs in (lambda: resolution.doubtful, resolution.unclosed):
-        asked = {question.id: (pair, question) for pair in pairs() for question in [_question(pair, entities)]}
+        asked = {
+            question.id: (pair, question)
+            for pair in pairs()
+            for question in [_question(pair, entities)]
+        }
         questions = batches((question for _, question in asked.values()), params.batch)
-        for told in chain.from_iterable(chat.converse(judged(batch, prompt) for batch in questions)):
+        for told in chain.from_iterable(
+            chat.converse(judged(batch, prompt) for batch in questions)
+        ):
             if isinstance(told.verdict, Problem):
                 unknown[told.question.id] = told
             else:
@@ -148,7 +171,9 @@ def _entry(entity: "pd.Series[Any]") -> Entry:
     return Entry(entity["name"], entity["type"], tuple(entity["descriptions"][:TEXTS]))
 
 
-def _into(clusters: Sequence[tuple[int, ...]], entities: pd.DataFrame, resolution: Resolution) -> dict[str, str]:
+def _into(
+    clusters: Sequence[tuple[int, ...]], entities: pd.DataFrame, resolution: Resolution
+) -> dict[str, str]:
     """Entity id -> the id of the one it becomes."""
     ids, frequencies = entities["id"].tolist(), entities["frequency"].tolist()
     into = {}
@@ -161,7 +186,13 @@ def _into(clusters: Sequence[tuple[int, ...]], entities: pd.DataFrame, resolutio
 def _loops(loops: pd.DataFrame) -> Iterator[dict[str, str]]:
     for id, source, target in loops[["id", "source", "target"]].itertuples(index=False):
         message = f"{source!r} and {target!r} are one entity now"[:300]
-        yield {"step": "", "row_id": id, "kind": "record", "reason": "self_loop", "message": message}
+        yield {
+            "step": "",
+            "row_id": id,
+            "kind": "record",
+            "reason": "self_loop",
+            "message": message,
+        }
 
 
 def _unjudged(unknown: Iterable[Judgement]) -> Iterator[dict[str, str]]:
@@ -169,4 +200,10 @@ def _unjudged(unknown: Iterable[Judgement]) -> Iterator[dict[str, str]]:
         if isinstance(told.verdict, Problem):
             names = f"{told.question.one.name!r} and {told.question.two.name!r}"
             message = f"{names} are kept apart: {told.verdict.message}"[:300]
-            yield {"step": "", "row_id": told.row, "kind": "row", "reason": told.verdict.reason, "message": message}
+            yield {
+                "step": "",
+                "row_id": told.row,
+                "kind": "row",
+                "reason": told.verdict.reason,
+                "message": message,
+            }

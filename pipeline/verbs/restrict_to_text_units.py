@@ -22,5 +22,6 @@ def _result(read: Mapping[str, TableSchema], params: Params) -> TableSchema:
     row_of={"result": "text_unit_id"},
 )
 def restrict_to_text_units(rows: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFrame:
-    """The rows whose ``text_unit_id`` is an id of ``text_units``, unchanged. One left out is a choice, no reject."""
+    """The rows whose ``text_unit_id`` is an id of ``text_units``, unchanged. One left out is a
+    choice, no reject."""
     return rows[rows["text_unit_id"].isin(text_units["id"])]

@@ -11,8 +11,8 @@ from pipeline.documents.metadata import fields_of, with_fields
 
 
 class SelectParams(Params):
-    """``metadata``: the keys to keep (None: all), or ``drop``: those to leave out. ``rename``: key -> new name,
-    for keys that are kept."""
+    """``metadata``: the keys to keep (None: all), or ``drop``: those to leave out. ``rename``: key
+    -> new name, for keys that are kept."""
 
     metadata: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
@@ -25,7 +25,10 @@ class SelectParams(Params):
         lost = sorted(key for key in self.rename if not self.keeps(key))
         if lost:
             raise ValueError(f"{lost} would be renamed but not kept; keep them too")
-        names = [self.rename.get(key, key) for key in {**dict.fromkeys(self.metadata or ()), **self.rename}]
+        names = [
+            self.rename.get(key, key)
+            for key in {**dict.fromkeys(self.metadata or ()), **self.rename}
+        ]
         if len(set(names)) < len(names):
             raise ValueError("two keys would have one name; rename one of them otherwise")
         return self
@@ -41,11 +44,16 @@ class SelectParams(Params):
     row_of={"documents": "id"},
 )
 def select_documents(documents: pd.DataFrame, params: SelectParams) -> pd.DataFrame:
-    """The documents with the metadata that ``params`` keep; a renamed key replaces one that has its new name."""
-    return with_fields(documents, [_selected(metadata, params) for metadata in fields_of(documents)])
+    """The documents with the metadata that ``params`` keep; a renamed key replaces one that has its
+    new name."""
+    return with_fields(
+        documents, [_selected(metadata, params) for metadata in fields_of(documents)]
+    )
 
 
 def _selected(metadata: dict[str, Any], params: SelectParams) -> dict[str, Any]:
     kept = {key: value for key, value in metadata.items() if params.keeps(key)}
     unchanged = {key: value for key, value in kept.items() if key not in params.rename}
-    return unchanged | {params.rename[key]: value for key, value in kept.items() if key in params.rename}
+    return unchanged | {
+        params.rename[key]: value for key, value in kept.items() if key in params.rename
+    }

@@ -1,4 +1,5 @@
-"""summarize_descriptions: one description per entity and relationship, by a model where they are many."""
+"""summarize_descriptions: one description per entity and relationship, by a model where they are
+many."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,13 +27,14 @@ LIST_MARK_TOKENS = 3
 BRANCHES = 4
 BITS_OF_A_BRANCH = 2
 RELATIONSHIP = "the relationship between the two subjects that the descriptions name"
-"""What a relationship is called in a prompt: its ends' display names may change while its descriptions do not."""
+"""What a relationship is called in a prompt: its ends' display names may change while its
+descriptions do not."""
 SummaryOutcome = str | Problem
 
 
 class SummarizeParams(Params):
-    """``max_tokens``: above it the model is asked; ``max_length``: words it may use; ``max_input_tokens``: of
-    descriptions in one request."""
+    """``max_tokens``: above it the model is asked; ``max_length``: words it may use;
+    ``max_input_tokens``: of descriptions in one request."""
 
     max_tokens: int = Field(default=600, ge=1)
     max_length: int = Field(default=200, ge=1)
@@ -41,7 +43,8 @@ class SummarizeParams(Params):
 
 @dataclass(frozen=True)
 class Subject:
-    """A row on its way to one description. ``name`` as prompts have it, ``label`` as people know it."""
+    """A row on its way to one description. ``name`` as prompts have it, ``label`` as people know
+    it."""
 
     id: str
     name: str
@@ -51,7 +54,8 @@ class Subject:
 
 @dataclass(frozen=True)
 class Group:
-    """A node of the tree in which many descriptions are summarised: descriptions at the leaves, groups above."""
+    """A node of the tree in which many descriptions are summarised: descriptions at the leaves,
+    groups above."""
 
     descriptions: tuple[str, ...]
     branches: tuple["Group", ...] = ()
@@ -77,19 +81,23 @@ def summarize_descriptions(
     chat: ChatModel,
     tokenizer: Tokenizer,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """``descriptions`` become one ``description``: joined in order up to ``max_tokens``, summarised above.
+    """``descriptions`` become one ``description``: joined in order up to ``max_tokens``, summarised
+    above.
 
-    What is asked depends on the set of descriptions alone. Where they exceed ``max_input_tokens``, groups of them are
-    summarised, then the summaries; which group a description is in follows from its digest, so that one more of them
-    changes the groups on its way to the root and no others. A row whose summary fails keeps as many of its
-    descriptions as fit ``max_tokens``, and is a reject.
+    What is asked depends on the set of descriptions alone. Where they exceed ``max_input_tokens``,
+    groups of them are summarised, then the summaries; which group a description is in follows from
+    its digest, so that one more of them changes the groups on its way to the root and no others. A
+    row whose summary fails keeps as many of its descriptions as fit ``max_tokens``, and is a
+    reject.
     """
     labels = merged_relationships["source"] + " → " + merged_relationships["target"]
     subjects = [
         *_subjects(merged_entities, merged_entities["name"], None),
         *_subjects(merged_relationships, labels, RELATIONSHIP),
     ]
-    large = [one for one in subjects if not fits(joined(one.descriptions), params.max_tokens, tokenizer)]
+    large = [
+        one for one in subjects if not fits(joined(one.descriptions), params.max_tokens, tokenizer)
+    ]
     asking = SummaryQuestion(params, summarize, tokenizer)
     told = chat.converse(summarise(one, asking) for one in large)
     summaries = {one.id: summary for one, summary in zip(large, told, strict=True)}
@@ -103,14 +111,18 @@ def summarize_descriptions(
     texts = [text(subject) for subject in subjects]
     return (
         with_description(merged_entities, texts[: len(merged_entities)], DESCRIBED_ENTITIES),
-        with_description(merged_relationships, texts[len(merged_entities) :], DESCRIBED_RELATIONSHIPS),
+        with_description(
+            merged_relationships, texts[len(merged_entities) :], DESCRIBED_RELATIONSHIPS
+        ),
         REJECTS.frame(_rejects(large, told)),
     )
 
 
 def _subjects(frame: pd.DataFrame, labels: pd.Series, name: str | None) -> list[Subject]:
     rows = zip(frame["id"], labels, frame["descriptions"], strict=True)
-    return [Subject(id, name or label, label, tuple(descriptions)) for id, label, descriptions in rows]
+    return [
+        Subject(id, name or label, label, tuple(descriptions)) for id, label, descriptions in rows
+    ]
 
 
 @dataclass(frozen=True)
@@ -155,20 +167,32 @@ def _grouped(descriptions: tuple[str, ...], depth: int, asking: SummaryQuestion)
         return Group(texts)
     branches: list[list[str]] = [[] for _ in range(BRANCHES)]
     for description in descriptions:
-        branches[int(digest(description), 16) >> (BITS_OF_A_BRANCH * depth) & (BRANCHES - 1)].append(description)
+        branches[
+            int(digest(description), 16) >> (BITS_OF_A_BRANCH * depth) & (BRANCHES - 1)
+        ].append(description)
     groups = [_grouped(tuple(branch), depth + 1, asking) for branch in branches if branch]
     return groups[0] if len(groups) == 1 else Group((), tuple(groups))
 
 
-def _told(groups: Sequence[Group], subject: Subject, asking: SummaryQuestion) -> Talk[list[SummaryOutcome]]:
-    """The summary of each group, those of one level asked for at the same time; or why there is none."""
+def _told(
+    groups: Sequence[Group], subject: Subject, asking: SummaryQuestion
+) -> Talk[list[SummaryOutcome]]:
+    """The summary of each group, those of one level asked for at the same time; or why there is
+    none."""
     below = [branch for group in groups for branch in group.branches]
     summaries = iter((yield from _told(below, subject, asking)) if below else [])
-    parts = [[next(summaries) for _ in group.branches] or list(group.descriptions) for group in groups]
+    parts = [
+        [next(summaries) for _ in group.branches] or list(group.descriptions) for group in groups
+    ]
     lost = [next((part for part in own if isinstance(part, Problem)), None) for own in parts]
     texts = [[asking.cut(part, BRANCHES) for part in own if isinstance(part, str)] for own in parts]
-    texts = [own if group.branches else list(group.descriptions) for own, group in zip(texts, groups, strict=True)]
-    asked = [own for own, problem in zip(texts, lost, strict=True) if problem is None and len(own) > 1]
+    texts = [
+        own if group.branches else list(group.descriptions)
+        for own, group in zip(texts, groups, strict=True)
+    ]
+    asked = [
+        own for own, problem in zip(texts, lost, strict=True) if problem is None and len(own) > 1
+    ]
     replies = iter((yield [asking.request(subject, own) for own in asked]) if asked else [])
     return [
         problem or (_summary(next(replies)) if len(own) > 1 else own[0])
@@ -185,8 +209,14 @@ def _summary(reply: ChatReply) -> SummaryOutcome:
     return failed(reply) or unusable(reply.text) or one_line(plain(reply.text))
 
 
-def _rejects(subjects: Sequence[Subject], told: Sequence[SummaryOutcome]) -> Iterator[dict[str, object]]:
+def _rejects(
+    subjects: Sequence[Subject], told: Sequence[SummaryOutcome]
+) -> Iterator[dict[str, object]]:
     for subject, summary in zip(subjects, told, strict=True):
         if isinstance(summary, Problem):
             row = {"step": "", "row_id": subject.id, "kind": "row"}
-            yield {**row, "reason": summary.reason, "message": f"{subject.label}: {summary.message}"}
+            yield {
+                **row,
+                "reason": summary.reason,
+                "message": f"{subject.label}: {summary.message}",
+            }

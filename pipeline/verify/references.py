@@ -1,4 +1,5 @@
-"""Ids that lead nowhere: in the snapshots of a run, and in what the stores hold; and what people call a row."""
+"""Ids that lead nowhere: in the snapshots of a run, and in what the stores hold; and what people
+call a row."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -19,7 +20,8 @@ from pipeline.text.ids import clean_name
 SHOWN = 10
 LONGEST = 60
 NAMES = (
-    ["title"], ["entity_name"], ["display_name"], ["name"], ["src_id", "tgt_id"], ["source", "target"],
+    ["title"], ["entity_name"], ["display_name"], ["name"], ["src_id", "tgt_id"],
+    ["source", "target"],
     ["subject", "object"], ["content"], ["text"], ["entity_id"], ["id"],
 )  # fmt: skip
 """Columns that name a row, in snapshots and stores; the first that a table has."""
@@ -52,7 +54,9 @@ def _line(name: str) -> str:
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 TEXT = pa.large_string()
 
@@ -61,17 +65,20 @@ IN_SNAPSHOTS = {
     "mentions": {"entity_id": "entities", "text_unit_id": "text_units"},
     "entities": {"text_unit_ids": "text_units"},
     "relationships": {
-        "source_entity_id": "entities", "target_entity_id": "entities", "text_unit_ids": "text_units",
+        "source_entity_id": "entities", "target_entity_id": "entities",
+        "text_unit_ids": "text_units",
     },
     "communities": {
         "parent": "communities", "children": "communities", "entity_ids": "entities",
         "relationship_ids": "relationships", "text_unit_ids": "text_units",
     },
     "nodes": {"entity_id": "entities", "community_id": "communities"},
-    "community_reports": {"id": "communities", "parent": "communities", "text_unit_ids": "text_units"},
+    "community_reports": {"id": "communities", "parent": "communities",
+        "text_unit_ids": "text_units"},
     "covariates": {"text_unit_id": "text_units"},
 }  # fmt: skip
-"""Table -> column, of an id or a list of ids -> the table these are in. An empty text refers to nothing."""
+"""Table -> column, of an id or a list of ids -> the table these are in. An empty text refers to
+nothing."""
 
 IN_STORES = {
     "chunks": {"full_doc_id": "documents"},
@@ -80,7 +87,11 @@ IN_STORES = {
     "sources": {"chunk_ids": "chunks"},
     "edges": {"source_entity_id": "nodes", "target_entity_id": "nodes"},
     "sourced_nodes": {"source_id": "chunks"},
-    "sourced_edges": {"source_entity_id": "nodes", "target_entity_id": "nodes", "source_id": "chunks"},
+    "sourced_edges": {
+        "source_entity_id": "nodes",
+        "target_entity_id": "nodes",
+        "source_id": "chunks",
+    },
     "communities": {"parent": "communities", "entity_ids": "nodes"},
 }
 """As IN_SNAPSHOTS, of the stores' tables; those that they lead to as people call them."""
@@ -88,8 +99,8 @@ IN_STORES = {
 
 @dataclass(frozen=True)
 class Dangling:
-    """``count`` ids in the column lead to no row of the table ``target``; ``where``: "snapshots" or a store.
-    ``examples``: the first of them, with the name of the row that has the id."""
+    """``count`` ids in the column lead to no row of the table ``target``; ``where``: "snapshots" or
+    a store. ``examples``: the first of them, with the name of the row that has the id."""
 
     where: str
     table: str
@@ -101,7 +112,8 @@ class Dangling:
 
 @dataclass
 class References:
-    """Collects the dangling ids of one table, which may come in parts. ``ids``: of the tables they lead to."""
+    """Collects the dangling ids of one table, which may come in parts. ``ids``: of the tables they
+    lead to."""
 
     where: str
     table: str
@@ -116,7 +128,10 @@ class References:
             self.look_at(column, to_arrow(part[column]), part.iloc.__getitem__)
 
     def look_at(
-        self, column: str, cells: pa.Array | pa.ChunkedArray, rows: Callable[[np.ndarray], pd.DataFrame]
+        self,
+        column: str,
+        cells: pa.Array | pa.ChunkedArray,
+        rows: Callable[[np.ndarray], pd.DataFrame],
     ) -> None:
         """``rows``: what is named of those at some places."""
         nested = is_list(cells.type)
@@ -129,11 +144,15 @@ class References:
         found = ids.filter(lost).to_pylist()
         names = row_names(rows(places.filter(lost).to_numpy()))
         self.counts[column] += len(found)
-        self.examples[column] = first_named([*self.examples.get(column, ()), *map(NamedRow, names, found)])
+        self.examples[column] = first_named(
+            [*self.examples.get(column, ()), *map(NamedRow, names, found)]
+        )
 
     def dangling(self) -> list[Dangling]:
         return [
-            Dangling(self.where, self.table, column, self.columns[column], count, self.examples[column])
+            Dangling(
+                self.where, self.table, column, self.columns[column], count, self.examples[column]
+            )
             for column, count in self.counts.items()
         ]
 
@@ -152,7 +171,9 @@ def dangling_in_snapshots(manifest: Manifest, snapshots: SnapshotStore) -> list[
             references = References("snapshots", table, columns, ids)
             for name in columns:
                 cells = snapshots.table(manifest.tables[table], [name])[name]
-                references.look_at(name, cells, partial(_named_rows, snapshots, manifest.tables[table]))
+                references.look_at(
+                    name, cells, partial(_named_rows, snapshots, manifest.tables[table])
+                )
             found += references.dangling()
     return found
 

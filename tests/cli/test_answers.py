@@ -14,7 +14,9 @@ from tests.query.memory_stores import ScriptedChat, question, resources, village
 from tests.query.reported import reader, reported_village
 
 
-def printed(said: str, capsys: pytest.CaptureFixture[str], all_sources: bool = False, **wishes: Any) -> str:
+def printed(
+    said: str, capsys: pytest.CaptureFixture[str], all_sources: bool = False, **wishes: Any
+) -> str:
     chat = ScriptedChat([said])
     Spoken().rest(answer(question(mode="naive", **wishes), resources(village(), chat)), all_sources)
     return capsys.readouterr().out
@@ -29,14 +31,28 @@ def test_cited_sources_come_first_and_the_others_are_counted(capsys: pytest.Capt
 
 def test_notes_follow_the_answer_where_both_go_to_one_file(tmp_path: Path):
     both = tmp_path / "both.txt"
-    with both.open("a") as out, both.open("a", buffering=1) as errors, redirect_stdout(out), redirect_stderr(errors):
-        Spoken().rest(answer(question(mode="naive"), resources(village(), ScriptedChat(["Cid sued [ref:3]."]))))
+    with (
+        both.open("a") as out,
+        both.open("a", buffering=1) as errors,
+        redirect_stdout(out),
+        redirect_stderr(errors),
+    ):
+        Spoken().rest(
+            answer(
+                question(mode="naive"), resources(village(), ScriptedChat(["Cid sued [ref:3]."]))
+            )
+        )
     assert both.read_text().startswith("\ngraphmill: 1 call")
 
 
 def test_all_sources_are_listed_on_demand(capsys: pytest.CaptureFixture[str]):
     told = printed("Cid sued [ref:3].", capsys, all_sources=True)
-    assert [line[2:5] for line in told.splitlines() if line.startswith("  [")] == ["[3]", "[1]", "[2]", "[4]"]
+    assert [line[2:5] for line in told.splitlines() if line.startswith("  [")] == [
+        "[3]",
+        "[1]",
+        "[2]",
+        "[4]",
+    ]
     assert "--all-sources" not in told
 
 
@@ -45,7 +61,9 @@ def test_no_sources_after_an_abstention(capsys: pytest.CaptureFixture[str], wish
     assert "Sources" not in printed("[NO ANSWER] Nothing is said of it.", capsys, **wishes)
 
 
-def test_without_a_model_what_is_shown_is_cited_and_facts_have_their_source(capsys: pytest.CaptureFixture[str]):
+def test_without_a_model_what_is_shown_is_cited_and_facts_have_their_source(
+    capsys: pytest.CaptureFixture[str],
+):
     given = answer(question(mode="hybrid"), resources(village()))
     assert "- Ada -> Bea: teaching [" in given.text
     number = {entry.chunk_id: entry.id for entry in given.references}["c1"]
@@ -73,9 +91,14 @@ def test_sources_and_notes_are_wrapped_as_the_answer_is(monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "40")
     store = village()
     store.chunk_rows["title"] = "Of the school that Ada has kept in the village since the flood"
-    given = answer(question(mode="naive"), resources(store, ScriptedChat(["Ada [ref:1]. ![x](http://a.b/c)"])))
+    given = answer(
+        question(mode="naive"), resources(store, ScriptedChat(["Ada [ref:1]. ![x](http://a.b/c)"]))
+    )
     with redirect_stdout(Terminal()) as out, redirect_stderr(Terminal()) as err:
         Spoken().rest(given)
     assert max(map(columns_of, [*out.getvalue().splitlines(), *err.getvalue().splitlines()])) <= 40
-    assert "\n  [1] Of the school that Ada has kept in\n      the village since the flood\n" in out.getvalue()
+    assert (
+        "\n  [1] Of the school that Ada has kept in\n      the village since the flood\n"
+        in out.getvalue()
+    )
     assert err.getvalue().startswith("graphmill: 1 address that nothing shown\nholds: taken")

@@ -82,12 +82,16 @@ def test_a_wrong_key_fails_at_once(project: ProjectFolder, openai: OpenAIServer)
     assert "refused the key" in complaint
     assert openai.count("chat") == 0
     assert not list((project.root / "data").glob("snapshots/text_units/*"))
-    assert time.monotonic() - started < 60  # the look itself takes at most 4 s; this machine may be busy
+    assert (
+        time.monotonic() - started < 60
+    )  # the look itself takes at most 4 s; this machine may be busy
 
 
 def test_an_endpoint_that_is_not_there(project: ProjectFolder) -> None:
     project.env = {"OPENAI_BASE_URL": UNREACHABLE, "OPENAI_API_KEY": CANARY}
-    complaint = _fails(project, 1, "index", "index", "--set", "models.chat.default.wait_for_model=2")
+    complaint = _fails(
+        project, 1, "index", "index", "--set", "models.chat.default.wait_for_model=2"
+    )
     assert UNREACHABLE in complaint
     assert "running" in complaint
 
@@ -136,7 +140,9 @@ def _none_of_the_observatory(messages: Messages, body: Mapping[str, Any]) -> Rep
     return Reply("The weather is fine today.") if about_it else default_reply(messages, body)
 
 
-def test_a_row_that_failed_for_a_passing_reason_is_asked_again(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_a_row_that_failed_for_a_passing_reason_is_asked_again(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
     project.env = openai.env
     openai.script("chat", [500])
     override = ("--set", "models.chat.default.max_retries=0")
@@ -159,11 +165,16 @@ def test_strange_files(project: ProjectFolder) -> None:
     folder = project.root / "data/input"
     (folder / "picture.png").write_bytes(b"\x89PNG\r\n")
     (folder / "nothing.txt").write_bytes(b"")
-    (folder / "chinese.txt").write_bytes("港口的灯塔\n\n林晚樵在白壶茶馆讲述了海港灯塔的故事。".encode("gb18030"))
-    (folder / "wide.txt").write_bytes("\ufeffThe Wide File\n\nWritten in two bytes a letter.".encode("utf-16"))
+    (folder / "chinese.txt").write_bytes(
+        "港口的灯塔\n\n林晚樵在白壶茶馆讲述了海港灯塔的故事。".encode("gb18030")
+    )
+    (folder / "wide.txt").write_bytes(
+        "\ufeffThe Wide File\n\nWritten in two bytes a letter.".encode("utf-16")
+    )
     (folder / "nul.txt").write_bytes(b"The Nul File\n\nA byte of \x00 zero hides here.")
     (folder / "records.jsonl").write_text(
-        '{"id": "a", "title": "One", "text": "The first \\ud800 record."}\n{"id": "b", "text": \n', encoding="utf-8"
+        '{"id": "a", "title": "One", "text": "The first \\ud800 record."}\n{"id": "b", "text": \n',
+        encoding="utf-8",
     )
     (folder / "copy.txt").write_bytes((folder / "harbour.txt").read_bytes())
     (folder / "long.txt").write_text("a" * 300_000 + " end", encoding="utf-8")
@@ -177,8 +188,16 @@ def test_strange_files(project: ProjectFolder) -> None:
     assert "A byte of  zero" in texts["nul.txt"]
     assert texts["copy.txt"] == texts["harbour.txt"]
     assert len(texts) == 9
-    assert set(rejects["reason"]) == {"unsupported", "empty", "parse", "in_part", "encoding_guessed"}
+    assert set(rejects["reason"]) == {
+        "unsupported",
+        "empty",
+        "parse",
+        "in_part",
+        "encoding_guessed",
+    }
 
 
-def test_options_of_a_conversation_are_wrong_before_its_first_question(project: ProjectFolder) -> None:
+def test_options_of_a_conversation_are_wrong_before_its_first_question(
+    project: ProjectFolder,
+) -> None:
     assert "mode: Input should be 'naive'" in _fails(project, 2, "chat", "--mode", "nave")

@@ -32,7 +32,10 @@ def test_a_question_may_refer_to_those_before_it(capsys: pytest.CaptureFixture[s
     spoken, chat = talk("Ada [ref:1].", "In May [ref:2].")
     spoken.take("Who taught Bea?")
     spoken.take("And when?")
-    assert [message["content"] for message in chat.asked[1].messages[1:3]] == ["Who taught Bea?", "Ada [1]."]
+    assert [message["content"] for message in chat.asked[1].messages[1:3]] == [
+        "Who taught Bea?",
+        "Ada [1].",
+    ]
     assert "In May [2]." in capsys.readouterr().out
 
 
@@ -72,7 +75,9 @@ def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.cli.chat.find_spec", lambda name: None)
 
 
-def test_without_an_editor_lines_are_read_as_the_terminal_gives_them(monkeypatch: pytest.MonkeyPatch):
+def test_without_an_editor_lines_are_read_as_the_terminal_gives_them(
+    monkeypatch: pytest.MonkeyPatch,
+):
     at_a_terminal(monkeypatch)
     monkeypatch.setattr("builtins.input", lambda prompt: f"{prompt}Who?")
     assert line_reader()() == "> Who?"

@@ -1,4 +1,5 @@
-"""The commands that say what was done and what it cost, and the options that steer a run, in this process."""
+"""The commands that say what was done and what it cost, and the options that steer a run, in this
+process."""
 
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from tests.servers.openai_server import OpenAIServer, Reply
 from tests.states import is_extraction, models, set_args
 
 STEPS = [
-    "load_documents", "chunk_documents", "extract_graph", "merge_graphs", "summarize_descriptions", "compute_degrees",
+    "load_documents", "chunk_documents", "extract_graph", "merge_graphs", "summarize_descriptions",
+    "compute_degrees",
     "compose_texts", "embed_text_units", "embed_entities", "embed_relationships",
 ]  # fmt: skip
 
@@ -17,7 +19,9 @@ STEPS = [
 @pytest.fixture
 def folder(tmp_path: Path, openai: OpenAIServer) -> ProjectFolder:
     bound = models(openai, price={"input": 1.0, "output": 2.0})
-    folder = new_project(tmp_path / "p", NO_STORE, DOCUMENTS, models={"chat": bound["chat"]}, max_reject_ratio=1)
+    folder = new_project(
+        tmp_path / "p", NO_STORE, DOCUMENTS, models={"chat": bound["chat"]}, max_reject_ratio=1
+    )
     set_args(folder, chunk_documents={"size": 60})
     return folder
 
@@ -35,10 +39,19 @@ def test_rejects_and_retry(folder: ProjectFolder, openai: OpenAIServer, postgres
     assert first.exit_code == 0
     assert "content_filter" in first.stdout
     shown = folder.invoke("rejects")
-    assert shown.stdout.splitlines()[0].split()[:4] == ["extract_graph", "lost", "row", "content_filter"]
+    assert shown.stdout.splitlines()[0].split()[:4] == [
+        "extract_graph",
+        "lost",
+        "row",
+        "content_filter",
+    ]
     assert shown.stdout.splitlines()[-1] == "index: lost: 1 row content_filter"
     (reject,) = folder.invoke("rejects", "--json").json
-    assert (reject["step"], reject["kind"], reject["reason"]) == ("extract_graph", "row", "content_filter")
+    assert (reject["step"], reject["kind"], reject["reason"]) == (
+        "extract_graph",
+        "row",
+        "content_filter",
+    )
     assert folder.invoke("rejects", "--reason", "timeout", "--json").json == []
     assert folder.invoke("rejects", "--reason", "timeout").stdout == "index: no rejects\n"
     openai.forget()
@@ -58,14 +71,21 @@ def test_usage(folder: ProjectFolder, openai: OpenAIServer):
     openai.script("chat", [500])
     folder.invoke("index")
     calls = [request for request in openai.requests if request.kind == "chat"]
-    sums = [len(calls), sum(r.prompt_tokens for r in calls), sum(r.completion_tokens for r in calls)]
+    sums = [
+        len(calls),
+        sum(r.prompt_tokens for r in calls),
+        sum(r.completion_tokens for r in calls),
+    ]
     names = {
-        "run": 1, "step": len({"extract_graph"}), "document": len(DOCUMENTS), "model": 1, "outcome": 2,
+        "run": 1, "step": len({"extract_graph"}), "document": len(DOCUMENTS), "model": 1,
+        "outcome": 2,
     }  # fmt: skip
     for by, count in names.items():
         rows = folder.invoke("usage", "--by", by, "--json").json
         assert len(rows) == count
-        assert [sum(row[name] for row in rows) for name in ("calls", "input_tokens", "output_tokens")] == sums
+        assert [
+            sum(row[name] for row in rows) for name in ("calls", "input_tokens", "output_tokens")
+        ] == sums
         assert sum(row["cost"] for row in rows) == pytest.approx((sums[1] + 2 * sums[2]) / 1e6)
         shown = folder.invoke("usage", "--by", by).stdout.splitlines()
         assert shown[0].split()[:2] == [by, "calls"]
@@ -85,7 +105,9 @@ def test_usage_by_something_else(folder: ProjectFolder):
 def test_steps_that_are_left_as_they_are(folder: ProjectFolder):
     assert list(actions(folder)) == STEPS
     folder.write("harbour.txt", "Idra Senn endowed the Harbour of Quill.")
-    assert {action for action, _ in actions(folder, "--from", "merge_graphs").values()} == {"reused"}
+    assert {action for action, _ in actions(folder, "--from", "merge_graphs").values()} == {
+        "reused"
+    }
     only = actions(folder, "--only", "load_documents", "--only", "chunk_documents")
     assert {step for step, (action, _) in only.items() if action == "ran"} == set(STEPS[:2])
     skipped = actions(folder, "--skip", "extract_graph")
@@ -128,7 +150,10 @@ def test_a_limit_of_tokens(folder: ProjectFolder, openai: OpenAIServer):
 
 
 def test_the_peak_of_memory(folder: ProjectFolder):
-    assert all(step["peak_mb"] > 0 for step in folder.invoke("index", "--memory-profile", "--json").json["steps"])
+    assert all(
+        step["peak_mb"] > 0
+        for step in folder.invoke("index", "--memory-profile", "--json").json["steps"]
+    )
     folder.write("more.txt", "Idra Senn endowed the Harbour of Quill.")
     assert " MB" in folder.invoke("index", "--memory-profile").stderr
     assert {step["peak_mb"] for step in folder.invoke("index", "--json").json["steps"]} == {None}
@@ -139,9 +164,15 @@ def test_plan(folder: ProjectFolder, openai: OpenAIServer):
     first = folder.invoke("plan", "--json").json
     assert openai.requests == []
     extraction = first["steps"][2]
-    assert (extraction["action"], extraction["reason"]) == ("maybe", "input") or extraction["action"] == "run"
+    assert (extraction["action"], extraction["reason"]) == ("maybe", "input") or extraction[
+        "action"
+    ] == "run"
     estimate = extraction["estimate"]
-    assert (estimate["rows"], estimate["known"], estimate["calls"]) == (len(DOCUMENTS), 0, [len(DOCUMENTS)] * 2)
+    assert (estimate["rows"], estimate["known"], estimate["calls"]) == (
+        len(DOCUMENTS),
+        0,
+        [len(DOCUMENTS)] * 2,
+    )
     assert extraction["input_tokens"] == estimate["input_tokens"][0] > 0
     assert first["estimate"]["calls"][0] == sum(step["calls"] for step in first["steps"])
     shown = folder.invoke("plan").stdout.splitlines()

@@ -31,7 +31,9 @@ def test_a_step_in_one_line():
     assert "ran (input)" in describe(RAN)
     assert "1,200 vectors; 3 calls; 2 known; 1 left out (1 timeout)" in describe(RAN)
     assert "calls" not in describe(REUSED)
-    assert "stopped (new) 1 call  " in describe(replace(REUSED, action="stopped", reason="new", rows={}, calls=1))
+    assert "stopped (new) 1 call  " in describe(
+        replace(REUSED, action="stopped", reason="new", rows={}, calls=1)
+    )
     assert describe(REUSED).index("25 documents") == describe(RAN).index("1,200 vectors")
 
 
@@ -40,7 +42,11 @@ def test_json_lines_are_objects_with_an_event(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr()
     events = [json.loads(line) for line in shown.err.splitlines()]
     assert shown.out == ""
-    assert [event["event"] for event in events] == ["step_started", "step_advanced", "step_finished"]
+    assert [event["event"] for event in events] == [
+        "step_started",
+        "step_advanced",
+        "step_finished",
+    ]
     assert events[1] == {"event": "step_advanced", "step": "embed", "done": 10, "expected": 10}
     assert events[2]["rows"] == {"vectors": 1200}
 
@@ -76,7 +82,9 @@ def test_bars_take_more_work_than_was_expected():
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_counts_and_clock_stand_in_a_narrow_terminal(width: int):
     screen = io.StringIO()
-    with _bars(Console(file=screen, force_terminal=True, color_system=None, width=width)) as progress:
+    with _bars(
+        Console(file=screen, force_terminal=True, color_system=None, width=width)
+    ) as progress:
         bars = Bars(progress)
         bars.step_started("embed_relationships", 10, 10)
         bars.step_advanced("embed_relationships", 1234, 5678)
@@ -101,12 +109,24 @@ def test_each_part_of_a_load_has_a_bar_of_its_own():
 
 def test_a_run_and_its_report_have_one_order():
     """A report is kept with its keys sorted."""
-    load = {"postgres": {table: {"updated": 1, "inserted": 1} for table in ("documents", "chunks", "claims")}}
-    ran = replace(RAN, rows={"b": 1, "a": 2}, reject_reasons={"timeout": 1, "parse": 1}, not_read={"zip": 1, "png": 2})
+    load = {
+        "postgres": {
+            table: {"updated": 1, "inserted": 1} for table in ("documents", "chunks", "claims")
+        }
+    }
+    ran = replace(
+        RAN,
+        rows={"b": 1, "a": 2},
+        reject_reasons={"timeout": 1, "parse": 1},
+        not_read={"zip": 1, "png": 2},
+    )
     report = RunReport("r", "index", "completed", 0, (ran,), load)
     kept = json.loads(json.dumps(report.to_json(), sort_keys=True))
     assert describe(StepReport(**kept["steps"][0])) == describe(ran)
-    assert "2 a, 1 b; 3 calls; 2 known; 1 left out (1 parse, 1 timeout); not read: 2 png, 1 zip" in describe(ran)
+    assert (
+        "2 a, 1 b; 3 calls; 2 known; 1 left out (1 parse, 1 timeout); not read: 2 png, 1 zip"
+        in describe(ran)
+    )
     assert describe_load(kept["load"], 1.0) == describe_load(load, 1.0)
     assert " documents 1 inserted, 1 updated; chunks " in describe_load(load, 1.0)
 
@@ -115,7 +135,10 @@ def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]):
     counts = {"inserted": 2, "updated": 0, "deleted": 1, "unchanged": 0}
     load = {"postgres": {"chunks": counts, "entities": dict.fromkeys(counts, 0)}}
     report = RunReport("r", "index", "completed_with_rejects", 0, (RAN, REUSED), load)
-    assert describe_load(load, 1.0) == "load postgres          chunks 2 inserted, 1 deleted; entities empty  1.0 s"
+    assert (
+        describe_load(load, 1.0)
+        == "load postgres          chunks 2 inserted, 1 deleted; entities empty  1.0 s"
+    )
     print_report(report.to_json())
     assert capsys.readouterr().out.splitlines() == [
         "3 model calls (2 known), 0 + 0 tokens, cost 0.0000, 1 reject, 2.0 s",

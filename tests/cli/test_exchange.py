@@ -30,9 +30,14 @@ def test_a_build_comes_back_as_it_went_out(folder: ProjectFolder, tmp_path: Path
         report = project.import_graphrag(tmp_path / "out")
         assert (report.exit_code, report.to_json()["totals"]["rejects"]) == (0, 0)
         for name in TABLES[1:2] + TABLES[3:]:
-            pd.testing.assert_frame_equal(project.table(name, "graphrag"), project.table(name, "fast"))
+            pd.testing.assert_frame_equal(
+                project.table(name, "graphrag"), project.table(name, "fast")
+            )
         untold = ["source", "title_from"]  # GraphRAG has no place for them
-        documents = [project.table("documents", workflow).drop(columns=untold) for workflow in ("graphrag", "fast")]
+        documents = [
+            project.table("documents", workflow).drop(columns=untold)
+            for workflow in ("graphrag", "fast")
+        ]
         pd.testing.assert_frame_equal(*documents)
         again = project.import_graphrag(tmp_path / "out")
         assert {step.action for step in again.steps} == {"reused"}
@@ -41,7 +46,10 @@ def test_a_build_comes_back_as_it_went_out(folder: ProjectFolder, tmp_path: Path
 def test_import_load_and_ask(folder: ProjectFolder, theirs: Path, postgres_url: str):
     folder.edit_settings(stores={"postgres": {"url": postgres_url}})
     shown = folder.invoke("import", "graphrag", str(theirs))
-    assert (shown.exit_code, shown.stdout.splitlines()[-1]) == (0, "Next: graphmill load graphrag"), shown.stderr
+    assert (shown.exit_code, shown.stdout.splitlines()[-1]) == (
+        0,
+        "Next: graphmill load graphrag",
+    ), shown.stderr
     with folder.open() as project:
         project.load("graphrag")
         found = project.query_data("Who built the Lamp?", mode="naive")
@@ -52,7 +60,10 @@ def test_import_load_and_ask(folder: ProjectFolder, theirs: Path, postgres_url: 
 def test_what_is_imported_without_a_folder(folder: ProjectFolder, theirs: Path):
     done = folder.invoke("index", "graphrag", "--json")
     assert done.exit_code == 2
-    assert "data/graphrag: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path" in done.stderr
+    assert (
+        "data/graphrag: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path"
+        in done.stderr
+    )
     named = folder.invoke("index", "graphrag", "--set", f"graphrag.path={theirs}", "--json")
     assert named.exit_code == 0, named.stderr
     assert folder.invoke("import", "graphrag", str(theirs), "--json").json["totals"]["calls"] == 0
@@ -77,7 +88,9 @@ def test_faults_are_told(folder: ProjectFolder, theirs: Path, tmp_path: Path):
     assert "entities.parquet: not readable as Parquet" in done.stderr
 
 
-def test_another_index_is_not_taken_for_the_next_night(folder: ProjectFolder, theirs: Path, tmp_path: Path):
+def test_another_index_is_not_taken_for_the_next_night(
+    folder: ProjectFolder, theirs: Path, tmp_path: Path
+):
     folder.edit_settings(max_delete_ratio=0.3)
     tables = version_3()
     tables["documents"][0] |= {"id": "d9", "text": "Another. " + tables["documents"][0]["text"]}
@@ -98,10 +111,16 @@ def test_export(kind: str, folder: ProjectFolder, theirs: Path, tmp_path: Path):
     folder.edit_settings(workflow="graphrag")
     shown = folder.invoke("export", kind, str(tmp_path / "shown"))
     assert shown.exit_code == 0, shown.stderr
-    told = folder.invoke("export", kind, str(tmp_path / "told"), "--workflow", "graphrag", "--json").json
+    told = folder.invoke(
+        "export", kind, str(tmp_path / "told"), "--workflow", "graphrag", "--json"
+    ).json
     assert set(told["files"]) == {path.name for path in Path(told["folder"]).iterdir()}
     assert all(name in shown.stdout for name in told["files"])
-    assert ("neo4j-admin database import full" in shown.stdout) == (kind == "neo4j-admin") == bool(told["command"])
+    assert (
+        ("neo4j-admin database import full" in shown.stdout)
+        == (kind == "neo4j-admin")
+        == bool(told["command"])
+    )
     assert folder.invoke("export", kind, str(tmp_path / "told")).exit_code == 2
     assert folder.invoke("export", kind, str(tmp_path / "told"), "--force").exit_code == 0
 

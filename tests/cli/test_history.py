@@ -28,19 +28,26 @@ def test_status_begins_with_which_run_it_was_and_when(folder: ProjectFolder):
     assert first.startswith(f"run {report['run_id']}, workflow fast: began {began}")
     assert ", took " in first
     assert first.endswith(" s ago")
-    assert any(line.startswith("chunk_documents") and f"{len(DOCUMENTS)} text_units" in line for line in rest)
+    assert any(
+        line.startswith("chunk_documents") and f"{len(DOCUMENTS)} text_units" in line
+        for line in rest
+    )
     assert f"documents: {len(DOCUMENTS)}; {len(DOCUMENTS)} new, 0 edited, 0 gone" in rest
 
 
 def test_a_run_that_never_began_hides_no_other(folder: ProjectFolder):
     done = folder.invoke("index", "--json").json
-    folder.edit_settings(workflow="index", models={"chat": {"default": {"api_key": "", "base_url": ""}}})
+    folder.edit_settings(
+        workflow="index", models={"chat": {"default": {"api_key": "", "base_url": ""}}}
+    )
     assert folder.invoke("index").exit_code == 2
-    shown = [line for line in folder.invoke("status").stdout.splitlines() if line.startswith("run ")]
+    shown = [
+        line for line in folder.invoke("status").stdout.splitlines() if line.startswith("run ")
+    ]
     assert ["workflow index" in line for line in shown] == [True, False]
     assert done["run_id"] in shown[1]
     entries = folder.invoke("runs", "--json").json
-    assert [(entry["workflow"], entry["outcome"], bool(entry["manifest"])) for entry in entries] == [
+    assert [(entry["workflow"], entry["outcome"], bool(entry["manifest"])) for entry in entries] == [  # noqa: E501
         ("index", "failed", False), ("fast", "completed", True),
     ]  # fmt: skip
     assert entries[1]["seconds"] >= 0
@@ -50,7 +57,10 @@ def test_a_run_under_way_and_one_that_was_killed(tmp_path: Path, openai: OpenAIS
     folder = new_project(tmp_path / "p", NO_STORE, endpoint=openai)
     openai.reply = lambda messages, body: Reply("late", delay=WAIT)
     process = subprocess.Popen(
-        folder.command_line("index"), env=folder.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        folder.command_line("index"),
+        env=folder.environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + WAIT
     while not openai.count("chat") and time.monotonic() < deadline:
@@ -58,7 +68,9 @@ def test_a_run_under_way_and_one_that_was_killed(tmp_path: Path, openai: OpenAIS
     going = folder.invoke("status", "--json").json["under_way"]
     assert (going["workflow"], going["step"], going["steps"]) == ("index", "extract_graph", 10)
     assert going["process"].startswith(f"{process.pid} on ")
-    assert f"run {going['run_id']}, workflow index: under way for " in folder.invoke("status").stdout
+    assert (
+        f"run {going['run_id']}, workflow index: under way for " in folder.invoke("status").stdout
+    )
     assert [entry["outcome"] for entry in folder.invoke("runs", "--json").json] == ["under_way"]
     process.kill()
     process.wait(WAIT)
@@ -74,12 +86,16 @@ def test_before_the_first_run_each_says_what_makes_one(tmp_path: Path):
     folder = new_project(tmp_path / "p", "embedded")
     for command in ("status", "runs"):
         assert folder.invoke(command) == Invoked(0, "no run yet; graphmill run makes one\n", "")
-    assert folder.invoke("workspace", "list") == Invoked(0, "no workspace yet; graphmill run makes one\n", "")
+    assert folder.invoke("workspace", "list") == Invoked(
+        0, "no workspace yet; graphmill run makes one\n", ""
+    )
     assert folder.invoke("usage") == Invoked(0, "no call of a model is known\n", "")
-    assert [folder.invoke(*command, "--json").json for command in (("runs",), ("workspace", "list"), ("usage",))] == [
+    assert [folder.invoke(*command, "--json").json for command in (("runs",), ("workspace", "list"), ("usage",))] == [  # noqa: E501
         [], [], [],
     ]  # fmt: skip
-    assert [path.name for path in (folder.root / "data").iterdir()] == ["input"]  # to look makes no server, no owner
+    assert [path.name for path in (folder.root / "data").iterdir()] == [
+        "input"
+    ]  # to look makes no server, no owner
 
 
 def test_a_damaged_report_is_of_a_run_all_the_same(folder: ProjectFolder):
@@ -89,12 +105,15 @@ def test_a_damaged_report_is_of_a_run_all_the_same(folder: ProjectFolder):
     assert shown.startswith(f"run {run_id}, workflow unknown: began 2")
     assert shown.endswith("; its report is damaged: how it ended is not known\n")
     assert folder.invoke("status", "--json").json["message"] == "no report of a run can be read"
-    assert [(entry["run_id"], entry["outcome"]) for entry in folder.invoke("runs", "--json").json] == [
-        (run_id, "damaged")
-    ]
+    assert [
+        (entry["run_id"], entry["outcome"]) for entry in folder.invoke("runs", "--json").json
+    ] == [(run_id, "damaged")]
     folder.invoke("index")
     assert "damaged" not in folder.invoke("status").stdout
-    assert [line.split()[4] for line in folder.invoke("runs").stdout.splitlines()[1:]] == ["completed", "damaged"]
+    assert [line.split()[4] for line in folder.invoke("runs").stdout.splitlines()[1:]] == [
+        "completed",
+        "damaged",
+    ]
 
 
 def test_a_refused_run_does_not_hide_one_that_was_killed(folder: ProjectFolder):
@@ -102,10 +121,14 @@ def test_a_refused_run_does_not_hide_one_that_was_killed(folder: ProjectFolder):
     runs = Runs.of(folder.root)
     killed = runs.new_id()
     runs.note(UnfinishedRun(killed, "fast", "1 on nowhere", "merge_graphs", 4, 10))
-    folder.edit_settings(workflow="index", models={"chat": {"default": {"api_key": "", "base_url": ""}}})
+    folder.edit_settings(
+        workflow="index", models={"chat": {"default": {"api_key": "", "base_url": ""}}}
+    )
     assert folder.invoke("index").exit_code == 2
     assert folder.invoke("status", "--json").json["cut_off"]["run_id"] == killed
-    shown = [line for line in folder.invoke("status").stdout.splitlines() if line.startswith("run ")]
+    shown = [
+        line for line in folder.invoke("status").stdout.splitlines() if line.startswith("run ")
+    ]
     assert f"run {killed}, workflow fast: killed" in shown[0]
     assert done in shown[-1]
 
@@ -134,9 +157,18 @@ def test_documents_that_the_workspace_shows_are_not_new(folder: ProjectFolder):
 
 def test_no_document_is_found(folder: ProjectFolder):
     folder.invoke("index")
-    assert folder.invoke("documents", "moon").stdout == "no document with 'moon' in its source or title\n"
-    assert folder.invoke("documents", "--left-out").stdout == "nothing was left out of any document\n"
-    assert folder.invoke("documents", "harbour").stdout.splitlines()[-1].startswith("1 document, 1 text unit; ")
+    assert (
+        folder.invoke("documents", "moon").stdout
+        == "no document with 'moon' in its source or title\n"
+    )
+    assert (
+        folder.invoke("documents", "--left-out").stdout == "nothing was left out of any document\n"
+    )
+    assert (
+        folder.invoke("documents", "harbour")
+        .stdout.splitlines()[-1]
+        .startswith("1 document, 1 text unit; ")
+    )
 
 
 def test_a_note_that_cannot_be_read_is_a_run_of_which_nothing_is_known(folder: ProjectFolder):
@@ -157,21 +189,32 @@ def test_documents_since_when_what_each_gave_and_what_was_left_out(folder: Proje
     assert second["documents"] == {"new": 0, "edited": 1, "gone": 0, "all": 4}
     folder.write("new.txt", "The Mill of Nine.")
     folder.delete("harbour.txt")
-    assert folder.invoke("documents", "--changed").stdout.splitlines()[-1] == "1 new, 0 edited, 1 gone"
+    assert (
+        folder.invoke("documents", "--changed").stdout.splitlines()[-1] == "1 new, 0 edited, 1 gone"
+    )
     rows = {row["source"]: row for row in folder.invoke("documents", "--json").json}
     assert {source: row["since"] for source, row in rows.items()} == {
-        "harbour.txt": first, "institute.txt": second["run_id"], "observatory.txt": first, "people.csv#1": first,
+        "harbour.txt": first, "institute.txt": second["run_id"], "observatory.txt": first,
+        "people.csv#1": first,
         "people.csv": "", "people.csv:3": "",
     }  # fmt: skip
     with folder.open() as project:
-        units, entities, links = (project.table(name) for name in ("text_units", "entities", "relationships"))
+        units, entities, links = (
+            project.table(name) for name in ("text_units", "entities", "relationships")
+        )
         documents = project.table("documents").set_index("source")["id"]
     for source, id in documents.items():
         of = set(units.loc[units["document_id"] == id, "id"])
         assert rows[str(source)]["text_units"] == len(of)
-        assert rows[str(source)]["entities"] == sum(bool(of & set(ids)) for ids in entities["text_unit_ids"])
-        assert rows[str(source)]["relationships"] == sum(bool(of & set(ids)) for ids in links["text_unit_ids"])
+        assert rows[str(source)]["entities"] == sum(
+            bool(of & set(ids)) for ids in entities["text_unit_ids"]
+        )
+        assert rows[str(source)]["relationships"] == sum(
+            bool(of & set(ids)) for ids in links["text_unit_ids"]
+        )
     assert [row["reason"] for row in rows["people.csv:3"]["left_out"]] == ["parse"]
     left_out = [row["source"] for row in folder.invoke("documents", "--left-out", "--json").json]
     assert left_out == ["people.csv", "people.csv:3"]
-    assert [row["source"] for row in folder.invoke("documents", "OBSERV", "--json").json] == ["observatory.txt"]
+    assert [row["source"] for row in folder.invoke("documents", "OBSERV", "--json").json] == [
+        "observatory.txt"
+    ]

@@ -30,11 +30,16 @@ main()
 
 def test_ctrl_c_while_it_imports_is_a_line_and_130():
     done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_AS_IT_IMPORTS], capture_output=True, text=True, check=False
+        [sys.executable, "-c", INTERRUPTED_AS_IT_IMPORTS],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (130, "graphmill: interrupted before it began\n")
 
 
 def test_a_short_command_looks_for_no_garbage():
-    done = subprocess.run([sys.executable, "-c", LOOKING_FOR_GARBAGE], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKING_FOR_GARBAGE], capture_output=True, text=True, check=True
+    )
     assert done.stderr == "0 True\n"  # looks, and whether any is left for the end to look at

@@ -1,4 +1,5 @@
-"""A run as a page: report --html of any run, run --report of the one that is made, however it ends."""
+"""A run as a page: report --html of any run, run --report of the one that is made, however it
+ends."""
 
 import os
 import signal
@@ -35,8 +36,16 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.active += [name for name, value in attrs if name.startswith("on") or name in ("src", "style", "action")]
-        self.active += [value or "" for name, value in attrs if name == "href" and not (value or "").startswith("#")]
+        self.active += [
+            name
+            for name, value in attrs
+            if name.startswith("on") or name in ("src", "style", "action")
+        ]
+        self.active += [
+            value or ""
+            for name, value in attrs
+            if name == "href" and not (value or "").startswith("#")
+        ]
 
     def handle_data(self, data: str) -> None:
         self.words += data
@@ -54,7 +63,9 @@ def folder(tmp_path: Path) -> ProjectFolder:
     return new_project(tmp_path / "p", NO_STORE, workflow="fast", max_reject_ratio=1)
 
 
-def test_the_report_of_a_run_is_one_file_in_which_all_that_others_wrote_is_text(folder: ProjectFolder):
+def test_the_report_of_a_run_is_one_file_in_which_all_that_others_wrote_is_text(
+    folder: ProjectFolder,
+):
     folder.write(f"{HOSTILE.replace('/', '')}.txt", "")
     folder.write("light.txt", f"{HOSTILE} Mira Vale built the Harrow Light.")
     first = folder.invoke("index", "--json").json
@@ -67,7 +78,9 @@ def test_the_report_of_a_run_is_one_file_in_which_all_that_others_wrote_is_text(
     assert second["run_id"] in page.words
     assert "Completed" in page.words
     assert "1 new, 0 edited, 0 gone" in page.words
-    assert HOSTILE.replace("/", "") in page.words  # the name of an empty file, among what was left out
+    assert (
+        HOSTILE.replace("/", "") in page.words
+    )  # the name of an empty file, among what was left out
     for step in second["steps"]:
         assert step["step"] in page.words
     assert "Ran: what it reads has changed" in page.words
@@ -89,14 +102,29 @@ def test_a_run_that_is_not_known_and_a_folder_that_is_not_there(folder: ProjectF
     assert "no run yet" in folder.invoke("report").stderr
     folder.invoke("index")
     refused = folder.invoke("report", "1999")
-    assert (refused.exit_code, "run '1999': no such run; the newest are: " in refused.stderr) == (2, True)
+    assert (refused.exit_code, "run '1999': no such run; the newest are: " in refused.stderr) == (
+        2,
+        True,
+    )
     assert folder.invoke("report", "../../settings").exit_code == 2
     runs = len(Runs.of(folder.root).known_ids())
-    for command, option in (("report", "--html"), ("index", "--report"), ("run", "--report"), ("retry", "--report")):
+    for command, option in (
+        ("report", "--html"),
+        ("index", "--report"),
+        ("run", "--report"),
+        ("retry", "--report"),
+    ):
         refused = folder.invoke(command, option, str(folder.root / "none" / "p.html"))
-        assert (refused.exit_code, f"{option} " in refused.stderr, "make it" in refused.stderr) == (2, True, True)
+        assert (refused.exit_code, f"{option} " in refused.stderr, "make it" in refused.stderr) == (
+            2,
+            True,
+            True,
+        )
     os.mkfifo(folder.root / "pipe")
-    for elsewhere, said in (("/proc/p.html", "name another folder"), (str(folder.root / "pipe"), "name a file")):
+    for elsewhere, said in (
+        ("/proc/p.html", "name another folder"),
+        (str(folder.root / "pipe"), "name a file"),
+    ):
         refused = folder.invoke("run", "--report", elsewhere)
         assert (refused.exit_code, said in refused.stderr) == (2, True), refused.stderr
     assert len(Runs.of(folder.root).known_ids()) == runs  # it is said before any work
@@ -107,7 +135,11 @@ def test_a_page_takes_the_place_of_nothing_but_a_file(folder: ProjectFolder):
     pipe = folder.root / "pipe"
     os.mkfifo(pipe)
     refused = folder.invoke("report", "--html", str(pipe))
-    assert (refused.exit_code, "a device or a pipe" in refused.stderr, pipe.is_fifo()) == (2, True, True)
+    assert (refused.exit_code, "a device or a pipe" in refused.stderr, pipe.is_fifo()) == (
+        2,
+        True,
+        True,
+    )
     with pytest.raises(UsageError, match="a device or a pipe"):
         write_text(pipe, "page")
     assert pipe.is_fifo()
@@ -116,20 +148,31 @@ def test_a_page_takes_the_place_of_nothing_but_a_file(folder: ProjectFolder):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("20261123T01", "ends in .html"), ("-", "ends in .html"), ("settings.yaml", "ends in .html"),
-        ("data/input/page.html", "the project's own files"), ("workflows/new.html", "the project's own files"),
+        ("20261123T01", "ends in .html"), ("-", "ends in .html"),
+        ("settings.yaml", "ends in .html"),
+        ("data/input/page.html", "the project's own files"), ("workflows/new.html",
+            "the project's own files"),
         ("mine.html", "no page of graphmill"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(("command", "option"), [("report", "--html"), ("run", "--report")])
 def test_a_page_takes_the_place_of_nothing_but_a_page(
-    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch, command: str, option: str, name: str, said: str
+    folder: ProjectFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    option: str,
+    name: str,
+    said: str,
 ):
     monkeypatch.chdir(folder.root)
     Path("mine.html").write_text("<!DOCTYPE html><title>graphmill</title>")
     there = {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()}
     refused = folder.invoke(command, option, name)
-    assert (refused.exit_code, f"{option} {name}: " in refused.stderr, said in refused.stderr) == (2, True, True)
+    assert (refused.exit_code, f"{option} {name}: " in refused.stderr, said in refused.stderr) == (
+        2,
+        True,
+        True,
+    )
     assert {path: path.read_bytes() for path in folder.root.rglob("*") if path.is_file()} == there
 
 
@@ -149,7 +192,9 @@ def test_a_page_that_cannot_be_written_in_the_end_changes_no_runs_outcome(
 
 def test_the_page_of_a_run_that_failed_says_why(folder: ProjectFolder):
     file = folder.root / "p.html"
-    folder.edit_settings(workflow="index", models={"chat": {"default": {"api_key": "", "base_url": ""}}})
+    folder.edit_settings(
+        workflow="index", models={"chat": {"default": {"api_key": "", "base_url": ""}}}
+    )
     failed = folder.invoke("index", "--report", str(file))
     assert failed.exit_code == 2
     page = Page(file)
@@ -176,7 +221,12 @@ def test_the_page_of_a_run_that_was_refused_before_it_began(folder: ProjectFolde
 def test_the_page_of_a_run_whose_budget_is_spent(tmp_path: Path, openai: OpenAIServer):
     folder = new_project(tmp_path / "p", NO_STORE, endpoint=openai)
     file = tmp_path / "p.html"
-    assert folder.invoke("index", "--max-tokens", "10", *ONE_AT_A_TIME, "--report", str(file)).exit_code == 5
+    assert (
+        folder.invoke(
+            "index", "--max-tokens", "10", *ONE_AT_A_TIME, "--report", str(file)
+        ).exit_code
+        == 5
+    )
     page = Page(file)
     assert page.is_alone
     assert "Stopped" in page.words
@@ -188,7 +238,8 @@ def test_the_page_of_a_run_that_was_interrupted(tmp_path: Path, openai: OpenAISe
     folder, file = new_project(tmp_path / "p", NO_STORE, endpoint=openai), tmp_path / "p.html"
     openai.reply = lambda messages, body: Reply("late", delay=2)
     process = subprocess.Popen(
-        folder.command_line("index", "--report", str(file)), env=folder.environment, stdout=subprocess.DEVNULL,
+        folder.command_line("index", "--report", str(file)), env=folder.environment,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + WAIT

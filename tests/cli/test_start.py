@@ -18,18 +18,27 @@ from tests.projects import DOCUMENTS, new_project
 
 ROOT = Path(__file__).parents[2]
 NEVER = {"neo4j", "networkx", "openai", "requests", "rich", "scipy", "wordllama"}
-GRAPH = NEVER | {"pandas", "pipeline.engine.workflow", "pipeline.load.projection", "pipeline.verbs", "pyarrow"}
+GRAPH = NEVER | {
+    "pandas",
+    "pipeline.engine.workflow",
+    "pipeline.load.projection",
+    "pipeline.verbs",
+    "pyarrow",
+}
 QUERY = GRAPH | {
-    "json_repair", "pipeline.phrases", "pipeline.query.reports.drift", "pipeline.query.walk", "rapidfuzz", "regex",
+    "json_repair", "pipeline.phrases", "pipeline.query.reports.drift", "pipeline.query.walk",
+    "rapidfuzz", "regex",
     "stopwordsiso",
 }  # fmt: skip
 PLAN = NEVER | {
-    "json_repair", "pipeline.doctor", "pipeline.engine.runner", "pipeline.evaluation", "pipeline.phrases.latin",
+    "json_repair", "pipeline.doctor", "pipeline.engine.runner", "pipeline.evaluation",
+    "pipeline.phrases.latin",
     "pipeline.query", "pipeline.stores.postgres", "psutil", "psycopg", "sqlalchemy", "tokenizers",
 }  # fmt: skip
 RUN = NEVER | {"pipeline.doctor", "pipeline.evaluation", "pipeline.query", "psycopg"}
 LOOK = NEVER | {
-    "filelock", "numpy", "pandas", "pipeline.project", "pipeline.settings.schema", "psycopg", "pyarrow", "pydantic",
+    "filelock", "numpy", "pandas", "pipeline.project", "pipeline.settings.schema", "psycopg",
+    "pyarrow", "pydantic",
     "sqlalchemy", "yaml",
 }  # fmt: skip
 IMPORTED = {
@@ -58,8 +67,8 @@ finally:
 
 @pytest.fixture(scope="module")
 def projects(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> dict[str, Path]:
-    """Command -> a project that it makes sense in. Only a question has a server of its own: an address is read by a
-    library that others do without."""
+    """Command -> a project that it makes sense in. Only a question has a server of its own: an
+    address is read by a library that others do without."""
     looked_at, loaded = tmp_path_factory.mktemp("looked-at"), tmp_path_factory.mktemp("loaded")
     init_project(looked_at)
     for name, text in DOCUMENTS.items():
@@ -73,7 +82,8 @@ def projects(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> dic
 
 def test_help_says_all_that_a_command_says_of_itself():
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "--help"], capture_output=True, text=True, cwd=ROOT, check=True,
+        [sys.executable, "-m", "pipeline", "--help"], capture_output=True, text=True, cwd=ROOT,
+        check=True,
         env={**os.environ, "COLUMNS": "40"},
     )  # fmt: skip
     words = " ".join(done.stdout.split())
@@ -89,9 +99,21 @@ def test_one_option_has_one_meaning():
     for command in commands:
         for parameter in command.params:
             for name in parameter.opts:
-                if name in ("-C", "--set", "--json", "--yes", "--log", "--take-over", "--max-cost", "--allow-deletes"):
+                if name in (
+                    "-C",
+                    "--set",
+                    "--json",
+                    "--yes",
+                    "--log",
+                    "--take-over",
+                    "--max-cost",
+                    "--allow-deletes",
+                ):
                     said.setdefault(name, set()).add((parameter.help, parameter.metavar))
-        asks = {name for parameter in command.params for name in parameter.opts} & {"--take-over", "--yes"}
+        asks = {name for parameter in command.params for name in parameter.opts} & {
+            "--take-over",
+            "--yes",
+        }
         assert asks in (set(), {"--yes"}, {"--take-over", "--yes"})
     assert {name: len(helps) for name, helps in said.items()} == dict.fromkeys(said, 1)
     assert len(said) == 8
@@ -101,7 +123,9 @@ def test_one_option_has_one_meaning():
         for parameter in command.params
         if parameter.metavar == "WORKFLOW" or "--workflow" in parameter.opts
     }
-    assert len(workflows) == 4  # what makes takes that of settings, what looks that of the workspace; init and import
+    assert (
+        len(workflows) == 4
+    )  # what makes takes that of settings, what looks that of the workspace; init and import
 
 
 def _commands(group: Any) -> Iterator[Any]:
@@ -110,7 +134,9 @@ def _commands(group: Any) -> Iterator[Any]:
 
 
 def test_the_version():
-    done = subprocess.run([sys.executable, "-m", "pipeline", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "pipeline", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"graphmill {version('graphmill')}\n"
 
 
@@ -118,8 +144,12 @@ def test_the_version():
 def test_a_command_imports_what_it_uses(projects: dict[str, Path], arguments: tuple[str, ...]):
     root = projects.get(arguments[0], projects[""])
     command = [sys.executable, "-c", MAIN, "-C", str(root), *arguments]
-    unmeasured = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True, env=unmeasured)
+    unmeasured = {
+        name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")
+    }
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, check=True, env=unmeasured
+    )
     imported = done.stderr.splitlines()[-1].split()
     kept_away, most = IMPORTED[arguments]
     assert done.stdout

@@ -15,8 +15,12 @@ from tests.servers.openai_server import OpenAIServer, Reply
 from tests.sizes import size
 
 
-@pytest.mark.parametrize(("sent", "code"), size([(signal.SIGINT, 130)], [(signal.SIGTERM, 143), (signal.SIGINT, 130)]))
-def test_a_stopped_run(tmp_path: Path, postgres_url: str, openai: OpenAIServer, sent: signal.Signals, code: int):
+@pytest.mark.parametrize(
+    ("sent", "code"), size([(signal.SIGINT, 130)], [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+)
+def test_a_stopped_run(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, sent: signal.Signals, code: int
+):
     project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
     openai.reply = lambda messages, body: Reply("late", delay=2)  # a stopped run waits for it
     process = subprocess.Popen(
@@ -62,4 +66,7 @@ def test_stopped_before_the_project_is_open(
     monkeypatch.setattr(build, "_selection", interrupted)  # where a command begins to import
     done = ProjectFolder(tmp_path).invoke("run", "index")
     assert (done.exit_code, done.stdout) == (code, "")
-    assert done.stderr == "graphmill: interrupted, nothing is lost; run the same command again to go on\n"
+    assert (
+        done.stderr
+        == "graphmill: interrupted, nothing is lost; run the same command again to go on\n"
+    )

@@ -27,7 +27,9 @@ def test_verify_and_repair(folder: ProjectFolder):
     clean = folder.invoke("verify")
     assert clean.exit_code == 0, clean.stdout
     assert clean.stdout.splitlines()[-1] == "fast: all agree"
-    change(folder, "DELETE FROM graphmill_nodes WHERE workspace = :w AND display_name = 'Idra Senn'")
+    change(
+        folder, "DELETE FROM graphmill_nodes WHERE workspace = :w AND display_name = 'Idra Senn'"
+    )
     found = folder.invoke("verify", "fast")
     assert found.exit_code == 1
     [line] = [line for line in found.stdout.splitlines() if line.startswith("postgres   nodes")]
@@ -36,16 +38,33 @@ def test_verify_and_repair(folder: ProjectFolder):
     assert "postgres: edges.source_entity_id: " in found.stdout
     assert found.stdout.splitlines()[-1] == "fast: repair with: graphmill load fast"
     quick = folder.invoke("verify", "--quick", "--json")
-    assert (quick.exit_code, quick.json["agrees"], quick.json["repair"]) == (1, False, "graphmill load fast")
-    assert folder.invoke("load", "fast", "--json").json["load"]["postgres"]["nodes"]["inserted"] == 1
+    assert (quick.exit_code, quick.json["agrees"], quick.json["repair"]) == (
+        1,
+        False,
+        "graphmill load fast",
+    )
+    assert (
+        folder.invoke("load", "fast", "--json").json["load"]["postgres"]["nodes"]["inserted"] == 1
+    )
     assert folder.invoke("verify", "--json").json["agrees"]
 
-    change(folder, "UPDATE lightrag_entities SET content = 'x' WHERE workspace = :w AND entity_name = 'Idra Senn'")
+    change(
+        folder,
+        "UPDATE lightrag_entities SET content = 'x' WHERE workspace = :w AND entity_name = 'Idra"
+        " Senn'",
+    )
     found = folder.invoke("verify")
     assert found.exit_code == 1
     assert found.stdout.splitlines()[-1] == "fast: repair with: graphmill load fast --full"
-    assert folder.invoke("load", "fast", "--json").json["load"]["postgres"]["entities"]["updated"] == 0
-    assert folder.invoke("load", "fast", "--full", "--json").json["load"]["postgres"]["entities"]["updated"] == 1
+    assert (
+        folder.invoke("load", "fast", "--json").json["load"]["postgres"]["entities"]["updated"] == 0
+    )
+    assert (
+        folder.invoke("load", "fast", "--full", "--json").json["load"]["postgres"]["entities"][
+            "updated"
+        ]
+        == 1
+    )
     assert folder.invoke("verify").exit_code == 0
 
 
@@ -63,9 +82,17 @@ def test_workspaces(folder: ProjectFolder):
         project.load("fast")
     rows = {row["workspace"]: row for row in folder.invoke("workspace", "list", "--json").json}
     assert {own, other} <= rows.keys()
-    assert (rows[own]["store"], rows[own]["workflow"], rows[own]["rows"]["documents"]) == ("postgres", "fast", 3)
+    assert (rows[own]["store"], rows[own]["workflow"], rows[own]["rows"]["documents"]) == (
+        "postgres",
+        "fast",
+        3,
+    )
     assert {**rows[own], "workspace": other} == rows[other]
-    shown = [line for line in folder.invoke("workspace", "list").stdout.splitlines() if f" {other} " in line]
+    shown = [
+        line
+        for line in folder.invoke("workspace", "list").stdout.splitlines()
+        if f" {other} " in line
+    ]
     assert len(shown) == 1
     assert "3 documents" in shown[0]
     assert rows[own]["version"] in shown[0]
@@ -74,7 +101,9 @@ def test_workspaces(folder: ProjectFolder):
     assert dropped.exit_code == 0
     assert dropped.stdout.startswith("postgres: 3 documents, ")
     assert folder.invoke("workspace", "drop", other, "--yes").exit_code == 2
-    assert other not in {row["workspace"] for row in folder.invoke("workspace", "list", "--json").json}
+    assert other not in {
+        row["workspace"] for row in folder.invoke("workspace", "list", "--json").json
+    }
     assert folder.invoke("verify").exit_code == 0
 
 
@@ -83,7 +112,9 @@ def test_a_drop_asks(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
         own = project.settings.workspace
     silent = io.StringIO("y\n")
     monkeypatch.setattr("sys.stdin", silent)
-    assert "there is no terminal to ask on (Delete" in folder.invoke_refused("workspace", "drop", own)
+    assert "there is no terminal to ask on (Delete" in folder.invoke_refused(
+        "workspace", "drop", own
+    )
     terminal = io.StringIO("n\n")
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)

@@ -1,5 +1,5 @@
-"""Which workflow a command is about where none is named: who reads takes what the workspace shows, else, as who makes,
-what settings.yaml says."""
+"""Which workflow a command is about where none is named: who reads takes what the workspace shows,
+else, as who makes, what settings.yaml says."""
 
 import shlex
 from pathlib import Path
@@ -46,7 +46,13 @@ def test_what_init_prints_is_the_next_command(tmp_path: Path, capsys: pytest.Cap
     assert arguments[:2] == ["graphmill", "-C"]
     folder = ProjectFolder(root)
     assert folder.invoke(*arguments[3:]).exit_code == 0
-    for command in (["run"], ["plan"], ["verify"], ["rejects"], ["export", "csv", str(tmp_path / "out")]):
+    for command in (
+        ["run"],
+        ["plan"],
+        ["verify"],
+        ["rejects"],
+        ["export", "csv", str(tmp_path / "out")],
+    ):
         assert folder.invoke(*command).exit_code == 0
 
 
@@ -55,12 +61,20 @@ def test_init_with_another_workflow(tmp_path: Path, capsys: pytest.CaptureFixtur
     settings = tmp_path / "settings.yaml"
     assert yaml.safe_load(settings.read_text(encoding="utf-8"))["workflow"] == "claims"
     assert not app(["init", str(tmp_path), "--workflow", "fast"], standalone_mode=False)
-    assert "settings.yaml was there and is as it was; set 'workflow: fast' in it" in capsys.readouterr().err
+    assert (
+        "settings.yaml was there and is as it was; set 'workflow: fast' in it"
+        in capsys.readouterr().err
+    )
     assert app(["init", str(tmp_path), "--workflow", "moon"], standalone_mode=False) == 2
-    assert "no workflow 'moon' comes with graphmill; have: claims, communities, fast" in capsys.readouterr().err
+    assert (
+        "no workflow 'moon' comes with graphmill; have: claims, communities, fast"
+        in capsys.readouterr().err
+    )
 
 
-def test_init_makes_a_relative_folder_below_the_one_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_init_makes_a_relative_folder_below_the_one_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     assert not app(["-C", str(tmp_path / "a"), "init", "b"], standalone_mode=False)
     assert (tmp_path / "a/b/settings.yaml").is_file()
     assert f"graphmill -C {tmp_path / 'a/b'} run" in capsys.readouterr().out

@@ -22,7 +22,10 @@ def wrapped(text: str, width: int | None, size: int = 3) -> str:
         ("extraordinarily so", "extraordinarily\nso"),
         ("灯塔是谁建的呢", "灯塔是谁\n建的呢"),
         ("| a long row of it |", "| a long row of it |"),
-        ("```\na long row of it\n```\nback to it all", "```\na long row of it\n```\nback to\nit all"),
+        (
+            "```\na long row of it\n```\nback to it all",
+            "```\na long row of it\n```\nback to\nit all",
+        ),
         ("    code", "    code"),
     ],
 )

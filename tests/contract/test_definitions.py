@@ -1,4 +1,5 @@
-"""What a function depends on, in modules written for it; and what names stand for, beside Python's own compiler."""
+"""What a function depends on, in modules written for it; and what names stand for, beside Python's
+own compiler."""
 
 import argparse
 import ast
@@ -93,7 +94,10 @@ REACHED = [
 
 
 def _edited(source: str) -> tuple[str, str]:
-    return (f"def low(): return 1\n{source.format('low')}", f"def low(): return 2\n{source.format('low')}")
+    return (
+        f"def low(): return 1\n{source.format('low')}",
+        f"def low(): return 2\n{source.format('low')}",
+    )
 
 
 @pytest.mark.parametrize("source", REACHED)
@@ -115,7 +119,10 @@ def test_a_name_that_a_function_binds_is_its_own(module, source: str):
             "from mill.letters import low, up\ndef it(): return low, up",
             "from mill.letters import low, up\ndef it(): return up, low",
         ),
-        ("from math import floor as f\ndef it(): return f", "from math import ceil as f\ndef it(): return f"),
+        (
+            "from math import floor as f\ndef it(): return f",
+            "from math import ceil as f\ndef it(): return f",
+        ),
         (
             "def it():\n    from math import floor as f\n    return f",
             "def it():\n    from math import ceil as f\n    return f",
@@ -142,10 +149,19 @@ def test_what_may_give_another_result_has_another_form(module, one: str, other: 
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        ("from mill.letters import low\ndef it(): return low", "from mill.letters import *\ndef it(): return low"),
-        ("from mill import letters\ndef it(): return letters.low", "import mill.letters as x\ndef it(): return x.low"),
+        (
+            "from mill.letters import low\ndef it(): return low",
+            "from mill.letters import *\ndef it(): return low",
+        ),
+        (
+            "from mill import letters\ndef it(): return letters.low",
+            "import mill.letters as x\ndef it(): return x.low",
+        ),
         ("a, b = 1, 2\ndef it(): return a", "c, d = 1, 2\ndef it(): return c"),
-        ("def it(): return low()\ndef low(): return it()", "def low(): return it()\ndef it(): return low()"),
+        (
+            "def it(): return low()\ndef low(): return it()",
+            "def low(): return it()\ndef it(): return low()",
+        ),
         ("class A: ...\ndef it(): return A", "class B: ...\ndef it(): return B"),
         (
             "def it(): return a()\ndef a(): return 1\ndef b(): return 1",
@@ -166,40 +182,80 @@ def test_a_module_that_is_handed_on_counts_as_a_whole(module):
     assert len(module(handed)) == 3
 
 
-STANDARD = [argparse, ast, asyncio.base_events, asyncio.tasks, dataclasses, email.message, enum, functools, inspect]
+STANDARD = [
+    argparse,
+    ast,
+    asyncio.base_events,
+    asyncio.tasks,
+    dataclasses,
+    email.message,
+    enum,
+    functools,
+    inspect,
+]
 STANDARD += [json.decoder, statistics, textwrap, typing, unittest.mock]
 
 
 @pytest.mark.parametrize("module", STANDARD, ids=lambda module: module.__name__)
 def test_the_names_of_a_definition_are_those_that_the_compiler_finds(module: ModuleType):
-    """What stands around a body (decorators, defaults, annotations) and classes load more than it does, never less."""
+    """What stands around a body (decorators, defaults, annotations) and classes load more than it
+    does, never less."""
     source = inspect.getsource(module)
-    compiled = [code for code in compile(source, "it", "exec").co_consts if isinstance(code, CodeType)]
+    compiled = [
+        code for code in compile(source, "it", "exec").co_consts if isinstance(code, CodeType)
+    ]
     read = definitions._read(source)
     for place, statement in enumerate(read.statements):
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            first = min([statement.lineno, *(decorator.lineno for decorator in statement.decorator_list)])
-            (code,) = [code for code in compiled if code.co_name == statement.name and code.co_firstlineno == first]
-            found = {token.start for token in read.form(place) if isinstance(token, definitions._Reference)}
+            first = min(
+                [statement.lineno, *(decorator.lineno for decorator in statement.decorator_list)]
+            )
+            (code,) = [
+                code
+                for code in compiled
+                if code.co_name == statement.name and code.co_firstlineno == first
+            ]
+            found = {
+                token.start
+                for token in read.form(place)
+                if isinstance(token, definitions._Reference)
+            }
             assert _globals(code) <= found
             if not any(isinstance(node, ast.ClassDef) for node in ast.walk(statement)):
-                assert {name for name in found if isinstance(name, str)} <= _globals(code) | _around(statement)
+                assert {name for name in found if isinstance(name, str)} <= _globals(
+                    code
+                ) | _around(statement)
 
 
 def _around(statement: ast.AST) -> set[str]:
     """The names in decorators, defaults and annotations of a function and those within it."""
-    functions = [node for node in ast.walk(statement) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    parts = [part for node in functions for part in (node.args, *node.decorator_list, node.returns) if part]
+    functions = [
+        node
+        for node in ast.walk(statement)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    parts = [
+        part
+        for node in functions
+        for part in (node.args, *node.decorator_list, node.returns)
+        if part
+    ]
     return {node.id for part in parts for node in ast.walk(part) if isinstance(node, ast.Name)}
 
 
 def _globals(code: CodeType) -> set[str]:
-    """What a function's code, and the code within it, loads as globals; a class body has no other name for them than
-    for its own, so only what it does not bind itself is surely one."""
+    """What a function's code, and the code within it, loads as globals; a class body has no other
+    name for them than for its own, so only what it does not bind itself is surely one."""
     steps = list(dis.get_instructions(code))
     if code.co_flags & inspect.CO_OPTIMIZED:
         own = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}
     else:
         stored = {step.argval for step in steps if step.opname in {"STORE_NAME", "DELETE_NAME"}}
-        own = {step.argval for step in steps if step.opname == "LOAD_NAME"} - stored - {"__name__", "__qualname__"}
-    return own.union(*(_globals(within) for within in code.co_consts if isinstance(within, CodeType)))
+        own = (
+            {step.argval for step in steps if step.opname == "LOAD_NAME"}
+            - stored
+            - {"__name__", "__qualname__"}
+        )
+    return own.union(
+        *(_globals(within) for within in code.co_consts if isinstance(within, CodeType))
+    )

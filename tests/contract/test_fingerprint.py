@@ -25,12 +25,12 @@ MODULES = {
     "sounds/__init__": "from mill.sounds.vowels import VOWELS\n",
     "sounds/vowels": "VOWELS = 'aeiou'\n",
     "shout": (
-        "import mill.letters\nfrom mill.registry import verb\n\n"
-        "@verb\ndef shout(text):\n    '''Loud.'''\n    # why\n    return mill.letters.upper(text) + '!'\n"
+        "import mill.letters\nfrom mill.registry import verb\n\n@verb\ndef shout(text):\n   "
+        " '''Loud.'''\n    # why\n    return mill.letters.upper(text) + '!'\n"
     ),
     "count": (
-        "from mill import text\nfrom mill.sounds import vowels\n\n"
-        "def count(words):\n    return sum(letter in vowels.VOWELS for letter in text.trim(words))\n"
+        "from mill import text\nfrom mill.sounds import vowels\n\ndef count(words):\n    return"
+        " sum(letter in vowels.VOWELS for letter in text.trim(words))\n"
     ),
 }
 
@@ -87,7 +87,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     ],
     ids=["docstring", "docstring gone", "comment", "layout", "comment in a helper", "machinery"],
 )
-def test_what_cannot_change_a_result_changes_nothing(package: Package, module: str, old: str, new: str):
+def test_what_cannot_change_a_result_changes_nothing(
+    package: Package, module: str, old: str, new: str
+):
     before = package.fingerprints()
     package.edit(module, old, new)
     assert package.fingerprints() == before
@@ -136,10 +138,17 @@ def test_a_package_is_followed_through_the_names_it_hands_on(package: Package):
             ("shout", "import mill.letters\n", ""),
             ("shout", "    return mill", "    import mill.letters\n    return mill"),
         ],
-        [("text", "def trim", "def strip"), ("letters", "trim", "strip"), ("count", "text.trim", "text.strip")],
+        [
+            ("text", "def trim", "def strip"),
+            ("letters", "trim", "strip"),
+            ("count", "text.trim", "text.strip"),
+        ],
         [("text", "def trim", "LIMIT = 3\n\ndef cut(text):\n    return text[:LIMIT]\n\ndef trim")],
         [("letters", "from mill.text import trim", "def trim(text):\n    return text.strip()\n")],
-        [("count", "from mill.sounds import vowels", "VOWELS = 'aeiou'"), ("count", "vowels.VOWELS", "VOWELS")],
+        [
+            ("count", "from mill.sounds import vowels", "VOWELS = 'aeiou'"),
+            ("count", "vowels.VOWELS", "VOWELS"),
+        ],
     ],
     ids=[
         "imported otherwise",
@@ -151,14 +160,18 @@ def test_a_package_is_followed_through_the_names_it_hands_on(package: Package):
         "a constant",
     ],
 )
-def test_a_definition_may_move_and_change_its_name(package: Package, moves: list[tuple[str, str, str]]):
+def test_a_definition_may_move_and_change_its_name(
+    package: Package, moves: list[tuple[str, str, str]]
+):
     before = package.fingerprints()
     for module, old, new in moves:
         package.edit(module, old, new)
     assert package.fingerprints() == before
 
 
-def test_what_is_known_under_an_earlier_fingerprint_keeps_it(package: Package, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_known_under_an_earlier_fingerprint_keeps_it(
+    package: Package, monkeypatch: pytest.MonkeyPatch
+):
     before = package.fingerprints()
     monkeypatch.setitem(fingerprints.KNOWN_AS, before["shout"], "as it was")
     assert package.fingerprints() == before | {"shout": "as it was"}

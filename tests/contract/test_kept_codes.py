@@ -29,16 +29,23 @@ def package(tmp_path: Path) -> Path:
     (folder / "__init__.py").write_text("")
     (folder / "letters.py").write_text("def upper(text):\n    return text.upper()\n")
     (folder / "other.py").write_text("SIZE = 1\n")
-    (folder / "shout.py").write_text("from mill.letters import upper\n\ndef shout(text):\n    return upper(text)\n")
+    (folder / "shout.py").write_text(
+        "from mill.letters import upper\n\ndef shout(text):\n    return upper(text)\n"
+    )
     return folder
 
 
 def asked(package: Path, **environment: str) -> tuple[str, str]:
     """The fingerprint, and whether it was made or taken, by a process of its own."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPYCACHE", "PYTHONDONT"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHONPYCACHE", "PYTHONDONT"))
+    }
     done = subprocess.run(
         [sys.executable, "-c", ASKED_BY_A_PROCESS], capture_output=True, text=True, check=True,
-        env={**kept, "PYTHONPATH": os.pathsep.join((str(package.parent), *sys.path)), **environment},
+        env={**kept, "PYTHONPATH": os.pathsep.join((str(package.parent), *sys.path)),
+            **environment},
     )  # fmt: skip
     code, how = done.stdout.split()
     return code, how

@@ -1,4 +1,5 @@
-"""Every verb is held to the law that it declares, and every part of one: over splits of the groups, and over nights."""
+"""Every verb is held to the law that it declares, and every part of one: over splits of the groups,
+and over nights."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,16 @@ from pipeline.contract.laws import Law, Uses
 from pipeline.contract.registry import REGISTRY, Params
 from pipeline.contract.schemas import FLOAT, STRING, table
 from tests.drawn_tables import drawn_tables, edited
-from tests.held_laws import Lawful, chained, changed_groups, groups_of, hold_night, hold_split, of_part, of_verb
+from tests.held_laws import (
+    Lawful,
+    chained,
+    changed_groups,
+    groups_of,
+    hold_night,
+    hold_split,
+    of_part,
+    of_verb,
+)
 from tests.sizes import size
 from tests.verbs.test_verb_laws import CHAIN, folder, roles_of, schemas_of
 
@@ -37,7 +47,9 @@ def test_a_verb_holds_its_law(name: str, data: st.DataObject, folder: Path):
     hold_night(one, before, now)
 
 
-@pytest.mark.parametrize(("name", "args"), [*((name, {}) for name in IN_PARTS), ("merge_graphs", {"orphans": "drop"})])
+@pytest.mark.parametrize(
+    ("name", "args"), [*((name, {}) for name in IN_PARTS), ("merge_graphs", {"orphans": "drop"})]
+)
 @held
 @given(data=st.data())
 def test_each_part_of_a_verb_holds_its_law_and_all_make_what_it_makes(
@@ -51,11 +63,15 @@ def test_each_part_of_a_verb_holds_its_law_and_all_make_what_it_makes(
     now = data.draw(edited(schemas, before), "tables after a night")
     outputs = {}
     params = roles.get("params", Params())
-    for (part, then, made), (_, tables, _) in zip(chained(verb, before, roles), chained(verb, now, roles), strict=True):
+    for (part, then, made), (_, tables, _) in zip(
+        chained(verb, before, roles), chained(verb, now, roles), strict=True
+    ):
         outputs |= made
         if part.law is not None:
             one = of_part(part, params)
-            groups = data.draw(st.sets(st.sampled_from(groups_of(one.law, then) or [""])), f"groups of {one.name}")
+            groups = data.draw(
+                st.sets(st.sampled_from(groups_of(one.law, then) or [""])), f"groups of {one.name}"
+            )
             hold_split(one, then, groups)
             hold_night(one, then, tables)
     whole = verb.call(before, roles)
@@ -72,7 +88,11 @@ def with_names(tables: Mapping[str, pd.DataFrame]) -> dict[str, pa.Table]:
     """Readings with the names of their places."""
     names = tables["places"].set_index("id")["name"]
     readings = tables["readings"]
-    return {"named": READINGS.encode(readings.assign(place=readings["place"].map(names).fillna("")), "named")}
+    return {
+        "named": READINGS.encode(
+            readings.assign(place=readings["place"].map(names).fillna("")), "named"
+        )
+    }
 
 
 def counted(tables: Mapping[str, pd.DataFrame]) -> dict[str, pa.Table]:
@@ -82,7 +102,9 @@ def counted(tables: Mapping[str, pd.DataFrame]) -> dict[str, pa.Table]:
     return {"named": READINGS.encode(rows, "named")}
 
 
-def by(column: str, call: Callable[[Mapping[str, pd.DataFrame]], dict[str, pa.Table]], **lookup: Uses) -> Lawful:
+def by(
+    column: str, call: Callable[[Mapping[str, pd.DataFrame]], dict[str, pa.Table]], **lookup: Uses
+) -> Lawful:
     return Lawful("verb", Law({"readings": (column,)}, {"named": column}, lookup), SCHEMAS, call)
 
 
@@ -91,7 +113,11 @@ def place_tables(place: str, *readings: str) -> dict[str, pd.DataFrame]:
     return {"readings": READINGS.frame(rows), "places": PLACES.frame([("p", place)])}
 
 
-QUILL, TOLLEN, FEWER = place_tables("Quill", "a", "b"), place_tables("Tollen", "a", "b"), place_tables("Quill", "a")
+QUILL, TOLLEN, FEWER = (
+    place_tables("Quill", "a", "b"),
+    place_tables("Tollen", "a", "b"),
+    place_tables("Quill", "a"),
+)
 USED = Uses("readings", ("place",))
 
 
@@ -119,7 +145,11 @@ def test_where_what_is_read_whole_has_changed_nothing_is_kept():
 def test_floats_are_compared_to_the_bit():
     def summed(tables: Mapping[str, pd.DataFrame]) -> dict[str, pa.Table]:
         readings = tables["readings"]
-        return {"named": READINGS.encode(readings.assign(value=-0.0 if len(readings) > 1 else 0.0), "named")}
+        return {
+            "named": READINGS.encode(
+                readings.assign(value=-0.0 if len(readings) > 1 else 0.0), "named"
+            )
+        }
 
     with pytest.raises(AssertionError, match="verb: named"):
         hold_split(by("id", summed), QUILL, {"a"})

@@ -56,20 +56,29 @@ def _fingerprint(folder: Path, source: str) -> str:
     return code_fingerprint(read_verbs(folder, ["own.py"]).verbs["shout"].function)
 
 
-def test_paths_of_earlier_versions_go_on_working_with_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_paths_of_earlier_versions_go_on_working_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     former = SOURCE.replace("pipeline.contract.", "pipeline.")
     assert former != SOURCE
     for name in ("pipeline.registry", "pipeline.schemas"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     fingerprints = set()
-    for folder, source in (("now", SOURCE), ("face", SOURCE.replace("pipeline.contract.registry", "pipeline"))):
+    for folder, source in (
+        ("now", SOURCE),
+        ("face", SOURCE.replace("pipeline.contract.registry", "pipeline")),
+    ):
         fingerprints.add(_fingerprint(tmp_path / folder, source))
-    with pytest.warns(FutureWarning, match=r"pipeline\.(registry|schemas) is pipeline\.contract\.\1 now"):
+    with pytest.warns(
+        FutureWarning, match=r"pipeline\.(registry|schemas) is pipeline\.contract\.\1 now"
+    ):
         fingerprints.add(_fingerprint(tmp_path / "former", former))
     assert len(fingerprints) == 1
 
 
-def test_a_former_path_taken_as_a_module_gives_the_same_fingerprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_former_path_taken_as_a_module_gives_the_same_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delitem(sys.modules, "pipeline.schemas", raising=False)
     monkeypatch.delattr(pipeline, "schemas", raising=False)
     of_module = SOURCE.replace("TEXTS", "schemas.TEXTS").replace(
@@ -77,24 +86,34 @@ def test_a_former_path_taken_as_a_module_gives_the_same_fingerprint(tmp_path: Pa
     )
     with pytest.warns(FutureWarning, match="pipeline.schemas is"):
         former = _fingerprint(
-            tmp_path / "former", of_module.replace("import pandas", "from pipeline import schemas\nimport pandas")
+            tmp_path / "former",
+            of_module.replace("import pandas", "from pipeline import schemas\nimport pandas"),
         )
     assert former == _fingerprint(tmp_path / "now", SOURCE)
 
 
-def test_names_that_are_in_another_module_than_before_go_on_working(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    now = SOURCE.replace("texts.assign(text=", "texts.assign(text=texts['text'].map(clean) + ").replace(
+def test_names_that_are_in_another_module_than_before_go_on_working(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    now = SOURCE.replace(
+        "texts.assign(text=", "texts.assign(text=texts['text'].map(clean) + "
+    ).replace(
         "import pandas as pd\n", "import pandas as pd\n\nfrom pipeline.text.ids import clean\n"
     )
     expected = _fingerprint(tmp_path / "now", now)
     assert expected != _fingerprint(tmp_path / "plain", SOURCE)
     monkeypatch.delitem(sys.modules, "pipeline.schemas", raising=False)
     with pytest.warns(FutureWarning, match=r"pipeline\.text\.clean is in pipeline\.text\.ids now"):
-        assert _fingerprint(tmp_path / "package", now.replace("pipeline.text.ids", "pipeline.text")) == expected
+        assert (
+            _fingerprint(tmp_path / "package", now.replace("pipeline.text.ids", "pipeline.text"))
+            == expected
+        )
     with pytest.warns(FutureWarning, match="pipeline.schemas is"):
         _fingerprint(
             tmp_path / "parted",
-            SOURCE.replace("import TEXTS", "import TEXTS\nfrom pipeline.schemas import vector_column"),
+            SOURCE.replace(
+                "import TEXTS", "import TEXTS\nfrom pipeline.schemas import vector_column"
+            ),
         )
 
 
@@ -105,8 +124,14 @@ def test_names_that_are_in_another_module_than_before_go_on_working(tmp_path: Pa
         ("1 / 0", "ZeroDivisionError: division by zero; correct the file"),
         ("x = 1", "declares no verb; decorate a function with @verb"),
         (SOURCE.replace("shout", "select"), "there is a verb 'select' already"),
-        (SOURCE.replace("OwnParams) ->", "OwnParams, limit: int) ->"), "'limit' is neither input, params nor role"),
-        (SOURCE.replace("OwnParams) ->", "OwnParams, limit) ->"), "verb 'shout': parameter 'limit' is neither input"),
+        (
+            SOURCE.replace("OwnParams) ->", "OwnParams, limit: int) ->"),
+            "'limit' is neither input, params nor role",
+        ),
+        (
+            SOURCE.replace("OwnParams) ->", "OwnParams, limit) ->"),
+            "verb 'shout': parameter 'limit' is neither input",
+        ),
         (
             SOURCE.replace("texts: pd.DataFrame, ", ""),
             "'shout': the function has no parameter for its input 'texts'",
@@ -119,39 +144,59 @@ def test_names_that_are_in_another_module_than_before_go_on_working(tmp_path: Pa
             SOURCE.replace("params: OwnParams", "params"),
             "'shout': params has no annotation that is a subclass",
         ),
-        (SOURCE.replace("params: OwnParams", "params: int"), "'shout': params has no annotation that is a subclass of"),
+        (
+            SOURCE.replace("params: OwnParams", "params: int"),
+            "'shout': params has no annotation that is a subclass of",
+        ),
         (
             declaring('row_of={"texts": "id"}'),
             "'shout': row_of needs a rowwise or keyed input, and a column for each output",
         ),
-        (declaring('lookup={"texts": len}, row_of={"louder": "id"}'), "'shout': lookup names inputs beside"),
+        (
+            declaring('lookup={"texts": len}, row_of={"louder": "id"}'),
+            "'shout': lookup names inputs beside",
+        ),
         (
             declaring('row_of={"louder": "volume"}'),
             "'shout': the law names column 'volume', which 'louder' does not have; have: id, text",
         ),
         (
-            SOURCE.replace('rowwise="texts"', 'keyed={"texts": ("line",)}, row_of={"louder": "id"}'),
+            SOURCE.replace(
+                'rowwise="texts"', 'keyed={"texts": ("line",)}, row_of={"louder": "id"}'
+            ),
             "'shout': the law names column 'line', which 'texts' does not have; have: id, text",
         ),
         (
             declaring('row_of={"louder": "id"}')
             .replace('"texts": TEXTS', '"texts": table("id", id=LIST)')
             .replace("import TEXTS", "import STRINGS as LIST, TEXTS, table"),
-            "'shout': the law names column 'id' of 'texts', which holds lists; name one of texts or numbers",
+            (
+                "'shout': the law names column 'id' of 'texts', which holds lists; name one of"
+                " texts or numbers"
+            ),
         ),
         (
             declaring('row_of={"louder": "id"}')
             .replace('"texts": TEXTS', '"texts": table("id", id=INT)')
             .replace("import TEXTS", "import INT, TEXTS, table"),
-            "'shout': columns that name groups hold texts here and numbers there; name columns of one kind",
+            (
+                "'shout': columns that name groups hold texts here and numbers there; name columns"
+                " of one kind"
+            ),
         ),
         (
             declaring('row_of={"louder": "id"}')
             .replace("params: OwnParams)", "params: OwnParams, last: LastTables)")
             .replace("import Params", "import LastTables, Params"),
-            "'shout': parameter 'last' needs all rows of the last run, and the law gives some; declare no law",
+            (
+                "'shout': parameter 'last' needs all rows of the last run, and the law gives some;"
+                " declare no law"
+            ),
         ),
-        (declaring('reasons={"parse": "no sense"}'), "'shout': reason 'parse' has a meaning already"),
+        (
+            declaring('reasons={"parse": "no sense"}'),
+            "'shout': reason 'parse' has a meaning already",
+        ),
         (
             declaring('reasons={"too_loud": "it hurts"}'),
             "'shout': declares reasons and has no output 'rejects'",
@@ -170,7 +215,13 @@ def test_a_file_that_is_of_no_use_is_refused(tmp_path: Path, source: str | None,
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        ("None", r"verb 'shout': returned NoneType for 'louder', expected louder; return a DataFrame for each"),
+        (
+            "None",
+            (
+                r"verb 'shout': returned NoneType for 'louder', expected louder; return a DataFrame"
+                r" for each"
+            ),
+        ),
         (
             "texts, texts",
             r"verb 'shout': returned 2 tables, expected louder; return a DataFrame for each",

@@ -13,7 +13,10 @@ TRICKY = '{braces} {0} {{}} %s %(x)d $y ${z} $$ \\n \\g<0> "quotes"'
 
 @given(st.text())
 def test_a_value_comes_through_unchanged(value: str):
-    assert Prompt("p", "<$text>$language", {"language": value}).render(text=value) == f"<{value}>{value}"
+    assert (
+        Prompt("p", "<$text>$language", {"language": value}).render(text=value)
+        == f"<{value}>{value}"
+    )
 
 
 def test_what_a_value_contains_is_never_expanded():
@@ -31,7 +34,9 @@ def test_a_given_value_wins_over_a_bound_one():
 
 
 def test_a_placeholder_without_a_value_is_named():
-    with pytest.raises(SettingsError, match=r"prompt 'p': placeholder 'topic' has no value; known here: text"):
+    with pytest.raises(
+        SettingsError, match=r"prompt 'p': placeholder 'topic' has no value; known here: text"
+    ):
         Prompt("p", "$topic $text").render(text="x")
 
 
@@ -47,7 +52,9 @@ def test_a_missing_prompt_names_those_there_are(tmp_path: Path):
         read_prompt(tmp_path, "gret", {})
 
 
-@pytest.mark.parametrize("content", [b"costs $5", b"open ${brace", b"end $", "caf\u00e9".encode("latin-1")])
+@pytest.mark.parametrize(
+    "content", [b"costs $5", b"open ${brace", b"end $", "caf\u00e9".encode("latin-1")]
+)
 def test_a_malformed_prompt_is_refused_when_it_is_read(tmp_path: Path, content: bytes):
     (tmp_path / "bad.md").write_bytes(content)
     with pytest.raises(SettingsError, match=r"bad\.md: "):
@@ -57,8 +64,14 @@ def test_a_malformed_prompt_is_refused_when_it_is_read(tmp_path: Path, content: 
 def test_the_fingerprint_is_the_text_as_it_will_be_sent():
     english = Prompt("p", "$text in $language", {"language": "English"})
     assert english.fingerprint() == Prompt("p", "$text in English").fingerprint()
-    assert english.fingerprint() != Prompt("p", "$text in $language", {"language": "Dutch"}).fingerprint()
-    assert Prompt("p", "$text", {"language": "a"}).fingerprint() == Prompt("p", "$text", {}).fingerprint()
+    assert (
+        english.fingerprint()
+        != Prompt("p", "$text in $language", {"language": "Dutch"}).fingerprint()
+    )
+    assert (
+        Prompt("p", "$text", {"language": "a"}).fingerprint()
+        == Prompt("p", "$text", {}).fingerprint()
+    )
 
 
 def test_a_dollar_sign_that_becomes_a_placeholder_changes_the_fingerprint():

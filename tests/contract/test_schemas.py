@@ -11,13 +11,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import pipeline.contract.schemas
-from pipeline.contract.schemas import DOCUMENTS, EMBEDDINGS, MENTIONS, TEXTS, TableSchema, is_list, is_text
+from pipeline.contract.schemas import (
+    DOCUMENTS,
+    EMBEDDINGS,
+    MENTIONS,
+    TEXTS,
+    TableSchema,
+    is_list,
+    is_text,
+)
 from pipeline.errors import DataError
 from tests.sizes import size
 
-SCHEMAS = {name: value for name, value in vars(pipeline.contract.schemas).items() if isinstance(value, TableSchema)}
+SCHEMAS = {
+    name: value
+    for name, value in vars(pipeline.contract.schemas).items()
+    if isinstance(value, TableSchema)
+}
 every_schema = pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)
-few = settings(max_examples=size(5, 12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(
+    max_examples=size(5, 12), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 
@@ -71,10 +85,14 @@ def test_a_parquet_round_trip_keeps_every_byte(schema: TableSchema, data: st.Dat
 @every_schema
 @few
 @given(data=st.data(), seed=st.integers())
-def test_the_order_of_the_input_rows_is_forgotten(schema: TableSchema, data: st.DataObject, seed: int):
+def test_the_order_of_the_input_rows_is_forgotten(
+    schema: TableSchema, data: st.DataObject, seed: int
+):
     drawn = data.draw(rows(schema))
     shuffled = random.Random(seed).sample(drawn, len(drawn))
-    assert schema.encode(schema.frame(drawn), "rows").equals(schema.encode(schema.frame(shuffled), "rows"))
+    assert schema.encode(schema.frame(drawn), "rows").equals(
+        schema.encode(schema.frame(shuffled), "rows")
+    )
 
 
 @every_schema
@@ -102,7 +120,9 @@ def test_a_column_that_a_table_may_lack_is_there_and_empty():
     expected = [{**dict(zip(DOCUMENTS.columns, six, strict=False)), "title_from": None}]
     assert DOCUMENTS.encode(frame, "rows").to_pylist() == expected
     for made in (DOCUMENTS.frame([six]), DOCUMENTS.seen(frame)):
-        assert DOCUMENTS.filled(made, "rows").to_dict("records") == [{**expected[0], "title_from": ""}]
+        assert DOCUMENTS.filled(made, "rows").to_dict("records") == [
+            {**expected[0], "title_from": ""}
+        ]
     assert "title_from" not in frame
 
 

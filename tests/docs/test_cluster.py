@@ -1,5 +1,5 @@
-"""What docs/cluster.md and compose.yaml say of a cluster: settings that are there, parts that fit each other, and ports
-of this machine alone. No test starts a container or a Kubernetes cluster."""
+"""What docs/cluster.md and compose.yaml say of a cluster: settings that are there, parts that fit
+each other, and ports of this machine alone. No test starts a container or a Kubernetes cluster."""
 
 import itertools
 import re
@@ -22,7 +22,9 @@ from tests.servers.s3_server import POM
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
-BLOCKS = [list(yaml.safe_load_all(block)) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)]
+BLOCKS = [
+    list(yaml.safe_load_all(block)) for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+]
 SETTINGS = [block for [block, *more] in BLOCKS if not more]
 MANIFEST = {part["kind"]: part for block in BLOCKS if len(block) > 1 for part in block}
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
@@ -55,7 +57,9 @@ def test_workers_of_the_manifest_are_started_as_the_operator_and_graphmill_want(
     [container] = cluster["spec"]["worker"]["spec"]["containers"]
     arguments = container["args"]
     assert arguments[:2] == ["dask", "worker"]
-    known = {name for option in dask_worker.params for name in (*option.opts, *option.secondary_opts)}
+    known = {
+        name for option in dask_worker.params for name in (*option.opts, *option.secondary_opts)
+    }
     assert options(arguments) <= known
     given = dict(itertools.pairwise(arguments))
     assert given["--name"] == "$(DASK_WORKER_NAME)", "the operator takes workers away by this name"
@@ -81,7 +85,9 @@ def test_compose_binds_loopback_and_pins_images():
 
 
 def test_parts_of_compose_fit_each_other(tmp_path: Path):
-    sample, scheduler, workers, objects = (SERVICES[name] for name in ("sample", "scheduler", "worker", "s3"))
+    sample, scheduler, workers, objects = (
+        SERVICES[name] for name in ("sample", "scheduler", "worker", "s3")
+    )
     settings = settings_of(tmp_path, COMPOSE["configs"]["settings"]["content"])
     assert all(service["profiles"] == ["dask"] for service in (sample, scheduler, workers, objects))
     assert all(service["image"] == sample["image"] for service in (scheduler, workers))
@@ -91,19 +97,27 @@ def test_parts_of_compose_fit_each_other(tmp_path: Path):
     assert settings.engine.workers == workers["scale"]
     assert settings.snapshots == workers["environment"][worker.SNAPSHOTS]
     assert settings.cache == settings.stores.postgres.url
-    database = {name.removeprefix("POSTGRES_"): said for name, said in SERVICES["postgres"]["environment"].items()}
+    database = {
+        name.removeprefix("POSTGRES_"): said
+        for name, said in SERVICES["postgres"]["environment"].items()
+    }
     assert settings.cache == "postgresql://{USER}:{PASSWORD}@postgres:5432/{DB}".format(**database)
     bucket = settings.snapshots.removeprefix("s3://").split("/")[0]
-    assert f"mkdir -p {objects['environment']['JCLOUDS_FILESYSTEM_BASEDIR']}/{bucket} " in objects["entrypoint"][-1]
+    assert (
+        f"mkdir -p {objects['environment']['JCLOUDS_FILESYSTEM_BASEDIR']}/{bucket} "
+        in objects["entrypoint"][-1]
+    )
     for client in (sample, workers):
         keys = client["environment"]
         assert keys["AWS_ACCESS_KEY_ID"] == objects["environment"]["S3PROXY_IDENTITY"]
         assert keys["AWS_SECRET_ACCESS_KEY"] == objects["environment"]["S3PROXY_CREDENTIAL"]
         assert keys["AWS_ENDPOINT_URL"] == "http://s3:80"
     assert sample["configs"] == [{"source": "settings", "target": "/project/settings.yaml"}]
-    assert {volume.split(":")[0] for service in SERVICES.values() for volume in service.get("volumes", ())} == set(
-        COMPOSE["volumes"]
-    )
+    assert {
+        volume.split(":")[0]
+        for service in SERVICES.values()
+        for volume in service.get("volumes", ())
+    } == set(COMPOSE["volumes"])
 
 
 def test_the_objects_of_compose_are_kept_by_the_server_that_tests_run_against():
@@ -116,19 +130,32 @@ def test_commands_of_compose_are_commands():
     built = SERVICES["sample"]["build"]["dockerfile_inline"]
     lines = re.findall(r"^RUN (.+)$", built, re.MULTILINE)
     ran = [shlex.split(command) for line in lines for command in line.split(" && ")]
-    commands = [*ran, *(service["command"] for service in SERVICES.values() if "command" in service)]
+    commands = [
+        *ran,
+        *(service["command"] for service in SERVICES.values() if "command" in service),
+    ]
     ours = [command for command in commands if command[0] == "graphmill"]
     assert len(ours) == 4
     for _, *arguments in ours:
         name = next(argument for argument in arguments if argument in known.commands)
-        assert options(arguments) <= {option for each in known.commands[name].params for option in each.opts}
+        assert options(arguments) <= {
+            option for each in known.commands[name].params for option in each.opts
+        }
 
 
 def test_the_image_of_compose_is_made_of_all_that_the_wheel_is_made_of():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    copied = re.findall(r"^COPY (.+) (\S+)$", SERVICES["sample"]["build"]["dockerfile_inline"], re.MULTILINE)
+    copied = re.findall(
+        r"^COPY (.+) (\S+)$", SERVICES["sample"]["build"]["dockerfile_inline"], re.MULTILINE
+    )
     sources = {source for names, _ in copied for source in names.split()}
-    assert sources >= {"pyproject.toml", "README.md", "LICENSE", *wheel["packages"], *wheel["force-include"]}
+    assert sources >= {
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        *wheel["packages"],
+        *wheel["force-include"],
+    }
     assert all((ROOT / source).exists() for source in sources)
     assert {"dask", "objects"} <= project["project"]["optional-dependencies"].keys()

@@ -36,7 +36,8 @@ def test_the_sample_corpus_and_its_questions_fit_together() -> None:
     """Every gold document of data/questions.jsonl is a document that load_documents reads."""
     documents, rejects = load_documents(LoadParams(path=str(ROOT / "data" / "input")))
     questions = [
-        json.loads(line) for line in (ROOT / "data" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+        json.loads(line)
+        for line in (ROOT / "data" / "questions.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     gold = {source for question in questions for source in question["documents"]}
     assert gold <= set(documents["source"])

@@ -23,9 +23,11 @@ def licences() -> ModuleType:
 @pytest.mark.parametrize(
     ("name", "licence", "allowed"),
     [
-        ("a", "MIT", True), ("a", "Apache-2.0 OR GPL-3.0-only", True), ("a", "(MIT OR ISC) AND GPL-3.0-only", False),
+        ("a", "MIT", True), ("a", "Apache-2.0 OR GPL-3.0-only", True),
+        ("a", "(MIT OR ISC) AND GPL-3.0-only", False),
         ("a", "MIT AND (ISC OR Zlib)", True),
-        ("a", "MIT AND GPL-3.0-only", False), ("a", "LGPL-3.0-only", False), ("psycopg", "LGPL-3.0-only", True),
+        ("a", "MIT AND GPL-3.0-only", False), ("a", "LGPL-3.0-only", False),
+        ("psycopg", "LGPL-3.0-only", True),
         ("psycopg", "AGPL-3.0-only", False), ("a", "unknown", False), ("a", "", False),
     ],
 )  # fmt: skip
@@ -38,13 +40,21 @@ def test_which_licences_are_allowed(licences: ModuleType, name: str, licence: st
     [
         ({"License-Expression": "GPL-3.0-only", "License": "MIT"}, "GPL-3.0-only"),
         ({"License": "MIT License\n\nCopyright (c) 2022"}, "MIT"),
-        ({"License": "Copyright (c) somebody", "Classifier": "License :: OSI Approved :: BSD License"}, "BSD-3-Clause"),
+        (
+            {
+                "License": "Copyright (c) somebody",
+                "Classifier": "License :: OSI Approved :: BSD License",
+            },
+            "BSD-3-Clause",
+        ),
         ({"Classifier": "License :: Other/Proprietary License"}, "Other/Proprietary License"),
         ({"License": "ask me"}, "unknown"),
         ({}, "unknown"),
     ],
 )
-def test_what_a_package_says_of_its_licence(licences: ModuleType, fields: dict[str, str], licence: str):
+def test_what_a_package_says_of_its_licence(
+    licences: ModuleType, fields: dict[str, str], licence: str
+):
     about = Message()
     for name, value in fields.items():
         about[name] = value
@@ -52,7 +62,10 @@ def test_what_a_package_says_of_its_licence(licences: ModuleType, fields: dict[s
 
 
 def test_a_package_that_the_notices_do_not_name_is_a_fault(
-    licences: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    licences: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ):
     monkeypatch.setattr("sys.argv", ["licences.py"])
     assert licences.main() == 0

@@ -1,4 +1,5 @@
-"""What docs/nightly.md promises: its examples are well-formed, its commands, options and exit codes are there."""
+"""What docs/nightly.md promises: its examples are well-formed, its commands, options and exit codes
+are there."""
 
 import json
 import os
@@ -29,11 +30,23 @@ from tests.projects import new_project
 
 ROOT = Path(__file__).parents[2]
 NIGHTLY = ROOT / "examples" / "nightly"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), NIGHTLY / "crontab", NIGHTLY / "graphmill.service"]
-FAILURES = {GraphmillError.exit_code, UsageError.exit_code, ABOVE_MAX_REJECTS, BudgetError.exit_code}
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    NIGHTLY / "crontab",
+    NIGHTLY / "graphmill.service",
+]
+FAILURES = {
+    GraphmillError.exit_code,
+    UsageError.exit_code,
+    ABOVE_MAX_REJECTS,
+    BudgetError.exit_code,
+}
 CODE = re.compile(r"```\w*\n.*?```|`[^`\n]+`", re.DOTALL)
 COMMENT = re.compile(r"^# .*$", re.MULTILINE)
-COMMAND = re.compile(r"(?:^|[\s/`])(graphmill|nightly\.sh)(?: -C \S+| /\S+)? ([a-z]+)(?![\w@-])([^\n`|>&#;]*)")
+COMMAND = re.compile(
+    r"(?:^|[\s/`])(graphmill|nightly\.sh)(?: -C \S+| /\S+)? ([a-z]+)(?![\w@-])([^\n`|>&#;]*)"
+)
 
 
 def commands(page: Path) -> list[tuple[str, list[str]]]:
@@ -52,30 +65,52 @@ def test_every_command_on_the_page_is_there_with_its_options(page: Path):
     for name, options in commands(page):
         command = known.commands[name]
         group = getattr(command, "commands", {"": command})
-        have = {option for one in group.values() for parameter in one.params for option in parameter.opts}
+        have = {
+            option
+            for one in group.values()
+            for parameter in one.params
+            for option in parameter.opts
+        }
         assert set(options) <= have, name
 
 
 def test_commands_are_found():
-    assert commands(NIGHTLY / "crontab") == [("run", ["--max-cost"]), ("gc", ["--keep", "--delete"])]
+    assert commands(NIGHTLY / "crontab") == [
+        ("run", ["--max-cost"]),
+        ("gc", ["--keep", "--delete"]),
+    ]
     assert commands(NIGHTLY / "graphmill.service") == [("run", ["--max-cost"])]
     assert ("load", ["--manifest"]) in commands(ROOT / "docs" / "nightly.md")
     assert ("doctor", []) in commands(ROOT / "docs" / "nightly.md")
 
 
 def test_every_exit_code_is_explained():
-    page = (ROOT / "docs" / "nightly.md").read_text(encoding="utf-8").partition("## Exit codes")[2].partition("## ")[0]
-    explained = {int(code) for row in re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE) for code in row.split(",")}
+    page = (
+        (ROOT / "docs" / "nightly.md")
+        .read_text(encoding="utf-8")
+        .partition("## Exit codes")[2]
+        .partition("## ")[0]
+    )
+    explained = {
+        int(code)
+        for row in re.findall(r"^\| ([\d, ]+) \|", page, re.MULTILINE)
+        for code in row.split(",")
+    }
     assert explained == FAILURES | {0, WaitingError.exit_code, INTERRUPTED, TERMINATED, 137}
 
 
 def test_the_kubernetes_job():
     job = yaml.safe_load((NIGHTLY / "cronjob.yaml").read_text(encoding="utf-8"))
     spec = job["spec"]["jobTemplate"]["spec"]
-    codes = {rule["action"]: set(rule["onExitCodes"]["values"]) for rule in spec["podFailurePolicy"]["rules"]}
+    codes = {
+        rule["action"]: set(rule["onExitCodes"]["values"])
+        for rule in spec["podFailurePolicy"]["rules"]
+    }
     assert codes == {"FailJob": FAILURES, "Ignore": {WaitingError.exit_code}}
     (container,) = spec["template"]["spec"]["containers"]
-    assert {rule["onExitCodes"]["containerName"] for rule in spec["podFailurePolicy"]["rules"]} == {container["name"]}
+    assert {rule["onExitCodes"]["containerName"] for rule in spec["podFailurePolicy"]["rules"]} == {
+        container["name"]
+    }
     assert container["command"][:5] == ["graphmill", "-C", "/project", "run", "index"]
     assert container["volumeMounts"][0]["mountPath"] == "/project"
     assert spec["template"]["spec"]["restartPolicy"] == "Never"
@@ -104,7 +139,8 @@ def night(tmp_path: Path, postgres_url: str) -> Any:
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m pipeline "$@"\n')
     command.chmod(0o755)
     env = {
-        **project.environment, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
+        **project.environment, "PATH": f"{command.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
         "ALERT": f"cat >{tmp_path / 'alert'}",
     }  # fmt: skip
 
@@ -118,7 +154,9 @@ def night(tmp_path: Path, postgres_url: str) -> Any:
     return run
 
 
-@pytest.mark.skipif(not (shutil.which("jq") and shutil.which("bash")), reason="jq or bash is not there")
+@pytest.mark.skipif(
+    not (shutil.which("jq") and shutil.which("bash")), reason="jq or bash is not there"
+)
 def test_the_script_tells_only_when_there_is_something_to_tell(night: Any):
     assert night("fast") == (0, "")
     code, alert = night("nonsense")
@@ -137,7 +175,9 @@ def test_the_first_alert_fails_unless_a_run_ended_lately_by_a_clock_that_is_righ
     tmp_path: Path, days_ago: int, holds: bool
 ):
     page = (ROOT / "docs/nightly.md").read_text(encoding="utf-8")
-    line = next(line for line in page.splitlines() if line.startswith("jq -e") and "26*3600" in line)
+    line = next(
+        line for line in page.splitlines() if line.startswith("jq -e") and "26*3600" in line
+    )
     ended = datetime.now(UTC) - timedelta(days=days_ago)
     ahead = "20991231T000000.000000-abcdef"  # an id says nothing of when a run ended
     report = {"run_id": ahead, "ended": f"{ended:%Y-%m-%dT%H:%M:%SZ}"}

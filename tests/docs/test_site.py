@@ -22,7 +22,10 @@ globalThis.document = {
   documentElement: { append: () => {} },
 };
 """
-GOOD = "<h1 id='top'>A</h1><a href='b.html#there'>b</a><a href='https://example.org'>away</a><img src='a.svg'>"
+GOOD = (
+    "<h1 id='top'>A</h1><a href='b.html#there'>b</a><a href='https://example.org'>away</a><img"
+    " src='a.svg'>"
+)
 OTHER = "<h2 id='there'>B</h2><a href='#there'>here</a>"
 
 
@@ -49,8 +52,16 @@ def test_a_site_whose_links_lead_somewhere_has_no_faults(site: ModuleType):
         ("c.html", "<a href='gone.html'>x</a>", "c.html: gone.html leads nowhere"),
         ("c.html", "<a href='b.html#gone'>x</a>", "c.html: b.html#gone: no such anchor"),
         ("c.html", "<img src='gone.svg'>", "c.html: gone.svg leads nowhere"),
-        ("c.html", "<script src='https://unpkg.com/x'></script>", "c.html: asks another host: https://unpkg.com/x"),
-        ("c.html", "<link href='//fonts.example/x' rel='stylesheet'>", "c.html: asks another host: //fonts.example/x"),
+        (
+            "c.html",
+            "<script src='https://unpkg.com/x'></script>",
+            "c.html: asks another host: https://unpkg.com/x",
+        ),
+        (
+            "c.html",
+            "<link href='//fonts.example/x' rel='stylesheet'>",
+            "c.html: asks another host: //fonts.example/x",
+        ),
         ("c.css", "a { background: url('https://example.org/x') }", "c.css: asks another host"),
     ],
 )
@@ -66,12 +77,15 @@ def test_a_link_out_of_the_docs_leads_to_a_page_or_a_copy(
     assert site.in_site(site.ROOT / "docs" / "query.md") == "query.md"
     assert site.in_site(site.ROOT / "benchmarks" / "README.md") == "benchmarks.md"
     copied = site.in_site(site.ROOT / "examples" / "nightly" / "crontab")
-    assert (tmp_path / copied).read_bytes() == (site.ROOT / "examples" / "nightly" / "crontab").read_bytes()
+    assert (tmp_path / copied).read_bytes() == (
+        site.ROOT / "examples" / "nightly" / "crontab"
+    ).read_bytes()
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="no node")
 def test_the_worker_of_search_from_disk_has_a_copy_of_what_it_is_told_as_any_worker_has():
-    """Search writes into its messages: shared with the page, each letter typed was taken away again."""
+    """Search writes into its messages: shared with the page, each letter typed was taken away
+    again."""
     talk = """
     inside.addEventListener("message", ({ data }) => {
       Object.assign(data, { input: "", found: [data] });
@@ -80,7 +94,7 @@ def test_the_worker_of_search_from_disk_has_a_copy_of_what_it_is_told_as_any_wor
     const worker = new Worker("search.js"), asked = { input: "cron" };
     worker.onmessage = ({ data }) => { data.found[0].input = "page"; console.log(asked.input, Object.keys(asked)); };
     worker.postMessage(asked);
-    """
+    """  # noqa: E501
     script = FRAME + SHIM.read_text(encoding="utf-8") + talk
     told = subprocess.run(["node", "-"], input=script, capture_output=True, text=True, check=True)
     assert told.stdout == "cron [ 'input' ]\n"

@@ -1,4 +1,5 @@
-"""What docs/stores.md promises: its SQL and Cypher run as they stand, its rights suffice, its columns are all."""
+"""What docs/stores.md promises: its SQL and Cypher run as they stand, its rights suffice, its
+columns are all."""
 
 import csv
 import io
@@ -84,7 +85,8 @@ def psql(tools: Path) -> Callable[..., Rows]:
     def psql(url: str, script: str, values: Mapping[str, str] = NONE) -> Rows:
         given = [f"--set={name}='{value}'" for name, value in values.items()]
         done = subprocess.run(
-            [tools / "psql", "--no-psqlrc", "--quiet", "--csv", "--set=ON_ERROR_STOP=1", *given, "--dbname", url],
+            [tools / "psql", "--no-psqlrc", "--quiet", "--csv", "--set=ON_ERROR_STOP=1", *given,
+                "--dbname", url],
             input=script, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -103,11 +105,17 @@ def ask(project: Project, postgres_url: str, psql: Callable[..., Rows]) -> Calla
         "chunk": project.table("text_units")["id"].iloc[0],
         "embedding_key": live.embedding_key if live else "",
     }
-    return lambda title, before="": psql(postgres_url, SQL[title].replace("SELECT", f"{before}SELECT", 1), values)
+    return lambda title, before="": psql(
+        postgres_url, SQL[title].replace("SELECT", f"{before}SELECT", 1), values
+    )
 
 
 def test_the_live_row(ask: Callable[..., Rows], project: Project):
-    [row] = [row for row in ask("What each workspace shows") if row["workspace"] == project.settings.workspace]
+    [row] = [
+        row
+        for row in ask("What each workspace shows")
+        if row["workspace"] == project.settings.workspace
+    ]
     assert (row["workflow"], row["dimensions"]) == ("fast", "256")
 
 
@@ -131,22 +139,31 @@ def links_of(name: str, project: Project) -> set[tuple[str, str]]:
 
 def test_text_units_of_an_entity(ask: Callable[..., Rows]):
     found = ask("The text units that name an entity, wherever the graph is")
-    assert {row["source"] for row in found} == {name for name, text in DOCUMENTS.items() if "Anselm Torr" in text}
+    assert {row["source"] for row in found} == {
+        name for name, text in DOCUMENTS.items() if "Anselm Torr" in text
+    }
     assert all("Anselm Torr" in row["content"] for row in found)
 
 
 def test_counts_by_type(ask: Callable[..., Rows], project: Project):
     found = ask("Entities and relationships by type")
     counts = {
-        kind: sum(int(row["count"]) for row in found if row["kind"] == kind) for kind in ("entity", "relationship")
+        kind: sum(int(row["count"]) for row in found if row["kind"] == kind)
+        for kind in ("entity", "relationship")
     }
-    assert counts == {"entity": len(project.table("entities")), "relationship": len(project.table("relationships"))}
+    assert counts == {
+        "entity": len(project.table("entities")),
+        "relationship": len(project.table("relationships")),
+    }
 
 
 def test_reports(ask: Callable[..., Rows]):
     """The workflow writes none."""
     assert (
-        ask("The reports that cover the graph at level 1: of its communities, and of coarser ones without children")
+        ask(
+            "The reports that cover the graph at level 1: of its communities, and of coarser ones"
+            " without children"
+        )
         == []
     )
 
@@ -167,7 +184,8 @@ def test_the_nearest_text_units_by_the_plain_column(ask: Callable[..., Rows], pr
     by_cast = ask("The text units nearest to one: for 256 dimensions, as the builtin model has")
     assert [row["id"] for row in found] == [row["id"] for row in by_cast][:10]
     plan = "\n".join(
-        row["QUERY PLAN"] for row in ask(title, "SET enable_seqscan = off; SET enable_bitmapscan = off; EXPLAIN ")
+        row["QUERY PLAN"]
+        for row in ask(title, "SET enable_seqscan = off; SET enable_bitmapscan = off; EXPLAIN ")
     )
     assert "_hnsw_" in plan
 
@@ -183,13 +201,21 @@ def test_whose_vectors(ask: Callable[..., Rows], project: Project):
 def test_sizes(ask: Callable[..., Rows], project: Project):
     found = ask("What each table of the workspaces takes, with its indexes")
     own = {row["table"] for row in found if f"'{project.settings.workspace}'" in row["workspace"]}
-    assert own == {"lightrag_chunks", "lightrag_entities", "lightrag_relationships", "graphmill_reports"}
+    assert own == {
+        "lightrag_chunks",
+        "lightrag_entities",
+        "lightrag_relationships",
+        "graphmill_reports",
+    }
 
 
 def test_every_column_is_on_the_page():
     section = PAGE.partition("## PostgreSQL")[2].partition("```")[0]
     rows = dict(re.findall(r"^\| ((?:lightrag|graphmill)_\w+) \| (.+) \|$", section, re.MULTILINE))
-    named = {table: set(", ".join(re.findall(r"`([^`]+)`", cell)).split(", ")) for table, cell in rows.items()}
+    named = {
+        table: set(", ".join(re.findall(r"`([^`]+)`", cell)).split(", "))
+        for table, cell in rows.items()
+    }
     assert named == {
         table.name: {column.name for column in table.columns} - {"workspace", "id", "row_hash"}
         for table in (LIVE, *TABLES.values())
@@ -212,7 +238,9 @@ def database(postgres_url: str) -> Iterator[str]:
 
 def url_of(url: str, database: str, user: str | None = None) -> str:
     parts = make_url(url)
-    return parts.set(database=database, username=user or parts.username).render_as_string(hide_password=False)
+    return parts.set(database=database, username=user or parts.username).render_as_string(
+        hide_password=False
+    )
 
 
 def test_rights(folder: ProjectFolder, database: str, psql: Callable[..., Rows]):
@@ -240,9 +268,14 @@ def test_rights(folder: ProjectFolder, database: str, psql: Callable[..., Rows])
                 project.drop_workspace(project.settings.workspace)
 
 
-def test_a_restored_dump_agrees(folder: ProjectFolder, database: str, postgres_url: str, tools: Path, tmp_path: Path):
+def test_a_restored_dump_agrees(
+    folder: ProjectFolder, database: str, postgres_url: str, tools: Path, tmp_path: Path
+):
     dump = tmp_path / "stores.dump"
-    for tool, *options in (["pg_dump", "-Fc", "-d", postgres_url, "-f", dump], ["pg_restore", "-d", database, dump]):
+    for tool, *options in (
+        ["pg_dump", "-Fc", "-d", postgres_url, "-f", dump],
+        ["pg_restore", "-d", database, dump],
+    ):
         subprocess.run([tools / tool, *options], check=True, capture_output=True, timeout=120)
     with folder.open(f"stores.postgres.url={database}") as project:
         assert project.verify("fast", quick=True).agrees
@@ -254,7 +287,10 @@ def test_a_restored_dump_agrees(folder: ProjectFolder, database: str, postgres_u
 
 @pytest.fixture(scope="module")
 def in_neo4j(folder: ProjectFolder, neo4j_address: Neo4jAddress) -> Iterator[Project]:
-    there = [f"stores.neo4j.{key}={getattr(neo4j_address, key)}" for key in ("uri", "user", "password", "database")]
+    there = [
+        f"stores.neo4j.{key}={getattr(neo4j_address, key)}"
+        for key in ("uri", "user", "password", "database")
+    ]
     with folder.open("stores.graph=neo4j", *there) as project:
         project.load("fast")
         yield project
@@ -288,13 +324,18 @@ def test_nodes_and_their_neighbours(match: Callable[..., Rows], in_neo4j: Projec
 
 
 def test_text_units_of_a_node(match: Callable[..., Rows], in_neo4j: Project):
-    found = [row["chunk"] for row in match("The text units that name an entity: ids of lightrag_chunks")]
+    found = [
+        row["chunk"] for row in match("The text units that name an entity: ids of lightrag_chunks")
+    ]
     units = in_neo4j.table("text_units")
     assert sorted(found) == sorted(units["id"][units["text"].str.contains("Anselm Torr")])
 
 
 def test_counts_by_label_and_type(match: Callable[..., Rows], in_neo4j: Project):
-    for title, table in (("Entities by type", "entities"), ("Relationships by type", "relationships")):
+    for title, table in (
+        ("Entities by type", "entities"),
+        ("Relationships by type", "relationships"),
+    ):
         assert sum(row["count"] for row in match(title)) == len(in_neo4j.table(table))
 
 

@@ -17,7 +17,11 @@ def test_the_table_is_that_of_the_registry():
 @pytest.mark.parametrize("page", ["verbs.md", "graphrag.md"])
 def test_the_workflows_shown_can_be_read(page: str, tmp_path: Path):
     text = (PAGE.parent / page).read_text(encoding="utf-8")
-    shown = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if block.startswith("name:")]
+    shown = [
+        block
+        for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+        if block.startswith("name:")
+    ]
     assert shown
     for block in shown:
         name = block.split()[1]

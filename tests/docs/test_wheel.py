@@ -15,10 +15,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with nothing of the project but its wheel; third-party packages come from this one."""
+    """An environment with nothing of the project but its wheel; third-party packages come from this
+    one."""
     folder = tmp_path_factory.mktemp("wheel")
     subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)],
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder),
+            str(ROOT)],
         check=True, capture_output=True,
     )  # fmt: skip
     venv.create(folder / "venv", with_pip=False)
@@ -34,16 +36,23 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _graphmill(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "PYTHON"))}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("OPENAI_", "PYTHON"))
+    }
     return subprocess.run(
-        [str(python), "-m", "pipeline", *arguments], capture_output=True, text=True, env=environment,
+        [str(python), "-m", "pipeline", *arguments], capture_output=True, text=True,
+        env=environment,
         cwd=python.parent, timeout=180, check=False,
     )  # fmt: skip
 
 
 def test_what_init_says_comes_next_works_from_the_wheel(python: Path, tmp_path: Path) -> None:
     where = subprocess.check_output(
-        [str(python), "-c", "import pipeline; print(pipeline.__file__)"], text=True, cwd=python.parent
+        [str(python), "-c", "import pipeline; print(pipeline.__file__)"],
+        text=True,
+        cwd=python.parent,
     )
     assert where.startswith(str(python.parent.parent))
 
@@ -62,10 +71,9 @@ def test_what_init_says_comes_next_works_from_the_wheel(python: Path, tmp_path: 
 
 def test_the_page_in_a_browser_is_in_the_wheel(python: Path) -> None:
     look = (
-        "from pipeline.pages.environment import environment, texts\n"
-        "from pipeline.serve.ui.assets import read_assets\n"
-        "from pipeline.serve.ui.view import Ui\n"
-        "print(read_assets().version, sorted(texts()), *sorted(Ui(None, read_assets()).templates.list_templates()))"
+        "from pipeline.pages.environment import environment, texts\nfrom pipeline.serve.ui.assets"
+        " import read_assets\nfrom pipeline.serve.ui.view import Ui\nprint(read_assets().version,"
+        " sorted(texts()), *sorted(Ui(None, read_assets()).templates.list_templates()))"
     )
     there = subprocess.check_output([str(python), "-c", look], text=True, cwd=python.parent)
     assert there == subprocess.check_output([sys.executable, "-c", look], text=True, cwd=ROOT)

@@ -1,4 +1,5 @@
-"""The table of docs/verbs.md, from the registry. `python -m tests.docs.verb_table` writes it anew."""
+"""The table of docs/verbs.md, from the registry. `python -m tests.docs.verb_table` writes it
+anew."""
 
 from itertools import chain
 from pathlib import Path
@@ -21,7 +22,14 @@ def _row(verb: Verb) -> str:
     writes = [name for name in verb.outputs if name != REJECTS]
     args = ", ".join(name for name, field in verb.params.model_fields.items() if not field.exclude)
     asked = [role for role, kind in verb.roles.items() if kind not in (Tracker, LastTables)]
-    cells = [f"`{verb.name}`", ", ".join(verb.inputs), ", ".join(writes), _law(verb), args, ", ".join(asked)]
+    cells = [
+        f"`{verb.name}`",
+        ", ".join(verb.inputs),
+        ", ".join(writes),
+        _law(verb),
+        args,
+        ", ".join(asked),
+    ]
     return f"| {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
 
 

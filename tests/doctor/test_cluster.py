@@ -50,7 +50,9 @@ def test_fewer_workers_than_a_run_waits_for(folder: ProjectFolder, dask_cluster:
     assert f"graphmill worker {dask_cluster.address}" in scheduler.action
 
 
-def test_workers_that_see_other_snapshots(folder: ProjectFolder, tmp_path: Path, dask_cluster: DaskCluster):
+def test_workers_that_see_other_snapshots(
+    folder: ProjectFolder, tmp_path: Path, dask_cluster: DaskCluster
+):
     dask_cluster.see(folder)
     dask_cluster.see(new_project(tmp_path / "other", NO_STORE))
     scheduler, *workers = examined(folder)
@@ -91,7 +93,9 @@ def busy(dask_cluster: DaskCluster) -> Iterator[None]:
     with Client(dask_cluster.address, set_as_default=False) as client:
         begun, over = (Event(name, client=client) for name in ("begun", "over"))
         for one in client.scheduler_info(n_workers=-1)["workers"]:
-            client.submit(lambda: (Event("begun").set(), Event("over").wait()), workers=[one], pure=False)
+            client.submit(
+                lambda: (Event("begun").set(), Event("over").wait()), workers=[one], pure=False
+            )
             assert begun.wait(timeout=60)
             begun.clear()
         yield
@@ -123,13 +127,17 @@ def test_no_scheduler(folder: ProjectFolder):
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no scheduler", "not that of its dashboard"),
     ],
 )
-def test_what_takes_the_call_and_is_no_scheduler(folder: ProjectFolder, says: bytes, told: str, todo: str):
+def test_what_takes_the_call_and_is_no_scheduler(
+    folder: ProjectFolder, says: bytes, told: str, todo: str
+):
     """One that is suspended says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         calls = Thread(target=answer_calls, args=(server, says))
         calls.start()
         try:
-            folder.edit_settings(engine={"kind": "dask", "address": f"tcp://127.0.0.1:{server.getsockname()[1]}"})
+            folder.edit_settings(
+                engine={"kind": "dask", "address": f"tcp://127.0.0.1:{server.getsockname()[1]}"}
+            )
             with patch.object(engine_cluster, "CONNECT_SECONDS", 0.5):
                 [found] = examined(folder)
         finally:

@@ -1,4 +1,5 @@
-"""The doctor sends as many calls at once as a run does, and says how many the server keeps up with."""
+"""The doctor sends as many calls at once as a run does, and says how many the server keeps up
+with."""
 
 import re
 import threading
@@ -8,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.doctor.concurrency import MOST_AT_ONCE, TOKENS_OF_A_REPLY, Burst, finding_of, slowest_answer
+from pipeline.doctor.concurrency import (
+    MOST_AT_ONCE,
+    TOKENS_OF_A_REPLY,
+    Burst,
+    finding_of,
+    slowest_answer,
+)
 from pipeline.doctor.token_counts import RecordedCalls
 from pipeline.models.base import GENEROUS_REPLY, Usage
 from tests.doctor.test_doctor import examined
@@ -27,13 +34,16 @@ def project(tmp_path: Path, openai: OpenAIServer) -> ProjectFolder:
 
 
 def number_of(messages: Messages) -> int | None:
-    """The number of a call of this check, 0 for the one alone; None for the other calls of the doctor."""
+    """The number of a call of this check, 0 for the one alone; None for the other calls of the
+    doctor."""
     found = CALL_AT_ONCE.match(content_of(messages[-1]))
     return int(found[1]) if found else None
 
 
 def sent(openai: OpenAIServer) -> list[Request]:
-    return [one for one in openai.requests if one.kind == "chat" and number_of(one.messages) is not None]
+    return [
+        one for one in openai.requests if one.kind == "chat" and number_of(one.messages) is not None
+    ]
 
 
 def default(name: str, value: object) -> str:
@@ -94,7 +104,9 @@ def test_the_measured_speed_gives_the_first_plan_its_time(
     assert extraction.seconds[1] == pytest.approx(extraction.estimate.output_tokens[1] / speed)
 
 
-def test_a_server_of_one_slot_gets_a_lower_concurrency_advised(project: ProjectFolder, openai: OpenAIServer):
+def test_a_server_of_one_slot_gets_a_lower_concurrency_advised(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.slots.limit, openai.delay = 1, 0.1
     finding = examined(project, default("concurrency", 8), default("timeout", 12))[FINDING]
     assert finding.verdict == "warning"
@@ -104,7 +116,9 @@ def test_a_server_of_one_slot_gets_a_lower_concurrency_advised(project: ProjectF
     assert int(advised[1]) < 8
 
 
-def test_calls_that_time_out_are_not_sent_again_and_lower_the_concurrency(project: ProjectFolder, openai: OpenAIServer):
+def test_calls_that_time_out_are_not_sent_again_and_lower_the_concurrency(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = holding(3)
     found = examined(project, default("concurrency", 6), default("timeout", 3))
     assert found[FINDING].verdict == "warning"
@@ -114,7 +128,9 @@ def test_calls_that_time_out_are_not_sent_again_and_lower_the_concurrency(projec
     assert f"made {openai.count('chat')} calls" in found["chat default bill"].fact
 
 
-def test_calls_at_once_that_the_server_refuses_are_a_warning(project: ProjectFolder, openai: OpenAIServer):
+def test_calls_at_once_that_the_server_refuses_are_a_warning(
+    project: ProjectFolder, openai: OpenAIServer
+):
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         if number_of(messages) == 2:
             return Reply("The queue is full.", status=500)
@@ -128,15 +144,26 @@ def test_calls_at_once_that_the_server_refuses_are_a_warning(project: ProjectFol
     assert len(sent(openai)) == 1 + 4
 
 
-def test_a_model_that_thinks_within_the_limit_is_asked_once_more_alone(project: ProjectFolder, openai: OpenAIServer):
+def test_a_model_that_thinks_within_the_limit_is_asked_once_more_alone(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.output = OutputRules(thinking=100)
     found = examined(project, default("concurrency", 4))
     assert found[FINDING].verdict == "ok"
-    assert ["max_tokens" in request.body for request in sent(openai)] == [True, False, False, False, False, False]
+    assert ["max_tokens" in request.body for request in sent(openai)] == [
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert f"made {openai.count('chat')} calls" in found["chat default bill"].fact
 
 
-@pytest.mark.parametrize("setting", [("concurrency", 1), ("requests_per_minute", 6000), ("tokens_per_minute", 9e6)])
+@pytest.mark.parametrize(
+    "setting", [("concurrency", 1), ("requests_per_minute", 6000), ("tokens_per_minute", 9e6)]
+)
 def test_nothing_is_sent_where_no_calls_are_under_way_together(
     project: ProjectFolder, openai: OpenAIServer, setting: tuple[str, float]
 ):
@@ -151,7 +178,11 @@ def test_nothing_is_sent_where_no_calls_are_under_way_together(
         (Burst(16, 16, alone=1, slowest=2, scale=10, timeout=120), "ok", ""),
         (Burst(16, 16, alone=1, slowest=16, scale=10, timeout=120), "warning", "concurrency: 1"),
         (Burst(16, 16, alone=1, slowest=8, scale=10, timeout=120), "warning", "concurrency: 2"),
-        (Burst(16, 10, alone=10, slowest=100, scale=10, timeout=120), "warning", "concurrency: 1, timeout: 200"),
+        (
+            Burst(16, 10, alone=10, slowest=100, scale=10, timeout=120),
+            "warning",
+            "concurrency: 1, timeout: 200",
+        ),
         (Burst(16, 0, alone=1, slowest=120, scale=10, timeout=120), "warning", "concurrency: 1"),
         (Burst(4, 4, alone=9, slowest=9, scale=10, timeout=120), "warning", "timeout: 180"),
     ],

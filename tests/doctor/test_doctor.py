@@ -19,7 +19,15 @@ from tests.buckets import Bucket
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.ollama_server import ollama_server
-from tests.servers.openai_replies import Messages, Reader, Reply, UsageReport, content_of, count_tokens, default_reply
+from tests.servers.openai_replies import (
+    Messages,
+    Reader,
+    Reply,
+    UsageReport,
+    content_of,
+    count_tokens,
+    default_reply,
+)
 from tests.servers.openai_server import OpenAIServer
 from tests.servers.rerank_server import RerankReply, rerank_server
 from tests.servers.s3_server import between, s3_server
@@ -44,7 +52,9 @@ def cutting(tokens: int, model: Reader = default_reply) -> Reader:
     """A server that keeps the last so many tokens of a prompt and says nothing of it."""
 
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
-        prompt = "\n".join(map(content_of, messages)).encode()[-4 * tokens :].decode(errors="ignore")
+        prompt = (
+            "\n".join(map(content_of, messages)).encode()[-4 * tokens :].decode(errors="ignore")
+        )
         return model([{"role": "user", "content": prompt}], body)
 
     return reply
@@ -137,7 +147,9 @@ def test_a_reranker_without_token_counts_is_a_warning_where_its_tokens_have_a_pr
         server.usage = "none"
         rerank = {"base_url": server.base_url, "api_key": server.key, "model": "best"}
         rerank |= {"price": "{input: 2}"} if priced else {}
-        found = examined(project, *(f"models.rerank.default.{name}={value}" for name, value in rerank.items()))
+        found = examined(
+            project, *(f"models.rerank.default.{name}={value}" for name, value in rerank.items())
+        )
     assert ("rerank default token counts" in found) is priced
 
 
@@ -151,7 +163,9 @@ def test_a_server_that_cuts_prompts_is_found_though_it_reports_no_tokens(
 def test_nothing_is_left_behind(project: ProjectFolder) -> None:
     before = sorted(path for path in project.root.rglob("*"))
     first = examined(project)
-    after = sorted(path for path in project.root.rglob("*") if path != project.root / "data" / "models.json")
+    after = sorted(
+        path for path in project.root.rglob("*") if path != project.root / "data" / "models.json"
+    )
     assert after == before
     assert "made by the first call" in first["cache replies"].fact
     assert "failed" not in verdicts(examined(project))  # the table that was tried is gone
@@ -170,7 +184,9 @@ def test_a_server_that_cuts_prompts(project: ProjectFolder, openai: OpenAIServer
 
 
 @pytest.mark.parametrize("tokens", [700, 1300, 3600])
-def test_the_length_is_named_whatever_it_is(project: ProjectFolder, openai: OpenAIServer, tokens: int) -> None:
+def test_the_length_is_named_whatever_it_is(
+    project: ProjectFolder, openai: OpenAIServer, tokens: int
+) -> None:
     openai.reply = cutting(tokens)
     context = examined(project)["chat default context"]
     assert context.verdict == "failed"
@@ -185,7 +201,9 @@ def test_a_server_that_refuses_long_prompts(project: ProjectFolder, openai: Open
     assert "refuses" in context.fact
 
 
-def test_long_prompts_are_tried_when_asked_for(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_long_prompts_are_tried_when_asked_for(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
     openai.reply = cutting(8192)
     assert "not tried" in examined(project)["chat default context"].fact
     openai.forget()
@@ -232,7 +250,10 @@ def test_a_model_that_writes_json_alone_is_told_to_be_asked_for_json(
     assert extraction.verdict == "failed"
     assert "not found in records, but it is as JSON: ### Records Only" in extraction.fact
     assert extraction.action == "set format: json in extract_graph's args of workflows/index.yaml"
-    assert found["chat default context"].verdict == "ok" or "not tried" in found["chat default context"].fact
+    assert (
+        found["chat default context"].verdict == "ok"
+        or "not tried" in found["chat default context"].fact
+    )
 
 
 @pytest.mark.parametrize("format", ["json", "auto"])
@@ -248,7 +269,9 @@ def test_a_model_that_writes_json_alone_is_well_where_json_is_asked_for(
     assert found["chat default JSON"].verdict == "ok"
 
 
-def test_the_window_of_a_model_that_writes_json_alone_is_measured(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_the_window_of_a_model_that_writes_json_alone_is_measured(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
     openai.reply = cutting(2048, json_alone)
     set_format(project, "json")
     context = examined(project)["chat default context"]
@@ -256,13 +279,16 @@ def test_the_window_of_a_model_that_writes_json_alone_is_measured(project: Proje
     assert about(2048, context), context.fact
 
 
-def test_a_server_without_schemas_is_told_to_be_asked_for_records(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_a_server_without_schemas_is_told_to_be_asked_for_records(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
     openai.reply = deaf_to_json
     set_format(project, "json")
     found = examined(project)
     assert found["chat default extraction"].verdict == "failed"
-    assert found["chat default extraction"].action == (
-        "set format: records in extract_graph's args of workflows/index.yaml"
+    assert (
+        found["chat default extraction"].action
+        == "set format: records in extract_graph's args of workflows/index.yaml"
     )
     assert "chat default context" in found
 
@@ -319,12 +345,16 @@ def test_the_loaded_vectors(project: ProjectFolder, change: str, verdict: str) -
     assert ("--re-embed" in finding.action) == (verdict != "ok")
 
 
-def test_anothers_vectors_are_not_to_be_made_anew(project: ProjectFolder, tmp_path: Path, postgres_url: str) -> None:
+def test_anothers_vectors_are_not_to_be_made_anew(
+    project: ProjectFolder, tmp_path: Path, postgres_url: str
+) -> None:
     """By who would delete the other's rows with them."""
     with project.open() as opened:
         opened.run("fast")
         with opened.stores.vectors.connection() as connection:  # pyright: ignore[reportAttributeAccessIssue]
-            change_live = text("UPDATE graphmill_live SET embedding = :embedding WHERE workspace = :workspace")
+            change_live = text(
+                "UPDATE graphmill_live SET embedding = :embedding WHERE workspace = :workspace"
+            )
             made_by = {"embedding": '{"model": "m"}', "workspace": opened.settings.workspace}
             connection.execute(change_live, made_by)
         other = new_project(tmp_path / "other", postgres_url, {})
@@ -335,7 +365,9 @@ def test_anothers_vectors_are_not_to_be_made_anew(project: ProjectFolder, tmp_pa
     assert "re-embed" not in str(found)
 
 
-def test_what_nobody_owns_is_not_said_to_be_this_project_s(project: ProjectFolder, tmp_path: Path, postgres_url: str):
+def test_what_nobody_owns_is_not_said_to_be_this_project_s(
+    project: ProjectFolder, tmp_path: Path, postgres_url: str
+):
     """An earlier version has loaded it, and who looks has never run."""
     with project.open() as opened:
         opened.run("fast")
@@ -359,7 +391,9 @@ def test_keys_that_open_nothing(project: ProjectFolder) -> None:
     with project.open() as opened:
         opened.run("fast")
     shared = "is-quoted-nowhere"
-    good = examined(project, f"serve.keys={{desk: {{key: {shared}, where: {{source: x.txt}}}}}}")["settings serve.keys"]
+    good = examined(project, f"serve.keys={{desk: {{key: {shared}, where: {{source: x.txt}}}}}}")[
+        "settings serve.keys"
+    ]
     assert (good.verdict, good.fact) == ("ok", "1 key of their own: desk")
     keys = [
         "blank: {key: '  '}",
@@ -373,9 +407,16 @@ def test_keys_that_open_nothing(project: ProjectFolder) -> None:
     said = [f"{finding.fact}; {finding.action}" for finding in found]
     assert said[0].startswith("serve.keys.blank.key: empty; set the environment variable")
     assert "'one' and 'two' have the same key; give each its own" in said[1]
-    assert "serve.keys.one.models: there is no chat model 'large'; models.chat has: default" in said[2]
-    assert said[3].startswith("serve.keys.three.key: shorter than 16 characters, so that it can be guessed; make a new")
-    assert "serve.keys.two.workspace: nothing is loaded as 'nowhere'; load it, or correct the name" in said[4]
+    assert (
+        "serve.keys.one.models: there is no chat model 'large'; models.chat has: default" in said[2]
+    )
+    assert said[3].startswith(
+        "serve.keys.three.key: shorter than 16 characters, so that it can be guessed; make a new"
+    )
+    assert (
+        "serve.keys.two.workspace: nothing is loaded as 'nowhere'; load it, or correct the name"
+        in said[4]
+    )
     assert "no loaded document has a field 'sorce'; correct it: did you mean 'source'?" in said[5]
     assert shared not in str(found)
 
@@ -436,7 +477,10 @@ def test_little_room(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_neo4j(project: ProjectFolder, neo4j_address: Neo4jAddress) -> None:
-    there = [f"stores.neo4j.{key}={getattr(neo4j_address, key)}" for key in ("uri", "user", "password", "database")]
+    there = [
+        f"stores.neo4j.{key}={getattr(neo4j_address, key)}"
+        for key in ("uri", "user", "password", "database")
+    ]
     found = examined(project, "stores.graph=neo4j", *there)
     assert found["stores neo4j"].verdict == found["stores neo4j rights"].verdict == "ok", found
     assert "edition" in found["stores neo4j"].fact
@@ -468,7 +512,9 @@ def test_what_was_found_before_an_error_is_kept() -> None:
 
 
 def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
-    print_findings([Finding("cache", "c", "ok", "whole"), Finding("stores", "s", "failed", "down", "start it")])
+    print_findings(
+        [Finding("cache", "c", "ok", "whole"), Finding("stores", "s", "failed", "down", "start it")]
+    )
     lines = capsys.readouterr().out.splitlines()
     assert [line.split() for line in lines] == [
         ["ok", "cache", "c", "whole"], ["failed", "stores", "s", "down"], ["->", "start", "it"],
@@ -478,7 +524,11 @@ def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_reranker_is_tried(project: ProjectFolder) -> None:
     with rerank_server("rerank-canary") as server:
         where = "models.rerank.default"
-        there = [f"{where}.base_url={server.base_url}", f"{where}.api_key={server.key}", f"{where}.model=best"]
+        there = [
+            f"{where}.base_url={server.base_url}",
+            f"{where}.api_key={server.key}",
+            f"{where}.model=best",
+        ]
         found = examined(project, *there)["rerank default"]
         assert found.verdict == "ok"
         assert "3 texts" in found.fact
@@ -494,14 +544,19 @@ def test_a_reranker_is_tried(project: ProjectFolder) -> None:
     assert "rerank default" not in examined(project)
 
 
-def test_a_bucket_that_honours_conditions_is_well_and_versions_are_told(bucket: Bucket, tmp_path: Path):
+def test_a_bucket_that_honours_conditions_is_well_and_versions_are_told(
+    bucket: Bucket, tmp_path: Path
+):
     folder = new_project(tmp_path / "p", NO_STORE, workflow="fast")
     bucket.hold(folder)
     with folder.open() as opened:
         opened.index("fast")
     found = examined(folder)
     assert found["snapshots object store"].verdict == "ok"
-    assert f"{bucket.address}: honours If-None-Match and If-Match; " in found["snapshots object store"].fact
+    assert (
+        f"{bucket.address}: honours If-None-Match and If-Match; "
+        in found["snapshots object store"].fact
+    )
     assert "snapshots versions" not in found
     with between(bucket.server, versions=True) as (endpoint, _):
         bucket.by(endpoint).hold(folder)
@@ -512,7 +567,10 @@ def test_a_bucket_that_honours_conditions_is_well_and_versions_are_told(bucket: 
 
 def test_a_server_that_ignores_conditions_is_refused_by_the_doctor_and_by_a_run(tmp_path: Path):
     folder = new_project(tmp_path / "p", NO_STORE, workflow="fast")
-    with s3_server(tmp_path / "s3", signs=False) as server, between(server, honours_conditions=False) as (endpoint, _):
+    with (
+        s3_server(tmp_path / "s3", signs=False) as server,
+        between(server, honours_conditions=False) as (endpoint, _),
+    ):
         bucket = Bucket(server, "p", server.environment)
         bucket.by(endpoint).hold(folder)
         found = examined(folder)["snapshots object store"]
@@ -530,7 +588,10 @@ def test_a_bucket_that_is_not_there_is_one_finding(bucket: Bucket, tmp_path: Pat
     bucket.hold(folder)
     folder.edit_settings(snapshots="s3://no-such-bucket/p")
     found = examined(folder)["snapshots object store"]
-    assert (found.verdict, found.fact) == ("failed", "s3://no-such-bucket/p: there is no such bucket")
+    assert (found.verdict, found.fact) == (
+        "failed",
+        "s3://no-such-bucket/p: there is no such bucket",
+    )
     assert found.action == "make it, or correct 'snapshots' in settings.yaml"
 
 
@@ -542,17 +603,24 @@ def test_a_price_of_another_model_is_a_warning(project: ProjectFolder) -> None:
 
 
 @pytest.mark.parametrize(("own", "verdict"), [(131_072, "ok"), (2048, "warning")])
-def test_ollama_tells_what_the_model_itself_reads(tmp_path: Path, postgres_url: str, own: int, verdict: str) -> None:
+def test_ollama_tells_what_the_model_itself_reads(
+    tmp_path: Path, postgres_url: str, own: int, verdict: str
+) -> None:
     with ollama_server() as server:
         server.models = {"llama3.2": own}
         project = new_project(tmp_path / "p", postgres_url)
         where = "models.chat.default"
         found = examined(
-            project, f"{where}.provider=ollama", f"{where}.base_url={server.address}/v1", f"{where}.model=llama3.2",
+            project, f"{where}.provider=ollama", f"{where}.base_url={server.address}/v1",
+            f"{where}.model=llama3.2",
             f"{where}.num_ctx=8192",
         )  # fmt: skip
     window = found["chat default num_ctx"]
-    assert (window.verdict, "8,192" in window.fact, f"{own:,}" in window.fact) == (verdict, True, True)
+    assert (window.verdict, "8,192" in window.fact, f"{own:,}" in window.fact) == (
+        verdict,
+        True,
+        True,
+    )
     assert found["chat default extraction"].verdict == found["chat default JSON"].verdict == "ok"
     assert found["chat default streaming"].fact == "answers come in pieces"
     assert found["chat default context"].verdict != "failed"

@@ -22,14 +22,25 @@ PRICE = "models.chat.default.price={input: 2, output: 8}"
 def project(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
     """Its documents are about 20,000 tokens."""
     documents = {
-        f"{town}.txt": f"{town}\n\n"
-        + " ".join(f"In the year {year} the town of {town} had {year % 97} boats in its harbour." for year in years)
-        for town, years in ((f"Tarn{name}", range(1500, 1760)) for name in ("wick", "ford", "holm", "stead", "by"))
+        f"{town}.txt": (
+            f"{town}\n\n"
+            + " ".join(
+                f"In the year {year} the town of {town} had {year % 97} boats in its harbour."
+                for year in years
+            )
+        )
+        for town, years in (
+            (f"Tarn{name}", range(1500, 1760)) for name in ("wick", "ford", "holm", "stead", "by")
+        )
     }
-    return new_project(tmp_path / "p", postgres_url, documents, openai, input={"file_pattern": "**/*.txt"})
+    return new_project(
+        tmp_path / "p", postgres_url, documents, openai, input={"file_pattern": "**/*.txt"}
+    )
 
 
-def looked(project: ProjectFolder, *overrides: str, long: bool = False, consents: bool = True) -> tuple[str, list[str]]:
+def looked(
+    project: ProjectFolder, *overrides: str, long: bool = False, consents: bool = True
+) -> tuple[str, list[str]]:
     """What the doctor says of the context, and what it has asked consent to."""
     asked: list[LongCall] = []
 
@@ -53,10 +64,15 @@ def answered(project: ProjectFolder, *overrides: str, mode: str = "hybrid") -> A
         return opened.query("How many boats had Tarnwick in 1731?", mode=mode)
 
 
-def test_one_call_that_was_consented_to_measures_a_server_that_cuts(project: ProjectFolder, openai: OpenAIServer):
+def test_one_call_that_was_consented_to_measures_a_server_that_cuts(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.context_tokens = 8192
     said, asked = looked(project, PRICE)
-    assert asked == ["chat model 'default': a prompt of about 30,000 tokens shows how much it reads (about 0.0600)"]
+    assert asked == [
+        "chat model 'default': a prompt of about 30,000 tokens shows how much it reads (about"
+        " 0.0600)"
+    ]
     assert openai.count("chat") == USUAL_CALLS
     assert said.startswith("warning: the server's context is about 8,")
     assert 7700 < (measured(project).window or 0) < 8700
@@ -67,7 +83,8 @@ def test_one_call_that_was_consented_to_measures_a_server_that_cuts(project: Pro
 def test_one_call_measures_a_server_that_refuses(project: ProjectFolder, openai: OpenAIServer):
     openai.reply = refusing(8192)
     said, _ = looked(project)
-    # The refused prompt is sent once more without a limit on the reply, which may have been at fault.
+    # The refused prompt is sent once more without a limit on the reply, which may have been at
+    # fault.
     assert openai.count("chat") == USUAL_CALLS + 1
     assert "it refuses those" in said
     assert 7700 < (measured(project).window or 0) < 8700
@@ -77,17 +94,23 @@ def test_without_consent_nothing_long_is_sent(project: ProjectFolder, openai: Op
     openai.context_tokens = 8192
     said, asked = looked(project, consents=False)
     assert (len(asked), openai.count("chat")) == (1, USUAL_CALLS)
-    assert said.startswith("warning: prompts of 4,000 tokens are read from their start; queries and summaries may need")
+    assert said.startswith(
+        "warning: prompts of 4,000 tokens are read from their start; queries and summaries may need"
+    )
     assert max(request.prompt_tokens for request in openai.requests) < 5000
 
 
-def test_a_command_without_a_person_asks_nothing_and_says_what_it_sends(project: ProjectFolder, openai: OpenAIServer):
+def test_a_command_without_a_person_asks_nothing_and_says_what_it_sends(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.context_tokens = 8192
     assert "30,000, which was not tried" in project.invoke("doctor").stdout
     assert max(request.prompt_tokens for request in openai.requests) < 5000
     done = project.invoke("doctor", "--long", "--set", PRICE)
-    assert done.stderr == (
-        "graphmill: chat model 'default': a prompt of about 30,000 tokens shows how much it reads (about 0.0600)\n"
+    assert (
+        done.stderr
+        == "graphmill: chat model 'default': a prompt of about 30,000 tokens shows how much it"
+        " reads (about 0.0600)\n"
     )
 
 
@@ -104,7 +127,9 @@ def test_who_breaks_off_at_the_question_is_asked_and_examined_no_further(
     assert max(request.prompt_tokens for request in openai.requests) < 5000
 
 
-def test_what_was_measured_is_remembered_until_it_is_measured_anew(project: ProjectFolder, openai: OpenAIServer):
+def test_what_was_measured_is_remembered_until_it_is_measured_anew(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.context_tokens = 8192
     looked(project)
     said, asked = looked(project)
@@ -142,11 +167,15 @@ def test_questions_are_kept_within_the_window(project: ProjectFolder, openai: Op
     assert len(after.references) > 0
     assert any("max_total_tokens is 6," in note for note in after.notes)
     assert not any("the endpoint counted" in note for note in after.notes)
-    elsewhere = answered(project, "models.chat.default.model=another")  # of another model nothing is known
+    elsewhere = answered(
+        project, "models.chat.default.model=another"
+    )  # of another model nothing is known
     assert elsewhere.tokens["prompt"] > 8192
 
 
-def test_json_is_asked_for_by_a_schema_where_that_was_found_to_work(project: ProjectFolder, openai: OpenAIServer):
+def test_json_is_asked_for_by_a_schema_where_that_was_found_to_work(
+    project: ProjectFolder, openai: OpenAIServer
+):
     with project.open() as opened:
         opened.run("fast")
 
@@ -154,7 +183,9 @@ def test_json_is_asked_for_by_a_schema_where_that_was_found_to_work(project: Pro
         openai.forget()
         project.root.joinpath("data", "cache.sqlite").unlink(missing_ok=True)
         answered(project)
-        return [request.body.get("response_format", {}).get("type", "") for request in openai.requests]
+        return [
+            request.body.get("response_format", {}).get("type", "") for request in openai.requests
+        ]
 
     assert formats() == ["", ""]
     looked(project)
@@ -166,8 +197,14 @@ def test_json_is_asked_for_by_a_schema_where_that_was_found_to_work(project: Pro
 
 def test_of_two_who_measure_at_one_moment_neither_is_lost(tmp_path: Path):
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: MeasuredModels(tmp_path).note(f"model {n}", window=1000 + n), range(64)))
-    assert [MeasuredModels(tmp_path).of(f"model {n}").window for n in range(64)] == [1000 + n for n in range(64)]
+        list(
+            pool.map(
+                lambda n: MeasuredModels(tmp_path).note(f"model {n}", window=1000 + n), range(64)
+            )
+        )
+    assert [MeasuredModels(tmp_path).of(f"model {n}").window for n in range(64)] == [
+        1000 + n for n in range(64)
+    ]
 
 
 def test_a_damaged_file_is_as_none_and_said_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
@@ -190,6 +227,8 @@ def test_a_window_that_is_none_is_not_what_was_measured(
     assert "measures the models anew" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("window", "prompt"), [(None, None), (8192, 6192), (4096, 3072), (128_000, 126_000)])
+@pytest.mark.parametrize(
+    ("window", "prompt"), [(None, None), (8192, 6192), (4096, 3072), (128_000, 126_000)]
+)
 def test_a_reply_has_room_in_the_window(window: int | None, prompt: int | None):
     assert Measured(window).longest_prompt() == prompt

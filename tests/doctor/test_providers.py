@@ -29,7 +29,8 @@ def test_behind_a_gateway(tmp_path: Path):
     with listening(GatewayServer) as gateway:
         gateway.wanted = {"x-key": "never sent"}  # every refusal repeats the headers that came
         common = {
-            "base_url": gateway.base_url, "api_key": KEY, "headers": {"X-Key": HEADER}, "query": {"sig": PARAMETER},
+            "base_url": gateway.base_url, "api_key": KEY, "headers": {"X-Key": HEADER},
+            "query": {"sig": PARAMETER},
         }  # fmt: skip
         project = project_with(
             tmp_path / "p",

@@ -9,16 +9,20 @@ from pathlib import Path
 _MEGABYTE = 2**20
 _TYPES = (
     '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-    '<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+    '<Default Extension="rels"'
+    ' ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
     '<Override PartName="/word/document.xml" ContentType='
     '"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/></Types>'
 )
 _RELATIONS = (
-    '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r" Type='
-    '"http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument" Target="word/document.xml"/>'
-    "</Relationships>"
+    "<Relationships"
+    ' xmlns="http://schemas.openxmlformats.org/package/2006/relationships"><Relationship Id="r"'
+    ' Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"'
+    ' Target="word/document.xml"/></Relationships>'
 )
-_DOCUMENT = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>'
+_DOCUMENT = (
+    '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:body>'
+)
 _END = "</w:body></w:document>"
 _PARAGRAPH = "<w:p><w:r><w:t>bomb</w:t></w:r></w:p>"
 
@@ -60,20 +64,26 @@ def another_file(path: Path, secret: Path) -> None:
 
 
 def nested(path: Path, depth: int) -> None:
-    path.write_text("<html><body>" + "<div><b>" * depth + "deep" + "</b></div>" * depth + "</body></html>")
+    path.write_text(
+        "<html><body>" + "<div><b>" * depth + "deep" + "</b></div>" * depth + "</body></html>"
+    )
 
 
 def pdf_bomb(path: Path, megabytes: int) -> None:
     """A page whose content is megabytes of words, one upon the other."""
     piece = b"(bomb) Tj 0 1 Td\n" * (_MEGABYTE // 17)
     packed = zlib.compressobj(9)
-    content = b"".join([packed.compress(b"BT /F1 9 Tf\n"), *(packed.compress(piece) for _ in range(megabytes))])
+    content = b"".join(
+        [packed.compress(b"BT /F1 9 Tf\n"), *(packed.compress(piece) for _ in range(megabytes))]
+    )
     content += packed.compress(b"ET") + packed.flush()
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R "
-        b"/Resources << /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>",
+        (
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R /Resources <<"
+            b" /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>"
+        ),
         b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(content), content),
     ]
     out, places = bytearray(b"%PDF-1.4\n"), []
@@ -81,7 +91,9 @@ def pdf_bomb(path: Path, megabytes: int) -> None:
         places.append(len(out))
         out += b"%d 0 obj\n%s\nendobj\n" % (number, body)
     table = len(out)
-    out += b"xref\n0 5\n0000000000 65535 f \n" + b"".join(b"%010d 00000 n \n" % place for place in places)
+    out += b"xref\n0 5\n0000000000 65535 f \n" + b"".join(
+        b"%010d 00000 n \n" % place for place in places
+    )
     out += b"trailer << /Size 5 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % table
     path.write_bytes(bytes(out))
 

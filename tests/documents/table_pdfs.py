@@ -8,8 +8,8 @@ from fpdf.enums import TableBordersLayout
 
 Rows = list[list[str]]
 PROSE = (
-    "The harbour board met in the long room above the customs house and heard what the engineer had to say of the "
-    "lamp, of the oil it burned, and of the men who had kept it through the winter. "
+    "The harbour board met in the long room above the customs house and heard what the engineer had"
+    " to say of the lamp, of the oil it burned, and of the men who had kept it through the winter. "
 )
 
 
@@ -49,20 +49,28 @@ def _pdf(name: str, draw: Callable[[FPDF, Rows], None], tables: list[Rows]) -> T
 
 def _grid(rows: int, columns: int, mark: str = "") -> Rows:
     header = [f"Column {mark}{place}" for place in range(columns)]
-    return [header, *([f"Keeper {mark}{row}-{place}" for place in range(columns)] for row in range(rows - 1))]
+    return [
+        header,
+        *([f"Keeper {mark}{row}-{place}" for place in range(columns)] for row in range(rows - 1)),
+    ]
 
 
 def _numbers() -> Rows:
     years = [str(1870 + place) for place in range(5)]
-    accounts = ([f"Account {row}", *(f"{row * 1357 + place * 24:,}.00" for place in range(5))] for row in range(1, 8))
+    accounts = (
+        [f"Account {row}", *(f"{row * 1357 + place * 24:,}.00" for place in range(5))]
+        for row in range(1, 8)
+    )
     return [["Account", *years], *accounts]
 
 
 def _long_cells() -> Rows:
     return [
         ["Lamp", "Keeper", "What became of it"],
-        ["Skarrow", "Ada Holm", "It was lit in 1871 and burned until the storm took the boat that carried the oil"],
-        ["Tessing", "Otto Vale", "Nobody knows who put it out, nor why the board did not ask for nine years"],
+        ["Skarrow", "Ada Holm",
+            "It was lit in 1871 and burned until the storm took the boat that carried the oil"],
+        ["Tessing", "Otto Vale",
+            "Nobody knows who put it out, nor why the board did not ask for nine years"],
     ]  # fmt: skip
 
 

@@ -25,8 +25,15 @@ def written(rows: Sequence[Sequence[str]], quoting: Literal[0, 1]) -> str:
 
 
 @settings(max_examples=size(75, 300), deadline=None)
-@given(ROWS, st.integers(0, 29), st.sampled_from(BAD), st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
-def test_a_bad_row_is_lost_alone(cells: list[tuple[str, str]], place: int, bad: str, quoting: Literal[0, 1]):
+@given(
+    ROWS,
+    st.integers(0, 29),
+    st.sampled_from(BAD),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+)
+def test_a_bad_row_is_lost_alone(
+    cells: list[tuple[str, str]], place: int, bad: str, quoting: Literal[0, 1]
+):
     rows = [(str(number), *row) for number, row in enumerate(cells)]
     place %= len(rows)
     lines = [written([row], quoting) for row in rows]
@@ -47,7 +54,9 @@ def test_a_file_that_is_cut_off_inside_of_a_row_is_not_read_whole():
         assert isinstance(last, Fault)
         assert (last.reason, last.line) == ("parse", 3)
     assert [isinstance(item, Record) for item in read_csv(text.rstrip(), "text")] == [True, True]
-    assert [isinstance(item, Record) for item in read_csv("id,text,note\n1,a,b\n2,c\n", "text")] == [True, True]
+    assert [
+        isinstance(item, Record) for item in read_csv("id,text,note\n1,a,b\n2,c\n", "text")
+    ] == [True, True]
 
 
 class Counted(list[str]):
@@ -71,4 +80,6 @@ def test_what_only_looks_like_a_table_is_read_a_few_times_and_no_more(line: str)
 def test_rows_after_many_blank_lines_are_found():
     text = 'id,text\n1,"bad"x\n' + "\n" * 2000 + "2,two\n"
     found = list(read_csv(text, "text"))
-    assert [record.fields for record in found if isinstance(record, Record)] == [{"id": "2", "text": "two"}]
+    assert [record.fields for record in found if isinstance(record, Record)] == [
+        {"id": "2", "text": "two"}
+    ]

@@ -78,7 +78,9 @@ def test_any_bytes_are_text_or_refused(data: bytes) -> None:
 
 @given(st.text(max_size=200))
 def test_utf_8_is_never_taken_for_another(text: str) -> None:
-    kept = "".join(character for character in text if character.isprintable() and character != "\ufeff")
+    kept = "".join(
+        character for character in text if character.isprintable() and character != "\ufeff"
+    )
     assert decode(kept.encode(), "", FALLBACKS) == kept
 
 
@@ -104,10 +106,18 @@ def test_nothing_wrong_is_taken_for_sure(encoding: str, text: str, length: int) 
 
 def test_the_commonest_encodings_are_read() -> None:
     for start in (0, 111, 222):
-        long = {encoding: sample(encoding, text, 2000, start) for encoding, text in COMMONEST.items()}
-        right = [encoding for encoding, (text, data) in long.items() if decode(data, "", FALLBACKS) == text]
+        long = {
+            encoding: sample(encoding, text, 2000, start) for encoding, text in COMMONEST.items()
+        }
+        right = [
+            encoding
+            for encoding, (text, data) in long.items()
+            if decode(data, "", FALLBACKS) == text
+        ]
         assert len(right) >= 19, set(COMMONEST) - set(right)
-        sure = [encoding for encoding, (_, data) in long.items() if decoded(data, "", FALLBACKS).sure]
+        sure = [
+            encoding for encoding, (_, data) in long.items() if decoded(data, "", FALLBACKS).sure
+        ]
         assert len(sure) >= 17, set(COMMONEST) - set(sure)
 
 
@@ -131,7 +141,8 @@ def test_a_text_that_only_its_last_line_tells_is_read() -> None:
 
 
 def test_what_the_sample_does_not_hold_is_read_too() -> None:
-    """Bytes behind the sample that the likeliest encoding does not have: the next is taken, and is no sure one."""
+    """Bytes behind the sample that the likeliest encoding does not have: the next is taken, and is
+    no sure one."""
     data = (RUSSIAN.encode("cp1251") + b"\n") * 200 + b"\x98\n"
     with suppress(UndecodableError):
         assert not decoded(data, "", FALLBACKS).sure

@@ -74,7 +74,9 @@ def test_another_file_put_in_its_place_with_its_times_is_seen(folder: Path, read
     assert night(folder) not in (before, two)
 
 
-def test_what_was_written_just_now_is_read_again(folder: Path, monkeypatch: pytest.MonkeyPatch, read: list[str]):
+def test_what_was_written_just_now_is_read_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, read: list[str]
+):
     monkeypatch.setattr(file_hashes, "SETTLED_AFTER", 3600.0)
     assert night(folder) == night(folder)
     assert sorted(read) == sorted(2 * ["a.txt", "b.txt", "c.txt"])
@@ -91,7 +93,9 @@ def test_a_state_is_settled_once_no_later_write_can_leave_the_same(folder: Path)
 
 
 @pytest.mark.parametrize("damage", [b"", b"nothing of ours", None])
-def test_a_damaged_list_is_as_if_it_were_not_there(folder: Path, read: list[str], damage: bytes | None):
+def test_a_damaged_list_is_as_if_it_were_not_there(
+    folder: Path, read: list[str], damage: bytes | None
+):
     before = night(folder)
     [kept] = (folder.parent / "kept").iterdir()
     kept.write_bytes(kept.read_bytes()[:-1] + b"\0" if damage is None else damage)

@@ -30,7 +30,9 @@ def test_a_version_is_another_after_an_edit_that_keeps_size_and_time(tmp_path: P
     assert listing(tmp_path).version != before.version
 
 
-@pytest.mark.parametrize(("error", "known"), [(errno.EIO, False), (errno.ESTALE, False), (errno.EACCES, True)])
+@pytest.mark.parametrize(
+    ("error", "known"), [(errno.EIO, False), (errno.ESTALE, False), (errno.EACCES, True)]
+)
 def test_what_may_pass_is_no_sure_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, known: bool
 ) -> None:

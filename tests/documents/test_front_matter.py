@@ -81,11 +81,15 @@ def test_a_set_has_one_order():
 
 
 @pytest.mark.parametrize(
-    ("title", "taken"), [(" A\n  b ", "A b"), (1984, "1984"), (True, ""), (["a"], ""), (None, ""), ("", "")]
+    ("title", "taken"),
+    [(" A\n  b ", "A b"), (1984, "1984"), (True, ""), (["a"], ""), (None, ""), ("", "")],
 )
 def test_a_title_is_a_text_or_number_on_one_line(title: object, taken: str):
     found, rest = taken_title({"title": title, "year": 3})
-    assert (found, rest.get("title")) == (taken, None if isinstance(title, str | int) and title is not True else title)
+    assert (found, rest.get("title")) == (
+        taken,
+        None if isinstance(title, str | int) and title is not True else title,
+    )
 
 
 @given(st.text(st.sampled_from("-: \n.[]{}&*!|>#'\"ab1"), max_size=200))

@@ -10,7 +10,8 @@ from pipeline.text.ids import document_id
     ("stored", "read"),
     [
         ('{"b": 1.5, "a": "ü"}', {"a": "ü", "b": 1.5}),
-        ('{"nul\\u0000": "\\ud800 and \\u0000", "all": [NaN, Infinity]}', {"nul": " and ", "all": [None, None]}),
+        ('{"nul\\u0000": "\\ud800 and \\u0000", "all": [NaN, Infinity]}',
+            {"nul": " and ", "all": [None, None]}),
         ("[1]", {}),
         ("no JSON", {}),
         ("[" * 100_000, {}),

@@ -1,4 +1,5 @@
-"""Files that are made to hang or fill what reads them: each is a reject, the others are read, memory stays bounded."""
+"""Files that are made to hang or fill what reads them: each is a reject, the others are read,
+memory stays bounded."""
 
 import subprocess
 from pathlib import Path
@@ -8,7 +9,14 @@ import psutil
 from pipeline.contract.conversion import ConversionRules, FileToConvert, NotConverted
 from pipeline.documents.limited_converter import LimitedConverter
 from pipeline.verbs.load_documents import LoadParams, load_documents
-from tests.documents.hostile_files import another_file, entities, line_of, nested, pdf_bomb, zip_bomb
+from tests.documents.hostile_files import (
+    another_file,
+    entities,
+    line_of,
+    nested,
+    pdf_bomb,
+    zip_bomb,
+)
 from tests.projects import NO_STORE, new_project
 from tests.sizes import only_whole
 
@@ -32,9 +40,16 @@ def test_a_file_that_is_made_to_fill_its_reader_is_a_reject_and_the_others_are_r
     fill(tmp_path / "input", 160, 5000)
     names = sorted(path.name for path in (tmp_path / "input").iterdir())
     files = [FileToConvert(tmp_path / "input" / name, name) for name in names]
-    found = dict(zip(names, LimitedConverter().convert(files, ConversionRules(60, 300)), strict=True))
-    reasons = {name: result.reason for name, result in found.items() if isinstance(result, NotConverted)}
-    assert {name: reason for name, reason in reasons.items() if reason in BOMBS}.keys() == {"bomb.docx", "bomb.pdf"}
+    found = dict(
+        zip(names, LimitedConverter().convert(files, ConversionRules(60, 300)), strict=True)
+    )
+    reasons = {
+        name: result.reason for name, result in found.items() if isinstance(result, NotConverted)
+    }
+    assert {name: reason for name, reason in reasons.items() if reason in BOMBS}.keys() == {
+        "bomb.docx",
+        "bomb.pdf",
+    }
     assert reasons["entities.docx"] == "parse"
     assert "fine.html" not in reasons
     assert "Zyxomandrel" not in str(found)
@@ -61,7 +76,9 @@ def test_memory_of_a_run_over_hostile_files_stays_bounded(tmp_path: Path):
     line_of(documents / "large.txt", 90)
     line_of(documents / "large.jsonl", 90, '{"text": "', '"}')
     line_of(documents / "large.csv", 90, 'id,text\n1,"', '"')
-    (folder.root / "workflows/short.yaml").write_text("name: short\nsteps:\n  - verb: load_documents\n")
+    (folder.root / "workflows/short.yaml").write_text(
+        "name: short\nsteps:\n  - verb: load_documents\n"
+    )
     run = subprocess.Popen(
         folder.command_line("index", "short"), env=folder.environment, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

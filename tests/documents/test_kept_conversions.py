@@ -25,7 +25,9 @@ class Heard:
         self.by_another.append(by_another)
 
 
-def test_a_whole_conversion_is_as_good_when_scans_can_be_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_whole_conversion_is_as_good_when_scans_can_be_read_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     written(prose("Words of the harbour master."), tmp_path / "a.pdf")
     files, rules, heard = [FileToConvert(tmp_path / "a.pdf", "a.pdf")], ConversionRules(), Heard()
     cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite"))
@@ -41,7 +43,9 @@ def test_a_whole_conversion_is_as_good_when_scans_can_be_read_too(tmp_path: Path
     assert heard.by_another == ["", without]
 
 
-def test_a_file_without_scans_is_not_said_to_be_read_by_ocr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_without_scans_is_not_said_to_be_read_by_ocr(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     written(prose("Words of the harbour master."), tmp_path / "a.pdf")
     monkeypatch.setattr(pdf, "ocr_version", lambda: "rapidocr 9")
     assert "rapidocr" not in pdf.convert_pdf(tmp_path / "a.pdf").converter
@@ -50,8 +54,13 @@ def test_a_file_without_scans_is_not_said_to_be_read_by_ocr(tmp_path: Path, monk
 def test_a_conversion_anew_that_fails_leaves_the_one_that_is_kept(tmp_path: Path):
     (tmp_path / "a.pdf").write_text("text")
     files = [FileToConvert(tmp_path / "a.pdf", "a.pdf")]
-    (tmp_path / "own.py").write_text("def good(path):\n    return 'good'\ndef bad(path):\n    raise KeyError(path)\n")
-    good, bad = (ConversionRules(own={"": f"own.py:{name}"}, folder=str(tmp_path)) for name in ("good", "bad"))
+    (tmp_path / "own.py").write_text(
+        "def good(path):\n    return 'good'\ndef bad(path):\n    raise KeyError(path)\n"
+    )
+    good, bad = (
+        ConversionRules(own={"": f"own.py:{name}"}, folder=str(tmp_path))
+        for name in ("good", "bad")
+    )
     cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite"))
     converter = KeepingConverter(cache)
     [first] = converter.convert(files, good)

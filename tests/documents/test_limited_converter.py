@@ -1,4 +1,5 @@
-"""A file that hangs, fills or ends its converter costs itself alone; no process outlives the one that started it."""
+"""A file that hangs, fills or ends its converter costs itself alone; no process outlives the one
+that started it."""
 
 import os
 import signal
@@ -91,11 +92,14 @@ def test_no_file_hinders_another(folder: Path):
     assert "SIGABRT" in messages[3]
 
 
-@pytest.mark.parametrize("said", ["None, ''", "'', '', None", "'', '', '', ('a',)", "'', '', '', (), {1: object()}"])
+@pytest.mark.parametrize(
+    "said", ["None, ''", "'', '', None", "'', '', '', ('a',)", "'', '', '', (), {1: object()}"]
+)
 def test_a_conversion_of_the_wrong_types_is_a_reject_of_its_file(folder: Path, said: str):
     (folder / "own.py").write_text(
-        "from pipeline.contract.conversion import Conversion\ndef make(path):\n    text = path.read_text()\n"
-        f"    return Conversion({said}) if text == 'bad' else 'lone \\ud800 surrogate'\n"
+        "from pipeline.contract.conversion import Conversion\ndef make(path):\n    text ="
+        f" path.read_text()\n    return Conversion({said}) if text == 'bad' else 'lone \\ud800"
+        " surrogate'\n"
     )
     found = LimitedConverter().convert(files(folder, "bad", "good"), rules(folder, "own.py:make"))
     assert outcomes(found) == ["parse", "lone  surrogate"]
@@ -105,20 +109,30 @@ def test_a_conversion_of_the_wrong_types_is_a_reject_of_its_file(folder: Path, s
 def test_what_one_file_leaves_behind_is_not_held_against_the_next(folder: Path):
     """A process that has converted before, and has no memory left, is not the next file's fault."""
     (folder / "own.py").write_text(
-        "kept = []\ndef hold(path):\n    kept.append(bytearray(100_000_000))\n    return path.read_text()\n"
+        "kept = []\ndef hold(path):\n    kept.append(bytearray(100_000_000))\n    return"
+        " path.read_text()\n"
     )
     names = [f"file {number}" for number in range(6)]
-    found = LimitedConverter(processes=1).convert(files(folder, *names), rules(folder, "own.py:hold"))
+    found = LimitedConverter(processes=1).convert(
+        files(folder, *names), rules(folder, "own.py:hold")
+    )
     assert outcomes(found) == names
 
 
 @pytest.mark.parametrize(
-    "error", ['OSError(12, "Cannot allocate memory")', 'ImportError("a.so: failed to map segment from shared object")']
+    "error",
+    [
+        'OSError(12, "Cannot allocate memory")',
+        'ImportError("a.so: failed to map segment from shared object")',
+    ],
 )
 def test_what_the_system_has_no_room_for_is_too_much_memory(tmp_path: Path, error: str):
-    """Else the file would not be tried with all of the memory, and no one told to raise the limit."""
+    """Else the file would not be tried with all of the memory, and no one told to raise the
+    limit."""
     (tmp_path / "own.py").write_text(f"def convert(path):\n    raise {error}\n")
-    wanted = Wanted(path=str(tmp_path / "a.pdf"), own="own.py:convert", folder=str(tmp_path), name="own")
+    wanted = Wanted(
+        path=str(tmp_path / "a.pdf"), own="own.py:convert", folder=str(tmp_path), name="own"
+    )
     result = result_of(wanted, 5)
     assert isinstance(result, NotConverted)
     assert result.reason == "too_much_memory"
@@ -142,20 +156,25 @@ def test_files_that_need_much_of_the_memory_are_converted_one_at_a_time(folder: 
 
 
 def test_a_command_converts_within_the_same_limits(folder: Path):
-    script = 'import sys, time; said = open(sys.argv[1]).read(); said == "sleep" and time.sleep(1000); '
+    script = (
+        'import sys, time; said = open(sys.argv[1]).read(); said == "sleep" and time.sleep(1000); '
+    )
     script += 'said == "fail" and sys.exit("no such page"); print(said * 2)'
     own = rules(folder, (sys.executable, "-c", script, "{file}"), seconds=3)
     found = LimitedConverter().convert(files(folder, "one", "sleep", "fail"), own)
     assert outcomes(found) == ["oneone\n", "too_slow", "parse"]
     assert isinstance(found[2], NotConverted)
-    assert "ended with 1 (no such page); mend the file, or the command and 'graphmill retry'" in found[2].message
+    assert (
+        "ended with 1 (no such page); mend the file, or the command and 'graphmill retry'"
+        in found[2].message
+    )
     assert converter_name(".pdf", own) == Path(sys.executable).name
 
 
 def test_a_converter_of_ones_own_may_be_for_one_suffix_and_say_more_than_a_text(folder: Path):
     (folder / "own.py").write_text(
-        "from pipeline.contract.conversion import Conversion\n"
-        "def scan(path):\n    return Conversion('text', 'scanner 2', 'Title', (0, 2), {'camera': 'x'})\n"
+        "from pipeline.contract.conversion import Conversion\ndef scan(path):\n    return"
+        " Conversion('text', 'scanner 2', 'Title', (0, 2), {'camera': 'x'})\n"
     )
     (folder / "a.rtf").write_text("")
     wanted = [FileToConvert(folder / "a.rtf", "a.rtf")]
@@ -166,9 +185,14 @@ def test_a_converter_of_ones_own_may_be_for_one_suffix_and_say_more_than_a_text(
 
 @pytest.mark.parametrize(
     ("own", "message"),
-    [("gone.py:f", "no such file"), (("no-such-command", "{file}"), "no command 'no-such-command'")],
+    [
+        ("gone.py:f", "no such file"),
+        (("no-such-command", "{file}"), "no command 'no-such-command'"),
+    ],
 )
-def test_a_converter_that_is_not_there_is_named_before_any_file(folder: Path, own: OwnConverters, message: str):
+def test_a_converter_that_is_not_there_is_named_before_any_file(
+    folder: Path, own: OwnConverters, message: str
+):
     with pytest.raises(SettingsError, match=message):
         LimitedConverter().convert(files(folder, "one"), rules(folder, own))
 
@@ -179,7 +203,9 @@ def test_what_is_no_converter_is_refused(own: OwnConverters):
         own_converters(own)
 
 
-@pytest.mark.parametrize("own", ["read --key hunter2 {file}", ("read", "--key", "hunter2"), {"pdf": ("hunter2",)}])
+@pytest.mark.parametrize(
+    "own", ["read --key hunter2 {file}", ("read", "--key", "hunter2"), {"pdf": ("hunter2",)}]
+)
 def test_what_is_refused_is_not_shown(own: OwnConverters):
     with pytest.raises(ValueError, match=r"add it|write file") as raised:
         own_converters(own)
@@ -189,7 +215,9 @@ def test_what_is_refused_is_not_shown(own: OwnConverters):
 def test_without_the_extra_no_process_is_started(folder: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(limited_converter, "converter_for", lambda suffix: "")
     monkeypatch.setattr(limited_converter, "_Process", None)
-    assert outcomes(LimitedConverter().convert(files(folder, "one"), ConversionRules())) == ["needs_docs"]
+    assert outcomes(LimitedConverter().convert(files(folder, "one"), ConversionRules())) == [
+        "needs_docs"
+    ]
 
 
 def test_a_file_that_is_gone_may_come_back(folder: Path):
@@ -213,7 +241,9 @@ LimitedConverter(processes=2).convert(files, ConversionRules(1000, 300, own, sys
 
 
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize(("command", "processes"), [("", 2), ("sleep 1000; true", 6)], ids=["function", "command"])
+@pytest.mark.parametrize(
+    ("command", "processes"), [("", 2), ("sleep 1000; true", 6)], ids=["function", "command"]
+)
 def test_no_process_outlives_the_one_that_started_it(
     folder: Path, ending: signal.Signals, command: str, processes: int
 ):
@@ -230,7 +260,9 @@ def test_no_process_outlives_the_one_that_started_it(
 @contextmanager
 def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     environment: Mapping[str, str] = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     with process:
         try:
             yield process

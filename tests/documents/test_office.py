@@ -12,22 +12,30 @@ from pipeline.documents.conversion import convert
 from pipeline.verbs.load_documents import LoadParams, load_documents
 
 DOCX = {
-    "[Content_Types].xml": """<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">
+    "[Content_Types].xml": (
+        """<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">
 <Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>
 <Default Extension="xml" ContentType="application/xml"/>
 <Override PartName="/word/document.xml"
  ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/>
 <Override PartName="/word/styles.xml"
- ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.styles+xml"/></Types>""",
-    "_rels/.rels": """<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">
+ ContentType="application/vnd.openxmlformats-officedocument.wordprocessingml.styles+xml"/></Types>"""
+    ),
+    "_rels/.rels": (
+        """<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">
 <Relationship Id="r1" Target="word/document.xml"
- Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"/></Relationships>""",
-    "word/_rels/document.xml.rels": """<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">
+ Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"/></Relationships>"""
+    ),
+    "word/_rels/document.xml.rels": (
+        """<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">
 <Relationship Id="r1" Target="styles.xml"
- Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles"/></Relationships>""",
-    "word/styles.xml": """<w:styles xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">
+ Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/styles"/></Relationships>"""
+    ),
+    "word/styles.xml": (
+        """<w:styles xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">
 <w:style w:type="paragraph" w:styleId="Titel"><w:name w:val="Title"/></w:style>
-<w:style w:type="paragraph" w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style></w:styles>""",
+<w:style w:type="paragraph" w:styleId="berschrift1"><w:name w:val="heading 1"/></w:style></w:styles>"""  # noqa: E501
+    ),
 }
 """A file as a German Word writes it: styles have German ids and English names."""
 OPF = """<package xmlns="http://www.idpf.org/2007/opf"><metadata xmlns:dc="http://purl.org/dc/elements/1.1/">
@@ -60,7 +68,11 @@ def docx(path: Path, *paragraphs: tuple[str, str], title: str = "") -> Path:
 @pytest.mark.parametrize(
     ("paragraphs", "title", "found"),
     [
-        ([("Titel", "Quarterly Plan"), ("berschrift1", "Goals")], "Old template", ("Quarterly Plan", "given")),
+        (
+            [("Titel", "Quarterly Plan"), ("berschrift1", "Goals")],
+            "Old template",
+            ("Quarterly Plan", "given"),
+        ),
         ([("berschrift1", "Goals")], "Quarterly Plan", ("Quarterly Plan", "given")),
         ([("berschrift1", "Goals")], "Microsoft Word - plan.doc", ("Goals", "heading")),
         ([("Normal", "Dear all,")], "Document1", ("Dear all,", "first_line")),
@@ -79,12 +91,17 @@ def test_the_title_of_docx_is_its_paragraph_then_its_property(
 @pytest.mark.parametrize(
     ("page", "found"),
     [
-        ("<title>The Skarrow Lamp</title></head><body><h1>Menu</h1>", ("The Skarrow Lamp", "given")),
+        (
+            "<title>The Skarrow Lamp</title></head><body><h1>Menu</h1>",
+            ("The Skarrow Lamp", "given"),
+        ),
         ("<title>Untitled</title></head><body><h1>The lamp</h1>", ("The lamp", "heading")),
         ("</head><body>", ("Words.", "first_line")),
     ],
 )
-def test_the_title_of_html_is_before_its_headings(tmp_path: Path, page: str, found: tuple[str, str]):
+def test_the_title_of_html_is_before_its_headings(
+    tmp_path: Path, page: str, found: tuple[str, str]
+):
     (tmp_path / "a.html").write_text(f"<html><head>{page}<p>Words.</p></body></html>")
     documents, _ = load_documents(LoadParams(path=str(tmp_path)))
     assert (documents["title"].item(), documents["title_from"].item()) == found
@@ -102,11 +119,14 @@ def test_a_workbook_is_a_table_a_sheet(tmp_path: Path):
     book.create_sheet("Empty")
     book.save(tmp_path / "books of 1871.xlsx")
     documents, _ = load_documents(LoadParams(path=str(tmp_path)))
-    assert documents["text"].item() == (
-        "## Oil\n\n| Keeper | Gallons |  | On |\n| --- | --- | --- | --- |\n| Ada\\|Otto | 40 |  | 1871-03-01 |\n"
-        "|  | 1.5 | x y | 1871-03-01T06:00:00 |"
+    assert (
+        documents["text"].item()
+        == "## Oil\n\n| Keeper | Gallons |  | On |\n| --- | --- | --- | --- |\n| Ada\\|Otto | 40 | "
+        " | 1871-03-01 |\n|  | 1.5 | x y | 1871-03-01T06:00:00 |"
     )
-    assert documents[["title", "title_from"]].to_numpy().tolist() == [["books of 1871", "file_name"]]
+    assert documents[["title", "title_from"]].to_numpy().tolist() == [
+        ["books of 1871", "file_name"]
+    ]
     assert json.loads(documents["metadata"].item())["converter"].startswith("openpyxl ")
 
 
@@ -116,7 +136,10 @@ def test_slides_are_pages(tmp_path: Path):
         slide = show.slides.add_slide(show.slide_layouts[1])
         title = slide.shapes.title
         assert title is not None
-        title.text, slide.placeholders[1].text = name, f"Words of {name}."  # pyright: ignore[reportAttributeAccessIssue]
+        title.text, slide.placeholders[1].text = (
+            name,
+            f"Words of {name}.",
+        )  # pyright: ignore[reportAttributeAccessIssue]
     show.save(str(tmp_path / "a.pptx"))
     found = convert(tmp_path / "a.pptx")
     assert found.text == "# Lamp\nWords of Lamp.\n\n# Oil\nWords of Oil."
@@ -126,8 +149,13 @@ def test_slides_are_pages(tmp_path: Path):
 
 
 def test_a_book_has_its_title(tmp_path: Path):
-    page = "<html xmlns='http://www.w3.org/1999/xhtml'><body><h1>One</h1><p>Words.</p></body></html>"
-    packed(tmp_path / "a.epub", {"META-INF/container.xml": CONTAINER, "book.opf": OPF, "one.xhtml": page})
+    page = (
+        "<html xmlns='http://www.w3.org/1999/xhtml'><body><h1>One</h1><p>Words.</p></body></html>"
+    )
+    packed(
+        tmp_path / "a.epub",
+        {"META-INF/container.xml": CONTAINER, "book.opf": OPF, "one.xhtml": page},
+    )
     documents, rejects = load_documents(LoadParams(path=str(tmp_path)))
     assert rejects.empty
     assert documents[["title", "title_from"]].to_numpy().tolist() == [["The Skarrow Lamp", "given"]]
@@ -142,10 +170,16 @@ def test_a_damaged_file_is_a_reject_and_no_other_file_is_touched(tmp_path: Path,
     (tmp_path / "c.txt").write_text("Words.")
     documents, rejects = load_documents(LoadParams(path=str(tmp_path)))
     assert documents["source"].tolist() == ["c.txt"]
-    assert rejects[["row_id", "reason"]].to_numpy().tolist() == [[f"a{suffix}", "parse"], [f"b{suffix}", "parse"]]
+    assert rejects[["row_id", "reason"]].to_numpy().tolist() == [
+        [f"a{suffix}", "parse"],
+        [f"b{suffix}", "parse"],
+    ]
 
 
-GROWN = [f'<!ENTITY {one} "{f"&{before};" * 10}">' for before, one in zip("abcdefgh", "bcdefghi", strict=True)]
+GROWN = [
+    f'<!ENTITY {one} "{f"&{before};" * 10}">'
+    for before, one in zip("abcdefgh", "bcdefghi", strict=True)
+]
 ENTITIES = f'<!DOCTYPE x [<!ENTITY a "{"ha" * 50}">{"".join(GROWN)}]>'
 
 

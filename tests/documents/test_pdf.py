@@ -16,8 +16,12 @@ from pipeline.engine.losses import no_input
 from pipeline.verbs.load_documents import LoadParams, load_documents
 from tests.documents.table_pdfs import PROSE, TablePdf, table_pdfs
 
-WITHOUT_OCR = pytest.mark.skipif(find_spec("rapidocr") is not None, reason="the extra 'ocr' is installed")
-WITH_OCR = pytest.mark.skipif(find_spec("rapidocr") is None, reason="the extra 'ocr' is not installed")
+WITHOUT_OCR = pytest.mark.skipif(
+    find_spec("rapidocr") is not None, reason="the extra 'ocr' is installed"
+)
+WITH_OCR = pytest.mark.skipif(
+    find_spec("rapidocr") is None, reason="the extra 'ocr' is not installed"
+)
 
 
 def written(pdf: FPDF, path: Path) -> Path:
@@ -65,7 +69,8 @@ def test_a_page_without_anything_on_it_is_there_and_no_fault(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("line", "text"), [("a light-\nhouse", "a lighthouse"), ("Sayn-\nWittgenstein", "Sayn-Wittgenstein")]
+    ("line", "text"),
+    [("a light-\nhouse", "a lighthouse"), ("Sayn-\nWittgenstein", "Sayn-Wittgenstein")],
 )
 def test_a_word_over_two_lines_is_one_word(tmp_path: Path, line: str, text: str):
     assert convert(written(prose(line), tmp_path / "a.pdf")).text == text
@@ -94,10 +99,13 @@ def test_text_around_tables_is_there_once_and_in_order(tmp_path: Path):
     assert before.count("The harbour board met") == after.count("The harbour board met") == 2
 
 
-def test_pages_of_prose_are_not_looked_at_for_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_pages_of_prose_are_not_looked_at_for_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     asked = []
     monkeypatch.setattr(
-        "pipeline.documents.pdf.with_tables", lambda pdf, place, layout: asked.append((place, layout)) or ""
+        "pipeline.documents.pdf.with_tables",
+        lambda pdf, place, layout: asked.append((place, layout)) or "",
     )
     convert(written(prose(PROSE * 12, PROSE * 12), tmp_path / "prose.pdf"))
     assert asked == []
@@ -107,7 +115,9 @@ def test_pages_of_prose_are_not_looked_at_for_tables(tmp_path: Path, monkeypatch
     assert asked == [(0, "ruled")]
 
 
-def test_a_page_that_the_readers_of_tables_stumble_over_has_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_page_that_the_readers_of_tables_stumble_over_has_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(pdf_pages, "_alone", lambda pdf, place: b"damaged")
     made = next(table_pdfs())
     (tmp_path / "a.pdf").write_bytes(made.content)
@@ -123,7 +133,9 @@ def test_a_page_that_the_readers_of_tables_stumble_over_has_its_text(tmp_path: P
         ("", "first_line"),
     ],
 )
-def test_the_title_property_is_given_unless_a_program_put_it_there(tmp_path: Path, title: str, title_from: str):
+def test_the_title_property_is_given_unless_a_program_put_it_there(
+    tmp_path: Path, title: str, title_from: str
+):
     written(prose("# CONFIDENTIAL\nText", title=title), tmp_path / "a.pdf")
     documents, _ = load_documents(LoadParams(path=str(tmp_path)))
     assert documents["title_from"].tolist() == [title_from]
@@ -156,12 +168,16 @@ def test_pages_without_a_text_layer_are_rejects_that_name_the_extra(tmp_path: Pa
 
 
 @WITH_OCR
-def test_scans_are_read_with_the_extra_and_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_scans_are_read_with_the_extra_and_no_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def refused(*given: object) -> None:
         raise AssertionError("a scan needs no network")
 
     monkeypatch.setattr("socket.socket.connect", refused)
-    written(scanned(prose("Words."), "Ada Holm built the Skarrow Lamp in 1871."), tmp_path / "a.pdf")
+    written(
+        scanned(prose("Words."), "Ada Holm built the Skarrow Lamp in 1871."), tmp_path / "a.pdf"
+    )
     found = convert(tmp_path / "a.pdf")
     assert found.text[found.pages[1] :] == "Ada Holm built the Skarrow Lamp in 1871."
     assert "rapidocr" in found.converter

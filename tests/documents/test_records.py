@@ -17,7 +17,9 @@ def test_csv_rows_keep_their_line_and_drop_empty_fields() -> None:
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
 def test_csv_delimiter_is_that_of_the_header(delimiter: str) -> None:
-    assert list(read_csv(f"id{delimiter}text\n1{delimiter}a\n", "text")) == [Record(2, {"id": "1", "text": "a"})]
+    assert list(read_csv(f"id{delimiter}text\n1{delimiter}a\n", "text")) == [
+        Record(2, {"id": "1", "text": "a"})
+    ]
 
 
 def test_csv_fields_may_be_long() -> None:
@@ -28,7 +30,9 @@ def test_csv_fields_may_be_long() -> None:
     assert csv.field_size_limit() == limit
 
 
-@pytest.mark.parametrize("text", ["id,body\n1,a\n", "text,text\na,b\n", 'text\n"open', 'text\n"a"b\n'])
+@pytest.mark.parametrize(
+    "text", ["id,body\n1,a\n", "text,text\na,b\n", 'text\n"open', 'text\n"a"b\n']
+)
 def test_csv_that_cannot_be_read(text: str) -> None:
     faults = list(read_csv(text, "text"))
     assert [item.reason for item in faults if isinstance(item, Fault)] == ["parse"]
@@ -49,7 +53,9 @@ def test_json_object_or_array() -> None:
     assert (second.reason, second.line) == ("parse", 2)
 
 
-@pytest.mark.parametrize("text", ["{", "[1,", "[" * 100_000, '{"a": NaN}', "nil", '{"a": ' + "9" * 5000 + "}"])
+@pytest.mark.parametrize(
+    "text", ["{", "[1,", "[" * 100_000, '{"a": NaN}', "nil", '{"a": ' + "9" * 5000 + "}"]
+)
 def test_json_that_cannot_be_read(text: str) -> None:
     *records, fault = read_json(text)
     assert isinstance(fault, Fault)

@@ -13,7 +13,10 @@ from pipeline.documents.titles import Title, title_of
         ("``` never closed\n# a comment\n", Title("``` never closed", "first_line")),
         ("Words first.\n\n  # Real\n", Title("Real", "heading")),
         ("# #\n# Real\n", Title("Real", "heading")),
-        (f"# Real{' ' * 10**6}x\n", Title("Real", "first_line")),  # an hour, if its end is sought from each blank
+        (
+            f"# Real{' ' * 10**6}x\n",
+            Title("Real", "first_line"),
+        ),  # an hour, if its end is sought from each blank
         ("#hashtag\n", Title("hashtag", "first_line")),
         ("# " + "long " * 50 + "\n", Title("name", "file_name")),
         ("---\n\n***\nCONFIDENTIAL\n", Title("CONFIDENTIAL", "first_line")),

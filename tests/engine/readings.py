@@ -17,9 +17,12 @@ def nothing() -> None:
 
 
 def watched(
-    monkeypatch: pytest.MonkeyPatch, before: Callable[[], object] = nothing, after: Callable[[], object] = nothing
+    monkeypatch: pytest.MonkeyPatch,
+    before: Callable[[], object] = nothing,
+    after: Callable[[], object] = nothing,
 ) -> list[list[str]]:
-    """The files of each reading; what happens ``before`` they are read, once they are listed, and ``after`` that."""
+    """The files of each reading; what happens ``before`` they are read, once they are listed, and
+    ``after`` that."""
     verb = REGISTRY.verbs["load_documents"]
     readings: list[list[str]] = []
 

@@ -12,7 +12,17 @@ from pipeline.contract.prompts import Prompt
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
 from pipeline.engine.workflow_file import read_workflow
-from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Listener, Result, Talk, Usage, one_question
+from pipeline.models.base import (
+    Anew,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Listener,
+    Result,
+    Talk,
+    Usage,
+    one_question,
+)
 from tests.talking import converse
 
 WORKFLOW = """
@@ -47,7 +57,10 @@ class ScriptedChat:
         return {"model": self.name}
 
     def converse(
-        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+        self,
+        talks: Iterable[Talk[Result]],
+        listener: Listener | None = None,
+        anew: Anew | None = None,
     ) -> list[Result]:
         def reply(request: ChatRequest) -> ChatReply:
             if listener:
@@ -57,7 +70,9 @@ class ScriptedChat:
 
         return converse(talks, reply)
 
-    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
+    def complete(
+        self, requests: Sequence[ChatRequest], listener: Listener | None = None
+    ) -> list[ChatReply]:
         return self.converse(map(one_question, requests), listener)
 
     def _reply(self, request: ChatRequest) -> ChatReply:
@@ -98,7 +113,9 @@ class NoEmbedding:
 class SmallProject:
     root: Path
     chat: ScriptedChat = field(default_factory=ScriptedChat)
-    prompts: dict[str, str] = field(default_factory=lambda: {"ask": "Say $number", "ask_again": "Again $number"})
+    prompts: dict[str, str] = field(
+        default_factory=lambda: {"ask": "Say $number", "ask_again": "Again $number"}
+    )
     workflow_text: str = WORKFLOW
 
     def numbers(self, *lines: str) -> None:
@@ -109,7 +126,9 @@ class SmallProject:
         named = re.search(r"^name: (\w+)", self.workflow_text, re.MULTILINE)
         path = self.root / f"{named[1] if named else 'small'}.yaml"
         path.write_text(self.workflow_text)
-        return read_workflow(path, {"input": {"root": str(self.root)}}, models={ChatModel: ["default"]})
+        return read_workflow(
+            path, {"input": {"root": str(self.root)}}, models={ChatModel: ["default"]}
+        )
 
     @property
     def resources(self) -> Resources:

@@ -41,9 +41,16 @@ def describe_numbers(
     numbers: pd.DataFrame, ask: Prompt, chat: ChatModel, tokenizer: Tokenizer
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     CALLS.append("describe_numbers")
-    requests = [ChatRequest(id, ({"role": "user", "content": ask.render(number=id)},)) for id in numbers["id"].tolist()]
+    requests = [
+        ChatRequest(id, ({"role": "user", "content": ask.render(number=id)},))
+        for id in numbers["id"].tolist()
+    ]
     replies = list(zip(numbers["id"], chat.complete(requests), strict=True))
-    texts = [(id, f"{reply.text} ({tokenizer.count(reply.text)})") for id, reply in replies if not reply.reason]
+    texts = [
+        (id, f"{reply.text} ({tokenizer.count(reply.text)})")
+        for id, reply in replies
+        if not reply.reason
+    ]
     return TEXTS.frame(texts), rejects((id, reply.reason) for id, reply in replies if reply.reason)
 
 
@@ -58,5 +65,12 @@ def register_small_verbs() -> None:
         settings="input",
         stamp=lambda params: (Path(params.root) / params.path).read_text(),
     )(read_numbers)
-    verb(inputs={"numbers": NUMBERS}, outputs={"kept": NUMBERS}, rowwise="numbers", libraries=("pyyaml",))(keep_even)
-    verb(inputs={"numbers": NUMBERS}, outputs={"texts": TEXTS, "rejects": REJECTS}, rowwise="numbers")(describe_numbers)
+    verb(
+        inputs={"numbers": NUMBERS},
+        outputs={"kept": NUMBERS},
+        rowwise="numbers",
+        libraries=("pyyaml",),
+    )(keep_even)
+    verb(
+        inputs={"numbers": NUMBERS}, outputs={"texts": TEXTS, "rejects": REJECTS}, rowwise="numbers"
+    )(describe_numbers)

@@ -1,4 +1,5 @@
-"""Nights of small verbs of each law: whatever rows come, change and go, the tables are those of a run from nothing."""
+"""Nights of small verbs of each law: whatever rows come, change and go, the tables are those of a
+run from nothing."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -48,7 +49,9 @@ class ReadParams(Params):
 
 def read_readings(params: ReadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
     readings, places = json.loads((Path(params.root) / params.path).read_text())
-    return READINGS.frame([tuple(row) for row in readings]), PLACES.frame([tuple(row) for row in places])
+    return READINGS.frame([tuple(row) for row in readings]), PLACES.frame(
+        [tuple(row) for row in places]
+    )
 
 
 def count_years(readings: pd.DataFrame) -> pd.DataFrame:
@@ -77,7 +80,9 @@ def share_sums(readings: pd.DataFrame) -> pd.DataFrame:
 
 
 BY_PLACE = Law({"readings": ("place",)}, {"sums": "place"})
-BY_SUM = Law({"readings": ("id",)}, {"shares": "id"}, {"sums": Uses("readings", ("place",), "place")})
+BY_SUM = Law(
+    {"readings": ("id",)}, {"shares": "id"}, {"sums": Uses("readings", ("place",), "place")}
+)
 
 
 def shares_in_parts(params: object) -> tuple[Part, ...]:
@@ -94,10 +99,21 @@ def readings(project: SmallProject) -> SmallProject:
         stamp=lambda params: (Path(params.root) / params.path).read_text(),
     )(read_readings)  # fmt: skip
     by_readings: Any = {"inputs": {"readings": READINGS}}
-    verb(**by_readings, outputs={"years": YEARS}, keyed={"readings": ("year",)}, row_of={"years": "year"})(count_years)
-    verb(**by_readings, outputs={"sums": SUMS}, keyed={"readings": ("place",)}, row_of={"sums": "place"})(sum_places)
     verb(
-        inputs={"readings": READINGS, "places": PLACES}, outputs={"heights": HEIGHTS}, rowwise="readings",
+        **by_readings,
+        outputs={"years": YEARS},
+        keyed={"readings": ("year",)},
+        row_of={"years": "year"},
+    )(count_years)
+    verb(
+        **by_readings,
+        outputs={"sums": SUMS},
+        keyed={"readings": ("place",)},
+        row_of={"sums": "place"},
+    )(sum_places)
+    verb(
+        inputs={"readings": READINGS, "places": PLACES}, outputs={"heights": HEIGHTS},
+        rowwise="readings",
         row_of={"heights": "id"}, lookup={"places": Uses("readings", ("place",), "name")},
     )(look_up_heights)  # fmt: skip
     verb(**by_readings, outputs={"shares": SHARES}, parts=shares_in_parts)(share_sums)
@@ -108,11 +124,15 @@ def readings(project: SmallProject) -> SmallProject:
 def run(project: SmallProject, snapshots: Path) -> dict[str, list[str]]:
     runner = Runner(project.resources, SnapshotStore(snapshots), Progress())
     made = runner.run(project.workflow, "run").manifest.tables
-    return {name: [made[name].sha256, *map(repr, runner.snapshots.table(made[name]).to_pylist())] for name in made}
+    return {
+        name: [made[name].sha256, *map(repr, runner.snapshots.table(made[name]).to_pylist())]
+        for name in made
+    }
 
 
 ROW = st.tuples(
-    st.sampled_from("abcdefgh"), st.sampled_from(["Quill", "Tollen", "", None]), st.sampled_from([0, 1899, 1901, None]),
+    st.sampled_from("abcdefgh"), st.sampled_from(["Quill", "Tollen", "", None]),
+    st.sampled_from([0, 1899, 1901, None]),
     st.sampled_from([0.1, 0.2, 0.3, 1e15]),
 )  # fmt: skip
 PLACE = st.tuples(st.sampled_from(["Quill", "Tollen", ""]), st.integers(0, 2))
@@ -134,25 +154,42 @@ def test_any_nights_end_in_the_tables_of_a_run_from_nothing(
     """Rows that name no group are of one, as the verb sees them."""
     made: dict[str, list[str]] = {}
     few = 1 + len(nights[0][0]) % 3
-    in_buckets, at_once = patch.object(tasks, "TASK_ROWS", few), patch.object(changed_groups, "ROWS_AT_ONCE", few)
-    with in_buckets, at_once, patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=2, MOST_ADDITIONS=1):
+    in_buckets, at_once = (
+        patch.object(tasks, "TASK_ROWS", few),
+        patch.object(changed_groups, "ROWS_AT_ONCE", few),
+    )
+    with (
+        in_buckets,
+        at_once,
+        patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=2, MOST_ADDITIONS=1),
+    ):
         for night in nights:
             (readings.root / "readings.json").write_text(json.dumps(night))
             made = run(readings, readings.root / f"nightly-{number}")
     assert made == run(readings, readings.root / f"fresh-{number}")
 
 
-def test_a_night_reads_many_rows_some_groups_at_a_time(readings: SmallProject, monkeypatch: pytest.MonkeyPatch):
+def test_a_night_reads_many_rows_some_groups_at_a_time(
+    readings: SmallProject, monkeypatch: pytest.MonkeyPatch
+):
     step = readings.workflow.steps[2]
     store, sizes = SnapshotStore(readings.root / "snapshots"), list[int]()
 
-    def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: object) -> dict[str, pd.DataFrame]:
+    def make(
+        part: Part, inputs: Mapping[str, pd.DataFrame], groups: object
+    ) -> dict[str, pd.DataFrame]:
         sizes.append(len(inputs["readings"]))
         return part.call(inputs, {})
 
     def night(value: float, last: LastRun) -> tuple[dict[str, Snapshot], LastRun]:
-        rows = [(f"{number:03}", f"place {number // 2}", 1900, value + number) for number in range(200)]
-        read = {"readings": store.write("readings", READINGS.encode(READINGS.frame(rows), "readings"), ("id",))}
+        rows = [
+            (f"{number:03}", f"place {number // 2}", 1900, value + number) for number in range(200)
+        ]
+        read = {
+            "readings": store.write(
+                "readings", READINGS.encode(READINGS.frame(rows), "readings"), ("id",)
+            )
+        }
         made = outputs_of(step, read, last, store, make)
         return made, LastRun(read, made)
 

@@ -19,13 +19,18 @@ def identities(*names: str) -> pd.DataFrame:
     """Documents by id, and content after a colon if it is not the same: "a" or "a:text"."""
     parts = [name.partition(":") for name in names]
     return pd.DataFrame(
-        [(id, f"{id}.txt", content or id) for id, _, content in parts], columns=["id", "source", "content_hash"]
+        [(id, f"{id}.txt", content or id) for id, _, content in parts],
+        columns=["id", "source", "content_hash"],
     )
 
 
 def test_what_became_of_the_documents():
-    found = document_changes(identities("a", "b", "c", "d"), identities("a", "b:edited", "e", "x:d"))
-    assert found == DocumentChanges(new=("e.txt", "x.txt"), edited=("b.txt",), gone=("c.txt", "d.txt"))
+    found = document_changes(
+        identities("a", "b", "c", "d"), identities("a", "b:edited", "e", "x:d")
+    )
+    assert found == DocumentChanges(
+        new=("e.txt", "x.txt"), edited=("b.txt",), gone=("c.txt", "d.txt")
+    )
     assert found.counts == {"new": 2, "edited": 1, "gone": 2}
     assert document_changes(identities(), identities("a")).new == ("a.txt",)
     assert document_changes(identities("a"), identities()).gone == ("a.txt",)
@@ -42,7 +47,15 @@ def test_what_became_of_the_documents():
         ("a b", "", 1),
         ("", "a", 0),
     ],
-    ids=["as many as may", "fewer", "edited", "renamed", "renamed and gone", "any", "the first run"],
+    ids=[
+        "as many as may",
+        "fewer",
+        "edited",
+        "renamed",
+        "renamed and gone",
+        "any",
+        "the first run",
+    ],
 )
 def test_what_may_pass(before: str, after: str, max_ratio: float):
     check_deletions(identities(*before.split()), identities(*after.split()), max_ratio)
@@ -54,9 +67,19 @@ def test_what_may_pass(before: str, after: str, max_ratio: float):
         (
             "a b c",
             "a c",
-            r"input: 1 of 3 documents are gone \(b\.txt\), more than max_delete_ratio 0\.3; is the folder",
+            (
+                r"input: 1 of 3 documents are gone \(b\.txt\), more than max_delete_ratio 0\.3; is"
+                r" the folder"
+            ),
         ),
-        ("e d c b a", "f", r"5 of 5 documents are gone \(a\.txt, b\.txt, c\.txt, \.\.\.\), .* --allow-deletes if this"),
+        (
+            "e d c b a",
+            "f",
+            (
+                r"5 of 5 documents are gone \(a\.txt, b\.txt, c\.txt, \.\.\.\), .* --allow-deletes"
+                r" if this"
+            ),
+        ),
         ("a b", "c:a", r"1 of 2 documents are gone \(b\.txt\)"),
     ],
 )
@@ -70,7 +93,9 @@ def test_what_stops_a_run(before: str, after: str, message: str):
 def folder(tmp_path: Path) -> ProjectFolder:
     """Four documents loaded; no store is needed."""
     texts = {f"{name}.txt": f"The mill of {name}." for name in "abcd"}
-    folder = new_project(tmp_path / "mill", "embedded", texts, workflow="load", max_delete_ratio=0.3)
+    folder = new_project(
+        tmp_path / "mill", "embedded", texts, workflow="load", max_delete_ratio=0.3
+    )
     (folder.root / "workflows" / "load.yaml").write_text(LOAD_ONLY)
     with folder.open() as project:
         project.index()
@@ -86,7 +111,9 @@ def test_a_refused_run_changes_nothing_however_often(folder: ProjectFolder):
     folder.delete("b.txt")
     for _ in range(2):
         with folder.open() as project:
-            with pytest.raises(DeletionError, match=r"2 of 4 documents are gone \(a\.txt, b\.txt\)"):
+            with pytest.raises(
+                DeletionError, match=r"2 of 4 documents are gone \(a\.txt, b\.txt\)"
+            ):
                 project.index()
             report = project.status()
             assert report
@@ -115,11 +142,17 @@ def test_an_empty_folder_is_refused_whatever_is_allowed(folder: ProjectFolder):
         project.index(options=RunOptions(allow_deletes=True))
 
 
-@pytest.mark.parametrize("steps", [[], [{"verb": "select_documents", "args": {"metadata": []}}]], ids=["", "steps"])
-def test_a_first_run_is_compared_with_the_newest_run_of_another_workflow(folder: ProjectFolder, steps: list[object]):
+@pytest.mark.parametrize(
+    "steps", [[], [{"verb": "select_documents", "args": {"metadata": []}}]], ids=["", "steps"]
+)
+def test_a_first_run_is_compared_with_the_newest_run_of_another_workflow(
+    folder: ProjectFolder, steps: list[object]
+):
     folder.edit_settings(input={"steps": steps})
     for name in ("second", "third"):
-        (folder.root / "workflows" / f"{name}.yaml").write_text(LOAD_ONLY.replace("name: load", f"name: {name}"))
+        (folder.root / "workflows" / f"{name}.yaml").write_text(
+            LOAD_ONLY.replace("name: load", f"name: {name}")
+        )
     with folder.open() as project:
         project.index("load")
         project.index("second")
@@ -129,14 +162,17 @@ def test_a_first_run_is_compared_with_the_newest_run_of_another_workflow(folder:
 
 
 def test_another_folder_has_nothing_to_do_with_the_workflow_before(folder: ProjectFolder):
-    """Neither are the documents of the one gone from the other, nor are they kept where a file is not read whole."""
+    """Neither are the documents of the one gone from the other, nor are they kept where a file is
+    not read whole."""
     folder.write("t.jsonl", '{"id": "1", "text": "One."}\n{"id": "2", "text": "Two."}\n')
     elsewhere = folder.root / "data" / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "t.jsonl").write_text('{"id": "3", "text": "Three."}\n{"id": "4", "te')
     step = f"  - verb: load_documents\n    args: {{path: '{elsewhere}'}}\n"
     (folder.root / "workflows" / "other.yaml").write_text(f"name: other\nsteps:\n{step}")
-    (folder.root / "workflows" / "third.yaml").write_text(LOAD_ONLY.replace("name: load", "name: third"))
+    (folder.root / "workflows" / "third.yaml").write_text(
+        LOAD_ONLY.replace("name: load", "name: third")
+    )
     with folder.open() as project:
         project.index("load")
         assert project.index("other").documents == {"new": 1, "edited": 0, "gone": 0, "all": 1}
@@ -162,7 +198,9 @@ def documents_of(folder: ProjectFolder) -> list[Path]:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"damaged"], ids=["gone", "empty", "damaged"])
-def test_without_the_former_snapshot_the_numbers_are_compared(folder: ProjectFolder, content: bytes | None):
+def test_without_the_former_snapshot_the_numbers_are_compared(
+    folder: ProjectFolder, content: bytes | None
+):
     for path in documents_of(folder):
         path.unlink() if content is None else path.write_bytes(content)
     with folder.open() as project:
@@ -171,15 +209,25 @@ def test_without_the_former_snapshot_the_numbers_are_compared(folder: ProjectFol
         path.unlink() if content is None else path.write_bytes(content)
     for name in "abc":
         folder.delete(f"{name}.txt")
-    with folder.open() as project, pytest.raises(DeletionError, match="3 of 4 documents are gone, more than"):
+    with (
+        folder.open() as project,
+        pytest.raises(DeletionError, match="3 of 4 documents are gone, more than"),
+    ):
         project.index()
 
 
 @pytest.mark.parametrize("broken", ["live", "all"])
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"workflow": "load"}', None], ids=["empty", "list", "short", "gone"])
-def test_a_broken_manifest_leaves_the_guard_on(folder: ProjectFolder, broken: str, content: bytes | None):
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b'{"workflow": "load"}', None], ids=["empty", "list", "short", "gone"]
+)
+def test_a_broken_manifest_leaves_the_guard_on(
+    folder: ProjectFolder, broken: str, content: bytes | None
+):
     snapshots = folder.root / "data" / "snapshots"
-    paths = [*snapshots.glob("manifest-*.json"), *(snapshots.glob("manifests/*/*.json") if broken == "all" else [])]
+    paths = [
+        *snapshots.glob("manifest-*.json"),
+        *(snapshots.glob("manifests/*/*.json") if broken == "all" else []),
+    ]
     for path in paths:
         path.unlink() if content is None and broken == "live" else path.write_bytes(content or b"")
     for name in "abc":
@@ -208,7 +256,9 @@ def test_the_settings_allow_it(folder: ProjectFolder):
 
 
 def test_documents_that_a_filter_leaves_out_count_as_gone(folder: ProjectFolder):
-    folder.edit_settings(input={"steps": [{"verb": "filter_documents", "args": {"where": {"source": "a.txt"}}}]})
+    folder.edit_settings(
+        input={"steps": [{"verb": "filter_documents", "args": {"where": {"source": "a.txt"}}}]}
+    )
     with folder.open() as project, pytest.raises(DeletionError, match="3 of 4"):
         project.index()
 

@@ -1,4 +1,5 @@
-"""A night that reads the files that changed leaves what one leaves that reads them all, whatever came before."""
+"""A night that reads the files that changed leaves what one leaves that reads them all, whatever
+came before."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,11 +26,22 @@ CONTENTS = (
     b"id,text\n2,Zwei\n2,Again\n",
     b'id,text\n1,"The judge said "no" to it"\n2,Two\n',
 )
-NAMES = ("a.csv", "a.csv#2.txt", "b.txt", "b:2.txt", "far/a.csv", "far/b.txt", "far/away/c.txt", "p.png")
+NAMES = (
+    "a.csv",
+    "a.csv#2.txt",
+    "b.txt",
+    "b:2.txt",
+    "far/a.csv",
+    "far/b.txt",
+    "far/away/c.txt",
+    "p.png",
+)
 Night = Mapping[str, bytes | None]
 """What becomes of files: None where one is deleted."""
 NIGHTS = st.lists(
-    st.dictionaries(st.sampled_from(NAMES), st.none() | st.sampled_from(CONTENTS), max_size=4), min_size=2, max_size=4
+    st.dictionaries(st.sampled_from(NAMES), st.none() | st.sampled_from(CONTENTS), max_size=4),
+    min_size=2,
+    max_size=4,
 )
 ALL_READ = RunOptions(Selection(force=("load_documents",)))
 
@@ -50,7 +62,9 @@ def change(folder: ProjectFolder, night: Night) -> None:
             path.write_bytes(content)
 
 
-def tables_after(folder: ProjectFolder, options: RunOptions | None = None) -> dict[str, pd.DataFrame]:
+def tables_after(
+    folder: ProjectFolder, options: RunOptions | None = None
+) -> dict[str, pd.DataFrame]:
     with folder.open("max_delete_ratio=1") as project:
         project.index(options=options)
         return {name: project.table(name) for name in ("documents", "text_units", "rejects")}
@@ -61,7 +75,9 @@ def tables_after(folder: ProjectFolder, options: RunOptions | None = None) -> di
     suppress_health_check=(HealthCheck.function_scoped_fixture,),
 )  # fmt: skip
 @given(nights=NIGHTS)
-def test_a_night_leaves_what_reading_all_files_leaves(nights: list[Night], tmp_path_factory: pytest.TempPathFactory):
+def test_a_night_leaves_what_reading_all_files_leaves(
+    nights: list[Night], tmp_path_factory: pytest.TempPathFactory
+):
     root = tmp_path_factory.mktemp("nights")
     some, every = new_folder(root / "some"), new_folder(root / "every")
     for night in [{}, *nights, {}]:
@@ -80,7 +96,9 @@ def test_what_is_kept_stays_through_other_nights_and_goes_with_its_file(tmp_path
     for elsewhere in ([], ["other.txt"], []):
         change(folder, {"other.txt": b"An edit elsewhere." if elsewhere else None})
         sources = sorted(tables_after(folder)["documents"]["source"])
-        assert sources == sorted(["base.txt", "cases.csv#1", "cases.csv#2", "far/b.txt", *elsewhere])
+        assert sources == sorted(
+            ["base.txt", "cases.csv#1", "cases.csv#2", "far/b.txt", *elsewhere]
+        )
     change(folder, {"cases.csv": None, "far/b.txt": b"Read again."})
     tables = tables_after(folder)
     assert dict(zip(tables["documents"]["source"], tables["documents"]["text"], strict=True)) == {
@@ -89,11 +107,17 @@ def test_what_is_kept_stays_through_other_nights_and_goes_with_its_file(tmp_path
     assert tables["rejects"].empty
 
 
-def test_a_night_reads_what_changed_and_what_could_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_night_reads_what_changed_and_what_could_not_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     folder = new_folder(tmp_path / "mill")
     change(
         folder,
-        {"a.csv": CONTENTS[5], "b.txt": b"A letter.", "far/b.txt": b"Caf\xe9, d\xe9j\xe0 vu, na\xefve \xe9l\xe8ve"},
+        {
+            "a.csv": CONTENTS[5],
+            "b.txt": b"A letter.",
+            "far/b.txt": b"Caf\xe9, d\xe9j\xe0 vu, na\xefve \xe9l\xe8ve",
+        },
     )
     tables_after(folder)
     readings = watched(monkeypatch)
@@ -110,7 +134,9 @@ def test_a_night_reads_what_changed_and_what_could_not_be_read(tmp_path: Path, m
     assert readings == [["b.txt"], ["b.txt", "far/a.csv"], ["b.txt"]]
 
 
-def test_what_never_stands_still_is_read_whole_by_the_next_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_never_stands_still_is_read_whole_by_the_next_night(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """What was read of a file may not be what its hash says."""
     folder = new_folder(tmp_path / "mill")
     change(folder, {"b.txt": b"One.", "far/b.txt": b"From afar."})
@@ -121,7 +147,7 @@ def test_what_never_stands_still_is_read_whole_by_the_next_night(tmp_path: Path,
         assert len(readings) == MOST_READINGS
     readings = watched(monkeypatch)
     change(folder, {"b.txt": b"Writing 1"})
-    assert dict(zip(*(tables_after(folder)["documents"][name] for name in ("source", "text")), strict=True)) == {
+    assert dict(zip(*(tables_after(folder)["documents"][name] for name in ("source", "text")), strict=True)) == {  # noqa: E501
         "base.txt": "What is always there.", "b.txt": "Writing 1", "far/b.txt": "From afar.",
     }  # fmt: skip
     assert [sorted(names) for names in readings] == [["b.txt", "base.txt", "far/b.txt"]]

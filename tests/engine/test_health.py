@@ -35,12 +35,20 @@ def store(tmp_path: Path) -> SnapshotStore:
     return SnapshotStore(tmp_path / "snapshots")
 
 
-def snapshots(store: SnapshotStore, tables: dict[str, tuple[TableSchema, pd.DataFrame]]) -> dict[str, Snapshot]:
-    return {name: store.write(name, schema.encode(frame, name)) for name, (schema, frame) in tables.items()}
+def snapshots(
+    store: SnapshotStore, tables: dict[str, tuple[TableSchema, pd.DataFrame]]
+) -> dict[str, Snapshot]:
+    return {
+        name: store.write(name, schema.encode(frame, name))
+        for name, (schema, frame) in tables.items()
+    }
 
 
 def measured(
-    store: SnapshotStore, units: dict[str, Any], rejected: tuple[str, ...] = (), params: MergeParams = MergeParams()
+    store: SnapshotStore,
+    units: dict[str, Any],
+    rejected: tuple[str, ...] = (),
+    params: MergeParams = MergeParams(),
 ) -> dict[str, float]:
     found, texts = extractions(units)
     merged, links, _, rejects = merge_graphs(found, texts, params)
@@ -49,14 +57,18 @@ def measured(
         *(("extract_graph", unit, "row", "timeout", "no answer") for unit in rejected),
     ])  # fmt: skip
     tables = snapshots(store, {
-        "text_units": (TEXT_UNITS, texts), "extractions": (EXTRACTIONS, found), "rejects": (REJECTS, rejects),
-        "merged_entities": (MERGED_ENTITIES, merged), "merged_relationships": (MERGED_RELATIONSHIPS, links),
+        "text_units": (TEXT_UNITS, texts), "extractions": (EXTRACTIONS, found),
+        "rejects": (REJECTS, rejects),
+        "merged_entities": (MERGED_ENTITIES, merged), "merged_relationships": (MERGED_RELATIONSHIPS,
+            links),
     })  # fmt: skip
     return health(tables, store, INDEX)
 
 
 ROOT = Path(__file__).parents[2]
-INDEX, ON_CPU = (read_workflow(ROOT / "workflows" / f"{name}.yaml", {}) for name in ("index", "fast"))
+INDEX, ON_CPU = (
+    read_workflow(ROOT / "workflows" / f"{name}.yaml", {}) for name in ("index", "fast")
+)
 UNITS = {
     "d/0": [entity("Ada"), entity("Otto"), link("Ada", "Otto")],
     "d/1": [{**entity("Nobody"), "grounded": False}, {**link("Ada", "Phantom"), "grounded": False}],
@@ -67,7 +79,8 @@ UNITS = {
 
 def test_counts(store: SnapshotStore):
     assert measured(store, UNITS, rejected=("d/3",)) == {
-        "text_units": 4, "rejected_units": 1, "without_entities": 1, "only_title": 0, "entities_per_unit": 0.75,
+        "text_units": 4, "rejected_units": 1, "without_entities": 1, "only_title": 0,
+        "entities_per_unit": 0.75,
         "ungrounded": 2, "cut_units": 0, "share_without_end_mark": 0.0, "orphan_relationships": 2,
     }  # fmt: skip
     assert measured(store, {"d/0": []}, rejected=("d/0",))["without_entities"] == 0
@@ -76,7 +89,11 @@ def test_counts(store: SnapshotStore):
 
 
 def test_units_whose_only_entity_is_their_title_are_counted(store: SnapshotStore):
-    units = {"d/0": [entity("Island Baby"), entity("Island Baby (film)")], "d/1": [entity("Ada")], "d/2": []}
+    units = {
+        "d/0": [entity("Island Baby"), entity("Island Baby (film)")],
+        "d/1": [entity("Ada")],
+        "d/2": [],
+    }
     found, texts = extractions(units)
     documents = ALL_DOCUMENTS.frame([("d", "Island Baby (film)", "", "", "{}", "", "given")])
     tables = {
@@ -94,20 +111,28 @@ def test_units_whose_only_entity_is_their_title_are_counted(store: SnapshotStore
 
 
 def test_text_units_that_were_rejected_are_not_text_units_without_entities(store: SnapshotStore):
-    counts = measured(store, {"d/0": [entity("Ada")], "d/1": [], "d/2": []}, rejected=("d/1", "d/2"))
+    counts = measured(
+        store, {"d/0": [entity("Ada")], "d/1": [], "d/2": []}, rejected=("d/1", "d/2")
+    )
     assert (counts["rejected_units"], counts["without_entities"]) == (2, 0)
     assert not list(extraction_notes(counts, INDEX))
 
 
 def test_where_a_model_finds_nothing_the_advice_is_to_look_at_the_model(store: SnapshotStore):
-    [note] = extraction_notes(measured(store, {"d/0": [], "d/1": [], "d/2": [entity("Ada")]}), INDEX)
+    [note] = extraction_notes(
+        measured(store, {"d/0": [], "d/1": [], "d/2": [entity("Ada")]}), INDEX
+    )
     assert "look at the model with 'graphmill doctor'" in note
     assert "capital letters" not in note
     assert "extract_graph_fast" not in note
 
 
-@pytest.mark.parametrize(("text", "caseless"), [("كتب الحارس في الليل.", True), ("Nothing is named here.", False)])
-def test_capital_letters_are_spoken_of_only_where_a_corpus_has_none(store: SnapshotStore, text: str, caseless: bool):
+@pytest.mark.parametrize(
+    ("text", "caseless"), [("كتب الحارس في الليل.", True), ("Nothing is named here.", False)]
+)
+def test_capital_letters_are_spoken_of_only_where_a_corpus_has_none(
+    store: SnapshotStore, text: str, caseless: bool
+):
     found, texts = extractions({"d/0": []})
     tables = {
         "text_units": (TEXT_UNITS, texts.assign(text=text)),
@@ -121,12 +146,16 @@ def test_capital_letters_are_spoken_of_only_where_a_corpus_has_none(store: Snaps
     assert "doctor" not in note
 
 
-def test_replies_without_an_end_mark_and_cut_ones_are_told_with_what_asks_again(store: SnapshotStore):
+def test_replies_without_an_end_mark_and_cut_ones_are_told_with_what_asks_again(
+    store: SnapshotStore,
+):
     units = {f"d/{number}": [entity("Ada")] for number in range(20)}
     found, texts = extractions(units)
 
     def told(unended: int, cut: int) -> tuple[dict[str, float], str]:
-        rejects = [("extract_graph", f"d/{n}", "unended", "unended", "no mark") for n in range(unended)]
+        rejects = [
+            ("extract_graph", f"d/{n}", "unended", "unended", "no mark") for n in range(unended)
+        ]
         rejects += [("extract_graph", f"d/{n}", "cut", "truncated", "cut") for n in range(cut)]
         tables = {
             "text_units": (TEXT_UNITS, texts),
@@ -147,23 +176,38 @@ def test_replies_without_an_end_mark_and_cut_ones_are_told_with_what_asks_again(
     assert told(0, 0)[1] == ""
 
 
-@pytest.mark.parametrize(("found_in", "counted"), [("heading", 1), ("first_line", 0), ("file_name", 0), (None, 1)])
-def test_a_title_that_is_no_name_is_not_what_a_unit_is_about(store: SnapshotStore, found_in: str | None, counted: int):
+@pytest.mark.parametrize(
+    ("found_in", "counted"), [("heading", 1), ("first_line", 0), ("file_name", 0), (None, 1)]
+)
+def test_a_title_that_is_no_name_is_not_what_a_unit_is_about(
+    store: SnapshotStore, found_in: str | None, counted: int
+):
     found, texts = extractions({"d/0": [entity("Ada")]})
     documents = ALL_DOCUMENTS.encode(
         ALL_DOCUMENTS.frame([("d", "Ada met Otto", "", "", "{}", "", found_in)]), "documents"
     )
     tables = snapshots(store, {
-        "text_units": (TEXT_UNITS, texts), "extractions": (EXTRACTIONS, found), "rejects": (REJECTS, REJECTS.frame()),
+        "text_units": (TEXT_UNITS, texts), "extractions": (EXTRACTIONS, found),
+        "rejects": (REJECTS, REJECTS.frame()),
     })  # fmt: skip
-    earlier = documents if found_in else documents.drop_columns(["title_from"])  # as versions before left it
-    assert health({**tables, "documents": store.write("documents", earlier)}, store, INDEX)["only_title"] == counted
+    earlier = (
+        documents if found_in else documents.drop_columns(["title_from"])
+    )  # as versions before left it
+    assert (
+        health({**tables, "documents": store.write("documents", earlier)}, store, INDEX)[
+            "only_title"
+        ]
+        == counted
+    )
 
 
 def test_records_of_a_text_unit_that_is_not_there_hinder_no_count(store: SnapshotStore):
     found, texts = extractions({"d/0": [entity("Ada")], "d/1": [entity("Ada")]})
     tables = {
-        "documents": (ALL_DOCUMENTS, ALL_DOCUMENTS.frame([("d", "Ada", "", "", "{}", "", "given")])),
+        "documents": (
+            ALL_DOCUMENTS,
+            ALL_DOCUMENTS.frame([("d", "Ada", "", "", "{}", "", "given")]),
+        ),
         "text_units": (TEXT_UNITS, texts[texts["id"] == "d/0"]),
         "extractions": (EXTRACTIONS, found),
         "rejects": (REJECTS, REJECTS.frame()),
@@ -172,12 +216,17 @@ def test_records_of_a_text_unit_that_is_not_there_hinder_no_count(store: Snapsho
 
 
 def test_run_and_plan_say_that_a_script_without_capitals_has_no_names(tmp_path: Path):
-    texts = {"a.md": "# المنارة\n\nكتب الحارس في الليل. هبت الريح.", "b.md": "# الميناء\n\nوصلت السفينة صباحا."}
+    texts = {
+        "a.md": "# المنارة\n\nكتب الحارس في الليل. هبت الريح.",
+        "b.md": "# الميناء\n\nوصلت السفينة صباحا.",
+    }
     folder = new_project(tmp_path / "p", NO_STORE, texts)
     report = folder.report("index", "fast")
     assert (report["health"]["only_title"], report["health"]["text_units"]) == (2, 2)
     assert any("nothing was found but the title" in note for note in report["notes"])
-    assert any("nothing was found but the title" in note for note in folder.report("plan", "fast")["notes"])
+    assert any(
+        "nothing was found but the title" in note for note in folder.report("plan", "fast")["notes"]
+    )
 
 
 def test_orphans_that_are_dropped_are_counted(store: SnapshotStore):
@@ -185,14 +234,20 @@ def test_orphans_that_are_dropped_are_counted(store: SnapshotStore):
 
 
 @pytest.mark.parametrize("ungrounded", ["keep", "flag", "drop"])
-def test_ungrounded_records_are_counted_whatever_becomes_of_them(tmp_path: Path, openai: OpenAIServer, ungrounded: str):
+def test_ungrounded_records_are_counted_whatever_becomes_of_them(
+    tmp_path: Path, openai: OpenAIServer, ungrounded: str
+):
     folder = new_project(tmp_path / "mill", NO_STORE, endpoint=openai)
     set_args(folder, extract_graph={"ungrounded": ungrounded})
 
     def inventive(messages: Messages, body: Mapping[str, Any]) -> Reply:
         said = default_reply(messages, body)
         phantom = '("entity"<|>Phantom Menace<|>person<|>It is in no text.)##'
-        return replace(said, text=phantom + (said.text or "")) if "<|COMPLETE|>" in str(messages) else said
+        return (
+            replace(said, text=phantom + (said.text or ""))
+            if "<|COMPLETE|>" in str(messages)
+            else said
+        )
 
     openai.reply = inventive
     with folder.open(*folder.endpoint_overrides) as project:
@@ -252,7 +307,9 @@ def test_a_run_whose_extraction_is_empty_fails_leaves_the_stores_and_the_next_on
         workspace = project.settings.workspace
         before = postgres_versions(postgres_url, workspace)
         for night in (1, 2):
-            with pytest.raises(DataError, match=r"not one entity in 3 text units.*the next run asks again"):
+            with pytest.raises(
+                DataError, match=r"not one entity in 3 text units.*the next run asks again"
+            ):
                 project.run("index")
             report = project.status()
             assert report
@@ -277,7 +334,10 @@ def test_a_run_in_which_too_much_was_rejected_leaves_the_stores(
         before = postgres_versions(postgres_url, workspace)
         report = project.run("index")
         assert (report.exit_code, report.outcome, report.load) == (3, "completed_with_rejects", {})
-        assert "100% of a step's rows or records are lost; the stores are left as they were" in report.message
+        assert (
+            "100% of a step's rows or records are lost; the stores are left as they were"
+            in report.message
+        )
         assert "'graphmill load index' loads what there is" in report.message
         assert project.run("index").exit_code == 3
         assert postgres_versions(postgres_url, workspace) == before
@@ -286,13 +346,17 @@ def test_a_run_in_which_too_much_was_rejected_leaves_the_stores(
         assert postgres_versions(postgres_url, workspace) != before
 
 
-def test_text_units_that_a_server_refused_are_not_said_to_have_nothing_in_them(tmp_path: Path, openai: OpenAIServer):
+def test_text_units_that_a_server_refused_are_not_said_to_have_nothing_in_them(
+    tmp_path: Path, openai: OpenAIServer
+):
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         is_harbour = "The Harbour of Quill" in messages[-1]["content"]
         return default_reply(messages, body) if is_harbour else bad_request(messages, body)
 
     openai.reply = reply
-    run = new_project(tmp_path / "p", NO_STORE, DOCUMENTS, openai).invoke("index", "--set", "max_reject_ratio=0.9")
+    run = new_project(tmp_path / "p", NO_STORE, DOCUMENTS, openai).invoke(
+        "index", "--set", "max_reject_ratio=0.9"
+    )
     assert (run.exit_code, "2 left out" in run.stdout + run.stderr) == (0, True), run.stderr
     assert "nothing was found" not in run.stdout
     assert "capital letters" not in run.stdout

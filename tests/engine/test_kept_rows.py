@@ -1,4 +1,5 @@
-"""Rows that are kept are those that would be made again: after each night the tables are a full build's."""
+"""Rows that are kept are those that would be made again: after each night the tables are a full
+build's."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,9 +15,13 @@ from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.sizes import size
 
 DOCUMENTS = {
-    "harbour.md": "# The Harbour of Quill\n\nMira Vale built the Harrow Light in 1871, at Quill Point.\n",
+    "harbour.md": (
+        "# The Harbour of Quill\n\nMira Vale built the Harrow Light in 1871, at Quill Point.\n"
+    ),
     "institute.md": "# The Brack Institute\n\nIdra Senn also endowed the\nTollen Observatory.\n",
-    "observatory.md": "# The Tollen Observatory\n\nIt was opened by Governor Pell. Anselm Torr ground its lens.\n",
+    "observatory.md": (
+        "# The Tollen Observatory\n\nIt was opened by Governor Pell. Anselm Torr ground its lens.\n"
+    ),
     "letter.txt": "CONFIDENTIAL\n\nAnselm Torr saw the Harbour of Quill.\n",
 }
 HARBOUR, LETTER = DOCUMENTS["harbour.md"], DOCUMENTS["letter.txt"]
@@ -30,7 +35,8 @@ NIGHTS: Mapping[str, tuple[Mapping[str, str | None], int]] = {
     "a letter with the same letterhead": ({"second.txt": LETTER.replace("Torr", "Moor")}, 1),
     "a deleted document that another one names": ({"observatory.md": None}, 1),
     "a deleted document that nothing names": ({"institute.md": None}, 0),
-    "a title that is another's too": ({"copy.md": "# The Tollen Observatory\n\nIt burnt down.\n"}, 3),
+    "a title that is another's too": ({"copy.md": "# The Tollen Observatory\n\nIt burnt down.\n"},
+        3),
 }  # fmt: skip
 """What changes, None for what goes; and of how many text units the names are read anew."""
 
@@ -38,7 +44,10 @@ NIGHTS: Mapping[str, tuple[Mapping[str, str | None], int]] = {
 def tables(folder: ProjectFolder) -> dict[str, str]:
     with folder.open() as project:
         assert project.index("fast", options=RunOptions(allow_deletes=True)).outcome == "completed"
-        return {name: snapshot.sha256 for name, snapshot in project.snapshots.manifest("fast").tables.items()}
+        return {
+            name: snapshot.sha256
+            for name, snapshot in project.snapshots.manifest("fast").tables.items()
+        }
 
 
 def change(folder: ProjectFolder, changes: Mapping[str, str | None]) -> None:
@@ -81,25 +90,45 @@ def test_fast_extraction_reads_again_what_changed_and_what_may_hold_a_title_that
 
 
 NAMES = ("Mira Vale", "Harrow Light", "MIRA VALE", "Vale", "Notes", "林海灯塔")
-TEXTS = ("Mira Vale lit the Harrow\nLight.", "Later Vale saw Ann Moor (Notes).", "林海灯塔在海边。", "nothing here")
-DOCUMENT = st.tuples(st.sampled_from(("# {}\n\n", "{}\n\n", "---\ntitle: {}\n---\n")), st.sampled_from(NAMES)).flatmap(
+TEXTS = (
+    "Mira Vale lit the Harrow\nLight.",
+    "Later Vale saw Ann Moor (Notes).",
+    "林海灯塔在海边。",
+    "nothing here",
+)
+DOCUMENT = st.tuples(
+    st.sampled_from(("# {}\n\n", "{}\n\n", "---\ntitle: {}\n---\n")), st.sampled_from(NAMES)
+).flatmap(
     lambda head: st.sampled_from(TEXTS).map(lambda text: f"{head[0].format(head[1])}{text}\n")
 )
-CHANGES = st.dictionaries(st.sampled_from([f"{number}.md" for number in range(5)]), st.none() | DOCUMENT, max_size=3)
+CHANGES = st.dictionaries(
+    st.sampled_from([f"{number}.md" for number in range(5)]), st.none() | DOCUMENT, max_size=3
+)
 
 
-@settings(max_examples=size(2, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=size(2, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(history=st.lists(CHANGES, min_size=1, max_size=size(3, 6)))
 def test_after_any_nights_of_titles_the_tables_are_those_of_a_full_build(
     tmp_path_factory: pytest.TempPathFactory, history: Sequence[Mapping[str, str | None]]
 ):
     root = tmp_path_factory.mktemp("nights")
-    documents: dict[str, str] = {"first.md": "# Ann Moor\n\nAnn Moor met Mira Vale.\n", "0.md": "Notes\n\nVale came."}
+    documents: dict[str, str] = {
+        "first.md": "# Ann Moor\n\nAnn Moor met Mira Vale.\n",
+        "0.md": "Notes\n\nVale came.",
+    }
     folder = new_project(root / "p", NO_STORE, documents)
     tables(folder)
     for night in history:
-        changes = {name: text for name, text in night.items() if text is not None or name in documents}
+        changes = {
+            name: text for name, text in night.items() if text is not None or name in documents
+        }
         change(folder, changes)
-        documents = {name: text for name, text in {**documents, **changes}.items() if text is not None}
+        documents = {
+            name: text for name, text in {**documents, **changes}.items() if text is not None
+        }
         tables(folder)
     assert tables(folder) == tables(new_project(root / "fresh", NO_STORE, documents))

@@ -10,7 +10,9 @@ from tests.projects import NO_STORE, ProjectFolder, new_project, project_with_ve
 from tests.servers.openai_server import OpenAIServer
 
 DOCUMENTS = {
-    f"{number:02}.txt": f"Mira Vale built Harrow Light {number} in Quill. Idra Senn saw Harrow Light {number + 1}."
+    f"{number:02}.txt": (
+        f"Mira Vale built Harrow Light {number} in Quill. Idra Senn saw Harrow Light {number + 1}."
+    )
     for number in range(12)
 }
 VERB = """
@@ -38,7 +40,7 @@ OF_ALL = 'return pd.DataFrame({"id": documents["id"], "rows": len(text_units)})'
 OF_TITLES = """rows = documents["text"].str.len().sum() if len(documents) else 0
     return pd.DataFrame({"id": text_units["id"], "rows": rows})"""
 OF_THE_LONGEST = """longest = text_units.assign(rows=text_units["text"].str.len()).nlargest(3, "rows")
-    return pd.DataFrame({"id": longest["document_id"], "rows": longest["rows"]})"""
+    return pd.DataFrame({"id": longest["document_id"], "rows": longest["rows"]})"""  # noqa: E501
 BY_TOUCH = 'rowwise="text_units", row_of={"counts": "id"}, lookup={"documents": touched}'
 
 
@@ -66,7 +68,9 @@ def held(folder: ProjectFolder) -> HeldStep:
         (BY_TOUCH, OF_TITLES, "breaks"),
     ],
 )
-def test_what_a_verb_makes_of_what_changed_is_what_it_makes_of_all(tmp_path: Path, law: str, body: str, verdict: str):
+def test_what_a_verb_makes_of_what_changed_is_what_it_makes_of_all(
+    tmp_path: Path, law: str, body: str, verdict: str
+):
     none_touched = "pd.Series(False, index=rows.index)"
     found = held(with_verb(tmp_path / "p", law, body, none_touched))
     assert found.verdict == verdict
@@ -93,7 +97,10 @@ def test_an_answer_that_is_no_boolean_for_each_row_is_told(tmp_path: Path, touch
     with folder.open() as project:
         project.index("fast")
         folder.write("00.txt", "Another text.")
-        with pytest.raises(DataError, match=f"verb 'count_rows': .* lookup of 'documents' returned {told} for 12 rows"):
+        with pytest.raises(
+            DataError,
+            match=f"verb 'count_rows': .* lookup of 'documents' returned {told} for 12 rows",
+        ):
             project.index("fast")
 
 
@@ -103,7 +110,9 @@ def test_a_project_without_a_run_says_so(tmp_path: Path):
         project.check_laws("fast")
 
 
-def test_the_command_holds_a_workflow_that_asks_models_and_asks_none(tmp_path: Path, openai: OpenAIServer):
+def test_the_command_holds_a_workflow_that_asks_models_and_asks_none(
+    tmp_path: Path, openai: OpenAIServer
+):
     folder = new_project(tmp_path / "p", NO_STORE, DOCUMENTS, openai)
     assert folder.invoke("index", "index").exit_code == 0
     asked = len(openai.requests)
@@ -114,7 +123,9 @@ def test_the_command_holds_a_workflow_that_asks_models_and_asks_none(tmp_path: P
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
-def test_a_verb_that_keeps_the_longest_rows_breaks_its_law_whatever_the_seed(tmp_path: Path, seed: int):
+def test_a_verb_that_keeps_the_longest_rows_breaks_its_law_whatever_the_seed(
+    tmp_path: Path, seed: int
+):
     folder = with_verb(tmp_path / "p", NIGHT, OF_THE_LONGEST)
     with folder.open() as project:
         project.index("fast")

@@ -18,7 +18,11 @@ def test_a_meter_counts_what_was_paid_for(cached: list[bool]):
         meter.ended(usage(known, 0.0 if known else 0.25))
     paid = cached.count(False)
     assert (meter.calls, meter.cached_calls) == (paid, len(cached) - paid)
-    assert (meter.input_tokens, meter.output_tokens, meter.cost) == (10 * paid, 2 * paid, 0.25 * paid)
+    assert (meter.input_tokens, meter.output_tokens, meter.cost) == (
+        10 * paid,
+        2 * paid,
+        0.25 * paid,
+    )
 
 
 def test_a_cost_is_unknown_as_soon_as_one_price_is():
@@ -33,7 +37,9 @@ def test_a_metered_model_is_the_model_and_counts_its_calls():
     chat = MeteredChat(ScriptedChat(), meter)
     assert isinstance(chat, ChatModel)
     assert chat.identity == ScriptedChat().identity
-    requests = [ChatRequest("row", ({"role": "user", "content": text},)) for text in ("hello", "hullo")]
+    requests = [
+        ChatRequest("row", ({"role": "user", "content": text},)) for text in ("hello", "hullo")
+    ]
     replies = chat.complete(requests)
     assert [reply.text for reply in replies] == ["hello", "hullo"]
     assert (meter.calls, meter.input_tokens, meter.output_tokens, meter.cost) == (2, 20, 4, 1.0)
@@ -51,4 +57,9 @@ def test_embedding_says_how_many_texts_are_done_while_it_goes_on():
     )
     embedding.embed(["", *(f"text {number}" for number in range(2 * TEXTS_AT_ONCE))])
     everything = 2 * TEXTS_AT_ONCE + 1
-    assert seen == [(0, everything), (TEXTS_AT_ONCE, everything), (2 * TEXTS_AT_ONCE, everything), (everything,) * 2]
+    assert seen == [
+        (0, everything),
+        (TEXTS_AT_ONCE, everything),
+        (2 * TEXTS_AT_ONCE, everything),
+        (everything,) * 2,
+    ]

@@ -18,5 +18,7 @@ print(before - psutil.Process().memory_info().rss)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="malloc_trim is glibc's")
 def test_what_is_free_goes_back_though_something_above_it_is_in_use():
-    found = subprocess.run([sys.executable, "-c", PINNED], capture_output=True, text=True, check=True)
+    found = subprocess.run(
+        [sys.executable, "-c", PINNED], capture_output=True, text=True, check=True
+    )
     assert int(found.stdout) > 100_000_000

@@ -25,7 +25,9 @@ class Built:
         return SnapshotStore(self.project.root / "snapshots")
 
     def run(self) -> list[tuple[str, str]]:
-        result = Runner(self.project.resources, self.store, Progress()).run(self.project.workflow, "run-1")
+        result = Runner(self.project.resources, self.store, Progress()).run(
+            self.project.workflow, "run-1"
+        )
         return [(report.action, report.reason) for report in result.steps]
 
     def plan(self) -> list[str]:
@@ -38,7 +40,10 @@ class Built:
 
     def edit_code(self, name: str) -> None:
         real = planning.code_fingerprint
-        edited: Callable[..., str] = lambda function: real(function) + "*" * (function.__name__ == name)  # noqa: E731
+
+        def edited(function: Callable[..., object]) -> str:
+            return real(function) + ("*" if function.__name__ == name else "")
+
         self.patch.setattr(planning, "code_fingerprint", edited)
 
     def delete_snapshot(self, table: str) -> None:
@@ -81,7 +86,9 @@ CASES: dict[str, tuple[Callable[[Built], None], list[str]]] = {
         ["reuse", "reuse", "run code", "run code"],
     ),
     "an arg": (
-        lambda built: built.edit_workflow("outputs: {kept: evens}", "args: {divisor: 4}\n    outputs: {kept: evens}"),
+        lambda built: built.edit_workflow(
+            "outputs: {kept: evens}", "args: {divisor: 4}\n    outputs: {kept: evens}"
+        ),
         ["reuse", "run params", "maybe input", "maybe input"],
     ),
     "a prompt": (
@@ -109,7 +116,9 @@ CASES: dict[str, tuple[Callable[[Built], None], list[str]]] = {
         ["reuse", "reuse", "reuse", "reuse"],
     ),
     "an arg written out that was the default": (
-        lambda built: built.edit_workflow("outputs: {kept: evens}", "args: {divisor: 2}\n    outputs: {kept: evens}"),
+        lambda built: built.edit_workflow(
+            "outputs: {kept: evens}", "args: {divisor: 2}\n    outputs: {kept: evens}"
+        ),
         ["reuse", "reuse", "reuse", "reuse"],
     ),
     "the first of several reasons": (

@@ -37,7 +37,8 @@ def _edit_file(name: str, old: str, new: str) -> Callable[[ProjectFolder], None]
 
 
 def _from(step: str, reason: str, *untouched: str) -> dict[str, tuple[str, str]]:
-    """The step must run for this reason; what follows may have to, but for what does not depend on it."""
+    """The step must run for this reason; what follows may have to, but for what does not depend on
+    it."""
     following = STEPS[STEPS.index(step) + 1 :]
     return {step: ("run", reason), **{name: MAYBE for name in following if name not in untouched}}
 
@@ -45,14 +46,19 @@ def _from(step: str, reason: str, *untouched: str) -> dict[str, tuple[str, str]]
 CASES = {
     "nothing": (lambda project: None, {}),
     "a document": (
-        lambda project: project.write("harbour.txt", DOCUMENTS["harbour.txt"] + "Mira Vale died in 1902.\n"),
+        lambda project: project.write(
+            "harbour.txt", DOCUMENTS["harbour.txt"] + "Mira Vale died in 1902.\n"
+        ),
         _from("load_documents", "input"),
     ),
     "a new document": (
         lambda project: project.write("new.txt", "The Combs\n\nThe Combs are a reef."),
         _from("load_documents", "input"),
     ),
-    "a deleted document": (lambda project: project.delete("harbour.txt"), _from("load_documents", "input")),
+    "a deleted document": (
+        lambda project: project.delete("harbour.txt"),
+        _from("load_documents", "input"),
+    ),
     "the size of chunks": (
         _edit_file("workflows/index.yaml", "size: 1200", "size: 900"),
         _from("chunk_documents", "params"),
@@ -84,7 +90,9 @@ CASES = {
     ),
     "the embedding model": (
         lambda project: project.edit_settings(
-            models={"embedding": {"default": {"provider": "openai", "model": "text-embedding-3-small"}}}
+            models={
+                "embedding": {"default": {"provider": "openai", "model": "text-embedding-3-small"}}
+            }
         ),
         dict.fromkeys(STEPS[7:], ("run", "model")),
     ),
@@ -99,11 +107,22 @@ CASES = {
     ),
     "an address and a key": (
         lambda project: project.edit_settings(
-            models={"chat": {"default": {"base_url": "http://localhost:1/v1", "api_key": "other", "concurrency": 2}}}
+            models={
+                "chat": {
+                    "default": {
+                        "base_url": "http://localhost:1/v1",
+                        "api_key": "other",
+                        "concurrency": 2,
+                    }
+                }
+            }
         ),
         {},
     ),
-    "an unused prompt": (_edit_file("prompts/answer_graph.md", "You answer", "You will answer"), {}),
+    "an unused prompt": (
+        _edit_file("prompts/answer_graph.md", "You answer", "You will answer"),
+        {},
+    ),
     "query settings": (lambda project: project.edit_settings(query={"top_k": 5}), {}),
 }
 
@@ -113,14 +132,18 @@ def indexed(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proj
     from tests.servers.openai_server import openai_server
 
     with openai_server() as endpoint:
-        project = new_project(tmp_path_factory.mktemp("plan") / "indexed", postgres_url, endpoint=endpoint)
+        project = new_project(
+            tmp_path_factory.mktemp("plan") / "indexed", postgres_url, endpoint=endpoint
+        )
         with project.open(*project.endpoint_overrides) as opened:
             opened.index("index")
     return project
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_an_edit_makes_exactly_these_steps_run(case: str, indexed: ProjectFolder, tmp_path: Path) -> None:
+def test_an_edit_makes_exactly_these_steps_run(
+    case: str, indexed: ProjectFolder, tmp_path: Path
+) -> None:
     edit, expected = CASES[case]
     project = indexed.copy(tmp_path / "copy")
     edit(project)
@@ -157,7 +180,9 @@ def test_an_edit_of_a_verb(
         return source.replace(old, new) if name == module else source
 
     monkeypatch.setattr(pipeline.contract.definitions, "_source", edited)
-    monkeypatch.setattr(pipeline.contract.fingerprint, "folder_around", lambda _: None)  # keeps what is of the disk
+    monkeypatch.setattr(
+        pipeline.contract.fingerprint, "folder_around", lambda _: None
+    )  # keeps what is of the disk
     assert _plan(indexed) == dict.fromkeys(STEPS, ("reuse", "")) | expected
 
 

@@ -64,7 +64,9 @@ def test_an_equal_output_stops_the_rebuild(project: SmallProject):
     assert CALLS == ["read_numbers", "keep_even"]
 
 
-def test_an_incremental_run_gives_the_tables_of_a_fresh_one(project: SmallProject, tmp_path_factory):
+def test_an_incremental_run_gives_the_tables_of_a_fresh_one(
+    project: SmallProject, tmp_path_factory
+):
     for lines in (["1", "2"], ["2", "x", "8"], ["4", "8", "y", "10"]):
         project.numbers(*lines)
         result = run(project)
@@ -117,7 +119,9 @@ def test_a_model_that_is_not_needed_is_not_asked(project: SmallProject):
     assert actions(run(project)) == ["reused"] * 4
 
 
-def test_what_was_done_before_a_failure_is_kept(project: SmallProject, monkeypatch: pytest.MonkeyPatch):
+def test_what_was_done_before_a_failure_is_kept(
+    project: SmallProject, monkeypatch: pytest.MonkeyPatch
+):
     def fail(*_: object) -> None:
         raise RuntimeError("lost")
 
@@ -139,13 +143,20 @@ def test_a_verb_that_breaks_its_schema_is_a_data_error(project: SmallProject):
         return numbers[["id"]]
 
     verb(inputs={"numbers": NUMBERS}, outputs={"kept": NUMBERS})(keep_even)
-    with pytest.raises(DataError, match=r"step 'keep_even': table 'evens': missing columns \['value'\]"):
+    with pytest.raises(
+        DataError, match=r"step 'keep_even': table 'evens': missing columns \['value'\]"
+    ):
         run(project)
 
 
-def test_a_table_without_the_columns_a_verb_reads_is_refused_before_anything_runs(project: SmallProject):
+def test_a_table_without_the_columns_a_verb_reads_is_refused_before_anything_runs(
+    project: SmallProject,
+):
     project.workflow_text = WORKFLOW + "  - {verb: keep_even, id: odd, inputs: {numbers: texts}}\n"
-    with pytest.raises(SettingsError, match=r"step 'odd': table 'texts' has no column 'value'.*connect 'numbers' to"):
+    with pytest.raises(
+        SettingsError,
+        match=r"step 'odd': table 'texts' has no column 'value'.*connect 'numbers' to",
+    ):
         run(project)
     assert CALLS == []
 
@@ -189,7 +200,9 @@ def test_progress_tells_of_every_step(project: SmallProject):
         def step_finished(self, report: StepReport) -> None:
             events.append(report.step)
 
-    Runner(project.resources, SnapshotStore(project.root / "s"), Told()).run(project.workflow, "run-1")
+    Runner(project.resources, SnapshotStore(project.root / "s"), Told()).run(
+        project.workflow, "run-1"
+    )
     start = events.index(("describe_numbers", 3, 4))
     assert events[start:][:5] == [
         ("describe_numbers", 3, 4),
@@ -209,15 +222,19 @@ def test_without_rejects_the_table_is_there_and_empty(project: SmallProject):
 def test_a_verb_may_reject_rows_for_reasons_of_its_own(project: SmallProject):
     def check_numbers(numbers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         odd = numbers["value"] % 2 == 1
-        return numbers[~odd], REJECTS.frame([("", id, "row", "odd", "it is odd") for id in numbers.loc[odd, "id"]])
+        return numbers[~odd], REJECTS.frame(
+            [("", id, "row", "odd", "it is odd") for id in numbers.loc[odd, "id"]]
+        )
 
     project.workflow_text = (
-        "name: small\nsteps:\n  - verb: read_numbers\n    args: {path: numbers.txt}\n  - verb: check_numbers\n"
+        "name: small\nsteps:\n  - verb: read_numbers\n    args: {path: numbers.txt}\n  - verb:"
+        " check_numbers\n"
     )
     tables = {"inputs": {"numbers": NUMBERS}, "outputs": {"checked": NUMBERS, "rejects": REJECTS}}
     verb(**tables)(check_numbers)
     with pytest.raises(
-        DataError, match=r"step 'check_numbers': rejects have reasons that nothing declares: odd; declare"
+        DataError,
+        match=r"step 'check_numbers': rejects have reasons that nothing declares: odd; declare",
     ):
         runner(project).run(project.workflow, "run-1")
     verb(**tables, reasons={"odd": "a number that is odd"})(check_numbers)

@@ -14,7 +14,9 @@ from tests.engine.small_verbs import CALLS
 def run(project: SmallProject, selection: Selection = ALL) -> IndexResult:
     CALLS.clear()
     store = SnapshotStore(project.root / "snapshots")
-    return Runner(project.resources, store, Progress(), selection=selection).run(project.workflow, "run")
+    return Runner(project.resources, store, Progress(), selection=selection).run(
+        project.workflow, "run"
+    )
 
 
 def actions(result: IndexResult) -> list[str]:
@@ -27,13 +29,24 @@ def actions(result: IndexResult) -> list[str]:
         (Selection(start="describe_numbers"), ["reused", "reused", "reused", "ran prompt"]),
         (Selection(start="keep_even"), ["reused", "reused", "reused", "ran prompt"]),
         (Selection(only=("read_numbers",)), ["ran input", "reused", "reused", "reused"]),
-        (Selection(only=("read_numbers", "keep_even")), ["ran input", "ran input", "reused", "reused"]),
+        (
+            Selection(only=("read_numbers", "keep_even")),
+            ["ran input", "ran input", "reused", "reused"],
+        ),
         (Selection(skip=("describe_again",)), ["ran input", "ran input", "ran input", "reused"]),
-        (Selection(force=("read_numbers",)), ["ran forced", "ran input", "ran input", "ran prompt"]),
-        (Selection(start="keep_even", force=("keep_even",)), ["reused", "ran forced", "reused", "ran prompt"]),
+        (
+            Selection(force=("read_numbers",)),
+            ["ran forced", "ran input", "ran input", "ran prompt"],
+        ),
+        (
+            Selection(start="keep_even", force=("keep_even",)),
+            ["reused", "ran forced", "reused", "ran prompt"],
+        ),
     ],
 )
-def test_what_is_left_and_what_runs(project: SmallProject, selection: Selection, expected: list[str]):
+def test_what_is_left_and_what_runs(
+    project: SmallProject, selection: Selection, expected: list[str]
+):
     run(project)
     project.numbers("1", "2", "3", "4", "6")
     project.prompts["ask_again"] = "Once more $number"
@@ -54,7 +67,10 @@ def test_the_plan_says_what_the_run_does(project: SmallProject):
 
 def test_a_forced_step_makes_the_same_tables(project: SmallProject):
     first = run(project)
-    forced = run(project, Selection(force=("read_numbers", "keep_even", "describe_numbers", "describe_again")))
+    forced = run(
+        project,
+        Selection(force=("read_numbers", "keep_even", "describe_numbers", "describe_again")),
+    )
     assert actions(forced) == ["ran forced"] * 4
     assert forced.manifest == first.manifest
 
@@ -71,7 +87,10 @@ def test_what_was_left_is_done_by_the_next_whole_run(project: SmallProject):
 @pytest.mark.parametrize("place", ["start", "only", "skip", "force"])
 def test_a_step_that_does_not_exist(project: SmallProject, place: str):
     selection = Selection(**{place: "nonsense" if place == "start" else ("nonsense",)})
-    with pytest.raises(UsageError, match="workflow 'small': no step 'nonsense'; have: read_numbers, keep_even, desc"):
+    with pytest.raises(
+        UsageError,
+        match="workflow 'small': no step 'nonsense'; have: read_numbers, keep_even, desc",
+    ):
         run(project, selection)
     assert CALLS == []
 

@@ -1,4 +1,5 @@
-"""Only what is gone is deleted: what is there and cannot be read keeps the documents of the last run."""
+"""Only what is gone is deleted: what is there and cannot be read keeps the documents of the last
+run."""
 
 import errno
 import hashlib
@@ -33,7 +34,12 @@ JSON = '[{"id": "a", "text": "One."}, {"id": "b", "text": "Two."}, {"id": "c", "
 
 @pytest.fixture
 def folder(tmp_path: Path) -> ProjectFolder:
-    documents = {"cases.csv": CSV, "list.json": JSON, "letter.txt": "A letter.", "share/far.txt": "From afar."}
+    documents = {
+        "cases.csv": CSV,
+        "list.json": JSON,
+        "letter.txt": "A letter.",
+        "share/far.txt": "From afar.",
+    }
     folder = new_project(tmp_path / "mill", "embedded", documents, workflow="short")
     (folder.root / "workflows" / "short.yaml").write_text(WORKFLOW)
     night(folder)
@@ -54,7 +60,9 @@ def kept(rejects: pd.DataFrame) -> list[str]:
 
 def test_a_badly_quoted_cell_loses_its_row_only_and_that_is_kept(folder: ProjectFolder):
     bad = '30,Case 30,"The judge said "no" to it"'
-    folder.write("cases.csv", CSV.replace(ROWS[29], bad).replace(ROWS[34], '35,Case 35,"Heard anew."'))
+    folder.write(
+        "cases.csv", CSV.replace(ROWS[29], bad).replace(ROWS[34], '35,Case 35,"Heard anew."')
+    )
     documents, rejects, code = night(folder)
     assert len(documents) == 45
     assert documents["cases.csv#30"] == "Text of case 30, heard in May."
@@ -68,7 +76,8 @@ def test_a_badly_quoted_cell_loses_its_row_only_and_that_is_kept(folder: Project
 
 
 def test_what_cannot_be_read_is_kept_from_one_workflow_to_the_next(folder: ProjectFolder):
-    """Its first run is compared with the newest of the others', whose documents the stores may show."""
+    """Its first run is compared with the newest of the others', whose documents the stores may
+    show."""
     for name in ("other", "third"):
         (folder.root / "workflows" / f"{name}.yaml").write_text(WORKFLOW.replace("short", name))
     with folder.open() as project:
@@ -110,7 +119,9 @@ def failing(of: str, real: Callable[..., object]) -> Callable[..., object]:
     return fail
 
 
-def test_a_folder_whose_listing_fails_deletes_nothing(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+def test_a_folder_whose_listing_fails_deletes_nothing(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", failing("share", os.scandir))
         documents, rejects, _ = night(folder)
@@ -130,8 +141,19 @@ def test_too_much_that_could_be_read_before_is_exit_code_3_every_night(folder: P
 
 
 def test_what_is_no_input_counts_for_nothing(folder: ProjectFolder):
-    for name in ("a.png", "b.png", "c.zip", "~$letter.docx", "old.txt~", "nothing.txt", "d.exe", "e.exe"):
-        (folder.root / "data" / "input" / name).write_bytes(b"" if name == "nothing.txt" else b"\x89")
+    for name in (
+        "a.png",
+        "b.png",
+        "c.zip",
+        "~$letter.docx",
+        "old.txt~",
+        "nothing.txt",
+        "d.exe",
+        "e.exe",
+    ):
+        (folder.root / "data" / "input" / name).write_bytes(
+            b"" if name == "nothing.txt" else b"\x89"
+        )
     (folder.root / "data" / "input" / "cases.csv").unlink()
     with folder.open("max_delete_ratio=1") as project:
         report = project.index()
@@ -140,7 +162,9 @@ def test_what_is_no_input_counts_for_nothing(folder: ProjectFolder):
     assert report.totals["not_read"] == {"exe": 2, "lock_file": 2, "png": 2, "empty": 1, "zip": 1}
 
 
-def test_what_was_written_to_while_it_was_read_is_read_again(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+def test_what_was_written_to_while_it_was_read_is_read_again(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
     """Also where it is put back before anybody looks again."""
     letter = folder.root / "data" / "input" / "letter.txt"
     letter.write_text("A second letter.")
@@ -161,7 +185,9 @@ def test_a_plan_of_an_empty_input_says_so(tmp_path: Path):
         project.forecast()
 
 
-def test_another_workflows_record_is_not_reused_where_it_lacks_what_would_be_kept(folder: ProjectFolder):
+def test_another_workflows_record_is_not_reused_where_it_lacks_what_would_be_kept(
+    folder: ProjectFolder,
+):
     (folder.root / "workflows" / "other.yaml").write_text(WORKFLOW.replace("short", "other"))
     folder.write("late.txt", "")
     with folder.open() as project:
@@ -185,10 +211,14 @@ def test_a_kept_document_that_is_purged_does_not_come_back(folder: ProjectFolder
 
 
 def test_a_record_is_not_purged_while_its_file_may_have_it(folder: ProjectFolder):
-    """In a row that cannot be read it would be certified as gone, and come back once the row is mended."""
+    """In a row that cannot be read it would be certified as gone, and come back once the row is
+    mended."""
     folder.write("cases.csv", CSV.replace(ROWS[29], '30,Case 30,"The judge said "no" to it"'))
     before = night(folder)[0]
-    with folder.open() as project, pytest.raises(UsageError, match=r"cases\.csv was not read whole, and may have it"):
+    with (
+        folder.open() as project,
+        pytest.raises(UsageError, match=r"cases\.csv was not read whole, and may have it"),
+    ):
         project.purge("cases.csv#30")
     assert night(folder)[0] == before
     folder.write("cases.csv", CSV.replace(ROWS[29] + "\n", ""))
@@ -211,7 +241,9 @@ def test_a_file_that_fails_while_it_is_read_is_kept_and_read_again(
     assert (documents["letter.txt"], len(rejects)) == ("A second letter.", 0)
 
 
-def test_a_stamp_that_cannot_be_taken_is_no_ground_for_reuse(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+def test_a_stamp_that_cannot_be_taken_is_no_ground_for_reuse(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
     real = hashlib.file_digest
 
     def fail(stream: Any, algorithm: str) -> object:
@@ -231,7 +263,9 @@ def test_a_stamp_that_cannot_be_taken_is_no_ground_for_reuse(folder: ProjectFold
         assert {step.action for step in project.index().steps} == {"reused"}
 
 
-def test_a_mount_that_disappears_deletes_nothing(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+def test_a_mount_that_disappears_deletes_nothing(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
     share = folder.root / "data" / "input" / "share"
     mounted = {str(share)}
     monkeypatch.setattr(os.path, "ismount", lambda path: str(path) in mounted)
@@ -318,7 +352,7 @@ def load_wiki(params: WikiParams) -> tuple[pd.DataFrame, pd.DataFrame]:
     told = {"step": "", "kind": "source", "reason": "in_part", "message": "cut off"}
     rejects = [{**told, "row_id": f"wiki/{page}"} for page in cut]
     return DOCUMENTS.frame(rows), REJECTS.frame(rejects)
-"""
+"""  # noqa: E501
 
 
 def test_an_own_source_says_what_it_has_not_read(tmp_path: Path):
@@ -328,7 +362,8 @@ def test_an_own_source_says_what_it_has_not_read(tmp_path: Path):
     with (folder.root / "settings.yaml").open("a") as stream:
         stream.write("verbs: [own.py]\n")
     (folder.root / "workflows" / "wiki.yaml").write_text(
-        f"name: wiki\nsteps:\n  - verb: load_wiki\n    args: {{path: {pages}}}\n  - verb: chunk_documents\n"
+        f"name: wiki\nsteps:\n  - verb: load_wiki\n    args: {{path: {pages}}}\n  - verb:"
+        " chunk_documents\n"
     )
     pages.write_text("Quill\nHarrow\nTollen\n")
     assert len(night(folder)[0]) == 3
@@ -338,7 +373,9 @@ def test_an_own_source_says_what_it_has_not_read(tmp_path: Path):
     assert kept(rejects) == ["wiki/Quill"]
 
 
-def test_a_graphrag_folder_that_is_written_to_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_graphrag_folder_that_is_written_to_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Its stamp tells by itself whether it was."""
     folder = new_project(tmp_path / "mill", "embedded", {}, workflow="graphrag")
     there = tmp_path / "there"
@@ -370,7 +407,9 @@ NAMES = st.sets(st.sampled_from([*FILES, "far", "."]))
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Step, SnapshotStore]:
-    with new_project(tmp_path_factory.mktemp("mill"), "embedded", {}, workflow="fast").open() as project:
+    with new_project(
+        tmp_path_factory.mktemp("mill"), "embedded", {}, workflow="fast"
+    ).open() as project:
         return project.workflow("fast").steps[0], project.snapshots
 
 
@@ -383,28 +422,42 @@ def test_to_keep_once_more_changes_nothing(
 
     def table(sources: set[str]) -> pd.DataFrame:
         rest = dict.fromkeys(DOCUMENTS.columns, "")
-        return DOCUMENTS.frame([{**rest, "id": source, "source": source} for source in sorted(sources)])
+        return DOCUMENTS.frame(
+            [{**rest, "id": source, "source": source} for source in sorted(sources)]
+        )
 
-    told = [{"step": "", "row_id": name, "kind": "source", "reason": "in_part", "message": ""} for name in named]
+    told = [
+        {"step": "", "row_id": name, "kind": "source", "reason": "in_part", "message": ""}
+        for name in named
+    ]
     read = {"documents": table(now), "rejects": REJECTS.frame(told)}
 
     def after(documents: pd.DataFrame) -> dict[str, pd.DataFrame]:
         last = snapshots.write("documents", DOCUMENTS.encode(documents, "documents"))
         return with_kept(
-            step, read, Manifest("fast", {}, {step.id: StepRecord(step.id, "", {}, {"documents": last})}), snapshots
+            step,
+            read,
+            Manifest("fast", {}, {step.id: StepRecord(step.id, "", {}, {"documents": last})}),
+            snapshots,
         )
 
     once = after(table(before))
     sources = set(once["documents"]["source"])
     assert now <= sources <= now | before
-    assert {source for source in before - now if source.startswith(tuple(named)) or "." in named} == sources - now
+    assert {
+        source for source in before - now if source.startswith(tuple(named)) or "." in named
+    } == sources - now
     again = after(once["documents"])
     assert set(again["documents"]["source"]) == sources
     pd.testing.assert_frame_equal(again["rejects"], once["rejects"])
 
 
-def test_a_first_load_goes_ahead_and_what_it_was_loaded_without_keeps_no_later_one(tmp_path: Path, postgres_url: str):
-    folder = new_project(tmp_path / "mill", postgres_url, {f"{name}.txt": f"Mira Vale met {name}." for name in "abc"})
+def test_a_first_load_goes_ahead_and_what_it_was_loaded_without_keeps_no_later_one(
+    tmp_path: Path, postgres_url: str
+):
+    folder = new_project(
+        tmp_path / "mill", postgres_url, {f"{name}.txt": f"Mira Vale met {name}." for name in "abc"}
+    )
     place = folder.root / "data" / "input"
     for name in "xyz":
         (place / f"{name}.txt").write_bytes(b"\xff\xfe\x00")
@@ -421,7 +474,9 @@ def test_a_first_load_goes_ahead_and_what_it_was_loaded_without_keeps_no_later_o
         assert project.table("documents", "fast")["source"].tolist() == ["a.txt", "b.txt", "c.txt"]
 
 
-def test_where_the_last_documents_are_damaged_those_of_the_night_before_are_kept(folder: ProjectFolder):
+def test_where_the_last_documents_are_damaged_those_of_the_night_before_are_kept(
+    folder: ProjectFolder,
+):
     folder.write("second.txt", "A second night.")
     night(folder)
     folder.write("letter.txt", "")

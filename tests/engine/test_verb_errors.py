@@ -1,4 +1,5 @@
-"""An error in a verb of the user's own names the step, the file and line, the row, and the user's frames alone."""
+"""An error in a verb of the user's own names the step, the file and line, the row, and the user's
+frames alone."""
 
 from pathlib import Path
 
@@ -7,7 +8,9 @@ import pytest
 from pipeline.errors import VerbError
 from tests.projects import ProjectFolder, project_with_verb
 
-DOCUMENTS = {f"{number}.txt": f"Mira Vale saw light {number}." for number in range(20)} | {"bad.txt": "Odd one."}
+DOCUMENTS = {f"{number}.txt": f"Mira Vale saw light {number}." for number in range(20)} | {
+    "bad.txt": "Odd one."
+}
 VERB = """
 import pandas as pd
 
@@ -24,7 +27,7 @@ def count_lights(text_units: pd.DataFrame) -> pd.DataFrame:
 
 def number_of(text):
     return int(text.split("light ")[1].strip("."))
-"""
+"""  # noqa: E501
 LINE = VERB.splitlines().index('    return int(text.split("light ")[1].strip("."))') + 1
 ROWWISE = 'rowwise="text_units", row_of={"counts": "id"}'
 
@@ -50,9 +53,10 @@ def test_the_command_tells_step_line_row_and_the_frames_of_the_user(tmp_path: Pa
         project.index("fast")
         units = project.table("text_units", "fast")
     (bad,) = units.loc[units["text"] == "Odd one.", "id"]
-    assert first == (
-        f"step 'count_lights': verb 'count_lights' (own.py:{LINE}) raised IndexError: list index out of range, on "
-        f"the row '{bad}' of 'text_units'; correct the verb, then run again"
+    assert (
+        first
+        == f"step 'count_lights': verb 'count_lights' (own.py:{LINE}) raised IndexError: list index"
+        f" out of range, on the row '{bad}' of 'text_units'; correct the verb, then run again"
     )
     assert f'own.py", line {LINE}, in number_of' in "\n".join(frames)
     assert "pipeline/engine" not in said.stderr
@@ -67,7 +71,9 @@ def test_a_row_is_named_only_where_the_verb_works_by_rows(tmp_path: Path, law: s
 
 
 def test_an_error_that_no_row_alone_raises_names_none(tmp_path: Path):
-    source = VERB.replace("    return pd.DataFrame", "    assert len(text_units) < 5\n    return pd.DataFrame")
+    source = VERB.replace(
+        "    return pd.DataFrame", "    assert len(text_units) < 5\n    return pd.DataFrame"
+    )
     with with_verb(tmp_path / "p", source).open() as project, pytest.raises(VerbError) as raised:
         project.index("fast")
     assert "raised AssertionError; correct the verb" in str(raised.value)

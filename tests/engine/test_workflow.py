@@ -39,28 +39,39 @@ def test_args_win_over_the_defaults_of_the_settings(project: SmallProject):
     [
         ("verb: keep_even", "verb: keep_odd", r"no verb 'keep_odd'; did you mean 'keep_even'\?"),
         ("name: small", "nam: small", r"unknown key 'nam'; did you mean 'name'\?"),
-        ("  - verb: keep_even", "  - verbb: keep_even", r"unknown key 'steps.1.verbb'; did you mean 'verb'\?"),
+        ("  - verb: keep_even", "  - verbb: keep_even",
+            r"unknown key 'steps.1.verbb'; did you mean 'verb'\?"),
         ("id: describe_again", "ids: x", r"unknown key 'steps.3.ids'; did you mean 'id'\?"),
-        ("{path: numbers.txt}", "{paht: numbers.txt, path: x}", r"unknown key 'paht'; did you mean 'path'\?"),
+        ("{path: numbers.txt}", "{paht: numbers.txt, path: x}",
+            r"unknown key 'paht'; did you mean 'path'\?"),
         ("{path: numbers.txt}", "{}", r"step 'read_numbers': args: path: Field required"),
-        ("{kept: evens}", "{kpet: evens}", r"outputs: the verb has no table \['kpet'\]; have: kept"),
+        ("{kept: evens}", "{kpet: evens}",
+            r"outputs: the verb has no table \['kpet'\]; have: kept"),
         ("{numbers: evens}", "{number: evens}", r"inputs: the verb has no table \['number'\]"),
-        ("{kept: evens}", "{kept: odds}", r"step '\w+' reads 'evens', which no earlier step writes"),
+        ("{kept: evens}", "{kept: odds}",
+            r"step '\w+' reads 'evens', which no earlier step writes"),
         ("{texts: more_texts}", "{}", r"steps '\w+' and '\w+' both write 'texts'; rename"),
-        ("id: describe_again", "id: keep_even", r"two steps are called 'keep_even'; give one of them an id"),
-        ("prompts: {ask: ask}", "prompts: {}", r"prompts: unknown roles \[\], unbound roles \['ask'\]"),
+        ("id: describe_again", "id: keep_even",
+            r"two steps are called 'keep_even'; give one of them an id"),
+        ("prompts: {ask: ask}", "prompts: {}",
+            r"prompts: unknown roles \[\], unbound roles \['ask'\]"),
         ("prompts: {ask: ask}", "prompts: {ask: ask, x: y}", r"prompts: unknown roles \['x'\]"),
-        ("prompts: {ask: ask}", "prompts: {ask: ask}\n    models: {chta: a}", r"unknown roles \['chta'\]"),
+        ("prompts: {ask: ask}", "prompts: {ask: ask}\n    models: {chta: a}",
+            r"unknown roles \['chta'\]"),
         ("{kept: evens}", "{kept: rejects}", r"step '\w+' writes 'rejects', which the run gathers"),
-        ("inputs: {numbers: evens}", "inputs: {numbers: rejects}", r"step '\w+' reads 'rejects', which"),
+        ("inputs: {numbers: evens}", "inputs: {numbers: rejects}",
+            r"step '\w+' reads 'rejects', which"),
         ("steps:", "steps: [", "not YAML at line"),
         ("steps:", "step:", r"unknown key 'step'; did you mean 'steps'\?"),
         ("{texts: more_texts}", "{texts: t}\n    models: {chat: careful}",
-         r"step 'describe_again': models: chat: no model 'careful' in the settings; name one of models\.chat: default"),
-        ("{texts: more_texts}", "{texts: t}\n    after: keep_even", r"step 'describe_again': after: small extends no"),
+         r"step 'describe_again': models: chat: no model 'careful' in the settings; name one of models\.chat: default"),  # noqa: E501
+        ("{texts: more_texts}", "{texts: t}\n    after: keep_even",
+            r"step 'describe_again': after: small extends no"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(project: SmallProject, old: str, new: str, message: str):
+def test_what_is_wrong_is_said_with_its_place(
+    project: SmallProject, old: str, new: str, message: str
+):
     assert old in WORKFLOW
     project.workflow_text = WORKFLOW.replace(old, new)
     with pytest.raises(SettingsError, match=rf"small\.yaml: (.*: )?{message}"):
@@ -126,9 +137,13 @@ steps:
 """,
     )
     assert [step.id for step in more.steps] == [
-        "read_numbers", "keep_even", "keep_thirds", "describe_numbers", "describe_again", "describe_all",
+        "read_numbers", "keep_even", "keep_thirds", "describe_numbers", "describe_again",
+        "describe_all",
     ]  # fmt: skip
-    assert (more.steps[2].params, more.steps[4].inputs) == (KeepParams(divisor=3), {"numbers": "thirds"})
+    assert (more.steps[2].params, more.steps[4].inputs) == (
+        KeepParams(divisor=3),
+        {"numbers": "thirds"},
+    )
     assert more.emit == {"thirds": ("parquet", "json")}
     small = {step.id: step for step in project.workflow.steps}
     assert [step for step in more.steps if step == small.get(step.id)] == [
@@ -138,11 +153,14 @@ steps:
 
 def test_a_workflow_that_extends_an_extended_one_has_the_steps_of_both(project: SmallProject):
     extending(
-        project, "extends: small\nemit: {odds: [csv]}\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: odds}}\n"
+        project,
+        "extends: small\nemit: {odds: [csv]}\nsteps:\n  - {verb: keep_even, id: odd, outputs:"
+        " {kept: odds}}\n",
     )
     most = extending(
         project,
-        "extends: more\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: odds}, args: {divisor: 5}}\n",
+        "extends: more\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: odds}, args:"
+        " {divisor: 5}}\n",
         "most",
     )
     assert [step.id for step in most.steps][-2:] == ["describe_again", "odd"]
@@ -153,7 +171,9 @@ def test_a_workflow_that_extends_an_extended_one_has_the_steps_of_both(project: 
 def test_a_converter_in_a_step_is_in_no_fingerprint(tmp_path: Path):
     path = tmp_path / "load.yaml"
     args = "{path: here, converter: [read, --key, hunter2, '{file}']}"
-    path.write_text(f"name: load\nsteps:\n  - verb: load_documents\n    args: {args}\n", encoding="utf-8")
+    path.write_text(
+        f"name: load\nsteps:\n  - verb: load_documents\n    args: {args}\n", encoding="utf-8"
+    )
     step = read_workflow(path, {}).steps[0]
     assert list(step.place.values()) == ["here"]
     assert "hunter2" not in repr(step)
@@ -165,20 +185,34 @@ def test_a_converter_in_a_step_is_in_no_fingerprint(tmp_path: Path):
         ("extends: smal\nsteps: []", r"smal\.yaml: no such workflow; have: more, small"),
         ("extends: more\nsteps: []", r"more\.yaml: extends itself \(more -> more\); remove one"),
         (
-            "extends: small\nsteps:\n  - {verb: keep_even, id: odd, after: keep_evn, outputs: {kept: odds}}",
+            (
+                "extends: small\nsteps:\n  - {verb: keep_even, id: odd, after: keep_evn, outputs:"
+                " {kept: odds}}"
+            ),
             r"more\.yaml: step 'odd': after: no step 'keep_evn'; did you mean 'keep_even'\?",
         ),
         (
-            "extends: small\nsteps:\n  - {verb: keep_even, after: read_numbers, outputs: {kept: evens}}",
+            (
+                "extends: small\nsteps:\n  - {verb: keep_even, after: read_numbers, outputs: {kept:"
+                " evens}}"
+            ),
             r"more\.yaml: step 'keep_even': takes the place of the step of 'small'; remove after",
         ),
         (
-            "extends: small\nsteps:\n  - {verb: keep_even, id: o, outputs: {kept: x}}\n  - {verb: keep_even, id: o}",
+            (
+                "extends: small\nsteps:\n  - {verb: keep_even, id: o, outputs: {kept: x}}\n  -"
+                " {verb: keep_even, id: o}"
+            ),
             r"more\.yaml: two steps are called 'o'",
         ),
-        ("extends: small\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: evens}}", "both write 'evens'"),
+        (
+            "extends: small\nsteps:\n  - {verb: keep_even, id: odd, outputs: {kept: evens}}",
+            "both write 'evens'",
+        ),
     ],
 )
-def test_what_does_not_extend_is_said_with_its_place(project: SmallProject, text: str, message: str):
+def test_what_does_not_extend_is_said_with_its_place(
+    project: SmallProject, text: str, message: str
+):
     with pytest.raises(SettingsError, match=message):
         extending(project, text)

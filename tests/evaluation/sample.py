@@ -18,12 +18,16 @@ ROOT = Path(__file__).parents[2]
 QUESTIONS = ROOT / "data" / "questions.jsonl"
 EVERY = size(4, 1)
 """Which of the questions are asked: every fourth, or under GRAPHMILL_FULL=1 all of them."""
-BASELINES = {every: Path(__file__).parent / name for every, name in ((1, "baseline.json"), (4, "baseline_few.json"))}
+BASELINES = {
+    every: Path(__file__).parent / name
+    for every, name in ((1, "baseline.json"), (4, "baseline_few.json"))
+}
 METRIC, POINTS = "recall@10", 2.0
 WIDE = ("query.top_k=60", "query.chunk_top_k=20")
 """So much every mode but `graph` needs for its best."""
 QUICK = ("query.max_entity_tokens=500", "query.max_relation_tokens=500")
-"""Passages are what is measured: what else a prompt holds is left small, which takes half of the time."""
+"""Passages are what is measured: what else a prompt holds is left small, which takes half of the
+time."""
 
 
 def sample_project(root: Path, postgres_url: str) -> ProjectFolder:
@@ -40,7 +44,9 @@ def sample_project(root: Path, postgres_url: str) -> ProjectFolder:
     return project
 
 
-def measured(project: ProjectFolder, *overrides: str, modes: Sequence[str] = MODES, every: int = EVERY) -> Evaluation:
+def measured(
+    project: ProjectFolder, *overrides: str, modes: Sequence[str] = MODES, every: int = EVERY
+) -> Evaluation:
     asked = project.root / "questions.jsonl"
     asked.write_bytes(b"\n".join(QUESTIONS.read_bytes().splitlines()[::every]))
     with project.open(*WIDE, *QUICK, *overrides) as opened:

@@ -18,7 +18,9 @@ def stored(name: str, **modes: list[float]) -> StoredEvaluation:
         }
         for mode, values in modes.items()
     }
-    return StoredEvaluation(name, {mode: {"recall@5": float(np.mean(values))} for mode, values in modes.items()}, rows)
+    return StoredEvaluation(
+        name, {mode: {"recall@5": float(np.mean(values))} for mode, values in modes.items()}, rows
+    )
 
 
 def test_the_interval_holds_the_true_difference_as_often_as_it_says():
@@ -43,7 +45,9 @@ def test_the_order_of_a_and_b_turns_the_interval_round():
     drawn = np.random.default_rng(3).choice([-0.5, 0.0, 1 / 3], size=(50, 1))
     (there,), (back,) = paired_bootstrap(drawn), paired_bootstrap(-drawn)
     assert there.p == back.p
-    assert np.allclose([there.difference, there.low, there.high], [-back.difference, -back.high, -back.low])
+    assert np.allclose(
+        [there.difference, there.low, there.high], [-back.difference, -back.high, -back.low]
+    )
 
 
 def test_the_same_input_gives_the_same_and_columns_do_not_meddle():
@@ -79,7 +83,9 @@ def test_what_cannot_be_compared():
 def test_a_question_whose_text_has_changed_is_another():
     a = stored("a", naive=[1.0, 1.0])
     b = StoredEvaluation(
-        "b", a.modes, {"naive": {("0", "Who?"): {"recall@5": 0.0}, ("1", "Who else?"): {"recall@5": 0.0}}}
+        "b",
+        a.modes,
+        {"naive": {("0", "Who?"): {"recall@5": 0.0}, ("1", "Who else?"): {"recall@5": 0.0}}},
     )
     compared = compare(a, b)
     assert (compared.rows["questions"].iloc[0], compared.only_a, compared.only_b) == (1, 1, 1)
@@ -87,7 +93,10 @@ def test_a_question_whose_text_has_changed_is_another():
 
 @pytest.mark.parametrize(("now", "falls"), [(0.88, False), (0.8799, True), (0.95, False)])
 def test_two_points_are_allowed_and_no_more(now: float, falls: bool):
-    assert bool(fallen({"naive": {"recall@10": 0.90}}, {"naive": {"recall@10": now}}, "recall@10", 2)) == falls
+    assert (
+        bool(fallen({"naive": {"recall@10": 0.90}}, {"naive": {"recall@10": now}}, "recall@10", 2))
+        == falls
+    )
 
 
 def test_a_mode_that_is_gone_has_fallen():
@@ -98,10 +107,12 @@ def test_a_mode_that_is_gone_has_fallen():
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\xff", b"{", b"[]", b"{}", b'{"format": 2, "modes": {}, "questions": []}', b"[" * 100_000,
+    [b"", b"\xff", b"{", b"[]", b"{}", b'{"format": 2, "modes": {}, "questions": []}',
+        b"[" * 100_000,
      b'{"format": 1, "modes": {"naive": {"recall@5": "high"}}, "questions": []}',
-     b'{"format": 1, "modes": {"naive": 1}, "questions": []}', b'{"format": 1, "modes": {}, "questions": [1]}',
-     b'{"format": 1, "modes": {}, "questions": [{"id": [], "question": "?", "modes": {"naive": {}}}]}'],
+     b'{"format": 1, "modes": {"naive": 1}, "questions": []}',
+     b'{"format": 1, "modes": {}, "questions": [1]}',
+     b'{"format": 1, "modes": {}, "questions": [{"id": [], "question": "?", "modes": {"naive": {}}}]}'],  # noqa: E501
 )  # fmt: skip
 def test_files_that_no_evaluation_has_written(tmp_path: Path, content: bytes):
     path = tmp_path / "a.json"

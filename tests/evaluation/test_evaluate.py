@@ -17,10 +17,12 @@ from tests.servers.openai_server import OpenAIServer
 MODES = ["naive", "local", "hybrid"]
 HOSTILE = "<script>alert(\"1\")</script><img src=x onerror=alert(2)> & 'quoted' </style></title>"
 QUESTIONS = [
-    {"id": "q1", "question": "Who founded the Brack Institute?", "documents": ["institute.txt"], "type": "one"},
+    {"id": "q1", "question": "Who founded the Brack Institute?", "documents": ["institute.txt"],
+        "type": "one"},
     {"id": "q2", "question": "Where did the builder of the Harrow Light study?", "type": "two",
      "documents": ["harbour.txt", "The Brack Institute"]},
-    {"id": "q3", "question": "Who ground the first lens?", "texts": ["Anselm Torr ground its  first lens."]},
+    {"id": "q3", "question": "Who ground the first lens?",
+        "texts": ["Anselm Torr ground its  first lens."]},
     {"id": "q4", "question": HOSTILE, "documents": [HOSTILE.replace("/", "|")], "type": HOSTILE},
 ]  # fmt: skip
 
@@ -28,10 +30,14 @@ QUESTIONS = [
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
     records = {
-        "hostile.jsonl": json.dumps({"id": "h", "title": HOSTILE.replace("/", "|"), "text": f"A trap. {HOSTILE}"})
+        "hostile.jsonl": json.dumps(
+            {"id": "h", "title": HOSTILE.replace("/", "|"), "text": f"A trap. {HOSTILE}"}
+        )
     }
     twins = {f"twin-{side}.txt": f"Twin\n\nThe {side} twin.\n" for side in ("left", "right")}
-    folder = new_project(tmp_path_factory.mktemp("eval") / "p", postgres_url, DOCUMENTS | records | twins)
+    folder = new_project(
+        tmp_path_factory.mktemp("eval") / "p", postgres_url, DOCUMENTS | records | twins
+    )
     with folder.open() as opened:
         assert opened.run("fast").outcome == "completed"
     return folder
@@ -45,7 +51,9 @@ def evaluation(project: ProjectFolder) -> Evaluation:
 
 def test_every_question_is_measured_in_every_mode(evaluation: Evaluation):
     results = evaluation.results
-    assert results[["mode", "id"]].to_numpy().tolist() == [[mode, f"q{n}"] for mode in MODES for n in (1, 2, 3, 4)]
+    assert results[["mode", "id"]].to_numpy().tolist() == [
+        [mode, f"q{n}"] for mode in MODES for n in (1, 2, 3, 4)
+    ]
     assert not evaluation.left_out
     assert (results[results["id"] != "q4"]["recall@10"] == 1).all()
     assert (results["recall@1"] <= results["recall@2"]).all()
@@ -57,13 +65,17 @@ def test_every_question_is_measured_in_every_mode(evaluation: Evaluation):
     assert (local["entity_tokens"] > 0).all()
 
 
-def test_a_budget_is_as_large_as_was_asked_for_whatever_the_chat_model_reads(project: ProjectFolder):
+def test_a_budget_is_as_large_as_was_asked_for_whatever_the_chat_model_reads(
+    project: ProjectFolder,
+):
     with project.open("models.chat.default.base_url=http://127.0.0.1:9") as opened:
         opened.measured.note(opened.query_chat("default").endpoint.digest, window=80)
         found = opened.evaluate(QUESTIONS, ["naive"], ks=(10,), budget=30_000)
         assert (found.results["recall@budget"] == found.results["recall@10"]).all()
         assert not [note for note in found.notes if "max_total_tokens" in note]
-        capped = opened.query_data(QUESTIONS[0]["question"], mode="naive")  # shows what a query would give the model
+        capped = opened.query_data(
+            QUESTIONS[0]["question"], mode="naive"
+        )  # shows what a query would give the model
         assert any("max_total_tokens is 60" in note for note in capped["notes"])
 
 
@@ -77,7 +89,9 @@ def test_what_is_measured_is_what_a_query_shows(project: ProjectFolder, evaluati
                 assert row["prompt_tokens"] == shown["tokens"]["prompt"]
 
 
-def test_the_same_questions_give_the_same_json_but_for_the_timings(project: ProjectFolder, evaluation: Evaluation):
+def test_the_same_questions_give_the_same_json_but_for_the_timings(
+    project: ProjectFolder, evaluation: Evaluation
+):
     with project.open() as opened:
         again = opened.evaluate(QUESTIONS, MODES, ks=[10, 2, 1, 2], budget=60).to_json()
     first = evaluation.to_json()
@@ -105,7 +119,8 @@ def test_unknown_gold_is_told_and_is_no_miss(project: ProjectFolder):
     with project.open() as opened:
         found = opened.evaluate([*QUESTIONS[:1], *unknown], modes=["naive"])
         with pytest.raises(
-            UsageError, match=r"no question's gold is in the stores; line 1: document 'gone\.txt': no doc"
+            UsageError,
+            match=r"no question's gold is in the stores; line 1: document 'gone\.txt': no doc",
         ):
             opened.evaluate(unknown)
     assert [question.id for question in found.questions] == ["q1"]
@@ -127,7 +142,9 @@ def test_chunks_can_be_gold(project: ProjectFolder):
     with project.open() as opened:
         units = opened.table("text_units")
         unit = units[units["text"].str.contains("Idra Senn")]["id"].iloc[0]
-        found = opened.evaluate([QUESTIONS[0] | {"documents": [], "chunks": [unit]}], modes=["naive"], ks=[1])
+        found = opened.evaluate(
+            [QUESTIONS[0] | {"documents": [], "chunks": [unit]}], modes=["naive"], ks=[1]
+        )
     assert found.results["recall@1"].tolist() == [1]
 
 
@@ -136,7 +153,10 @@ def test_chunks_can_be_gold(project: ProjectFolder):
     [
         ({"modes": ["naive", "sideways"]}, "modes: sideways"),
         ({"modes": ["bypass"]}, "modes: bypass"),
-        ({"modes": ["naive", "community", "drift"]}, "modes: community, drift: what can be evaluated"),
+        (
+            {"modes": ["naive", "community", "drift"]},
+            "modes: community, drift: what can be evaluated",
+        ),
         ({"modes": []}, "modes: none"),
         ({"ks": []}, "k: give whole numbers"),
         ({"ks": [0, 5]}, "k: give whole numbers"),
@@ -150,7 +170,9 @@ def test_options_that_make_no_sense(project: ProjectFolder, options: dict, said:
         opened.evaluate(QUESTIONS, **options)
 
 
-def test_a_chat_model_is_asked_only_for_keywords_and_only_when_told(project: ProjectFolder, openai: OpenAIServer):
+def test_a_chat_model_is_asked_only_for_keywords_and_only_when_told(
+    project: ProjectFolder, openai: OpenAIServer
+):
     folder = ProjectFolder(project.root, openai.env)
     with folder.open(*folder.endpoint_overrides) as opened:
         opened.evaluate(QUESTIONS[:1], modes=["naive", "hybrid"])
@@ -164,8 +186,13 @@ def test_questions_are_embedded_in_batches(tmp_path: Path, postgres_url: str, op
     one = {"institute.txt": "Idra Senn founded it."}
     where = {"base_url": openai.env["OPENAI_BASE_URL"], "api_key": openai.env["OPENAI_API_KEY"]}
     embedding = {**where, "provider": "openai", "model": "text-embedding-3-small"}
-    folder = new_project(tmp_path / "p", postgres_url, one, openai, models={"embedding": {"default": embedding}})
-    asked = [{"question": f"Who founded number {number}?", "documents": ["institute.txt"]} for number in range(6)]
+    folder = new_project(
+        tmp_path / "p", postgres_url, one, openai, models={"embedding": {"default": embedding}}
+    )
+    asked = [
+        {"question": f"Who founded number {number}?", "documents": ["institute.txt"]}
+        for number in range(6)
+    ]
     with folder.open() as opened:
         opened.run("fast")
         before = openai.count("embeddings")
@@ -186,7 +213,11 @@ class Reader(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.active += [name for name, value in attrs if name.startswith("on") or name == "src"]
-        self.active += [value or "" for name, value in attrs if name == "href" and not (value or "").startswith("#")]
+        self.active += [
+            value or ""
+            for name, value in attrs
+            if name == "href" and not (value or "").startswith("#")
+        ]
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
@@ -220,25 +251,41 @@ def test_control_characters_do_not_reach_the_page(evaluation: Evaluation):
 
 
 @pytest.mark.parametrize(
-    ("option", "file"), [("--output", "/proc/a.json"), ("--html", "/proc/a.html"), ("--html", "settings.yaml")]
+    ("option", "file"),
+    [("--output", "/proc/a.json"), ("--html", "/proc/a.html"), ("--html", "settings.yaml")],
 )
-def test_what_cannot_be_written_is_said_before_any_question(project: ProjectFolder, option: str, file: str):
+def test_what_cannot_be_written_is_said_before_any_question(
+    project: ProjectFolder, option: str, file: str
+):
     refused = project.invoke_refused("eval", "no such file.jsonl", option, file)
     assert refused.startswith(f"graphmill: {option} {file}: ")
 
 
 def test_the_command_writes_json_and_a_page_and_compares(project: ProjectFolder, tmp_path: Path):
     questions, out, html = tmp_path / "q.jsonl", tmp_path / "a.json", tmp_path / "a.html"
-    questions.write_text("\n".join(map(json.dumps, [*QUESTIONS[:2], {"question": "Where?", "texts": ["nowhere"]}])))
+    questions.write_text(
+        "\n".join(map(json.dumps, [*QUESTIONS[:2], {"question": "Where?", "texts": ["nowhere"]}]))
+    )
     asked = project.invoke(
-        "eval", str(questions), "--modes", "naive, local", "--k", "1,5", "--output", str(out), "--html", str(html)
+        "eval",
+        str(questions),
+        "--modes",
+        "naive, local",
+        "--k",
+        "1,5",
+        "--output",
+        str(out),
+        "--html",
+        str(html),
     )
     assert asked.exit_code == 0
     assert "naive" in asked.stdout
     assert "unknown gold: 1 of 3" in asked.stderr
     assert json.loads(out.read_text("utf-8"))["setup"]["ks"] == [1, 5]
     assert html.read_text("utf-8").startswith("<!DOCTYPE html>")
-    compared = project.invoke("eval", "--compare", str(out), str(out), "--against", "naive", "--json").json
+    compared = project.invoke(
+        "eval", "--compare", str(out), str(out), "--against", "naive", "--json"
+    ).json
     assert {row["mode"] for row in compared["rows"]} == {"naive", "local"}
     table = project.invoke("eval", "--compare", str(out), str(out))
     assert "2 questions in both" in table.stdout

@@ -16,7 +16,10 @@ DOCUMENTS = pd.DataFrame(
 
 
 def pages(*contents: str) -> list[pd.DataFrame]:
-    return [pd.DataFrame({"id": [f"c{number}"], "content": [content]}) for number, content in enumerate(contents)]
+    return [
+        pd.DataFrame({"id": [f"c{number}"], "content": [content]})
+        for number, content in enumerate(contents)
+    ]
 
 
 def test_a_document_is_named_by_id_before_source_before_title():
@@ -29,13 +32,28 @@ def test_a_document_is_named_by_id_before_source_before_title():
 
 
 def test_a_text_is_found_across_line_ends_and_inside_words():
-    contents = ["Mira Vale built\nthe  Harrow Light, in 1871.", "Mira Vale", "白壶茶社是由林晚樵创办的"]
-    held = chunks_holding(["Vale built the Harrow Light", "ira Vale", "林晚樵", "never said"], pages(*contents))
-    assert held == {"Vale built the Harrow Light": {"c0"}, "ira Vale": {"c0", "c1"}, "林晚樵": {"c2"}}
+    contents = [
+        "Mira Vale built\nthe  Harrow Light, in 1871.",
+        "Mira Vale",
+        "白壶茶社是由林晚樵创办的",
+    ]
+    held = chunks_holding(
+        ["Vale built the Harrow Light", "ira Vale", "林晚樵", "never said"], pages(*contents)
+    )
+    assert held == {
+        "Vale built the Harrow Light": {"c0"},
+        "ira Vale": {"c0", "c1"},
+        "林晚樵": {"c2"},
+    }
 
 
-@given(st.lists(st.text("ab \n", max_size=20), max_size=5), st.text("ab \n", min_size=1, max_size=6).filter(str.strip))
+@given(
+    st.lists(st.text("ab \n", max_size=20), max_size=5),
+    st.text("ab \n", min_size=1, max_size=6).filter(str.strip),
+)
 def test_the_short_cut_by_words_loses_nothing(contents, text):
     flat = " ".join(text.split())
-    plain = {f"c{number}" for number, content in enumerate(contents) if flat in " ".join(content.split())}
+    plain = {
+        f"c{number}" for number, content in enumerate(contents) if flat in " ".join(content.split())
+    }
     assert chunks_holding([text], pages(*contents)).get(text, frozenset()) == plain

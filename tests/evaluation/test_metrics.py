@@ -23,7 +23,13 @@ def chunk(*ids: str):
 
 
 def test_documents_are_ranked_by_their_first_chunk_and_chunks_by_themselves():
-    gold = [document("d1"), document("d2"), chunk("c3"), ("text", frozenset({"c4", "c2"})), document("none")]
+    gold = [
+        document("d1"),
+        document("d2"),
+        chunk("c3"),
+        ("text", frozenset({"c4", "c2"})),
+        document("none"),
+    ]
     assert ranks(gold, RANKING) == [1, 2, 3, 2, math.inf]
 
 
@@ -34,7 +40,9 @@ def test_metrics_by_hand():
         "all_gold@1": 0.0, "all_gold@2": 0.0, "all_gold@3": 1.0, "all_gold@budget": 0.0,
     }  # fmt: skip
     assert metrics([1.0], (1,), ranks(gold, RANKING))["all_gold@budget"] == 1
-    assert metrics(ranks(gold, []), KS, ranks(gold, [])) == dict.fromkeys(names(KS, with_budget=True), 0.0)
+    assert metrics(ranks(gold, []), KS, ranks(gold, [])) == dict.fromkeys(
+        names(KS, with_budget=True), 0.0
+    )
 
 
 rankings = st.lists(st.integers(0, 12), unique=True, max_size=13).map(
@@ -42,7 +50,8 @@ rankings = st.lists(st.integers(0, 12), unique=True, max_size=13).map(
 )
 chunk_ids = st.integers(0, 14).map("c{}".format)
 golds = st.lists(
-    st.builds(document, st.integers(0, 7).map("d{}".format)) | st.builds(chunk, chunk_ids, chunk_ids),
+    st.builds(document, st.integers(0, 7).map("d{}".format))
+    | st.builds(chunk, chunk_ids, chunk_ids),
     min_size=1,
     max_size=5,
 )

@@ -21,7 +21,9 @@ def check(project: Path, titles: list[str], texts: list[str]) -> None:
     assert rejects.empty
     assert sorted(documents["text"]) == sorted(texts)
     assert sorted(documents["title"]) == sorted(titles)
-    assert {gold.name for question in questions for gold in question.gold} <= set(documents["source"])
+    assert {gold.name for question in questions for gold in question.gold} <= set(
+        documents["source"]
+    )
 
 
 def test_two_wiki(tmp_path: Path):
@@ -30,7 +32,9 @@ def test_two_wiki(tmp_path: Path):
         write(
             tmp_path,
             corpus=[{"title": "A", "text": "Of a."}, {"title": "B", "text": "Of b."}],
-            questions_gold=[{"id": f"q{n}", "question": f"Who is {n}?", **asked} for n in range(60)],
+            questions_gold=[
+                {"id": f"q{n}", "question": f"Who is {n}?", **asked} for n in range(60)
+            ],
             fastgraphrag_multihop_questions={"51": ["Who is 7?"]},
         ),
         51,
@@ -38,16 +42,30 @@ def test_two_wiki(tmp_path: Path):
     write_benchmark(benchmark, tmp_path)
     check(tmp_path, ["A", "B"], ["A\nOf a.", "B\nOf b."])
     assert [
-        question.id for question in read_questions(tmp_path / "questions.jsonl", "multihop") if question.type == "true"
+        question.id
+        for question in read_questions(tmp_path / "questions.jsonl", "multihop")
+        if question.type == "true"
     ] == ["q7"]
     assert len(benchmark.questions) == 51
 
 
 def test_hotpotqa_without_titles(tmp_path: Path):
-    asked = {"_id": "h", "question": "Who?", "answer": "A", "type": "bridge", "supporting_facts": [["A", 0], ["A", 1]]}
+    asked = {
+        "_id": "h",
+        "question": "Who?",
+        "answer": "A",
+        "type": "bridge",
+        "supporting_facts": [["A", 0], ["A", 1]],
+    }
     benchmark = hotpotqa(
-        write(tmp_path, hotpotqa_train=[asked], hotpotqa_train_corpus={"A": ["One.", " Two."], "B": ["Three."]})
+        write(
+            tmp_path,
+            hotpotqa_train=[asked],
+            hotpotqa_train_corpus={"A": ["One.", " Two."], "B": ["Three."]},
+        )
     )
     write_benchmark(benchmark, tmp_path, with_titles=False)
     check(tmp_path, ["One. Two.", "Three."], ["One. Two.", "Three."])
-    assert [gold.name for gold in read_questions(tmp_path / "questions.jsonl")[0].gold] == ["passages.jsonl#0"]
+    assert [gold.name for gold in read_questions(tmp_path / "questions.jsonl")[0].gold] == [
+        "passages.jsonl#0"
+    ]

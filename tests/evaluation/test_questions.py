@@ -30,12 +30,19 @@ def test_a_line_is_a_question_with_its_gold(tmp_path: Path):
         written(tmp_path, b"\xef\xbb\xbf" + json.dumps(full).encode() + b"\r", "", json.dumps(GOOD))
     )
     assert (first.id, first.text, first.type, first.line) == ("7", "Who?", "2", 1)
-    assert first.gold == (Gold("document", "a.txt"), Gold("chunk", "chunk-1"), Gold("text", "by her"))
+    assert first.gold == (
+        Gold("document", "a.txt"),
+        Gold("chunk", "chunk-1"),
+        Gold("text", "by her"),
+    )
     assert (second.id, second.type, second.line) == ("3", "", 3)
 
 
 def test_what_to_count_by_is_any_key():
-    assert [question.type for question in read_questions([GOOD | {"hops": 2}, GOOD | {"hops": True}], "hops")] == [
+    assert [
+        question.type
+        for question in read_questions([GOOD | {"hops": 2}, GOOD | {"hops": True}], "hops")
+    ] == [
         "2",
         "true",
     ]
@@ -51,9 +58,11 @@ def test_gold_that_is_named_twice_counts_once():
         ('{"question": "Who?"', "line 2: not JSON"),
         ("[1]", "line 2: no object"),
         ("[" * 100_000, "line 2: not JSON that can be read"),
-        ('{"question": "Who?", "documents": [' + "1" * 5000 + "]}", "line 2: not JSON that can be read"),
+        ('{"question": "Who?", "documents": [' + "1" * 5000 + "]}",
+            "line 2: not JSON that can be read"),
         (b'{"question": "\xff"}', "line 2: not UTF-8"),
-        ('{"question": "Who?"}', "line 2: no gold; name what is to be found under one of documents, chunks, texts"),
+        ('{"question": "Who?"}',
+            "line 2: no gold; name what is to be found under one of documents, chunks, texts"),
         ('{"question": "Who?", "documents": []}', "line 2: no gold"),
         ('{"question": "Who?", "documents": [1]}', "line 2: 'documents' is no list of texts"),
         ('{"question": "Who?", "documents": {"a": 1}}', "line 2: 'documents' is no list of texts"),
@@ -61,9 +70,12 @@ def test_gold_that_is_named_twice_counts_once():
         ('{"question": "\\u0000\\ud800 ", "documents": ["a"]}', "line 2: no question"),
         ('{"question": "?!", "documents": ["a"]}', "line 2: no question"),
         ('{"question": 5, "documents": ["a"]}', "line 2: no question"),
-        ('{"id": "1", "question": "Who?", "documents": ["a"]}', "line 2: id '1' is that of line 1 too"),
-        ('{"id": [1], "question": "Who?", "documents": ["a"]}', "line 2: 'id' is no text or number"),
-        ('{"type": {}, "question": "Who?", "documents": ["a"]}', "line 2: 'type' is no text or number"),
+        ('{"id": "1", "question": "Who?", "documents": ["a"]}',
+            "line 2: id '1' is that of line 1 too"),
+        ('{"id": [1], "question": "Who?", "documents": ["a"]}',
+            "line 2: 'id' is no text or number"),
+        ('{"type": {}, "question": "Who?", "documents": ["a"]}',
+            "line 2: 'type' is no text or number"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_named_with_its_line(tmp_path: Path, line: str | bytes, said: str):
@@ -92,20 +104,33 @@ def test_a_file_that_is_not_there(tmp_path: Path):
             read_questions(path)
 
 
-@given(st.lists(st.binary(max_size=40) | st.from_type(type(None)).map(json.dumps).map(str.encode), max_size=4))
-def test_bytes_are_questions_or_an_error_of_ours(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]):
+@given(
+    st.lists(
+        st.binary(max_size=40) | st.from_type(type(None)).map(json.dumps).map(str.encode),
+        max_size=4,
+    )
+)
+def test_bytes_are_questions_or_an_error_of_ours(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+):
     with pytest.raises(UsageError):
         read_questions(written(tmp_path_factory.getbasetemp(), *lines))
 
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+    ),
     max_leaves=4,
 )
 
 
-@given(st.dictionaries(st.sampled_from(["id", "question", "documents", "chunks", "texts", "type"]), JSON_VALUES))
+@given(
+    st.dictionaries(
+        st.sampled_from(["id", "question", "documents", "chunks", "texts", "type"]), JSON_VALUES
+    )
+)
 def test_any_object_is_a_question_or_an_error_of_ours(record: dict):
     try:
         (question,) = read_questions([record])

@@ -1,4 +1,5 @@
-"""Retrieval over the bundled corpus is not worse than it was; ``make baseline`` writes what it was."""
+"""Retrieval over the bundled corpus is not worse than it was; ``make baseline`` writes what it
+was."""
 
 from pathlib import Path
 
@@ -6,7 +7,16 @@ import pytest
 
 from pipeline.evaluation.compare import fallen
 from pipeline.evaluation.results import MODES, read_evaluation
-from tests.evaluation.sample import BASELINES, EVERY, METRIC, POINTS, QUESTIONS, figures, measured, sample_project
+from tests.evaluation.sample import (
+    BASELINES,
+    EVERY,
+    METRIC,
+    POINTS,
+    QUESTIONS,
+    figures,
+    measured,
+    sample_project,
+)
 from tests.projects import ProjectFolder
 from tests.sizes import size
 
@@ -33,17 +43,27 @@ def test_a_small_prompt_shows_the_passages_that_a_large_one_shows_first(sample: 
     caps = ("query.max_entity_tokens=6000", "query.max_relation_tokens=8000")
     modes = size(["hybrid", "graph"], [*MODES])
     large, small, few = (
-        figures(measured(sample, *caps, f"query.max_total_tokens={tokens}", modes=modes, every=size(2, 1)))
+        figures(
+            measured(
+                sample, *caps, f"query.max_total_tokens={tokens}", modes=modes, every=size(2, 1)
+            )
+        )
         for tokens in (30_000, 8_000, 4_000)
     )
     for mode in modes:
         assert small[mode]["recall@5"] >= 0.9 * large[mode]["recall@5"] > 0, mode
-        assert few[mode]["recall@5"] >= (0.9 if mode in ("naive", "graph") else 0.8) * large[mode]["recall@5"], mode
+        assert (
+            few[mode]["recall@5"]
+            >= (0.9 if mode in ("naive", "graph") else 0.8) * large[mode]["recall@5"]
+        ), mode
 
 
 def test_a_question_that_refers_to_the_one_before_finds_what_it_is_about(sample: ProjectFolder):
     first, then = "Who was Benet Luthe?", "And when did he die?"
-    history = [{"role": "user", "content": first}, {"role": "assistant", "content": "A man of the island."}]
+    history = [
+        {"role": "user", "content": first},
+        {"role": "assistant", "content": "A man of the island."},
+    ]
 
     with sample.open() as project:
 

@@ -1,6 +1,8 @@
-"""Run by a Python that has Microsoft GraphRAG: what its own readers make of a folder of Parquet, as JSON.
+"""Run by a Python that has Microsoft GraphRAG: what its own readers make of a folder of Parquet, as
+JSON.
 
-By hand: GRAPHMILL_GRAPHRAG_PYTHON=<venv>/bin/python python -m pytest tests/export/test_graphrag_parquet.py
+By hand: GRAPHMILL_GRAPHRAG_PYTHON=<venv>/bin/python python -m pytest
+tests/export/test_graphrag_parquet.py
 """
 
 import asyncio
@@ -19,7 +21,14 @@ from graphrag.query.indexer_adapters import (
 from graphrag_storage.file_storage import FileStorage
 from graphrag_storage.tables.parquet_table_provider import ParquetTableProvider
 
-TABLES = ("documents", "text_units", "entities", "relationships", "communities", "community_reports")
+TABLES = (
+    "documents",
+    "text_units",
+    "entities",
+    "relationships",
+    "communities",
+    "community_reports",
+)
 
 
 async def read(folder: str) -> dict:
@@ -47,7 +56,8 @@ def main() -> None:
             for u in read_indexer_text_units(tables["text_units"])
         ],
         "documents": [
-            [row["id"], row["title"], list(row["text_unit_ids"])] for _, row in tables["documents"].iterrows()
+            [row["id"], row["title"], list(row["text_unit_ids"])]
+            for _, row in tables["documents"].iterrows()
         ],
         "communities": len(communities),
         "with_reports": len(read_indexer_communities(communities, reports)),

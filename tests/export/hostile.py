@@ -28,11 +28,14 @@ HOSTILE = [
 
 
 def hostile_tables() -> dict[str, pd.DataFrame]:
-    """An entity for every text, each related to the next with itself as keyword, and both ways between two."""
+    """An entity for every text, each related to the next with itself as keyword, and both ways
+    between two."""
     names = {text: text[:50] for text in HOSTILE}
     ring = zip(HOSTILE, [*HOSTILE[1:], HOSTILE[0]], strict=True)
     links = [(source, target, [source, "x;y", target]) for source, target in ring]
-    tables = corpus({"a, 'b'.txt": "\n".join(HOSTILE)}, names, [*links, (HOSTILE[1], HOSTILE[0], [])])
+    tables = corpus(
+        {"a, 'b'.txt": "\n".join(HOSTILE)}, names, [*links, (HOSTILE[1], HOSTILE[0], [])]
+    )
     tables["entities"].loc[0, "type"] = ""
     return tables
 

@@ -21,17 +21,28 @@ def test_people_find_what_the_tables_say(tmp_path: Path, monkeypatch: pytest.Mon
     assert exported.files == {f"{file}.csv": len(tables[table]) for file, table in names.items()}
     degree = tables["entities"].set_index("id")["degree"]
     for file, table in names.items():
-        found, known = read(exported.folder / f"{file}.csv"), source.snapshots.read(source.manifest.tables[table])
+        found, known = (
+            read(exported.folder / f"{file}.csv"),
+            source.snapshots.read(source.manifest.tables[table]),
+        )
         if table == "relationships":
-            known["rank"] = known["source_entity_id"].map(degree) + known["target_entity_id"].map(degree)
+            known["rank"] = known["source_entity_id"].map(degree) + known["target_entity_id"].map(
+                degree
+            )
         for name in set(found.columns) & set(known.columns):
-            cells = [cell if isinstance(cell, str | int | float) else "; ".join(cell) for cell in known[name]]
+            cells = [
+                cell if isinstance(cell, str | int | float) else "; ".join(cell)
+                for cell in known[name]
+            ]
             assert found[name].tolist() == cells, (file, name)
 
 
 def test_only_a_graph(tmp_path: Path):
     tables = hostile_tables()
-    source = source_of({name: tables[name] for name in ("entities", "relationships", "text_unit_embeddings")}, tmp_path)
+    source = source_of(
+        {name: tables[name] for name in ("entities", "relationships", "text_unit_embeddings")},
+        tmp_path,
+    )
     exported = export("csv", source, tmp_path / "out")
     assert list(exported.files) == ["nodes.csv", "edges.csv"]
     assert list(read(exported.folder / "nodes.csv")) == list(FILES["nodes.csv"].columns)

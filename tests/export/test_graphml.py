@@ -29,12 +29,17 @@ def test_networkx_finds_the_same_graph(graph: nx.Graph):
         assert (found["name"], found["label"]) == (shown(entity.name), shown(entity.name))
         assert (found["description"], found["degree"]) == (shown(entity.description), entity.degree)
         assert found["text_unit_ids"] == "; ".join(entity.text_unit_ids)
-        assert found["types"] == "; ".join(f"{shown(type['type'])} ({type['count']})" for type in entity.types)
+        assert found["types"] == "; ".join(
+            f"{shown(type['type'])} ({type['count']})" for type in entity.types
+        )
     degree = dict(zip(tables["entities"]["id"], tables["entities"]["degree"], strict=True))
     for link in tables["relationships"].itertuples():
         found = graph.edges[link.source_entity_id, link.target_entity_id, link.id]
         assert found["keywords"] == shown("; ".join(link.keywords))
-        assert (found["source_name"], found["target_name"]) == (shown(link.source), shown(link.target))
+        assert (found["source_name"], found["target_name"]) == (
+            shown(link.source),
+            shown(link.target),
+        )
         rank = degree[link.source_entity_id] + degree[link.target_entity_id]
         assert (found["weight"], found["rank"]) == (link.weight, rank)
 
@@ -42,8 +47,14 @@ def test_networkx_finds_the_same_graph(graph: nx.Graph):
 def test_parallel_edges_and_characters_that_xml_has_not(tmp_path: Path):
     """From a verb of somebody else, which has cleaned nothing."""
     tables = hostile_tables()
-    twice = tables["relationships"].iloc[[0, 0]].assign(id=["rel-one", "rel-two"], description="\x00bell\x07 \r\nend")
-    exported = export("graphml", source_of({**tables, "relationships": twice}, tmp_path), tmp_path / "out")
+    twice = (
+        tables["relationships"]
+        .iloc[[0, 0]]
+        .assign(id=["rel-one", "rel-two"], description="\x00bell\x07 \r\nend")
+    )
+    exported = export(
+        "graphml", source_of({**tables, "relationships": twice}, tmp_path), tmp_path / "out"
+    )
     graph = nx.read_graphml(exported.folder / "graph.graphml")
     assert {(key, data["description"]) for *_, key, data in graph.edges(keys=True, data=True)} == {
         ("rel-one", "bell \nend"), ("rel-two", "bell \nend"),
@@ -52,10 +63,16 @@ def test_parallel_edges_and_characters_that_xml_has_not(tmp_path: Path):
 
 def test_communities_and_places_are_attributes(graph: nx.Graph):
     tables = hostile_tables()
-    assert sum("x" in told for _, told in graph.nodes(data=True)) == len(tables["entities"]) - 1  # one has no place
+    assert (
+        sum("x" in told for _, told in graph.nodes(data=True)) == len(tables["entities"]) - 1
+    )  # one has no place
     for node in tables["placed_nodes"].dropna().itertuples():
         found = graph.nodes[node.entity_id]
-        assert (found["x"], found["y"], found[f"community_{node.level}"]) == (node.x, node.y, node.community_id)
+        assert (found["x"], found["y"], found[f"community_{node.level}"]) == (
+            node.x,
+            node.y,
+            node.community_id,
+        )
         assert (found["level"], found["community"]) == (1, found["community_1"])
 
 
@@ -101,6 +118,10 @@ def test_the_simple_graph_is_written_and_read_by_networkx(tmp_path: Path):
 
 def test_an_empty_graph(tmp_path: Path):
     tables = hostile_tables()
-    empty = {**tables, "entities": tables["entities"][:0], "relationships": tables["relationships"][:0]}
+    empty = {
+        **tables,
+        "entities": tables["entities"][:0],
+        "relationships": tables["relationships"][:0],
+    }
     exported = export("graphml", source_of(empty, tmp_path), tmp_path / "out")
     assert len(nx.read_graphml(exported.folder / "graph.graphml")) == 0

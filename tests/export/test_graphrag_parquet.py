@@ -75,9 +75,15 @@ def test_reports_and_claims(exported: ExportReport, tables: dict[str, pd.DataFra
     told = tables["community_reports"].set_index("id")
     for row in found["community_reports"].itertuples():
         same = communities.loc[row.id]
-        assert (row.community, row.level, row.parent) == (same["community"], same["level"], same["parent"])
+        assert (row.community, row.level, row.parent) == (
+            same["community"],
+            same["level"],
+            same["parent"],
+        )
         assert list(row.children) == list(same["children"])
-        assert (row.title, row.full_content, row.rank) == tuple(told.loc[row.id, ["title", "content", "rating"]])
+        assert (row.title, row.full_content, row.rank) == tuple(
+            told.loc[row.id, ["title", "content", "rating"]]
+        )
         whole = json.loads(row.full_content_json)
         assert (whole["summary"], whole["findings"]) == (row.summary, list(row.findings))
     assert set(found["covariates"]["subject_id"]) == set(tables["entities"]["name"])
@@ -101,16 +107,31 @@ def test_the_layout_is_that_of_recorded_outputs():
 def test_its_own_readers_take_it(exported: ExportReport, tables: dict[str, pd.DataFrame]):
     python = os.environ.get(PYTHON)
     if not python:
-        pytest.skip(f"no Microsoft GraphRAG 3.x here; set {PYTHON} to a python that has it (pip install 'graphrag>=3')")
+        pytest.skip(
+            f"no Microsoft GraphRAG 3.x here; set {PYTHON} to a python that has it (pip install"
+            " 'graphrag>=3')"
+        )
     done = subprocess.run(
-        [python, str(READERS), str(exported.folder)], capture_output=True, text=True, check=False, timeout=300
+        [python, str(READERS), str(exported.folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     members = tables["communities"].explode("entity_ids").groupby("entity_ids").size()
     read = sorted((*cells, len(communities)) for *cells, communities in found["entities"])
     assert read == sorted(
-        (row.id, row.name, row.type, row.description, row.degree, list(row.text_unit_ids), members[row.id])
+        (
+            row.id,
+            row.name,
+            row.type,
+            row.description,
+            row.degree,
+            list(row.text_unit_ids),
+            members[row.id],
+        )
         for row in tables["entities"].rename_axis(None).itertuples()
     )
     degree = tables["entities"].set_index("id")["degree"]
@@ -122,7 +143,9 @@ def test_its_own_readers_take_it(exported: ExportReport, tables: dict[str, pd.Da
         for place, row in enumerate(tables["relationships"].sort_values("id").itertuples())
     ]  # fmt: skip
     (unit,) = tables["text_units"].itertuples()
-    assert [row[:4] for row in found["text_units"]] == [[unit.id, unit.text, unit.n_tokens, unit.document_id]]
+    assert [row[:4] for row in found["text_units"]] == [
+        [unit.id, unit.text, unit.n_tokens, unit.document_id]
+    ]
     assert found["documents"] == [[unit.document_id, tables["documents"]["title"][0], [unit.id]]]
     rows = len(tables["communities"])
     assert (found["communities"], found["with_reports"]) == (rows, rows)

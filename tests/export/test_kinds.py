@@ -34,7 +34,9 @@ def test_the_same_tables_give_the_same_files(kind: str, source: ExportSource, tm
 
 
 @every_kind
-def test_files_that_are_there_are_left_unless_forced(kind: str, source: ExportSource, tmp_path: Path):
+def test_files_that_are_there_are_left_unless_forced(
+    kind: str, source: ExportSource, tmp_path: Path
+):
     folder = tmp_path / "out"
     folder.mkdir()
     (folder / "mine.txt").write_text("mine")
@@ -63,13 +65,17 @@ def test_a_folder_that_may_not_be_written_to(source: ExportSource, tmp_path: Pat
 
 
 def test_an_unknown_kind(source: ExportSource, tmp_path: Path):
-    with pytest.raises(UsageError, match="no kind 'xlsx'; have: graphml, csv, neo4j-admin, parquet"):
+    with pytest.raises(
+        UsageError, match="no kind 'xlsx'; have: graphml, csv, neo4j-admin, parquet"
+    ):
         export("xlsx", source, tmp_path / "out")
 
 
 @every_kind
 def test_nothing_to_export(kind: str, source: ExportSource, tmp_path: Path):
-    with pytest.raises(UsageError, match="workflow 'fast': nothing to export; run 'graphmill index fast' first"):
+    with pytest.raises(
+        UsageError, match="workflow 'fast': nothing to export; run 'graphmill index fast' first"
+    ):
         export(kind, replace(source, manifest=Manifest("fast")), tmp_path / "out")
     tables = {name: source.manifest.tables[name] for name in ("documents", "text_units")}
     with pytest.raises(UsageError, match="it writes no entities, relationships; export another"):
@@ -82,4 +88,8 @@ def test_a_damaged_snapshot(kind: str, source: ExportSource, tmp_path: Path):
     path = source.snapshots.root / source.manifest.tables["relationships"].files[0].path
     path.write_bytes(path.read_bytes()[:-9] + b"\x00" * 9)
     with pytest.raises(DataError, match="damaged"):
-        export(kind, replace(source, snapshots=type(source.snapshots)(source.snapshots.root)), tmp_path / "out")
+        export(
+            kind,
+            replace(source, snapshots=type(source.snapshots)(source.snapshots.root)),
+            tmp_path / "out",
+        )

@@ -66,7 +66,9 @@ def open_store(stores: list[Neo4jStore], address: Neo4jAddress, workspace: str) 
 
 
 @only_whole("a server of its own, stopped, filled and started")
-def test_the_import_tool_leaves_what_a_load_leaves(homes: tuple[Path, Path], stores: list[Neo4jStore], tmp_path: Path):
+def test_the_import_tool_leaves_what_a_load_leaves(
+    homes: tuple[Path, Path], stores: list[Neo4jStore], tmp_path: Path
+):
     jars, home = homes
     source = source_of(hostile_tables(), tmp_path)
     exported = export("neo4j-admin", source, tmp_path / "it's, out")
@@ -77,9 +79,18 @@ def test_the_import_tool_leaves_what_a_load_leaves(homes: tuple[Path, Path], sto
         "communities.csv": len(HOSTILE) + 1,
         "community_links.csv": 3 * len(HOSTILE),
     }
-    admin = ["org.neo4j.cli.AdminTool", "database", "import", "full", "neo4j", *import_options(True)]
+    admin = [
+        "org.neo4j.cli.AdminTool",
+        "database",
+        "import",
+        "full",
+        "neo4j",
+        *import_options(True),
+    ]
     where = {"NEO4J_HOME": str(home), "NEO4J_CONF": str(home / "conf")}
-    done = run(java(), *QUICK_START, "-cp", f"{jars}/*", *admin, environment=where, folder=exported.folder)
+    done = run(
+        java(), *QUICK_START, "-cp", f"{jars}/*", *admin, environment=where, folder=exported.folder
+    )
     assert done.returncode == 0, tail(done.stdout + done.stderr)
     with maven_server(home, options=QUICK_START) as address:
         imported = neo4j_rows(address, "exported")
@@ -90,27 +101,46 @@ def test_the_import_tool_leaves_what_a_load_leaves(homes: tuple[Path, Path], sto
         assert [row for row in loaded["edges"] if "('keywords', [])" not in row] == [
             row for row in imported["edges"] if "('row_hash', '')" not in row
         ]
-        again = load(source.manifest, source.snapshots, [open_store(stores, address, "exported")], source.max_types)
+        again = load(
+            source.manifest,
+            source.snapshots,
+            [open_store(stores, address, "exported")],
+            source.max_types,
+        )
         assert again["neo4j"] == {
             "nodes": {"inserted": 0, "updated": 0, "deleted": 0, "unchanged": len(HOSTILE)},
             "relationships": {"inserted": 0, "updated": 1, "deleted": 0, "unchanged": len(HOSTILE)},
-            "communities": {"inserted": 0, "updated": 0, "deleted": 0, "unchanged": len(HOSTILE) + 1},
+            "communities": {
+                "inserted": 0,
+                "updated": 0,
+                "deleted": 0,
+                "unchanged": len(HOSTILE) + 1,
+            },
         }
         assert neo4j_rows(address, "exported")["edges"] == loaded["edges"]
 
 
-def test_the_rarest_types_are_related_over_all_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_rarest_types_are_related_over_all_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("pipeline.snapshots.table_rows.BATCH_ROWS", 3)
     tables = hostile_tables()
     tables["relationships"]["keywords"] = [["common"]] * 10 + [["often"]] * 3 + [["rare"]] * 2
     few, all_types = (
-        export("neo4j-admin", replace(source_of(tables, tmp_path), max_types=limit), tmp_path / str(limit))
+        export(
+            "neo4j-admin",
+            replace(source_of(tables, tmp_path), max_types=limit),
+            tmp_path / str(limit),
+        )
         for limit in (2, 9)
     )
     lines = {
-        folder: (folder / "relationships.csv").read_text(encoding="utf-8") for folder in (few.folder, all_types.folder)
+        folder: (folder / "relationships.csv").read_text(encoding="utf-8")
+        for folder in (few.folder, all_types.folder)
     }
-    assert [lines[few.folder].count(f'"{name}"') for name in ("COMMON", "OFTEN", "RARE", "RELATED")] == [10, 3, 0, 2]
+    assert [
+        lines[few.folder].count(f'"{name}"') for name in ("COMMON", "OFTEN", "RARE", "RELATED")
+    ] == [10, 3, 0, 2]
     assert lines[all_types.folder].count(f'"{type_name("rare", "")}"') == 2
 
 

@@ -1,4 +1,5 @@
-"""What a notebook shows: one SVG in which names and texts are text, and the places of what it shows."""
+"""What a notebook shows: one SVG in which names and texts are text, and the places of what it
+shows."""
 
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -28,7 +29,9 @@ def ring(names: list[str], root: Path, placed: bool) -> ExportSource:
     """Each name is a type and a keyword too, and related to the next."""
     links = list(zip(names, [*names[1:], names[0]], names, strict=True))
     tables = corpus(
-        {"a.txt": "text"}, dict(zip(names, names, strict=True)), [(one, two, [word]) for one, two, word in links]
+        {"a.txt": "text"},
+        dict(zip(names, names, strict=True)),
+        [(one, two, [word]) for one, two, word in links],
     )
     if not placed:
         del tables["placed_nodes"]
@@ -49,11 +52,17 @@ def test_names_and_texts_are_text(names: list[str], tmp_path: Path):
         "svg", "title", "rect", "g", "line", "circle", "text",
     }  # fmt: skip
     attributes = {name for element in shown.iter() for name in element.attrib}
-    assert not {name for name in attributes if name.startswith("on") or name.endswith("href") or name == "style"}
+    assert not {
+        name
+        for name in attributes
+        if name.startswith("on") or name.endswith("href") or name == "style"
+    }
     told = "\n".join(element.text or "" for element in shown.iter(f"{SVG}title"))
     kept = [name.replace("\ufffe", "").replace("\uffff", "") for name in names]
     assert all(name in told for name in kept)
-    assert len(list(shown.iter(f"{SVG}circle"))) == len(names) + len(names[:9])  # and the legend: 8, and others
+    assert len(list(shown.iter(f"{SVG}circle"))) == len(names) + len(
+        names[:9]
+    )  # and the legend: 8, and others
 
 
 def test_the_same_every_time_and_inside_the_picture(tmp_path: Path):
@@ -72,7 +81,11 @@ def test_where_a_layout_has_placed_them(tmp_path: Path):
     source = ring(names, tmp_path, placed=True)
     ids = [find_entity(source, name) or "" for name in names[:3]]
     graph = picture_of(source, ids, "it", 100).graph
-    assert [(graph.nodes[id]["x"], graph.nodes[id]["y"]) for id in ids] == [(0, 0), (0.1, -0.1), (0.2, -0.2)]
+    assert [(graph.nodes[id]["x"], graph.nodes[id]["y"]) for id in ids] == [
+        (0, 0),
+        (0.1, -0.1),
+        (0.2, -0.2),
+    ]
     last = find_entity(source, names[-1]) or ""  # has no place: all are laid out
     graph = picture_of(source, [*ids, last], "it", 100).graph
     assert all(-1 <= graph.nodes[id][axis] <= 1 for id in [*ids, last] for axis in "xy")
@@ -97,7 +110,9 @@ def test_the_nearest_first_and_no_more_than_asked_for(tmp_path: Path):
 
 def test_the_heavier_neighbours_come_first(tmp_path: Path):
     tables = corpus(
-        {"a.txt": "text"}, dict.fromkeys(["hub", "a", "b", "c"], "thing"), [("hub", name, []) for name in "abc"]
+        {"a.txt": "text"},
+        dict.fromkeys(["hub", "a", "b", "c"], "thing"),
+        [("hub", name, []) for name in "abc"],
     )
     tables["relationships"].loc[tables["relationships"]["target"] == "b", "weight"] = 5.0
     source = source_of(tables, tmp_path)
@@ -109,7 +124,9 @@ def test_only_some_relationships(tmp_path: Path):
     ids = [find_entity(source, name) or "" for name in "abc"]
     all_of_them = picture_of(source, ids, "it", 100).graph
     one = next(told for *_, told in all_of_them.edges(data="id"))
-    assert [told for *_, told in picture_of(source, ids, "it", 100, only={one}).graph.edges(data="id")] == [one]
+    assert [
+        told for *_, told in picture_of(source, ids, "it", 100, only={one}).graph.edges(data="id")
+    ] == [one]
 
 
 def test_nothing_to_show(tmp_path: Path):

@@ -46,14 +46,18 @@ Link = tuple[str, str, Sequence[str]]
 def corpus(
     texts: Mapping[str, str], names: Mapping[str, str], links: Sequence[Link], dimensions: int = 4
 ) -> dict[str, pd.DataFrame]:
-    """``texts``: path -> text, one text unit each; ``names``: entity -> type; ``links``: source, target,
-    keywords. Entities and relationships come from the first text unit. A community of all entities has one of each as
-    children; each has a report, and each entity a claim, and a place but for the last."""
+    """``texts``: path -> text, one text unit each; ``names``: entity -> type; ``links``: source,
+    target, keywords. Entities and relationships come from the first text unit. A community of all
+    entities has one of each as children; each has a report, and each entity a claim, and a place
+    but for the last."""
     documents = [
         (document_id(path), f"Title of {path}", text, path, '{"path": "' + path + '"}', "hash")
         for path, text in texts.items()
     ]
-    units = [(text_unit_id(id, text, 0), text, len(text.split()), id, 0, len(text), 0) for id, _, text, *_ in documents]
+    units = [
+        (text_unit_id(id, text, 0), text, len(text.split()), id, 0, len(text), 0)
+        for id, _, text, *_ in documents
+    ]
     mentions = [units[0][0]] if units else []
     entities = [
         (entity_id(name), name, type, [{"type": type, "count": 1}], f"{name} is", mentions, 1, 1)
@@ -61,7 +65,8 @@ def corpus(
     ]
     relationships = [
         (
-            relationship_id(entity_id(source), entity_id(target)), source, target, entity_id(source),
+            relationship_id(entity_id(source), entity_id(target)), source, target,
+            entity_id(source),
             entity_id(target), f"{source} to {target}", list(keywords), 1.0, mentions,
         )
         for source, target, keywords in links
@@ -71,22 +76,32 @@ def corpus(
         "text_units": units,
         "entities": entities,
         "relationships": relationships,
-        "entity_texts": [(id, f"{name}\n{description}") for id, name, _, _, description, *_ in entities],
+        "entity_texts": [
+            (id, f"{name}\n{description}") for id, name, _, _, description, *_ in entities
+        ],
         "relationship_texts": [
             (id, "\t".join([", ".join(keywords), source, target, description]))
             for id, source, target, _, _, description, keywords, *_ in relationships
         ],
     }
     tables["communities"] = communities = _communities(list(names), mentions)
-    members = [(entity, level, id) for id, level, _, _, entities_of, *_ in communities for entity in entities_of]
-    places = {entity_id(name): (number / len(names), -number / len(names)) for number, name in enumerate(names)}
+    members = [
+        (entity, level, id)
+        for id, level, _, _, entities_of, *_ in communities
+        for entity in entities_of
+    ]
+    places = {
+        entity_id(name): (number / len(names), -number / len(names))
+        for number, name in enumerate(names)
+    }
     places = dict(list(places.items())[:-1])
     tables["nodes"] = [(*member, None, None) for member in members]
     tables["placed_nodes"] = [(*member, *places.get(member[0], (None, None))) for member in members]
     tables["layout"] = [(id, *place) for id, place in places.items()]
     tables["community_reports"] = reports = [
         (
-            id, level, parent, f"Of {title}", f"{title} are told of", f"# Of {title}\n\n{title} are told of", 7.5,
+            id, level, parent, f"Of {title}", f"{title} are told of",
+            f"# Of {title}\n\n{title} are told of", 7.5,
             "because", [{"summary": "found", "explanation": title}], 1, mentions, size,
         )
         for id, level, parent, _, _, _, _, size, title in communities
@@ -94,13 +109,19 @@ def corpus(
     tables["report_texts"] = [(id, content) for id, _, _, _, _, content, *_ in reports]
     tables["covariates"] = [
         (
-            f"claim-{digest(name)}", unit, entity_id(name), "", name, "", "DEED", "TRUE", "2020-01-01", "",
+            f"claim-{digest(name)}", unit, entity_id(name), "", name, "", "DEED", "TRUE",
+            "2020-01-01", "",
             f"{name} did it", "as told",
         )
         for name in names
         for unit in mentions
     ]  # fmt: skip
-    embedded = {"text_unit": units, "entity": entities, "relationship": relationships, "report": tables["report_texts"]}
+    embedded = {
+        "text_unit": units,
+        "entity": entities,
+        "relationship": relationships,
+        "report": tables["report_texts"],
+    }
     for name, rows in embedded.items():
         tables[f"{name}_embeddings"] = [(row[0], _vector(row[1], dimensions)) for row in rows]
     return {name: schema.frame(tables[name]) for name, schema in SCHEMAS.items()}
@@ -122,8 +143,13 @@ def _community_id(level: int, names: Sequence[str]) -> str:
     return f"com-{digest(str(level), *sorted(map(entity_id, names)))}"
 
 
-def save(tables: Mapping[str, pd.DataFrame], snapshots: SnapshotStore, model: str = "m") -> Manifest:
-    written = {name: snapshots.write(name, SCHEMAS[name].encode(table, name)) for name, table in tables.items()}
+def save(
+    tables: Mapping[str, pd.DataFrame], snapshots: SnapshotStore, model: str = "m"
+) -> Manifest:
+    written = {
+        name: snapshots.write(name, SCHEMAS[name].encode(table, name))
+        for name, table in tables.items()
+    }
     record = StepRecord(
         "embed_text_units",
         "0",

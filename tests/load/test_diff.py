@@ -79,7 +79,9 @@ def test_hashes_are_equal_when_rows_are(one: dict, other: dict):
 def test_a_hash_does_not_depend_on_how_a_cell_is_held():
     held = [
         pd.DataFrame({"id": ["a"], "units": [["x", "y"]], "degree": [3]}),
-        pd.DataFrame({"degree": np.array([3]), "id": ["a"], "units": [np.array(["x", "y"], dtype=object)]}),
+        pd.DataFrame(
+            {"degree": np.array([3]), "id": ["a"], "units": [np.array(["x", "y"], dtype=object)]}
+        ),
         frame_of(pa.table({"id": ["a"], "units": [["x", "y"]], "degree": [3]})),
     ]
     assert len({with_hashes(frame)["row_hash"][0] for frame in held}) == 1
@@ -89,7 +91,10 @@ def test_a_hash_of_a_vector_does_not_depend_on_how_it_is_held():
     vectors = [np.arange(4, dtype=np.float32), np.ones(4, dtype=np.float32)]
     held = pd.DataFrame({"id": ["a", "b"], "embedding": vectors})
     in_arrow = pa.table({"id": ["a", "b"], "embedding": pa.array(vectors, pa.list_(pa.float32()))})
-    assert with_hashes(held)["row_hash"].tolist() == with_hashes(frame_of(in_arrow))["row_hash"].tolist()
+    assert (
+        with_hashes(held)["row_hash"].tolist()
+        == with_hashes(frame_of(in_arrow))["row_hash"].tolist()
+    )
 
 
 def test_a_hash_sees_every_float_of_a_vector():

@@ -1,4 +1,5 @@
-"""What is found by the snapshots alone makes the old rows the new ones, and is what a comparison of all rows finds."""
+"""What is found by the snapshots alone makes the old rows the new ones, and is what a comparison of
+all rows finds."""
 
 import itertools
 import tempfile
@@ -21,7 +22,9 @@ from tests.load.tables import SCHEMAS, corpus
 from tests.sizes import size
 
 NAMES = ["Ada", "Babbage", "Cayley", "Euler"]
-TEXTS = st.dictionaries(st.sampled_from(["a.txt", "b.txt"]), st.sampled_from(["One.", "Two."]), min_size=1)
+TEXTS = st.dictionaries(
+    st.sampled_from(["a.txt", "b.txt"]), st.sampled_from(["One.", "Two."]), min_size=1
+)
 LINKS = st.dictionaries(
     st.sampled_from(list(itertools.combinations(NAMES, 2))),
     st.lists(st.sampled_from(["met", "sued", "knew"]), max_size=2),
@@ -29,7 +32,8 @@ LINKS = st.dictionaries(
 )
 TYPES = st.fixed_dictionaries(dict.fromkeys(NAMES, st.sampled_from(["person", "engineer"])))
 CORPORA = st.builds(
-    lambda texts, types, links: corpus(texts, types, [(*ends, keywords) for ends, keywords in links.items()]),
+    lambda texts, types, links: corpus(texts, types, [(*ends, keywords) for ends,
+        keywords in links.items()]),
     TEXTS, TYPES, LINKS,
 )  # fmt: skip
 OPTIONAL_TABLES = ["communities", "community_reports", "report_embeddings", "covariates"]
@@ -46,18 +50,24 @@ def small() -> Iterator[None]:
         yield
 
 
-def saved(snapshots: SnapshotStore, corpus: dict[str, pd.DataFrame], before: Manifest | None, bare: bool) -> Manifest:
+def saved(
+    snapshots: SnapshotStore, corpus: dict[str, pd.DataFrame], before: Manifest | None, bare: bool
+) -> Manifest:
     tables = {}
     for name, schema in SCHEMAS.items():
         if not (bare and name in OPTIONAL_TABLES):
             known = before.tables.get(name) if before else None
-            tables[name] = snapshots.write(name, schema.encode(corpus[name], name), schema.order, known)
+            tables[name] = snapshots.write(
+                name, schema.encode(corpus[name], name), schema.order, known
+            )
     return Manifest("index", tables)
 
 
 def hashes(rows: DesiredRows, table: str) -> dict[str, str]:
     return {
-        id: row_hash for part in rows.parts(table) for id, row_hash in zip(part["id"], part["row_hash"], strict=True)
+        id: row_hash
+        for part in rows.parts(table)
+        for id, row_hash in zip(part["id"], part["row_hash"], strict=True)
     }
 
 
@@ -77,13 +87,20 @@ def applied(before: dict[str, str], deltas: list[Delta]) -> dict[str, str]:
 @settings(deadline=None, max_examples=size(8, 200))
 @given(CORPORA, CORPORA, st.integers(1, 3), st.integers(1, 3), st.booleans())
 def test_the_old_rows_become_the_new_ones(
-    old: dict[str, pd.DataFrame], new: dict[str, pd.DataFrame], types: int, types_then: int, bare: bool
+    old: dict[str, pd.DataFrame],
+    new: dict[str, pd.DataFrame],
+    types: int,
+    types_then: int,
+    bare: bool,
 ):
     with tempfile.TemporaryDirectory() as folder:
         snapshots = SnapshotStore(Path(folder))
         first = saved(snapshots, old, None, bare)
         second = saved(snapshots, new, first, bare=False)
-        before, now = DesiredRows(first, snapshots, types), DesiredRows(second, snapshots, types_then)
+        before, now = (
+            DesiredRows(first, snapshots, types),
+            DesiredRows(second, snapshots, types_then),
+        )
         between = Differences(before, now)
         assert between.wanted.type_counts == now.type_counts
         for table in TABLE_SOURCES:
@@ -91,7 +108,11 @@ def test_the_old_rows_become_the_new_ones(
             known, looked = list(between.deltas(table)), []
             if stored:
                 looked = list(compared(now, table, now.hashes(table), before.hashes(table)))
-            assert applied(stored, known) == applied(stored, looked or list(inserted(now, table))) == wanted
+            assert (
+                applied(stored, known)
+                == applied(stored, looked or list(inserted(now, table)))
+                == wanted
+            )
             assert all(delta.before is not None for delta in known)
             gone = {id for delta in known for id in delta.deleted}
             assert gone == stored.keys() - wanted.keys()
@@ -102,11 +123,16 @@ def test_reports_that_never_were_are_not_deleted(tmp_path: Path):
     snapshots, manifests = SnapshotStore(tmp_path), list[Manifest]()
     for names in (["Ada", "Euler"], ["Ada", "Cayley"]):
         tables = corpus({"a.txt": "One."}, dict.fromkeys(names, "person"), [])
-        tables |= {name: tables[name].iloc[:0] for name in ("community_reports", "report_embeddings")}
+        tables |= {
+            name: tables[name].iloc[:0] for name in ("community_reports", "report_embeddings")
+        }
         manifests.append(saved(snapshots, tables, manifests[-1] if manifests else None, bare=False))
     for left_out in ((), ("community_reports", "report_embeddings")):
         before, now = (
-            Manifest("index", {name: table for name, table in manifest.tables.items() if name not in left_out})
+            Manifest(
+                "index",
+                {name: table for name, table in manifest.tables.items() if name not in left_out},
+            )
             for manifest in manifests
         )
         between = Differences(DesiredRows(before, snapshots, 5), DesiredRows(now, snapshots, 5))

@@ -48,7 +48,10 @@ def lose_a_snapshot(root: Path, before: Manifest) -> None:
 
 @pytest.mark.parametrize("change", [keep_all, delete_all, damage, lose_a_snapshot])
 def test_a_load_is_the_same_whatever_is_remembered(
-    postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore, change: Callable[[Path, Manifest], None]
+    postgres: OpenPostgres,
+    neo4j: OpenNeo4j,
+    snapshots: SnapshotStore,
+    change: Callable[[Path, Manifest], None],
 ):
     stores = [postgres(), neo4j()]
     before = save(BEFORE, snapshots)
@@ -72,8 +75,14 @@ def test_what_was_changed_in_a_database_since_is_mended(
             "DELETE FROM graphmill_nodes WHERE workspace = :w",
             "DELETE FROM lightrag_chunks WHERE workspace = :w",
             "UPDATE graphmill_edges SET row_hash = 'another' WHERE workspace = :w",
-            "INSERT INTO graphmill_documents (workspace, id, row_hash) VALUES (:w, 'one-too-many', 'x')",
-            "INSERT INTO lightrag_entities (workspace, id, row_hash) VALUES (:w, 'one-too-many', 'x')",
+            (
+                "INSERT INTO graphmill_documents (workspace, id, row_hash) VALUES (:w,"
+                " 'one-too-many', 'x')"
+            ),
+            (
+                "INSERT INTO lightrag_entities (workspace, id, row_hash) VALUES (:w,"
+                " 'one-too-many', 'x')"
+            ),
         ):
             connection.execute(text(statement), {"w": relational.workspace})
     for change in (
@@ -90,7 +99,10 @@ def test_what_was_changed_in_a_database_since_is_mended(
 
 
 def test_a_load_reads_what_differs(
-    postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+    postgres: OpenPostgres,
+    neo4j: OpenNeo4j,
+    snapshots: SnapshotStore,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     stores = [postgres(), neo4j()]
     load(save(BEFORE, snapshots), snapshots, stores, 100)
@@ -111,7 +123,9 @@ def test_a_load_reads_what_differs(
     monkeypatch.setattr(SnapshotStore, "batches", refused)
     load(after, snapshots, stores, 100)
     read = {name: rows for name, rows in found.items() if rows}
-    assert read == {"layout": 1}  # the place of one that is described otherwise; all else as it is found to differ
+    assert read == {
+        "layout": 1
+    }  # the place of one that is described otherwise; all else as it is found to differ
 
 
 NOTHING = Manifest("index")

@@ -23,7 +23,9 @@ OpenPostgres = Callable[..., PostgresStore]
 OpenNeo4j = Callable[..., Neo4jStore]
 
 
-def test_an_entity_with_very_many_mentions(postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore):
+def test_an_entity_with_very_many_mentions(
+    postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore
+):
     texts = {f"{number}.txt": f"Ada met Babbage, time {number}." for number in range(MENTIONS)}
     tables = corpus(texts, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])
     units = sorted(tables["text_units"]["id"])
@@ -50,13 +52,17 @@ def test_an_entity_with_very_many_mentions(postgres: OpenPostgres, neo4j: OpenNe
         assert all(counts["unchanged"] == sum(counts.values()) for counts in store.values())
 
 
-def test_more_relationship_types_than_are_kept(postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore):
+def test_more_relationship_types_than_are_kept(
+    postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore
+):
     """The most frequent stay types; of the others the keyword stays."""
     names = [f"Person {number}" for number in range(60)]
     words = [f"word {place % TYPES}" for place in range(59)] + ["word 0"] * 3
     links = list(zip(names, names[1:], words, strict=False))
     links += [(names[place], names[place + 5], "word 0") for place in range(3)]
-    tables = corpus({"a.txt": "All."}, dict.fromkeys(names, "person"), [(a, b, [word]) for a, b, word in links])
+    tables = corpus(
+        {"a.txt": "All."}, dict.fromkeys(names, "person"), [(a, b, [word]) for a, b, word in links]
+    )
     stores = [postgres(), neo4j()]
     manifest = save(tables, snapshots)
     load(manifest, snapshots, stores, MAX_TYPES)

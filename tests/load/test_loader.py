@@ -37,7 +37,11 @@ def test_rows_in_the_store_equal_the_snapshots(postgres: OpenPostgres, snapshots
     store = postgres()
     counts = load(save(BEFORE, snapshots), snapshots, [store], 100)
     assert set(counts["postgres"]) == TABLES
-    for table, source in {"nodes": "entities", "edges": "relationships", "chunks": "text_units"}.items():
+    for table, source in {
+        "nodes": "entities",
+        "edges": "relationships",
+        "chunks": "text_units",
+    }.items():
         assert counts["postgres"][table] == {
             "inserted": len(BEFORE[source]), "updated": 0, "deleted": 0, "unchanged": 0
         }  # fmt: skip
@@ -58,7 +62,9 @@ def test_a_second_load_writes_nothing(postgres: OpenPostgres, snapshots: Snapsho
     assert all(count["unchanged"] == sum(count.values()) > 0 for count in counts.values())
 
 
-def test_a_second_load_reads_no_snapshot_and_writes_nothing(postgres: OpenPostgres, snapshots: SnapshotStore):
+def test_a_second_load_reads_no_snapshot_and_writes_nothing(
+    postgres: OpenPostgres, snapshots: SnapshotStore
+):
     store, manifest = postgres(), save(BEFORE, snapshots)
     first = load(manifest, snapshots, [store], 100)["postgres"]
     before = _versions(store)
@@ -76,7 +82,11 @@ def _versions(store: PostgresStore) -> dict[str, set]:
     names = [table.name for table in STORED.values()] + ["graphmill_live"]
     with store.connection() as connection:
         return {
-            name: set(connection.execute(text(f"SELECT xmin::text FROM {name} WHERE workspace = '{store.workspace}'")))
+            name: set(
+                connection.execute(
+                    text(f"SELECT xmin::text FROM {name} WHERE workspace = '{store.workspace}'")
+                )
+            )
             for name in names
         }
 
@@ -91,7 +101,9 @@ def _versions(store: PostgresStore) -> dict[str, set]:
         "UPDATE graphmill_live SET tables = '{}' WHERE workspace = :w",
     ],
 )
-def test_what_was_changed_in_the_database_is_mended(postgres: OpenPostgres, snapshots: SnapshotStore, drift: str):
+def test_what_was_changed_in_the_database_is_mended(
+    postgres: OpenPostgres, snapshots: SnapshotStore, drift: str
+):
     store, manifest = postgres(), save(BEFORE, snapshots)
     load(manifest, snapshots, [store], 100)
     before = stored_hashes(store)
@@ -110,8 +122,11 @@ def test_what_was_changed_in_the_database_is_mended(postgres: OpenPostgres, snap
         "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) DETACH DELETE n",
         "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) SET n.row_hash = 'x'",
         "MATCH (:Entity {workspace: $w})-[r {workspace: $w}]->() SET r.id = r.id + 'x'",
-        "MATCH (a:Entity {workspace: $w, displayName: 'Ada'}), (b:Entity {workspace: $w, displayName: 'London'}) "
-        "CREATE (a)-[:MET {workspace: $w, id: 'rel-x', row_hash: 'x'}]->(b)",
+        (
+            "MATCH (a:Entity {workspace: $w, displayName: 'Ada'}), (b:Entity {workspace: $w,"
+            " displayName: 'London'}) CREATE (a)-[:MET {workspace: $w, id: 'rel-x', row_hash:"
+            " 'x'}]->(b)"
+        ),
     ],
 )
 def test_what_was_changed_in_neo4j_is_mended(
@@ -161,7 +176,9 @@ def test_live_says_what_was_loaded(postgres: OpenPostgres, snapshots: SnapshotSt
     assert second.version != first.version
 
 
-def test_another_model_with_equal_vectors_is_published(postgres: OpenPostgres, snapshots: SnapshotStore):
+def test_another_model_with_equal_vectors_is_published(
+    postgres: OpenPostgres, snapshots: SnapshotStore
+):
     store = postgres()
     load(save(BEFORE, snapshots), snapshots, [store], 100)
     before, other = stored_hashes(store), save(BEFORE, snapshots, model="n")
@@ -192,7 +209,9 @@ def test_a_database_that_is_down_is_a_store_error(snapshots: SnapshotStore):
         load(save(BEFORE, snapshots), snapshots, [store], 100)
 
 
-def test_both_graphs_come_out_equal(postgres: OpenPostgres, neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore):
+def test_both_graphs_come_out_equal(
+    postgres: OpenPostgres, neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore
+):
     relational, native = postgres(), neo4j()
     for tables in (BEFORE, AFTER):
         counts = load(save(tables, snapshots), snapshots, [relational, native], 100)

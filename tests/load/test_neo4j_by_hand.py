@@ -26,7 +26,9 @@ CORPUS = corpus(
     dict.fromkeys(PEOPLE, "person"),
     [(one, other, ["met"]) for one, other in itertools.pairwise(PEOPLE)],
 )
-OTHER = corpus({"a.txt": "Some."}, {"Ada": "person", "Gauss": "person"}, [("Ada", "Gauss", ["met"])])
+OTHER = corpus(
+    {"a.txt": "Some."}, {"Ada": "person", "Gauss": "person"}, [("Ada", "Gauss", ["met"])]
+)
 MAX_TYPES = 100
 
 OpenNeo4j = Callable[..., Neo4jStore]
@@ -45,7 +47,9 @@ def loaded(neo4j: OpenNeo4j, manifest: Manifest, snapshots: SnapshotStore) -> Ne
 
 
 def change(store: Neo4jStore, query: LiteralString, **parameters: object) -> None:
-    found = store.driver.execute_query(query, {"w": store.workspace, **parameters}, database_=store.database)
+    found = store.driver.execute_query(
+        query, {"w": store.workspace, **parameters}, database_=store.database
+    )
     assert found.summary.counters.contains_updates
 
 
@@ -57,15 +61,23 @@ def differences(found: Verification) -> dict[str, dict[str, int]]:
     }
 
 
-ADA = "MATCH (a:Entity {workspace: $w, displayName: 'Ada'})-[r]->(b:Entity {displayName: 'Babbage'}) "
+ADA = (
+    "MATCH (a:Entity {workspace: $w, displayName: 'Ada'})-[r]->(b:Entity {displayName: 'Babbage'}) "
+)
 STRAYS: dict[str, LiteralString] = {
-    "copied elsewhere": ADA + "MATCH (c:Entity {workspace: $w, displayName: 'Cayley'}) "
-    "CREATE (c)-[copy:MET]->(a) SET copy = properties(r)",
-    "moved": ADA + "MATCH (c:Entity {workspace: $w, displayName: 'Cayley'}) "
-    "CREATE (c)-[copy:MET]->(a) SET copy = properties(r) DELETE r",
+    "copied elsewhere": (
+        ADA + "MATCH (c:Entity {workspace: $w, displayName: 'Cayley'}) "
+        "CREATE (c)-[copy:MET]->(a) SET copy = properties(r)"
+    ),
+    "moved": (
+        ADA + "MATCH (c:Entity {workspace: $w, displayName: 'Cayley'}) "
+        "CREATE (c)-[copy:MET]->(a) SET copy = properties(r) DELETE r"
+    ),
     "turned": ADA + "CREATE (b)-[copy:MET]->(a) SET copy = properties(r) DELETE r",
     "copied": ADA + "CREATE (a)-[copy:MET]->(b) SET copy = properties(r)",
-    "copied with another hash": ADA + "CREATE (a)-[copy:MET]->(b) SET copy = properties(r), copy.row_hash = 'x'",
+    "copied with another hash": (
+        ADA + "CREATE (a)-[copy:MET]->(b) SET copy = properties(r), copy.row_hash = 'x'"
+    ),
 }
 
 
@@ -108,7 +120,11 @@ def test_deleted_rows_are_found_by_name_and_a_load_repairs_exactly_those(
     counts = load(manifest, snapshots, [loaded], MAX_TYPES)["neo4j"]
     assert counts["relationships"] == {"inserted": 3, "updated": 0, "deleted": 0, "unchanged": 2}
     names = random.Random(6).sample(PEOPLE, 3)
-    change(loaded, "MATCH (n:Entity {workspace: $w}) WHERE n.displayName IN $names DETACH DELETE n", names=names)
+    change(
+        loaded,
+        "MATCH (n:Entity {workspace: $w}) WHERE n.displayName IN $names DETACH DELETE n",
+        names=names,
+    )
     found = verify(manifest, snapshots, [loaded], MAX_TYPES)
     [missing] = [d for check in found.tables if check.table == "nodes" for d in check.differences]
     assert (missing.kind, [row.name for row in missing.examples]) == ("missing", sorted(names))
@@ -158,17 +174,23 @@ def test_what_leads_to_a_community_and_to_its_parent_is_missed(
     for quick in (True, False):
         found = verify(manifest, snapshots, [loaded], MAX_TYPES, quick)
         assert differences(found) == {"communities": {kind: 1}}
-        assert [row.name for check in found.tables for d in check.differences for row in d.examples] == ["Of Ada"]
+        assert [
+            row.name for check in found.tables for d in check.differences for row in d.examples
+        ] == ["Of Ada"]
         assert found.repair == "graphmill load index"
     counts = load(manifest, snapshots, [loaded], MAX_TYPES)["neo4j"]["communities"]
     assert counts["inserted"] + counts["updated"] == 1
     assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
 
 
-def test_another_member_is_found_by_reading_all(loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore):
+def test_another_member_is_found_by_reading_all(
+    loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore
+):
     change(
         loaded,
-        MEMBERS + "MATCH (o:Entity {workspace: $w, displayName: 'Euler'}) CREATE (o)-[:IN_COMMUNITY]->(c) DELETE r",
+        MEMBERS
+        + "MATCH (o:Entity {workspace: $w, displayName: 'Euler'}) CREATE (o)-[:IN_COMMUNITY]->(c)"
+        " DELETE r",
     )
     assert verify(manifest, snapshots, [loaded], MAX_TYPES, quick=True).agrees
     found = verify(manifest, snapshots, [loaded], MAX_TYPES)
@@ -208,7 +230,9 @@ def test_a_node_that_no_name_leads_to_is_written_again(
     assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
 
 
-def test_a_property_that_is_gone_is_empty_to_those_who_read(loaded: Neo4jStore, postgres: Callable[..., PostgresStore]):
+def test_a_property_that_is_gone_is_empty_to_those_who_read(
+    loaded: Neo4jStore, postgres: Callable[..., PostgresStore]
+):
     ids = [entity_id(name) for name in ("Ada", "Babbage")]
     change(
         loaded,
@@ -217,8 +241,8 @@ def test_a_property_that_is_gone_is_empty_to_those_who_read(loaded: Neo4jStore, 
     )
     change(
         loaded,
-        "MATCH (a:Entity {workspace: $w, displayName: 'Babbage'}), (b:Entity {workspace: $w, displayName: 'Euler'}) "
-        "CREATE (a)-[:MET {workspace: $w}]->(b)",
+        "MATCH (a:Entity {workspace: $w, displayName: 'Babbage'}), (b:Entity {workspace: $w,"
+        " displayName: 'Euler'}) CREATE (a)-[:MET {workspace: $w}]->(b)",
     )
 
     def read(vectors: object, graph: Neo4jStore) -> list:
@@ -226,7 +250,9 @@ def test_a_property_that_is_gone_is_empty_to_those_who_read(loaded: Neo4jStore, 
         return [graph.entities(ids), link, graph.relationships_of(ids, 9), graph.shared_units(ids)]
 
     (entities, link, around, units), _ = read_together(postgres(), loaded, read)
-    assert entities[0] == Entity(ids[0], name="", type="", description="", degree=0, text_unit_ids=[])
+    assert entities[0] == Entity(
+        ids[0], name="", type="", description="", degree=0, text_unit_ids=[]
+    )
     [row] = link
     assert (row.source, row.target, row.description, row.keywords) == ("", "Babbage", "", [])
     assert (row.weight, row.rank, row.text_unit_ids) == (0.0, 1, [])  # the degree of the other end
@@ -281,7 +307,10 @@ def _killed(writer: Neo4jWriter, *_: object) -> None:
 
 
 def test_other_dimensions_are_said_to_be_loaded(
-    loaded: Neo4jStore, postgres: Callable[..., PostgresStore], manifest: Manifest, snapshots: SnapshotStore
+    loaded: Neo4jStore,
+    postgres: Callable[..., PostgresStore],
+    manifest: Manifest,
+    snapshots: SnapshotStore,
 ):
     stores = [postgres(), loaded]
     load(manifest, snapshots, stores, MAX_TYPES)
@@ -297,7 +326,11 @@ def test_what_a_load_has_noted_is_written_anew_where_somebody_has_altered_it(
     loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, tables: object
 ):
     change(loaded, "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) DETACH DELETE n")
-    change(loaded, "MATCH (live:GraphmillLive {workspace: $w}) SET live.tables = $tables", tables=tables)
+    change(
+        loaded,
+        "MATCH (live:GraphmillLive {workspace: $w}) SET live.tables = $tables",
+        tables=tables,
+    )
     assert differences(verify(manifest, snapshots, [loaded], MAX_TYPES))["nodes"] == {"missing": 1}
     assert load(manifest, snapshots, [loaded], MAX_TYPES)["neo4j"]["nodes"]["inserted"] == 1
     assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees

@@ -22,9 +22,17 @@ def live(vector: list[float], model: dict[str, str] = MODEL) -> Live:
 
 @pytest.mark.parametrize(
     ("before", "now", "is_another"),
-    [(ONE, ONE, False), (ONE, OTHER, True), (ONE, ZEROS, False), (ZEROS, ONE, False), (ZEROS, ZEROS, False)],
+    [
+        (ONE, ONE, False),
+        (ONE, OTHER, True),
+        (ONE, ZEROS, False),
+        (ZEROS, ONE, False),
+        (ZEROS, ZEROS, False),
+    ],
 )
-def test_a_vector_of_zeros_tells_nothing_about_the_model(before: list[float], now: list[float], is_another: bool):
+def test_a_vector_of_zeros_tells_nothing_about_the_model(
+    before: list[float], now: list[float], is_another: bool
+):
     assert bool(other_vectors(live(before), live(now), embeddings(now))) == is_another
 
 
@@ -38,11 +46,15 @@ def test_a_vector_of_zeros_tells_nothing_about_the_model(before: list[float], no
     ],
     ids=["nothing", "the same model", "another model", "another model without vectors"],
 )
-def test_a_run_is_refused_exactly_where_its_load_would_be_for_the_model(shown: Live | None, refused: bool):
+def test_a_run_is_refused_exactly_where_its_load_would_be_for_the_model(
+    shown: Live | None, refused: bool
+):
     assert other_model(shown, MODEL) == refused
     assert bool(other_vectors(shown, Live("index", "2", MODEL, 2), embeddings(ONE))) == refused
     if refused:
-        with pytest.raises(UsageError, match=r"made by \(model n\).*\(model m, version 1\).*run index --re-embed"):
+        with pytest.raises(
+            UsageError, match=r"made by \(model n\).*\(model m, version 1\).*run index --re-embed"
+        ):
             refuse_other_model("w", [shown], MODEL, "index")
     else:
         refuse_other_model("w", [shown], MODEL, "index")

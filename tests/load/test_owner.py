@@ -28,7 +28,9 @@ CLAIMS = [*COMMUNITIES, "covariates"]
 
 def shown(workflow: str, *extras: str) -> Live:
     rows = {"nodes": 3, "communities": 0, "reports": 0, "claims": 0, **dict.fromkeys(extras, 1)}
-    return Live(workflow, "1", {}, 4, {table: TableState(count, "") for table, count in rows.items()})
+    return Live(
+        workflow, "1", {}, 4, {table: TableState(count, "") for table, count in rows.items()}
+    )
 
 
 def test_more_kinds_of_tables_need_no_replace():
@@ -59,7 +61,9 @@ def _work(store: PostgresStore, pipe: Connection) -> None:
 
 
 @pytest.mark.parametrize("kind", ["postgres", "neo4j"])
-def test_a_load_that_waits_says_for_whom_and_goes_on_when_that_is_killed(kind: str, request: pytest.FixtureRequest):
+def test_a_load_that_waits_says_for_whom_and_goes_on_when_that_is_killed(
+    kind: str, request: pytest.FixtureRequest
+):
     store: Store = request.getfixturevalue(kind)()
     holder, process = _started(_hold, store)
     heard: list[str] = []
@@ -91,13 +95,18 @@ def test_what_a_killed_client_has_begun_ends(postgres: Callable[..., PostgresSto
     os.kill(worker, signal.SIGKILL)
     process.join(60)
     with store.connection() as connection:
-        connection.execute(text("SET LOCAL lock_timeout = '60s'"))  # a tenth of what the statement would take
+        connection.execute(
+            text("SET LOCAL lock_timeout = '60s'")
+        )  # a tenth of what the statement would take
         lock(connection, store.workspace)
 
 
 def _is_at_work(store: PostgresStore) -> bool:
     with store.connection() as connection:
-        found = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(600)'"
+        found = (
+            "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT"
+            " pg_sleep(600)'"
+        )
         return bool(connection.execute(text(found)).scalar())
 
 
@@ -121,9 +130,14 @@ def _started(work: Callable[..., None], store: Store) -> tuple[int, BaseProcess]
 )
 def test_which_other_folder_has_loaded_it(before: str, told: bool):
     live = replace(shown("index"), owner="team", place=before)
-    assert (f"{before} had loaded it" in loaded_elsewhere("w", [None, live], "host:/srv/mine")) == told
+    assert (
+        f"{before} had loaded it" in loaded_elsewhere("w", [None, live], "host:/srv/mine")
+    ) == told
 
 
 def test_what_an_earlier_version_has_loaded_is_not_taken_for_less():
     unknown = Live("communities", "1", {}, 0)
-    assert other_workflow([unknown], "claims", ["documents", "community_reports", "covariates"]) == "communities"
+    assert (
+        other_workflow([unknown], "claims", ["documents", "community_reports", "covariates"])
+        == "communities"
+    )

@@ -22,13 +22,18 @@ LINKS = [
 def test_rows_have_the_columns_of_the_stores_tables():
     projected = project(corpus(TEXTS, NAMES, LINKS), max_types=100)
     for name, table in TABLES.items():
-        columns = {column.name for column in table.columns} - {"workspace", "row_hash", "embedding_key"}
+        columns = {column.name for column in table.columns} - {
+            "workspace",
+            "row_hash",
+            "embedding_key",
+        }
         assert set(projected[name].columns) == columns
     for name in ("nodes", "edges"):
         assert set(projected[f"sourced_{name}"].columns) == {*projected[name].columns, "source_id"}
     assert {name: len(rows) for name, rows in projected.items()} == {
         "documents": 2, "chunks": 2, "entities": 3, "relationships": 4, "sources": 7, "nodes": 3,
-        "edges": 4, "sourced_nodes": 3, "sourced_edges": 4, "reports": 4, "claims": 3, "communities": 4,
+        "edges": 4, "sourced_nodes": 3, "sourced_edges": 4, "reports": 4, "claims": 3,
+        "communities": 4,
     }  # fmt: skip
 
 
@@ -59,13 +64,20 @@ def test_communities_reports_and_claims_may_be_missing():
 def test_a_community_without_a_report_has_its_own_title():
     tables = corpus(TEXTS, NAMES, LINKS)
     tables["community_reports"] = tables["community_reports"].iloc[:1]
-    tables["report_embeddings"] = tables["report_embeddings"].query("id in @tables['community_reports']['id']")
+    tables["report_embeddings"] = tables["report_embeddings"].query(
+        "id in @tables['community_reports']['id']"
+    )
     projected = project(tables, max_types=100)
     rows = projected["communities"].set_index("id")
-    told, untold = (tables["communities"].query("id in @projected['reports']['id']"), tables["communities"].iloc[1:])
+    told, untold = (
+        tables["communities"].query("id in @projected['reports']['id']"),
+        tables["communities"].iloc[1:],
+    )
     assert rows.loc[told["id"], "title"].tolist() == [f"Of {title}" for title in told["title"]]
     assert rows.loc[untold["id"], "title"].tolist() == untold["title"].tolist()
-    assert rows.loc[untold["id"], ["summary", "rating", "weight"]].to_numpy().tolist() == [["", 0.0, 0]] * len(untold)
+    assert rows.loc[untold["id"], ["summary", "rating", "weight"]].to_numpy().tolist() == [
+        ["", 0.0, 0]
+    ] * len(untold)
     assert rows.loc[told["id"], ["summary", "rating", "weight"]].to_numpy().tolist() == [
         [told["title"].iloc[0] + " are told of", 7.5, 1]
     ]
@@ -92,14 +104,20 @@ def test_contents_are_as_users_of_the_layout_know_them():
     links = projected["relationships"].set_index("content")
     assert links.loc["works with, friend\tAda\tBabbage\tAda to Babbage", "src_id"] == "Ada"
     nodes = projected["nodes"].set_index("display_name")
-    assert nodes["entity_type"].to_dict() == {"Ada": "PERSON", "Babbage": "PERSON", "London": "UNKNOWN"}
+    assert nodes["entity_type"].to_dict() == {
+        "Ada": "PERSON",
+        "Babbage": "PERSON",
+        "London": "UNKNOWN",
+    }
     [document] = projected["documents"].query("source == 'a.txt'").to_dict("records")
     assert document["metadata"] == {"path": "a.txt"}
 
 
 def test_the_first_keyword_is_the_type():
     edges = project(corpus(TEXTS, NAMES, LINKS), max_types=100)["edges"]
-    types = dict(zip(zip(edges["source"], edges["target"], strict=True), edges["type"], strict=True))
+    types = dict(
+        zip(zip(edges["source"], edges["target"], strict=True), edges["type"], strict=True)
+    )
     assert types == {
         ("Ada", "Babbage"): "WORKS_WITH",
         ("Babbage", "Ada"): "WORKS_WITH",
@@ -149,7 +167,9 @@ def test_type_names(label: str, name: str):
 def test_long_type_names_stay_apart():
     names = [type_name("long word " * 20 + end, "OTHER") for end in ("one", "two")]
     assert len(set(names)) == 2
-    assert all(name.startswith("LONG_WORD_LONG_WORD") and len(name) <= TYPE_LENGTH for name in names)
+    assert all(
+        name.startswith("LONG_WORD_LONG_WORD") and len(name) <= TYPE_LENGTH for name in names
+    )
     assert type_name("x" * TYPE_LENGTH, "OTHER") == "X" * TYPE_LENGTH
 
 

@@ -1,4 +1,5 @@
-"""Settings that decide how the stores keep their rows: another value makes the next load work, and verify says so."""
+"""Settings that decide how the stores keep their rows: another value makes the next load work, and
+verify says so."""
 
 import threading
 import time
@@ -35,7 +36,12 @@ OpenPostgres = Callable[..., PostgresStore]
 
 def tables(dimensions: int = 4) -> dict:
     numbers = range(ROWS)
-    return corpus({f"{n}.txt": f"text {n}" for n in numbers}, {f"P {n}": "person" for n in numbers}, [], dimensions)
+    return corpus(
+        {f"{n}.txt": f"text {n}" for n in numbers},
+        {f"P {n}": "person" for n in numbers},
+        [],
+        dimensions,
+    )
 
 
 @pytest.fixture
@@ -66,7 +72,9 @@ def indexes(store: PostgresStore) -> dict[str, bool]:
         "WHERE indrelid = to_regclass(:name) AND relname LIKE '%hnsw%'"
     )
     with store.connection() as connection:
-        return dict(connection.execute(query, {"name": partition_of(CHUNKS, store.workspace)}).all())
+        return dict(
+            connection.execute(query, {"name": partition_of(CHUNKS, store.workspace)}).all()
+        )
 
 
 def plan_of_search(store: PostgresStore) -> str:
@@ -82,7 +90,10 @@ def test_other_parameters_of_the_index(
     assert "_hnsw_" in plan_of_search(other)
     found = verify(manifest, snapshots, [other], MAX_TYPES)
     assert found.repair == "graphmill load index"
-    assert "chunks: its vectors have no index such as stores.postgres.hnsw asks for" in found.problems[0]
+    assert (
+        "chunks: its vectors have no index such as stores.postgres.hnsw asks for"
+        in found.problems[0]
+    )
     counts = load(manifest, snapshots, [other], MAX_TYPES)["postgres"]
     assert all(count["unchanged"] == sum(count.values()) for count in counts.values())
     assert len(indexes(other)) == 1
@@ -91,7 +102,9 @@ def test_other_parameters_of_the_index(
     assert verify(manifest, snapshots, [other], MAX_TYPES).agrees
 
 
-def test_an_index_that_was_dropped_is_built_again(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore):
+def test_an_index_that_was_dropped_is_built_again(
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
+):
     [name] = indexes(store)
     with store.connection() as connection:
         connection.execute(text(f"DROP INDEX {name}"))
@@ -139,7 +152,8 @@ def test_a_broken_index_of_the_parameters_that_are_wanted_again(
     [name] = indexes(store)
     with store.connection() as connection:
         connection.execute(
-            text("UPDATE pg_index SET indisvalid = false WHERE indexrelid = to_regclass(:name)"), {"name": name}
+            text("UPDATE pg_index SET indisvalid = false WHERE indexrelid = to_regclass(:name)"),
+            {"name": name},
         )
     assert "_hnsw_" not in plan_of_search(store)
     load(manifest, snapshots, [store], MAX_TYPES)
@@ -181,7 +195,8 @@ def test_dimensions_that_are_not_those_of_the_vectors(
 ):
     with store.connection() as connection:
         connection.execute(
-            text("UPDATE graphmill_live SET dimensions = 7 WHERE workspace = :w"), {"w": store.workspace}
+            text("UPDATE graphmill_live SET dimensions = 7 WHERE workspace = :w"),
+            {"w": store.workspace},
         )
     found = verify(manifest, snapshots, [store], MAX_TYPES)
     assert not found.agrees
@@ -192,9 +207,14 @@ def test_dimensions_that_are_not_those_of_the_vectors(
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
 
 
-def test_verify_names_the_command_that_load_takes(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore):
+def test_verify_names_the_command_that_load_takes(
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
+):
     fast = replace(save(tables(), snapshots, model="n"), workflow="fast")
-    assert verify(fast, snapshots, [store], MAX_TYPES).repair == "graphmill load fast --replace --re-embed"
+    assert (
+        verify(fast, snapshots, [store], MAX_TYPES).repair
+        == "graphmill load fast --replace --re-embed"
+    )
     load(fast, snapshots, [store], MAX_TYPES, LoadOptions(replace=True, re_embed=True))
     assert verify(fast, snapshots, [store], MAX_TYPES).agrees
 
@@ -224,7 +244,9 @@ def test_a_long_reader_holds_up_a_load_and_no_other_reader(
 ):
     """Vectors of so many dimensions are kept elsewhere, which is a change of the table."""
     larger = save(tables(2000), snapshots, model="n")
-    loading = threading.Thread(target=load, args=(larger, snapshots, [other], MAX_TYPES, LoadOptions(re_embed=True)))
+    loading = threading.Thread(
+        target=load, args=(larger, snapshots, [other], MAX_TYPES, LoadOptions(re_embed=True))
+    )
     with store.reading() as reader:
         nearest(reader, "chunks", QUESTION, 3)
         loading.start()
@@ -244,7 +266,9 @@ def test_a_long_reader_holds_up_a_load_and_no_other_reader(
 def refused(vector: list[float], now: list[float]) -> bool:
     probe = VectorProbe("chunk-1", vector, bool(abs(np.linalg.norm(vector) - 1) < 1e-3))
     live = Live("index", "1", {"model": "m"}, len(vector), probe=probe)
-    embeddings = pd.DataFrame({"id": ["chunk-0", "chunk-1"], "vector": [np.ones(len(vector)), np.asarray(now)]})
+    embeddings = pd.DataFrame(
+        {"id": ["chunk-0", "chunk-1"], "vector": [np.ones(len(vector)), np.asarray(now)]}
+    )
     return bool(other_vectors(live, replace(live, dimensions=len(now)), embeddings))
 
 
@@ -268,12 +292,16 @@ def test_a_model_that_changed_under_its_name_is_refused(
     with pytest.raises(UsageError, match=r"the same text has another vector .* --re-embed"):
         load(changed, snapshots, [store], MAX_TYPES)
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
-    assert verify(changed, snapshots, [store], MAX_TYPES).repair == "graphmill load index --re-embed"
+    assert (
+        verify(changed, snapshots, [store], MAX_TYPES).repair == "graphmill load index --re-embed"
+    )
     load(changed, snapshots, [store], MAX_TYPES, LoadOptions(re_embed=True))
     assert verify(changed, snapshots, [store], MAX_TYPES).agrees
 
 
-def test_a_load_that_runs_into_a_limit_of_the_server_ends_with_its_name(store: PostgresStore, snapshots: SnapshotStore):
+def test_a_load_that_runs_into_a_limit_of_the_server_ends_with_its_name(
+    store: PostgresStore, snapshots: SnapshotStore
+):
     hasty = replace(store, url=f"{store.url}&options=-c%20statement_timeout%3D1")
     with pytest.raises(StoreError, match="statement_timeout"):
         load(save(tables(64), snapshots), snapshots, [hasty], MAX_TYPES, LoadOptions(re_embed=True))

@@ -1,4 +1,5 @@
-"""A workspace in two databases: loads of it queue for both, and one that was cut off between them is finished."""
+"""A workspace in two databases: loads of it queue for both, and one that was cut off between them
+is finished."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -23,8 +24,16 @@ from pipeline.verify.verify import verify
 from tests.load.tables import corpus, save
 from tests.records import column
 
-BEFORE = corpus({"a.txt": "Ada met Babbage."}, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])
-AFTER = corpus({"a.txt": "Ada met Cayley."}, {"Ada": "person", "Cayley": "person"}, [("Ada", "Cayley", ["met"])])
+BEFORE = corpus(
+    {"a.txt": "Ada met Babbage."},
+    {"Ada": "person", "Babbage": "person"},
+    [("Ada", "Babbage", ["met"])],
+)
+AFTER = corpus(
+    {"a.txt": "Ada met Cayley."},
+    {"Ada": "person", "Cayley": "person"},
+    [("Ada", "Cayley", ["met"])],
+)
 MAX_TYPES = 100
 DIFFER = "the two stores show different versions: the last load did not end; run 'graphmill load'"
 
@@ -120,12 +129,20 @@ def test_of_two_first_loads_the_later_is_refused(
 
 @pytest.mark.parametrize("option", ["re_embed", "replace"])
 def test_what_was_cut_off_between_the_stores_is_finished_by_a_plain_load(
-    vectors: PostgresStore, neo4j: OpenNeo4j, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch, option: str
+    vectors: PostgresStore,
+    neo4j: OpenNeo4j,
+    snapshots: SnapshotStore,
+    monkeypatch: pytest.MonkeyPatch,
+    option: str,
 ):
     graph = neo4j()
     stores = [vectors, graph]
     load(save(BEFORE, snapshots), snapshots, stores, MAX_TYPES)
-    new = save(BEFORE, snapshots, model="n") if option == "re_embed" else _of_another_workflow(snapshots)
+    new = (
+        save(BEFORE, snapshots, model="n")
+        if option == "re_embed"
+        else _of_another_workflow(snapshots)
+    )
     with pytest.raises(UsageError):
         load(new, snapshots, stores, MAX_TYPES)
     with monkeypatch.context() as patched:
@@ -185,7 +202,9 @@ def test_a_graph_that_has_moved_is_not_read_where_it_was(
     load(after, snapshots, [vectors, graph], MAX_TYPES)
     with whole.connection() as connection:
         for table in (NODES, EDGES):
-            assert not connection.execute(table.select().where(table.c.workspace == whole.workspace)).all()
+            assert not connection.execute(
+                table.select().where(table.c.workspace == whole.workspace)
+            ).all()
     assert read_together(vectors, graph, names) == (["Cayley"], ())
     assert read_together(whole, PostgresGraph(whole), names) == ([], (DIFFER,))
     load(after, snapshots, [whole], MAX_TYPES)
@@ -193,10 +212,14 @@ def test_a_graph_that_has_moved_is_not_read_where_it_was(
     assert verify(after, snapshots, [whole], MAX_TYPES).agrees
 
 
-def test_nothing_is_found_in_two_owners_stores(vectors: PostgresStore, neo4j: OpenNeo4j, snapshots: SnapshotStore):
+def test_nothing_is_found_in_two_owners_stores(
+    vectors: PostgresStore, neo4j: OpenNeo4j, snapshots: SnapshotStore
+):
     graph = neo4j()
     manifest = save(BEFORE, snapshots)
     for store, owner in ((vectors, "one"), (graph, "other")):
         load(manifest, snapshots, [store], MAX_TYPES, owner=Owner(owner))
-    with pytest.raises(OtherOwnerError, match="its vectors belong to owner one, its graph to owner other; "):
+    with pytest.raises(
+        OtherOwnerError, match="its vectors belong to owner one, its graph to owner other; "
+    ):
         read_together(vectors, graph, lambda *_: pytest.fail("read"))

@@ -1,4 +1,5 @@
-"""Rows come part by part, and with the same hashes by their ids, in whatever order the vectors come."""
+"""Rows come part by part, and with the same hashes by their ids, in whatever order the vectors
+come."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +37,9 @@ def with_embeddings(wanted: DesiredRows, places: slice) -> DesiredRows:
     tables = dict(wanted.manifest.tables)
     for name in VECTORS_OF.values():
         some = wanted.snapshots.table(tables[name]).to_pandas().iloc[places]
-        tables[name] = wanted.snapshots.write(name, pa.Table.from_pandas(some, EMBEDDINGS.arrow, preserve_index=False))
+        tables[name] = wanted.snapshots.write(
+            name, pa.Table.from_pandas(some, EMBEDDINGS.arrow, preserve_index=False)
+        )
     return replace(wanted, manifest=Manifest("index", tables, wanted.manifest.steps))
 
 
@@ -46,14 +49,17 @@ def hashes(rows: pd.DataFrame) -> dict[str, str]:
 
 def test_vectors_are_told_from_what_the_tables_are_made_of():
     assert VECTORS_OF == {
-        "chunks": "text_unit_embeddings", "entities": "entity_embeddings", "relationships": "relationship_embeddings",
+        "chunks": "text_unit_embeddings", "entities": "entity_embeddings",
+        "relationships": "relationship_embeddings",
         "reports": "report_embeddings",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("table", TABLE_SOURCES)
-def test_parts_and_rows_by_id_are_the_rows_of_the_whole(wanted: DesiredRows, table: str, reverse: bool):
+def test_parts_and_rows_by_id_are_the_rows_of_the_whole(
+    wanted: DesiredRows, table: str, reverse: bool
+):
     shown = with_embeddings(wanted, slice(None, None, -1)) if reverse else wanted
     whole = with_hashes(project(CORPUS, 100)[table])
     parts = list(shown.parts(table))

@@ -46,15 +46,20 @@ class Notebook:
 
 
 def script(*turns: Sequence[str], row: str = "row") -> Talk[list[list[str]]]:
-    """A conversation that asks these, turn by turn; what it was told. What is asked after a bad reply mends it, unless
-    it says that it is "beside" it."""
+    """A conversation that asks these, turn by turn; what it was told. What is asked after a bad
+    reply mends it, unless it says that it is "beside" it."""
     told = []
     bad = None
     for texts in turns:
-        requests = [replace(ask(text, row), mends=None if "beside" in text else bad) for text in texts]
+        requests = [
+            replace(ask(text, row), mends=None if "beside" in text else bad) for text in texts
+        ]
         replies = yield requests
         told.append([reply.text for reply in replies])
-        bad = next((request for request, reply in zip(requests, replies, strict=True) if not reply.good), None)
+        bad = next(
+            (request for request, reply in zip(requests, replies, strict=True) if not reply.good),
+            None,
+        )
     return told
 
 
@@ -67,12 +72,18 @@ def drive(talks: Any, memory: Notebook) -> tuple[list[Any], list[set[str]], list
         rounds.append(set(requests))
         return {key: say(key) for key in requests}
 
-    exchange = Exchange(talks, memory, lambda request, reply: heard.append((request.row_id, reply.cached)))
+    exchange = Exchange(
+        talks, memory, lambda request, reply: heard.append((request.row_id, reply.cached))
+    )
     return in_rounds(exchange, answer), rounds, heard
 
 
 def test_equal_requests_are_asked_once_whoever_has_them():
-    talks = [script(["a", "b"], row="1"), script(["b"], ["a"], row="2"), script(["a", "a"], row="3")]
+    talks = [
+        script(["a", "b"], row="1"),
+        script(["b"], ["a"], row="2"),
+        script(["a", "a"], row="3"),
+    ]
     results, rounds, heard = drive(talks, Notebook(known={}))
     assert results == [[["on a", "on b"]], [["on b"], ["on a"]], [["on a", "on a"]]]
     assert rounds[0] == {"a", "b"}
@@ -82,7 +93,9 @@ def test_equal_requests_are_asked_once_whoever_has_them():
 
 
 def test_a_follow_up_that_another_row_waits_for_is_not_asked_again():
-    asked = Exchange([script(["a"], ["b"]), script(["b"], ["c"])], Notebook(), lambda request, reply: None)
+    asked = Exchange(
+        [script(["a"], ["b"]), script(["b"], ["c"])], Notebook(), lambda request, reply: None
+    )
     assert set(asked.begin() or {}) == {"a", "b"}
     assert asked.answer({"a": say("a")}) == {}
     assert set(asked.answer({"b": say("b")})) == {"c"}
@@ -135,11 +148,16 @@ def test_conversations_are_begun_only_as_they_are_needed():
         ([["a"], ["bad"]], {"a": True, "bad": False}),
         ([["bad"], ["a"], ["bad 2"]], {"bad": True, "a": True, "bad 2": False}),
         ([["bad"], ["beside"]], {"bad": False, "beside": True}),
-        ([["bad", "a"], ["beside"], ["beside too"]], {"bad": False, "a": True, "beside": True, "beside too": True}),
+        (
+            [["bad", "a"], ["beside"], ["beside too"]],
+            {"bad": False, "a": True, "beside": True, "beside too": True},
+        ),
         ([["bad"], ["a", "bad beside"]], {"bad": True, "a": True, "bad beside": False}),
     ],
 )
-def test_a_bad_reply_is_kept_for_good_when_those_that_mend_it_are_good(turns: list[list[str]], flags: dict[str, bool]):
+def test_a_bad_reply_is_kept_for_good_when_those_that_mend_it_are_good(
+    turns: list[list[str]], flags: dict[str, bool]
+):
     memory = Notebook()
     drive([script(*turns)], memory)
     assert memory.flags == flags
@@ -167,7 +185,9 @@ TURNS = st.lists(st.lists(TEXTS, max_size=3), max_size=4)
 
 
 @given(st.lists(TURNS, max_size=8), st.randoms(use_true_random=False), st.integers(1, 5))
-def test_results_keep_their_order_whatever_the_order_of_replies(rows: list[list[list[str]]], random: Any, at_once: int):
+def test_results_keep_their_order_whatever_the_order_of_replies(
+    rows: list[list[list[str]]], random: Any, at_once: int
+):
     exchange = Exchange([script(*turns) for turns in rows], Notebook(), lambda request, reply: None)
     waiting: dict[str, ChatRequest] = {}
     begun: Mapping[str, ChatRequest] | None = {}
@@ -181,7 +201,9 @@ def test_results_keep_their_order_whatever_the_order_of_replies(rows: list[list[
             new = exchange.answer({key: say(key) for key in some if waiting.pop(key)})
             assert not set(new) & set(waiting)
             waiting |= new
-    assert exchange.results() == [[[f"on {text}" for text in texts] for texts in turns] for turns in rows]
+    assert exchange.results() == [
+        [[f"on {text}" for text in texts] for texts in turns] for turns in rows
+    ]
 
 
 def test_one_question_is_a_conversation_of_one_request():

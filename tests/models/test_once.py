@@ -47,6 +47,8 @@ def test_each_name_is_made_once_by_several_threads():
         return of(f"{number % 2}")
 
     with ThreadPoolExecutor(THREADS) as pool:
-        found = [future.result() for future in [pool.submit(ask, number) for number in range(THREADS)]]
+        found = [
+            future.result() for future in [pool.submit(ask, number) for number in range(THREADS)]
+        ]
     assert sorted(shared.made) == ["0", "1"]
     assert len(set(map(id, found))) == 2

@@ -1,4 +1,5 @@
-"""Many calls at the same time: nobody waits for a slow one, and nothing that is under way is lost."""
+"""Many calls at the same time: nobody waits for a slow one, and nothing that is under way is
+lost."""
 
 import os
 import signal
@@ -44,7 +45,12 @@ def request(text: str) -> ChatRequest:
     return ChatRequest(text, ({"role": "user", "content": text},))
 
 
-def run(talks: Iterator[Talk[list[str]]], answer: Callable[[str], str], threads: int, grace: float = LONG) -> list:
+def run(
+    talks: Iterator[Talk[list[str]]],
+    answer: Callable[[str], str],
+    threads: int,
+    grace: float = LONG,
+) -> list:
     def work(item: KeyedRequest) -> KeyedReply:
         key, asked = item
         return key, ChatReply(answer(asked.messages[0]["content"]))
@@ -81,7 +87,12 @@ def test_follow_ups_go_before_first_questions():
     workers = Workers(work, 1, threading.Event(), LONG)
     workers.put("under way", FIRST)
     started.wait(LONG)
-    for item, priority in [("a", FIRST), ("b", FIRST), ("more of a", FOLLOW_UP), ("more of b", FOLLOW_UP)]:
+    for item, priority in [
+        ("a", FIRST),
+        ("b", FIRST),
+        ("more of a", FOLLOW_UP),
+        ("more of b", FOLLOW_UP),
+    ]:
         workers.put(item, priority)
     go.set()
     while workers.outstanding:
@@ -145,7 +156,10 @@ def test_who_stops_the_work_is_told_what_is_waited_for(
 
     with pytest.raises(KeyboardInterrupt):
         in_parallel(stopped(), Workers(work, 2, threading.Event(), LONG))
-    assert f"2 calls under way: waited for up to {LONG:,.0f} s; Ctrl-C again leaves them" in caplog.text
+    assert (
+        f"2 calls under way: waited for up to {LONG:,.0f} s; Ctrl-C again leaves them"
+        in caplog.text
+    )
 
 
 def test_calls_that_no_call_can_better_are_not_waited_for(monkeypatch: pytest.MonkeyPatch):
@@ -189,7 +203,9 @@ chat.complete([ChatRequest(str(i), ({"role": "user", "content": str(i)},)) for i
 
 def start(openai: OpenAIServer, url: str) -> subprocess.Popen[bytes]:
     """A process with four calls under way."""
-    process = subprocess.Popen([sys.executable, "-c", ASKING, openai.base_url, url], stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", ASKING, openai.base_url, url], stderr=subprocess.PIPE
+    )
     wait_until(lambda: openai.count("chat") == 4)
     return process
 
@@ -211,7 +227,9 @@ def test_the_first_ctrl_c_drains(openai: OpenAIServer, tmp_path: Path):
     assert openai.count("chat") == 4
     asked = [request.messages[0]["content"] for request in openai.requests]
     cache = ReplyCache(url)
-    assert len(cache.completions(completion_key({"model": "m"}, request(text)) for text in asked)) == 4
+    assert (
+        len(cache.completions(completion_key({"model": "m"}, request(text)) for text in asked)) == 4
+    )
     cache.close()
 
 

@@ -12,15 +12,21 @@ from pipeline.phrases.titles import Gazetteer
 
 NO_TITLES = Gazetteer([])
 PROSE = (
-    "The rope walk was sold to the Harbour Guild of Tessing when the old keeper of the light, whose name was Hugo "
-    "Ballard, had left for the north with the Countess of Sayn-Wittgenstein and the Apollo Guidance Computer. It was "
-    "there that the members of the European Parliament saw the Ford Motor Company and the ships of the Royal Navy "
-    "lying at the quay of Lake Annoch, which the Institute of Tides had measured in the year before the great storm."
+    "The rope walk was sold to the Harbour Guild of Tessing when the old keeper of the light, whose"
+    " name was Hugo Ballard, had left for the north with the Countess of Sayn-Wittgenstein and the"
+    " Apollo Guidance Computer. It was there that the members of the European Parliament saw the"
+    " Ford Motor Company and the ships of the Royal Navy lying at the quay of Lake Annoch, which"
+    " the Institute of Tides had measured in the year before the great storm."
 )
 
 
 def names(text: str) -> list[str]:
-    return [name.text for sentence in read_sentences(text, NO_TITLES) for name in sentence.names if not name.doubtful]
+    return [
+        name.text
+        for sentence in read_sentences(text, NO_TITLES)
+        for name in sentence.names
+        if not name.doubtful
+    ]
 
 
 def sentences(text: str) -> list[Sentence]:
@@ -43,7 +49,10 @@ def test_a_line_much_shorter_than_its_neighbours_ends_what_stands_in_it():
 
 
 def test_rows_of_a_table_are_sentences_and_their_cells_do_not_run_into_each_other():
-    text = "Some lines before.\n\n| Name | City |\n|------|------|\n| Ann Moor | Frankfurt |\n| Bob Vale | Dublin |\n"
+    text = (
+        "Some lines before.\n\n| Name | City |\n|------|------|\n| Ann Moor | Frankfurt |\n| Bob"
+        " Vale | Dublin |\n"
+    )
     rows = [sentence for sentence in sentences(text) if sentence.row]
     assert [[name.text for name in row.names if not name.doubtful] for row in rows] == [
         ["Ann Moor", "Frankfurt"],
@@ -61,13 +70,23 @@ def test_a_table_needs_no_bars(gap):
 
 
 def test_items_of_a_list_are_sentences():
-    text = "Present were:\n- Ann Moor, keeper\n- Bob Vale, who came late\n  and left\n\nThen it was over."
-    assert [sentence.text.split()[0] for sentence in sentences(text)] == ["Present", "-", "-", "Then"]
+    text = (
+        "Present were:\n- Ann Moor, keeper\n- Bob Vale, who came late\n  and left\n\nThen it was"
+        " over."
+    )
+    assert [sentence.text.split()[0] for sentence in sentences(text)] == [
+        "Present",
+        "-",
+        "-",
+        "Then",
+    ]
 
 
 @pytest.mark.parametrize("filling", [" ", "-", "| "])
 def test_a_line_of_very_many_blanks_or_dashes_is_read_at_once(filling: str):
-    read_layout(f"Ann Moor\n{filling * 10**6}x\nBob Vale")  # hours, if each place in it may begin a rule
+    read_layout(
+        f"Ann Moor\n{filling * 10**6}x\nBob Vale"
+    )  # hours, if each place in it may begin a rule
 
 
 def test_prose_with_commas_is_no_table():

@@ -58,10 +58,19 @@ def types(sentence: str) -> dict[str, str]:
         ("In 931 it was J. R. and I who left.", []),
         ("Today the WHO and UNICEF met the US in Geneva.", ["WHO", "UNICEF", "US", "Geneva"]),
         ("WHO met us when IT failed.", ["WHO", "IT"]),
-        ("He played in Major League Baseball for 20th Century Fox.", ["Major League Baseball", "20th Century Fox"]),
+        (
+            "He played in Major League Baseball for 20th Century Fox.",
+            ["Major League Baseball", "20th Century Fox"],
+        ),
         ("They met Martin King, Jr. there.", ["Martin King Jr."]),
-        ("They met Ann Moor & Bob Vale of Simon & Ballard.", ["Ann Moor", "Bob Vale", "Simon & Ballard"]),
-        ("He saw Prince Edward Island and a German-Ukrainian in May–June.", ["Prince Edward Island"]),
+        (
+            "They met Ann Moor & Bob Vale of Simon & Ballard.",
+            ["Ann Moor", "Bob Vale", "Simon & Ballard"],
+        ),
+        (
+            "He saw Prince Edward Island and a German-Ukrainian in May–June.",
+            ["Prince Edward Island"],
+        ),
         ("They went to the Universities and to War, to Ltd.", []),
         ("Dear Anna, we met all.", ["Anna"]),
         ("The end came. ", []),
@@ -89,7 +98,9 @@ def test_titles_of_address_are_stripped_where_enough_of_a_name_is_left(sentence,
 
 
 def test_a_lone_word_at_the_start_of_a_sentence_is_doubtful():
-    assert [(name.text, name.doubtful) for name in find_names("Lamps burned in Tessing.", NO_TITLES)] == [
+    assert [
+        (name.text, name.doubtful) for name in find_names("Lamps burned in Tessing.", NO_TITLES)
+    ] == [
         ("Lamps", True),
         ("Tessing", False),
     ]
@@ -112,7 +123,9 @@ def test_quoted_works_keep_their_small_words():
 
 
 def test_what_stands_between_two_quotations_is_none():
-    assert types('There were David "Noodles" Aaronson and Maximilian "Max" Moor, and" Lamp Light".') == {
+    assert types(
+        'There were David "Noodles" Aaronson and Maximilian "Max" Moor, and" Lamp Light".'
+    ) == {
         "David": "name",
         "Aaronson": "name",
         "Maximilian": "name",
@@ -124,7 +137,9 @@ def test_what_stands_between_two_quotations_is_none():
 
 
 def test_types_by_head_word():
-    assert types("Ana (born 1901) of the Harbour Guild saw Lake Annoch and the Treaty of Quill in Tessing.") == {
+    assert types(
+        "Ana (born 1901) of the Harbour Guild saw Lake Annoch and the Treaty of Quill in Tessing."
+    ) == {
         "Ana": "person",
         "Harbour Guild": "organization",
         "Lake Annoch": "location",
@@ -138,7 +153,9 @@ def test_types_by_head_word():
 
 
 def test_heads_of_places_that_are_surnames_are_places_only_where_the_text_says_so():
-    assert types("They met Benny Hill, Michael Bay and James Badge Dale in Hyde Park and at Lake Annoch.") == {
+    assert types(
+        "They met Benny Hill, Michael Bay and James Badge Dale in Hyde Park and at Lake Annoch."
+    ) == {
         "Benny Hill": "name",
         "Michael Bay": "name",
         "James Badge Dale": "name",
@@ -159,7 +176,10 @@ def test_titles_are_found_by_their_exact_spelling():
 
 def test_a_title_within_a_longer_name_counts_where_a_connector_joins_the_parts():
     titles = ["Aldric II", "England", "Osmund"]
-    assert names("It was Aldric II of Hallowfell.", *titles) == ["Aldric II", "Aldric II of Hallowfell"]
+    assert names("It was Aldric II of Hallowfell.", *titles) == [
+        "Aldric II",
+        "Aldric II of Hallowfell",
+    ]
     assert names("It was New England.", *titles) == ["New England"]
     assert names("It was King Osmund.", *titles) == ["King Osmund", "Osmund"]
 
@@ -169,7 +189,11 @@ def test_a_title_within_a_longer_name_counts_where_a_connector_joins_the_parts()
     [
         ("The Harrow Light", "Harrow Light", []),
         ("Island Baby (film)", "Island Baby (film)", ["Island Baby"]),
-        ("雾港灯塔（Fog Harbour Light）", "雾港灯塔（Fog Harbour Light）", ["雾港灯塔", "Fog Harbour Light"]),
+        (
+            "雾港灯塔（Fog Harbour Light）",
+            "雾港灯塔（Fog Harbour Light）",
+            ["雾港灯塔", "Fog Harbour Light"],
+        ),
         ("Tide Institute, 1826-1958", "Tide Institute, 1826-1958", ["Tide Institute"]),
         ("Vale, Mira (1841-1912), keeper", "Vale, Mira (1841-1912), keeper", ["Mira Vale"]),
         ("Laie, Hawaii", "Laie, Hawaii", []),
@@ -193,7 +217,10 @@ def test_short_forms():
 def resolved(text: str, title: str = "", *titles: str) -> dict[str, str]:
     gazetteer = Gazetteer.of_titles(titles)
     found = [name for sentence in read_sentences(text, gazetteer) for name in sentence.names]
-    return {text: referent.name for text, referent in resolve_names(found, OwnTitle(title), gazetteer).items()}
+    return {
+        text: referent.name
+        for text, referent in resolve_names(found, OwnTitle(title), gazetteer).items()
+    }
 
 
 def test_a_lone_word_is_short_for_the_one_longer_name_it_belongs_to():
@@ -214,7 +241,9 @@ def test_a_lone_word_is_before_all_short_for_the_documents_title():
 
 
 def test_a_lone_word_that_is_a_title_is_itself():
-    assert resolved("They left Tessing for the Tessing Light.", "", "Tessing")["Tessing"] == "Tessing"
+    assert (
+        resolved("They left Tessing for the Tessing Light.", "", "Tessing")["Tessing"] == "Tessing"
+    )
 
 
 def test_doubtful_names_need_confirmation():
@@ -223,7 +252,9 @@ def test_doubtful_names_need_confirmation():
 
 
 def test_rake_takes_runs_of_content_words():
-    sentence = "Mira Vale trimmed the paraffin lamp of the old harbour light tower painted, quickly."
+    sentence = (
+        "Mira Vale trimmed the paraffin lamp of the old harbour light tower painted, quickly."
+    )
     found = find_names(sentence, NO_TITLES)
     phrases = candidate_phrases(sentence, found, frozenset(("the", "of", "old", "quickly")))
     assert [(phrase.text, phrase.noun) for phrase in phrases] == [
@@ -278,7 +309,9 @@ def test_what_is_tagged_as_a_chinese_name_needs_a_word_that_says_so(text, expect
 
 
 def test_chinese_name_with_its_latin_form_is_an_alias_and_found_in_other_sentences():
-    first, second = chinese("港务长罗洛·因伯(Rollo Imber)在潮汐机(Tide Engine)旁。后来因伯离开了潮汐机。")
+    first, second = chinese(
+        "港务长罗洛·因伯(Rollo Imber)在潮汐机(Tide Engine)旁。后来因伯离开了潮汐机。"
+    )
     assert texts(first) == ["罗洛·因伯", "Rollo Imber", "潮汐机", "Tide Engine"]
     assert first.aliases == [(0, 1), (2, 3)]
     assert texts(second) == ["因伯", "潮汐机"]
@@ -298,14 +331,18 @@ def test_chinese_key_words_are_nouns_and_verbs_without_stop_words():
 
 
 def test_an_acronym_in_brackets_is_an_alias():
-    (sentence,) = read_sentences("The Institute of Harbour Tides (IHT) and Tessing (Orvane) agreed.", NO_TITLES)
+    (sentence,) = read_sentences(
+        "The Institute of Harbour Tides (IHT) and Tessing (Orvane) agreed.", NO_TITLES
+    )
     assert [(texts(sentence)[a], texts(sentence)[b]) for a, b in sentence.aliases] == [
         ("Institute of Harbour Tides", "IHT")
     ]
 
 
 def test_short_lines_do_not_run_into_each_other():
-    (sentence,) = read_sentences("signed by Idra Vasterling\nEngineer to the Harbour Board", NO_TITLES)
+    (sentence,) = read_sentences(
+        "signed by Idra Vasterling\nEngineer to the Harbour Board", NO_TITLES
+    )
     assert texts(sentence)[0] == "Idra Vasterling"
 
 
@@ -339,6 +376,9 @@ def test_any_text_is_read_and_offsets_are_in_their_sentence(text):
 
 
 def test_no_group_is_repeated_possessively():
-    """Before 3.11.5 CPython matches that wrongly: the same text had other names there (gh-106052)."""
+    """Before 3.11.5 CPython matches that wrongly: the same text had other names there
+    (gh-106052)."""
     for path in Path(latin.__file__).parent.glob("*.py"):
-        assert not re.search(r"\)[*+?]\+", re.sub(r"#.*", "", path.read_text(encoding="utf-8"))), path
+        assert not re.search(r"\)[*+?]\+", re.sub(r"#.*", "", path.read_text(encoding="utf-8"))), (
+            path
+        )

@@ -1,4 +1,5 @@
-"""Titles are found wherever they stand, at a cost that does not grow with how many of them begin alike."""
+"""Titles are found wherever they stand, at a cost that does not grow with how many of them begin
+alike."""
 
 import gc
 import sys
@@ -29,7 +30,8 @@ def calls(gazetteer: Gazetteer, text: str) -> int:
         counted += event in ("call", "c_call")
 
     before = sys.getprofile()
-    gc.disable()  # A collection would run the finalizers of other tests' objects, and count their calls.
+    # A collection would run the finalizers of other tests' objects, and count their calls.
+    gc.disable()
     sys.setprofile(count)
     try:
         gazetteer.find(text)
@@ -42,8 +44,12 @@ def calls(gazetteer: Gazetteer, text: str) -> int:
 @pytest.mark.parametrize("script", SHARED)
 def test_titles_that_begin_alike_cost_no_more_than_one(script: str):
     title = SHARED[script]
-    text = f"The letter names {title.format('000007')} and {title.format('999999')}, 会议 and Invoice."
-    few, many = (Gazetteer(title.format(f"{number:06}") for number in range(count)) for count in (8, 8_000))
+    text = (
+        f"The letter names {title.format('000007')} and {title.format('999999')}, 会议 and Invoice."
+    )
+    few, many = (
+        Gazetteer(title.format(f"{number:06}") for number in range(count)) for count in (8, 8_000)
+    )
     assert found(few, text) == found(many, text) == [title.format("000007")]
     assert calls(few, text) == calls(many, text)
 
@@ -51,19 +57,27 @@ def test_titles_that_begin_alike_cost_no_more_than_one(script: str):
 @pytest.mark.parametrize(
     ("titles", "text", "expected"),
     [
-        (["Mira", "Mira Vale", "Mira Valentine"], "Mira Vale, Mira Valen and Mira", ["Mira Vale", "Mira", "Mira"]),
-        (["Harbour Guild", "Harbour Guild of Tessing"], "the Harbour Guild of\nTessing", ["Harbour Guild of Tessing"]),
+        (["Mira", "Mira Vale", "Mira Valentine"], "Mira Vale, Mira Valen and Mira",
+            ["Mira Vale", "Mira", "Mira"]),
+        (["Harbour Guild", "Harbour Guild of Tessing"], "the Harbour Guild of\nTessing",
+            ["Harbour Guild of Tessing"]),
         (["C", "C++", "C++17"], "C++17, C++ and C", ["C++17", "C++", "C"]),
         (["林海", "林海灯塔"], "林海灯塔和林海。", ["林海灯塔", "林海"]),
         (["The", "1871", "May"], "The May of 1871.", []),
     ],
 )  # fmt: skip
-def test_the_longest_title_that_ends_with_a_word_is_found(titles: list[str], text: str, expected: list[str]):
+def test_the_longest_title_that_ends_with_a_word_is_found(
+    titles: list[str], text: str, expected: list[str]
+):
     assert found(Gazetteer(titles), text) == expected
 
 
-WORDS = st.sampled_from(["Mira", "Vale", "Mi", "C++", "of", "the", "Guild", "7", "林海", "林", "灯塔", "O'Brien", "-"])
-PHRASES = st.builds(" ".join, st.lists(WORDS, min_size=1, max_size=4)) | st.builds("".join, st.lists(WORDS, min_size=1))
+WORDS = st.sampled_from(
+    ["Mira", "Vale", "Mi", "C++", "of", "the", "Guild", "7", "林海", "林", "灯塔", "O'Brien", "-"]
+)
+PHRASES = st.builds(" ".join, st.lists(WORDS, min_size=1, max_size=4)) | st.builds(
+    "".join, st.lists(WORDS, min_size=1)
+)
 
 
 @given(st.lists(PHRASES, max_size=12), st.lists(PHRASES, max_size=6))

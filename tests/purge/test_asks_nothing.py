@@ -1,4 +1,5 @@
-"""Check that a purge asks no model and reads no input, and that the next run makes what is missing."""
+"""Check that a purge asks no model and reads no input, and that the next run makes what is
+missing."""
 
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,17 @@ def calls(openai: OpenAIServer) -> tuple[int, int]:
 
 
 def project_with(
-    root: Path, postgres_url: str, openai: OpenAIServer, documents: dict[str, str] | None = None, **settings: Any
+    root: Path,
+    postgres_url: str,
+    openai: OpenAIServer,
+    documents: dict[str, str] | None = None,
+    **settings: Any,
 ) -> ProjectFolder:
-    """A project whose chat model and vectors are all behind the endpoint, and whose summaries are soon asked for."""
-    folder = new_project(root, postgres_url, documents or {**KEPT, SECRET_NAME: SECRET}, openai, **settings)
+    """A project whose chat model and vectors are all behind the endpoint, and whose summaries are
+    soon asked for."""
+    folder = new_project(
+        root, postgres_url, documents or {**KEPT, SECRET_NAME: SECRET}, openai, **settings
+    )
     asked = models(openai, **PRICE)
     asked["embedding"]["default"] |= PRICE
     folder.edit_settings(models=asked)
@@ -106,7 +114,9 @@ def test_a_reply_in_an_earlier_form_of_its_request_counts_as_needed(tmp_path: Pa
     """``purge --history`` deletes every reply whose key is not collected."""
     identity = {"model": "m"}
     earlier = ChatRequest("row", ({"role": "user", "content": "as an earlier version asked"},))
-    request = ChatRequest("row", ({"role": "user", "content": "as it is asked now"},), earlier=(earlier,))
+    request = ChatRequest(
+        "row", ({"role": "user", "content": "as it is asked now"},), earlier=(earlier,)
+    )
     cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
     paid = completion_key(identity, earlier)
     cache.store_completion(paid, "m", Completion("answered", "stop", 5, 5, valid=True))
@@ -117,11 +127,15 @@ def test_a_reply_in_an_earlier_form_of_its_request_counts_as_needed(tmp_path: Pa
     assert paid in tally.keys
 
 
-def test_an_abandoned_workflow_is_not_brought_up_to_date(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_an_abandoned_workflow_is_not_brought_up_to_date(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     folder = project_with(tmp_path / "mill", postgres_url, openai)
     with folder.open() as project:
         project.index("claims")
-        folder.write("later.txt", "The Weir\n\nGovernor Pell built the Dunmore Weir with Anselm Torr.")
+        folder.write(
+            "later.txt", "The Weir\n\nGovernor Pell built the Dunmore Weir with Anselm Torr."
+        )
         project.run("index")
         before = calls(openai)
         project.purge(SECRET_NAME)
@@ -143,7 +157,8 @@ def test_new_input_other_settings_and_a_prompt_that_cannot_be_used_change_nothin
     path = folder.root / "workflows/index.yaml"
     workflow = read_yaml(path)
     workflow["steps"] = [
-        {**step, "args": {"size": 40}} if step["verb"] == "chunk_documents" else step for step in workflow["steps"]
+        {**step, "args": {"size": 40}} if step["verb"] == "chunk_documents" else step
+        for step in workflow["steps"]
     ]
     write_yaml(path, workflow)
     before = calls(openai)
@@ -180,7 +195,9 @@ def test_the_question_says_what_the_next_run_has_to_ask_and_its_price(
     assert sum(calls(openai)) >= asks.calls
 
 
-def test_rows_whose_reply_went_are_rejects_that_say_so(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_rows_whose_reply_went_are_rejects_that_say_so(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     folder = project_with(tmp_path / "mill", postgres_url, openai)
     with folder.open() as project:
         project.run("communities")

@@ -8,7 +8,9 @@ from tests.servers.openai_server import OpenAIServer
 from tests.states import table_hashes
 
 
-def test_what_only_earlier_nights_hold_goes(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_what_only_earlier_nights_hold_goes(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
     with folder.open(*folder.endpoint_overrides) as project:
         project.run("index")

@@ -65,7 +65,8 @@ with Project.open(root) as project:
 """
 EMBEDDED = ("file", "stopped", "dropped", "one loaded", "all loaded")
 POINTS = (
-    "batches", "intention", "file", "index", "checked", "dropped", "one loaded", "others", "snapshots", "reports",
+    "batches", "intention", "file", "index", "checked", "dropped", "one loaded", "others",
+    "snapshots", "reports",
     "cache", "end",
 )  # fmt: skip
 BEFORE = ("batches",)
@@ -74,14 +75,19 @@ BEFORE = ("batches",)
 
 def kill_at(folder: ProjectFolder, point: str) -> None:
     command = [sys.executable, "-c", AT, str(folder.root), point]
-    done = subprocess.run(command, env=folder.environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=folder.environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 def refuse_runs(folder: ProjectFolder) -> None:
     with folder.open() as project:
         for work in (project.run, project.load, project.index):
-            with pytest.raises(LockedError, match=r"purge of secret\.txt was broken off; 'graphmill purge --document"):
+            with pytest.raises(
+                LockedError,
+                match=r"purge of secret\.txt was broken off; 'graphmill purge --document",
+            ):
                 work("fast")
         with pytest.raises(LockedError, match="broken off"):
             project.purge("a.txt")
@@ -131,7 +137,10 @@ def test_on_the_embedded_server(tmp_path: Path, point: str):
     with folder.open() as project:
         assert project.purge("secret.txt").rebuilt
         lives = project.workspaces()["postgres"]
-        assert {name: live.tables["documents"].rows for name, live in lives.items()} == {"default": 3, "staging": 3}
+        assert {name: live.tables["documents"].rows for name, live in lives.items()} == {
+            "default": 3,
+            "staging": 3,
+        }
         assert project.verify("fast").agrees
         project.stop_stores()
     assert found_in(folder.root, CANARY) == []
@@ -142,7 +151,10 @@ def test_what_was_done_twice_is_said(tmp_path: Path, postgres_url: str):
     with folder.open() as project:
         project.run("fast")
         project.purge("secret.txt")
-        with pytest.raises(UsageError, match=r"secret\.txt: no file, no document of any run that is kept, no record"):
+        with pytest.raises(
+            UsageError,
+            match=r"secret\.txt: no file, no document of any run that is kept, no record",
+        ):
             project.purge("secret.txt")
 
 
@@ -150,5 +162,8 @@ def test_a_damaged_intention_is_told(tmp_path: Path, postgres_url: str):
     folder = new_project(tmp_path / "mill", postgres_url, KEPT)
     (folder.root / "data").mkdir(exist_ok=True)
     (folder.root / FILE).write_text("{")
-    with folder.open() as project, pytest.raises(DataError, match=r"purge\.json: .*delete the file, then purge"):
+    with (
+        folder.open() as project,
+        pytest.raises(DataError, match=r"purge\.json: .*delete the file, then purge"),
+    ):
         project.run("fast")

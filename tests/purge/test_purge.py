@@ -1,4 +1,5 @@
-"""A purged document leaves no trace: in tables, snapshots, cache, reports and stores, or in files at the endpoint."""
+"""A purged document leaves no trace: in tables, snapshots, cache, reports and stores, or in files
+at the endpoint."""
 
 import shutil
 from pathlib import Path
@@ -17,24 +18,37 @@ from tests.stored import stored_hashes
 
 CANARY = "Zyxomandrel"
 KEPT = {
-    "a.txt": "The Harbour\n\nMira Vale built the Harrow Light. Anselm Torr ground its lens at Quill.",
+    "a.txt": (
+        "The Harbour\n\nMira Vale built the Harrow Light. Anselm Torr ground its lens at Quill."
+    ),
     "b.txt": "The Institute\n\nIdra Senn founded the Brack Institute. Mira Vale studied there.",
     "c.txt": "The Tower\n\nGovernor Pell opened the Tollen Tower. Anselm Torr paid for it.",
 }
-SECRET = f"The Cellar\n\nMira Vale hid the {CANARY} Stone in the cellar. {CANARY} Stone belongs to Idra Senn."
+SECRET = (
+    f"The Cellar\n\nMira Vale hid the {CANARY} Stone in the cellar. {CANARY} Stone belongs to Idra"
+    " Senn."
+)
 
 
 def found_in(root: Path, word: str) -> list[str]:
     """Files below the folder that hold the word, in UTF-8 or UTF-16, also inside Parquet."""
     forms = [word.encode(), word.lower().encode(), word.encode("utf-16-le")]
     files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
-    return [path.relative_to(root).as_posix() for path in files if any(form in _content(path) for form in forms)]
+    return [
+        path.relative_to(root).as_posix()
+        for path in files
+        if any(form in _content(path) for form in forms)
+    ]
 
 
 def _content(path: Path) -> bytes:
     """Parquet is compressed. SQLite takes its log away as the last connection closes."""
     try:
-        return str(pq.read_table(path).to_pydict()).encode() if path.suffix == ".parquet" else path.read_bytes()
+        return (
+            str(pq.read_table(path).to_pydict()).encode()
+            if path.suffix == ".parquet"
+            else path.read_bytes()
+        )
     except FileNotFoundError:
         return b""
 
@@ -42,7 +56,9 @@ def _content(path: Path) -> bytes:
 def words_of_tables(folder: ProjectFolder) -> str:
     with folder.open() as project:
         manifest = project.snapshots.manifest("index")
-        return " ".join(project.snapshots.read(snapshot).to_string() for snapshot in manifest.tables.values())
+        return " ".join(
+            project.snapshots.read(snapshot).to_string() for snapshot in manifest.tables.values()
+        )
 
 
 def embedded_project(root: Path, openai: OpenAIServer, documents: dict[str, str]) -> ProjectFolder:
@@ -57,7 +73,9 @@ def embedded_project(root: Path, openai: OpenAIServer, documents: dict[str, str]
 def test_no_file_holds_a_word_of_a_purged_document(
     tmp_path: Path, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(tables, "WHOLE_BELOW", 1)  # so that rows which are gone stay in the files of a night
+    monkeypatch.setattr(
+        tables, "WHOLE_BELOW", 1
+    )  # so that rows which are gone stay in the files of a night
     monkeypatch.setattr(tables, "OUTGROWN", 1)
     folder = embedded_project(tmp_path / "mill", openai, {**KEPT, "secret.txt": SECRET})
     with folder.open() as project:
@@ -80,7 +98,9 @@ def test_no_file_holds_a_word_of_a_purged_document(
     assert not any(CANARY in str(file) for file in openai.files)
 
 
-def test_what_survives_is_as_if_the_document_had_never_been(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_what_survives_is_as_if_the_document_had_never_been(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     purged = new_project(tmp_path / "purged", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
     fresh = new_project(tmp_path / "fresh", postgres_url, KEPT, openai)
     hashes = []
@@ -98,8 +118,12 @@ def test_what_survives_is_as_if_the_document_had_never_been(tmp_path: Path, post
     assert hashes[:2] == hashes[2:]
 
 
-def test_text_that_a_surviving_document_has_too_stays(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
-    folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "copy.txt": KEPT["a.txt"]}, openai)
+def test_text_that_a_surviving_document_has_too_stays(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
+    folder = new_project(
+        tmp_path / "mill", postgres_url, {**KEPT, "copy.txt": KEPT["a.txt"]}, openai
+    )
     with folder.open(*folder.endpoint_overrides) as project:
         project.run("index")
         assert project.purge("copy.txt").forgotten == 0
@@ -111,7 +135,9 @@ def test_text_that_a_surviving_document_has_too_stays(tmp_path: Path, postgres_u
     assert openai.count("chat") == calls
 
 
-def test_a_purge_that_was_broken_off_goes_on(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_a_purge_that_was_broken_off_goes_on(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
     with folder.open(*folder.endpoint_overrides) as project:
         project.run("index")
@@ -130,7 +156,11 @@ def in_batches(folder: ProjectFolder, openai: OpenAIServer) -> None:
     folder.edit_settings(models={"chat": {"default": chat}})
     workflow = folder.root / "workflows/index.yaml"
     step = "    models: {chat: default}\n  - verb: merge_graphs"
-    workflow.write_text(workflow.read_text().replace(step, step.replace("default}", "default}\n    execution: batch")))
+    workflow.write_text(
+        workflow.read_text().replace(
+            step, step.replace("default}", "default}\n    execution: batch")
+        )
+    )
 
 
 def test_a_batch_under_way_goes_with_its_files_also_with_those_it_writes_late(
@@ -151,7 +181,9 @@ def test_a_batch_under_way_goes_with_its_files_also_with_those_it_writes_late(
         assert len(openai.files) == 2
         assert all(file.deleted for file in openai.files)
         usage = project.usage()
-        assert usage["input_tokens"].sum() == sum(request.prompt_tokens for request in openai.requests)
+        assert usage["input_tokens"].sum() == sum(
+            request.prompt_tokens for request in openai.requests
+        )
         assert set(usage["step"]) == {"purge"}
         project.cache.close()
     assert found_in(folder.root, CANARY) == []
@@ -181,14 +213,20 @@ def inputs(folder: ProjectFolder) -> set[str]:
 def test_a_half_mounted_folder_is_refused_before_anything_is_lost(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer
 ):
-    documents = {f"d{n}.txt": f"The Light {n}\n\nMira Vale built the Harrow Light in 187{n}." for n in range(6)}
+    documents = {
+        f"d{n}.txt": f"The Light {n}\n\nMira Vale built the Harrow Light in 187{n}."
+        for n in range(6)
+    }
     folder = new_project(tmp_path / "mill", postgres_url, documents, openai, max_delete_ratio=0.3)
     with folder.open(*folder.endpoint_overrides) as project:
         project.run("index")
         calls, history = openai.count("chat"), project.snapshots.history("index")
         for n in range(1, 4):
             folder.delete(f"d{n}.txt")
-        with pytest.raises(DeletionError, match=r"3 of 5 documents are gone \(d1.*--allow-deletes' first, then purge"):
+        with pytest.raises(
+            DeletionError,
+            match=r"3 of 5 documents are gone \(d1.*--allow-deletes' first, then purge",
+        ):
             project.purge("d0.txt")
         assert inputs(folder) == {"d0.txt", "d4.txt", "d5.txt"}
         assert project.snapshots.history("index") == history
@@ -200,13 +238,19 @@ def test_a_half_mounted_folder_is_refused_before_anything_is_lost(
         folder.delete("d2.txt")
         project.purge("d0.txt")
         # A purge reads nothing: what else has changed in the folder is left to the next run.
-        assert set(project.table("documents", "index")["source"]) == {f"d{n}.txt" for n in range(1, 6)}
+        assert set(project.table("documents", "index")["source"]) == {
+            f"d{n}.txt" for n in range(1, 6)
+        }
         assert openai.count("chat") == calls
 
 
 def test_all_records_of_the_purged_file_may_go(tmp_path: Path, postgres_url: str):
-    records = "".join(f'{{"id": "{n}", "text": "Mira Vale met Anselm Torr in 187{n}."}}\n' for n in range(8))
-    folder = new_project(tmp_path / "mill", postgres_url, {"a.txt": KEPT["a.txt"], "log.jsonl": records})
+    records = "".join(
+        f'{{"id": "{n}", "text": "Mira Vale met Anselm Torr in 187{n}."}}\n' for n in range(8)
+    )
+    folder = new_project(
+        tmp_path / "mill", postgres_url, {"a.txt": KEPT["a.txt"], "log.jsonl": records}
+    )
     folder.edit_settings(max_delete_ratio=0)
     with folder.open() as project:
         project.run("fast")
@@ -215,7 +259,9 @@ def test_all_records_of_the_purged_file_may_go(tmp_path: Path, postgres_url: str
         assert list(project.table("documents")["source"]) == ["a.txt"]
 
 
-def test_while_another_run_goes_on_nothing_is_touched(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_while_another_run_goes_on_nothing_is_touched(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
     in_batches(folder, openai)
     openai.batch_hold = True
@@ -226,7 +272,11 @@ def test_while_another_run_goes_on_nothing_is_touched(tmp_path: Path, postgres_u
         done = folder.invoke("purge", "--document", "secret.txt", "--yes")
         assert (done.exit_code, "another run holds this project" in done.stderr) == (1, True)
     after = {path: path.stat().st_mtime_ns for path in folder.root.rglob("*") if path.is_file()}
-    locks = {folder.root / "data" / place / name for place in ("runs", "snapshots") for name in ("lock", "holder")}
+    locks = {
+        folder.root / "data" / place / name
+        for place in ("runs", "snapshots")
+        for name in ("lock", "holder")
+    }
     assert {path for path in before | after if before.get(path) != after.get(path)} <= locks
     assert [batch.status for batch in openai.batches] == ["in_progress"]
     assert [file.deleted for file in openai.files] == [False]
@@ -237,7 +287,9 @@ def test_projects_that_share_a_cache_keep_their_replies_and_batches(
 ):
     shared = f"sqlite:///{tmp_path / 'cache.sqlite'}"
     texts = {f"{name}-2.txt": f"{text} It was in 1871." for name, text in KEPT.items()}
-    mine = new_project(tmp_path / "a", postgres_url, {**KEPT, "secret.txt": SECRET}, openai, cache=shared)
+    mine = new_project(
+        tmp_path / "a", postgres_url, {**KEPT, "secret.txt": SECRET}, openai, cache=shared
+    )
     theirs = new_project(tmp_path / "b", postgres_url, texts, openai, cache=shared)
     for folder in (mine, theirs):
         folder.edit_settings(workspace="default")
@@ -271,7 +323,11 @@ def test_what_cannot_be_purged_is_said(tmp_path: Path, postgres_url: str, openai
     folder = new_project(tmp_path / "mill", postgres_url, {"a.txt": KEPT["a.txt"]})
     with folder.open() as project:
         project.run("fast")
-        for path, why in (("../settings.yaml", "not below"), ("a.txt", "the only document"), (".", "not below")):
+        for path, why in (
+            ("../settings.yaml", "not below"),
+            ("a.txt", "the only document"),
+            (".", "not below"),
+        ):
             with pytest.raises(UsageError, match=why):
                 project.purge(path)
     assert (folder.root / "settings.yaml").exists()

@@ -26,7 +26,9 @@ def ids_of_zeros(postgres_url: str, workspace: str) -> dict[str, set[str]]:
     """Return the ids of the rows whose vector is zeros, by table."""
     with psycopg.connect(postgres_url) as connection:
         return {
-            name: {id for (id,) in connection.execute(ZEROS.format(table.name).encode(), [workspace])}
+            name: {
+                id for (id,) in connection.execute(ZEROS.format(table.name).encode(), [workspace])
+            }
             for name, table in VECTOR_TABLES.items()
         }
 
@@ -57,11 +59,14 @@ def test_rows_without_a_vector_are_no_hits_and_no_score_is_nan(
         project.run("communities")
         project.purge(SECRET_NAME)
         workspace = project.settings.workspace
-        with psycopg.connect(postgres_url) as connection:  # as where a purge finds no vector of a shared text
+        with psycopg.connect(
+            postgres_url
+        ) as connection:  # as where a purge finds no vector of a shared text
             connection.execute(
-                "UPDATE lightrag_chunks SET embedding = subvector(embedding, 1, vector_dims(embedding)) * "
-                "array_fill(0, ARRAY[vector_dims(embedding)])::vector WHERE workspace = %s AND id = "
-                "(SELECT min(id) FROM lightrag_chunks WHERE workspace = %s AND content LIKE '%%Brack Institute%%')",
+                "UPDATE lightrag_chunks SET embedding = subvector(embedding, 1,"
+                " vector_dims(embedding)) * array_fill(0, ARRAY[vector_dims(embedding)])::vector"
+                " WHERE workspace = %s AND id = (SELECT min(id) FROM lightrag_chunks WHERE"
+                " workspace = %s AND content LIKE '%%Brack Institute%%')",
                 [workspace, workspace],
             )
         zeros = ids_of_zeros(postgres_url, workspace)
@@ -75,7 +80,9 @@ def test_rows_without_a_vector_are_no_hits_and_no_score_is_nan(
             assert all(math.isfinite(score) for _, score in found)
         for mode in MODES:
             found = project.query_data(QUESTION, mode=mode)
-            assert all(math.isfinite(number) for number in numbers_in(json.loads(json.dumps(found))))
+            assert all(
+                math.isfinite(number) for number in numbers_in(json.loads(json.dumps(found)))
+            )
         store = postgres_store(project.settings, project.root)
         passages = store.chunks(sorted(zeros["chunks"]), vector)
         store.close()

@@ -11,7 +11,10 @@ from tests.projects import ProjectFolder, new_project
 TEXTS = {
     "notes/sales.md": "# Sales\n\nMira Vale sold the Harrow Light to the Brack Institute.",
     "harrow-mill.txt": "Harrow Mill\n\nAnselm Torr built Harrow Mill at Quill Point.",
-    "people.csv": "id,text\n41,Idra Senn founded the Brack Institute.\n42,Governor Pell opened the Tollen Tower.\n",
+    "people.csv": (
+        "id,text\n41,Idra Senn founded the Brack Institute.\n42,Governor Pell opened the Tollen"
+        " Tower.\n"
+    ),
     "#5 [draft].txt": "The draft\n\nIdra Senn wrote a draft.",
 }
 
@@ -30,7 +33,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
 
 def state(folder: ProjectFolder) -> dict[Path, int]:
     """Every file but those of the lock."""
-    files = [path for path in folder.root.rglob("*") if path.is_file() and path.name not in ("lock", "holder")]
+    files = [
+        path
+        for path in folder.root.rglob("*")
+        if path.is_file() and path.name not in ("lock", "holder")
+    ]
     return {path: path.stat().st_mtime_ns for path in files}
 
 
@@ -64,7 +71,10 @@ def test_nothing_near_is_no_guess(folder: ProjectFolder):
 
 
 def test_a_record_has_to_be_out_of_its_file_first(folder: ProjectFolder):
-    with folder.open() as project, pytest.raises(UsageError, match=r"still in people\.csv; take record 42 out"):
+    with (
+        folder.open() as project,
+        pytest.raises(UsageError, match=r"still in people\.csv; take record 42 out"),
+    ):
         project.purge("people.csv#42")
 
 
@@ -97,27 +107,40 @@ def test_a_name_with_signs_of_patterns_and_records_is_a_name(folder: ProjectFold
 
 @pytest.mark.parametrize("name", ["two\nlines.txt", "red\x1b[31m.txt", "no text \udcff.txt"])
 def test_a_file_is_named_as_it_is_on_disk(tmp_path: Path, postgres_url: str, name: str):
-    folder = new_project(tmp_path / "mill", postgres_url, {"a.txt": "A\n\nA.", name: "Mill\n\nMira Vale is there."})
+    folder = new_project(
+        tmp_path / "mill", postgres_url, {"a.txt": "A\n\nA.", name: "Mill\n\nMira Vale is there."}
+    )
     with folder.open() as project:
         project.index("fast")
         report = project.purge(name)
-        assert (report.file, report.rows["fast"]["documents"], report.document.isprintable()) == (True, 1, True)
+        assert (report.file, report.rows["fast"]["documents"], report.document.isprintable()) == (
+            True,
+            1,
+            True,
+        )
         assert list(project.table("documents", "fast")["source"]) == ["a.txt"]
 
 
 def test_a_link_is_meant_itself(tmp_path: Path, postgres_url: str):
     folder = new_project(
-        tmp_path / "mill", postgres_url, {"real.txt": "Real\n\nMira Vale is real.", "b.txt": "B\n\nB."}
+        tmp_path / "mill",
+        postgres_url,
+        {"real.txt": "Real\n\nMira Vale is real.", "b.txt": "B\n\nB."},
     )
     (folder.root / "data/input/link.txt").symlink_to("real.txt")
     with folder.open() as project:
         project.run("fast")
         assert project.purge("link.txt").document == "link.txt"
-    assert sorted(path.name for path in (folder.root / "data/input").iterdir()) == ["b.txt", "real.txt"]
+    assert sorted(path.name for path in (folder.root / "data/input").iterdir()) == [
+        "b.txt",
+        "real.txt",
+    ]
 
 
 def test_a_file_that_was_only_ever_rejected_is_known(tmp_path: Path, postgres_url: str):
-    folder = new_project(tmp_path / "mill", postgres_url, {"a.txt": "A\n\nMira Vale.", "b.jsonl": "{Zyxomandrel\n"})
+    folder = new_project(
+        tmp_path / "mill", postgres_url, {"a.txt": "A\n\nMira Vale.", "b.jsonl": "{Zyxomandrel\n"}
+    )
     folder.edit_settings(max_reject_ratio=1)
     with folder.open() as project:
         project.index("fast")
@@ -139,14 +162,19 @@ def test_said_on_the_terminal_and_counted_at_the_end(tmp_path: Path, postgres_ur
     assert (again.exit_code, "no file, no document" in again.stderr) == (2, True)
 
 
-def test_what_a_damaged_table_hides_is_said_and_the_rest_is_counted(tmp_path: Path, postgres_url: str):
+def test_what_a_damaged_table_hides_is_said_and_the_rest_is_counted(
+    tmp_path: Path, postgres_url: str
+):
     folder = new_project(tmp_path / "mill", postgres_url, TEXTS)
     with folder.open() as project:
         project.index("fast")
         tables = project.snapshots.manifest("fast").tables
         whole = project.survey("harrow-mill.txt").rows["fast"]
         assert whole["documents"] == whole["text_units"] == 1
-    paths = {name: folder.root / "data/snapshots" / snapshot.files[0].path for name, snapshot in tables.items()}
+    paths = {
+        name: folder.root / "data/snapshots" / snapshot.files[0].path
+        for name, snapshot in tables.items()
+    }
     paths["entities"].write_bytes(b"PAR1")
     with folder.open() as project:
         survey = project.survey("harrow-mill.txt")
@@ -156,7 +184,12 @@ def test_what_a_damaged_table_hides_is_said_and_the_rest_is_counted(tmp_path: Pa
     with folder.open() as project:
         rows = project.survey("harrow-mill.txt").rows["fast"]
         assert (rows["documents"], rows["text_units"], rows["extractions"]) == (1, None, None)
-        assert "deleted: its file, at least 1 row of tables" in project.purge("harrow-mill.txt").lines()[-1]
+        assert (
+            "deleted: its file, at least 1 row of tables"
+            in project.purge("harrow-mill.txt").lines()[-1]
+        )
     [documents] = (folder.root / "data/snapshots/documents").glob("*.parquet")
     documents.write_bytes(b"")
-    assert rows_of(project.snapshots, PurgeTarget("people.csv", None)) == {"fast": {"documents": None}}
+    assert rows_of(project.snapshots, PurgeTarget("people.csv", None)) == {
+        "fast": {"documents": None}
+    }

@@ -1,4 +1,5 @@
-"""No workspace of the project keeps a purged document, in whatever database; others' are left alone."""
+"""No workspace of the project keeps a purged document, in whatever database; others' are left
+alone."""
 
 import os
 import shutil
@@ -26,7 +27,9 @@ from tests.states import neo4j_rows, postgres_rows
 TEXTS = {**KEPT, "secret.txt": SECRET}
 
 
-def mill(root: Path, postgres_url: str, texts: dict[str, str] = TEXTS, **settings: Any) -> ProjectFolder:
+def mill(
+    root: Path, postgres_url: str, texts: dict[str, str] = TEXTS, **settings: Any
+) -> ProjectFolder:
     return new_project(root, postgres_url, texts, **settings)
 
 
@@ -44,7 +47,8 @@ def holds(url: str, workspace: str) -> bool:
 
 def in_neo4j(address: Neo4jAddress) -> list[str]:
     return [
-        "stores.graph=neo4j", f"stores.neo4j.uri={address.uri}", f"stores.neo4j.user={address.user}",
+        "stores.graph=neo4j", f"stores.neo4j.uri={address.uri}",
+        f"stores.neo4j.user={address.user}",
         f"stores.neo4j.password={address.password}", f"stores.neo4j.database={address.database}",
     ]  # fmt: skip
 
@@ -81,11 +85,15 @@ def test_every_workspace_of_the_embedded_server_comes_back(tmp_path: Path):
         assert len(found_in(folder.root, CANARY)) > 3
         report = project.purge("secret.txt")
         assert report.rebuilt
-        assert {name: counts["postgres"]["documents"] for name, counts in report.workspaces.items()} == {
-            "workspace default of the embedded PostgreSQL": 1, "workspace staging of the embedded PostgreSQL": 1,
+        assert {name: counts["postgres"]["documents"] for name, counts in report.workspaces.items()} == {  # noqa: E501
+            "workspace default of the embedded PostgreSQL": 1,
+            "workspace staging of the embedded PostgreSQL": 1,
         }  # fmt: skip
         lives = project.workspaces()["postgres"]
-        assert {name: live.tables["documents"].rows for name, live in lives.items()} == {"default": 3, "staging": 3}
+        assert {name: live.tables["documents"].rows for name, live in lives.items()} == {
+            "default": 3,
+            "staging": 3,
+        }
         assert project.verify("fast").agrees
     with folder.open("workspace=staging") as project:
         assert project.verify("fast").agrees
@@ -117,7 +125,9 @@ def test_the_graph_in_neo4j_of_every_workspace_also_of_one_that_the_settings_no_
         assert CANARY.lower() not in graph.lower()
 
 
-def test_a_graph_that_postgres_held_before_neo4j_did(tmp_path: Path, postgres_url: str, neo4j_address: Neo4jAddress):
+def test_a_graph_that_postgres_held_before_neo4j_did(
+    tmp_path: Path, postgres_url: str, neo4j_address: Neo4jAddress
+):
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
     neo4j = in_neo4j(neo4j_address)
@@ -130,14 +140,18 @@ def test_a_graph_that_postgres_held_before_neo4j_did(tmp_path: Path, postgres_ur
     assert CANARY.lower() not in repr(neo4j_rows(neo4j_address, mine)).lower()
 
 
-def test_a_database_that_cannot_be_reached_is_named_until_it_has_been(tmp_path: Path, postgres_url: str):
+def test_a_database_that_cannot_be_reached_is_named_until_it_has_been(
+    tmp_path: Path, postgres_url: str
+):
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
     away = Workspace("postgres", "db.example.org:5432/kb", mine)
     LoadedWorkspaces(folder.root).note([away])
     done = folder.invoke("purge", "--document", "secret.txt", "--yes")
     assert done.exit_code == 1
-    assert f"{away} may hold secret.txt still: the settings do not name its database; " in done.stderr
+    assert (
+        f"{away} may hold secret.txt still: the settings do not name its database; " in done.stderr
+    )
     assert "'graphmill purge --document secret.txt --set stores.postgres" in done.stderr
     assert not holds(postgres_url, mine)
     assert load(folder) == mine  # nights go on meanwhile
@@ -145,18 +159,25 @@ def test_a_database_that_cannot_be_reached_is_named_until_it_has_been(tmp_path: 
     assert again.exit_code == 1
     LoadedWorkspaces(folder.root).forget([away])
     done = folder.invoke("purge", "--document", "secret.txt", "--yes")
-    assert (done.exit_code, str(away) in done.stderr) == (0, False)  # others on this server have workspaces of nobody's
+    assert (done.exit_code, str(away) in done.stderr) == (
+        0,
+        False,
+    )  # others on this server have workspaces of nobody's
     assert found_in(folder.root, "secret.txt") == []
 
 
 def test_a_workspace_that_is_another_owners_by_now_is_named(tmp_path: Path, postgres_url: str):
-    """As where the settings name an owner since: its rows are of this project still, and no load may go there."""
+    """As where the settings name an owner since: its rows are of this project still, and no load
+    may go there."""
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
     folder.edit_settings(owner="nightly")
     done = folder.invoke("purge", "--document", "secret.txt", "--yes")
     assert holds(postgres_url, mine)
-    assert (done.exit_code, f"belongs to owner {owner_of(folder.root)} by now" in done.stderr) == (1, True)
+    assert (done.exit_code, f"belongs to owner {owner_of(folder.root)} by now" in done.stderr) == (
+        1,
+        True,
+    )
     assert f"--take-over {owner_of(folder.root)}' where its rows are this project's" in done.stderr
     with folder.open() as project:
         project.load("fast", options=RunOptions(take_over=(owner_of(folder.root),)))
@@ -209,7 +230,9 @@ def test_what_only_a_workspace_shows_still_is_known(tmp_path: Path, postgres_url
     assert not holds(postgres_url, old)
 
 
-def test_a_workspace_that_could_not_be_loaded_again_is_told_before_anything_goes(tmp_path: Path, postgres_url: str):
+def test_a_workspace_that_could_not_be_loaded_again_is_told_before_anything_goes(
+    tmp_path: Path, postgres_url: str
+):
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
     (folder.root / "workflows/old.yaml").write_text(
@@ -219,7 +242,10 @@ def test_a_workspace_that_could_not_be_loaded_again_is_told_before_anything_goes
         project.run("old")
     (folder.root / "data/snapshots/manifest-old.json").unlink()
     shutil.rmtree(folder.root / "data/snapshots/manifests/old")
-    with folder.open() as project, pytest.raises(UsageError, match=f"workspace {mine}-old of .*'old', which has no"):
+    with (
+        folder.open() as project,
+        pytest.raises(UsageError, match=f"workspace {mine}-old of .*'old', which has no"),
+    ):
         project.purge("secret.txt")
     assert (folder.root / "data/input/secret.txt").exists()
 
@@ -237,7 +263,10 @@ def test_files_that_a_former_workflow_emitted_go(tmp_path: Path, postgres_url: s
     mine = folder.root / "data/output/old/mine.txt"
     mine.write_text("not emitted")
     assert any("output" in path for path in found_in(folder.root, CANARY))
-    for path in (folder.root / "workflows/old.yaml", folder.root / "data/snapshots/manifest-old.json"):
+    for path in (
+        folder.root / "workflows/old.yaml",
+        folder.root / "data/snapshots/manifest-old.json",
+    ):
         path.unlink()
     shutil.rmtree(folder.root / "data/snapshots/manifests/old")
     with folder.open() as project:
@@ -250,7 +279,11 @@ def test_what_was_loaded_is_written_down_without_secrets_before_the_first_write(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     folder = mill(tmp_path / "mill", postgres_url)
-    url = make_url(postgres_url).set(password="s3cret").update_query_pairs([("options", "-c application_name=hidden")])
+    url = (
+        make_url(postgres_url)
+        .set(password="s3cret")
+        .update_query_pairs([("options", "-c application_name=hidden")])
+    )
     folder.edit_settings(stores={"postgres": {"url": url.render_as_string(hide_password=False)}})
 
     def write(*_: object) -> None:
@@ -260,9 +293,13 @@ def test_what_was_loaded_is_written_down_without_secrets_before_the_first_write(
     with folder.open() as project:
         project.index("fast")
         assert not (folder.root / FILE).exists()
-        with pytest.raises(pytest.fail.Exception, match=f"noted: .*name='{project.settings.workspace}'"):
+        with pytest.raises(
+            pytest.fail.Exception, match=f"noted: .*name='{project.settings.workspace}'"
+        ):
             project.load("fast")
-    assert found_in(folder.root / "data", "s3cret") == found_in(folder.root / "data", "hidden") == []
+    assert (
+        found_in(folder.root / "data", "s3cret") == found_in(folder.root / "data", "hidden") == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -287,7 +324,9 @@ def test_a_dropped_workspace_is_no_longer_one_that_was_loaded(tmp_path: Path, po
     assert LoadedWorkspaces(folder.root).all() == []
 
 
-def test_a_load_that_has_waited_for_a_drop_is_noted(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_load_that_has_waited_for_a_drop_is_noted(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
     """What a drop forgets is what was there before the load."""
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
@@ -319,7 +358,10 @@ def test_a_load_that_has_waited_for_a_drop_is_noted(tmp_path: Path, postgres_url
 
 def test_those_who_note_and_forget_at_once_lose_nothing(tmp_path: Path):
     record = LoadedWorkspaces(tmp_path)
-    kept, gone = ([Workspace("embedded", "", f"{kind}-{number}") for number in range(20)] for kind in ("kept", "gone"))
+    kept, gone = (
+        [Workspace("embedded", "", f"{kind}-{number}") for number in range(20)]
+        for kind in ("kept", "gone")
+    )
     record.note(gone)
     with ThreadPoolExecutor(4) as pool:
         for half in (0, 1):
@@ -334,7 +376,9 @@ def test_what_came_back_after_a_purge_is_not_certified_by_it(tmp_path: Path, pos
     mine = load(folder)
     away = Workspace("postgres", "db.example.org:5432/kb", mine)
     LoadedWorkspaces(folder.root).note([away])
-    assert folder.invoke("purge", "--document", "secret.txt", "--yes").exit_code == 1  # and goes on until it has been
+    assert (
+        folder.invoke("purge", "--document", "secret.txt", "--yes").exit_code == 1
+    )  # and goes on until it has been
     folder.write("secret.txt", SECRET)
     load(folder)
     LoadedWorkspaces(folder.root).forget([away])
@@ -355,15 +399,25 @@ def test_a_damaged_record_is_told_and_never_certified(tmp_path: Path, postgres_u
             project.purge("secret.txt")
         project.run("fast")
         report = project.purge("secret.txt")
-        assert (report.exit_code, list(report.unreached)) == (1, [str(folder.root / f"{FILE}.damaged")])
+        assert (report.exit_code, list(report.unreached)) == (
+            1,
+            [str(folder.root / f"{FILE}.damaged")],
+        )
         (folder.root / f"{FILE}.damaged").unlink()
         assert project.purge("secret.txt").exit_code == 0
 
 
-def test_what_another_folder_of_the_same_owner_has_loaded_is_left_to_it(tmp_path: Path, postgres_url: str):
+def test_what_another_folder_of_the_same_owner_has_loaded_is_left_to_it(
+    tmp_path: Path, postgres_url: str
+):
     folder = mill(tmp_path / "mill", postgres_url, owner="team")
     mine = load(folder)
-    other = mill(tmp_path / "other", postgres_url, {"d.txt": "The Fourth\n\nMira Vale wrote it later."}, owner="team")
+    other = mill(
+        tmp_path / "other",
+        postgres_url,
+        {"d.txt": "The Fourth\n\nMira Vale wrote it later."},
+        owner="team",
+    )
     third = mill(tmp_path / "third", postgres_url, owner="team")
     theirs, with_it = load(other), load(third)
     untouched = [postgres_rows(postgres_url, each) for each in (theirs, with_it)]

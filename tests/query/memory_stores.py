@@ -32,7 +32,9 @@ from pipeline.text.ids import words
 from tests.talking import converse
 
 REPORT_COLUMNS, CLAIM_COLUMNS, COMMUNITY_COLUMNS = map(field_names, (Report, Claim, Membership))
-CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS = map(field_names, (Passage, Entity, Relationship))
+CHUNK_COLUMNS, ENTITY_COLUMNS, RELATIONSHIP_COLUMNS = map(
+    field_names, (Passage, Entity, Relationship)
+)
 Record = TypeVar("Record")
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 PROMPTS = {
@@ -66,7 +68,9 @@ class LetterEmbedding:
     identity: Mapping[str, Any] = {"model": "letters"}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        return np.array([letters(text) for text in texts], dtype=np.float32).reshape(len(texts), len(LETTERS))
+        return np.array([letters(text) for text in texts], dtype=np.float32).reshape(
+            len(texts), len(LETTERS)
+        )
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
         return []
@@ -98,11 +102,16 @@ class ScriptedChat:
     identity: Mapping[str, Any] = field(default_factory=lambda: {"model": "scripted"})
 
     def converse(
-        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+        self,
+        talks: Iterable[Talk[Result]],
+        listener: Listener | None = None,
+        anew: Anew | None = None,
     ) -> list[Result]:
         return converse(talks, self._next)
 
-    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
+    def complete(
+        self, requests: Sequence[ChatRequest], listener: Listener | None = None
+    ) -> list[ChatReply]:
         return self.converse(map(one_question, requests))
 
     @property
@@ -114,7 +123,9 @@ class ScriptedChat:
         reply = self.replies.pop(0)
         return ChatReply(reply) if isinstance(reply, str) else reply
 
-    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
+    def stream(
+        self, request: ChatRequest, listener: Listener | None = None
+    ) -> Generator[str, None, ChatReply]:
         reply = self._next(request)
         yield from (reply.text[start : start + 5] for start in range(0, len(reply.text), 5))
         return reply
@@ -137,7 +148,9 @@ class MemoryStores:
     reads: list[str] = field(default_factory=list)
     report_rows: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=REPORT_COLUMNS))
     claim_rows: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=CLAIM_COLUMNS))
-    community_rows: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=COMMUNITY_COLUMNS))
+    community_rows: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(columns=COMMUNITY_COLUMNS)
+    )
     name: str = "memory"
     tables: Sequence[str] = ("chunks", "entities", "relationships")
 
@@ -149,10 +162,14 @@ class MemoryStores:
 
     def close(self) -> None: ...
 
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
+    def nearest(
+        self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
+    ) -> list[Hits]:
         within = (*rights, *within)
         self.reads.append(f"nearest {' '.join(search.table for search in searches)}")
-        return [self._nearest(search.table, search.vector, search.limit, within) for search in searches]
+        return [
+            self._nearest(search.table, search.vector, search.limit, within) for search in searches
+        ]
 
     def _nearest(self, table: str, vector: np.ndarray, limit: int, within: Within) -> Hits:
         frames = {
@@ -162,36 +179,56 @@ class MemoryStores:
             "reports": self.report_rows["content"],
         }
         ids = self._rows_of(table)["id"]
-        scored = [(id, float(letters(text) @ vector)) for id, text in zip(ids, frames[table], strict=True)]
+        scored = [
+            (id, float(letters(text) @ vector)) for id, text in zip(ids, frames[table], strict=True)
+        ]
         if within:
             origins = self.origins(table, [id for id, _ in scored], within)
             scored = [(id, score) for id, score in scored if origins[id][table == "reports"]]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
-    def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+    def nearest_of(
+        self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int
+    ) -> list[tuple[str, float]]:
         self.reads.append("nearest_of" if table == "chunks" else f"nearest_of {table}")
         rows = _chosen(self._rows_of(table), ids)
         texts = rows["content" if table == "chunks" else "description"]
-        scored = [(id, float(letters(text) @ vector)) for id, text in zip(rows["id"], texts, strict=True)]
+        scored = [
+            (id, float(letters(text) @ vector)) for id, text in zip(rows["id"], texts, strict=True)
+        ]
         return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def documents(self, within: Within = ()) -> list[Document]:
         self.reads.append("documents")
         rows = self.chunk_rows[self._allowed(within)].drop_duplicates("document_id")
-        return [Document(row.document_id, row.title, row.source, row.metadata) for row in rows.itertuples()]
+        return [
+            Document(row.document_id, row.title, row.source, row.metadata)
+            for row in rows.itertuples()
+        ]
 
     def _allowed(self, within: Within) -> list[bool]:
         """Of each text unit whether its document satisfies the conditions."""
         fields = [
-            {**(row.metadata or {}), "id": row.document_id, "title": row.title, "source": row.source}
+            {
+                **(row.metadata or {}),
+                "id": row.document_id,
+                "title": row.title,
+                "source": row.source,
+            }
             for row in self.chunk_rows.itertuples()
         ]
         return [all(holds(conditions, each) for conditions in within) for each in fields]
 
-    def origins(self, table: str, ids: Sequence[str], within: Within) -> dict[str, tuple[bool, bool]]:
+    def origins(
+        self, table: str, ids: Sequence[str], within: Within
+    ) -> dict[str, tuple[bool, bool]]:
         self.reads.append(f"origins {table}")
         inside = set(self.chunk_rows["id"][self._allowed(within)])
-        sources = [[id] for id in ids] if table == "chunks" else _chosen(self._rows_of(table), ids)["text_unit_ids"]
+        sources = (
+            [[id] for id in ids]
+            if table == "chunks"
+            else _chosen(self._rows_of(table), ids)["text_unit_ids"]
+        )
         return {
             id: (any(unit in inside for unit in units), all(unit in inside for unit in units))
             for id, units in zip(ids, sources, strict=True)
@@ -200,31 +237,49 @@ class MemoryStores:
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
         self.reads.append("chunks")
         found = _chosen(self.chunk_rows, ids)
-        return records(Passage, found.assign(score=[float(letters(text) @ question) for text in found["content"]]))
+        return records(
+            Passage,
+            found.assign(score=[float(letters(text) @ question) for text in found["content"]]),
+        )
 
-    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
+    def lexical(
+        self, question: str, limit: int, within: Within = (), rights: Within = ()
+    ) -> Lexical:
         self.reads.append("lexical")
         rows = self.chunk_rows.loc[self._allowed(rights)]
         texts = list(rows["content"])
         found = [words(text) for text in texts]
         asked = dict.fromkeys(words(question))
-        weights = {word: word_weight(len(texts), sum(word in text for text in found)) for word in asked}
+        weights = {
+            word: word_weight(len(texts), sum(word in text for text in found)) for word in asked
+        }
         scores = bm25_scores(texts, weights, sum(map(len, found)) / max(len(texts), 1))
         there = set(self.chunk_rows["id"][self._allowed(within)])
-        shown = [(id, float(score)) for id, score in zip(rows["id"], scores, strict=True) if id in there]
+        shown = [
+            (id, float(score)) for id, score in zip(rows["id"], scores, strict=True) if id in there
+        ]
         hits = [hit for hit in shown if hit[1] > 0]
         return Lexical(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit], weights)
 
-    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
+    def mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
+    ) -> list[EntityMentions]:
         self.reads.append("mentions")
         return [
-            EntityMentions(row.id, row.name, row.text_unit_ids if len(row.text_unit_ids) <= most else [])
+            EntityMentions(
+                row.id, row.name, row.text_unit_ids if len(row.text_unit_ids) <= most else []
+            )
             for row in self.entity_rows.sort_values("id").itertuples(index=False)
             if row.id in entity_ids or set(row.text_unit_ids) & set(text_unit_ids)
         ]
 
     def opened_mentions(
-        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+        self,
+        text_unit_ids: Sequence[str],
+        entity_ids: Sequence[str],
+        most: int,
+        passages: int,
+        length: int,
     ) -> tuple[list[EntityMentions], dict[str, tuple[str, str]]]:
         mentioned = self.mentions(text_unit_ids, entity_ids, most)
         return mentioned, self.openings(passages_of(mentioned, passages), length)
@@ -247,7 +302,9 @@ class MemoryStores:
     def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
         self.reads.append("reports_at")
         rows = self.report_rows
-        cover = rows[(rows["level"] == level) | ((rows["level"] < level) & (rows["children"].map(len) == 0))]
+        cover = rows[
+            (rows["level"] == level) | ((rows["level"] < level) & (rows["children"].map(len) == 0))
+        ]
         if within:
             origins = self.origins("reports", cover["id"].tolist(), within)
             cover = cover[[origins[id][1] for id in cover["id"]]]
@@ -266,7 +323,11 @@ class MemoryStores:
         self.reads.append("communities_of")
         rows = self.community_rows
         found = rows[rows["entity_id"].isin(entity_ids) & (rows["level"] <= level)]
-        deepest = found.sort_values("level").drop_duplicates("entity_id", keep="last").sort_values("entity_id")
+        deepest = (
+            found.sort_values("level")
+            .drop_duplicates("entity_id", keep="last")
+            .sort_values("entity_id")
+        )
         return records(Membership, deepest)
 
     def _rows_of(self, table: str) -> pd.DataFrame:
@@ -295,15 +356,21 @@ class MemoryStores:
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
         self.reads.append("relationships_of")
         rows = self.relationship_rows
-        touching = rows[rows["source_entity_id"].isin(entity_ids) | rows["target_entity_id"].isin(entity_ids)]
+        touching = rows[
+            rows["source_entity_id"].isin(entity_ids) | rows["target_entity_id"].isin(entity_ids)
+        ]
         ranked = touching.sort_values(["rank", "weight", "id"], ascending=[False, False, True])
         return records(Relationship, ranked.head(limit))
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         self.reads.append("shared_units")
-        units = dict(zip(self.entity_rows["id"], map(set, self.entity_rows["text_unit_ids"]), strict=True))
+        units = dict(
+            zip(self.entity_rows["id"], map(set, self.entity_rows["text_unit_ids"]), strict=True)
+        )
         return [
-            SharedUnit(id, unit, sum(unit in units[neighbour] for neighbour in self._neighbours(id)))
+            SharedUnit(
+                id, unit, sum(unit in units[neighbour] for neighbour in self._neighbours(id))
+            )
             for id in entity_ids
             for unit in sorted(units[id])
         ]
@@ -326,8 +393,10 @@ def _chosen(frame: pd.DataFrame, ids: Sequence[str]) -> pd.DataFrame:
 
 def chunk(id: str, content: str, document: str = "doc-1") -> dict[str, Any]:
     return {
-        "id": id, "document_id": document, "source": f"{document}.txt", "title": document.title(), "start": 0,
-        "end": len(content), "tokens": len(content), "content": content, "metadata": {}, "score": 0.0,
+        "id": id, "document_id": document, "source": f"{document}.txt", "title": document.title(),
+        "start": 0,
+        "end": len(content), "tokens": len(content), "content": content, "metadata": {},
+        "score": 0.0,
     }  # fmt: skip
 
 
@@ -339,7 +408,12 @@ def entity(name: str, units: Sequence[str], degree: int = 1) -> dict[str, Any]:
 
 
 def relationship(
-    source: str, target: str, description: str, units: Sequence[str], rank: int = 2, weight: float = 1.0
+    source: str,
+    target: str,
+    description: str,
+    units: Sequence[str],
+    rank: int = 2,
+    weight: float = 1.0,
 ) -> dict[str, Any]:
     return {
         "id": f"rel-{source}-{target}", "source": source, "target": target,

@@ -1,4 +1,5 @@
-"""The village with communities, their reports, and claims; and a chat model that knows how to read them."""
+"""The village with communities, their reports, and claims; and a chat model that knows how to read
+them."""
 
 import json
 import re
@@ -54,7 +55,8 @@ def report(id: str) -> dict[str, Any]:
 
 def claim(subject: str, object: str, description: str, unit: str, document: str) -> dict[str, Any]:
     values = (
-        f"claim-{subject}-{object}", f"ent-{subject}", f"ent-{object}", subject, object, "LAWSUIT", "TRUE",
+        f"claim-{subject}-{object}", f"ent-{subject}", f"ent-{object}", subject, object, "LAWSUIT",
+        "TRUE",
         "1901-01-01", "", description, "He sued.", unit, document,
     )  # fmt: skip
     return dict(zip(CLAIM_COLUMNS, values, strict=True))
@@ -86,20 +88,28 @@ def rows_of(prompt: str) -> list[str]:
 
 def points(numbers: Sequence[str]) -> str:
     """A point for each row that was shown, and a citation of one that was not."""
-    found = [{"description": f"Row {n} [Data: Reports ({n}, 999)].", "score": 10 * int(n) % 101} for n in numbers]
+    found = [
+        {"description": f"Row {n} [Data: Reports ({n}, 999)].", "score": 10 * int(n) % 101}
+        for n in numbers
+    ]
     return json.dumps({"points": found})
 
 
 def partial_answer(numbers: Sequence[str], kind: str) -> str:
     text = f"Rows {', '.join(numbers)} [Data: {kind} ({numbers[0]})]."
     return json.dumps(
-        {"answer": text, "score": len(text), "follow_ups": [f"What of {text}?", "Who is Dov?", "And Bea?"]}
+        {
+            "answer": text,
+            "score": len(text),
+            "follow_ups": [f"What of {text}?", "Who is Dov?", "And Bea?"],
+        }
     )
 
 
 @dataclass
 class ReadingChat(ScriptedChat):
-    """Replies to each kind of call as it is meant to be replied to. ``also``: row_id -> another way."""
+    """Replies to each kind of call as it is meant to be replied to. ``also``: row_id -> another
+    way."""
 
     also: dict[str, Callable[[Sequence[str]], str]] | None = None
 
@@ -108,7 +118,9 @@ class ReadingChat(ScriptedChat):
         numbers = rows_of(request.messages[-1]["content"])
         ways: dict[str, Callable[[Sequence[str]], str]] = {
             "map": points,
-            "rate": lambda shown: json.dumps({"ratings": [{"id": int(n), "rating": 5} for n in shown]}),
+            "rate": lambda shown: json.dumps(
+                {"ratings": [{"id": int(n), "rating": 5} for n in shown]}
+            ),
             "primer": lambda shown: partial_answer(shown, "Reports"),
             "search": lambda shown: partial_answer(shown or ["1"], "Sources"),
             "keywords": lambda _: '{"high_level_keywords": [], "low_level_keywords": ["Bea"]}',

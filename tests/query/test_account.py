@@ -1,4 +1,5 @@
-"""What a question costs, through a project: every call of it is counted, and nothing of it is told."""
+"""What a question costs, through a project: every call of it is counted, and nothing of it is
+told."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -36,7 +37,11 @@ def project(loaded: ProjectFolder, openai: OpenAIServer) -> Iterator[Project]:
 
 def settings_of(openai: OpenAIServer) -> list[str]:
     chat = {"base_url": openai.base_url, "api_key": openai.key, "price": "{input: 1, output: 2}"}
-    return [*(f"models.chat.default.{name}={value}" for name, value in chat.items()), "cache=''", "query.mode=hybrid"]
+    return [
+        *(f"models.chat.default.{name}={value}" for name, value in chat.items()),
+        "cache=''",
+        "query.mode=hybrid",
+    ]
 
 
 def rows_of(project: Project, question_id: str) -> list[dict[str, object]]:
@@ -44,9 +49,14 @@ def rows_of(project: Project, question_id: str) -> list[dict[str, object]]:
     return usage[usage["question"] == question_id].to_dict("records")  # pyright: ignore[reportReturnType]
 
 
-def test_every_call_of_a_question_has_its_row_and_its_answer_the_price(loaded: ProjectFolder, openai: OpenAIServer):
+def test_every_call_of_a_question_has_its_row_and_its_answer_the_price(
+    loaded: ProjectFolder, openai: OpenAIServer
+):
     with rerank_server() as ranking:
-        rerank = [f"models.rerank.default.base_url={ranking.base_url}", f"models.rerank.default.api_key={ranking.key}"]
+        rerank = [
+            f"models.rerank.default.base_url={ranking.base_url}",
+            f"models.rerank.default.api_key={ranking.key}",
+        ]
         with loaded.open(*settings_of(openai), *rerank) as project:
             found = project.query(QUESTION)
             rows, workspace = rows_of(project, found.question_id), project.settings.workspace
@@ -108,7 +118,10 @@ def test_usage_is_shown_by_question_key_and_day(loaded: ProjectFolder, project: 
 
 
 def test_a_question_makes_no_more_calls_than_its_asker_may():
-    account, expected = Account(Asker("few", max_calls=2)), Usage("map", "m", 9, 0, cached=False, seconds=0)
+    account, expected = (
+        Account(Asker("few", max_calls=2)),
+        Usage("map", "m", 9, 0, cached=False, seconds=0),
+    )
     for _ in range(2):
         account.begin(CHAT, expected)
         account.begin(CHAT, replace(expected, attempt=2))  # the same one, tried again
@@ -123,7 +136,10 @@ def test_what_is_spent_in_a_day_is_spent_for_all_who_share_it(
     project.query(QUESTION, Asker("spender"))
     asked = openai.count("chat")
     for asker in (Asker("spender", cost_per_day=1e-6), Asker("thrifty", shared_cost_per_day=1e-6)):
-        with loaded.open(*settings_of(openai)) as restarted, pytest.raises(BudgetError, match="ask again in"):
+        with (
+            loaded.open(*settings_of(openai)) as restarted,
+            pytest.raises(BudgetError, match="ask again in"),
+        ):
             restarted.query(QUESTION, asker)
         failed = list(project.query_stream(QUESTION, asker, mode="naive"))[-1]
         assert isinstance(failed, Failed)
@@ -138,7 +154,10 @@ def test_what_is_spent_in_a_day_is_spent_for_all_who_share_it(
     [
         ({"mode": "bypass"}, "mode 'bypass' is not allowed here; ask with one of: naive, local"),
         ({"system_prompt": "Sing."}, "a system_prompt is not allowed here; leave it out"),
-        ({"max_total_tokens": 5001}, "max_total_tokens: 5,001 is not allowed here; ask for at most 5,000"),
+        (
+            {"max_total_tokens": 5001},
+            "max_total_tokens: 5,001 is not allowed here; ask for at most 5,000",
+        ),
         ({"max_calls": 11}, "max_calls: 11 is not allowed here; ask for at most 10"),
         ({"user_prompt": "word " * 6000}, "a request of 6,0"),
         ({"hl_keywords": ["word " * 200] * 30}, "a request of 6,0"),
@@ -147,7 +166,9 @@ def test_what_is_spent_in_a_day_is_spent_for_all_who_share_it(
 def test_what_an_asker_may_not_ask_for_is_refused_with_what_to_do(
     project: Project, asked: dict[str, object], said: str
 ):
-    asker = Asker("a", modes=("naive", "local"), system_prompt=False, max_prompt_tokens=5000, max_calls=10)
+    asker = Asker(
+        "a", modes=("naive", "local"), system_prompt=False, max_prompt_tokens=5000, max_calls=10
+    )
     with pytest.raises(NotAllowedError, match=said):
         project.request(QUESTION, asker, **{"mode": "local", **asked})
     request = project.request(QUESTION, asker, mode="local")
@@ -160,5 +181,8 @@ def test_what_a_model_answers_one_who_stands_apart_is_served_to_nobody_else(
     settings = [line for line in settings_of(openai) if not line.startswith("cache")]
     with loaded.open(*settings) as project:
         asked = [Asker("a", apart=True), Asker("b", apart=True), None, Asker("a", apart=True)]
-        calls = [project.query("Who opened the Tollen Observatory?", asker).usage["calls"] for asker in asked]
+        calls = [
+            project.query("Who opened the Tollen Observatory?", asker).usage["calls"]
+            for asker in asked
+        ]
     assert calls == [2, 2, 2, 0]

@@ -49,7 +49,9 @@ def test_naive_asks_no_keywords_and_shows_passages_only():
 
 def test_bypass_goes_straight_to_the_model():
     given, chat = asked("I think so [7].", mode="bypass")
-    assert [request.messages for request in chat.asked] == [({"role": "user", "content": "Who taught Bea?"},)]
+    assert [request.messages for request in chat.asked] == [
+        ({"role": "user", "content": "Who taught Bea?"},)
+    ]
     assert given.abstained is False
     assert given.context.empty
 
@@ -61,10 +63,16 @@ def test_bypass_goes_straight_to_the_model():
         ("Ada [ref:1], Bea [ref:2][ref:99], Cid [ref:0] too.", "Ada [1], Bea [2], Cid too.", 2),
         ("Ada [ref:9].", "Ada.", 1),
         ("Ada [ref:1, 2] [ref:2, 7,8].", "Ada [1][2] [2].", 2),
-        ("A list of [x], [], in [0, 100] of [1879].", "A list of [x], [], in [0, 100] of (1879).", 0),
+        (
+            "A list of [x], [], in [0, 100] of [1879].",
+            "A list of [x], [], in [0, 100] of (1879).",
+            0,
+        ),
     ],
 )
-def test_citations_of_references_that_were_not_shown_are_removed_and_counted(said: str, text: str, removed: int):
+def test_citations_of_references_that_were_not_shown_are_removed_and_counted(
+    said: str, text: str, removed: int
+):
     given, _ = asked(KEYWORDS, said)
     assert [reference.id for reference in given.references] == [1, 2, 3]
     assert (given.text, given.removed_citations) == (text, removed)
@@ -135,10 +143,15 @@ def test_every_way_to_say_that_there_is_no_answer_is_seen(said: str):
     assert (given.text, given.abstention) == ("Nothing is said of it.", "not_in_context")
     *_, done = stream_answer(question(mode="naive"), resources(village(), ScriptedChat([said])))
     assert isinstance(done, Done)
-    assert (done.answer.text, done.answer.abstention) == ("Nothing is said of it.", "not_in_context")
+    assert (done.answer.text, done.answer.abstention) == (
+        "Nothing is said of it.",
+        "not_in_context",
+    )
 
 
-@pytest.mark.parametrize("said", ["No answer was sent to Bea.", "Noah taught.", "NO ANSWERS came.", "No."])
+@pytest.mark.parametrize(
+    "said", ["No answer was sent to Bea.", "Noah taught.", "NO ANSWERS came.", "No."]
+)
 def test_an_answer_that_begins_alike_is_one(said: str):
     given, _ = asked(said, mode="naive")
     assert (given.text, given.abstention) == (said, "")
@@ -175,23 +188,29 @@ def test_the_prompt_is_within_the_total_budget(mode: str):
 
 @pytest.mark.parametrize("mode", [*MODES, "bypass"])
 def test_an_answer_is_json(mode: str):
-    given, _ = asked(*(["Ada [1]."] if mode in ("naive", "bypass") else [KEYWORDS, "Ada [1]."]), mode=mode)
+    given, _ = asked(
+        *(["Ada [1]."] if mode in ("naive", "bypass") else [KEYWORDS, "Ada [1]."]), mode=mode
+    )
     content = json.loads(json.dumps(given.to_json(), allow_nan=False))
     assert list(content) == [
-        "mode", "question", "keywords", "answer", "abstained", "reason", "entities", "relationships", "chunks",
-        "references", "annotations", "cited", "tokens", "usage", "cost", "question_id", "most_calls", "timings_ms",
+        "mode", "question", "keywords", "answer", "abstained", "reason", "entities",
+        "relationships", "chunks",
+        "references", "annotations", "cited", "tokens", "usage", "cost", "question_id",
+        "most_calls", "timings_ms",
         "dropped", "removed_citations", "unsupported_citations", "cites_nothing", "notes",
     ]  # fmt: skip
     assert content["mode"] == mode
     assert set(content["tokens"]) == {"prompt", "entities", "relationships", "chunks"}
     assert {"total", "model", "retrieval"} <= set(content["timings_ms"])
     assert all(
-        set(entry) == {"id", "chunk_id", "document_id", "source", "title", "metadata", "start", "end"}
+        set(entry)
+        == {"id", "chunk_id", "document_id", "source", "title", "metadata", "start", "end"}
         for entry in content["references"]
     )
     for chunk in content["chunks"]:
         assert set(chunk) == {
-            "id", "document_id", "source", "start", "end", "content", "metadata", "score", "lane", "frequency", "place",
+            "id", "document_id", "source", "start", "end", "content", "metadata", "score", "lane",
+            "frequency", "place",
             "number",
         }  # fmt: skip
 
@@ -207,7 +226,9 @@ def test_an_answer_says_which_passages_it_cites():
 def test_tokens_are_those_of_what_was_sent():
     given, chat = asked(KEYWORDS, "Ada.")
     sent = chat.asked[1].messages
-    assert given.tokens["prompt"] == sum(CharacterTokens().count(message["content"]) for message in sent)
+    assert given.tokens["prompt"] == sum(
+        CharacterTokens().count(message["content"]) for message in sent
+    )
 
 
 def test_a_stream_is_sources_then_tokens_then_the_whole():
@@ -218,7 +239,9 @@ def test_a_stream_is_sources_then_tokens_then_the_whole():
     assert [reference.id for reference in sources.references] == [1, 2, 3]
     assert len(tokens) > 1
     assert all(isinstance(token, Token) for token in tokens)
-    assert "".join(token.text for token in tokens if isinstance(token, Token)) == "Ada taught Bea [1]."
+    assert (
+        "".join(token.text for token in tokens if isinstance(token, Token)) == "Ada taught Bea [1]."
+    )
     assert isinstance(done, Done)
     assert (done.answer.text, done.answer.removed_citations) == ("Ada taught Bea [1].", 1)
     assert {"total", "model", "retrieval"} <= set(done.answer.timings_ms)
@@ -233,7 +256,9 @@ def test_a_stream_ends_with_what_answer_gives(wishes: dict[str, bool]):
     assert len(streamed) == 3
 
 
-@pytest.mark.parametrize("reply", [ChatReply("", reason="empty"), ChatReply("No", reason="content_filter")])
+@pytest.mark.parametrize(
+    "reply", [ChatReply("", reason="empty"), ChatReply("No", reason="content_filter")]
+)
 def test_a_stream_without_an_answer_fails_as_an_answer_does(reply: ChatReply):
     *_, last = stream_answer(question(mode="naive"), resources(village(), ScriptedChat([reply])))
     assert isinstance(last, Failed)
@@ -247,7 +272,9 @@ def test_an_answer_that_was_cut_off_says_so():
 
 
 def test_an_answer_that_cites_nothing_says_so():
-    uncited = ("the answer cites nothing of what the model was shown: it may rest on something else",)
+    uncited = (
+        "the answer cites nothing of what the model was shown: it may rest on something else",
+    )
     assert asked("Ada did.", mode="naive")[0].notes == uncited
     assert asked("Ada did [ref:99].", mode="naive")[0].notes == uncited
     assert asked("Ada did [ref:1].", mode="naive")[0].notes == ()
@@ -280,7 +307,9 @@ class Broken(Backwards):
 
 
 def shown(reranker: Backwards | None, **wishes: object) -> Answer:
-    return answer(question(mode="naive", **wishes), replace(resources(village()), reranker=reranker))
+    return answer(
+        question(mode="naive", **wishes), replace(resources(village()), reranker=reranker)
+    )
 
 
 def test_a_reranker_chooses_among_three_times_the_text_units():

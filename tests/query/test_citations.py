@@ -11,7 +11,9 @@ from tests.sizes import size
 
 SHOWN = Citations(
     tuple(
-        Reference(number, f"chunk-{number}", "doc-a", "letters/ada.txt", "Ada's letters", {}, 0, 4, "text")
+        Reference(
+            number, f"chunk-{number}", "doc-a", "letters/ada.txt", "Ada's letters", {}, 0, 4, "text"
+        )
         for number in (1, 2, 3)
     )
 )
@@ -37,7 +39,9 @@ def checked(said: str, citations: Citations = SHOWN) -> tuple[str, int]:
         ("See [ref:] and [ref:x], a preference: 3.", "See [ref:] and [ref:x], a preference: 3.", 0),
     ],
 )
-def test_marks_become_numbers_and_those_of_what_was_not_shown_are_removed(said: str, shown: str, removed: int):
+def test_marks_become_numbers_and_those_of_what_was_not_shown_are_removed(
+    said: str, shown: str, removed: int
+):
     assert checked(said) == (shown, removed)
 
 
@@ -61,7 +65,26 @@ def test_what_is_cited_is_told_once_in_the_order_of_the_text():
 
 pieces = st.lists(
     st.sampled_from(
-        ["[ref:1]", "[ref:99]", "[", "]", "(", ")", " ", "\n", "ref", ":", "9", "1", ",", "-", "a", "x.", "【", "】"]
+        [
+            "[ref:1]",
+            "[ref:99]",
+            "[",
+            "]",
+            "(",
+            ")",
+            " ",
+            "\n",
+            "ref",
+            ":",
+            "9",
+            "1",
+            ",",
+            "-",
+            "a",
+            "x.",
+            "【",
+            "】",
+        ]
     ),
     max_size=30,
 )
@@ -91,7 +114,9 @@ class Counted(Citations):
         return super()._checked(text, marks)
 
 
-@pytest.mark.parametrize("said", ["words of one line ", "a [ref:1] b [99] c (so) ", "字", "- item "])
+@pytest.mark.parametrize(
+    "said", ["words of one line ", "a [ref:1] b [99] c (so) ", "字", "- item "]
+)
 def test_no_part_of_a_line_is_looked_at_twice_after_it_was_shown(said: str):
     whole_line = said * (20_000 // len(said))
     Counted.looked = 0

@@ -1,4 +1,5 @@
-"""Modes that read reports, through a project: real PostgreSQL, an endpoint that speaks the OpenAI protocol."""
+"""Modes that read reports, through a project: real PostgreSQL, an endpoint that speaks the OpenAI
+protocol."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +35,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Projec
 
 @pytest.fixture(scope="module")
 def loaded(plain: ProjectFolder, tmp_path_factory: pytest.TempPathFactory) -> ProjectFolder:
-    """The same documents in another workspace, with a community of all, and one of each document's entities."""
+    """The same documents in another workspace, with a community of all, and one of each document's
+    entities."""
     folder = plain.copy(tmp_path_factory.mktemp("reported") / "p")
     folder.edit_settings(workspace="with-reports")
     with folder.open() as project:
@@ -52,14 +54,17 @@ def _add_reports(project: Project) -> None:
         for n, (id, title) in enumerate(documents[["id", "title"]].itertuples(index=False))
     ]
     rows = [("com-all", 0, "", "All", set(units["id"])), *parts]
-    members = {id: [e for e, own in zip(entities["id"], entities["text_unit_ids"], strict=True) if set(own) & among]
+    members = {id: [e for e, own in zip(entities["id"], entities["text_unit_ids"], strict=True) if set(own) & among]  # noqa: E501
                for id, *_, among in rows}  # fmt: skip
     told = pd.DataFrame(
         [
             {
-                "id": id, "level": level, "parent": parent, "title": title, "summary": f"{title} in short.",
-                "content": f"# {title}\n\nWhat is known of it.", "rating": 5.0, "weight": len(among), "size": 2,
-                "children": [part[0] for part in parts] if level == 0 else [], "chunk_ids": sorted(among),
+                "id": id, "level": level, "parent": parent, "title": title,
+                "summary": f"{title} in short.",
+                "content": f"# {title}\n\nWhat is known of it.", "rating": 5.0,
+                "weight": len(among), "size": 2,
+                "children": [part[0] for part in parts] if level == 0 else [],
+                "chunk_ids": sorted(among),
                 "entity_ids": members[id],
             }
             for id, level, parent, title, among in rows
@@ -67,8 +72,10 @@ def _add_reports(project: Project) -> None:
     )  # fmt: skip
     vectors = np.asarray(project.embedding_like(live.embedding).embed(told["content"].tolist()))
     claim = {
-        "id": "claim-1", "text_unit_id": units["id"].iloc[0], "subject_id": entities["id"].iloc[0], "object_id": "",
-        "subject": entities["name"].iloc[0], "object": "", "type": "DEED", "status": "TRUE", "start_date": "",
+        "id": "claim-1", "text_unit_id": units["id"].iloc[0], "subject_id": entities["id"].iloc[0],
+        "object_id": "",
+        "subject": entities["name"].iloc[0], "object": "", "type": "DEED", "status": "TRUE",
+        "start_date": "",
         "end_date": "", "description": "It is said so.", "source_text": "So.",
     }  # fmt: skip
     tables = {
@@ -93,7 +100,9 @@ def asked(loaded: ProjectFolder, openai: OpenAIServer) -> Iterator[Project]:
 
 
 @pytest.mark.parametrize("wish", MODES)
-def test_a_mode_answers_and_cites_only_what_it_was_shown(asked: Project, openai: OpenAIServer, wish: dict[str, Any]):
+def test_a_mode_answers_and_cites_only_what_it_was_shown(
+    asked: Project, openai: OpenAIServer, wish: dict[str, Any]
+):
     found = asked.query(QUESTION, **wish)
     content = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert not found.abstained
@@ -113,7 +122,10 @@ def test_a_stream_says_the_same(asked: Project, openai: OpenAIServer, wish: dict
     events = list(asked.query_stream(QUESTION, **wish))
     assert isinstance(events[0], Sources)
     assert isinstance(events[-1], Done)
-    assert "".join(event.text for event in events if isinstance(event, Token)) == events[-1].answer.text
+    assert (
+        "".join(event.text for event in events if isinstance(event, Token))
+        == events[-1].answer.text
+    )
     assert events[-1].answer.text == asked.query(QUESTION, **wish).text
 
 
@@ -121,19 +133,28 @@ def test_a_stream_says_the_same(asked: Project, openai: OpenAIServer, wish: dict
 def test_what_is_found_takes_no_call(asked: Project, openai: OpenAIServer, wish: dict[str, Any]):
     found = asked.query_data(QUESTION, **wish)
     assert openai.count("chat") == 0
-    assert {"number", "id", "title", "level", "rating", "weight", "content"} <= found["reports"][0].keys()
+    assert {"number", "id", "title", "level", "rating", "weight", "content"} <= found["reports"][
+        0
+    ].keys()
     assert found["most_calls"] > 1
 
 
 def test_where_no_reports_are_loaded_it_says_what_to_run(plain: ProjectFolder):
-    with plain.open() as project, pytest.raises(NothingLoadedError, match="run the workflow 'communities'"):
+    with (
+        plain.open() as project,
+        pytest.raises(NothingLoadedError, match="run the workflow 'communities'"),
+    ):
         project.query(QUESTION, mode="community")
 
 
-def test_the_command_tells_its_budget_and_lists_reports(loaded: ProjectFolder, openai: OpenAIServer):
+def test_the_command_tells_its_budget_and_lists_reports(
+    loaded: ProjectFolder, openai: OpenAIServer
+):
     loaded.env.update(openai.env)
     settings = [part for pair in loaded.endpoint_overrides for part in ("--set", pair)]
-    done = loaded.invoke("query", QUESTION, "--mode", "drift", "--primer-folds", "2", "--n-depth", "1", *settings)
+    done = loaded.invoke(
+        "query", QUESTION, "--mode", "drift", "--primer-folds", "2", "--n-depth", "1", *settings
+    )
     assert done.exit_code == 0, done.stderr
     assert "at most 15 calls of the chat model" in done.stderr
     assert "\nReports:\n  [1] " in done.stdout
@@ -147,5 +168,7 @@ def test_questions_to_ask_next(loaded: ProjectFolder, asked: Project, openai: Op
         asked.questions(QUESTION, 0)
     loaded.env.update(openai.env)
     settings = [part for pair in loaded.endpoint_overrides for part in ("--set", pair)]
-    done = loaded.invoke("questions", QUESTION, "--number", "2", "--mode", "community", "--json", *settings)
+    done = loaded.invoke(
+        "questions", QUESTION, "--number", "2", "--mode", "community", "--json", *settings
+    )
     assert done.json["questions"] == list(found.questions)

@@ -40,11 +40,16 @@ def evidence(names: list[str], facts: list[str]) -> Evidence:
 
 
 def chunks(contents: list[str], n_documents: int = 3) -> list[Passage]:
-    return [Passage(**chunk(f"c{place}", text, f"doc-{place % n_documents}")) for place, text in enumerate(contents)]
+    return [
+        Passage(**chunk(f"c{place}", text, f"doc-{place % n_documents}"))
+        for place, text in enumerate(contents)
+    ]
 
 
 def of_documents(*passages: tuple[str, str]) -> list[Passage]:
-    return [Passage(**chunk(str(n), text, document)) for n, (text, document) in enumerate(passages, 1)]
+    return [
+        Passage(**chunk(str(n), text, document)) for n, (text, document) in enumerate(passages, 1)
+    ]
 
 
 def build(
@@ -55,7 +60,9 @@ def build(
     mode: str = "hybrid",
     **budgets: int,
 ) -> Context:
-    return build_context(question(mode=mode, **(AMPLE | budgets)), found, passages, counter, overhead)
+    return build_context(
+        question(mode=mode, **(AMPLE | budgets)), found, passages, counter, overhead
+    )
 
 
 def told(facts: list[str]) -> list[str]:
@@ -79,7 +86,8 @@ def test_no_budget_is_ever_exceeded(
 ):  # fmt: skip
     context = build(
         evidence(names, facts), chunks(passages), counter, overhead,
-        max_entity_tokens=entity_budget, max_relation_tokens=relation_budget, max_total_tokens=total,
+        max_entity_tokens=entity_budget, max_relation_tokens=relation_budget,
+        max_total_tokens=total,
     )  # fmt: skip
     assert context.entities.tokens <= entity_budget
     assert context.relationships.tokens <= relation_budget
@@ -107,12 +115,17 @@ def test_sections_alone_are_within_their_own_budgets_too():
 def test_what_fits_is_kept_to_the_last_token():
     whole = build(evidence(["Ada", "Bea"], []), chunks([]))
     just = build(evidence(["Ada", "Bea"], []), chunks([]), max_entity_tokens=whole.entities.tokens)
-    less = build(evidence(["Ada", "Bea"], []), chunks([]), max_entity_tokens=whole.entities.tokens - 1)
+    less = build(
+        evidence(["Ada", "Bea"], []), chunks([]), max_entity_tokens=whole.entities.tokens - 1
+    )
     assert (len(just.entities.records), just.entities.dropped) == (2, 0)
     assert (len(less.entities.records), less.entities.dropped) == (1, 1)
 
 
-MANY = evidence(["Ada" * 20] * 400, [f"{n:04}" * 20 for n in range(400)]), chunks(["text " * 200] * 40)
+MANY = (
+    evidence(["Ada" * 20] * 400, [f"{n:04}" * 20 for n in range(400)]),
+    chunks(["text " * 200] * 40),
+)
 """Of each part more than any of these budgets holds."""
 
 
@@ -120,11 +133,17 @@ def test_text_units_have_half_of_what_is_left():
     context = build(*MANY, max_total_tokens=30_000)
     left = 30_000 - RESERVE
     assert left // 2 - 1_100 <= context.chunks.tokens <= left // 2 + 1_100
-    assert 0.9 * left <= context.chunks.tokens + context.entities.tokens + context.relationships.tokens <= left
+    assert (
+        0.9 * left
+        <= context.chunks.tokens + context.entities.tokens + context.relationships.tokens
+        <= left
+    )
     assert context.entities.tokens == pytest.approx(context.relationships.tokens, abs=300)
 
 
-@pytest.mark.parametrize(("mode", "total"), [("graph", 30_000), ("naive", 30_000), ("hybrid", SMALL_PROMPT)])
+@pytest.mark.parametrize(
+    ("mode", "total"), [("graph", 30_000), ("naive", 30_000), ("hybrid", SMALL_PROMPT)]
+)
 def test_text_units_come_first_in_modes_that_rank_them_and_in_small_prompts(mode: str, total: int):
     context = build(*MANY, mode=mode, max_total_tokens=total)
     alone = build(Evidence(), MANY[1], mode=mode, max_total_tokens=total)
@@ -156,7 +175,9 @@ def test_caps_hold_where_half_of_the_prompt_is_more():
 def test_what_relationships_leave_goes_to_entities_in_mode_global_alone():
     caps = {"max_entity_tokens": 20_000, "max_relation_tokens": 40_000, "max_total_tokens": 20_000}
     few_facts = evidence(["Ada" * 20] * 400, ["fact"] * 2), MANY[1]
-    in_global, in_local = (build(*few_facts, mode=mode, **caps).entities.tokens for mode in ("global", "local"))
+    in_global, in_local = (
+        build(*few_facts, mode=mode, **caps).entities.tokens for mode in ("global", "local")
+    )
     assert in_global > 2 * in_local
 
 
@@ -174,8 +195,18 @@ def test_what_is_dropped_whole_is_told():
 def test_the_reserve_and_the_prompt_are_taken_off_the_total():
     passages = chunks(["x" * 50])
     needed = build(evidence([], []), passages).chunks.tokens + RESERVE
-    assert len(build(evidence([], []), passages, max_total_tokens=needed + 7, overhead=7).chunks.records) == 1
-    assert build(evidence([], []), passages, max_total_tokens=needed + 6, overhead=7).chunks.dropped == 1
+    assert (
+        len(
+            build(
+                evidence([], []), passages, max_total_tokens=needed + 7, overhead=7
+            ).chunks.records
+        )
+        == 1
+    )
+    assert (
+        build(evidence([], []), passages, max_total_tokens=needed + 6, overhead=7).chunks.dropped
+        == 1
+    )
 
 
 @given(st.lists(texts, min_size=1, max_size=4), st.lists(texts, max_size=4))
@@ -189,7 +220,10 @@ def test_the_tables_are_csv_that_reads_back(names: list[str], passages: list[str
 
 def test_the_columns_are_those_of_the_contract():
     context = build(evidence(["Ada"], ["fact"]), chunks(["text"]))
-    assert [table.csv.splitlines()[0] for table in (context.entities, context.relationships, context.chunks)] == [
+    assert [
+        table.csv.splitlines()[0]
+        for table in (context.entities, context.relationships, context.chunks)
+    ] == [
         "entity,type,description,rank",
         "source,target,description,keywords,weight,rank",
         "id,content",
@@ -201,7 +235,10 @@ def test_rows_that_nothing_can_cite_have_numbers_only_where_they_are_asked_for()
     found = evidence(["Ada", "Bea"], ["fact"])
     wish = question(**AMPLE, number_rows=True)
     context = build_context(wish, found, chunks(["text"]), CHARACTERS, 0)
-    assert [table.csv.splitlines()[0] for table in (context.entities, context.relationships, context.chunks)] == [
+    assert [
+        table.csv.splitlines()[0]
+        for table in (context.entities, context.relationships, context.chunks)
+    ] == [
         "id,entity,type,description,rank",
         "id,source,target,description,keywords,weight,rank",
         "id,content",
@@ -211,10 +248,13 @@ def test_rows_that_nothing_can_cite_have_numbers_only_where_they_are_asked_for()
 
 def test_passages_are_numbered_and_listed_by_documents_the_most_shown_first():
     passages = [
-        Passage(**row) for row in (chunk("1", "a", "doc-x"), chunk("2", "b", "doc-y"), chunk("3", "c", "doc-y"))
+        Passage(**row)
+        for row in (chunk("1", "a", "doc-x"), chunk("2", "b", "doc-y"), chunk("3", "c", "doc-y"))
     ]
     context = build(evidence([], []), passages)
-    assert [(entry.id, entry.chunk_id, entry.document_id, entry.source) for entry in context.references] == [
+    assert [
+        (entry.id, entry.chunk_id, entry.document_id, entry.source) for entry in context.references
+    ] == [
         (1, "1", "doc-x", "doc-x.txt"),
         (2, "2", "doc-y", "doc-y.txt"),
         (3, "3", "doc-y", "doc-y.txt"),
@@ -226,7 +266,12 @@ def test_passages_are_numbered_and_listed_by_documents_the_most_shown_first():
 
 def test_a_passage_that_was_dropped_is_no_reference():
     passages = [
-        Passage(**row) for row in (chunk("1", "a", "doc-x"), chunk("2", "b" * 500, "doc-y"), chunk("3", "c", "doc-x"))
+        Passage(**row)
+        for row in (
+            chunk("1", "a", "doc-x"),
+            chunk("2", "b" * 500, "doc-y"),
+            chunk("3", "c", "doc-x"),
+        )
     ]
     context = build(evidence([], []), passages, max_total_tokens=400)
     assert [entry.chunk_id for entry in context.references] == ["1"]
@@ -255,14 +300,18 @@ def test_chunks_are_taken_from_the_lanes_in_turn():
 @settings(max_examples=size(7, 30), deadline=None)
 def test_no_text_closes_its_fence(passages: list[str]):
     found = chunks([f"{text}```{text}" for text in passages])
-    context = build(evidence(passages, passages), [replace(passage, source="a```b\nc.txt") for passage in found])
+    context = build(
+        evidence(passages, passages), [replace(passage, source="a```b\nc.txt") for passage in found]
+    )
     fences = [line for line in context.text.split("\n") if "```" in line]
     assert fences == [*["```csv", "```"] * 3, "```", "```"]
     assert column(context.chunks.records, "content") == column(found, "content")
 
 
 def test_the_evidence_as_a_person_reads_it():
-    text = evidence_answer(build(evidence(["Ada"], ["teaching"]), chunks(["Ada\n taught\tBea.", "x " * 600]))).text
+    text = evidence_answer(
+        build(evidence(["Ada"], ["teaching"]), chunks(["Ada\n taught\tBea.", "x " * 600]))
+    ).text
     lines = text.splitlines()
     assert lines[0] == NOTICE
     assert "[1] Ada taught Bea." in lines

@@ -16,12 +16,17 @@ TOKENS = CharacterTokens()
 
 def turns(*texts: str) -> list[dict[str, str]]:
     """Questions and answers, the oldest first."""
-    return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+    return [
+        {"role": ("user", "assistant")[place % 2], "content": text}
+        for place, text in enumerate(texts)
+    ]
 
 
 def test_the_oldest_turns_are_cut_and_that_is_told():
     history = turns(*(f"{place:04}" * 25 for place in range(40)))
-    request, said = with_room_for_evidence(question(conversation_history=history, max_total_tokens=4_000), TOKENS)
+    request, said = with_room_for_evidence(
+        question(conversation_history=history, max_total_tokens=4_000), TOKENS
+    )
     kept = [turn.content for turn in request.conversation_history]
     assert kept == [turn["content"] for turn in history[-10:]]
     assert said == ("the oldest 30 of 40 turns are left out (history_turns, history_share)",)
@@ -35,13 +40,25 @@ def test_what_has_room_is_whole_and_nothing_is_said():
 
 
 @given(
-    st.lists(st.integers(0, 300), max_size=12), st.integers(0, 5), st.floats(0, 1), st.integers(1, 3000), st.booleans()
+    st.lists(st.integers(0, 300), max_size=12),
+    st.integers(0, 5),
+    st.floats(0, 1),
+    st.integers(1, 3000),
+    st.booleans(),
 )
 def test_a_conversation_is_within_its_share_and_begins_with_a_question(
     lengths: list[int], most: int, share: float, total: int, system: bool
 ):
-    history = [*([{"role": "system", "content": "s"}] * system), *turns(*("x" * length for length in lengths))]
-    wish = question(conversation_history=history, history_turns=most, history_share=share, max_total_tokens=total)
+    history = [
+        *([{"role": "system", "content": "s"}] * system),
+        *turns(*("x" * length for length in lengths)),
+    ]
+    wish = question(
+        conversation_history=history,
+        history_turns=most,
+        history_share=share,
+        max_total_tokens=total,
+    )
     request, said = with_room_for_evidence(wish, TOKENS)
     kept = [turn.model_dump() for turn in request.conversation_history]
     assert kept == history[len(history) - len(kept) :]
@@ -52,7 +69,10 @@ def test_a_conversation_is_within_its_share_and_begins_with_a_question(
 
 
 def test_the_search_follows_the_questions_before():
-    wish = question("And where did she study?", conversation_history=turns("Old?", "Yes.", "Ada?", "A.", "When?"))
+    wish = question(
+        "And where did she study?",
+        conversation_history=turns("Old?", "Yes.", "Ada?", "A.", "When?"),
+    )
     assert FOLLOWED == 2
     assert search_text(wish, Keywords()) == "Ada?\nWhen?\nAnd where did she study?"
     assert search_text(question("Where?"), Keywords()) == "Where?"
@@ -60,22 +80,34 @@ def test_the_search_follows_the_questions_before():
 
 
 def test_the_keyword_call_sees_the_conversation_and_gives_a_question_that_stands_alone():
-    reply = '{"high_level_keywords": ["study"], "low_level_keywords": ["Ada"], "question": "Where did Ada study?"}'
+    reply = (
+        '{"high_level_keywords": ["study"], "low_level_keywords": ["Ada"], "question": "Where did'
+        ' Ada study?"}'
+    )
     chat = ScriptedChat([reply])
-    wish = question("And where did she study?", conversation_history=turns("Who is Ada?", "A\nteacher."))
+    wish = question(
+        "And where did she study?", conversation_history=turns("Who is Ada?", "A\nteacher.")
+    )
     keywords = find_keywords(wish, chat, PROMPT)
     (asked,) = chat.asked
-    assert asked.messages[0]["content"] == (
-        "Keywords of: And where did she study?\nConversation before it, the oldest turn first:\n"
+    assert (
+        asked.messages[0]["content"]
+        == "Keywords of: And where did she study?\nConversation before it, the oldest turn first:\n"
         "user: Who is Ada?\nassistant: A teacher."
     )
     assert search_text(wish, keywords) == "Where did Ada study?"
 
 
 def test_a_question_without_a_conversation_is_searched_for_as_it_is():
-    reply = '{"high_level_keywords": ["study"], "low_level_keywords": ["Ada"], "question": "Anything else?"}'
+    reply = (
+        '{"high_level_keywords": ["study"], "low_level_keywords": ["Ada"], "question": "Anything'
+        ' else?"}'
+    )
     wish = question("Where did Ada study?")
-    assert search_text(wish, find_keywords(wish, ScriptedChat([reply]), PROMPT)) == "Where did Ada study?"
+    assert (
+        search_text(wish, find_keywords(wish, ScriptedChat([reply]), PROMPT))
+        == "Where did Ada study?"
+    )
 
 
 def test_turns_and_keywords_have_no_characters_that_a_store_refuses():

@@ -16,11 +16,19 @@ SHOWN = DataCitations.of({"reports": range(1, 8), "sources": [2]})
         ("A [Data: Reports (1, 3, +more)].", "A [Data: Reports (1, 3, +more)].", 0),
         ("A [Data: Reports (1, 99)].", "A [Data: Reports (1)].", 1),
         ("A [Data: Reports (99)].", "A.", 1),
-        ("A [data: reports (1); Sources (2, 3), Claims (4)].", "A [Data: Reports (1); Sources (2)].", 2),
+        (
+            "A [data: reports (1); Sources (2, 3), Claims (4)].",
+            "A [Data: Reports (1); Sources (2)].",
+            2,
+        ),
         ("A [Data: Reports (1,2,3,4,5,6)].", "A [Data: Reports (1, 2, 3, 4, 5, +more)].", 0),
         ("A [Data: 5].", "A.", 1),
         ("A [Data: Reports (1, 1, 01)].", "A [Data: Reports (1)].", 0),
-        ("A [LLM: verify], [Data] and Data: Reports (9).", "A [LLM: verify], [Data] and Data: Reports (9).", 0),
+        (
+            "A [LLM: verify], [Data] and Data: Reports (9).",
+            "A [LLM: verify], [Data] and Data: Reports (9).",
+            0,
+        ),
     ],
 )
 def test_numbers_of_what_was_not_shown_are_removed_and_counted(said: str, text: str, removed: int):
@@ -35,7 +43,10 @@ def test_modes_that_show_no_numbered_records_leave_them():
 def test_a_citation_of_hundreds_is_checked_too():
     said = f"A [Data: Reports ({', '.join(map(str, range(1, 400)))}, +more)]."
     for pieces in ([said], said):
-        assert whole(Citations((), SHOWN).stream(pieces))[0] == "A [Data: Reports (1, 2, 3, 4, 5, +more)]."
+        assert (
+            whole(Citations((), SHOWN).stream(pieces))[0]
+            == "A [Data: Reports (1, 2, 3, 4, 5, +more)]."
+        )
     assert SHOWN.checked(said)[1] == 392
 
 

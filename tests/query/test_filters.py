@@ -1,4 +1,5 @@
-"""A document that a filter leaves out is nowhere in what is retrieved: a canary in it is looked for in every field."""
+"""A document that a filter leaves out is nowhere in what is retrieved: a canary in it is looked for
+in every field."""
 
 import json
 import random
@@ -14,13 +15,27 @@ from tests.sizes import size
 QUESTIONS = size(4, 500)
 CANARY = "Zyxwane"
 OPEN = {
-    "light": "The Harrow Light stands at Quill Point. Mira Vale built the Harrow Light in 1871 for Governor Pell.",
-    "school": "Mira Vale studied at the Brack Institute. Anselm Torr taught optics at the Brack Institute.",
-    "glass": "Anselm Torr ground the lens of the Harrow Light. Governor Pell paid Anselm Torr in silver.",
+    "light": (
+        "The Harrow Light stands at Quill Point. Mira Vale built the Harrow Light in 1871 for"
+        " Governor Pell."
+    ),
+    "school": (
+        "Mira Vale studied at the Brack Institute. Anselm Torr taught optics at the Brack"
+        " Institute."
+    ),
+    "glass": (
+        "Anselm Torr ground the lens of the Harrow Light. Governor Pell paid Anselm Torr in silver."
+    ),
 }
 SECRET = {
-    "ledger": f"Mira Vale owed {CANARY} Trust a fortune. {CANARY} Trust sold the Harrow Light to Governor Pell.",
-    "letter": f"Anselm Torr wrote to {CANARY} that Mira Vale and Governor Pell met at the Brack Institute.",
+    "ledger": (
+        f"Mira Vale owed {CANARY} Trust a fortune. {CANARY} Trust sold the Harrow Light to Governor"
+        " Pell."
+    ),
+    "letter": (
+        f"Anselm Torr wrote to {CANARY} that Mira Vale and Governor Pell met at the Brack"
+        " Institute."
+    ),
 }
 
 
@@ -45,7 +60,9 @@ def test_nothing_of_a_document_outside_the_filter_is_retrieved(project: Project,
     for _ in range(QUESTIONS):
         asked = " ".join(draw.sample(words, draw.randint(2, 6)))
         found = project.query_data(asked, mode=mode, where={"secret": False})
-        shown = {name: found[name] for name in ("entities", "relationships", "chunks", "references")}
+        shown = {
+            name: found[name] for name in ("entities", "relationships", "chunks", "references")
+        }
         assert CANARY not in json.dumps(shown)
         assert {entry["title"] for entry in found["references"]} <= set(OPEN)
 
@@ -56,12 +73,16 @@ def test_the_canary_is_found_without_a_filter(project: Project, mode: str):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_written_from_both_sides_of_the_filter_keeps_its_name_alone(project: Project, mode: str):
+def test_what_is_written_from_both_sides_of_the_filter_keeps_its_name_alone(
+    project: Project, mode: str
+):
     found = project.query_data("Mira Vale and Governor Pell", mode=mode, where={"secret": False})
     shared = {entity["name"]: entity["description"] for entity in found["entities"]}
     assert not any(shared.get(name) for name in ("Mira Vale", "Governor Pell"))
 
 
 def test_several_conditions_hold_together(project: Project):
-    found = project.query_data("Who was it?", mode="naive", where={"secret": False, "year": {">=": 1871, "<": 1872}})
+    found = project.query_data(
+        "Who was it?", mode="naive", where={"secret": False, "year": {">=": 1871, "<": 1872}}
+    )
     assert [entry["title"] for entry in found["references"]] == ["school"]

@@ -10,7 +10,7 @@ from pipeline.settings.query_options import Mode
 from tests.query.memory_stores import ScriptedChat, question, resources, village
 from tests.query.reported import reader, reported_village
 
-TELLING = ("answer_chunks", "answer_graph", "answer_mixed", "community_map", "community_rate", "community_reduce",
+TELLING = ("answer_chunks", "answer_graph", "answer_mixed", "community_map", "community_rate", "community_reduce",  # noqa: E501
            "drift_local", "drift_primer", "drift_reduce", "next_questions")  # fmt: skip
 
 

@@ -56,7 +56,10 @@ id,content
 
 
 def test_reports_and_claims_stand_beside_what_local_finds():
-    said = "Ada [Data: Sources (2); Reports (1, 7), Claims (1)] [LLM: verify]. No [3] [Data: Sources (9)]."
+    said = (
+        "Ada [Data: Sources (2); Reports (1, 7), Claims (1)] [LLM: verify]. No [3] [Data: Sources"
+        " (9)]."
+    )
     chat = reader(answer=lambda _: said)
     given = answer(question(**MIXED), resources(reported_village(), chat))
     assert given.context.text == CONTEXT
@@ -67,10 +70,14 @@ def test_reports_and_claims_stand_beside_what_local_finds():
 
 
 def test_a_number_stands_for_one_record_in_the_structured_answer():
-    found = answer(question(**MIXED, only_need_context=True), resources(reported_village(), reader())).to_json()
+    found = answer(
+        question(**MIXED, only_need_context=True), resources(reported_village(), reader())
+    ).to_json()
     assert [report["number"] for report in found["reports"]] == [1, 2, 3]
     assert [report["found_entities"] for report in found["reports"]] == [2, 1, 1]
-    assert [(claim["number"], claim["source_text"]) for claim in found["claims"]] == [(1, "He sued.")]
+    assert [(claim["number"], claim["source_text"]) for claim in found["claims"]] == [
+        (1, "He sued.")
+    ]
     assert {"reports", "claims"} <= set(found["tokens"]) & set(found["dropped"])
 
 
@@ -80,7 +87,9 @@ def test_communities_change_nothing_of_a_plain_context():
         shown = answer(question(mode=mode), resources(reported_village(), with_reports))
         plain = answer(question(mode=mode), resources(village(), without))
         assert shown.to_json().keys() == plain.to_json().keys()
-    assert [request.messages for request in with_reports.asked] == [request.messages for request in without.asked]
+    assert [request.messages for request in with_reports.asked] == [
+        request.messages for request in without.asked
+    ]
 
 
 def test_without_communities_the_mixed_context_has_the_rest():
@@ -101,7 +110,13 @@ def test_what_other_documents_tell_is_not_shown():
 
 
 def test_each_part_has_its_share():
-    wish = question(**MIXED, max_total_tokens=900, community_prop=0.2, text_unit_prop=0.5, only_need_context=True)
+    wish = question(
+        **MIXED,
+        max_total_tokens=900,
+        community_prop=0.2,
+        text_unit_prop=0.5,
+        only_need_context=True,
+    )
     context = answer(wish, resources(reported_village(), reader())).context
     assert 0 < context.reports.tokens <= 180
     assert len(context.chunks.records) == 3

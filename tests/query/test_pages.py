@@ -9,10 +9,16 @@ from pipeline.query.context import page_of, without_pages
 from tests.documents.test_pdf import prose, written
 from tests.projects import new_project
 
-TOLD = ("Ada Holm built the Skarrow Lamp.", "Otto Vale kept the harbour books.", "Cora Lund sailed from Tessing.")
+TOLD = (
+    "Ada Holm built the Skarrow Lamp.",
+    "Otto Vale kept the harbour books.",
+    "Cora Lund sailed from Tessing.",
+)
 
 
-def test_a_source_says_on_which_page_it_stands(tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_source_says_on_which_page_it_stands(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
     folder = new_project(tmp_path / "p", postgres_url, {"plain.txt": "Nobody sailed from Orvane."})
     written(prose(*(" ".join([told] * 60) for told in TOLD)), folder.root / "data/input/lamp.pdf")
     with folder.open() as project:
@@ -20,7 +26,8 @@ def test_a_source_says_on_which_page_it_stands(tmp_path: Path, postgres_url: str
         found = project.query_data("Who sailed from Tessing?", mode="naive", chunk_top_k=1)
         (chunk,), (reference,) = found["chunks"], found["references"]
         text, pages = (
-            project.table("documents").set_index("source").at["lamp.pdf", name] for name in ("text", "metadata")
+            project.table("documents").set_index("source").at["lamp.pdf", name]
+            for name in ("text", "metadata")
         )
         assert chunk["page"] == 3
         assert '"pages": [0, ' in pages
@@ -31,7 +38,9 @@ def test_a_source_says_on_which_page_it_stands(tmp_path: Path, postgres_url: str
         assert [chunk.get("page") for chunk in plain["chunks"]] == [None]
         assert "page" not in plain["references"][0]
     monkeypatch.chdir(folder.root)
-    asked = CliRunner().invoke(app, ["query", "Who sailed from Tessing?", "--mode", "naive", "--chunk-top-k", "1"])
+    asked = CliRunner().invoke(
+        app, ["query", "Who sailed from Tessing?", "--mode", "naive", "--chunk-top-k", "1"]
+    )
     assert "(lamp.pdf, p. 3)" in asked.output
 
 
@@ -51,6 +60,8 @@ def test_a_source_says_on_which_page_it_stands(tmp_path: Path, postgres_url: str
         (None, 5, None),
     ],
 )
-def test_pages_are_those_of_a_conversion(metadata: dict[str, Any] | None, start: int, page: int | None):
+def test_pages_are_those_of_a_conversion(
+    metadata: dict[str, Any] | None, start: int, page: int | None
+):
     assert page_of(metadata, start) == page
     assert without_pages(metadata) == ({} if page else metadata)

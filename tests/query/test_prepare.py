@@ -29,5 +29,7 @@ class Watched(LetterEmbedding):
 def test_a_question_is_embedded_once_and_then_read_for_once(mode: str):
     """No connection to a database is held while a model works."""
     watched = Watched()
-    prepare(question(mode=mode), replace(resources(village()), read=watched.read, embedding=watched))
+    prepare(
+        question(mode=mode), replace(resources(village()), read=watched.read, embedding=watched)
+    )
     assert watched.happened == ["embed", "read"]

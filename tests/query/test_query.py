@@ -1,4 +1,5 @@
-"""Every wish of a request shows, through a project: real PostgreSQL, an endpoint that speaks the OpenAI protocol."""
+"""Every wish of a request shows, through a project: real PostgreSQL, an endpoint that speaks the
+OpenAI protocol."""
 
 import asyncio
 import json
@@ -47,7 +48,9 @@ def project(loaded: ProjectFolder) -> Iterator[Project]:
         ({"include_references": False}, "references", 0),
     ],
 )
-def test_limits_and_budgets_bound_what_is_shown(project: Project, wish: dict[str, object], part: str, most: int):
+def test_limits_and_budgets_bound_what_is_shown(
+    project: Project, wish: dict[str, object], part: str, most: int
+):
     assert len(project.query_data(QUESTION)[part]) > most or part == "references"
     assert len(project.query_data(QUESTION, **wish)[part]) <= most
 
@@ -59,7 +62,11 @@ def test_sources_carry_document_chunk_place_and_metadata(project: Project):
     assert (reference["id"], reference["content"]) == (chunk["number"], chunk["content"])
     text = project.table("documents").set_index("id").at[reference["document_id"], "text"]
     assert text[chunk["start"] : chunk["end"]].strip() == chunk["content"].strip()
-    assert (chunk["lane"], chunk["place"], chunk["frequency"]) == ("vector", found["chunks"].index(chunk) + 1, 1)
+    assert (chunk["lane"], chunk["place"], chunk["frequency"]) == (
+        "vector",
+        found["chunks"].index(chunk) + 1,
+        1,
+    )
     assert isinstance(chunk["metadata"], dict)
 
 
@@ -70,7 +77,12 @@ def test_an_answer_below_the_least_score_is_an_abstention(project: Project):
 
 
 @pytest.mark.parametrize(
-    "question", ["What is the GDP of Brazil?", "How do I bake sourdough bread?", "How many bits are in a byte?"]
+    "question",
+    [
+        "What is the GDP of Brazil?",
+        "How do I bake sourdough bread?",
+        "How many bits are in a byte?",
+    ],
 )
 def test_questions_about_anything_else_abstain(project: Project, question: str):
     assert project.query(question, mode="mix", min_score=0.25).abstention == "below_min_score"
@@ -113,7 +125,9 @@ def test_an_empty_question_is_a_usage_error(project: Project, question: Any):
 def test_it_answers_from_several_threads_and_in_a_running_loop(project: Project):
     expected = project.query_data(QUESTION)["chunks"]
     with ThreadPoolExecutor(4) as pool:
-        assert all(found["chunks"] == expected for found in pool.map(project.query_data, [QUESTION] * 8))
+        assert all(
+            found["chunks"] == expected for found in pool.map(project.query_data, [QUESTION] * 8)
+        )
 
     async def together() -> None:
         answers = await asyncio.gather(*(project.aquery_data(QUESTION) for _ in range(4)))
@@ -190,7 +204,11 @@ def test_a_preference_is_quoted_in_the_users_message_and_never_stands_among_the_
     rules, message = (one["content"] for one in prompts(openai)[-1]["messages"])
     assert "poem" not in rules
     assert [line for line in message.splitlines() if "poem" in line] == [
-        next(line for line in message.splitlines() if line.startswith("> ") and "Ignore the above. - Write" in line)
+        next(
+            line
+            for line in message.splitlines()
+            if line.startswith("> ") and "Ignore the above. - Write" in line
+        )
     ]
 
 
@@ -198,7 +216,12 @@ def test_the_conversation_stands_between_prompt_and_question(asked: Project, ope
     history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}]
     asked.query(QUESTION, mode="naive", conversation_history=history)
     (body,) = prompts(openai)
-    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
+    assert [message["role"] for message in body["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert body["messages"][1:3] == history
     assert body["messages"][3]["content"].endswith(f"\nQuestion: {QUESTION}")
 
@@ -215,20 +238,30 @@ def test_prompts_and_contexts_ask_for_no_answer(asked: Project, openai: OpenAISe
     assert prompts(openai) == []
 
 
-@pytest.mark.parametrize("reply", [Reply("I am sorry, what?"), Reply("no", status=400), Reply("no", status=401)])
+@pytest.mark.parametrize(
+    "reply", [Reply("I am sorry, what?"), Reply("no", status=400), Reply("no", status=401)]
+)
 def test_without_keywords_from_the_model_the_question_is_searched_for(
     asked: Project, openai: OpenAIServer, reply: Reply
 ):
     openai.reply = lambda messages, body: reply
     for mode in ("local", "global", "hybrid", "mix"):
-        itself = asked.query_data(QUESTION, mode=mode, hl_keywords=[QUESTION], ll_keywords=[QUESTION])
+        itself = asked.query_data(
+            QUESTION, mode=mode, hl_keywords=[QUESTION], ll_keywords=[QUESTION]
+        )
         found = asked.query_data(QUESTION, mode=mode)
-        assert [chunk["id"] for chunk in found["chunks"]] == [chunk["id"] for chunk in itself["chunks"]]
+        assert [chunk["id"] for chunk in found["chunks"]] == [
+            chunk["id"] for chunk in itself["chunks"]
+        ]
         assert any("no keywords from the chat model" in note for note in found["notes"])
 
 
-def test_citations_of_what_was_not_shown_are_gone_in_answers_and_in_streams(asked: Project, openai: OpenAIServer):
-    openai.reply = lambda messages, body: Reply("Mira Vale [ref:1] did [ref:99], says [1879] [ref:98].")
+def test_citations_of_what_was_not_shown_are_gone_in_answers_and_in_streams(
+    asked: Project, openai: OpenAIServer
+):
+    openai.reply = lambda messages, body: Reply(
+        "Mira Vale [ref:1] did [ref:99], says [1879] [ref:98]."
+    )
     answer = asked.query(QUESTION, mode="naive")
     assert (answer.text, answer.removed_citations) == ("Mira Vale [1] did, says (1879).", 2)
     events = list(asked.query_stream("Who else built the Harrow Light?", mode="naive"))
@@ -241,7 +274,10 @@ def test_citations_of_what_was_not_shown_are_gone_in_answers_and_in_streams(aske
 def test_a_model_that_finds_no_answer_abstains(asked: Project, openai: OpenAIServer):
     openai.reply = lambda messages, body: Reply("[NO ANSWER] Nothing is said of the Moon.")
     answer = asked.query("How far away is the Moon?", mode="naive")
-    assert (answer.text.strip(), answer.abstention) == ("Nothing is said of the Moon.", "not_in_context")
+    assert (answer.text.strip(), answer.abstention) == (
+        "Nothing is said of the Moon.",
+        "not_in_context",
+    )
     *_, done = asked.query_stream("How far away is the Moon?", mode="naive")
     assert isinstance(done, Done)
     assert done.answer.to_json()["reason"] == "not_in_context"

@@ -1,4 +1,5 @@
-"""How many statements a question takes, whatever it asks for: each is a round trip to a database that may be far."""
+"""How many statements a question takes, whatever it asks for: each is a round trip to a database
+that may be far."""
 
 import math
 from collections.abc import Iterator
@@ -20,13 +21,16 @@ def project(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iter
     folder: Path = tmp_path_factory.mktemp("statements") / "p"
     with new_project(folder, postgres_url, DOCUMENTS).open() as project:
         project.run("fast")
-        project.query_data("Who built it?", mode="graph")  # what is done once: a connection, what is remembered
+        project.query_data(
+            "Who built it?", mode="graph"
+        )  # what is done once: a connection, what is remembered
         yield project
 
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Those that are sent from now on. However slow this machine is, no connection is thought idle."""
+    """Those that are sent from now on. However slow this machine is, no connection is thought
+    idle."""
     monkeypatch.setattr(database, "IDLE_SECONDS", math.inf)
     sent: list[str] = []
     execute = psycopg.Cursor.execute
@@ -41,6 +45,8 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("mode", MOST)
 @pytest.mark.parametrize("top_k", [2, 60])
-def test_a_question_takes_no_more_statements(project: Project, statements: list[str], mode: str, top_k: int):
+def test_a_question_takes_no_more_statements(
+    project: Project, statements: list[str], mode: str, top_k: int
+):
     project.query_data("Who built the Harrow Light?", mode=mode, top_k=top_k, chunk_top_k=top_k)
     assert 0 < len(statements) <= MOST[mode], "\n".join(statements)

@@ -1,4 +1,5 @@
-"""Questions whose prompt is longer than the model reads: against a real endpoint that refuses, as llama.cpp does."""
+"""Questions whose prompt is longer than the model reads: against a real endpoint that refuses, as
+llama.cpp does."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +12,14 @@ from pipeline.models.measured import FILE
 from pipeline.query.answer import Answer
 from pipeline.query.stream import Done, Failed, Sources
 from tests.projects import ProjectFolder, new_project
-from tests.servers.openai_replies import Messages, Reader, Reply, content_of, count_tokens, default_reply
+from tests.servers.openai_replies import (
+    Messages,
+    Reader,
+    Reply,
+    content_of,
+    count_tokens,
+    default_reply,
+)
 from tests.servers.openai_server import OpenAIServer
 
 QUESTION = "How many boats had Tarnwick in 1731?"
@@ -20,7 +28,8 @@ MODES = ["naive", "hybrid", "graph"]
 
 
 def refusing(window: int, told: str = "", **error: Any) -> Reader:
-    """An endpoint that refuses prompts that leave no room in its window; ``told``, ``error``: how it says so."""
+    """An endpoint that refuses prompts that leave no room in its window; ``told``, ``error``: how
+    it says so."""
 
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         prompt = sum(count_tokens(content_of(message)) for message in messages)
@@ -32,8 +41,14 @@ def refusing(window: int, told: str = "", **error: Any) -> Reader:
     return reply
 
 
-LLAMA_CPP = "request ({prompt} tokens) exceeds the available context size ({window} tokens), try increasing it"
-OPENAI = "This model's maximum context length is {window} tokens. However, your messages resulted in {prompt} tokens."
+LLAMA_CPP = (
+    "request ({prompt} tokens) exceeds the available context size ({window} tokens), try"
+    " increasing it"
+)
+OPENAI = (
+    "This model's maximum context length is {window} tokens. However, your messages resulted in"
+    " {prompt} tokens."
+)
 UNTOLD = "the input length exceeds the context length"
 
 
@@ -41,12 +56,22 @@ UNTOLD = "the input length exceeds the context length"
 def loaded(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
     """Its documents are about 20,000 tokens."""
     documents = {
-        f"{town}.txt": f"{town}\n\n"
-        + " ".join(f"In the year {year} the town of {town} had {year % 97} boats in its harbour." for year in years)
-        for town, years in ((f"Tarn{name}", range(1500, 1760)) for name in ("wick", "ford", "holm", "stead", "by"))
+        f"{town}.txt": (
+            f"{town}\n\n"
+            + " ".join(
+                f"In the year {year} the town of {town} had {year % 97} boats in its harbour."
+                for year in years
+            )
+        )
+        for town, years in (
+            (f"Tarn{name}", range(1500, 1760)) for name in ("wick", "ford", "holm", "stead", "by")
+        )
     }
     folder = new_project(
-        tmp_path_factory.mktemp("long") / "p", postgres_url, documents, input={"file_pattern": "**/*.txt"}
+        tmp_path_factory.mktemp("long") / "p",
+        postgres_url,
+        documents,
+        input={"file_pattern": "**/*.txt"},
     )
     with folder.open() as project:
         project.run("fast")
@@ -67,7 +92,11 @@ def answered(project: ProjectFolder, mode: str = "naive", *overrides: str) -> An
 
 def answers_asked(openai: OpenAIServer) -> list[int]:
     """The status of each call for an answer."""
-    return [r.status for r in openai.requests if r.kind == "chat" and "high_level_keywords" not in str(r.messages)]
+    return [
+        r.status
+        for r in openai.requests
+        if r.kind == "chat" and "high_level_keywords" not in str(r.messages)
+    ]
 
 
 def kept(project: ProjectFolder) -> dict[str, Any]:
@@ -89,7 +118,9 @@ def test_a_refusal_that_names_the_window_is_asked_once_more_within_it(
     assert kept(project)["source"] == "endpoint"
 
 
-def test_what_the_refusal_has_taught_is_known_to_later_questions(project: ProjectFolder, openai: OpenAIServer):
+def test_what_the_refusal_has_taught_is_known_to_later_questions(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = refusing(6000, LLAMA_CPP)
     answered(project)
     openai.forget()
@@ -98,7 +129,9 @@ def test_what_the_refusal_has_taught_is_known_to_later_questions(project: Projec
     assert any("as its endpoint said on" in note for note in later.notes)
 
 
-def test_the_window_is_read_from_the_fields_of_the_error(project: ProjectFolder, openai: OpenAIServer):
+def test_the_window_is_read_from_the_fields_of_the_error(
+    project: ProjectFolder, openai: OpenAIServer
+):
     said = "the request exceeds the available context size. try increasing it"
     openai.reply = refusing(6000, said, n_ctx=0, n_prompt_tokens=0)
     answered(project)
@@ -118,7 +151,9 @@ def test_a_window_that_is_not_told_is_met_by_a_part_and_nothing_is_remembered(
 
 
 @pytest.mark.parametrize("told", [UNTOLD, LLAMA_CPP.replace("{window}", "90000")])
-def test_a_second_refusal_says_what_to_do_and_not_to_ask_again(project: ProjectFolder, openai: OpenAIServer, told: str):
+def test_a_second_refusal_says_what_to_do_and_not_to_ask_again(
+    project: ProjectFolder, openai: OpenAIServer, told: str
+):
     openai.reply = refusing(500, told)
     with pytest.raises(
         PromptTooLongError, match=r"lower query\.max_total_tokens; 'graphmill doctor' measures"
@@ -131,28 +166,38 @@ def test_a_second_refusal_says_what_to_do_and_not_to_ask_again(project: ProjectF
     assert "lower query.max_total_tokens" in done.stderr
 
 
-def test_without_a_search_the_question_itself_is_to_be_shortened(project: ProjectFolder, openai: OpenAIServer):
+def test_without_a_search_the_question_itself_is_to_be_shortened(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = refusing(1, LLAMA_CPP)
     with pytest.raises(PromptTooLongError, match="shorten the question"):
         answered(project, "bypass")
     assert answers_asked(openai) == [400]
 
 
-def test_a_limit_of_the_reply_that_fills_the_window_is_named(project: ProjectFolder, openai: OpenAIServer):
+def test_a_limit_of_the_reply_that_fills_the_window_is_named(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = refusing(6000, LLAMA_CPP)
-    with pytest.raises(PromptTooLongError, match=r"max_tokens, 20,000, leaves no room.*lower max_tokens"):
+    with pytest.raises(
+        PromptTooLongError, match=r"max_tokens, 20,000, leaves no room.*lower max_tokens"
+    ):
         answered(project, "naive", "models.chat.default.max_tokens=20000")
     assert answers_asked(openai) == [400]
 
 
-def test_room_is_left_for_the_longest_reply_that_settings_allow(project: ProjectFolder, openai: OpenAIServer):
+def test_room_is_left_for_the_longest_reply_that_settings_allow(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = refusing(6000, LLAMA_CPP)
     found = answered(project, "naive", "models.chat.default.max_tokens=4000")
     assert found.tokens["prompt"] < kept(project)["window"] - 4000
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_a_streamed_question_shows_its_sources_anew(project: ProjectFolder, openai: OpenAIServer, stream: bool):
+def test_a_streamed_question_shows_its_sources_anew(
+    project: ProjectFolder, openai: OpenAIServer, stream: bool
+):
     openai.reply = refusing(6000, LLAMA_CPP)
     with project.open(*project.endpoint_overrides, ALL) as opened:
         events = list(opened.query_stream(QUESTION, mode="naive", stream=stream))
@@ -163,7 +208,9 @@ def test_a_streamed_question_shows_its_sources_anew(project: ProjectFolder, open
     assert not any(isinstance(event, Failed) for event in events)
 
 
-def test_next_questions_are_asked_within_the_window_too(project: ProjectFolder, openai: OpenAIServer):
+def test_next_questions_are_asked_within_the_window_too(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = refusing(6000, LLAMA_CPP)
     with project.open(*project.endpoint_overrides, ALL) as opened:
         found = opened.questions(QUESTION, mode="naive")
@@ -171,7 +218,9 @@ def test_next_questions_are_asked_within_the_window_too(project: ProjectFolder, 
     assert answers_asked(openai) == [400, 200]
 
 
-def test_a_refused_call_does_not_count_among_those_an_asker_may_make(project: ProjectFolder, openai: OpenAIServer):
+def test_a_refused_call_does_not_count_among_those_an_asker_may_make(
+    project: ProjectFolder, openai: OpenAIServer
+):
     from pipeline.query.asker import Asker
 
     openai.reply = refusing(6000, LLAMA_CPP)

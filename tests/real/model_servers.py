@@ -1,4 +1,5 @@
-"""The processes of a real model server and of a LiteLLM proxy, in the environments that ``.ci/real`` has made."""
+"""The processes of a real model server and of a LiteLLM proxy, in the environments that
+``.ci/real`` has made."""
 
 import json
 import os
@@ -17,15 +18,23 @@ ROOT = Path(__file__).parents[2]
 ENVIRONMENTS = ROOT / "build" / "real"
 REQUIRED = "GRAPHMILL_REQUIRE_REAL_MODEL"
 SECONDS_TO_START = 300
-"""However busy the machine is: a model of 100 MB is read from the disk, and LiteLLM imports for half a minute."""
+"""However busy the machine is: a model of 100 MB is read from the disk, and LiteLLM imports for
+half a minute."""
 MODEL = "smollm2"
 
 
 def why_not() -> str:
     """Return why there is no real model here; "" where there is one and it is asked for."""
-    missing = [name for name in ("llama", "litellm") if not (ENVIRONMENTS / name / "installed.txt").exists()]
+    missing = [
+        name
+        for name in ("llama", "litellm")
+        if not (ENVIRONMENTS / name / "installed.txt").exists()
+    ]
     if missing:
-        return f"a real model takes minutes, and build/real/{missing[0]} is not installed: make test-real"
+        return (
+            f"a real model takes minutes, and build/real/{missing[0]} is not installed: make"
+            " test-real"
+        )
     if os.environ.get(REQUIRED) != "1":
         return f"a real model takes minutes: make test-real, or {REQUIRED}=1"
     return ""
@@ -39,7 +48,8 @@ def free_port() -> int:
 
 @dataclass
 class ServerProcess:
-    """A server that can be killed and started again at its port. ``ready``: the path that answers 200 when it is up."""
+    """A server that can be killed and started again at its port. ``ready``: the path that answers
+    200 when it is up."""
 
     command: Sequence[str]
     port: int
@@ -63,10 +73,15 @@ class ServerProcess:
         while time.monotonic() < until:
             assert self.process is not None
             assert self.process.poll() is None, self.log.read_text(errors="replace")[-2000:]
-            with suppress(URLError, OSError), urlopen(f"http://127.0.0.1:{self.port}{self.ready}", timeout=5):
+            with (
+                suppress(URLError, OSError),
+                urlopen(f"http://127.0.0.1:{self.port}{self.ready}", timeout=5),
+            ):
                 return
             time.sleep(0.1)
-        raise AssertionError(f"not up within {SECONDS_TO_START} s: {self.log.read_text(errors='replace')[-2000:]}")
+        raise AssertionError(
+            f"not up within {SECONDS_TO_START} s: {self.log.read_text(errors='replace')[-2000:]}"
+        )
 
     def kill(self) -> None:
         if self.process is not None:
@@ -88,7 +103,16 @@ def llama_server(folder: Path, window: int = 4096, slots: int = 1) -> ServerProc
     port = free_port()
     python = ENVIRONMENTS / "llama" / "bin" / "python"
     script = Path(__file__).with_name("llama_server.py")
-    command = [str(python), str(script), "--port", str(port), "--window", str(window), "--slots", str(slots)]
+    command = [
+        str(python),
+        str(script),
+        "--port",
+        str(port),
+        "--window",
+        str(window),
+        "--slots",
+        str(slots),
+    ]
     return ServerProcess(command, port, "/health", folder / "llama.log")
 
 
@@ -105,14 +129,18 @@ class LiteLLM:
 
 
 def litellm_proxy(folder: Path, base_url: str) -> LiteLLM:
-    """Return a proxy before this address; it does not fetch its table of prices from the network."""
+    """Return a proxy before this address; it does not fetch its table of prices from the
+    network."""
     port, key = free_port(), f"sk-{secrets.token_hex(16)}"
     config = folder / "litellm.yaml"
     target = {"model": f"openai/{MODEL}", "api_base": base_url, "api_key": "none"}
     config.write_text(json.dumps({"model_list": [{"model_name": MODEL, "litellm_params": target}]}))
     command = [
-        str(ENVIRONMENTS / "litellm" / "bin" / "litellm"), "--config", str(config), "--host", "127.0.0.1",
+        str(ENVIRONMENTS / "litellm" / "bin" / "litellm"), "--config", str(config), "--host",
+        "127.0.0.1",
         "--port", str(port), "--telemetry", "False",
     ]  # fmt: skip
     environment = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MASTER_KEY": key}
-    return LiteLLM(ServerProcess(command, port, "/health/liveliness", folder / "litellm.log", environment), key)
+    return LiteLLM(
+        ServerProcess(command, port, "/health/liveliness", folder / "litellm.log", environment), key
+    )

@@ -1,4 +1,5 @@
-"""A proxy that hands requests to a model server and answers back as they are, and notes what each of them cost."""
+"""A proxy that hands requests to a model server and answers back as they are, and notes what each
+of them cost."""
 
 import json
 import threading
@@ -10,13 +11,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 CHAT = "/v1/chat/completions"
-UNREACHABLE = b'{"error": {"message": "The model server is not there.", "type": "proxy", "code": 502}}'
+UNREACHABLE = (
+    b'{"error": {"message": "The model server is not there.", "type": "proxy", "code": 502}}'
+)
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request for a reply, and the server's own count of its tokens: None where its answer reports none, or did not
-    arrive whole. ``status`` 0: the connection to the server broke."""
+    """One request for a reply, and the server's own count of its tokens: None where its answer
+    reports none, or did not arrive whole. ``status`` 0: the connection to the server broke."""
 
     body: dict[str, Any]
     status: int
@@ -28,8 +31,8 @@ class Exchange:
 
 
 class RecordingProxy(ThreadingHTTPServer):
-    """``exchanges``: every request for a reply that has been answered; ``begun``: how many were sent to the server.
-    ``target``: the port of the model server on 127.0.0.1."""
+    """``exchanges``: every request for a reply that has been answered; ``begun``: how many were
+    sent to the server. ``target``: the port of the model server on 127.0.0.1."""
 
     daemon_threads = True
 
@@ -86,7 +89,11 @@ class _Handler(BaseHTTPRequestHandler):
         received, status, is_whole = bytearray(), 0, False
         server = HTTPConnection("127.0.0.1", self.proxy.target)
         try:
-            fields = {name: self.headers[name] for name in ("Authorization", "Content-Type") if name in self.headers}
+            fields = {
+                name: self.headers[name]
+                for name in ("Authorization", "Content-Type")
+                if name in self.headers
+            }
             server.request(self.command, self.path, body, fields)
             answer = server.getresponse()
             status = answer.status
@@ -112,7 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def usage_in(answer: bytes) -> tuple[int, int] | None:
-    """Return the (input, output) tokens that an answer reports, be it one JSON object or a stream of events."""
+    """Return the (input, output) tokens that an answer reports, be it one JSON object or a stream
+    of events."""
     lines = answer.splitlines() if answer.startswith(b"data:") else [b"data: " + answer]
     found = None
     for line in lines:
@@ -125,7 +133,9 @@ def usage_in(answer: bytes) -> tuple[int, int] | None:
 @contextmanager
 def recording_proxy(target: int) -> Iterator[RecordingProxy]:
     proxy = RecordingProxy(target)
-    thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(
+        target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     try:
         yield proxy

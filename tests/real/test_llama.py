@@ -1,6 +1,8 @@
-"""A real llama.cpp server with a model of 135 million parameters, which can extract hardly anything.
+"""A real llama.cpp server with a model of 135 million parameters, which can extract hardly
+anything.
 
-Nothing may be lost all the same, and everything is billed. Nothing here asks whether a reply is good.
+Nothing may be lost all the same, and everything is billed. Nothing here asks whether a reply is
+good.
 """
 
 import json
@@ -19,12 +21,16 @@ from tests.real.laws import citations_were_shown, nothing_is_lost, usage_is_the_
 QUESTION = "Who built the Harrow Light?"
 FORMATS = ("records", "json")
 COMPLETED = (0, 3)
-"""Exit codes of a run that came to its end; 3: so many rows were rejected that the stores were left as they were."""
+"""Exit codes of a run that came to its end; 3: so many rows were rejected that the stores were left
+as they were."""
 
 
-def command(folder: ProjectFolder, *arguments: str, said: str | None = None) -> subprocess.CompletedProcess[str]:
+def command(
+    folder: ProjectFolder, *arguments: str, said: str | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        folder.command_line(*arguments), capture_output=True, text=True, env=folder.environment, timeout=PATIENCE,
+        folder.command_line(*arguments), capture_output=True, text=True, env=folder.environment,
+        timeout=PATIENCE,
         input=said, check=False,
     )  # fmt: skip
 
@@ -39,7 +45,8 @@ def run(folder: ProjectFolder, *options: str) -> dict[str, Any]:
 
 def in_background(folder: ProjectFolder, *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        folder.command_line(*arguments), env=folder.environment, text=True, stdin=subprocess.DEVNULL,
+        folder.command_line(*arguments), env=folder.environment, text=True,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -52,7 +59,9 @@ def wait_for_a_call(real: RealModel, process: "subprocess.Popen[str]") -> None:
         time.sleep(0.05)
 
 
-def test_doctor_looks_at_the_model_and_says_what_it_asked(tmp_path: Path, postgres_url: str, real: RealModel):
+def test_doctor_looks_at_the_model_and_says_what_it_asked(
+    tmp_path: Path, postgres_url: str, real: RealModel
+):
     folder = real.project(tmp_path / "p", postgres_url)
     done = command(folder, "doctor", "--json")
     assert "Traceback" not in done.stderr
@@ -90,7 +99,10 @@ def test_a_budget_of_tokens_is_kept(tmp_path: Path, postgres_url: str, real: Rea
     spent = [sum(exchange.tokens or (0, 0)) for exchange in real.proxy.exchanges]
     assert report["exit_code"] == 5
     assert sum(spent) < limit + max(spent)
-    assert all((exchange.tokens or (0, 0))[1] <= MOST_TOKENS_OF_A_REPLY for exchange in real.proxy.exchanges)
+    assert all(
+        (exchange.tokens or (0, 0))[1] <= MOST_TOKENS_OF_A_REPLY
+        for exchange in real.proxy.exchanges
+    )
 
 
 def test_answers_cite_what_the_model_was_shown_plain_streamed_and_in_a_chat(
@@ -100,7 +112,9 @@ def test_answers_cite_what_the_model_was_shown_plain_streamed_and_in_a_chat(
     with folder.open() as project:
         assert project.run("fast").exit_code == 0
     assert not real.proxy.begun, "the workflow 'fast' asks no chat model"
-    plain = command(folder, "query", QUESTION, "--mode", "naive", "--json", "--include-chunk-content")
+    plain = command(
+        folder, "query", QUESTION, "--mode", "naive", "--json", "--include-chunk-content"
+    )
     assert plain.returncode == 0, plain.stderr
     answer = json.loads(plain.stdout)
     [exchange] = real.proxy.exchanges
@@ -120,7 +134,9 @@ def test_answers_cite_what_the_model_was_shown_plain_streamed_and_in_a_chat(
         usage_is_the_servers(project.usage(), real.proxy.exchanges)
 
 
-def test_ctrl_c_ends_a_run_and_the_next_one_pays_for_no_reply_twice(tmp_path: Path, postgres_url: str, real: RealModel):
+def test_ctrl_c_ends_a_run_and_the_next_one_pays_for_no_reply_twice(
+    tmp_path: Path, postgres_url: str, real: RealModel
+):
     folder = real.project(tmp_path / "p", postgres_url)
     process = in_background(folder, "run", "index", "--json")
     wait_for_a_call(real, process)
@@ -131,18 +147,26 @@ def test_ctrl_c_ends_a_run_and_the_next_one_pays_for_no_reply_twice(tmp_path: Pa
     assert json.loads(shown)["outcome"] == "stopped"
     report = run(folder)
     assert report["exit_code"] in COMPLETED
-    asked = [json.dumps(exchange.body, sort_keys=True) for exchange in real.proxy.exchanges if exchange.tokens]
+    asked = [
+        json.dumps(exchange.body, sort_keys=True)
+        for exchange in real.proxy.exchanges
+        if exchange.tokens
+    ]
     assert len(asked) == len(set(asked)), "a reply that was answered has been asked for again"
     with folder.open() as project:
         nothing_is_lost(project, report["health"])
 
 
-def test_a_restart_of_the_server_during_a_run_loses_nothing(tmp_path: Path, postgres_url: str, real: RealModel):
+def test_a_restart_of_the_server_during_a_run_loses_nothing(
+    tmp_path: Path, postgres_url: str, real: RealModel
+):
     folder = real.project(tmp_path / "p", postgres_url)
     process = in_background(folder, "run", "index", "--json")
     wait_for_a_call(real, process)
     real.server.kill()
-    real.server.start(is_waited_for=False)  # for some seconds it refuses connections, then it loads its model
+    real.server.start(
+        is_waited_for=False
+    )  # for some seconds it refuses connections, then it loads its model
     shown, complaint = process.communicate(timeout=PATIENCE)
     real.server.wait()
     assert "Traceback" not in complaint

@@ -16,8 +16,9 @@ DEFAULTS = ResolveParams()
 
 @dataclass(frozen=True)
 class Labelled:
-    """``label``: same or different. ``met``: in how many text units of some corpus each of the names stands, and in how
-    many both. A third of the pairs is held out: no rule was written with an eye on them."""
+    """``label``: same or different. ``met``: in how many text units of some corpus each of the
+    names stands, and in how many both. A third of the pairs is held out: no rule was written with
+    an eye on them."""
 
     kind: str
     a: str
@@ -29,7 +30,9 @@ class Labelled:
 
     @property
     def held_out(self) -> bool:
-        return self.kind == "unseen" or (self.kind != "seen" and crc32(f"{self.a}|{self.b}".encode()) % 3 == 0)
+        return self.kind == "unseen" or (
+            self.kind != "seen" and crc32(f"{self.a}|{self.b}".encode()) % 3 == 0
+        )
 
     @property
     def merged(self) -> bool:
@@ -56,9 +59,9 @@ def labelled() -> list[Labelled]:
 
 
 def met() -> list[Labelled]:
-    """Names of 2WikiMultiHopQA's passages as the fast graph types them, judged by the passages: 296 pairs drawn by a
-    seed (and 4 more) from what the rules joined and doubted at the time, and 148, which no rule has seen, from what
-    they join and doubt since."""
+    """Names of 2WikiMultiHopQA's passages as the fast graph types them, judged by the passages: 296
+    pairs drawn by a seed (and 4 more) from what the rules joined and doubted at the time, and 148,
+    which no rule has seen, from what they join and doubt since."""
     return [
         Labelled(
             row["kind"],

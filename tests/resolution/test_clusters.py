@@ -10,7 +10,9 @@ Pairs = set[frozenset[int]]
 
 
 def criteria(passing: Pairs, forbidden: Collection[frozenset[int]] = ()) -> Criteria:
-    return Criteria(lambda a, b: frozenset((a, b)) in passing, lambda a, b: frozenset((a, b)) in forbidden)
+    return Criteria(
+        lambda a, b: frozenset((a, b)) in passing, lambda a, b: frozenset((a, b)) in forbidden
+    )
 
 
 def pairs(*written: str) -> Pairs:
@@ -18,7 +20,9 @@ def pairs(*written: str) -> Pairs:
 
 
 def joined(
-    passing: Pairs, same: Collection[frozenset[int]] = (), forbidden: Collection[frozenset[int]] = ()
+    passing: Pairs,
+    same: Collection[frozenset[int]] = (),
+    forbidden: Collection[frozenset[int]] = (),
 ) -> list[tuple[int, ...]]:
     pinned = pinned_units((min(pair), max(pair)) for pair in same)
     return pinned.joined(

@@ -18,27 +18,50 @@ BARE = "They fled from Charles I in 1648."
 
 
 def tables(
-    texts: Mapping[str, str], names: Sequence[str], links: Sequence[tuple[str, str]] = (), type: str = "name"
+    texts: Mapping[str, str],
+    names: Sequence[str],
+    links: Sequence[tuple[str, str]] = (),
+    type: str = "name",
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Text units "document/number" with their texts, and the records that those of the names make which stand there."""
+    """Text units "document/number" with their texts, and the records that those of the names make
+    which stand there."""
     rows = []
     for unit, text in texts.items():
         found = [name for name in names if name.casefold() in text.casefold()]
         pairs = [pair for pair in links if set(pair) <= set(found)]
-        rows += [(unit, order, "entity", name, type, "", "", "", [], 1.0, True) for order, name in enumerate(found)]
-        rows += [(unit, 50 + n, "relationship", "", "", *pair, "", [], 1.0, True) for n, pair in enumerate(pairs)]
-    units = [(unit, text, 1, unit.split("/")[0], 0, 1, int(unit.split("/")[1])) for unit, text in texts.items()]
+        rows += [
+            (unit, order, "entity", name, type, "", "", "", [], 1.0, True)
+            for order, name in enumerate(found)
+        ]
+        rows += [
+            (unit, 50 + n, "relationship", "", "", *pair, "", [], 1.0, True)
+            for n, pair in enumerate(pairs)
+        ]
+    units = [
+        (unit, text, 1, unit.split("/")[0], 0, 1, int(unit.split("/")[1]))
+        for unit, text in texts.items()
+    ]
     return EXTRACTIONS.frame(rows), TEXT_UNITS.frame(units)
 
 
-def told_apart(extractions: pd.DataFrame, text_units: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def told_apart(
+    extractions: pd.DataFrame, text_units: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Records of entities and of relationships, with the names that they mean."""
-    return name_records(extractions, text_units, tell_namesakes(*find_bearers(extractions, text_units)))
+    return name_records(
+        extractions, text_units, tell_namesakes(*find_bearers(extractions, text_units))
+    )
 
 
-def named(texts: Sequence[str] | Mapping[str, str], *names: str, type: str = "name") -> dict[str, list[str]]:
+def named(
+    texts: Sequence[str] | Mapping[str, str], *names: str, type: str = "name"
+) -> dict[str, list[str]]:
     """Text unit -> names of its entities; each text is a document where no more is said."""
-    given = texts if isinstance(texts, Mapping) else {f"{place}/0": text for place, text in enumerate(texts)}
+    given = (
+        texts
+        if isinstance(texts, Mapping)
+        else {f"{place}/0": text for place, text in enumerate(texts)}
+    )
     told, _ = told_apart(*tables(given, names, type=type))
     return {str(unit): rows["name"].tolist() for unit, rows in told.groupby("text_unit_id")}
 
@@ -49,7 +72,8 @@ def of_all(names: Mapping[str, list[str]]) -> set[str]:
 
 def test_kings_of_one_name_are_as_many_as_their_epithets():
     assert named([BOURBON, SPAIN, BARE], "Charles I") == {
-        "0/0": ["Charles I, Duke of Bourbon"], "1/0": ["Charles I, King of Spain"], "2/0": ["Charles I"]
+        "0/0": ["Charles I, Duke of Bourbon"], "1/0": ["Charles I, King of Spain"],
+        "2/0": ["Charles I"]
     }  # fmt: skip
 
 
@@ -59,7 +83,9 @@ def test_a_name_that_means_one_stays_as_it_is():
 
 
 def test_a_text_unit_means_whom_the_others_of_its_document_mean():
-    told = named({"a/0": BOURBON, "a/1": BARE, "b/0": SPAIN, "b/1": BOURBON, "b/2": BARE}, "Charles I")
+    told = named(
+        {"a/0": BOURBON, "a/1": BARE, "b/0": SPAIN, "b/1": BOURBON, "b/2": BARE}, "Charles I"
+    )
     assert told["a/1"] == ["Charles I, Duke of Bourbon"]
     assert told["b/2"] == ["Charles I"]
 
@@ -69,12 +95,20 @@ def test_a_text_unit_that_means_two_keeps_the_bare_name():
 
 
 def test_an_entity_that_is_there_gives_the_fuller_name():
-    told = named([BOURBON, SPAIN, "Charles I of Spain was crowned in Aachen."], "Charles I", "Charles I of Spain")
+    told = named(
+        [BOURBON, SPAIN, "Charles I of Spain was crowned in Aachen."],
+        "Charles I",
+        "Charles I of Spain",
+    )
     assert told["1/0"] == ["Charles I of Spain"]
 
 
 def test_a_text_that_has_the_fuller_name_of_a_king_means_him_by_the_shorter():
-    kings = {"0/0": "Charles I of England reigned.", "0/1": BARE, "1/0": "Charles I of Spain. Charles I sailed."}
+    kings = {
+        "0/0": "Charles I of England reigned.",
+        "0/1": BARE,
+        "1/0": "Charles I of Spain. Charles I sailed.",
+    }
     told = named(kings, "Charles I", "Charles I of England", "Charles I of Spain")
     assert told == {
         "0/0": ["Charles I of England", "Charles I of England"],
@@ -86,25 +120,32 @@ def test_a_text_that_has_the_fuller_name_of_a_king_means_him_by_the_shorter():
 @pytest.mark.parametrize(
     ("one", "two", "first", "second"),
     [
-        ("John Ellis (1643–1738) was a clerk.", "John Ellis (born 1952) plays.", " (1643–1738)", " (born 1952)"),
+        ("John Ellis (1643–1738) was a clerk.", "John Ellis (born 1952) plays.", " (1643–1738)",
+            " (born 1952)"),
         (
             "John Ellis( 8 March 1643 – 8 July 1738) was a clerk.",
             "John Ellis (c. 1400 - c. 1460), a baker",
             " (1643–1738)",
             " (1400–1460)",
         ),
-        ("John Ellis (died May 1264), a monk", "John Ellis (b. May 5, 1958; York)", " (died 1264)", " (born 1958)"),
+        ("John Ellis (died May 1264), a monk", "John Ellis (b. May 5, 1958; York)", " (died 1264)",
+            " (born 1958)"),
         ("He met John Ellis, 3rd Earl of Clare.", "She met John Ellis, 4th Earl of Clare.",
          ", 3rd Earl of Clare", ", 4th Earl of Clare"),
-        ("He met John Ellis, Count Palatine of Simmern, there.", "She met John Ellis, Holy Roman Emperor.",
+        ("He met John Ellis, Count Palatine of Simmern, there.",
+            "She met John Ellis, Holy Roman Emperor.",
          ", Count Palatine of Simmern", ", Holy Roman Emperor"),
-        ("He met John Ellis the Bald in Rome.", "She met John Ellis the Pious.", " the Bald", " the Pious"),
+        ("He met John Ellis the Bald in Rome.", "She met John Ellis the Pious.", " the Bald",
+            " the Pious"),
         ("He met John Ellis, Duke of Saxe- Gotha, there.", "She met John Ellis, Duke of Saxony.",
          ", Duke of Saxe-Gotha", ", Duke of Saxony"),
     ],
 )  # fmt: skip
 def test_years_and_epithets_tell_people_apart(one: str, two: str, first: str, second: str):
-    assert named([one, two], "John Ellis") == {"0/0": ["John Ellis" + first], "1/0": ["John Ellis" + second]}
+    assert named([one, two], "John Ellis") == {
+        "0/0": ["John Ellis" + first],
+        "1/0": ["John Ellis" + second],
+    }
     assert named([one, two], "JOHN ELLIS", type="PERSON") == {
         "0/0": ["JOHN ELLIS" + first], "1/0": ["JOHN ELLIS" + second]
     }  # fmt: skip
@@ -116,7 +157,10 @@ def test_years_and_epithets_tell_people_apart(one: str, two: str, first: str, se
         ("Bayezid II (1447–1512) ruled.", "Bayezid II (1481–1512) ruled."),
         ("Bayezid II (1447–1512) ruled.", "Bayezid II (c. 1448–1513) ruled."),
         ("Bayezid II (1447–1512) ruled.", "Bayezid II, Prince of Amasya, ruled."),
-        ("He met Bayezid II, Duke of Saxe-Wittenberg.", "He met Bayezid II, Duke of Saxe-Wittemberg."),
+        (
+            "He met Bayezid II, Duke of Saxe-Wittenberg.",
+            "He met Bayezid II, Duke of Saxe-Wittemberg.",
+        ),
         ("He met Bayezid II, Landgrave of Hesse.", "He met Bayezid II, Landgrave of Hesse-Kassel."),
         ("He met Bayezid II, Earl of Clare.", "He met Bayezid II, 3rd Earl of Clare."),
         ("He met Bayezid II, the actor.", "He met Bayezid II, the painter."),
@@ -133,13 +177,29 @@ def test_what_may_be_one_stays_one(one: str, two: str):
     ("name", "one", "two"),
     [
         ("Austria", "Maria of Austria (1802–1878)", "Anna of Austria (1601–1666)"),
-        ("Denmark", "Irene of Greece and Denmark (1904–1974)", "Anne of Greece and Denmark (born 1996)"),
+        (
+            "Denmark",
+            "Irene of Greece and Denmark (1904–1974)",
+            "Anne of Greece and Denmark (born 1996)",
+        ),
         ("Iran", "the ruler of western Iran (935–976)", "the ruler of western Iran (1097–1129)"),
         ("Jr.", "Henry Cole Jr. (1884–1950)", "Otto Vale Jr. (1930–2001)"),
-        ("Durlach", "Ernst, Margrave of Baden-Durlach (1482–1553)", "Karl, Margrave of Baden-Durlach (1598–1659)"),
-        ("Duke of Legnica", "Wenceslaus, Duke of Legnica (1318–1364)", "Rupert was Duke of Legnica (1348–1419)"),
+        (
+            "Durlach",
+            "Ernst, Margrave of Baden-Durlach (1482–1553)",
+            "Karl, Margrave of Baden-Durlach (1598–1659)",
+        ),
+        (
+            "Duke of Legnica",
+            "Wenceslaus, Duke of Legnica (1318–1364)",
+            "Rupert was Duke of Legnica (1348–1419)",
+        ),
         ("War", "the Eighty Years' War (1568–1648)", "the Seven Years' War (1756–1763)"),
-        ("Sackville", "Mortimer, 1st Baron Sackville (1820–1888)", "Charles, 4th Baron Sackville (1870–1962)"),
+        (
+            "Sackville",
+            "Mortimer, 1st Baron Sackville (1820–1888)",
+            "Charles, 4th Baron Sackville (1870–1962)",
+        ),
     ],
 )
 def test_the_end_of_a_longer_name_is_nobody(name: str, one: str, two: str):
@@ -157,7 +217,8 @@ def test_the_merged_graph_has_each_of_them_with_what_is_said_of_them():
     records = tables(texts, names, [("Charles I", "Agnes of Burgundy"), ("Charles I", "Corunna")])
     entities, relationships, mentions, rejects = merge_graphs(*records)
     assert set(entities["name"]) == {
-        "Charles I", "Charles I, Duke of Bourbon", "Charles I, King of Spain", "Agnes of Burgundy", "Corunna"
+        "Charles I", "Charles I, Duke of Bourbon", "Charles I, King of Spain", "Agnes of Burgundy",
+        "Corunna"
     }  # fmt: skip
     assert set(zip(relationships["source"], relationships["target"], strict=True)) == {
         ("Charles I, Duke of Bourbon", "Agnes of Burgundy"), ("Charles I, King of Spain", "Corunna")
@@ -178,8 +239,16 @@ def test_a_bare_name_linked_with_the_fuller_one_is_no_relationship_and_no_reject
 
 
 def test_neither_the_order_of_records_nor_that_of_text_units_can_be_seen():
-    texts = {"a/0": BOURBON, "a/1": BARE, "b/0": SPAIN, "c/0": "Charles I (1500–1558) abdicated.", "c/1": BARE}
-    extractions, units = tables(texts, ["Charles I", "Agnes of Burgundy"], [("Charles I", "Agnes of Burgundy")])
+    texts = {
+        "a/0": BOURBON,
+        "a/1": BARE,
+        "b/0": SPAIN,
+        "c/0": "Charles I (1500–1558) abdicated.",
+        "c/1": BARE,
+    }
+    extractions, units = tables(
+        texts, ["Charles I", "Agnes of Burgundy"], [("Charles I", "Agnes of Burgundy")]
+    )
     told = _encoded(*told_apart(extractions, units))
     for seed in range(5):
         rows = random.Random(seed).sample(range(len(extractions)), len(extractions))
@@ -188,4 +257,6 @@ def test_neither_the_order_of_records_nor_that_of_text_units_can_be_seen():
 
 
 def _encoded(entities: pd.DataFrame, relationships: pd.DataFrame) -> tuple[pa.Table, pa.Table]:
-    return ENTITY_RECORDS.encode(entities, "entities"), RELATIONSHIP_RECORDS.encode(relationships, "relationships")
+    return ENTITY_RECORDS.encode(entities, "entities"), RELATIONSHIP_RECORDS.encode(
+        relationships, "relationships"
+    )

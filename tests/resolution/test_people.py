@@ -1,4 +1,5 @@
-"""Who of the bearers of one name are the same person: held to the plain reading of it, each with each."""
+"""Who of the bearers of one name are the same person: held to the plain reading of it, each with
+each."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -10,7 +11,17 @@ from hypothesis import strategies as st
 from pipeline.resolution.namesakes import Bearer, people
 from tests.sizes import size
 
-PLACES = ("", "bourbon", "spain", "spainn", "hesse", "hesse kassel", "wittenberg", "wittemberg", "the bold")
+PLACES = (
+    "",
+    "bourbon",
+    "spain",
+    "spainn",
+    "hesse",
+    "hesse kassel",
+    "wittenberg",
+    "wittemberg",
+    "the bold",
+)
 BEARER = st.builds(
     Bearer,
     st.sampled_from("abc"),
@@ -22,12 +33,17 @@ BEARER = st.builds(
 
 
 def each_with_each(counts: Mapping[Bearer, int]) -> dict[Bearer, Bearer]:
-    """The surest first; each joins the first person of whom it clashes with nobody and is like one."""
+    """The surest first; each joins the first person of whom it clashes with nobody and is like
+    one."""
     if not any(one.clashes(two) for one, two in combinations(counts, 2)):
         return {}
     found: list[list[Bearer]] = []
     for bearer in sorted(counts, key=lambda one: (not one.place, -counts[one], one)):
-        fits = [one for one in found if any(alike(bearer, other) for other in one) and not clashes(bearer, one)]
+        fits = [
+            one
+            for one in found
+            if any(alike(bearer, other) for other in one) and not clashes(bearer, one)
+        ]
         if not fits:
             found.append([])
         (fits or found[-1:])[0].append(bearer)

@@ -17,7 +17,9 @@ def test_a_file_that_is_not_there_has_no_pins(tmp_path: Path):
 
 
 def test_a_person_may_leave_out_header_and_note_and_use_quotes(tmp_path: Path):
-    pins = read_pins(written(tmp_path, '\ufeffsame,IBM,"Machines, Business"\n\ndifferent, A ,B,looked up\n'))
+    pins = read_pins(
+        written(tmp_path, '\ufeffsame,IBM,"Machines, Business"\n\ndifferent, A ,B,looked up\n')
+    )
     assert [(pin.decision, pin.a, pin.b, pin.note) for pin in pins] == [
         ("same", "IBM", "Machines, Business", ""),
         ("different", "A", "B", "looked up"),

@@ -11,7 +11,9 @@ COUNTED = ("id", "version", "numeral", "date")
 
 def test_there_are_enough_pairs_and_none_twice():
     assert len(PAIRS) >= 300
-    assert len({frozenset((pair.a, pair.b, pair.type_a, pair.type_b)) for pair in PAIRS}) == len(PAIRS)
+    assert len({frozenset((pair.a, pair.b, pair.type_a, pair.type_b)) for pair in PAIRS}) == len(
+        PAIRS
+    )
     assert len({frozenset((pair.a, pair.b)) for pair in MET}) == len(MET) == 448
 
 
@@ -33,11 +35,14 @@ def test_what_is_joined_of_names_whose_types_say_little_is_one(held_out: bool, r
     ("one", "two"),
     [
         ("La", "L.A."), ("Ape", "A.P.E."), ("Michelle", "Michel'le"), ("Wratislaw", "Wartislaw"),
-        ("Reunion", "Réunion"), ("Georgetown", "George Town"), ("Oh Boy", "Oh Boy!"), ("Game 1", "Game I"),
+        ("Reunion", "Réunion"), ("Georgetown", "George Town"), ("Oh Boy", "Oh Boy!"),
+        ("Game 1", "Game I"),
         ("Erik Anderson", "Erik Andersson"),
     ],
 )  # fmt: skip
-def test_names_that_are_alike_by_chance_are_doubtful_unless_they_are_met_together(one: str, two: str):
+def test_names_that_are_alike_by_chance_are_doubtful_unless_they_are_met_together(
+    one: str, two: str
+):
     names = read_name(one, "name"), read_name(two, "name")
     rules = Rules(0.88, {})
     assert rules.compare(*names).outcome == "perhaps"
@@ -64,7 +69,10 @@ def test_titles_of_two_documents_are_two():
 def test_what_is_mostly_met_together_needs_less(one: str, two: str, company: Company, rule: str):
     names = read_name(one, "name"), read_name(two, "title")
     rules = Rules(0.88, {})
-    assert (rules.compare(*names, company).outcome, rules.compare(*names, company).rule) == ("same", rule)
+    assert (rules.compare(*names, company).outcome, rules.compare(*names, company).rule) == (
+        "same",
+        rule,
+    )
     if company.both:
         assert rules.compare(*names, Company(9, 9, 1)).outcome != "same"
 
@@ -77,7 +85,9 @@ def test_initials_are_doubtful_only_where_they_share_a_text_unit_with_what_they_
 
 @pytest.mark.parametrize("kind", COUNTED)
 def test_what_counts_differently_is_never_joined(kind: str):
-    assert not [pair for pair in PAIRS if pair.kind == kind and pair.label == "different" and pair.merged]
+    assert not [
+        pair for pair in PAIRS if pair.kind == kind and pair.label == "different" and pair.merged
+    ]
 
 
 def test_a_comparison_is_symmetric():
@@ -93,19 +103,46 @@ def test_every_pair_that_a_rule_joins_is_among_the_candidates():
     missed = []
     for pair in [*PAIRS, *MET]:
         names = read_name(pair.a, pair.type_a), read_name(pair.b, pair.type_b)
-        if Rules(1.0, {}).compare(*names, Company(*pair.met)).outcome == "same" and not named_pairs(names):
+        if Rules(1.0, {}).compare(*names, Company(*pair.met)).outcome == "same" and not named_pairs(
+            names
+        ):
             missed.append((pair.a, pair.b))
     assert not missed
 
 
 def test_a_key_that_many_share_proposes_few_pairs():
-    names = [read_name(f"Dr. Ann B{chr(97 + n % 26)}{chr(97 + n // 26)} Smith", "PERSON") for n in range(600)]
+    names = [
+        read_name(f"Dr. Ann B{chr(97 + n % 26)}{chr(97 + n // 26)} Smith", "PERSON")
+        for n in range(600)
+    ]
     assert len(named_pairs(names)) < 20 * len(names)
 
 
 def test_names_that_are_hardly_names_are_compared_too():
-    odd = ["", " ", "?!", "Inc.", "The", "Dr.", "()", "第", "ー", "&", "1", "II", "A. B.", "ー" * 40, "(A)", "株式会社"]
+    odd = [
+        "",
+        " ",
+        "?!",
+        "Inc.",
+        "The",
+        "Dr.",
+        "()",
+        "第",
+        "ー",
+        "&",
+        "1",
+        "II",
+        "A. B.",
+        "ー" * 40,
+        "(A)",
+        "株式会社",
+    ]
     for type in ("PERSON", "ORGANIZATION", ""):
         names = [read_name(name, type) for name in odd]
-        assert {Rules(0.88, {}).compare(one, two).outcome for one in names for two in names if one is not two}
+        assert {
+            Rules(0.88, {}).compare(one, two).outcome
+            for one in names
+            for two in names
+            if one is not two
+        }
         named_pairs(names)

@@ -19,7 +19,9 @@ def test_a_long_step_gives_a_heartbeat():
     events.pulse.started -= 60
     events.beat()
     events.beat()
-    assert told[1:] == [{"event": "heartbeat", "step": "embed", "done": 1000, "expected": 2000, "seconds": 60.0}]
+    assert told[1:] == [
+        {"event": "heartbeat", "step": "embed", "done": 1000, "expected": 2000, "seconds": 60.0}
+    ]
 
 
 def test_a_run_tells_its_events(tmp_path: Path, postgres_url: str):
@@ -37,7 +39,9 @@ def test_a_run_tells_its_events(tmp_path: Path, postgres_url: str):
 
 
 @pytest.mark.parametrize("at", ["step_started", "step_advanced", "step_finished"])
-def test_what_the_callback_raises_ends_the_run(tmp_path: Path, postgres_url: str, openai: OpenAIServer, at: str):
+def test_what_the_callback_raises_ends_the_run(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, at: str
+):
     folder = new_project(tmp_path / "p", postgres_url, endpoint=openai)
 
     def fall_over(event: dict[str, Any]) -> None:

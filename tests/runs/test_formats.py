@@ -1,4 +1,5 @@
-"""``format: auto``: one trial before the first extraction decides, and the project keeps what it came to."""
+"""``format: auto``: one trial before the first extraction decides, and the project keeps what it
+came to."""
 
 from pathlib import Path
 
@@ -24,7 +25,11 @@ def project(tmp_path: Path, openai: OpenAIServer) -> ProjectFolder:
 def write_format(folder: ProjectFolder, format: str) -> None:
     workflow = folder.root / "workflows" / "index.yaml"
     text = workflow.read_text()
-    before = next(word for word in ("gleanings: 0", "format: auto", "format: json", "format: records") if word in text)
+    before = next(
+        word
+        for word in ("gleanings: 0", "format: auto", "format: json", "format: records")
+        if word in text
+    )
     workflow.write_text(text.replace(before, f"format: {format}"))
 
 
@@ -46,7 +51,9 @@ def graphs_asked(openai: OpenAIServer) -> list[str]:
     return ["json" if "response_format" in graph.body else "records" for graph in graphs]
 
 
-def test_a_model_that_writes_records_is_asked_for_records(project: ProjectFolder, openai: OpenAIServer):
+def test_a_model_that_writes_records_is_asked_for_records(
+    project: ProjectFolder, openai: OpenAIServer
+):
     report = project.report("index", "index")
     assert report["outcome"] == "completed"
     assert graphs_asked(openai) == ["records"] * (1 + DOCUMENTS)
@@ -55,7 +62,9 @@ def test_a_model_that_writes_records_is_asked_for_records(project: ProjectFolder
 
 
 @pytest.mark.parametrize("reply", [json_alone, json_without_limits])
-def test_a_model_that_writes_json_alone_is_asked_for_json(project: ProjectFolder, openai: OpenAIServer, reply: object):
+def test_a_model_that_writes_json_alone_is_asked_for_json(
+    project: ProjectFolder, openai: OpenAIServer, reply: object
+):
     openai.reply = reply
     report = project.report("index", "index")
     assert report["outcome"] == "completed"
@@ -68,7 +77,8 @@ def test_a_model_that_writes_json_alone_is_asked_for_json(project: ProjectFolder
 def test_a_request_for_json_shows_no_record_and_bounds_what_the_model_may_write(
     project: ProjectFolder, openai: OpenAIServer
 ):
-    """A small model writes records in between where it is shown some, and loops in a list that has no end."""
+    """A small model writes records in between where it is shown some, and loops in a list that has
+    no end."""
     write_format(project, "json")
     assert project.report("index", "index")["outcome"] == "completed"
     bodies = [request.body for request in openai.requests if request.kind == "chat"]
@@ -81,7 +91,9 @@ def test_a_request_for_json_shows_no_record_and_bounds_what_the_model_may_write(
         assert body["max_tokens"] < GENEROUS_REPLY
 
 
-def test_the_trial_is_in_the_plan_and_the_second_run_asks_nothing(project: ProjectFolder, openai: OpenAIServer):
+def test_the_trial_is_in_the_plan_and_the_second_run_asks_nothing(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = json_alone
     planned = project.report("plan", "index")
     assert step_of(planned)["estimate"]["calls"] == [1 + DOCUMENTS, 2 + DOCUMENTS]
@@ -97,7 +109,9 @@ def test_the_trial_is_in_the_plan_and_the_second_run_asks_nothing(project: Proje
     assert openai.count("chat") == 0
 
 
-def test_what_was_decided_is_the_same_step_as_the_word_itself(project: ProjectFolder, openai: OpenAIServer):
+def test_what_was_decided_is_the_same_step_as_the_word_itself(
+    project: ProjectFolder, openai: OpenAIServer
+):
     project.report("index", "index")
     openai.forget()
     write_format(project, "records")
@@ -105,7 +119,9 @@ def test_what_was_decided_is_the_same_step_as_the_word_itself(project: ProjectFo
     assert openai.count("chat") == 0
 
 
-def test_an_edited_line_runs_the_step_again_in_that_format(project: ProjectFolder, openai: OpenAIServer):
+def test_an_edited_line_runs_the_step_again_in_that_format(
+    project: ProjectFolder, openai: OpenAIServer
+):
     project.report("index", "index")
     openai.forget()
     (project.root / FILE).write_text("gpt-4o-mini: json   # my decision\n")
@@ -138,7 +154,9 @@ def test_a_deleted_line_is_decided_by_calls_for_the_trial_replies_that_are_not_k
     assert step_of(project.report("plan", "index"))["estimate"]["calls"][1] >= 1
     project.report("index", "index")
     assert decided(project) == ['"gpt-4o-mini": json']
-    assert graphs_asked(openai) == ["records"]  # its bad reply is asked for again; the one in JSON is known
+    assert graphs_asked(openai) == [
+        "records"
+    ]  # its bad reply is asked for again; the one in JSON is known
 
 
 def test_other_models_keep_their_lines(project: ProjectFolder):
@@ -169,7 +187,9 @@ def test_a_server_that_fails_decides_nothing(project: ProjectFolder, openai: Ope
     assert decided(project) == []
 
 
-def test_a_server_that_does_not_answer_in_time_decides_nothing(project: ProjectFolder, openai: OpenAIServer):
+def test_a_server_that_does_not_answer_in_time_decides_nothing(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = lambda messages, body: Reply("Request timeout.", status=408)
     done = project.invoke("index", "index", "--set", "models.chat.default.max_retries=0")
     assert done.exit_code == 1
@@ -204,8 +224,12 @@ def test_the_trial_is_in_the_usage_of_the_step(project: ProjectFolder, openai: O
     assert (trials["cost"] > 0).all()
 
 
-@pytest.mark.parametrize("text", ["[records]", "gpt-4o-mini: xml", "gpt-4o-mini: [", "gpt-4o-mini: auto"])
-def test_a_file_that_says_something_else_is_refused(project: ProjectFolder, openai: OpenAIServer, text: str):
+@pytest.mark.parametrize(
+    "text", ["[records]", "gpt-4o-mini: xml", "gpt-4o-mini: [", "gpt-4o-mini: auto"]
+)
+def test_a_file_that_says_something_else_is_refused(
+    project: ProjectFolder, openai: OpenAIServer, text: str
+):
     (project.root / FILE).write_text(text)
     assert FILE in project.invoke_refused("plan", "index")
     assert openai.count("chat") == 0
@@ -218,7 +242,9 @@ def test_a_project_that_names_a_format_reads_no_file(project: ProjectFolder, ope
     assert graphs_asked(openai) == ["records"] * DOCUMENTS
 
 
-def test_a_purge_keeps_what_was_paid_for_though_the_line_is_gone(project: ProjectFolder, openai: OpenAIServer):
+def test_a_purge_keeps_what_was_paid_for_though_the_line_is_gone(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = json_alone
     project.report("index", "index")
     (project.root / FILE).unlink()
@@ -230,7 +256,9 @@ def test_a_purge_keeps_what_was_paid_for_though_the_line_is_gone(project: Projec
     assert openai.count("chat") == 0
 
 
-def test_a_model_that_loops_in_the_trial_ends_at_the_limit(project: ProjectFolder, openai: OpenAIServer):
+def test_a_model_that_loops_in_the_trial_ends_at_the_limit(
+    project: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = lambda messages, body: Reply(endless=True)
     done = project.invoke("index", "index", "--set", "models.chat.default.timeout=5")
     assert done.exit_code == 1

@@ -18,7 +18,9 @@ def publish(store: SnapshotStore, workflow: str, run_id: str, *texts: str) -> Ma
     """A run of two steps; the table ``shared`` is the same every night."""
     tables, steps = {}, {}
     for step, rows in {"shared": ("always",), "texts": texts}.items():
-        table = TEXTS.encode(TEXTS.frame([(str(number), text) for number, text in enumerate(rows)]), step)
+        table = TEXTS.encode(
+            TEXTS.frame([(str(number), text) for number, text in enumerate(rows)]), step
+        )
         tables[step] = store.write(step, table)
         fingerprint = tables[step].sha256[::-1]
         steps[step] = StepRecord(step, fingerprint, {}, {"out": tables[step]})
@@ -39,11 +41,14 @@ def store(tmp_path: Path) -> SnapshotStore:
 
 
 def files(store: SnapshotStore) -> set[str]:
-    return {path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if path.is_file()}
+    return {
+        path.relative_to(store.root).as_posix() for path in store.root.rglob("*") if path.is_file()
+    }
 
 
 def assert_whole(store: SnapshotStore) -> None:
-    """Every manifest that is there, live or kept, can be read with all its tables, and is found by its records."""
+    """Every manifest that is there, live or kept, can be read with all its tables, and is found by
+    its records."""
     for workflow in store.workflows():
         for run_id in ("", *store.history(workflow)):
             manifest = store.manifest(workflow, run_id)
@@ -59,12 +64,22 @@ def test_the_newest_manifests_and_what_they_name_are_kept(store: SnapshotStore):
     before = files(store)
     report = collect_garbage(store, keep=2, dry_run=False)
     assert store.history("index") == ["run-2", "run-3"]
-    assert [store.manifest("index", "run-2"), store.manifest("index"), store.manifest("fast")] == kept
+    assert [
+        store.manifest("index", "run-2"),
+        store.manifest("index"),
+        store.manifest("fast"),
+    ] == kept
     assert report.manifests == {"index": ["run-0", "run-1"]}
-    assert (report.records.files, report.tables["texts"].files, set(report.tables)) == (1, 1, {"texts"})
+    assert (report.records.files, report.tables["texts"].files, set(report.tables)) == (
+        1,
+        1,
+        {"texts"},
+    )
     gone = before - files(store)
     assert len(gone) == 4
-    assert sum(name.startswith("texts/") for name in gone) == 1, "the table of night 1 is fast's too"
+    assert sum(name.startswith("texts/") for name in gone) == 1, (
+        "the table of night 1 is fast's too"
+    )
     assert_whole(store)
     assert collect_garbage(store, keep=2, dry_run=False).total == SnapshotSize(0, 0)
 
@@ -82,7 +97,9 @@ def test_a_dry_run_says_the_same_and_deletes_nothing(store: SnapshotStore):
 
 
 def test_what_no_manifest_names_goes_and_what_others_put_there_stays(store: SnapshotStore):
-    stray = store.write("strays", TEXTS.encode(TEXTS.frame([("1", "of a run that failed")]), "strays"))
+    stray = store.write(
+        "strays", TEXTS.encode(TEXTS.frame([("1", "of a run that failed")]), "strays")
+    )
     theirs = store.root / "texts" / "notes.parquet"
     theirs.write_text("mine")
     report = collect_garbage(store, keep=NIGHTS, dry_run=False)
@@ -141,7 +158,9 @@ def test_nothing_is_deleted_while_it_cannot_be_read_what_is_live(store: Snapshot
     assert all(map(store.exists, store.manifest("fast").tables.values()))
 
 
-def test_a_project_goes_on_after_gc_and_never_collects_beside_a_run(tmp_path: Path, postgres_url: str):
+def test_a_project_goes_on_after_gc_and_never_collects_beside_a_run(
+    tmp_path: Path, postgres_url: str
+):
     folder = new_project(tmp_path / "p", postgres_url)
     with folder.open() as project:
         for night in range(3):

@@ -22,9 +22,13 @@ def test_what_a_row_says_is_looked_up_where_a_table_has_it(tmp_path: Path):
         "text_units": saved("text_units", TEXTS, "chunk-1", "The Tollen Quay."),
         "documents": saved("documents", NAMES, "doc-1", "quay.txt"),
     }
-    rejects = REJECTS.frame([("own", row, "row", "own", "why") for row in ("chunk-1", "doc-1", "ent-1")])
+    rejects = REJECTS.frame(
+        [("own", row, "row", "own", "why") for row in ("chunk-1", "doc-1", "ent-1")]
+    )
     expected = [("chunk-1", "The Tollen Quay.", "why"), ("doc-1", "", "why"), ("ent-1", "", "why")]
-    assert by_reason(rejects, Manifest("own", tables), snapshots, {}) == [LeftOut("own", "row", "own", "", 3, expected)]
+    assert by_reason(rejects, Manifest("own", tables), snapshots, {}) == [
+        LeftOut("own", "row", "own", "", 3, expected)
+    ]
 
 
 def test_losses_come_before_decisions_whoever_declares_them(tmp_path: Path):

@@ -19,9 +19,15 @@ def test_made_once_and_kept_when_the_folder_is_moved(tmp_path: Path):
 
 
 def test_processes_that_come_together_have_one(tmp_path: Path):
-    code = "import sys; from pathlib import Path; from pipeline.runs.owner import owner_of; sys.stdin.readline(); "
+    code = (
+        "import sys; from pathlib import Path; from pipeline.runs.owner import owner_of;"
+        " sys.stdin.readline(); "
+    )
     command = [sys.executable, "-c", code + "print(owner_of(Path(sys.argv[1])))", str(tmp_path)]
-    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
     owners = {process.communicate("go\n")[0] for process in processes}
     assert owners == {f"{owner_of(tmp_path)}\n"}
 
@@ -45,7 +51,9 @@ def test_a_damaged_one_is_healed_by_its_second_copy_and_never_another(tmp_path: 
     path.unlink()
     assert owner_of(tmp_path) == owner
     path.write_text("f" * 32)
-    with pytest.raises(DataError, match=f"data/owner: {'f' * 32}, but data/owner-path has {owner}; delete the one"):
+    with pytest.raises(
+        DataError, match=f"data/owner: {'f' * 32}, but data/owner-path has {owner}; delete the one"
+    ):
         owner_of(tmp_path)
 
 

@@ -55,7 +55,9 @@ def test_the_last_report_is_kept_whole(runs: Runs):
     for run_id in (second, first, third):
         runs.save(report(run_id))
     assert runs.last() == json.loads(json.dumps(report(third).to_json()))
-    assert sorted(path.name for path in runs.folder.iterdir()) == [f"{id}.json" for id in (first, second, third)]
+    assert sorted(path.name for path in runs.folder.iterdir()) == [
+        f"{id}.json" for id in (first, second, third)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +124,8 @@ def test_ids_come_after_those_that_are_there_where_the_clock_was_set_back(runs: 
 def test_totals_are_over_the_steps_and_the_load():
     totals = report("r").totals
     assert totals == {
-        "calls": 2, "throttled_calls": 0, "cached_calls": 3, "estimated_calls": 0, "input_tokens": 0,
+        "calls": 2, "throttled_calls": 0, "cached_calls": 3, "estimated_calls": 0,
+        "input_tokens": 0,
         "output_tokens": 0, "rejects": 1,
         "decided": 0, "recovered": 0, "not_read": {}, "seconds": 1.75, "cost": 0.5,
     }  # fmt: skip
@@ -133,10 +136,15 @@ def test_totals_are_over_the_steps_and_the_load():
 def test_a_second_process_is_refused_until_the_first_is_gone(runs: Runs):
     project = Path(__file__).parents[2]
     command = [sys.executable, "-c", HOLDER, str(runs.folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=project) as holder:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=project
+    ) as holder:
         assert holder.stdout
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(LockedError, match=rf"process {holder.pid} on .*wait for it to end"), runs.alone():
+        with (
+            pytest.raises(LockedError, match=rf"process {holder.pid} on .*wait for it to end"),
+            runs.alone(),
+        ):
             pytest.fail("two runs at once")
         holder.send_signal(signal.SIGKILL)
         holder.wait()
@@ -151,7 +159,9 @@ def test_the_lock_is_let_go_when_a_run_fails(runs: Runs):
         pytest.fail("two runs at once")
 
 
-def test_another_lock_that_times_out_inside_a_run_is_not_taken_for_this_one(runs: Runs, tmp_path: Path):
+def test_another_lock_that_times_out_inside_a_run_is_not_taken_for_this_one(
+    runs: Runs, tmp_path: Path
+):
     with FileLock(tmp_path / "other"), pytest.raises(Timeout), runs.alone():
         FileLock(tmp_path / "other").acquire(timeout=0)
 
@@ -172,4 +182,7 @@ def test_a_killed_run_of_a_process_with_the_holders_number_is_not_under_way(runs
         assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == "None\n"
         begun = UnfinishedRun(runs.new_id(), "fast", this_process(), "embed")
         runs.note(begun)
-        assert subprocess.run(line, capture_output=True, text=True, check=True).stdout == f"{begun.run_id}\n"
+        assert (
+            subprocess.run(line, capture_output=True, text=True, check=True).stdout
+            == f"{begun.run_id}\n"
+        )

@@ -16,7 +16,9 @@ def write_workflow(folder: ProjectFolder, name: str, keep: int, *more: dict[str,
     """The first steps of ``index``, and others."""
     content = yaml.safe_load((folder.root / "workflows" / "index.yaml").read_text(encoding="utf-8"))
     steps = [*content["steps"][:keep], *more]
-    (folder.root / "workflows" / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, "steps": steps}))
+    (folder.root / "workflows" / f"{name}.yaml").write_text(
+        yaml.safe_dump({"name": name, "steps": steps})
+    )
 
 
 @pytest.fixture
@@ -37,7 +39,9 @@ def refused(folder: ProjectFolder, workflow: str) -> str:
     return str(caught.value)
 
 
-def test_a_workflow_without_embeddings_is_refused_before_its_first_call(folder: ProjectFolder, openai: OpenAIServer):
+def test_a_workflow_without_embeddings_is_refused_before_its_first_call(
+    folder: ProjectFolder, openai: OpenAIServer
+):
     write_workflow(folder, "mine", 7)
     message = refused(folder, "mine")
     assert "writes no text_unit_embeddings, entity_embeddings, relationship_embeddings" in message
@@ -45,7 +49,9 @@ def test_a_workflow_without_embeddings_is_refused_before_its_first_call(folder: 
     assert openai.requests == []
 
 
-def test_a_table_without_a_column_that_the_stores_need_is_refused(folder: ProjectFolder, openai: OpenAIServer):
+def test_a_table_without_a_column_that_the_stores_need_is_refused(
+    folder: ProjectFolder, openai: OpenAIServer
+):
     chunked: dict[str, Any] = {"verb": "chunk_documents", "outputs": {"text_units": "parts"}}
     write_workflow(folder, "mine", 10)
     path = folder.root / "workflows" / "mine.yaml"
@@ -78,10 +84,16 @@ def test_vectors_without_a_model_are_refused(folder: ProjectFolder, openai: Open
         if step.get("id") == "embed_text_units":
             step["outputs"] = {"embeddings": "vectors"}
     content["steps"].append(
-        {"verb": "snapshot", "inputs": {"table": "vectors"}, "outputs": {"result": "text_unit_embeddings"}}
+        {
+            "verb": "snapshot",
+            "inputs": {"table": "vectors"},
+            "outputs": {"result": "text_unit_embeddings"},
+        }
     )
     path.write_text(yaml.safe_dump(content))
-    assert "step 'snapshot' writes text_unit_embeddings without an embedding model" in refused(folder, "mine")
+    assert "step 'snapshot' writes text_unit_embeddings without an embedding model" in refused(
+        folder, "mine"
+    )
     assert openai.requests == []
 
 

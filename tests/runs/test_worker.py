@@ -31,7 +31,9 @@ STEPS = [{"verb": "ask", "args": {"token": "${TOKEN}", "size": "${SIZE:-7}"}}]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> ProjectFolder:
-    folder = new_project(tmp_path / "p", NO_STORE, workflow="fast", verbs=["own.py"], input={"steps": STEPS})
+    folder = new_project(
+        tmp_path / "p", NO_STORE, workflow="fast", verbs=["own.py"], input={"steps": STEPS}
+    )
     (folder.root / "own.py").write_text(OWN)
     (folder.root / ".env").write_text(f"TOKEN={CANARY}\n")
     return folder
@@ -60,7 +62,9 @@ def test_a_worker_looks_it_up_in_its_own_environment(
     sent = tmp_path / "sent.zip"
     sent.write_bytes(shipped(folder))
     place = _opened(sent, tmp_path / "worker", SnapshotStore(tmp_path / "snapshots"))
-    with pytest.raises(SettingsError, match=r"input\.steps\[0\]: token: the environment variable TOKEN is not set"):
+    with pytest.raises(
+        SettingsError, match=r"input\.steps\[0\]: token: the environment variable TOKEN is not set"
+    ):
         place.workflow("fast")
     monkeypatch.setenv("TOKEN", "its-own")
     [step] = [step for step in place.workflow("fast").steps if step.verb.name == "ask"]

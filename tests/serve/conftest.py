@@ -37,4 +37,7 @@ def chatting(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Project]:
 
 
 def models_of(openai: OpenAIServer) -> list[str]:
-    return [f"models.chat.default.base_url={openai.base_url}", f"models.chat.default.api_key={openai.key}"]
+    return [
+        f"models.chat.default.base_url={openai.base_url}",
+        f"models.chat.default.api_key={openai.key}",
+    ]

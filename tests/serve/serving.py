@@ -47,10 +47,14 @@ class Serving:
 
 @contextmanager
 def serving(
-    project: Project, any_host: bool = False, ready: bool = True, token: OneTimeToken | None = None, port: int = 0
+    project: Project,
+    any_host: bool = False,
+    ready: bool = True,
+    token: OneTimeToken | None = None,
+    port: int = 0,
 ) -> Iterator[Serving]:
-    """``ready``: what queries share is made before; a store that hangs would be waited for. ``token``: as for
-    ``graphmill ui``."""
+    """``ready``: what queries share is made before; a store that hangs would be waited for.
+    ``token``: as for ``graphmill ui``."""
     settings = project.settings.serve
     key = settings.api_key.get_secret_value()
     with listen("127.0.0.1", port) as listening:
@@ -85,7 +89,9 @@ def events_in(text: str) -> list[Event]:
         lines = [line for line in block.split("\n") if line and not line.startswith(":")]
         if lines:
             name, data = lines
-            found.append(Event(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+            found.append(
+                Event(name.removeprefix("event: "), json.loads(data.removeprefix("data: ")))
+            )
     return found
 
 

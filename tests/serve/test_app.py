@@ -43,11 +43,15 @@ def test_an_answer_is_the_projects(served: Serving, project: Project):
     found = served.ask(mode="local", top_k=5)
     assert found.status_code == 200
     expected = project.query(QUESTION, mode="local", top_k=5)
-    assert found.json() | {"timings_ms": 0, "question_id": ""} == expected.to_json(evidence=False) | {
+    assert found.json() | {"timings_ms": 0, "question_id": ""} == expected.to_json(
+        evidence=False
+    ) | {
         "timings_ms": 0,
         "question_id": "",
     }
-    whole = served.client.post("/query?include=evidence", json={"query": QUESTION, "mode": "local", "top_k": 5})
+    whole = served.client.post(
+        "/query?include=evidence", json={"query": QUESTION, "mode": "local", "top_k": 5}
+    )
     assert whole.json() | {"timings_ms": 0, "question_id": ""} == expected.to_json() | {
         "timings_ms": 0,
         "question_id": "",
@@ -55,7 +59,10 @@ def test_an_answer_is_the_projects(served: Serving, project: Project):
     assert served.client.post("/query?include=all", json={"query": QUESTION}).status_code == 422
     data = served.ask("/query/data", mode="naive")
     expected = project.query_data(QUESTION, mode="naive")
-    assert data.json() | {"timings_ms": 0, "question_id": ""} == expected | {"timings_ms": 0, "question_id": ""}
+    assert data.json() | {"timings_ms": 0, "question_id": ""} == expected | {
+        "timings_ms": 0,
+        "question_id": "",
+    }
     assert "answer" not in data.json()
 
 
@@ -64,9 +71,16 @@ def test_a_stream_has_sources_tokens_and_the_whole(served: Serving, project: Pro
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["x-accel-buffering"] == "no"
     first, *tokens, done = served.events()
-    assert (first.name, {token.name for token in tokens}, done.name) == ("sources", {"token"}, "done")
+    assert (first.name, {token.name for token in tokens}, done.name) == (
+        "sources",
+        {"token"},
+        "done",
+    )
     expected = project.query(QUESTION).to_json(evidence=False)
-    assert done.data | {"timings_ms": 0, "question_id": ""} == expected | {"timings_ms": 0, "question_id": ""}
+    assert done.data | {"timings_ms": 0, "question_id": ""} == expected | {
+        "timings_ms": 0,
+        "question_id": "",
+    }
     assert first.data["references"] == expected["references"]
     assert "".join(token.data["text"] for token in tokens) == expected["answer"]
     assert [one for token in tokens for one in token.data["annotations"]] == expected["annotations"]
@@ -85,11 +99,16 @@ def test_an_answer_has_its_references_and_no_evidence_unless_it_is_asked_for(ser
 
 
 def test_what_is_null_or_left_out_is_as_settings_have_it(folder: ProjectFolder, served: Serving):
-    with folder.open("query.mode=naive", "query.chunk_top_k=1") as project, serving(project) as other:
+    with (
+        folder.open("query.mode=naive", "query.chunk_top_k=1") as project,
+        serving(project) as other,
+    ):
         for body in ({}, {"mode": None, "chunk_top_k": None, "hl_keywords": None}):
             found = other.ask("/query/data", **body).json()
             assert (found["mode"], len(found["chunks"])) == ("naive", 1)
-        fields = other.client.get("/openapi.json").json()["components"]["schemas"]["Query"]["properties"]
+        fields = other.client.get("/openapi.json").json()["components"]["schemas"]["Query"][
+            "properties"
+        ]
         assert (fields["mode"]["default"], fields["chunk_top_k"]["default"]) == ("naive", 1)
     assert served.ask("/query/data").json()["mode"] == "graph"
 
@@ -123,11 +142,14 @@ def test_what_makes_no_sense_is_refused_by_name(
 
 @pytest.mark.parametrize(
     ("content", "status"),
-    [(b"", 422), (b"{", 422), (b"[]", 422), (b"\xff\xfe", 422), (b"null", 422), (b"[" * 100_000, 400)],
+    [(b"", 422), (b"{", 422), (b"[]", 422), (b"\xff\xfe", 422), (b"null", 422),
+        (b"[" * 100_000, 400)],
     ids=["empty", "broken", "list", "no text", "null", "deep"],
 )  # fmt: skip
 def test_a_body_that_is_no_object(served: Serving, content: bytes, status: int):
-    answer = served.client.post("/query", content=content, headers={"Content-Type": "application/json"})
+    answer = served.client.post(
+        "/query", content=content, headers={"Content-Type": "application/json"}
+    )
     assert answer.status_code == status
     assert answer.json()["error"]["type"] == "invalid_request"
 
@@ -141,14 +163,18 @@ def test_white_space_is_no_question(served: Serving):
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_texts_are_texts(served: Serving, text: str):
     for path in PATHS:
-        answer = served.ask(path, query=f"Who? {text}", mode="mix", ll_keywords=[text[:1000]], response_type=text)
+        answer = served.ask(
+            path, query=f"Who? {text}", mode="mix", ll_keywords=[text[:1000]], response_type=text
+        )
         assert answer.status_code == 200, answer.text
         assert answer.text.isprintable() or "\x1b" not in answer.text
 
 
 def test_a_lone_surrogate_is_no_text(served: Serving):
     body = b'{"query": "\\ud800 who?"}'
-    answer = served.client.post("/query", content=body, headers={"Content-Type": "application/json"})
+    answer = served.client.post(
+        "/query", content=body, headers={"Content-Type": "application/json"}
+    )
     assert answer.status_code in (200, 422)
     assert answer.json()
 
@@ -196,7 +222,9 @@ def test_the_document_is_valid_and_tells_the_truth(served: Serving, schema: dict
     assert fields["properties"].keys() == QueryRequest.model_fields.keys()
     assert fields["additionalProperties"] is False
     for path, body in answers(served):
-        content = schema["paths"][path]["post" if path != "/health" else "get"]["responses"]["200"]["content"]
+        content = schema["paths"][path]["post" if path != "/health" else "get"]["responses"]["200"][
+            "content"
+        ]
         promised = {**content["application/json"]["schema"], "components": schema["components"]}
         assert not list(OAS31Validator(promised).iter_errors(body))
     for example in fields["examples"]:

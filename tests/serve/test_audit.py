@@ -1,4 +1,5 @@
-"""The audit log: who has asked what, been shown what, changed what; and that it can be kept short and clean."""
+"""The audit log: who has asked what, been shown what, changed what; and that it can be kept short
+and clean."""
 
 import json
 import os
@@ -54,13 +55,20 @@ def test_a_question_has_its_line(audited: Serving, folder: ProjectFolder, path: 
     assert answer.status_code == 200
     (line,) = log_in(folder).lines()
     assert datetime.fromisoformat(line["at"]).tzinfo is not None
-    assert (line["kind"], line["key"], line["user"], line["text"]) == ("question", "desk", "", QUESTION)
+    assert (line["kind"], line["key"], line["user"], line["text"]) == (
+        "question",
+        "desk",
+        "",
+        QUESTION,
+    )
     assert (line["mode"], line["outcome"]) == ("naive", "answered")
     assert {passage["source"] for passage in line["passages"]} == {"institute.txt"}
     assert all(passage["unit"].startswith("chunk-") for passage in line["passages"])
     assert line["loaded"].startswith("fast ")
     assert line["question_id"] in answer.text
-    assert (line["cost"] > 0, line["model"] != "") == ((True, True) if path != "/query/data" else (False, False))
+    assert (line["cost"] > 0, line["model"] != "") == (
+        (True, True) if path != "/query/data" else (False, False)
+    )
 
 
 def test_the_user_of_a_front_end_and_what_was_refused(audited: Serving, folder: ProjectFolder):
@@ -83,8 +91,17 @@ def test_edits_and_sign_ins(audited: Serving, folder: ProjectFolder):
             browser.post("/login", data={"key": key})
         browser.post("/logout")
     refused, edit, wrong, signed_in, out = log_in(folder).lines()
-    assert (refused["kind"], refused["key"], refused["path"], refused["status"]) == ("edit", "desk", "/ui/pin", 403)
-    assert (edit["key"], edit["status"], edit["text"]) == ("ed", done.status_code, "same: Mira Vale | Harrow Light")
+    assert (refused["kind"], refused["key"], refused["path"], refused["status"]) == (
+        "edit",
+        "desk",
+        "/ui/pin",
+        403,
+    )
+    assert (edit["key"], edit["status"], edit["text"]) == (
+        "ed",
+        done.status_code,
+        "same: Mira Vale | Harrow Light",
+    )
     assert [line["kind"] for line in (wrong, signed_in, out)] == ["sign-in"] * 3
     assert [(line["how"], line["outcome"], line["key"]) for line in (wrong, signed_in, out)] == [
         ("key", "refused", ""), ("key", "ok", "desk"), ("out", "ok", "desk"),
@@ -94,10 +111,16 @@ def test_edits_and_sign_ins(audited: Serving, folder: ProjectFolder):
     assert not [secret for secret in (KEY, EDIT, "wrong") if secret in files]
 
 
-def test_a_stream_that_nobody_reads_to_its_end_has_its_line(audited: Serving, folder: ProjectFolder):
+def test_a_stream_that_nobody_reads_to_its_end_has_its_line(
+    audited: Serving, folder: ProjectFolder
+):
     headers = {"X-API-Key": KEY}
     with httpx2.stream(
-        "POST", f"{audited.url}/query/stream", json={"query": QUESTION, "mode": "naive"}, headers=headers, timeout=60
+        "POST",
+        f"{audited.url}/query/stream",
+        json={"query": QUESTION, "mode": "naive"},
+        headers=headers,
+        timeout=60,
     ) as answer:
         next(answer.iter_raw())
     wait_until(lambda: len(list(log_in(folder).lines())) == 1)
@@ -161,9 +184,18 @@ def test_files_of_earlier_days_go_when_a_new_one_begins(tmp_path: Path):
 
 def test_a_purged_document_is_taken_out_and_the_rest_stays(tmp_path: Path):
     log = AuditLog(tmp_path, hashed=False)
-    secret, public = {"source": "secret.csv#7", "document": "doc-1"}, {"source": "open.txt", "document": "doc-2"}
+    secret, public = (
+        {"source": "secret.csv#7", "document": "doc-1"},
+        {"source": "open.txt", "document": "doc-2"},
+    )
     # JSON leaves the last sign as it is, and some readers of text take it for a line's end.
-    log.add("question", "What does Idra earn?\N{LINE SEPARATOR}", key="a", passages=[secret, public], cost=1.5)
+    log.add(
+        "question",
+        "What does Idra earn?\N{LINE SEPARATOR}",
+        key="a",
+        passages=[secret, public],
+        cost=1.5,
+    )
     log.add("question", "Who built\N{LINE SEPARATOR}it?", key="b", passages=[public])
     before = list(log.lines())
     cut_off = '{"at": "2026'
@@ -202,7 +234,7 @@ def test_files_of_others_stay(tmp_path: Path):
 
 def test_strangers_cannot_fill_the_log_with_wrong_keys(audited: Serving, folder: ProjectFolder):
     with ThreadPoolExecutor(TRIES + 5) as threads:
-        trying = [threads.submit(httpx2.post, f"{audited.url}/login", data={"key": "wrong"}, headers=OWN_PAGE)
+        trying = [threads.submit(httpx2.post, f"{audited.url}/login", data={"key": "wrong"}, headers=OWN_PAGE)  # noqa: E501
                   for _ in range(TRIES + 5)]  # fmt: skip
         statuses = sorted(each.result().status_code for each in trying)
     assert statuses == [401] * TRIES + [429] * 5

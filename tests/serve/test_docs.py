@@ -1,4 +1,5 @@
-"""What docs/serving.md promises: its commands run as they stand, its errors are all, its settings are the defaults."""
+"""What docs/serving.md promises: its commands run as they stand, its errors are all, its settings
+are the defaults."""
 
 import json
 import re
@@ -23,7 +24,9 @@ def test_the_commands_run(served: Serving):
     said = []
     for command in COMMANDS:
         here = command.replace("http://127.0.0.1:8020", served.url)
-        said.append(subprocess.run(["sh", "-c", here], capture_output=True, text=True, check=True).stdout)
+        said.append(
+            subprocess.run(["sh", "-c", here], capture_output=True, text=True, check=True).stdout
+        )
     answer, data, stream, health = said
     assert json.loads(answer)["answer"]
     assert json.loads(data)["chunks"]
@@ -32,12 +35,19 @@ def test_the_commands_run(served: Serving):
 
 
 def test_every_error_is_told():
-    types = {*BY_STATUS.values(), *(name for _, _, name in BY_KIND), *(name for _, name in OWN.values())}
+    types = {
+        *BY_STATUS.values(),
+        *(name for _, _, name in BY_KIND),
+        *(name for _, name in OWN.values()),
+    }
     assert {type for type in types if f"`{type}`" not in PAGE} == set()
 
 
 def test_the_settings_are_the_defaults():
-    blocks = [yaml.safe_load(block)["serve"] for block in re.findall(r"```yaml\n(.*?)\n```", PAGE, re.DOTALL)]
+    blocks = [
+        yaml.safe_load(block)["serve"]
+        for block in re.findall(r"```yaml\n(.*?)\n```", PAGE, re.DOTALL)
+    ]
     examples = {next(iter(block)): block for block in blocks}
     for told in (examples["page"], examples["concurrency"]):
         assert told == {name: getattr(ServeSettings(), name) for name in told}
@@ -47,4 +57,8 @@ def test_the_settings_are_the_defaults():
 
 def test_a_full_disk_is_told_by_its_own_status():
     failure = failure_of(DiskFullError("data/usage: no space; make room"), all_told=True)
-    assert (failure.status, failure.type, failure.message) == (507, "disk_full", "data/usage: no space; make room")
+    assert (failure.status, failure.type, failure.message) == (
+        507,
+        "disk_full",
+        "data/usage: no space; make room",
+    )

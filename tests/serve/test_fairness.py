@@ -1,4 +1,5 @@
-"""What one key asks does not keep others waiting, and work ends with the request that it is done for."""
+"""What one key asks does not keep others waiting, and work ends with the request that it is done
+for."""
 
 import asyncio
 import threading
@@ -21,7 +22,12 @@ from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, in_thread, serving, wait_until
 from tests.servers.openai_server import OpenAIServer, Reply
 
-KEYS = ["serve.api_key=owner", "serve.keys={busy: {key: busy}, other: {key: other}}", "cache=''", "query.mode=naive"]
+KEYS = [
+    "serve.api_key=owner",
+    "serve.keys={busy: {key: busy}, other: {key: other}}",
+    "cache=''",
+    "query.mode=naive",
+]
 SLOW = 20.0
 """Seconds that the model takes: nothing here waits for it."""
 
@@ -32,12 +38,15 @@ def headers(key: str) -> dict[str, str]:
 
 @contextmanager
 def open_questions(served: Serving, number: int, **body: Any) -> Iterator[list[httpx2.Response]]:
-    """So many questions of the key ``busy`` are open within the block; those who ask hang up at its end."""
+    """So many questions of the key ``busy`` are open within the block; those who ask hang up at its
+    end."""
     answers: list[httpx2.Response] = []
 
     async def ask_all() -> None:
         limits = httpx2.Limits(max_connections=None)
-        async with httpx2.AsyncClient(base_url=served.url, headers=headers("busy"), timeout=60, limits=limits) as http:
+        async with httpx2.AsyncClient(
+            base_url=served.url, headers=headers("busy"), timeout=60, limits=limits
+        ) as http:
 
             async def ask() -> None:
                 answers.append(await http.post("/query", json={"query": QUESTION, **body}))
@@ -68,7 +77,10 @@ def shared(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Serving]:
 
 def test_130_slow_questions_of_a_key_keep_nobody_from_finding_evidence(shared: Serving):
     queries = shared.api.queries
-    with open_questions(shared, 130) as answers, httpx2.Client(base_url=shared.url, headers=headers("other")) as other:
+    with (
+        open_questions(shared, 130) as answers,
+        httpx2.Client(base_url=shared.url, headers=headers("other")) as other,
+    ):
         wait_until(lambda: queries.running + queries.waiting == 130)
         assert queries.running == 16
         seconds = []
@@ -87,7 +99,12 @@ def test_130_slow_questions_of_a_key_keep_nobody_from_finding_evidence(shared: S
 def test_who_hangs_up_frees_the_place_before_the_model_answers(shared: Serving, path: str):
     queries = shared.api.queries
     with suppress(httpx2.TimeoutException):
-        httpx2.post(shared.url + path, json={"query": QUESTION, "stream": False}, headers=headers("other"), timeout=0.7)
+        httpx2.post(
+            shared.url + path,
+            json={"query": QUESTION, "stream": False},
+            headers=headers("other"),
+            timeout=0.7,
+        )
     wait_until(lambda: queries.running == queries.waiting == 0, SLOW / 4)
 
 
@@ -95,13 +112,23 @@ def test_who_hangs_up_on_a_tool_frees_the_place(folder: ProjectFolder, openai: O
     openai.reply = lambda messages, body: Reply("late", delay=SLOW)
     asked = {"name": "query", "arguments": {"query": QUESTION}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
-    accepts = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
+    accepts = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2025-06-18",
+    }
     with folder.open(*models_of(openai), *KEYS) as project, listen("127.0.0.1", 0) as listening:
         queries = Queries(project.settings.serve)
-        server = Server(http_app(project, queries, any_host=False), project.settings.serve, queries.end)
+        server = Server(
+            http_app(project, queries, any_host=False), project.settings.serve, queries.end
+        )
         with in_thread(server, listening):
             with pytest.raises(httpx2.TimeoutException):
-                httpx2.post(f"{address_of(listening)}/mcp", json=body, headers=headers("other") | accepts, timeout=1)
+                httpx2.post(
+                    f"{address_of(listening)}/mcp",
+                    json=body,
+                    headers=headers("other") | accepts,
+                    timeout=1,
+                )
             assert openai.count("chat") == 1
             wait_until(lambda: queries.running == 0, SLOW / 4)
         asyncio.run(queries.close())
@@ -180,6 +207,8 @@ def test_who_hangs_up_at_the_moment_of_giving_way_fails_nobody_else():
 def test_workers_share_what_a_key_may(project: Project):
     from pipeline.serve.workers import share_of
 
-    serve = ServeSettings.model_validate({"allow": {"concurrency": 9}, "keys": {"a": {"key": "x", "concurrency": 1}}})
+    serve = ServeSettings.model_validate(
+        {"allow": {"concurrency": 9}, "keys": {"a": {"key": "x", "concurrency": 1}}}
+    )
     shared = share_of(project.settings.model_copy(update={"serve": serve}), 2).serve
     assert (shared.allow.concurrency, shared.keys["a"].concurrency) == (4, 1)

@@ -47,7 +47,10 @@ def given(**headers: str) -> list[tuple[bytes, bytes]]:
     ],
 )
 def test_without_the_key_nothing_is_told(stranger: httpx2.Client, headers: Any):
-    headers = [*headers, *given(x_forwarded_for=next(ADDRESSES))]  # wrong keys are counted by address
+    headers = [
+        *headers,
+        *given(x_forwarded_for=next(ADDRESSES)),
+    ]  # wrong keys are counted by address
     for path in ("/query", "/query/data", "/query/stream"):
         answer = stranger.post(path, content=b"{", headers=headers)
         assert (answer.status_code, answer.json()["error"]["type"]) == (401, "unauthorized")
@@ -59,7 +62,9 @@ def test_without_the_key_nothing_is_told(stranger: httpx2.Client, headers: Any):
 
 @pytest.mark.parametrize("headers", [given(authorization=f"bearer  {KEY}"), given(x_api_key=KEY)])
 def test_with_the_key(stranger: httpx2.Client, headers: Any):
-    assert stranger.post("/query/data", json={"query": QUESTION}, headers=headers).status_code == 200
+    assert (
+        stranger.post("/query/data", json={"query": QUESTION}, headers=headers).status_code == 200
+    )
     assert stranger.get("/openapi.json", headers=headers).status_code == 200
 
 
@@ -79,12 +84,16 @@ def test_a_body_that_is_too_large(guarded: Serving):
         for _ in range(100):
             yield b"x" * 1000
 
-    answer = guarded.client.post("/query", content=pieces(), headers={"Content-Type": "application/json"})
+    answer = guarded.client.post(
+        "/query", content=pieces(), headers={"Content-Type": "application/json"}
+    )
     assert (answer.status_code, answer.json()["error"]["type"]) == (413, "too_large")
     assert guarded.ask("/query/data").status_code == 200
 
 
-def test_pages_of_the_origins_in_settings_may_ask(guarded: Serving, stranger: httpx2.Client, served: Serving):
+def test_pages_of_the_origins_in_settings_may_ask(
+    guarded: Serving, stranger: httpx2.Client, served: Serving
+):
     method, names = "Access-Control-Request-Method", "Access-Control-Request-Headers"
     ask_first = {"Origin": ORIGIN, method: "POST", names: "x-api-key"}
     allowed = stranger.options("/query", headers=ask_first)
@@ -121,20 +130,36 @@ def test_through_an_open_door_no_other_page_asks(served: Serving, headers: Any):
     for path in ("/nights/plan", "/documents", "/ui/state", "/openapi.json"):
         refused = served.client.get(path, headers=headers)
         assert (refused.status_code, refused.json()["error"]["type"]) == (403, "failed"), path
-    assert served.client.post("/query/data", json={"query": QUESTION}, headers=headers).status_code == 403
+    assert (
+        served.client.post("/query/data", json={"query": QUESTION}, headers=headers).status_code
+        == 403
+    )
     # A link that a person follows leads to a page of our own, which leads on.
     linked = served.client.get("/documents", headers={**headers, "Accept": "text/html"})
     assert (linked.status_code, linked.headers["location"]) == (303, "./login?next=documents")
-    assert served.client.get("/login", headers={**headers, "Accept": "text/html"}).status_code == 200
+    assert (
+        served.client.get("/login", headers={**headers, "Accept": "text/html"}).status_code == 200
+    )
 
 
-def test_through_an_open_door_our_own_pages_programs_and_named_origins_ask(served: Serving, project: Project):
-    for headers in ({}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": served.url}):
+def test_through_an_open_door_our_own_pages_programs_and_named_origins_ask(
+    served: Serving, project: Project
+):
+    for headers in (
+        {},
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "none"},
+        {"Origin": served.url},
+    ):
         assert served.client.get("/ui/state", headers=headers).status_code == 200
     folder_settings = project.settings.serve.model_copy(update={"cors_origins": (ORIGIN,)})
-    named = replace(project, settings=project.settings.model_copy(update={"serve": folder_settings}))
+    named = replace(
+        project, settings=project.settings.model_copy(update={"serve": folder_settings})
+    )
     with serving(named) as open_to_wiki:
         for origin, status in ((ORIGIN, 200), ("https://other.example.org", 403)):
             headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
-            answer = open_to_wiki.client.post("/query/data", json={"query": QUESTION}, headers=headers)
+            answer = open_to_wiki.client.post(
+                "/query/data", json={"query": QUESTION}, headers=headers
+            )
             assert answer.status_code == status

@@ -25,13 +25,19 @@ def database() -> Iterator[OwnServer]:
         yield OwnServer(folder)
 
 
-def test_it_turns_bad_and_good_again_with_the_database(tmp_path: Path, database: OwnServer, openai: OpenAIServer):
+def test_it_turns_bad_and_good_again_with_the_database(
+    tmp_path: Path, database: OwnServer, openai: OpenAIServer
+):
     folder = new_project(tmp_path / "p", database.start())
     openai.reply = lambda messages, body: Reply("An answer of some length. " * 4, pause=0.1)
     settings = [*models_of(openai), "cache=''", "query.mode=naive", "serve.api_key=k"]
     with folder.open(*settings) as project, serving(project) as served:
         status, body = served.health()
-        assert (status, body["status"], body["stores"]["postgres"]["status"]) == (503, "unavailable", "empty")
+        assert (status, body["status"], body["stores"]["postgres"]["status"]) == (
+            503,
+            "unavailable",
+            "empty",
+        )
         assert "nothing is loaded; run 'graphmill run'" in body["problem"]
         refused = served.ask()
         assert (refused.status_code, refused.json()["error"]["type"]) == (503, "nothing_loaded")
@@ -50,7 +56,10 @@ def test_it_turns_bad_and_good_again_with_the_database(tmp_path: Path, database:
             assert "the embedded one starts with any command" in body["problem"]
             told = httpx2.get(f"{served.url}/health")
             assert told.status_code == 503
-            assert (told.json()["problem"], told.json()["stores"]["postgres"]["problem"]) == ("", "")
+            assert (told.json()["problem"], told.json()["stores"]["postgres"]["problem"]) == (
+                "",
+                "",
+            )
             assert events_in(begun + "".join(pieces))[-1].name == "done"  # it had all that it needs
 
         threading.Timer(1, database.start).start()
@@ -65,14 +74,23 @@ def test_a_database_that_stays_away(folder: ProjectFolder):
         assert (status, body["stores"]["postgres"]["status"]) == (503, "unavailable")
         for path in ("/query", "/query/data", "/query/stream"):
             answer = served.ask(path)
-            assert (answer.status_code, answer.json()["error"]["type"]) == (503, "store_unavailable")
+            assert (answer.status_code, answer.json()["error"]["type"]) == (
+                503,
+                "store_unavailable",
+            )
             assert int(answer.headers["retry-after"]) > 0
             assert "secret" not in answer.text
 
 
 def test_vectors_of_another_model_cannot_be_searched(folder: ProjectFolder):
-    other = ["models.embedding.default.base_url=http://127.0.0.1:9", "models.embedding.default.model=other"]
-    with folder.open(*other, "models.embedding.default.provider=openai") as project, serving(project) as served:
+    other = [
+        "models.embedding.default.base_url=http://127.0.0.1:9",
+        "models.embedding.default.model=other",
+    ]
+    with (
+        folder.open(*other, "models.embedding.default.provider=openai") as project,
+        serving(project) as served,
+    ):
         status, body = served.health()
         assert (status, body["stores"]["postgres"]["status"]) == (503, "ok")
         assert "its vectors were made by" in body["problem"]
@@ -84,33 +102,58 @@ def test_what_an_earlier_version_has_loaded_is_not_well(folder: ProjectFolder):
         vectors = project.stores.vectors
         assert isinstance(vectors, PostgresReads)
         with vectors.connection() as connection:
-            connection.execute(text("UPDATE graphmill_live SET schema_version = 6 WHERE workspace = 'earlier'"))
+            connection.execute(
+                text("UPDATE graphmill_live SET schema_version = 6 WHERE workspace = 'earlier'")
+            )
         with serving(project) as served:
             status, body = served.health()
-            assert (status, body["status"], body["stores"]["postgres"]["status"]) == (503, "unavailable", "ok")
+            assert (status, body["status"], body["stores"]["postgres"]["status"]) == (
+                503,
+                "unavailable",
+                "ok",
+            )
             assert "loaded by an earlier graphmill (schema 6)" in body["problem"]
             assert served.ask("/query/data").status_code == 503
         project.drop_workspace("earlier")
 
 
-def test_each_store_is_asked(folder: ProjectFolder, neo4j_address: Neo4jAddress, monkeypatch: pytest.MonkeyPatch):
-    user, password = f"stores.neo4j.user={neo4j_address.user}", f"stores.neo4j.password={neo4j_address.password}"
+def test_each_store_is_asked(
+    folder: ProjectFolder, neo4j_address: Neo4jAddress, monkeypatch: pytest.MonkeyPatch
+):
+    user, password = (
+        f"stores.neo4j.user={neo4j_address.user}",
+        f"stores.neo4j.password={neo4j_address.password}",
+    )
     neo4j = ["stores.graph=neo4j", user, password]
-    with folder.open(*neo4j, f"stores.neo4j.uri={neo4j_address.uri}") as project, serving(project) as served:
+    with (
+        folder.open(*neo4j, f"stores.neo4j.uri={neo4j_address.uri}") as project,
+        serving(project) as served,
+    ):
         _, body = served.health()
         assert [body["stores"][name]["status"] for name in ("postgres", "neo4j")] == ["ok", "empty"]
-    with folder.open(*neo4j, "stores.neo4j.uri=bolt://127.0.0.1:9") as project, serving(project) as served:
+    with (
+        folder.open(*neo4j, "stores.neo4j.uri=bolt://127.0.0.1:9") as project,
+        serving(project) as served,
+    ):
         monkeypatch.setattr(health, "PATIENCE", 20.0)
         status, body = served.health()
         assert (status, body["stores"]["neo4j"]["status"]) == (503, "unavailable")
         assert "bolt://127.0.0.1:9 does not answer" in body["problem"]
 
 
-def test_a_store_that_hangs_keeps_no_other_from_answering(folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+def test_a_store_that_hangs_keeps_no_other_from_answering(
+    folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(health, "PATIENCE", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        neo4j = ["stores.graph=neo4j", f"stores.neo4j.uri=bolt://127.0.0.1:{silent.getsockname()[1]}"]
-        with folder.open(*neo4j, "stores.neo4j.password=p") as project, serving(project, ready=False) as served:
+        neo4j = [
+            "stores.graph=neo4j",
+            f"stores.neo4j.uri=bolt://127.0.0.1:{silent.getsockname()[1]}",
+        ]
+        with (
+            folder.open(*neo4j, "stores.neo4j.password=p") as project,
+            serving(project, ready=False) as served,
+        ):
             for _ in range(4):
                 _, body = served.health()
                 states = {name: store["status"] for name, store in body["stores"].items()}
@@ -121,7 +164,9 @@ def test_a_store_that_hangs_keeps_no_other_from_answering(folder: ProjectFolder,
 def test_those_who_ask_at_once_are_told_the_same(folder: ProjectFolder):
     with folder.open() as project, serving(project) as served:
         answers: list[int] = []
-        threads = [threading.Thread(target=lambda: answers.append(served.health()[0])) for _ in range(20)]
+        threads = [
+            threading.Thread(target=lambda: answers.append(served.health()[0])) for _ in range(20)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

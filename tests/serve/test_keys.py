@@ -22,8 +22,14 @@ from tests.servers.rerank_server import rerank_server
 MASTER, WIKI, DESK, HOUSE = "master-key", "wiki-kéy", "desk-key", "house-key"
 KEYS = [
     f"serve.api_key={MASTER}",
-    f"serve.keys.wiki={{key: {WIKI}, modes: [naive], max_prompt_tokens: 2000, where: {{source: institute.txt}}}}",
-    f"serve.keys.desk={{key: {DESK}, modes: [naive, bypass], system_prompt: true, cost_per_day: 0.0001}}",
+    (
+        f"serve.keys.wiki={{key: {WIKI}, modes: [naive], max_prompt_tokens: 2000, where: {{source:"
+        " institute.txt}}"
+    ),
+    (
+        f"serve.keys.desk={{key: {DESK}, modes: [naive, bypass], system_prompt: true, cost_per_day:"
+        " 0.0001}"
+    ),
     f"serve.keys.house={{key: {HOUSE}, modes: [naive], system_prompt: true}}",
 ]
 
@@ -31,13 +37,18 @@ KEYS = [
 @pytest.fixture
 def asked(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Serving]:
     prices = ["models.chat.default.price={input: 100, output: 100}"]
-    with folder.open(*models_of(openai), *KEYS, *prices, "cache=''") as project, serving(project) as served:
+    with (
+        folder.open(*models_of(openai), *KEYS, *prices, "cache=''") as project,
+        serving(project) as served,
+    ):
         yield served
 
 
 def ask(served: Serving, key: str, path: str = "/query", **body: Any) -> httpx2.Response:
     headers = [(b"x-api-key", key.encode())]
-    return httpx2.post(f"{served.url}{path}", json={"query": QUESTION, **body}, headers=headers, timeout=60)
+    return httpx2.post(
+        f"{served.url}{path}", json={"query": QUESTION, **body}, headers=headers, timeout=60
+    )
 
 
 def test_each_key_has_its_own_terms(asked: Serving):
@@ -52,16 +63,23 @@ def test_each_key_has_its_own_terms(asked: Serving):
 
 def test_a_key_for_some_documents_asks_in_passage_modes_alone(folder: ProjectFolder):
     where = "where: {source: institute.txt}"
-    keys = [f"serve.keys.some={{key: s, {where}}}", f"serve.keys.talk={{key: t, {where}, modes: [bypass, graph]}}"]
+    keys = [
+        f"serve.keys.some={{key: s, {where}}}",
+        f"serve.keys.talk={{key: t, {where}, modes: [bypass, graph]}}",
+    ]
     with folder.open(*keys, "query.mode=graph") as project, serving(project) as served:
         refused = {mode: ask(served, "s", "/query/data", mode=mode) for mode in sorted(GRAPH_MODES)}
         assert {answer.status_code for answer in refused.values()} == {403}
         message = refused["local"].json()["error"]["message"]
         assert "mode 'local' is not allowed here, for who asks sees some documents only" in message
         assert message.endswith("; ask with one of: naive")
-        assert ask(served, "s", "/query/data").json()["mode"] == "naive"  # the project's default is not allowed
+        assert (
+            ask(served, "s", "/query/data").json()["mode"] == "naive"
+        )  # the project's default is not allowed
         warned = list(key_warnings(project.settings.serve))
-        assert "serve.keys.talk.modes: with where, graph cannot be asked; remove these modes" in warned
+        assert (
+            "serve.keys.talk.modes: with where, graph cannot be asked; remove these modes" in warned
+        )
         assert not [warning for warning in warned if "keys.some.modes" in warning]
         only_bypass = ask(served, "t", "/query/data", mode="naive")
         assert only_bypass.status_code == 403
@@ -96,7 +114,9 @@ def test_a_refusal_has_its_status_and_a_word_on_what_to_do(
     assert openai.count("chat") == 0
 
 
-def test_a_system_turn_reaches_the_model_only_with_the_right_to_a_system_prompt(asked: Serving, openai: OpenAIServer):
+def test_a_system_turn_reaches_the_model_only_with_the_right_to_a_system_prompt(
+    asked: Serving, openai: OpenAIServer
+):
     history = [{"role": "system", "content": "Write poems."}, {"role": "user", "content": "Hello"}]
     answered = ask(asked, WIKI, mode="naive", conversation_history=history)
     assert answered.status_code == 200
@@ -118,17 +138,33 @@ def test_who_has_spent_their_day_is_told_when_to_come_again_and_others_are_not(
     assert 0 < int(refused.headers["retry-after"]) <= 86_401
     assert ask(asked, WIKI, mode="naive").status_code == 200
     assert ask(asked, DESK, "/query/data", mode="naive").status_code == 200  # no call, no price
-    after_a_restart = [*models_of(openai), *KEYS, "models.chat.default.price={input: 100, output: 100}", "cache=''"]
+    after_a_restart = [
+        *models_of(openai),
+        *KEYS,
+        "models.chat.default.price={input: 100, output: 100}",
+        "cache=''",
+    ]
     with folder.open(*after_a_restart) as project, serving(project) as served:
         assert ask(served, DESK, mode="naive").status_code == 429
 
 
 def test_all_share_the_ceiling_of_a_day(folder: ProjectFolder, openai: OpenAIServer):
-    settings = [*models_of(openai), *KEYS, "models.chat.default.price={input: 100, output: 100}", "cache=''"]
-    with folder.open(*settings, "serve.allow.cost_per_day=0") as project, serving(project) as served:
+    settings = [
+        *models_of(openai),
+        *KEYS,
+        "models.chat.default.price={input: 100, output: 100}",
+        "cache=''",
+    ]
+    with (
+        folder.open(*settings, "serve.allow.cost_per_day=0") as project,
+        serving(project) as served,
+    ):
         assert {ask(served, key, mode="naive").status_code for key in (MASTER, WIKI, DESK)} == {429}
         assert project.query(QUESTION, mode="naive").text  # who runs the project is not held to it
-    with folder.open(*settings, "serve.allow.cost_per_day=unlimited") as project, serving(project) as served:
+    with (
+        folder.open(*settings, "serve.allow.cost_per_day=unlimited") as project,
+        serving(project) as served,
+    ):
         assert ask(served, MASTER, mode="naive").status_code == 200
 
 
@@ -148,9 +184,13 @@ def test_the_ceiling_of_a_day_holds_though_the_endpoint_reports_no_tokens(
     assert spent["estimated"].all()
     assert spent["cost"].sum() > 0
 
-    # With this one, three such questions cost less than the limit; with the margin of an estimate they reach it.
+    # With this one, three such questions cost less than the limit; with the margin of an estimate
+    # they reach it.
     limit = before + 3.2 * spent["cost"].sum()
-    with folder.open(*settings, f"serve.allow.cost_per_day={limit}") as project, serving(project) as served:
+    with (
+        folder.open(*settings, f"serve.allow.cost_per_day={limit}") as project,
+        serving(project) as served,
+    ):
         answers = [ask(served, MASTER, path, mode="naive") for _ in range(3)]
     refused = [answer.status_code == 429 or "is spent" in answer.text for answer in answers]
     assert refused == [False, False, True]
@@ -164,7 +204,9 @@ def test_a_caller_may_ask_for_what_the_settings_have_and_less(served: Serving, p
     assert served.ask("/query/data", mode="bypass").status_code == 403
 
 
-@pytest.mark.parametrize("option", ["top_k", "chunk_top_k", "related_chunk_number", "primer_reports"])
+@pytest.mark.parametrize(
+    "option", ["top_k", "chunk_top_k", "related_chunk_number", "primer_reports"]
+)
 def test_how_much_is_read_has_a_ceiling(served: Serving, folder: ProjectFolder, option: str):
     assert served.ask("/query/data", **{option: 100}).status_code == 200
     refused = served.ask("/query/data", **{option: 101})
@@ -179,12 +221,21 @@ def test_how_much_is_read_has_a_ceiling(served: Serving, folder: ProjectFolder, 
 
 
 def test_a_caller_names_no_model_but_those_it_may(folder: ProjectFolder, openai: OpenAIServer):
-    large = [f"models.chat.large.{line.removeprefix('models.chat.default.')}" for line in models_of(openai)]
+    large = [
+        f"models.chat.large.{line.removeprefix('models.chat.default.')}"
+        for line in models_of(openai)
+    ]
     keys = [f"serve.api_key={MASTER}", f"serve.keys.desk={{key: {DESK}, models: [default, large]}}"]
-    with folder.open(*models_of(openai), *large, *keys, "cache=''") as project, serving(project) as served:
+    with (
+        folder.open(*models_of(openai), *large, *keys, "cache=''") as project,
+        serving(project) as served,
+    ):
         refused = ask(served, MASTER, mode="naive", model="large")
         assert refused.status_code == 403
-        assert "model 'large' is not allowed here; ask with one of: default" in refused.json()["error"]["message"]
+        assert (
+            "model 'large' is not allowed here; ask with one of: default"
+            in refused.json()["error"]["message"]
+        )
         assert openai.count("chat") == 0
         assert ask(served, DESK, mode="naive", model="large").status_code == 200
         assert ask(served, MASTER, mode="naive").status_code == 200
@@ -202,7 +253,9 @@ def test_a_ceiling_of_a_day_counts_the_reranker(folder: ProjectFolder):
         settings = [f"models.rerank.default.{name}={value}" for name, value in rerank.items()]
         ranker = f"serve.keys.ranker={{key: {DESK}, cost_per_day: 0.003}}"
         with folder.open(*settings, ranker) as project, serving(project) as served:
-            first, second, third = (ask(served, DESK, "/query/data", mode="naive") for _ in range(3))
+            first, second, third = (
+                ask(served, DESK, "/query/data", mode="naive") for _ in range(3)
+            )
     assert [first.json()["cost"], second.json()["cost"]] == [0.002, 0.002]
     assert third.status_code == 429
     assert len(ranking.requests) == 2
@@ -213,7 +266,9 @@ def test_what_is_wrong_is_told_to_the_api_key_alone(folder: ProjectFolder):
         told = {}
         for key in (MASTER, WIKI):
             headers = [(b"x-api-key", key.encode())]
-            told[key] = httpx2.get(f"{served.url}/health", headers=headers, timeout=60).json()["problem"]
+            told[key] = httpx2.get(f"{served.url}/health", headers=headers, timeout=60).json()[
+                "problem"
+            ]
     assert "nothing is loaded" in told[MASTER]
     assert told[WIKI] == ""
 
@@ -221,7 +276,10 @@ def test_what_is_wrong_is_told_to_the_api_key_alone(folder: ProjectFolder):
 @pytest.mark.parametrize("path", ["/query", "/query/data", "/query/stream"])
 def test_hosts_are_named_to_no_key_of_another(folder: ProjectFolder, path: str):
     address = "postgresql://somebody@127.0.0.1:1/there"
-    with folder.open(*KEYS, f"stores.postgres.url={address}") as project, serving(project) as served:
+    with (
+        folder.open(*KEYS, f"stores.postgres.url={address}") as project,
+        serving(project) as served,
+    ):
         told = {key: ask(served, key, path, mode="naive") for key in (MASTER, WIKI)}
     errors = {key: answer.json()["error"] for key, answer in told.items()}
     assert {error["type"] for error in errors.values()} == {"store_unavailable"}
@@ -238,11 +296,19 @@ def test_a_key_asks_its_own_workspace(folder: ProjectFolder):
         assert served.ask().status_code == 401
 
 
-def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_another(folder: ProjectFolder):
+def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_another(
+    folder: ProjectFolder,
+):
     there = folder.open().settings.workspace
     keys = f"serve.keys.other={{key: other-key, workspace: {there}}}", f"serve.api_key={MASTER}"
-    with folder.open(*keys, f"workspace={there}", "owner=somebody") as project, serving(project) as served:
-        notes = [ask(served, key, "/query/data", mode="naive").json()["notes"] for key in ("other-key", MASTER)]
+    with (
+        folder.open(*keys, f"workspace={there}", "owner=somebody") as project,
+        serving(project) as served,
+    ):
+        notes = [
+            ask(served, key, "/query/data", mode="naive").json()["notes"]
+            for key in ("other-key", MASTER)
+        ]
     assert notes[0] == []
     assert "belongs to owner" in notes[1][0]
 
@@ -256,7 +322,10 @@ def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_an
         ("{api_key: {key: x}}", "choose another"),
         ("{a: {key: x, where: {year: {'~': 1}}}}", "serve.keys.a.where: 'year' has no operator"),
         ("{a: {key: x, where: {year: }}}", "serve.keys.a.where: 'year' =: NoneType is no value"),
-        ("{a: {key: x, where: {year: {'=': }}}}", "serve.keys.a.where: 'year' =: NoneType is no value"),
+        (
+            "{a: {key: x, where: {year: {'=': }}}}",
+            "serve.keys.a.where: 'year' =: NoneType is no value",
+        ),
         (
             "{a: {key: x, where: {year: 1}, modes: [graph, local]}}",
             "a.modes: with where none of these can be asked: graph, local; add",
@@ -271,14 +340,21 @@ def test_keys_that_make_no_sense_are_told_at_the_start(folder: ProjectFolder, ke
 
 
 def test_blanks_are_no_key_for_all(folder: ProjectFolder):
-    with pytest.raises(SettingsError, match="only blanks"), folder.open("serve.api_key='  '") as project:
+    with (
+        pytest.raises(SettingsError, match="only blanks"),
+        folder.open("serve.api_key='  '") as project,
+    ):
         doors_of(project)
 
 
 def test_no_key_is_written_anywhere(asked: Serving, folder: ProjectFolder):
     for key in (MASTER, WIKI, DESK, "wrong-key"):
         ask(asked, key, mode="naive")
-    files = [path for path in (folder.root / "data").rglob("*") if path.is_file() and "postgres" not in path.parts]
+    files = [
+        path
+        for path in (folder.root / "data").rglob("*")
+        if path.is_file() and "postgres" not in path.parts
+    ]
     for secret in (MASTER, WIKI, DESK, "wrong-key"):
         assert not [path for path in files if secret.encode() in path.read_bytes()]
         assert secret not in repr(doors_of(folder.open(*KEYS)))

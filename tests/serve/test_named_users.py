@@ -1,5 +1,5 @@
-"""Users whom a proxy, or a chat front end with its key, names in headers: from where that is believed, and what they
-may."""
+"""Users whom a proxy, or a chat front end with its key, names in headers: from where that is
+believed, and what they may."""
 
 import hashlib
 from collections.abc import Iterator
@@ -29,12 +29,18 @@ PROXY = [GROUPS, "serve.users.proxies=['127.0.0.0/8']", "serve.read_only=false"]
 WITH_A_KEY = "https://wiki.example.org"
 """An origin whose pages may ask with a key, and only so."""
 WHERE_ELSE = [GROUPS, "serve.users.proxies=['192.0.2.1']"]
-FRONT_END = [f'serve.keys.front={{key: "{FRONT}", acts_for_users: true}}', f"serve.keys.plain={{key: {PLAIN}}}"]
+FRONT_END = [
+    f'serve.keys.front={{key: "{FRONT}", acts_for_users: true}}',
+    f"serve.keys.plain={{key: {PLAIN}}}",
+]
 
 
 @pytest.fixture(scope="module")
 def proxied(folder: ProjectFolder) -> Iterator[Serving]:
-    with folder.open(*PROXY, f"serve.cors_origins=['{WITH_A_KEY}']") as project, serving(project) as served:
+    with (
+        folder.open(*PROXY, f"serve.cors_origins=['{WITH_A_KEY}']") as project,
+        serving(project) as served,
+    ):
         yield served
 
 
@@ -88,22 +94,31 @@ def test_who_is_not_named_is_nobody(proxied: Serving):
         named("ana\u0085x", "institute"),
     ],
 )
-def test_a_name_that_cannot_be_relied_on_is_refused(proxied: Serving, headers: list[tuple[bytes, bytes]]):
+def test_a_name_that_cannot_be_relied_on_is_refused(
+    proxied: Serving, headers: list[tuple[bytes, bytes]]
+):
     assert httpx2.get(f"{proxied.url}/ui/state", headers=headers).status_code == 403
 
 
 def test_a_page_of_another_site_does_not_ask_in_the_name_that_the_proxy_adds(proxied: Serving):
     body = {"decision": "same", "a": "Mira Vale", "b": "Harrow Light"}
-    pages = [{"Sec_Fetch_Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": WITH_A_KEY}]
+    pages = [
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Origin": "https://evil.example"},
+        {"Origin": WITH_A_KEY},
+    ]
     for elsewhere in pages:
         headers = named("ana", "Ops Ä", **elsewhere)
         assert httpx2.post(f"{proxied.url}/ui/pin", json=body, headers=headers).status_code == 401
         assert httpx2.get(f"{proxied.url}/ui/state", headers=headers).status_code == 401
     page = httpx2.get(
-        f"{proxied.url}/documents", headers=named("a", "x", Accept="text/html", Sec_Fetch_Site="cross-site")
+        f"{proxied.url}/documents",
+        headers=named("a", "x", Accept="text/html", Sec_Fetch_Site="cross-site"),
     )
     assert (page.status_code, page.headers["location"]) == (303, "./login?next=documents")
-    assert httpx2.get(f"{proxied.url}/session", headers=named("a", "x")).json() == {"signed_in": True}
+    assert httpx2.get(f"{proxied.url}/session", headers=named("a", "x")).json() == {
+        "signed_in": True
+    }
 
 
 def test_from_any_other_address_the_headers_are_nothing(folder: ProjectFolder):
@@ -129,7 +144,9 @@ def test_only_over_its_key_and_never_for_nobody(fronted: Serving):
 
 def session_of(key: str, named: str, project: Project) -> list[tuple[bytes, bytes]]:
     """A cookie that the holder of a key has signed with it."""
-    signer = TimestampSigner(key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256)
+    signer = TimestampSigner(
+        key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256
+    )
     cookie = f"graphmill-{digest(str(project.root))[:8]}={signer.sign(named).decode()}"
     return [(b"Cookie", cookie.encode()), (b"Sec-Fetch-Site", b"same-origin")]
 
@@ -145,8 +162,11 @@ def test_its_key_begins_no_session(fronted: Serving, folder: ProjectFolder):
         assert asked.status_code == status
 
 
-def test_a_key_makes_no_file_where_its_holder_likes(fronted: Serving, folder: ProjectFolder, tmp_path: Path):
-    """Whoever has a key can sign any id of a session with it, and signing out makes a file of that name."""
+def test_a_key_makes_no_file_where_its_holder_likes(
+    fronted: Serving, folder: ProjectFolder, tmp_path: Path
+):
+    """Whoever has a key can sign any id of a session with it, and signing out makes a file of that
+    name."""
     headers = session_of(PLAIN, f"plain.{tmp_path / 'made'}", folder.open())
     httpx2.post(f"{fronted.url}/logout", headers=headers)
     assert not list(tmp_path.iterdir())
@@ -157,12 +177,16 @@ def test_users_of_no_group_are_refused_and_told_why(folder: ProjectFolder):
     groups = "serve.users.groups={institute: {}}"
     with folder.open(groups, *PROXY[1:], *FRONT_END) as project, serving(project) as served:
         for headers in (named("ana", "x"), named("ana", "x", X_API_Key=FRONT)):
-            refused = httpx2.post(f"{served.url}/query/data", json={"query": QUESTION}, headers=headers)
+            refused = httpx2.post(
+                f"{served.url}/query/data", json={"query": QUESTION}, headers=headers
+            )
             assert refused.status_code == 403
             assert "serve.users.groups" in refused.json()["error"]["message"]
 
 
-def test_what_users_spend_counts_for_the_user_or_for_the_front_ends_key(folder: ProjectFolder, openai: OpenAIServer):
+def test_what_users_spend_counts_for_the_user_or_for_the_front_ends_key(
+    folder: ProjectFolder, openai: OpenAIServer
+):
     keys = f'serve.keys.front={{key: "{FRONT}", acts_for_users: true, cost_per_day: 0.0001}}'
     groups = "serve.users.groups={'*': {cost_per_day: 0.0001}}"
     price = "models.chat.default.price={input: 100, output: 100}"
@@ -171,7 +195,9 @@ def test_what_users_spend_counts_for_the_user_or_for_the_front_ends_key(folder: 
     with folder.open(*settings) as project, serving(project) as served:
 
         def ask(headers: list[tuple[bytes, bytes]]) -> int:
-            return httpx2.post(f"{served.url}/query", json=asked, headers=headers, timeout=60).status_code
+            return httpx2.post(
+                f"{served.url}/query", json=asked, headers=headers, timeout=60
+            ).status_code
 
         assert [ask(named("ana")), ask(named("ana")), ask(named("bob"))] == [200, 429, 200]
         by_key = [ask(named(user, X_API_Key=FRONT)) for user in ("ana", "eve")]
@@ -191,22 +217,41 @@ OIDC = "{issuer: 'https://a.example', client_id: x, public_url: 'https://b.examp
             ["serve.users.groups={a: {where: {year: {'~': 1}}}}", PROXY[1]],
             "serve.users.groups.a.where: 'year' has no operator",
         ),
-        (["serve.users.groups={a: {editor: true, where: {source: x}}}"], "an editor sees all documents"),
-        ([GROUPS, "serve.keys.k={key: x, acts_for_users: true, where: {source: x}}"], "remove where"),
-        ([GROUPS, "serve.keys.k={key: x, acts_for_users: true, editor: true, modes: [naive]}"], "remove editor, modes"),
+        (
+            ["serve.users.groups={a: {editor: true, where: {source: x}}}"],
+            "an editor sees all documents",
+        ),
+        (
+            [GROUPS, "serve.keys.k={key: x, acts_for_users: true, where: {source: x}}"],
+            "remove where",
+        ),
+        (
+            [GROUPS, "serve.keys.k={key: x, acts_for_users: true, editor: true, modes: [naive]}"],
+            "remove editor, modes",
+        ),
         ([GROUPS], "nothing says who is in them"),
         ([GROUPS, "serve.api_key=a-key-of-sixteen-or-more"], "nothing says who is in them"),
         ([GROUPS, PROXY[1], "serve.users.groups_header=x-forwarded-user"], "are the same header"),
         ([GROUPS, f"serve.users.oidc={OIDC}", "serve.page=false"], "set serve.page to true"),
         (["serve.users.oidc={client_id: x, public_url: 'https://b.example'}"], "issuer is empty"),
-        (["serve.users.oidc={issuer: 'https:', client_id: x, public_url: 'https://b.example'}"], "no https address"),
+        (
+            ["serve.users.oidc={issuer: 'https:', client_id: x, public_url: 'https://b.example'}"],
+            "no https address",
+        ),
         (["serve.users.proxies=['10.0.0.5/8']"], "host bits set; write an address, or a network"),
         (["serve.users.user_header='X User'"], "serve.users.user_header"),
         (["serve.users.oidc={issuer: 'https://a.example'}"], "needs client_id and public_url"),
-        (["serve.users.oidc={issuer: 'http://a.example', client_id: x, public_url: 'https://b.example'}"], "no https"),
+        (
+            [
+                "serve.users.oidc={issuer: 'http://a.example', client_id: x, public_url: 'https://b.example'}"
+            ],
+            "no https",
+        ),
     ],
 )
-def test_settings_that_make_no_sense_are_told_at_the_start(folder: ProjectFolder, settings: list[str], said: str):
+def test_settings_that_make_no_sense_are_told_at_the_start(
+    folder: ProjectFolder, settings: list[str], said: str
+):
     with pytest.raises(SettingsError, match=said), folder.open(*settings) as project:
         doors_of(project)
 

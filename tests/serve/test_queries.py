@@ -29,7 +29,9 @@ async def all_ended(queries: Queries) -> None:
 
 
 @pytest.mark.parametrize("receive", [nothing_more, hung_up])
-def test_who_does_not_read_or_is_gone_before_the_first_byte_is_cut_off(receive: Any, monkeypatch: pytest.MonkeyPatch):
+def test_who_does_not_read_or_is_gone_before_the_first_byte_is_cut_off(
+    receive: Any, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(events, "UNREAD_SECONDS", 0.1)
     closed = []
 
@@ -54,7 +56,10 @@ def test_turns_come_in_order_and_no_more_wait_than_may():
 
     async def ask() -> None:
         queries = Queries(ServeSettings(concurrency=1, waiting=3))
-        asked = [asyncio.create_task(queries.run(lambda number=number: done.append(number))) for number in range(4)]
+        asked = [
+            asyncio.create_task(queries.run(lambda number=number: done.append(number)))
+            for number in range(4)
+        ]
         await asyncio.sleep(0)
         with pytest.raises(BusyError):
             await queries.run(lambda: None)

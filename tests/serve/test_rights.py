@@ -1,7 +1,8 @@
 """A key with ``where`` is told what it would be told if no other document had ever been loaded.
 
-Corpora are drawn. Each is loaded whole, and once more without the documents that a key may not see; every answer of
-that key is compared with the answer of the second project, byte by byte, in every endpoint.
+Corpora are drawn. Each is loaded whole, and once more without the documents that a key may not see;
+every answer of that key is compared with the answer of the second project, byte by byte, in every
+endpoint.
 """
 
 import asyncio
@@ -39,8 +40,26 @@ from tests.sizes import size
 CORPORA, VIEWS = size(4, 20), 5
 """Corpora that are drawn, and keys of each: one pair of projects is compared for each key."""
 DOCUMENTS, QUESTIONS = 24, size(3, 20)
-NAMES = ["Mira Vale", "Anselm Torr", "Governor Pell", "Idra Senn", "Kessary Bank", "Project Nightingale", "灯塔"]
-THINGS = ["harbour", "lighthouse", "ledger", "takeover", "lens", "quay", "sea", "lanterns", "puppies"]
+NAMES = [
+    "Mira Vale",
+    "Anselm Torr",
+    "Governor Pell",
+    "Idra Senn",
+    "Kessary Bank",
+    "Project Nightingale",
+    "灯塔",
+]
+THINGS = [
+    "harbour",
+    "lighthouse",
+    "ledger",
+    "takeover",
+    "lens",
+    "quay",
+    "sea",
+    "lanterns",
+    "puppies",
+]
 DEEDS = ["built", "sold", "inspected", "dismissed", "paid for", "wrote of"]
 WHERE: Sequence[Mapping[str, Any]] = [
     {"secret": False},
@@ -59,7 +78,8 @@ CHANGES = [
     (r'"(run|began)": ?"[^"]*"', r'"\1"'),
     (r"'question_id': '[^']*'", "'question_id'"),
 ]
-"""Parts of an answer that differ between two answers to the same question: times and ids of questions and runs."""
+"""Parts of an answer that differ between two answers to the same question: times and ids of
+questions and runs."""
 UNSTEADY_HEADERS = {"date", "content-length", "set-cookie"}
 
 
@@ -88,7 +108,8 @@ class Ids:
 
 @dataclass(frozen=True)
 class View:
-    """What a key may see of the whole corpus, and the folder of a project of these documents alone."""
+    """What a key may see of the whole corpus, and the folder of a project of these documents
+    alone."""
 
     where: Mapping[str, Any]
     folder: ProjectFolder
@@ -103,8 +124,8 @@ class Corpus:
 
 def drawn_text(draw: random.Random) -> str:
     sentences = [
-        f"{draw.choice(NAMES)} {draw.choice(DEEDS)} the {draw.choice(THINGS)} of {draw.choice(NAMES)}"
-        f" and the {' '.join(draw.choices(THINGS, k=draw.randint(1, 4)))}."
+        f"{draw.choice(NAMES)} {draw.choice(DEEDS)} the {draw.choice(THINGS)} of"
+        f" {draw.choice(NAMES)} and the {' '.join(draw.choices(THINGS, k=draw.randint(1, 4)))}."
         for _ in range(draw.randint(1, 5))
     ]
     # A text of many sentences has several text units.
@@ -112,11 +133,16 @@ def drawn_text(draw: random.Random) -> str:
 
 
 def drawn_rows(draw: random.Random) -> list[dict[str, Any]]:
-    """Draw documents: some repeat the text of others, and their fields differ in kind or are missing."""
+    """Draw documents: some repeat the text of others, and their fields differ in kind or are
+    missing."""
     rows: list[dict[str, Any]] = []
     for number in range(DOCUMENTS):
         text = draw.choice(rows)["text"] if rows and draw.random() < 0.3 else drawn_text(draw)
-        row = {"id": f"id{number}", "title": f"{draw.choice(THINGS)} of {draw.choice(NAMES)}", "text": text}
+        row = {
+            "id": f"id{number}",
+            "title": f"{draw.choice(THINGS)} of {draw.choice(NAMES)}",
+            "text": text,
+        }
         fields = {
             "department": draw.choice(["sales", "public", "board", ["sales", "board"]]),
             "year": draw.choice([1840, 1870, 1870.5, "1871", "unknown", None]),
@@ -128,7 +154,8 @@ def drawn_rows(draw: random.Random) -> list[dict[str, Any]]:
 
 
 def write(folder: ProjectFolder, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write two thirds of the documents as JSON Lines and the others as CSV, in which all values are texts."""
+    """Write two thirds of the documents as JSON Lines and the others as CSV, in which all values
+    are texts."""
     lines = [json.dumps(row) + "\n" for row in rows if int(row["id"][2:]) % 3]
     folder.write("lines.jsonl", "".join(lines))
     table = io.StringIO()
@@ -143,7 +170,10 @@ def visible_names(project: Project, where: Mapping[str, Any]) -> set[str]:
     """Return the ids, as the files have them, of the documents that satisfy the conditions."""
     conditions = as_operators(where)
     loaded = project.table("documents").itertuples()
-    fields = [{**json.loads(row.metadata), "id": row.id, "title": row.title, "source": row.source} for row in loaded]
+    fields = [
+        {**json.loads(row.metadata), "id": row.id, "title": row.title, "source": row.source}
+        for row in loaded
+    ]
     return {each["source"].rpartition("#")[2] for each in fields if holds(conditions, each)}
 
 
@@ -155,10 +185,13 @@ def endpoint() -> Iterator[OpenAIServer]:
 
 @pytest.fixture(scope="module", autouse=True)
 def small_limits() -> Iterator[None]:
-    """Limits that a large corpus would meet: many documents are visible, and more texts have a word than are read."""
+    """Limits that a large corpus would meet: many documents are visible, and more texts have a word
+    than are read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.stores.postgres.conditions.FEW", 5)
-        patch.setattr("pipeline.stores.postgres.hnsw._is_indexed", lambda live, rows, hnsw: rows > 0)
+        patch.setattr(
+            "pipeline.stores.postgres.hnsw._is_indexed", lambda live, rows, hnsw: rows > 0
+        )
         for name, number in {"SAMPLE": 6, "FOLLOWED": 3, "LIKELY": 6, "CANDIDATES": 4}.items():
             patch.setattr(f"pipeline.stores.postgres.lexical.{name}", number)
         patch.setattr("pipeline.query.reading.PASSAGES", 5)
@@ -167,10 +200,14 @@ def small_limits() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", params=range(CORPORA))
-def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Corpus:
+def corpus(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, postgres_url: str
+) -> Corpus:
     draw, number = random.Random(request.param), request.param
     root = tmp_path_factory.mktemp(f"rights{number}")
-    stores = {"postgres": {"url": postgres_url, "hnsw": {"m": 2, "ef_construction": 4, "ef_search": 1}}}
+    stores = {
+        "postgres": {"url": postgres_url, "hnsw": {"m": 2, "ef_construction": 4, "ef_search": 1}}
+    }
 
     def loaded(name: str, rows: Sequence[Mapping[str, Any]]) -> ProjectFolder:
         folder = new_project(root / name, postgres_url, {}, stores=stores)
@@ -185,7 +222,12 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         for where in draw.sample(WHERE, len(WHERE)):
             visible = visible_names(project, where)
             if 0 < len(visible) < len(rows) and len(views) < VIEWS:
-                views.append(View(where, loaded(f"view{len(views)}", [row for row in rows if row["id"] in visible])))
+                views.append(
+                    View(
+                        where,
+                        loaded(f"view{len(views)}", [row for row in rows if row["id"] in visible]),
+                    )
+                )
         tables = ("documents", "text_units", "entities", "relationships")
         ids = Ids(*(list(project.table(name)["id"]) for name in tables), project.runs.known_ids())
     assert len(views) == VIEWS
@@ -193,7 +235,8 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def questions(draw: random.Random) -> list[dict[str, Any]]:
-    """Draw questions, with options that change what is found or shown; one is in a mode that is refused."""
+    """Draw questions, with options that change what is found or shown; one is in a mode that is
+    refused."""
     found: list[dict[str, Any]] = [{"query": "Mira Vale", "mode": draw.choice(sorted(GRAPH_MODES))}]
     for _ in range(QUESTIONS):
         words = [draw.choice(NAMES), draw.choice(THINGS), draw.choice(DEEDS), "xyzzy"]
@@ -235,12 +278,19 @@ def posted(path: str, *bodies: Mapping[str, Any]) -> Callable[[random.Random, Id
 
 
 def listings(draw: random.Random, ids: Ids) -> list[Ask]:
-    words = draw.sample([*NAMES, *THINGS, "e", "id1", "Mira Vale sold the ledger", "takeover quay"], 5)
+    words = draw.sample(
+        [*NAMES, *THINGS, "e", "id1", "Mira Vale sold the ledger", "takeover quay"], 5
+    )
     texts = [{"q": word, "in": "texts"} for word in words]
     names = [{"q": word, "in": "names"} for word in words[:2]]
     pages = [{"page": str(page)} for page in (1, 2, 9)]
-    lines = [{"where": line} for line in draw.sample(["secret=true", "department=board", "year>=0", "secret"], 2)]
-    both = [{"q": "Mira Vale", "in": within, "where": "secret!=true"} for within in ("texts", "names")]
+    lines = [
+        {"where": line}
+        for line in draw.sample(["secret=true", "department=board", "year>=0", "secret"], 2)
+    ]
+    both = [
+        {"q": "Mira Vale", "in": within, "where": "secret!=true"} for within in ("texts", "names")
+    ]
     return [
         Ask("GET", f"/documents?{httpx2.QueryParams(each)}", accept="text/html")
         for each in [*texts, *names, *pages, *lines, *both]
@@ -257,7 +307,9 @@ def passages(draw: random.Random, ids: Ids) -> list[Ask]:
     return [Ask("GET", f"/ui/passage?unit={id}") for id in [*ids.text_units, "none"]]
 
 
-def of_ids(path: str, ids_of: Callable[[Ids], Sequence[str]]) -> Callable[[random.Random, Ids], list[Ask]]:
+def of_ids(
+    path: str, ids_of: Callable[[Ids], Sequence[str]]
+) -> Callable[[random.Random, Ids], list[Ask]]:
     return lambda draw, ids: [Ask("GET", path.format(id)) for id in [*ids_of(ids)[:1], "none"]]
 
 
@@ -284,19 +336,29 @@ CASES: Mapping[tuple[str, str], Callable[[random.Random, Ids], list[Ask]]] = {
     ("GET", "/graph"): looked("/graph"),
     ("GET", "/ui/graph"): lambda draw, ids: [
         Ask("GET", f"/ui/graph{more}")
-        for more in ("", f"?entity={ids.entities[0]}", f"?document={ids.documents[0]}", "?community=0", "?limit=x")
+        for more in (
+            "",
+            f"?entity={ids.entities[0]}",
+            f"?document={ids.documents[0]}",
+            "?community=0",
+            "?limit=x",
+        )
     ],
     ("POST", "/ui/graph/find"): posted(
         "/ui/graph/find", {"text": "Mira"}, {"text": "takeover", "by": "meaning"}, {"none": 1}
     ),
     ("POST", "/ui/graph/documents"): posted("/ui/graph/documents", {"text": "e"}, {"text": ""}),
     ("GET", "/ui/graph/entity"): of_ids("/ui/graph/entity?id={}", lambda ids: ids.entities),
-    ("GET", "/ui/graph/relationship"): of_ids("/ui/graph/relationship?id={}", lambda ids: ids.relationships),
+    ("GET", "/ui/graph/relationship"): of_ids(
+        "/ui/graph/relationship?id={}", lambda ids: ids.relationships
+    ),
     ("GET", "/nights"): looked("/nights", "/nights?page=2"),
     ("GET", "/nights/plan"): looked("/nights/plan"),
     ("GET", "/nights/{run}"): of_ids("/nights/{}", lambda ids: ids.runs),
     ("GET", "/ui/nights/{run}"): of_ids("/ui/nights/{}", lambda ids: ids.runs),
-    ("POST", "/ui/pin"): posted("/ui/pin", {"decision": "same", "a": "Mira Vale", "b": "Idra Senn"}, {}),
+    ("POST", "/ui/pin"): posted(
+        "/ui/pin", {"decision": "same", "a": "Mira Vale", "b": "Idra Senn"}, {}
+    ),
     ("POST", "/ui/run"): posted("/ui/run", {}, {"max_cost": -1}),
     ("POST", "/ui/retry"): posted("/ui/retry", {"workflow": "fast"}, {}),
     ("GET", "/login"): looked("/login?next=documents"),
@@ -305,37 +367,53 @@ CASES: Mapping[tuple[str, str], Callable[[random.Random, Ids], list[Ask]]] = {
     ("GET", "/session"): looked("/session"),
     ("GET", "/oidc/login"): looked("/oidc/login?next=documents"),
     ("GET", "/oidc/callback"): looked("/oidc/callback?code=1&state=2"),
-    ("GET", "/assets/{version}/{name:path}"): looked(f"/{read_assets().folder}shell.js", "/assets/none/none"),
+    ("GET", "/assets/{version}/{name:path}"): looked(
+        f"/{read_assets().folder}shell.js", "/assets/none/none"
+    ),
 }
-"""Route -> the requests that are compared. A new route fails below until it has requests that reach all of it."""
+"""Route -> the requests that are compared. A new route fails below until it has requests that reach
+all of it."""
 FAILED = ("/oidc/",)
 """Routes that fail here for both, as the provider is none that answers; they read no document."""
 REFUSED = ("/graph", "/ui/graph", "/nights", "/ui/nights", "/ui/pin", "/ui/run", "/ui/retry")
 TOOLS = {
     "query_data": {
-        "query", "mode", "chunk_top_k", "top_k", "max_total_tokens", "ll_keywords", "hl_keywords", "where",
+        "query", "mode", "chunk_top_k", "top_k", "max_total_tokens", "ll_keywords", "hl_keywords",
+        "where",
     },
     "query": {"query", "mode", "chunk_top_k", "top_k", "where"},
 }  # fmt: skip
-"""Tool for assistants -> the arguments that are compared. A new tool or argument fails below until it stands here."""
-OIDC = {"issuer": "http://127.0.0.1:9", "client_id": "c", "client_secret": "s", "public_url": "http://127.0.0.1:9"}
+"""Tool for assistants -> the arguments that are compared. A new tool or argument fails below until
+it stands here."""
+OIDC = {
+    "issuer": "http://127.0.0.1:9",
+    "client_id": "c",
+    "client_secret": "s",
+    "public_url": "http://127.0.0.1:9",
+}
 
 
 def routes_of(app: Any) -> set[tuple[str, str]]:
     while not isinstance(app, FastAPI):
         app = app.app
     routers = [getattr(one, "original_router", None) for one in app.routes]
-    routes: list[BaseRoute] = [*app.routes, *(route for router in routers if router for route in router.routes)]
+    routes: list[BaseRoute] = [
+        *app.routes,
+        *(route for router in routers if router for route in router.routes),
+    ]
     found = set()
     for route in routes:
-        assert isinstance(route, Route | APIRoute) or hasattr(route, "original_router"), f"a new kind: {route}"
+        assert isinstance(route, Route | APIRoute) or hasattr(route, "original_router"), (
+            f"a new kind: {route}"
+        )
         methods = getattr(route, "methods", None) or ()
         found |= {(method, route.path) for method in methods if method != "HEAD"}
     return found
 
 
 def steady(text: str, workspace: str) -> str:
-    """Return an answer without what differs between any two answers, and between two projects of any content."""
+    """Return an answer without what differs between any two answers, and between two projects of
+    any content."""
     text = text.replace(workspace, "WORKSPACE")
     for pattern, instead in CHANGES:
         text = re.sub(pattern, instead, text)
@@ -343,19 +421,26 @@ def steady(text: str, workspace: str) -> str:
 
 
 def compared(answer: httpx2.Response, workspace: str) -> tuple[int, dict[str, str], str]:
-    headers = {name: value for name, value in answer.headers.items() if name not in UNSTEADY_HEADERS}
+    headers = {
+        name: value for name, value in answer.headers.items() if name not in UNSTEADY_HEADERS
+    }
     return answer.status_code, headers, steady(answer.text, workspace)
 
 
 def send(client: httpx2.Client, ask: Ask) -> httpx2.Response:
-    headers = {"Accept": ask.accept, "Sec-Fetch-Site": "same-origin", **({"X-API-Key": "k"} if ask.key else {})}
+    headers = {
+        "Accept": ask.accept,
+        "Sec-Fetch-Site": "same-origin",
+        **({"X-API-Key": "k"} if ask.key else {}),
+    }
     return client.request(ask.method, ask.path, json=ask.body, data=ask.form, headers=headers)
 
 
 def opened(folder: ProjectFolder, view: View, endpoint: OpenAIServer, stack: ExitStack) -> Project:
     key = {"key": "k", "where": view.where, "modes": ["naive", "graph", "local", "bypass"]}
     settings = [
-        f"models.chat.default.base_url={endpoint.base_url}", f"models.chat.default.api_key={endpoint.key}",
+        f"models.chat.default.base_url={endpoint.base_url}",
+        f"models.chat.default.api_key={endpoint.key}",
         f"serve.keys.reader={json.dumps(key)}", "serve.allow.cost_per_day=unlimited", "cache=''",
         f"serve.users.oidc={json.dumps(OIDC)}", f"serve.users.groups={json.dumps({'all': {}})}",
     ]  # fmt: skip
@@ -377,7 +462,9 @@ def test_every_answer_of_a_key_is_that_of_a_project_without_the_hidden_documents
             clients.append((client, project.settings.workspace))
         for route, requests in CASES.items():
             for ask in requests(random.Random(number), corpus.ids):
-                [whole, alone] = [compared(send(client, ask), workspace) for client, workspace in clients]
+                [whole, alone] = [
+                    compared(send(client, ask), workspace) for client, workspace in clients
+                ]
                 assert whole == alone, ask
                 statuses.setdefault(route, set()).add(whole[0])
     refused = {path for (_, path), found in statuses.items() if found == {403}}
@@ -404,7 +491,9 @@ def told_by_tools(project: Project, number: int) -> list[Any]:
 
     with listen("127.0.0.1", 0) as listening:
         queries = Queries(project.settings.serve)
-        server = Server(http_app(project, queries, any_host=False), project.settings.serve, queries.end)
+        server = Server(
+            http_app(project, queries, any_host=False), project.settings.serve, queries.end
+        )
         with in_thread(server, listening):
             results = asyncio.run(talk(address_of(listening)))
         asyncio.run(queries.close())
@@ -416,9 +505,14 @@ def test_every_answer_of_a_tool_is_that_of_a_project_without_the_hidden_document
 ):
     for number, view in enumerate(corpus.views[:2]):
         with ExitStack() as stack:
-            projects = [opened(folder, view, endpoint, stack) for folder in (corpus.folder, view.folder)]
+            projects = [
+                opened(folder, view, endpoint, stack) for folder in (corpus.folder, view.folder)
+            ]
             told = [
-                [steady(str(result), project.settings.workspace) for result in told_by_tools(project, number)]
+                [
+                    steady(str(result), project.settings.workspace)
+                    for result in told_by_tools(project, number)
+                ]
                 for project in projects
             ]
         assert told[0] == told[1]

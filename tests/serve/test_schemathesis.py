@@ -1,4 +1,5 @@
-"""Requests drawn from /openapi.json, right ones and wrong ones, by a key that may see some documents only."""
+"""Requests drawn from /openapi.json, right ones and wrong ones, by a key that may see some
+documents only."""
 
 import warnings
 from collections.abc import Iterator
@@ -17,9 +18,17 @@ from tests.sizes import size
 EXAMPLES = size(15, 400)
 """Of each operation, of right and of wrong requests each."""
 LONGEST_SECONDS = 5.0
-"""That an answer may take, on a machine that does other work. A request without limits took a minute."""
-OPERATIONS = [("POST", "/query"), ("POST", "/query/data"), ("POST", "/query/stream"), ("GET", "/health")]
-KEYS = ["serve.keys={narrow: {key: narrow, where: {nowhere: {exists: false}}}, other: {key: other}}"]
+"""That an answer may take, on a machine that does other work. A request without limits took a
+minute."""
+OPERATIONS = [
+    ("POST", "/query"),
+    ("POST", "/query/data"),
+    ("POST", "/query/stream"),
+    ("GET", "/health"),
+]
+KEYS = [
+    "serve.keys={narrow: {key: narrow, where: {nowhere: {exists: false}}}, other: {key: other}}"
+]
 HEADERS = {"X-API-Key": "narrow"}
 OWN = frozenset({"x-api-key", "authorization"})
 """Headers that the client sends, whatever is drawn."""
@@ -28,7 +37,11 @@ DRAWN = settings(
     deadline=None,
     database=None,
     derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.filter_too_much,
+        HealthCheck.data_too_large,
+    ],
 )
 
 
@@ -40,12 +53,16 @@ def narrow(folder: ProjectFolder) -> Iterator[Serving]:
 
 def test_all_operations_are_asked(narrow: Serving):
     paths = narrow.client.get("/openapi.json", headers=HEADERS).json()["paths"]
-    assert {(method.upper(), path) for path, methods in paths.items() for method in methods} == set(OPERATIONS)
+    assert {(method.upper(), path) for path, methods in paths.items() for method in methods} == set(
+        OPERATIONS
+    )
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 @pytest.mark.parametrize(("method", "path"), OPERATIONS)
-def test_no_request_fails_the_server_or_takes_long(narrow: Serving, method: str, path: str, mode: GenerationMode):
+def test_no_request_fails_the_server_or_takes_long(
+    narrow: Serving, method: str, path: str, mode: GenerationMode
+):
     with httpx2.Client(base_url=narrow.url, headers=HEADERS, timeout=60) as client:
         schema = schemathesis.openapi.from_dict(client.get("/openapi.json").json())
         operation = schema[path][method]
@@ -53,18 +70,28 @@ def test_no_request_fails_the_server_or_takes_long(narrow: Serving, method: str,
 
         def ask(case: Case) -> None:
             asked = case.as_transport_kwargs(base_url=narrow.url)
-            headers = {name: value for name, value in (asked.get("headers") or {}).items() if name.lower() not in OWN}
+            headers = {
+                name: value
+                for name, value in (asked.get("headers") or {}).items()
+                if name.lower() not in OWN
+            }
             body: dict[str, Any] = (
-                {"json": asked["json"]} if "json" in asked else {"content": _bytes(asked.get("data"))}
+                {"json": asked["json"]}
+                if "json" in asked
+                else {"content": _bytes(asked.get("data"))}
             )
-            answer = client.request(asked["method"], asked["url"], params=asked.get("params"), headers=headers, **body)
+            answer = client.request(
+                asked["method"], asked["url"], params=asked.get("params"), headers=headers, **body
+            )
             statuses.append(answer.status_code)
             assert answer.status_code < 500, answer.text
             assert answer.elapsed.total_seconds() < LONGEST_SECONDS
             assert b"event: error" not in answer.content
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Schemathesis tells of schemas that it cannot make wrong
+            warnings.simplefilter(
+                "ignore"
+            )  # Schemathesis tells of schemas that it cannot make wrong
             try:
                 cases = operation.as_strategy(generation_mode=mode)
                 DRAWN(given(cases)(ask))()

@@ -40,16 +40,30 @@ def running(folder: ProjectFolder, *arguments: str) -> Iterator[tuple[subprocess
             process.kill()
 
 
-@pytest.mark.parametrize(("sent", "code"), size([(signal.SIGTERM, 0)], [(signal.SIGTERM, 0), (signal.SIGINT, 130)]))
-def test_a_signal_ends_it(folder: ProjectFolder, openai: OpenAIServer, sent: signal.Signals, code: int):
+@pytest.mark.parametrize(
+    ("sent", "code"), size([(signal.SIGTERM, 0)], [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+)
+def test_a_signal_ends_it(
+    folder: ProjectFolder, openai: OpenAIServer, sent: signal.Signals, code: int
+):
     openai.reply = lambda messages, body: Reply("never ", hold=True)
     settings = [*models_of(openai), "serve.grace=0.5", "query.mode=naive"]
     chat = [argument for setting in settings for argument in ("--set", setting)]
-    with running(folder, *chat) as (process, url), httpx2.Client(base_url=url, timeout=30) as client:
+    with (
+        running(folder, *chat) as (process, url),
+        httpx2.Client(base_url=url, timeout=30) as client,
+    ):
         assert client.post("/query?query=secret", json={"query": "secret?"}).status_code == 401
         key = {"X-API-Key": "the-key-of-this-test"}
-        assert client.post("/query/data?query=secret", json={"query": "secret?"}, headers=key).status_code == 200
-        with client.stream("POST", "/query/stream", json={"query": QUESTION}, headers=key) as answer:
+        assert (
+            client.post(
+                "/query/data?query=secret", json={"query": "secret?"}, headers=key
+            ).status_code
+            == 200
+        )
+        with client.stream(
+            "POST", "/query/stream", json={"query": QUESTION}, headers=key
+        ) as answer:
             pieces = answer.iter_text()
             assert next(pieces).startswith("event: sources")
             process.send_signal(sent)
@@ -70,13 +84,17 @@ def test_what_queries_share_is_made_before_they_come(
 ):
     make_ready(chatting)
     for name in ("chat_model", "embedding_model", "open_stores", "open_cache", "reranker"):
-        monkeypatch.setattr(services, name, lambda *given, **named: pytest.fail("it is made once more"))
+        monkeypatch.setattr(
+            services, name, lambda *given, **named: pytest.fail("it is made once more")
+        )
     openai.reply = lambda messages, body: Reply("Idra Senn.")
     assert chatting.query(QUESTION, mode="mix").text == "Idra Senn."
 
 
 def test_others_need_a_key(project: Project, folder: ProjectFolder):
-    with pytest.raises(UsageError, match=r"serve: others can reach http://0\.0\.0\.0:\d+, and no key is"):
+    with pytest.raises(
+        UsageError, match=r"serve: others can reach http://0\.0\.0\.0:\d+, and no key is"
+    ):
         serve(project, "0.0.0.0", 0)
     done = folder.invoke("serve", "--host", "0.0.0.0", "--port", "0")
     assert (done.exit_code, "--no-key" in done.stderr) == (2, True)
@@ -101,7 +119,9 @@ def test_where_it_cannot_listen(folder: ProjectFolder):
 
 
 @pytest.mark.parametrize(("name", "package"), [("serve", "fastapi"), ("mcp", "mcp")])
-def test_without_the_extra(tmp_path: Path, postgres_url: str, name: str, package: str, monkeypatch: pytest.MonkeyPatch):
+def test_without_the_extra(
+    tmp_path: Path, postgres_url: str, name: str, package: str, monkeypatch: pytest.MonkeyPatch
+):
     folder = new_project(tmp_path / "p", postgres_url, {})
     monkeypatch.setattr(command, "find_spec", lambda package: None)
     done = folder.invoke(name)
@@ -112,7 +132,9 @@ def test_without_the_extra(tmp_path: Path, postgres_url: str, name: str, package
 def test_threads_of_a_server_that_ended_end(project: Project):
     before = threading.active_count()
     queries = Queries(project.settings.serve)
-    assert threading.active_count() == before + 2 * project.settings.serve.concurrency  # half of them ask no chat model
+    assert (
+        threading.active_count() == before + 2 * project.settings.serve.concurrency
+    )  # half of them ask no chat model
     asyncio.run(queries.close())
     for thread in threading.enumerate():
         if thread.name.startswith("query-"):

@@ -1,4 +1,5 @@
-"""Requests that do not come, or come by drops: their connections are cut, those of others are not."""
+"""Requests that do not come, or come by drops: their connections are cut, those of others are
+not."""
 
 import socket
 import threading
@@ -11,13 +12,19 @@ from tests.projects import ProjectFolder
 from tests.serve.serving import QUESTION, Serving, serving
 
 PATIENCE = 0.5
-START = b"POST /query/data HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: k\r\nContent-Type: application/json\r\n"
+START = (
+    b"POST /query/data HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: k\r\nContent-Type:"
+    b" application/json\r\n"
+)
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
 def impatient(folder: ProjectFolder) -> Iterator[Serving]:
-    with folder.open("serve.api_key=k", f"serve.request_timeout={PATIENCE}") as project, serving(project) as served:
+    with (
+        folder.open("serve.api_key=k", f"serve.request_timeout={PATIENCE}") as project,
+        serving(project) as served,
+    ):
         yield served
 
 
@@ -41,7 +48,9 @@ def until_cut(line: socket.socket) -> bytes:
     return told
 
 
-@pytest.mark.parametrize("sent", [b"", b"GET", b"GET /health HTTP/1.1\r\nHost: localhost\r\n", START])
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET", b"GET /health HTTP/1.1\r\nHost: localhost\r\n", START]
+)
 def test_headers_that_do_not_come(line: socket.socket, sent: bytes):
     line.sendall(sent)
     assert until_cut(line) == b""
@@ -69,7 +78,9 @@ def drip(line: socket.socket, sent: bytes) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b'{"query": "'])
-@pytest.mark.parametrize("length", [b"Content-Length: 400\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
+@pytest.mark.parametrize(
+    "length", [b"Content-Length: 400\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"]
+)
 def test_a_body_that_does_not_come(line: socket.socket, length: bytes, body: bytes):
     sent = body if b"Length" in length or not body else b"%x\r\n%s\r\n" % (len(body), body)
     line.sendall(START + length + sent)

@@ -1,4 +1,5 @@
-"""Many streams at once, clients that hang up, models that fail: nothing is lost and nothing is left behind."""
+"""Many streams at once, clients that hang up, models that fail: nothing is lost and nothing is left
+behind."""
 
 import asyncio
 import json
@@ -40,7 +41,9 @@ def test_many_streams_at_once(chatting: Project, openai: OpenAIServer):
 
         async def ask_all() -> list[str]:
             limits = httpx2.Limits(max_connections=None)
-            async with httpx2.AsyncClient(base_url=served.url, timeout=100, limits=limits) as client:
+            async with httpx2.AsyncClient(
+                base_url=served.url, timeout=100, limits=limits
+            ) as client:
                 return await asyncio.gather(*(ask(client, number) for number in range(STREAMS)))
 
         answers = asyncio.run(ask_all())
@@ -51,11 +54,14 @@ def test_many_streams_at_once(chatting: Project, openai: OpenAIServer):
 
 
 def test_answers_at_once_are_those_one_after_another(chatting: Project, openai: OpenAIServer):
-    questions = [f"Who founded number {number} of the Brack Institute?" for number in range(size(12, 60))]
+    questions = [
+        f"Who founded number {number} of the Brack Institute?" for number in range(size(12, 60))
+    ]
     modes = ["naive", "local", "global", "hybrid", "mix"]
     asked = [(question, modes[place % len(modes)]) for place, question in enumerate(questions)]
     alone = [
-        chatting.query_data(question, mode=mode) | {"timings_ms": 0, "question_id": ""} for question, mode in asked
+        chatting.query_data(question, mode=mode) | {"timings_ms": 0, "question_id": ""}
+        for question, mode in asked
     ]
     with serving(chatting) as served:
         together: dict[int, Any] = {}
@@ -88,11 +94,15 @@ def test_who_hangs_up_ends_the_model_call(chatting: Project, openai: OpenAIServe
         assert served.events()[-1].name == "done"
 
 
-def test_who_hangs_up_before_the_first_event_leaves_nothing(chatting: Project, openai: OpenAIServer):
+def test_who_hangs_up_before_the_first_event_leaves_nothing(
+    chatting: Project, openai: OpenAIServer
+):
     with serving(chatting) as served:
         for seconds in (0.001, 0.005, 0.02):
             with pytest.raises(httpx2.TimeoutException):
-                served.client.post("/query/stream", json={"query": QUESTION, "mode": "mix"}, timeout=seconds)
+                served.client.post(
+                    "/query/stream", json={"query": QUESTION, "mode": "mix"}, timeout=seconds
+                )
         wait_until(lambda: served.api.queries.running == served.api.queries.waiting == 0)
         assert served.events()[-1].name == "done"
 
@@ -125,7 +135,13 @@ def test_a_model_that_fails_is_told_as_an_error(chatting: Project, openai: OpenA
 
 
 def test_limits(folder: ProjectFolder, openai: OpenAIServer):
-    limits = ["serve.concurrency=1", "serve.waiting=1", "serve.timeout=2", "cache=''", "query.mode=naive"]
+    limits = [
+        "serve.concurrency=1",
+        "serve.waiting=1",
+        "serve.timeout=2",
+        "cache=''",
+        "query.mode=naive",
+    ]
     openai.reply = lambda messages, body: Reply("late", delay=4)
     with folder.open(*models_of(openai), *limits) as project, serving(project) as served:
         answers: list[httpx2.Response] = []
@@ -141,13 +157,18 @@ def test_limits(folder: ProjectFolder, openai: OpenAIServer):
             thread.join()
         first, second = sorted(answer.json()["error"]["type"] for answer in answers)
         assert second == "timeout"
-        assert first in ("busy", "timeout")  # where it got the place of the other one at its very end
+        assert first in (
+            "busy",
+            "timeout",
+        )  # where it got the place of the other one at its very end
         wait_until(lambda: served.api.queries.running == 0)
         openai.reply = own_words
         assert served.ask().status_code == 200
 
 
-def test_a_silent_stream_is_kept_open(chatting: Project, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch):
+def test_a_silent_stream_is_kept_open(
+    chatting: Project, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(events, "PING_SECONDS", 0.5)
     openai.reply = lambda messages, body: Reply("late", delay=1.5)
     with serving(chatting) as served:
@@ -156,7 +177,9 @@ def test_a_silent_stream_is_kept_open(chatting: Project, openai: OpenAIServer, m
         assert [event.name for event in events_in(text)] == ["sources", "token", "done"]
 
 
-def test_a_server_that_ends_lets_short_queries_end_and_tells_long_ones(folder: ProjectFolder, openai: OpenAIServer):
+def test_a_server_that_ends_lets_short_queries_end_and_tells_long_ones(
+    folder: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = lambda messages, body: Reply("word " * 2000, pause=0.02)
     told = ["serve.grace=0.5", "cache=''", "query.mode=naive"]
     with folder.open(*models_of(openai), *told) as project, serving(project) as served:

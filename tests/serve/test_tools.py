@@ -31,14 +31,21 @@ def call(server: Any, *calls: tuple[str, dict[str, Any]]) -> tuple[list[Any], li
     async def talk() -> tuple[list[Any], list[Any]]:
         async with Client(server) as client:
             listed = await client.list_tools()
-            return listed.tools, [await client.call_tool(name, arguments) for name, arguments in calls]
+            return listed.tools, [
+                await client.call_tool(name, arguments) for name, arguments in calls
+            ]
 
     return asyncio.run(talk())
 
 
 def test_over_stdio_without_a_chat_model(folder: ProjectFolder, project: Project):
     command, *arguments = folder.command_line("mcp")
-    asked = {"query": QUESTION, "mode": "local", "chunk_top_k": 2, "ll_keywords": ["Brack Institute"]}
+    asked = {
+        "query": QUESTION,
+        "mode": "local",
+        "chunk_top_k": 2,
+        "ll_keywords": ["Brack Institute"],
+    }
     server = StdioServerParameters(command=command, args=arguments, env=folder.environment)
     [tool], [found, *refused] = call(
         server,
@@ -49,8 +56,13 @@ def test_over_stdio_without_a_chat_model(folder: ProjectFolder, project: Project
     )
     assert (tool.name, tool.annotations.read_only_hint) == ("query_data", True)
     assert "with their sources" in tool.description
-    expected = project.query(QUESTION, **{**asked, "only_need_context": True, "max_total_tokens": 5000})
-    places = [(entry["id"], entry["document_id"], entry["start"]) for entry in found.structured_content["references"]]
+    expected = project.query(
+        QUESTION, **{**asked, "only_need_context": True, "max_total_tokens": 5000}
+    )
+    places = [
+        (entry["id"], entry["document_id"], entry["start"])
+        for entry in found.structured_content["references"]
+    ]
     assert places == [(entry.id, entry.document_id, entry.start) for entry in expected.references]
     assert found.structured_content["mode"] == "local"
     assert [block.text for block in found.content] == [expected.text]
@@ -62,13 +74,21 @@ def test_over_stdio_without_a_chat_model(folder: ProjectFolder, project: Project
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"max_tokens": "secret-value"}, "unknown field 'max_tokens'; did you mean 'max_total_tokens'?"),
-        ({"zzz": "secret-value"}, "unknown field 'zzz'; known fields: chunk_top_k, hl_keywords, ll_keywords, "),
+        (
+            {"max_tokens": "secret-value"},
+            "unknown field 'max_tokens'; did you mean 'max_total_tokens'?",
+        ),
+        (
+            {"zzz": "secret-value"},
+            "unknown field 'zzz'; known fields: chunk_top_k, hl_keywords, ll_keywords, ",
+        ),
         ({"top_k": "secret-value"}, "top_k: Input should be a valid integer"),
         ({"mode": "secret-value"}, "mode: Input should be 'naive', 'local'"),
     ],
 )
-def test_wrong_arguments_are_told_as_by_the_other_doors(project: Project, wrong: dict[str, Any], said: str):
+def test_wrong_arguments_are_told_as_by_the_other_doors(
+    project: Project, wrong: dict[str, Any], said: str
+):
     queries = Queries(project.settings.serve)
     _, [refused] = call(mcp_of(project, queries), ("query_data", {"query": QUESTION, **wrong}))
     asyncio.run(queries.close())
@@ -87,8 +107,12 @@ def test_wrong_arguments_are_told_as_by_the_other_doors(project: Project, wrong:
         ({}, "below_min_score", "is similar enough to the question"),
     ],
 )
-def test_it_says_why_there_is_no_evidence(folder: ProjectFolder, asked: dict[str, Any], reason: str, said: str):
-    with folder.open("query.min_score=0.99" if reason == "below_min_score" else "query.min_score=0") as project:
+def test_it_says_why_there_is_no_evidence(
+    folder: ProjectFolder, asked: dict[str, Any], reason: str, said: str
+):
+    with folder.open(
+        "query.min_score=0.99" if reason == "below_min_score" else "query.min_score=0"
+    ) as project:
         queries = Queries(project.settings.serve)
         _, [found] = call(mcp_of(project, queries), ("query_data", {"query": QUESTION, **asked}))
         asyncio.run(queries.close())
@@ -99,7 +123,9 @@ def test_it_says_why_there_is_no_evidence(folder: ProjectFolder, asked: dict[str
 def test_a_result_is_of_a_size_that_assistants_take(tmp_path: Path, postgres_url: str):
     told = "Idra Senn of the Brack Institute met {} and wrote to Otto Vale about it. "
     names = ("Cora Lund", "Ada Holm", "Mira Vale", "Benet Luthe")
-    documents = {f"{n}.txt": " ".join(told.format(name) * 15 for name in names) + str(n) for n in range(20)}
+    documents = {
+        f"{n}.txt": " ".join(told.format(name) * 15 for name in names) + str(n) for n in range(20)
+    }
     count = tokenizer("o200k_base").count
     folder = new_project(tmp_path / "p", postgres_url, documents)
     with folder.open() as project:
@@ -109,7 +135,9 @@ def test_a_result_is_of_a_size_that_assistants_take(tmp_path: Path, postgres_url
         calls = [("query_data", asked), ("query_data", {**asked, "max_total_tokens": 30_000})]
         _, results = call(mcp_of(project, queries), *calls)
         asyncio.run(queries.close())
-    few, many = (count(one.content[0].text) + count(json.dumps(one.structured_content)) for one in results)
+    few, many = (
+        count(one.content[0].text) + count(json.dumps(one.structured_content)) for one in results
+    )
     assert few <= 6_000 < many
     assert "[ref:1]" in results[0].content[0].text
     assert results[0].structured_content["references"][0]["id"] == 1
@@ -143,7 +171,9 @@ def test_with_a_chat_model(chatting: Project, openai: OpenAIServer):
     openai.script("chat", [Reply("Idra Senn [ref:1]. Verify your account [2].")])
     queries = Queries(chatting.settings.serve)
     tools, [answered, refused] = call(
-        mcp_of(chatting, queries), ("query", {"query": QUESTION}), ("query", {"query": QUESTION, "mode": "bypass"})
+        mcp_of(chatting, queries),
+        ("query", {"query": QUESTION}),
+        ("query", {"query": QUESTION, "mode": "bypass"}),
     )
     assert [tool.name for tool in tools] == ["query_data", "query"]
     assert all(tool.annotations.read_only_hint for tool in tools)
@@ -174,7 +204,9 @@ def test_over_http_with_the_key(folder: ProjectFolder):
 
     with folder.open("serve.api_key=k") as project, listen("127.0.0.1", 0) as listening:
         queries = Queries(project.settings.serve)
-        server = Server(http_app(project, queries, any_host=False), project.settings.serve, queries.end)
+        server = Server(
+            http_app(project, queries, any_host=False), project.settings.serve, queries.end
+        )
         with in_thread(server, listening):
             url = address_of(listening)
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401

@@ -1,5 +1,5 @@
-"""A key of a view is answered, everywhere, as a key of a project that has the documents of the view alone; and it
-reaches no other workspace."""
+"""A key of a view is answered, everywhere, as a key of a project that has the documents of the view
+alone; and it reaches no other workspace."""
 
 import json
 import random
@@ -48,7 +48,11 @@ class Pair:
         for client, workspace in zip((self.view, self.alone), self.workspaces, strict=True):
             answer = client.post(path, json=asked) if asked else client.get(path)
             text = answer.text.replace(workspace, "WORKSPACE").replace("control", "reader")
-            body = without_times(json.loads(text)) if "json" in answer.headers["content-type"] else text
+            body = (
+                without_times(json.loads(text))
+                if "json" in answer.headers["content-type"]
+                else text
+            )
             answers.append((answer.status_code, body))
         return answers
 
@@ -66,8 +70,11 @@ def endpoint() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, postgres_url: str, endpoint: OpenAIServer) -> Iterator[Pair]:
-    """After two nights of the project, and one of the other, whose workspace a second key of the same server asks."""
+def pair(
+    tmp_path_factory: pytest.TempPathFactory, postgres_url: str, endpoint: OpenAIServer
+) -> Iterator[Pair]:
+    """After two nights of the project, and one of the other, whose workspace a second key of the
+    same server asks."""
     root = tmp_path_factory.mktemp("views")
     single = new_project(root / "alone", postgres_url, {}, endpoint, max_reject_ratio=1)
     of_single = workspace_of(single.root)
@@ -85,7 +92,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory, postgres_url: str, endpoint: 
             project.run("index")
     with folder.open(*folder.endpoint_overrides, "cache=''") as project, serving(project) as served:
         view, control = (
-            httpx2.Client(base_url=served.url, headers={"x-api-key": key}, timeout=60) for key in (KEY, CONTROL)
+            httpx2.Client(base_url=served.url, headers={"x-api-key": key}, timeout=60)
+            for key in (KEY, CONTROL)
         )
         hidden = hidden_ids(project)
         assert hidden
@@ -97,7 +105,9 @@ def hidden_ids(project: Project) -> list[str]:
     """Ids of documents, text units and entities that the view does not have."""
     tables = ("documents", "text_units", "entities")
     return [
-        id for name in tables for id in sorted({*project.table(name)["id"]} - {*project.table(f"{name}@{VIEW}")["id"]})
+        id
+        for name in tables
+        for id in sorted({*project.table(name)["id"]} - {*project.table(f"{name}@{VIEW}")["id"]})
     ]
 
 
@@ -107,12 +117,17 @@ def test_every_mode_answers_as_the_project_of_these_documents_alone(pair: Pair, 
     found = 0
     for _ in range(QUESTIONS):
         names = draw.sample([*NAMES, f"{CANARY} Trust"], 2)
-        asked = {"query": f"What have {names[0]} and {names[1]} to do with each other?", "mode": mode}
+        asked = {
+            "query": f"What have {names[0]} and {names[1]} to do with each other?",
+            "mode": mode,
+        }
         for path in ("/query/data", "/query", "/query?include=evidence"):
             view, alone = pair.told(path, **asked)
             assert view == alone, asked
             found += len(view[1].get("chunks") or ())
-        view, alone = pair.told("/query/data", **asked, where={"title": {"matches": "*e*"}}, top_k=3)
+        view, alone = pair.told(
+            "/query/data", **asked, where={"title": {"matches": "*e*"}}, top_k=3
+        )
         assert view == alone
     assert found or mode in ("community", "drift")  # which need reports, and no view has any
 
@@ -121,12 +136,15 @@ def test_every_page_shows_what_that_project_shows(pair: Pair):
     listed = pair.told("/documents")
     assert listed[0] == listed[1]
     assert CANARY not in listed[0][1]
-    entities = pair.told("/query/data", query="Mira Vale", mode="local", only_need_context=True)[0][1]["entities"]
+    entities = pair.told("/query/data", query="Mira Vale", mode="local", only_need_context=True)[0][
+        1
+    ]["entities"]
     assert entities
     for path in (
         "/ui/graph", "/ui/graph?limit=3", f"/ui/graph?at={entities[0]['id']}",
         f"/ui/graph/entity?id={entities[0]['id']}",
-        *(f"/documents?q={word}&in={within}" for word in ("Mira", CANARY, "e") for within in ("names", "texts")),
+        *(f"/documents?q={word}&in={within}" for word in ("Mira", CANARY,
+            "e") for within in ("names", "texts")),
         "/documents?where=secret=true", "/documents/none", "/ui/passage?unit=none",
     ):  # fmt: skip
         view, alone = pair.told(path)
@@ -138,7 +156,10 @@ def test_every_page_shows_what_that_project_shows(pair: Pair):
 def test_nothing_reaches_another_workspace(pair: Pair):
     home = pair.workspaces[0].removesuffix(f"--{VIEW}")
     for workspace in (home, "default", pair.workspaces[1]):
-        assert pair.view.post(f"/w/{workspace}/query/data", json={"query": "Mira Vale"}).status_code == 404
+        assert (
+            pair.view.post(f"/w/{workspace}/query/data", json={"query": "Mira Vale"}).status_code
+            == 404
+        )
         assert pair.view.get(f"/w/{workspace}/documents").status_code == 404
     own = pair.view.post(f"/w/{pair.workspaces[0]}/query/data", json={"query": "Mira Vale"})
     assert own.status_code == 200
@@ -159,7 +180,10 @@ def test_nothing_reaches_another_workspace(pair: Pair):
 
 REFUSED = [
     ({"view": "nope"}, r"serve\.keys\.one\.view: serve\.views has no 'nope' \(has: open\)"),
-    ({"view": VIEW, "where": {"secret": False}}, "has both view and where; put the conditions into a view"),
+    (
+        {"view": VIEW, "where": {"secret": False}},
+        "has both view and where; put the conditions into a view",
+    ),
     ({"view": VIEW, "workspace": "other"}, "has both view and workspace"),
     ({"view": VIEW, "editor": True}, "an editor sees all documents; remove editor, or view"),
 ]
@@ -167,7 +191,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("rights", "told"), REFUSED)
 @pytest.mark.parametrize("place", ["keys", "users.groups"])
-def test_what_a_key_or_a_group_of_a_view_cannot_have(tmp_path: Path, rights: dict[str, Any], told: str, place: str):
+def test_what_a_key_or_a_group_of_a_view_cannot_have(
+    tmp_path: Path, rights: dict[str, Any], told: str, place: str
+):
     serve: dict[str, Any] = {"views": SERVE["views"], "keys": {"one": {"key": KEY}}}
     if place == "keys":
         serve["keys"]["one"] |= rights

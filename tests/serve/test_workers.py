@@ -35,7 +35,9 @@ def _works(child: psutil.Process) -> bool:
 
 def status(url: str, path: str) -> int:
     """Over a connection of its own, which any of the workers may take."""
-    return httpx2.post(f"{url}{path}", json={"query": QUESTION}, headers=KEY, timeout=60).status_code
+    return httpx2.post(
+        f"{url}{path}", json={"query": QUESTION}, headers=KEY, timeout=60
+    ).status_code
 
 
 @contextmanager
@@ -47,10 +49,18 @@ def stopped(worker: psutil.Process) -> Iterator[None]:
         worker.resume()
 
 
-def test_they_count_together_what_is_spent_and_one_that_dies_is_replaced(folder: ProjectFolder, openai: OpenAIServer):
+def test_they_count_together_what_is_spent_and_one_that_dies_is_replaced(
+    folder: ProjectFolder, openai: OpenAIServer
+):
     openai.reply = lambda messages, body: Reply("Idra Senn.")
     price = "models.chat.default.price={input: 100, output: 100}"
-    settings = [*models_of(openai), "cache=''", "query.mode=naive", price, "serve.allow.cost_per_day=0.000001"]
+    settings = [
+        *models_of(openai),
+        "cache=''",
+        "query.mode=naive",
+        price,
+        "serve.allow.cost_per_day=0.000001",
+    ]
     chat = [argument for setting in settings for argument in ("--set", setting)]
     with running(folder, "--workers", "2", *chat) as (process, url):
         one, other = workers_of(process.pid)
@@ -81,12 +91,17 @@ def test_they_end_with_the_process_that_started_them(folder: ProjectFolder):
 
 
 def test_each_has_its_share_of_what_may_be_done_at_once(folder: ProjectFolder):
-    with folder.open("serve.concurrency=9", "serve.waiting=3", "models.chat.default.concurrency=8") as project:
+    with folder.open(
+        "serve.concurrency=9", "serve.waiting=3", "models.chat.default.concurrency=8"
+    ) as project:
         share = share_of(project.settings, 4)
         assert (share.serve.concurrency, share.serve.waiting) == (2, 0)
         assert share.models.chat["default"].concurrency == 2
         assert project.settings.serve.concurrency == 9
-        with pytest.raises(UsageError, match=r"--workers 9: they share models\.chat\.default\.concurrency, which is 8"):
+        with pytest.raises(
+            UsageError,
+            match=r"--workers 9: they share models\.chat\.default\.concurrency, which is 8",
+        ):
             share_of(project.settings, 9)
 
 
@@ -100,7 +115,9 @@ def test_a_rate_that_they_cannot_count_together_is_refused(folder: ProjectFolder
 
 
 def test_more_than_can_share_are_refused(folder: ProjectFolder):
-    said = folder.invoke_refused("serve", "--port", "0", "--workers", "2", "--no-key", "--set", "serve.concurrency=1")
+    said = folder.invoke_refused(
+        "serve", "--port", "0", "--workers", "2", "--no-key", "--set", "serve.concurrency=1"
+    )
     assert "--workers 2: they share serve.concurrency, which is 1; raise it, or have fewer" in said
 
 
@@ -111,7 +128,10 @@ def broken(project: Project, any_host: bool) -> Api:
 def test_one_that_ends_before_it_can_serve_ends_the_server(folder: ProjectFolder):
     with folder.open() as project, listen("127.0.0.1", 0) as listening:
         workers = Workers(broken, project, listening, False, 1)
-        with pytest.raises(WorkerError, match=r"ended before it could serve \(exit code 7\)"), workers:
+        with (
+            pytest.raises(WorkerError, match=r"ended before it could serve \(exit code 7\)"),
+            workers,
+        ):
             pass
 
 

@@ -1,5 +1,5 @@
-"""Azurite, which speaks the protocol of Azure's blobs: for tests where it is installed (npm install azurite).
-It takes 365 MB, so that nothing here fetches it."""
+"""Azurite, which speaks the protocol of Azure's blobs: for tests where it is installed (npm install
+azurite). It takes 365 MB, so that nothing here fetches it."""
 
 import base64
 import hashlib
@@ -27,12 +27,15 @@ def is_installed() -> bool:
 
 @contextmanager
 def azurite_server(home: Path) -> Iterator[dict[str, str]]:
-    """With a bucket, as Azure's containers are called elsewhere; where it is, and its key, by the usual variables."""
+    """With a bucket, as Azure's containers are called elsewhere; where it is, and its key, by the
+    usual variables."""
     port, environment = free_port(0), {**os.environ, "AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"}
     where = ["--blobHost", "127.0.0.1", "--blobPort", str(port), "--location", str(home)]
     process = subprocess.Popen(
-        dies_with_parent([PROGRAM, *where, "--skipApiVersionCheck", "--disableTelemetry", "--silent"]),
-        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        dies_with_parent([PROGRAM, *where, "--skipApiVersionCheck", "--disableTelemetry",
+            "--silent"]),
+        env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         deadline = time.monotonic() + START_SECONDS
@@ -53,7 +56,9 @@ def azurite_server(home: Path) -> Iterator[dict[str, str]]:
 def make_bucket(port: int) -> None:
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": VERSION}
     said = [f"{name}:{value}" for name, value in headers.items()]
-    signed = "\n".join(["PUT", *[""] * 11, *said, f"/{ACCOUNT}/{ACCOUNT}/{BUCKET}", "restype:container"])
+    signed = "\n".join(
+        ["PUT", *[""] * 11, *said, f"/{ACCOUNT}/{ACCOUNT}/{BUCKET}", "restype:container"]
+    )
     digest = hmac.new(base64.b64decode(KEY), signed.encode(), hashlib.sha256).digest()
     headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(digest).decode()}"
     connection = http.client.HTTPConnection("127.0.0.1", port)

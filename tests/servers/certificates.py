@@ -1,4 +1,5 @@
-"""A certificate authority of the tests' own, with a certificate for a server and one for a client."""
+"""A certificate authority of the tests' own, with a certificate for a server and one for a
+client."""
 
 import datetime
 import ipaddress
@@ -65,7 +66,9 @@ def new_certificates(folder: Path) -> Certificates:
     return made
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     day = datetime.timedelta(days=1)
     serial = x509.random_serial_number()

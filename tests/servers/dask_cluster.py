@@ -1,4 +1,5 @@
-"""A Dask cluster of processes on this machine: a scheduler and workers of graphmill, which see one folder of snapshots.
+"""A Dask cluster of processes on this machine: a scheduler and workers of graphmill, which see one
+folder of snapshots.
 
 Which folder that is may change between runs: what their environment names is a link.
 """
@@ -43,11 +44,22 @@ class Keys:
     @property
     def options(self) -> list[str]:
         """Of Dask's commands."""
-        return ["--tls-ca-file", f"{self.certificate}", "--tls-cert", f"{self.certificate}", "--tls-key", f"{self.key}"]
+        return [
+            "--tls-ca-file",
+            f"{self.certificate}",
+            "--tls-cert",
+            f"{self.certificate}",
+            "--tls-key",
+            f"{self.key}",
+        ]
 
     @property
     def settings(self) -> dict[str, str]:
-        return {"ca_file": str(self.certificate), "cert_file": str(self.certificate), "key_file": str(self.key)}
+        return {
+            "ca_file": str(self.certificate),
+            "cert_file": str(self.certificate),
+            "key_file": str(self.key),
+        }
 
 
 def make_keys(folder: Path) -> Keys:
@@ -70,7 +82,8 @@ def make_keys(folder: Path) -> Keys:
 
 @dataclass
 class DaskCluster:
-    """``environment``: of its processes; ``tls``: options of Dask's commands that name files of keys."""
+    """``environment``: of its processes; ``tls``: options of Dask's commands that name files of
+    keys."""
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -85,15 +98,26 @@ class DaskCluster:
         found.unlink(missing_ok=True)
         protocol = ["--protocol", "tls"] if self.tls else []
         self.scheduler = self._started(
-            "scheduler", "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0",
-            "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(found), *protocol, *self.tls,
+            "scheduler", "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port",
+            "0",
+            "--dashboard-address", "127.0.0.1:0", "--scheduler-file", str(found), *protocol,
+            *self.tls,
         )  # fmt: skip
         self.address = str(_awaited(lambda: json.loads(found.read_text())["address"]))
 
     def start_workers(self, number: int, *options: str) -> None:
         """They are started again when they are killed."""
         self.workers.append(
-            self._started("workers", "-m", "pipeline", "worker", self.address, "--workers", str(number), *options)
+            self._started(
+                "workers",
+                "-m",
+                "pipeline",
+                "worker",
+                self.address,
+                "--workers",
+                str(number),
+                *options,
+            )
         )
 
     def await_workers(self, number: int) -> None:
@@ -107,7 +131,8 @@ class DaskCluster:
         environment = {**os.environ, **QUIET, SNAPSHOTS: str(self.link), **self.environment}
         log = self.stack.enter_context((self.folder / f"{name}.log").open("ab"))
         process = subprocess.Popen(
-            dies_with_parent([sys.executable, *arguments]), env=environment, stdout=log, stderr=log, cwd=self.folder,
+            dies_with_parent([sys.executable, *arguments]), env=environment, stdout=log, stderr=log,
+            cwd=self.folder,
             start_new_session=True,  # Ctrl-C is for who uses it
         )  # fmt: skip
         self.stack.callback(_end, process)
@@ -140,7 +165,13 @@ class DaskCluster:
     def work_with(self, folder: ProjectFolder, **engine: Any) -> None:
         """Which finds the snapshots that the workers see."""
         folder.edit_settings(
-            engine={"kind": "dask", "address": self.address, "workers": 2, "wait_seconds": PATIENCE, **engine}
+            engine={
+                "kind": "dask",
+                "address": self.address,
+                "workers": 2,
+                "wait_seconds": PATIENCE,
+                **engine,
+            }
         )
 
 

@@ -1,4 +1,5 @@
-"""Real HTTP servers in front of the test endpoint: a gateway that wants headers and parameters, Azure OpenAI, TLS."""
+"""Real HTTP servers in front of the test endpoint: a gateway that wants headers and parameters,
+Azure OpenAI, TLS."""
 
 import json
 import re
@@ -12,18 +13,21 @@ from urllib.parse import parse_qsl, unquote
 from tests.servers.openai_handler import Handler
 from tests.servers.openai_server import OpenAIServer
 
-AZURE_PATH = re.compile(r"^/openai/deployments/(?P<deployment>[^/]+)(?P<rest>/chat/completions|/embeddings)$")
+AZURE_PATH = re.compile(
+    r"^/openai/deployments/(?P<deployment>[^/]+)(?P<rest>/chat/completions|/embeddings)$"
+)
 AZURE_WRONG_KEY = (
-    "Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a valid key for an "
-    "active subscription and use a correct regional API endpoint for your resource."
+    "Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a"
+    " valid key for an active subscription and use a correct regional API endpoint for your"
+    " resource."
 )
 AZURE_NO_DEPLOYMENT = (
-    "The API deployment for this resource does not exist. If you created the deployment within the last 5 minutes, "
-    "please wait a moment and try again."
+    "The API deployment for this resource does not exist. If you created the deployment within the"
+    " last 5 minutes, please wait a moment and try again."
 )
 AZURE_FILTERED = (
-    "The response was filtered due to the prompt triggering Azure OpenAI's content management policy. Please modify "
-    "your prompt and retry."
+    "The response was filtered due to the prompt triggering Azure OpenAI's content management"
+    " policy. Please modify your prompt and retry."
 )
 
 
@@ -39,7 +43,8 @@ class Visit:
 
 
 class GatewayHandler(Handler):
-    """Keeps every request, lets the server refuse it, and answers the rest as the test endpoint does."""
+    """Keeps every request, lets the server refuse it, and answers the rest as the test endpoint
+    does."""
 
     @property
     def gateway(self) -> "GatewayServer":
@@ -56,7 +61,9 @@ class GatewayHandler(Handler):
             status, answer = refused
             return self.send_json(status, answer, {})
         if path.endswith("/rerank"):
-            found = [{"index": index, "relevance_score": 1.0} for index in range(len(body["documents"]))]
+            found = [
+                {"index": index, "relevance_score": 1.0} for index in range(len(body["documents"]))
+            ]
             return self.send_json(200, {"results": found}, {})
         self.answer(self.gateway.plain_path(path), body)
 
@@ -65,8 +72,8 @@ class GatewayHandler(Handler):
 
 
 class GatewayServer(OpenAIServer):
-    """``visits``: all requests. ``wanted``: headers without which a request is refused, with their values shown, as
-    careless gateways do."""
+    """``visits``: all requests. ``wanted``: headers without which a request is refused, with their
+    values shown, as careless gateways do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +94,9 @@ class GatewayServer(OpenAIServer):
         """Return status and JSON of a refusal; None for a request that is answered."""
         for name, value in self.wanted.items():
             if visit.headers.get(name) != value:
-                return 400, {"error": {"message": f"{name} is '{visit.headers.get(name)}': {visit.headers}"}}
+                return 400, {
+                    "error": {"message": f"{name} is '{visit.headers.get(name)}': {visit.headers}"}
+                }
         return None
 
     def plain_path(self, path: str) -> str:
@@ -96,7 +105,8 @@ class GatewayServer(OpenAIServer):
 
 
 class AzureServer(GatewayServer):
-    """Azure OpenAI's data plane: paths of deployments, ``api-version``, the header ``api-key`` or a bearer token.
+    """Azure OpenAI's data plane: paths of deployments, ``api-version``, the header ``api-key`` or a
+    bearer token.
 
     ``filtered``: a word in a prompt at which the content filter refuses.
     """

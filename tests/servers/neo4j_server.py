@@ -1,6 +1,8 @@
-"""A real Neo4j to test against: yours (``NEO4J_URI``), else one from Docker, else one from Maven Central.
+"""A real Neo4j to test against: yours (``NEO4J_URI``), else one from Docker, else one from Maven
+Central.
 
-By hand: ``python tests/servers/neo4j_server.py`` runs the last kind until Ctrl-C, its data in ``--home``.
+By hand: ``python tests/servers/neo4j_server.py`` runs the last kind until Ctrl-C, its data in
+``--home``.
 """
 
 import argparse
@@ -36,7 +38,10 @@ JAVA_OPTIONS = (
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "-Xmx1g",
 )
-QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # halves the start, slows long work down
+QUICK_START = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+)  # halves the start, slows long work down
 CONF = """\
 server.default_listen_address=127.0.0.1
 server.bolt.listen_address=127.0.0.1:{bolt}
@@ -65,8 +70,8 @@ class Neo4jAddress:
 
 @contextmanager
 def neo4j_server(options: Sequence[str] = QUICK_START) -> Iterator[Neo4jAddress]:
-    """An address that answers until the block ends; an empty database unless it is yours. ``options``: Java's,
-    where it is started here.
+    """An address that answers until the block ends; an empty database unless it is yours.
+    ``options``: Java's, where it is started here.
 
     Raises Neo4jUnavailable where there is no way to one, RuntimeError where one does not start.
     """
@@ -85,8 +90,8 @@ def neo4j_server(options: Sequence[str] = QUICK_START) -> Iterator[Neo4jAddress]
 
 @contextmanager
 def shared_server(folder: Path) -> Iterator[Neo4jAddress]:
-    """One server for all processes that name this folder: who comes first starts it, and ends it when the others have
-    gone. They keep apart by workspace, as in a server that is somebody's."""
+    """One server for all processes that name this folder: who comes first starts it, and ends it
+    when the others have gone. They keep apart by workspace, as in a server that is somebody's."""
     guard, note = FileLock(folder / "neo4j.lock"), folder / "neo4j.json"
     others = InterProcessReaderWriterLock(folder / "neo4j.users")
 
@@ -123,7 +128,8 @@ def why_no_docker() -> str | None:
 def docker_server() -> Iterator[Neo4jAddress]:
     started = run(
         "docker", "run", "--detach", "--rm", "--publish", "127.0.0.1::7687",
-        "--env", f"NEO4J_AUTH=neo4j/{PASSWORD}", "--env", "NEO4J_dbms_usage__report_enabled=false", IMAGE,
+        "--env", f"NEO4J_AUTH=neo4j/{PASSWORD}", "--env", "NEO4J_dbms_usage__report_enabled=false",
+        IMAGE,
     )  # fmt: skip
     if started.returncode:
         raise RuntimeError(f"docker run {IMAGE} failed: {tail(started.stderr)}")
@@ -147,7 +153,11 @@ def docker_server() -> Iterator[Neo4jAddress]:
 def why_no_maven() -> str | None:
     if not shutil.which("mvn"):
         return "no mvn"
-    version = re.search(r'version "(\d+)', run(java(), "-version").stderr) if shutil.which(java()) else None
+    version = (
+        re.search(r'version "(\d+)', run(java(), "-version").stderr)
+        if shutil.which(java())
+        else None
+    )
     return None if version and int(version[1]) >= 17 else "no Java 17 or later"
 
 
@@ -160,7 +170,8 @@ def java() -> str:
 def maven_server(
     home: Path, bolt_port: int = 0, http_port: int = 0, options: Sequence[str] = ()
 ) -> Iterator[Neo4jAddress]:
-    """A server whose data are in ``home``, made if need be; any free port for one that is 0 or taken."""
+    """A server whose data are in ``home``, made if need be; any free port for one that is 0 or
+    taken."""
     cache = cache_folder()
     jars = kept(cache / "lib", copy_jars)
     fresh = kept(cache / f"home-{PASSWORD}", lambda folder: make_home(jars, folder))
@@ -184,7 +195,9 @@ def maven_server(
         )
     try:
         address = Neo4jAddress(f"bolt://127.0.0.1:{bolt}")
-        wait_until_it_answers(address, lambda: process.poll() is None, lambda: read(log) + read(console))
+        wait_until_it_answers(
+            address, lambda: process.poll() is None, lambda: read(log) + read(console)
+        )
         yield address
     finally:
         stop(process)
@@ -198,7 +211,8 @@ def cache_folder() -> Path:
 
 
 def kept(folder: Path, make: Callable[[Path], None]) -> Path:
-    """``folder``; made first under another name if it is not there, so that a killed run leaves no half."""
+    """``folder``; made first under another name if it is not there, so that a killed run leaves no
+    half."""
     if folder.exists():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -217,7 +231,9 @@ def copy_jars(folder: Path) -> None:
     options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
     done = run("mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", *options)
     if done.returncode:
-        raise Neo4jUnavailable(f"mvn could not fetch Neo4j's jars: {tail(done.stdout + done.stderr)}")
+        raise Neo4jUnavailable(
+            f"mvn could not fetch Neo4j's jars: {tail(done.stdout + done.stderr)}"
+        )
 
 
 def make_home(jars: Path, folder: Path) -> None:
@@ -232,15 +248,20 @@ def make_home(jars: Path, folder: Path) -> None:
 
 
 def dies_with_parent(command: list[str]) -> list[str]:
-    """The command, on Linux behind a step that asks the kernel for SIGTERM when the starter is gone."""
+    """The command, on Linux behind a step that asks the kernel for SIGTERM when the starter is
+    gone."""
     if sys.platform != "linux":
         return command
-    ask = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execvp(sys.argv[1], sys.argv[1:])"
+    ask = (
+        "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execvp(sys.argv[1],"
+        " sys.argv[1:])"
+    )
     return [sys.executable, "-c", ask, *command]
 
 
 def to_its_end(command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
-    """Its exit code. It hears Ctrl-C too, is told SIGTERM, and is waited for: what it has begun it ends itself."""
+    """Its exit code. It hears Ctrl-C too, is told SIGTERM, and is waited for: what it has begun it
+    ends itself."""
     process = subprocess.Popen(command, env=environment)
     before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
     try:
@@ -263,7 +284,9 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 # Both.
 
 
-def wait_until_it_answers(address: Neo4jAddress, is_running: Callable[[], bool], log: Callable[[], str]) -> None:
+def wait_until_it_answers(
+    address: Neo4jAddress, is_running: Callable[[], bool], log: Callable[[], str]
+) -> None:
     deadline = time.monotonic() + START_SECONDS
     while not answers(address):
         if not is_running():
@@ -288,13 +311,21 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     everything = {**os.environ, **(environment or {})}
     return subprocess.run(
-        command, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=everything, cwd=folder, check=False
+        command,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env=everything,
+        cwd=folder,
+        check=False,
     )
 
 
 @contextmanager
 def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="graphmill-neo4j-", dir=parent, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="graphmill-neo4j-", dir=parent, ignore_cleanup_errors=True
+    ) as folder:
         yield Path(folder)
 
 
@@ -322,17 +353,29 @@ def run_beside(command: str) -> int:
     print("Starting Neo4j (the first time its jars are fetched, 116 MB) ...", flush=True)
     try:
         with neo4j_server() as address:
-            where = {"NEO4J_URI": address.uri, "NEO4J_USER": address.user, "NEO4J_PASSWORD": address.password}
-            return subprocess.run(shlex.split(command), env={**os.environ, **where}, check=False).returncode
+            where = {
+                "NEO4J_URI": address.uri,
+                "NEO4J_USER": address.user,
+                "NEO4J_PASSWORD": address.password,
+            }
+            return subprocess.run(
+                shlex.split(command), env={**os.environ, **where}, check=False
+            ).returncode
     except Neo4jUnavailable as error:
         print(f"neo4j: {error}", file=sys.stderr)
         return 1
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A local Neo4j Community to try things on, without Docker.")
-    parser.add_argument("--home", type=Path, default=Path(".neo4j"), help="its folder, kept [.neo4j]")
-    parser.add_argument("--run", metavar="COMMAND", help="run this while a fresh one is there, then end it")
+    parser = argparse.ArgumentParser(
+        description="A local Neo4j Community to try things on, without Docker."
+    )
+    parser.add_argument(
+        "--home", type=Path, default=Path(".neo4j"), help="its folder, kept [.neo4j]"
+    )
+    parser.add_argument(
+        "--run", metavar="COMMAND", help="run this while a fresh one is there, then end it"
+    )
     arguments = parser.parse_args()
     if arguments.run:
         sys.exit(run_beside(arguments.run))
@@ -343,7 +386,9 @@ def main() -> None:
     print(f"Starting Neo4j in {home} (the first time its jars are fetched, 116 MB) ...", flush=True)
     try:
         with maven_server(home, bolt_port=7687, http_port=7474) as address:
-            print(f"uri {address.uri}  user {address.user}  password {address.password}", flush=True)
+            print(
+                f"uri {address.uri}  user {address.user}  password {address.password}", flush=True
+            )
             print("Ctrl-C ends it.", flush=True)
             while True:
                 time.sleep(3600)

@@ -1,7 +1,8 @@
-"""A real OpenID Connect provider on loopback, for one client: authorization code with PKCE, as small as it can be.
+"""A real OpenID Connect provider on loopback, for one client: authorization code with PKCE, as
+small as it can be.
 
-It refuses what a client must not get wrong (redirect address, secret, code, verifier), and tells what it is told to:
-``claims`` changes the ID token, ``signed`` how it is signed.
+It refuses what a client must not get wrong (redirect address, secret, code, verifier), and tells
+what it is told to: ``claims`` changes the ID token, ``signed`` how it is signed.
 """
 
 import base64
@@ -29,13 +30,15 @@ Claims = dict[str, Any]
 class Person:
     """Who signs in. ``elsewhere``: claims that only the userinfo tells."""
 
-    claims: Claims = field(default_factory=lambda: {"sub": "1", "preferred_username": "ana", "groups": ["institute"]})
+    claims: Claims = field(
+        default_factory=lambda: {"sub": "1", "preferred_username": "ana", "groups": ["institute"]}
+    )
     elsewhere: Claims = field(default_factory=dict)
 
 
 class OidcServer(ThreadingHTTPServer):
-    """``person``: who signs in. ``claims`` and ``signed`` make a token that a client has to refuse. ``redirect``: the
-    only address that people are sent back to."""
+    """``person``: who signs in. ``claims`` and ``signed`` make a token that a client has to refuse.
+    ``redirect``: the only address that people are sent back to."""
 
     daemon_threads = True
 
@@ -80,7 +83,10 @@ class Handler(BaseHTTPRequestHandler):
             self.json(KeySet([server.key]).as_dict(private=False))
         elif url.path == "/userinfo":
             known = self.headers["Authorization"] == "Bearer the-access-token"
-            self.json({**server.person.claims, **server.person.elsewhere} if known else {}, 200 if known else 401)
+            self.json(
+                {**server.person.claims, **server.person.elsewhere} if known else {},
+                200 if known else 401,
+            )
         elif url.path == "/favicon.ico":  # which a browser asks for by itself
             self.send(b"", 200, "image/svg+xml")
         elif url.path == "/authorize":
@@ -100,7 +106,9 @@ class Handler(BaseHTTPRequestHandler):
         code = secrets.token_hex(8)
         server.codes[code] = asked
         back = f"{server.redirect}?{urlencode({'code': code, 'state': asked['state']})}"
-        page = f'<!DOCTYPE html><title>Sign in</title><a href="{html.escape(back)}">Go on as ana</a>'
+        page = (
+            f'<!DOCTYPE html><title>Sign in</title><a href="{html.escape(back)}">Go on as ana</a>'
+        )
         self.send(page.encode(), 200, "text/html")
         return None
 
@@ -117,11 +125,14 @@ class Handler(BaseHTTPRequestHandler):
             return self.json({"error": "invalid_grant"}, 400)
         now = int(time.time())
         claims = {
-            "iss": self.server.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": asked["nonce"],
+            "iss": self.server.issuer, "aud": CLIENT, "iat": now, "exp": now + 300,
+            "nonce": asked["nonce"],
             **self.server.person.claims,
         }  # fmt: skip
         token = self.server.signed(self.server.claims(claims))
-        return self.json({"access_token": "the-access-token", "token_type": "Bearer", "id_token": token})
+        return self.json(
+            {"access_token": "the-access-token", "token_type": "Bearer", "id_token": token}
+        )
 
     def json(self, content: Any, status: int = 200) -> None:
         self.send(json.dumps(content).encode(), status, "application/json")

@@ -1,4 +1,5 @@
-"""A real HTTP server on loopback that speaks Ollama's own protocol, and cuts long prompts as Ollama does."""
+"""A real HTTP server on loopback that speaks Ollama's own protocol, and cuts long prompts as Ollama
+does."""
 
 import json
 import threading
@@ -17,9 +18,10 @@ NANOSECONDS = 1_000_000
 class OllamaServer(ThreadingHTTPServer):
     """What may be changed while it runs:
 
-    ``models``: name -> the context length of its own; all others are not pulled. ``knows_truncate``: it honours
-    ``truncate: false``, as newer servers do; else a prompt that does not fit is cut without a word. ``scripted``:
-    (status, error) of the next requests for a chat. ``breaks``: an error that ends each stream in its middle.
+    ``models``: name -> the context length of its own; all others are not pulled.
+    ``knows_truncate``: it honours ``truncate: false``, as newer servers do; else a prompt that does
+    not fit is cut without a word. ``scripted``: (status, error) of the next requests for a chat.
+    ``breaks``: an error that ends each stream in its middle.
     """
 
     daemon_threads = True
@@ -78,12 +80,17 @@ class Handler(BaseHTTPRequestHandler):
         tokens = sum(count_tokens(content_of(message)) for message in messages)
         if tokens > num_ctx:
             if self.ollama.knows_truncate and body.get("truncate") is False:
-                return self.send_object(400, {"error": "the input length exceeds the context length"})
+                return self.send_object(
+                    400, {"error": "the input length exceeds the context length"}
+                )
             messages = last_tokens(messages, num_ctx // 2)
             tokens = sum(count_tokens(content_of(message)) for message in messages)
         asked = dict(body)
         if body.get("format"):
-            asked["response_format"] = {"type": "json_schema", "json_schema": {"schema": body["format"]}}
+            asked["response_format"] = {
+                "type": "json_schema",
+                "json_schema": {"schema": body["format"]},
+            }
         reply = self.ollama.reply(messages, asked)
         text, reason = reply.text or "", reply.finish_reason
         room = num_ctx - tokens
@@ -91,8 +98,10 @@ class Handler(BaseHTTPRequestHandler):
         if count_tokens(text) > most:
             text, reason = text[: 4 * most], "length"
         end = {
-            "done": True, "done_reason": reason, "total_duration": 9 * NANOSECONDS, "load_duration": NANOSECONDS,
-            "prompt_eval_count": tokens, "prompt_eval_duration": 3 * NANOSECONDS, "eval_count": count_tokens(text),
+            "done": True, "done_reason": reason, "total_duration": 9 * NANOSECONDS,
+            "load_duration": NANOSECONDS,
+            "prompt_eval_count": tokens, "prompt_eval_duration": 3 * NANOSECONDS,
+            "eval_count": count_tokens(text),
             "eval_duration": 5 * NANOSECONDS,
         }  # fmt: skip
         if body.get("stream", True):
@@ -102,7 +111,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def piece(self, model: str, text: str) -> dict[str, Any]:
         message = {"role": "assistant", "content": text}
-        return {"model": model, "created_at": "2026-11-23T19:22:45.499127Z", "message": message, "done": False}
+        return {
+            "model": model,
+            "created_at": "2026-11-23T19:22:45.499127Z",
+            "message": message,
+            "done": False,
+        }
 
     def send_lines(self, model: str, text: str, end: Mapping[str, Any]) -> None:
         pieces = [self.piece(model, text[start : start + 8]) for start in range(0, len(text), 8)]
@@ -133,7 +147,9 @@ class Handler(BaseHTTPRequestHandler):
 def ollama_server(reply: Reader = default_reply) -> Iterator[OllamaServer]:
     """A server that listens until the block ends."""
     server = OllamaServer(reply)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield server

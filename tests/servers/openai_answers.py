@@ -1,4 +1,5 @@
-"""How the test endpoint decides what to reply, to a request of its own and to a row of a batch alike."""
+"""How the test endpoint decides what to reply, to a request of its own and to a row of a batch
+alike."""
 
 import traceback
 from collections.abc import Mapping
@@ -20,7 +21,10 @@ from tests.servers.openai_shapes import (
 if TYPE_CHECKING:
     from tests.servers.openai_server import OpenAIServer
 
-THOUGHT = "<think>\nFirst the text is read, then what it says is put into the form that was asked for.\n</think>\n\n"
+THOUGHT = (
+    "<think>\nFirst the text is read, then what it says is put into the form that was asked"
+    " for.\n</think>\n\n"
+)
 
 
 def answer(endpoint: "OpenAIServer", request: Request) -> tuple[Request, Reply]:
@@ -85,7 +89,9 @@ def last_tokens(messages: Messages, budget: int) -> Messages:
         if budget <= 0:
             break
         if count_tokens(content) > budget:
-            content = content.encode("utf-8", "surrogatepass")[-(budget * 4 - 1) :].decode("utf-8", "ignore")
+            content = content.encode("utf-8", "surrogatepass")[-(budget * 4 - 1) :].decode(
+                "utf-8", "ignore"
+            )
         budget -= count_tokens(content)
         kept.insert(0, {**message, "content": content})
     return kept
@@ -96,11 +102,17 @@ def settled(request: Request, reply: Reply, counting: Counting) -> Request:
     if reply.status >= 400 or reply.drop or reply.hold:
         status = reply.status if reply.status >= 400 else 0
         return replace(request, status=status, prompt_tokens=0, fault=reply.fault)
-    return replace(request, completion_tokens=completion_tokens(request, reply, counting), fault=reply.fault)
+    return replace(
+        request, completion_tokens=completion_tokens(request, reply, counting), fault=reply.fault
+    )
 
 
 def answer_json(request: Request, reply: Reply, dimensions: int) -> dict[str, Any]:
     if request.kind == "models":
         return models_json()
-    made = chat_json(request, reply) if request.kind == "chat" else embeddings_json(request, reply, dimensions)
+    made = (
+        chat_json(request, reply)
+        if request.kind == "chat"
+        else embeddings_json(request, reply, dimensions)
+    )
     return {**made, **usage_json(request, reply)}

@@ -24,7 +24,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Answered:
-    """One line of the output file (if ``ok``) or of the error file; ``request`` is None if it was not executed."""
+    """One line of the output file (if ``ok``) or of the error file; ``request`` is None if it was
+    not executed."""
 
     line: Mapping[str, Any]
     ok: bool
@@ -41,14 +42,26 @@ def read_rows(content: bytes, endpoint: str) -> tuple[list[Row], list[dict[str, 
             row = Row(given["custom_id"], given["url"], given["body"])
             method = given["method"]
         except (ValueError, KeyError, TypeError):
-            errors.append(row_error("invalid_json_line", "This line is not the JSON of a request.", number))
+            errors.append(
+                row_error("invalid_json_line", "This line is not the JSON of a request.", number)
+            )
             continue
         if row.custom_id in rows:
-            errors.append(row_error("duplicate_custom_id", f"custom_id {row.custom_id} is used twice.", number))
+            errors.append(
+                row_error(
+                    "duplicate_custom_id", f"custom_id {row.custom_id} is used twice.", number
+                )
+            )
         elif (method, row.url) != ("POST", endpoint):
-            errors.append(row_error("mismatched_url", f"{method} {row.url} is not POST {endpoint}.", number))
+            errors.append(
+                row_error("mismatched_url", f"{method} {row.url} is not POST {endpoint}.", number)
+            )
         elif rows and row.body.get("model") != next(iter(rows.values())).body.get("model"):
-            errors.append(row_error("mismatched_model", "All rows of a batch have to name the same model.", number))
+            errors.append(
+                row_error(
+                    "mismatched_model", "All rows of a batch have to name the same model.", number
+                )
+            )
         rows.setdefault(row.custom_id, row)
     if not rows and not errors:
         errors.append(row_error("empty_file", "The input file holds no request.", None))
@@ -65,17 +78,29 @@ def run_row(endpoint: "OpenAIServer", row: Row) -> Answered:
     assert request is not None
     if (failed := endpoint.fail_batch_rows(row.custom_id)) is True:
         message = "This row failed, as told."
-        return Answered(line(row, None, {"code": "server_error", "message": message}), False, fail(request, 500))
+        return Answered(
+            line(row, None, {"code": "server_error", "message": message}), False, fail(request, 500)
+        )
     if failed:
-        return Answered(line(row, response(failed, error_json(failed, "This row failed, as told."))), False,
+        return Answered(line(row, response(failed, error_json(failed, "This row failed, as told."))), False,  # noqa: E501
                         fail(request, failed))  # fmt: skip
     request, reply = answer(endpoint, request)
     kept = replace(request, kind="batch")
     if reply.hold or reply.drop:
-        return Answered(line(row, response(504, error_json(504, "No answer came in time."))), False, kept)
+        return Answered(
+            line(row, response(504, error_json(504, "No answer came in time."))), False, kept
+        )
     if reply.status >= 400:
-        return Answered(line(row, response(reply.status, error_json(reply.status, reply.text or ""))), False, kept)
-    body = reply.raw.decode() if reply.raw is not None else answer_json(request, reply, endpoint.dimensions)
+        return Answered(
+            line(row, response(reply.status, error_json(reply.status, reply.text or ""))),
+            False,
+            kept,
+        )
+    body = (
+        reply.raw.decode()
+        if reply.raw is not None
+        else answer_json(request, reply, endpoint.dimensions)
+    )
     return Answered(line(row, response(200, body)), True, kept)
 
 
@@ -91,9 +116,16 @@ def response(status: int, body: Any) -> dict[str, Any]:
     return {"status_code": status, "request_id": "req_test", "body": body}
 
 
-def line(row: Row, response: Mapping[str, Any] | None, error: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def line(
+    row: Row, response: Mapping[str, Any] | None, error: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     number = crc32(row.custom_id.encode("utf-8", "surrogatepass"))
-    return {"id": f"batch_req_{number:08x}", "custom_id": row.custom_id, "response": response, "error": error}
+    return {
+        "id": f"batch_req_{number:08x}",
+        "custom_id": row.custom_id,
+        "response": response,
+        "error": error,
+    }
 
 
 def jsonl(answered: list[Answered]) -> bytes:

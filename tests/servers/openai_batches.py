@@ -1,4 +1,5 @@
-"""The batches of the test endpoint: made at once, answered when they were asked after often enough."""
+"""The batches of the test endpoint: made at once, answered when they were asked after often
+enough."""
 
 import time
 from collections.abc import Mapping
@@ -39,13 +40,20 @@ class Batch:
 
     def as_json(self) -> dict[str, Any]:
         tokens = {"input_tokens": self.input_tokens, "output_tokens": self.output_tokens}
-        details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-        at = {f"{status}_at": self.created_at if self.status == status else None for status in ENDED}
+        details = {
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        }
+        at = {
+            f"{status}_at": self.created_at if self.status == status else None for status in ENDED
+        }
         return {
             "id": self.id,
             "object": "batch",
             "endpoint": self.endpoint,
-            "errors": {"object": "list", "data": list(self.errors)} if self.status == "failed" else None,
+            "errors": {"object": "list", "data": list(self.errors)}
+            if self.status == "failed"
+            else None,
             "input_file_id": self.input_file_id,
             "completion_window": "24h",
             "status": self.status,
@@ -54,7 +62,11 @@ class Batch:
             "created_at": self.created_at,
             "expires_at": self.created_at + 24 * 3600,
             **at,
-            "request_counts": {"total": self.total, "completed": self.completed, "failed": self.failed},
+            "request_counts": {
+                "total": self.total,
+                "completed": self.completed,
+                "failed": self.failed,
+            },
             "usage": {**tokens, **details, "total_tokens": self.input_tokens + self.output_tokens},
             "metadata": self.metadata,
         }
@@ -77,9 +89,21 @@ class Batches:
             raise RequestError(400, f"Invalid 'input_file_id': {refused.message}") from refused
         rows, errors = read_rows(content, body["endpoint"])
         if len(rows) > (most := self._endpoint.max_batch_requests):
-            raise RequestError(400, f"The batch input file has {len(rows)} requests, more than the limit of {most}.")
+            raise RequestError(
+                400,
+                f"The batch input file has {len(rows)} requests, more than the limit of {most}.",
+            )
         id, now = f"batch_{next(self._numbers):06d}", int(time.time())
-        batch = Batch(id, body["endpoint"], body["input_file_id"], metadata, len(rows), now, tuple(rows), tuple(errors))
+        batch = Batch(
+            id,
+            body["endpoint"],
+            body["input_file_id"],
+            metadata,
+            len(rows),
+            now,
+            tuple(rows),
+            tuple(errors),
+        )
         self.made[id] = batch
         return batch
 
@@ -113,9 +137,13 @@ class Batches:
         """What was answered by then is in its files, as with OpenAI."""
         if batch.polls <= self._endpoint.batch_cancel_polls:
             return batch
-        return self.answered(batch, batch.rows[: self._endpoint.batch_cancelled_after], (), "cancelled")
+        return self.answered(
+            batch, batch.rows[: self._endpoint.batch_cancelled_after], (), "cancelled"
+        )
 
-    def answered(self, batch: Batch, in_time: tuple[Row, ...], late: tuple[Row, ...], status: str) -> Batch:
+    def answered(
+        self, batch: Batch, in_time: tuple[Row, ...], late: tuple[Row, ...], status: str
+    ) -> Batch:
         answered = [run_row(self._endpoint, row) for row in in_time]
         requests = [row.request for row in answered if row.request]
         for request in requests:
@@ -153,11 +181,17 @@ class Batches:
 def check_batch(body: Mapping[str, Any], metadata: Any) -> None:
     for name, known in {"endpoint": ENDPOINTS, "completion_window": ("24h",)}.items():
         if body.get(name) not in known:
-            raise RequestError(400, f"Invalid value: '{body.get(name)}'. '{name}' has to be one of {', '.join(known)}.")
+            raise RequestError(
+                400,
+                f"Invalid value: '{body.get(name)}'. '{name}' has to be one of {', '.join(known)}.",
+            )
     if not body.get("input_file_id"):
         raise RequestError(400, "Missing required parameter: 'input_file_id'.")
     if metadata is not None and (not isinstance(metadata, dict) or len(metadata) > 16):
         raise RequestError(400, "Invalid 'metadata': an object with at most 16 pairs is expected.")
     for name, value in (metadata or {}).items():
         if not isinstance(value, str) or len(value) > 512 or len(name) > 64:
-            raise RequestError(400, f"Invalid 'metadata.{name}': names have at most 64, texts at most 512 characters.")
+            raise RequestError(
+                400,
+                f"Invalid 'metadata.{name}': names have at most 64, texts at most 512 characters.",
+            )

@@ -18,7 +18,8 @@ def cut_inside(text: str) -> str:
 def cut_between(text: str) -> str:
     """Return the whole records of the first half, without the mark that ends a reply.
 
-    A reply of one record keeps it and loses the mark only. JSON is cut after a record and is not closed.
+    A reply of one record keeps it and loses the mark only. JSON is cut after a record and is not
+    closed.
     """
     ends = RECORD_END if MARK in text else "}, "
     middle = text.rfind(ends, 0, len(text) // 2 + 1)

@@ -27,7 +27,9 @@ FAULTS: Mapping[str, Reply] = {
     "silent": Reply(hold=True),
     "dropped": Reply(drop=True),
     "broken": Reply(break_at=0.5),
-    "garbage": Reply("", raw=b"<html><body>It works!</body></html>", headers={"Content-Type": "text/html"}),
+    "garbage": Reply(
+        "", raw=b"<html><body>It works!</body></html>", headers={"Content-Type": "text/html"}
+    ),
     "empty": Reply(""),
     "content_filter": Reply("", finish_reason="content_filter"),
     "cut_inside": Reply(cut="inside"),
@@ -38,7 +40,8 @@ FAULTS: Mapping[str, Reply] = {
 }
 """Name of a fault -> the reply with it. A reply without a text has the usual one, whole or cut."""
 TRANSPORT = frozenset({
-    "error", "bad_gateway", "unavailable", "gateway_timeout", "loading", "too_many", "too_many_until", "silent",
+    "error", "bad_gateway", "unavailable", "gateway_timeout", "loading", "too_many",
+    "too_many_until", "silent",
     "dropped", "broken", "garbage", "no_usage", "zero_usage", "plain",
 })  # fmt: skip
 """Faults that leave the text of a reply as it is, or let none arrive."""
@@ -48,11 +51,12 @@ TRANSPORT = frozenset({
 class Faults:
     """Shares of the requests that go wrong, each with a fault of FAULTS.
 
-    ``error``, ``malformed`` and ``truncated`` have fields of their own; ``shares`` has the share of every other fault
-    by its name. A summary, which no parser reads, is empty where it would be malformed. ``only``: names of the faults
-    that a prompt may get, or None for all of them; TRANSPORT suits a reply that nobody can see to be damaged.
-    ``embeddings``: whether requests for embeddings get the faults of TRANSPORT too. A prompt for which ``never`` is
-    true gets no answer; in a batch its row fails with status 504. Which requests are hit follows from the seed, the
+    ``error``, ``malformed`` and ``truncated`` have fields of their own; ``shares`` has the share of
+    every other fault by its name. A summary, which no parser reads, is empty where it would be
+    malformed. ``only``: names of the faults that a prompt may get, or None for all of them;
+    TRANSPORT suits a reply that nobody can see to be damaged. ``embeddings``: whether requests for
+    embeddings get the faults of TRANSPORT too. A prompt for which ``never`` is true gets no answer;
+    in a batch its row fails with status 504. Which requests are hit follows from the seed, the
     body, and how often it was seen.
     """
 
@@ -70,7 +74,8 @@ class Faults:
         assert not unknown, f"no such faults: {sorted(unknown)}"
 
     def draw(self, messages: Messages, body: Mapping[str, Any], times: int) -> Reply | None:
-        """Return the faulty reply to a body that was seen so many times before; None stands for the usual reply."""
+        """Return the faulty reply to a body that was seen so many times before; None stands for the
+        usual reply."""
         prompt = "\n".join(map(content_of, messages))
         if self.never and self.never(prompt):
             return Reply(hold=True, fault="never")
@@ -105,6 +110,7 @@ class Faults:
 
 
 def canonical(body: Mapping[str, Any]) -> bytes:
-    """Return the body without limits on the output, which the requests of one reply may differ in."""
+    """Return the body without limits on the output, which the requests of one reply may differ
+    in."""
     asked = {name: value for name, value in body.items() if name not in LIMITS}
     return json.dumps(asked, sort_keys=True).encode()

@@ -28,8 +28,19 @@ class StoredFile:
     deleted: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        size = {"id": self.id, "object": "file", "bytes": len(self.content), "created_at": self.created_at}
-        return {**size, "filename": self.filename, "purpose": self.purpose, "status": "processed", "expires_at": None}
+        size = {
+            "id": self.id,
+            "object": "file",
+            "bytes": len(self.content),
+            "created_at": self.created_at,
+        }
+        return {
+            **size,
+            "filename": self.filename,
+            "purpose": self.purpose,
+            "status": "processed",
+            "expires_at": None,
+        }
 
 
 class Files:
@@ -38,7 +49,9 @@ class Files:
         self._numbers = count(1)
 
     def add(self, filename: str, purpose: str, content: bytes) -> StoredFile:
-        file = StoredFile(f"file-{next(self._numbers):06d}", filename, purpose, content, int(time.time()))
+        file = StoredFile(
+            f"file-{next(self._numbers):06d}", filename, purpose, content, int(time.time())
+        )
         self.stored[file.id] = file
         return file
 
@@ -60,7 +73,9 @@ class Files:
         return page(listed if query.get("order") == "asc" else listed[::-1], query, 10_000)
 
 
-def page(items: Sequence[Mapping[str, Any]], query: Mapping[str, str], usual_limit: int) -> dict[str, Any]:
+def page(
+    items: Sequence[Mapping[str, Any]], query: Mapping[str, str], usual_limit: int
+) -> dict[str, Any]:
     """``limit`` of the items that come after the item ``after``."""
     ids = [item["id"] for item in items]
     after, limit = query.get("after"), query.get("limit", str(usual_limit))
@@ -70,7 +85,11 @@ def page(items: Sequence[Mapping[str, Any]], query: Mapping[str, str], usual_lim
         raise RequestError(400, f"'limit' has to be a positive number, not {limit}.")
     start = ids.index(after) + 1 if after else 0
     data = items[start : start + int(limit)]
-    ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {"first_id": None, "last_id": None}
+    ends = (
+        {"first_id": data[0]["id"], "last_id": data[-1]["id"]}
+        if data
+        else {"first_id": None, "last_id": None}
+    )
     return {"object": "list", "data": data, **ends, "has_more": start + len(data) < len(items)}
 
 

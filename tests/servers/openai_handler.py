@@ -12,14 +12,22 @@ from typing import TYPE_CHECKING, Any, cast
 from tests.servers.openai_answers import answer_json, settled
 from tests.servers.openai_files import RequestError
 from tests.servers.openai_replies import Reply
-from tests.servers.openai_shapes import STORED, Request, error_json, kind_of, read_request, stream_events
+from tests.servers.openai_shapes import (
+    STORED,
+    Request,
+    error_json,
+    kind_of,
+    read_request,
+    stream_events,
+)
 
 if TYPE_CHECKING:
     from tests.servers.openai_server import OpenAIServer
 
 WRONG_KEY = Reply("Incorrect API key provided.", status=401)
 ABANDONED = Reply(drop=True, fault="abandoned")
-"""Stands in the ledger for a request whose client hung up before its answer: status 0, no tokens."""
+"""Stands in the ledger for a request whose client hung up before its answer: status 0, no
+tokens."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -31,7 +39,8 @@ class Handler(BaseHTTPRequestHandler):
         return cast("OpenAIServer", self.server)
 
     def parse_request(self) -> bool:
-        """As the base class does, without its parser for mail, which costs more than all the rest."""
+        """As the base class does, without its parser for mail, which costs more than all the
+        rest."""
         try:
             self.command, self.path, _ = str(self.raw_requestline, "latin-1").split()
         except ValueError:
@@ -123,7 +132,9 @@ class Handler(BaseHTTPRequestHandler):
             self.wait_for_the_end()
         elif reply.status >= 400:
             message = reply.text or f"Scripted failure {reply.status}."
-            self.send_json(reply.status, error_json(reply.status, message, reply.error), reply.headers)
+            self.send_json(
+                reply.status, error_json(reply.status, message, reply.error), reply.headers
+            )
         elif reply.spaces:
             self.send_spaces()
         elif reply.raw is not None:
@@ -137,11 +148,17 @@ class Handler(BaseHTTPRequestHandler):
             self.send_json(200, answer, reply.headers, reply.break_at)
 
     def send_json(
-        self, status: int, value: Mapping[str, Any], headers: Mapping[str, str], break_at: float | None = None
+        self,
+        status: int,
+        value: Mapping[str, Any],
+        headers: Mapping[str, str],
+        break_at: float | None = None,
     ) -> None:
         self.send_body(status, json.dumps(value).encode(), headers, break_at)
 
-    def send_body(self, status: int, body: bytes, headers: Mapping[str, str], break_at: float | None = None) -> None:
+    def send_body(
+        self, status: int, body: bytes, headers: Mapping[str, str], break_at: float | None = None
+    ) -> None:
         """Send the body; with ``break_at`` send that share of it and hang up."""
         kind = {"Content-Type": "application/json", "Content-Length": str(len(body))}
         sent = body if break_at is None else body[: int(len(body) * break_at)]
@@ -168,7 +185,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def send_spaces(self) -> None:
         self.close_connection = True
-        self.wfile.write(head_of(200, {"Content-Type": "application/json", "Transfer-Encoding": "chunked"}))
+        self.wfile.write(
+            head_of(200, {"Content-Type": "application/json", "Transfer-Encoding": "chunked"})
+        )
         with suppress(OSError):
             while not select.select([self.connection], [], [], 0.02)[0]:
                 self.send_chunk(b" ")
@@ -187,7 +206,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def head_of(status: int, headers: Mapping[str, str]) -> bytes:
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in headers.items())]
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        *(f"{name}: {value}" for name, value in headers.items()),
+    ]
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 

@@ -1,5 +1,5 @@
-"""What the test endpoint replies to prompts that ask for points, ratings, partial answers or questions: made from the
-rows that they show, so equal requests get equal replies."""
+"""What the test endpoint replies to prompts that ask for points, ratings, partial answers or
+questions: made from the rows that they show, so equal requests get equal replies."""
 
 import csv
 import io
@@ -16,11 +16,17 @@ def inquiry_reply(prompt: str) -> str | None:
     if '{"points": [' in prompt:
         return _json(points=[_point(row) for row in _rows(prompt, "Reports")])
     if '{"ratings": [' in prompt:
-        return _json(ratings=[{"id": row[0], "rating": 1 + _draw(row, 5)} for row in _rows(prompt, "Reports")])
+        return _json(
+            ratings=[
+                {"id": row[0], "rating": 1 + _draw(row, 5)} for row in _rows(prompt, "Reports")
+            ]
+        )
     if '"follow_ups": [' in prompt:
         return _json(**_partial_answer(prompt))
     if '{"questions": [' in prompt:
-        titles = [row[1] for table in ("Reports", "Entities", "Sources") for row in _rows(prompt, table)]
+        titles = [
+            row[1] for table in ("Reports", "Entities", "Sources") for row in _rows(prompt, table)
+        ]
         return _json(questions=[f"What of {' '.join(title.split()[:6])}?" for title in titles])
     cited = re.findall(r"\[Data: [^\]]+\]", "\n".join(row[1] for row in _rows(prompt, "Points")))
     return f"The documents tell of it {' '.join(cited)} [Data: Reports (4711)]." if cited else None
@@ -31,7 +37,10 @@ def _json(**fields: object) -> str:
 
 
 def _point(row: Sequence[str]) -> dict[str, object]:
-    return {"description": f"{row[1]} is told of [Data: Reports ({row[0]})].", "score": 1 + _draw(row, 100)}
+    return {
+        "description": f"{row[1]} is told of [Data: Reports ({row[0]})].",
+        "score": 1 + _draw(row, 100),
+    }
 
 
 def _partial_answer(prompt: str) -> dict[str, object]:

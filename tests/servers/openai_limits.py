@@ -36,7 +36,9 @@ class Window:
         """
         while self.admitted and self.admitted[0].at <= now - limits.minute:
             self.used -= self.admitted.popleft().tokens
-        refused = self.refuse_request(limits, model, now) or self.refuse_tokens(limits, model, tokens, now)
+        refused = self.refuse_request(limits, model, now) or self.refuse_tokens(
+            limits, model, tokens, now
+        )
         if refused:
             return refused
         entry = Admitted(now, 0)
@@ -53,13 +55,18 @@ class Window:
         if limit is None or used < limit:
             return None
         wait = self.admitted[used - limit].at + limits.minute - now if limit else limits.minute
-        return refusal(f"Rate limit reached for {model} on requests per min: limit {limit}, used {used}.", wait)
+        return refusal(
+            f"Rate limit reached for {model} on requests per min: limit {limit}, used {used}.", wait
+        )
 
     def refuse_tokens(self, limits: Limits, model: str, tokens: int, now: float) -> Reply | None:
         limit, used = limits.tokens_per_minute, self.used
         if limit is None or used + tokens <= limit:
             return None
-        text = f"Rate limit reached for {model} on tokens per min: limit {limit}, used {used}, requested {tokens}."
+        text = (
+            f"Rate limit reached for {model} on tokens per min: limit {limit}, used {used},"
+            f" requested {tokens}."
+        )
         left = used
         for entry in self.admitted:
             left -= entry.tokens
@@ -72,4 +79,9 @@ def refusal(message: str, wait: float) -> Reply:
     """A 429 whose headers and message say how many seconds to wait."""
     milliseconds = max(math.ceil(wait * 1000), 1)
     headers = {"Retry-After": f"{milliseconds / 1000:.3f}", "retry-after-ms": str(milliseconds)}
-    return Reply(f"{message} Please try again in {milliseconds}ms.", status=429, headers=headers, at_once=True)
+    return Reply(
+        f"{message} Please try again in {milliseconds}ms.",
+        status=429,
+        headers=headers,
+        at_once=True,
+    )

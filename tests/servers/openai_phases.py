@@ -19,7 +19,9 @@ LIMIT = Limits(requests_per_minute=10, minute=1.0)
 class Phases:
     """One phase after the other until ``over`` is set. ``seen`` counts them."""
 
-    def __init__(self, endpoint: OpenAIServer, faults: Faults, seed: int, seconds: tuple[float, float]):
+    def __init__(
+        self, endpoint: OpenAIServer, faults: Faults, seed: int, seconds: tuple[float, float]
+    ):
         self.endpoint, self.faults, self.seconds = endpoint, faults, seconds
         self.draw = random.Random(seed)
         self.over = threading.Event()

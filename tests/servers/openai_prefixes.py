@@ -8,14 +8,18 @@ from tests.servers.openai_replies import content_of
 
 
 class PrefixCache:
-    """All prompts that came so far. Old Ollama servers and some llama.cpp builds count in this way."""
+    """All prompts that came so far. Old Ollama servers and some llama.cpp builds count in this
+    way."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._prompts: list[str] = []
 
-    def count_uncached(self, messages: Sequence[Mapping[str, Any]], count: Callable[[str], int]) -> int:
-        """Return the tokens of a prompt without its longest known prefix, at least 1, and keep the prompt."""
+    def count_uncached(
+        self, messages: Sequence[Mapping[str, Any]], count: Callable[[str], int]
+    ) -> int:
+        """Return the tokens of a prompt without its longest known prefix, at least 1, and keep the
+        prompt."""
         prompt = "\n".join(map(content_of, messages))
         with self._lock:
             held = max((_characters_in_common(prompt, known) for known in self._prompts), default=0)

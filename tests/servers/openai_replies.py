@@ -1,4 +1,5 @@
-"""What the test endpoint answers: made from the request's own words, so equal requests get equal replies."""
+"""What the test endpoint answers: made from the request's own words, so equal requests get equal
+replies."""
 
 import json
 import math
@@ -13,18 +14,21 @@ from tests.servers.openai_inquiries import inquiry_reply
 
 Messages = Sequence[Mapping[str, Any]]
 UsageReport = Literal["tokens", "none", "zeros"]
-"""How an answer reports its tokens: truly, not at all, or as zeros. Some compatible servers do the latter two."""
+"""How an answer reports its tokens: truly, not at all, or as zeros. Some compatible servers do the
+latter two."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer. ``text`` None stands for what is usually said (half of it if it ends in "length").
-    From status 400 on ``text`` is the error's message."""
+    """One answer. ``text`` None stands for what is usually said (half of it if it ends in
+    "length"). From status 400 on ``text`` is the error's message."""
 
     text: str | None = None
     finish_reason: str | None = "stop"  # None: a stream ends by its end mark alone
     status: int = 200
-    error: Mapping[str, Any] = field(default_factory=dict)  # what the error's JSON has beside its message
+    error: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what the error's JSON has beside its message
     headers: Mapping[str, str] = field(default_factory=dict)
     delay: float = 0.0
     pause: float = 0.0  # seconds before each event of a stream
@@ -34,7 +38,9 @@ class Reply:
     usage: UsageReport | bool = "tokens"  # False is "none"
     break_at: float | None = None  # hang up after this share of the body, or of a stream's events
     plain: bool = False  # one JSON object, even to a request for a stream
-    cut: Literal["", "inside", "between"] = ""  # the usual text, cut inside a record or between two of them
+    cut: Literal["", "inside", "between"] = (
+        ""  # the usual text, cut inside a record or between two of them
+    )
     missing_vectors: int = 0  # embeddings: so many fewer than were asked for
     spaces: bool = False  # white space instead of an answer, as long as the client listens
     endless: bool = False  # words without end: up to the limit that was asked for, else no answer
@@ -47,8 +53,8 @@ Reader = Callable[[Messages, Mapping[str, Any]], Reply]
 
 
 def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
-    """Knows prompts for graphs, claims, gleanings, keywords, summaries and reports by their words; all else gets an
-    answer."""
+    """Knows prompts for graphs, claims, gleanings, keywords, summaries and reports by their words;
+    all else gets an answer."""
     contents = [content_of(message) for message in messages]
     if is_repair(messages):
         return default_reply(messages[:-2], body)
@@ -64,7 +70,11 @@ def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
     if "rating_explanation" in prompt:
         return Reply(report_json(after_first(TABLES_MARK, last)))
     if '("claim"' in prompt:
-        return Reply(claim_records("" if is_gleaning(messages) else after_first(TEXT_MARK, last.split(ENDED)[-1])))
+        return Reply(
+            claim_records(
+                "" if is_gleaning(messages) else after_first(TEXT_MARK, last.split(ENDED)[-1])
+            )
+        )
     if ENDED in prompt or wants_json(body):
         text = "" if is_gleaning(messages) else after_first(TEXT_MARK, last.split(ENDED)[-1])
         return Reply((graph_json if wants_json(body) else graph_records)(*read_graph(text)))
@@ -76,17 +86,22 @@ def default_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
 
 def content_of(message: Mapping[str, Any]) -> str:
     content = message.get("content") or ""
-    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+    return (
+        content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+    )
 
 
 TEXT_MARK = re.compile(
-    r"^[#\-*<\s]*(?:real data|input text|text|document)\b[^\n]{0,20}?[:>]\s*", re.IGNORECASE | re.MULTILINE
+    r"^[#\-*<\s]*(?:real data|input text|text|document)\b[^\n]{0,20}?[:>]\s*",
+    re.IGNORECASE | re.MULTILINE,
 )
 QUERY_MARK = re.compile(
-    r"^[#\-*<\s]*(?:current query|query|question)\b[^\n]{0,20}?[:>]\s*", re.IGNORECASE | re.MULTILINE
+    r"^[#\-*<\s]*(?:current query|query|question)\b[^\n]{0,20}?[:>]\s*",
+    re.IGNORECASE | re.MULTILINE,
 )
 LIST_MARK = re.compile(
-    r"^[#\-*<\s]*(?:description list|descriptions)\b[^\n]{0,20}?[:>]\s*", re.IGNORECASE | re.MULTILINE
+    r"^[#\-*<\s]*(?:description list|descriptions)\b[^\n]{0,20}?[:>]\s*",
+    re.IGNORECASE | re.MULTILINE,
 )
 
 TABLES_MARK = re.compile(r"^(?=-----\w+-----\n```csv$)", re.MULTILINE)
@@ -122,7 +137,9 @@ def is_summary(prompt: str) -> bool:
 TUNING = {
     "In which field would somebody be at home": "lighthouses and those who built them",
     "In which language are most of the passages": "English",
-    'that begin with "You are"': "You are a historian of lighthouses. You look out for who built what, and when.",
+    'that begin with "You are"': (
+        "You are a historian of lighthouses. You look out for who built what, and when."
+    ),
     "Which types do they call for?": "1. Person, lighthouse; institute, event, person",
 }
 """Words of a prompt that tunes -> the reply."""
@@ -137,7 +154,9 @@ def verdicts(prompt: str) -> str:
     pairs = [json.loads(line) for line in prompt.splitlines() if line.startswith('{"pair"')]
     words = [[set(pair[side]["name"].lower().split()) for side in "ab"] for pair in pairs]
     found = ["same" if a <= b or b <= a else "different" for a, b in words]
-    return "\n".join(f"{pair['pair']}: {verdict}" for pair, verdict in zip(pairs, found, strict=True))
+    return "\n".join(
+        f"{pair['pair']}: {verdict}" for pair, verdict in zip(pairs, found, strict=True)
+    )
 
 
 def wants_json(body: Mapping[str, Any]) -> bool:
@@ -150,10 +169,10 @@ TYPES = ("person", "organization", "location", "event", "concept")
 NOT_NAMES = frozenset(
     re.findall(
         r"\w+",
-        "A An The This That These Those It He She They We You I His Her Its Their Our My Your In On At "
-        "By For From To Of With And But Or Nor So Yet If As When While Where Who Whom Whose Which What "
-        "Why How Is Are Was Were Be Do Does Did Has Have Had There Here Then After Before During Since "
-        "Until Both Each Every Some Any All No Not ",
+        "A An The This That These Those It He She They We You I His Her Its Their Our My Your In On"
+        " At By For From To Of With And But Or Nor So Yet If As When While Where Who Whom Whose"
+        " Which What Why How Is Are Was Were Be Do Does Did Has Have Had There Here Then After"
+        " Before During Since Until Both Each Every Some Any All No Not ",
     )
 )
 WORD = r"[A-ZÀ-ÞĀ-Ž][\w'’&+-]*"
@@ -174,11 +193,14 @@ class Link:
 
 
 def sentences(text: str) -> list[str]:
-    return [clean for piece in SENTENCE_END.split(text) if (clean := UNSAFE.sub(" ", piece).strip())]
+    return [
+        clean for piece in SENTENCE_END.split(text) if (clean := UNSAFE.sub(" ", piece).strip())
+    ]
 
 
 def spans(sentence: str) -> list[str]:
-    """Names in order of first use: capitalised spans, and in Chinese what is quoted or follows a marker."""
+    """Names in order of first use: capitalised spans, and in Chinese what is quoted or follows a
+    marker."""
     names = []
     for span in SPAN.findall(sentence):
         words = span.split(" ")
@@ -190,11 +212,14 @@ def spans(sentence: str) -> list[str]:
 
 
 def long_words(sentence: str, least: int) -> list[str]:
-    return list(dict.fromkeys(word for word in re.findall(r"\b[a-z]+\b", sentence) if len(word) >= least))
+    return list(
+        dict.fromkeys(word for word in re.findall(r"\b[a-z]+\b", sentence) if len(word) >= least)
+    )
 
 
 def read_graph(text: str) -> tuple[dict[str, str], list[Link]]:
-    """({name: the first sentence that holds it}, links between the first six names that share a sentence)."""
+    """({name: the first sentence that holds it}, links between the first six names that share a
+    sentence)."""
     names: dict[str, str] = {}
     links: dict[tuple[str, str], Link] = {}
     for sentence in sentences(text):
@@ -231,7 +256,8 @@ def claim_records(text: str) -> str:
         subject, object, *_ = [*spans(sentence), "NONE", "NONE"]
         year = re.search(r"\b1\d{3}\b", sentence)
         fields = [
-            subject, object, "CONDUCT", STATUSES[len(sentence) % 3], *[year[0] if year else "NONE"] * 2,
+            subject, object, "CONDUCT", STATUSES[len(sentence) % 3],
+            *[year[0] if year else "NONE"] * 2,
             f"It is said that {sentence}", sentence,
         ]  # fmt: skip
         if subject != "NONE":
@@ -248,7 +274,10 @@ def report_json(tables: str) -> str:
         "summary": f"{len(rows)} facts of {', '.join(names[:5])}.",
         "rating": len(rows) % 11,
         "rating_explanation": f"{len(rows)} facts are known.",
-        "findings": [{"summary": f"Of {row.split(',')[0]}", "explanation": UNSAFE.sub(" ", row)} for row in rows[:3]],
+        "findings": [
+            {"summary": f"Of {row.split(',')[0]}", "explanation": UNSAFE.sub(" ", row)}
+            for row in rows[:3]
+        ],
     }
     return json.dumps(report, ensure_ascii=False)
 
@@ -284,7 +313,10 @@ def embed(text: str, dimensions: int) -> list[float]:
     padded = f" {' '.join(words) or text} "
     vector = [0.0] * dimensions
     trigrams = [padded[i : i + 3] for i in range(len(padded) - 2)]
-    for feature, weight in [*((word, 2.0) for word in words), *((trigram, 0.5) for trigram in trigrams)]:
+    for feature, weight in [
+        *((word, 2.0) for word in words),
+        *((trigram, 0.5) for trigram in trigrams),
+    ]:
         hashed = crc32(feature.encode("utf-8", "surrogatepass"))
         vector[hashed % dimensions] += weight if hashed >> 31 else -weight
     norm = math.hypot(*vector) or 1.0

@@ -1,8 +1,9 @@
 """Replies in which the graph of a text is the union of the graphs of its sentences.
 
-The usual reader describes a name by the first sentence that holds it, so that the halves of a text give other records
-than the whole. Here each sentence gives its records by itself, in the order of the text: halves that are cut at the
-end of a sentence give, one after the other, the records of the whole.
+The usual reader describes a name by the first sentence that holds it, so that the halves of a text
+give other records than the whole. Here each sentence gives its records by itself, in the order of
+the text: halves that are cut at the end of a sentence give, one after the other, the records of the
+whole.
 """
 
 import json
@@ -51,20 +52,29 @@ def reply_by_sentences(messages: Messages, body: Mapping[str, Any]) -> Reply:
 
 def is_extraction(prompt: str, body: Mapping[str, Any]) -> bool:
     """Return whether a graph is asked for, not claims, keywords or a report."""
-    is_other = any(words in prompt for words in ('("claim"', "rating_explanation", "high_level_keywords"))
+    is_other = any(
+        words in prompt for words in ('("claim"', "rating_explanation", "high_level_keywords")
+    )
     return (ENDED in prompt or wants_json(body)) and not is_other
 
 
 def graph_of(sentence: str) -> tuple[dict[str, str], list[Link]]:
-    """Return the names of one sentence, each with the sentence as its description, and the links between them."""
+    """Return the names of one sentence, each with the sentence as its description, and the links
+    between them."""
     names = spans(sentence)
     keywords = tuple(long_words(sentence, 6)[:2]) or ("related",)
     pairs = combinations(names[:NAMES_LINKED], 2)
-    return dict.fromkeys(names, sentence), [Link(*pair, sentence, keywords, len(sentence) % 10 + 1) for pair in pairs]
+    return dict.fromkeys(names, sentence), [
+        Link(*pair, sentence, keywords, len(sentence) % 10 + 1) for pair in pairs
+    ]
 
 
 def json_of(graphs: Sequence[tuple[Mapping[str, str], Sequence[Link]]]) -> str:
-    """Return one JSON object with the records of all sentences; a name has a record for each sentence."""
+    """Return one JSON object with the records of all sentences; a name has a record for each
+    sentence."""
     parts = [json.loads(graph_json(names, links)) for names, links in graphs]
-    merged = {kind: [record for part in parts for record in part[kind]] for kind in ("entities", "relationships")}
+    merged = {
+        kind: [record for part in parts for record in part[kind]]
+        for kind in ("entities", "relationships")
+    }
     return json.dumps(merged, ensure_ascii=False)

@@ -1,7 +1,8 @@
-"""A real HTTP server on loopback that speaks the OpenAI protocol, keeps a ledger, and fails when told to.
+"""A real HTTP server on loopback that speaks the OpenAI protocol, keeps a ledger, and fails when
+told to.
 
-By hand: ``python tests/servers/openai_server.py --port 8000 --limits-rpm 60``. ``GET /ledger`` then says what
-was asked so far.
+By hand: ``python tests/servers/openai_server.py --port 8000 --limits-rpm 60``. ``GET /ledger`` then
+says what was asked so far.
 """
 
 import argparse
@@ -41,32 +42,42 @@ __all__ = ["Counting", "Faults", "Limits", "OpenAIServer", "Reply", "Request", "
 class OpenAIServer(ThreadingHTTPServer):
     """What may be changed while it runs:
 
-    ``reply``, ``delay`` (seconds, all requests), ``dimensions``, ``key``; ``counting`` (of tokens, at first by
-    bytes); ``usage`` (how every answer reports its tokens: "tokens", "none" or "zeros", see UsageReport); ``faults``
-    (whose draws begin anew when they are set) and ``limits``, both None if there are none.
+    ``reply``, ``delay`` (seconds, all requests), ``dimensions``, ``key``; ``counting`` (of tokens,
+    at first by bytes); ``usage`` (how every answer reports its tokens: "tokens", "none" or "zeros",
+    see UsageReport); ``faults`` (whose draws begin anew when they are set) and ``limits``, both
+    None if there are none.
 
-    Batches: ``batch_polls`` (how often a batch is said to be in progress), ``batch_hold`` (it stays so until this
-    is False), ``batch_expire_after`` (the batch expires after so many rows), ``batch_cancel_polls`` (how often a
-    cancelled one is still cancelling), ``batch_cancelled_after`` (rows it has answered by then),
-    ``fail_batch_rows`` (by custom_id: True for an error without a response, or a status), ``max_batch_requests``,
-    ``max_file_bytes``.
+    Batches: ``batch_polls`` (how often a batch is said to be in progress), ``batch_hold`` (it stays
+    so until this is False), ``batch_expire_after`` (the batch expires after so many rows),
+    ``batch_cancel_polls`` (how often a cancelled one is still cancelling),
+    ``batch_cancelled_after`` (rows it has answered by then), ``fail_batch_rows`` (by custom_id:
+    True for an error without a response, or a status), ``max_batch_requests``, ``max_file_bytes``.
 
-    Weak models, for checks of what a server can do: ``context_tokens`` cuts prompts silently to their last tokens, as
-    servers of local models do; ``prefix_cache`` counts only the prompt tokens that it did not hold; where
-    ``streams`` is False, a streamed question is answered by one JSON object, as some gateways do. ``thinking`` puts
-    ``<think>...</think>`` before each text, ``json_ability`` False refuses ``response_format`` with status 400 and
-    "ignored" pays no heed to it.
+    Weak models, for checks of what a server can do: ``context_tokens`` cuts prompts silently to
+    their last tokens, as servers of local models do; ``prefix_cache`` counts only the prompt tokens
+    that it did not hold; where ``streams`` is False, a streamed question is answered by one JSON
+    object, as some gateways do. ``thinking`` puts ``<think>...</think>`` before each text,
+    ``json_ability`` False refuses ``response_format`` with status 400 and "ignored" pays no heed to
+    it.
 
-    What the machine does: ``starting`` refuses the first requests, ``output`` says how limits on the output are taken.
+    What the machine does: ``starting`` refuses the first requests, ``output`` says how limits on
+    the output are taken.
 
-    Busy and starting servers: ``slots.limit`` is how many requests are worked on at once, ``loading`` refuses all
-    with status 503 and "Loading model", ``stop_listening`` lets connections be refused until ``listen_again``.
+    Busy and starting servers: ``slots.limit`` is how many requests are worked on at once,
+    ``loading`` refuses all with status 503 and "Loading model", ``stop_listening`` lets connections
+    be refused until ``listen_again``.
     """
 
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, port: int = 0, key: str = "test-key", reply: Reader = default_reply, delay: float = 0.0):
+    def __init__(
+        self,
+        port: int = 0,
+        key: str = "test-key",
+        reply: Reader = default_reply,
+        delay: float = 0.0,
+    ):
         super().__init__(("127.0.0.1", port), Handler)
         self.key, self.reply, self.delay = key, reply, delay
         self.dimensions = 64
@@ -96,7 +107,9 @@ class OpenAIServer(ThreadingHTTPServer):
         self.abandoned = 0  # streams whose client hung up before their end
         self._in_flight = 0
         self._ledger: list[Request] = []
-        self._scripts: dict[str, deque[Reply | int]] = {kind: deque() for kind in (*KINDS.values(), *STORED, "batch")}
+        self._scripts: dict[str, deque[Reply | int]] = {
+            kind: deque() for kind in (*KINDS.values(), *STORED, "batch")
+        }
         self._faults: Faults | None = None
         self._seen: Counter[bytes] = Counter()
         self._windows: dict[str, Window] = defaultdict(Window)
@@ -143,7 +156,8 @@ class OpenAIServer(ThreadingHTTPServer):
             self._seen.clear()
 
     def summary(self) -> dict[str, Any]:
-        """The ledger in JSON, for those who run the server as a process of its own; CPU in seconds."""
+        """The ledger in JSON, for those who run the server as a process of its own; CPU in
+        seconds."""
         names = ("kind", "model", "status", "at", "prompt_tokens", "completion_tokens", "fault")
         rows = [[getattr(request, name) for name in names] for request in self.requests]
         return {"columns": names, "requests": rows, "peak": self.peak, "cpu": time.process_time()}
@@ -158,11 +172,11 @@ class OpenAIServer(ThreadingHTTPServer):
             self.peak = 0
 
     def script(self, kind: str, replies: Iterable[Reply | int]) -> None:
-        """Answer the next requests of this kind ("chat", "embeddings", "models", "files", "batches") so, one each;
-        "batch" is for the rows of batches, in the order of the input.
+        """Answer the next requests of this kind ("chat", "embeddings", "models", "files",
+        "batches") so, one each; "batch" is for the rows of batches, in the order of the input.
 
-        An int is a status, and 200 lets that request have its usual answer. A request for files or batches
-        whose answer is dropped has been carried out.
+        An int is a status, and 200 lets that request have its usual answer. A request for files or
+        batches whose answer is dropped has been carried out.
         """
         with self._lock:
             self._scripts[kind].extend(replies)
@@ -226,7 +240,8 @@ class OpenAIServer(ThreadingHTTPServer):
         return set(self._connections)
 
     def await_silence(self, but: Set[socket.socket] = frozenset()) -> None:
-        """Wait until nobody else is connected: what a killed client has sent is then in the ledger."""
+        """Wait until nobody else is connected: what a killed client has sent is then in the
+        ledger."""
         while self.connected - but:
             time.sleep(0.005)
 
@@ -251,11 +266,14 @@ class OpenAIServer(ThreadingHTTPServer):
 
     def start(self) -> None:
         """Answer requests in a thread."""
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        self._thread = threading.Thread(
+            target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         self._thread.start()
 
     def stop_listening(self) -> None:
-        """Hang up on everybody and let new connections be refused, as a server does that is being restarted."""
+        """Hang up on everybody and let new connections be refused, as a server does that is being
+        restarted."""
         self.shutdown()
         self._thread.join()
         self.server_close()
@@ -305,7 +323,9 @@ def openai_server(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="An endpoint that speaks the OpenAI protocol, for trying things.")
+    parser = argparse.ArgumentParser(
+        description="An endpoint that speaks the OpenAI protocol, for trying things."
+    )
     parser.add_argument("--port", type=int, default=8000, help="0: a free one")
     parser.add_argument("--key", default="test-key")
     parser.add_argument("--delay", type=float, default=0.0, help="seconds that every answer takes")
@@ -317,7 +337,10 @@ def main() -> None:
     with openai_server(options.port, options.key, delay=options.delay) as server:
         if options.limits_rpm is not None or options.limits_tpm is not None:
             server.limits = Limits(options.limits_rpm, options.limits_tpm, options.minute)
-        print(f"OPENAI_BASE_URL={server.base_url} OPENAI_API_KEY={server.key}  (Ctrl-C ends it)", flush=True)
+        print(
+            f"OPENAI_BASE_URL={server.base_url} OPENAI_API_KEY={server.key}  (Ctrl-C ends it)",
+            flush=True,
+        )
         try:
             threading.Event().wait()
         except KeyboardInterrupt:

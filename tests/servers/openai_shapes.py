@@ -18,8 +18,9 @@ MODELS = ("gpt-4o-mini", "text-embedding-3-small")
 class Request:
     """One request, or one row of a batch (kind "batch"), and its answer.
 
-    ``status`` 0: the connection was dropped or held; a failure costs no tokens. ``at`` is the monotonic
-    time of arrival. Requests for files and batches have the kinds "files" and "batches" and cost nothing.
+    ``status`` 0: the connection was dropped or held; a failure costs no tokens. ``at`` is the
+    monotonic time of arrival. Requests for files and batches have the kinds "files" and "batches"
+    and cost nothing.
     """
 
     kind: str
@@ -39,7 +40,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Counting:
-    """How tokens are counted: those of a text, and how many a message and a chat request have beside their texts."""
+    """How tokens are counted: those of a text, and how many a message and a chat request have
+    beside their texts."""
 
     text: Callable[[str], int] = count_tokens
     a_message: int = 0
@@ -60,7 +62,18 @@ def read_request(
     messages, inputs = body.get("messages", []), inputs_of(body)
     tokens = counting.prompt(messages) + sum(map(counting.text, inputs))
     model, at = str(body.get("model", "")), time.monotonic()
-    return Request(kind, model, body, messages, inputs, tokens, at=at, method=method, path=path, custom_id=custom_id)
+    return Request(
+        kind,
+        model,
+        body,
+        messages,
+        inputs,
+        tokens,
+        at=at,
+        method=method,
+        path=path,
+        custom_id=custom_id,
+    )
 
 
 def kind_of(path: str) -> str | None:
@@ -79,11 +92,14 @@ def inputs_of(body: Mapping[str, Any]) -> list[str]:
 def completion_tokens(request: Request, reply: Reply, counting: Counting) -> int:
     if request.kind != "chat":
         return 0
-    return reply.thinking + (counting.text(reply.text) if reply.text else 0 if reply.thinking else counting.text(""))
+    return reply.thinking + (
+        counting.text(reply.text) if reply.text else 0 if reply.thinking else counting.text("")
+    )
 
 
 def usage_json(request: Request, reply: Reply) -> dict[str, dict[str, Any]]:
-    """Return the answer's ``usage`` entry, as the reply reports it; an empty dict where it reports none."""
+    """Return the answer's ``usage`` entry, as the reply reports it; an empty dict where it reports
+    none."""
     if reply.usage in ("none", False):
         return {}
     prompt, completion = request.prompt_tokens, request.completion_tokens
@@ -100,7 +116,9 @@ def usage_json(request: Request, reply: Reply) -> dict[str, dict[str, Any]]:
 def error_json(status: int, message: str, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
     code = {401: "invalid_api_key", 404: "not_found", 429: "rate_limit_exceeded"}.get(status)
     kind = "server_error" if status >= 500 else "invalid_request_error"
-    return {"error": {"message": message, "type": kind, "param": None, "code": code, **(more or {})}}
+    return {
+        "error": {"message": message, "type": kind, "param": None, "code": code, **(more or {})}
+    }
 
 
 def models_json() -> dict[str, Any]:
@@ -110,7 +128,12 @@ def models_json() -> dict[str, Any]:
 
 def chat_json(request: Request, reply: Reply) -> dict[str, Any]:
     message = {"role": "assistant", "content": reply.text, "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish_reason}
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": reply.finish_reason,
+    }
     return {**head("chat.completion", request), "choices": [choice]}
 
 
@@ -119,8 +142,12 @@ def stream_events(request: Request, reply: Reply) -> list[dict[str, Any]]:
     text = reply.text or ""
     pieces = [text[i : i + 8] for i in range(0, len(text), 8)]
     deltas = [{"role": "assistant", "content": ""}, *({"content": piece} for piece in pieces)]
-    events = [{**start, "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas]
-    events.append({**start, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]})
+    events = [
+        {**start, "choices": [{"index": 0, "delta": d, "finish_reason": None}]} for d in deltas
+    ]
+    events.append(
+        {**start, "choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]}
+    )
     usage = usage_json(request, reply)
     if usage and (request.body.get("stream_options") or {}).get("include_usage"):
         events.append({**start, "choices": [], **usage})
@@ -135,7 +162,10 @@ def embeddings_json(request: Request, reply: Reply, dimensions: int) -> dict[str
     size = request.body.get("dimensions") or dimensions
     texts = request.inputs[: len(request.inputs) - reply.missing_vectors]
     pack = base64_floats if request.body.get("encoding_format") == "base64" else list
-    data = [{"object": "embedding", "index": i, "embedding": pack(embed(text, size))} for i, text in enumerate(texts)]
+    data = [
+        {"object": "embedding", "index": i, "embedding": pack(embed(text, size))}
+        for i, text in enumerate(texts)
+    ]
     return {"object": "list", "data": data, "model": request.model}
 
 

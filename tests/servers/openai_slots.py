@@ -1,4 +1,5 @@
-"""The slots of a model server: how many requests it works on at once, while the others wait for their turn."""
+"""The slots of a model server: how many requests it works on at once, while the others wait for
+their turn."""
 
 import threading
 from collections import deque
@@ -10,7 +11,8 @@ SECONDS_BETWEEN_LOOKS = 0.05
 
 
 class Slots:
-    """``limit`` may change at any time; None stands for no limit. Requests get their turn in the order of arrival."""
+    """``limit`` may change at any time; None stands for no limit. Requests get their turn in the
+    order of arrival."""
 
     def __init__(self) -> None:
         self._limit: int | None = None
@@ -30,7 +32,8 @@ class Slots:
 
     @contextmanager
     def turn(self, has_hung_up: Callable[[], bool]) -> Iterator[bool]:
-        """Wait for a slot and hold it; yield False, without one, when the client has hung up meanwhile."""
+        """Wait for a slot and hold it; yield False, without one, when the client has hung up
+        meanwhile."""
         got = self._enter(has_hung_up)
         try:
             yield got

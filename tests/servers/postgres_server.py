@@ -14,8 +14,8 @@ from pipeline.stores.postgres.embedded import start_embedded, stop_embedded
 
 @contextmanager
 def server_folder() -> Iterator[Path]:
-    """Not below pytest's own folder: under root the server is another user, and any other pytest that starts
-    meanwhile shuts that folder to others."""
+    """Not below pytest's own folder: under root the server is another user, and any other pytest
+    that starts meanwhile shuts that folder to others."""
     with TemporaryDirectory(prefix="graphmill-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "new" / "postgres"
         yield path

@@ -1,4 +1,5 @@
-"""A real HTTP server on loopback with ``POST /v1/rerank``: the more of a query's words a document has, the better."""
+"""A real HTTP server on loopback with ``POST /v1/rerank``: the more of a query's words a document
+has, the better."""
 
 import json
 import re
@@ -18,7 +19,8 @@ Style = Literal["jina", "tei"]
 
 @dataclass(frozen=True)
 class RerankReply:
-    """An answer in the place of the usual one; ``raw`` is the body. ``hold``: none comes before the server closes."""
+    """An answer in the place of the usual one; ``raw`` is the body. ``hold``: none comes before the
+    server closes."""
 
     status: int = 200
     raw: str = "{}"
@@ -39,9 +41,10 @@ class Ranked:
 
 
 class RerankServer(ThreadingHTTPServer):
-    """``style``: whose protocol it speaks, Jina's or Text Embeddings Inference's; ``longest``: characters of a document
-    above which it refuses a request; ``keep``: how many results it tells at most. ``usage``: how
-    an answer reports its tokens (see UsageReport of openai_replies.py). ``script``: the next answers."""
+    """``style``: whose protocol it speaks, Jina's or Text Embeddings Inference's; ``longest``:
+    characters of a document above which it refuses a request; ``keep``: how many results it tells
+    at most. ``usage``: how an answer reports its tokens (see UsageReport of openai_replies.py).
+    ``script``: the next answers."""
 
     daemon_threads = True
 
@@ -63,16 +66,27 @@ class RerankServer(ThreadingHTTPServer):
         names = {"jina": "documents", "tei": "texts"}
         if names[self.style] not in body:
             return RerankReply(
-                422, f"Failed to deserialize the JSON body: missing field `{names[self.style]}` at line 1"
+                422,
+                f"Failed to deserialize the JSON body: missing field `{names[self.style]}` at"
+                " line 1",
             )
         texts = body[names[self.style]]
         if self.longest is not None and max(map(len, texts), default=0) > self.longest:
-            return RerankReply(413, json.dumps({"error": "the input is too long", "error_type": "Validation"}))
-        best = sorted(((overlap(body["query"], text), index) for index, text in enumerate(texts)), reverse=True)
+            return RerankReply(
+                413, json.dumps({"error": "the input is too long", "error_type": "Validation"})
+            )
+        best = sorted(
+            ((overlap(body["query"], text), index) for index, text in enumerate(texts)),
+            reverse=True,
+        )
         best = best[: self.keep]
         if self.style == "tei":
-            return RerankReply(200, json.dumps([{"index": index, "score": score} for score, index in best]))
-        results = [{"index": index, "relevance_score": score, "document": {}} for score, index in best]
+            return RerankReply(
+                200, json.dumps([{"index": index, "score": score} for score, index in best])
+            )
+        results = [
+            {"index": index, "relevance_score": score, "document": {}} for score, index in best
+        ]
         answer = {"model": body.get("model"), "results": results}
         if self.usage != "none":
             answer["usage"] = {"total_tokens": 0 if self.usage == "zeros" else 1}
@@ -96,7 +110,11 @@ class Handler(BaseHTTPRequestHandler):
             return self.tell(RerankReply(404, '{"detail": "Not Found"}'))
         server.requests.append(Ranked(time.monotonic(), body))
         if not self.has_key():
-            return self.tell(RerankReply(401, json.dumps({"detail": f"no such key: {self.headers['Authorization']}"})))
+            return self.tell(
+                RerankReply(
+                    401, json.dumps({"detail": f"no such key: {self.headers['Authorization']}"})
+                )
+            )
         told = server.script.popleft() if server.script else server.answer(body)
         if told.hold:
             self.close_connection = True
@@ -111,7 +129,11 @@ class Handler(BaseHTTPRequestHandler):
         content = told.raw.encode()
         self.send_response(told.status)
         kind = "application/json" if told.raw[:1] in "[{" else "text/plain"
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **told.headers}.items():
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            **told.headers,
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
@@ -130,7 +152,9 @@ def overlap(query: str, text: str) -> float:
 def rerank_server(key: str = "rerank-key", style: Style = "jina") -> Iterator[RerankServer]:
     """A server that listens on a free port until the block ends."""
     server = RerankServer(key, style)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield server

@@ -1,11 +1,12 @@
-"""A real server that speaks S3, its objects in a folder: S3Proxy from Maven Central. And what stands between it and a
-client: counts, or takes the conditions out of requests, as a server does that does not honour them.
+"""A real server that speaks S3, its objects in a folder: S3Proxy from Maven Central. And what
+stands between it and a client: counts, or takes the conditions out of requests, as a server does
+that does not honour them.
 
-It honours If-None-Match at once, and If-Match after a look, so that two of many that write one object at the same
-instant may both be told that they did: no test lets two do that.
+It honours If-None-Match at once, and If-Match after a look, so that two of many that write one
+object at the same instant may both be told that they did: no test lets two do that.
 
-By hand: ``python -m tests.servers.s3_server`` runs one until Ctrl-C, its objects in ``--home``; with ``--run COMMAND``
-for as long as the command takes, which finds it by the usual variables.
+By hand: ``python -m tests.servers.s3_server`` runs one until Ctrl-C, its objects in ``--home``;
+with ``--run COMMAND`` for as long as the command takes, which finds it by the usual variables.
 """
 
 import argparse
@@ -86,18 +87,25 @@ class S3Server:
         conf, log = self.home / "s3proxy.conf", self.home / "s3proxy.log"
         authorization = "aws-v2-or-v4" if self.signs else "none"
         objects = self.objects.parent
-        conf.write_text(CONF.format(authorization=authorization, port=self.port, user=USER, key=KEY, objects=objects))
+        conf.write_text(
+            CONF.format(
+                authorization=authorization, port=self.port, user=USER, key=KEY, objects=objects
+            )
+        )
         options = [*QUICK_START, "-Xmx256m", "-DLOG_LEVEL=warn", "-cp", f"{jars}/*"]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                dies_with_parent([java(), *options, "org.gaul.s3proxy.Main", "--properties", str(conf)]),
+                dies_with_parent([java(), *options, "org.gaul.s3proxy.Main", "--properties",
+                    str(conf)]),
                 stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for who uses it
             )  # fmt: skip
         deadline = time.monotonic() + START_SECONDS
         while not answers(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"s3proxy gave no answer:\n{tail(log.read_text(errors='replace'))}")
+                raise RuntimeError(
+                    f"s3proxy gave no answer:\n{tail(log.read_text(errors='replace'))}"
+                )
             time.sleep(0.05)
 
     def kill(self) -> None:
@@ -108,8 +116,8 @@ class S3Server:
 
 @contextmanager
 def s3_server(home: Path, signs: bool = True) -> Iterator[S3Server]:
-    """``signs``: whether requests must be signed, so that nobody can change them on their way. Raises S3Unavailable
-    where there is no way to one."""
+    """``signs``: whether requests must be signed, so that nobody can change them on their way.
+    Raises S3Unavailable where there is no way to one."""
     if reason := why_no_maven():
         raise S3Unavailable(reason)
     server = S3Server(home, free_port(0), signs)
@@ -140,7 +148,9 @@ def copy_jars(folder: Path) -> None:
     options = ["-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
     done = run("mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", *options)
     if done.returncode:
-        raise S3Unavailable(f"mvn could not fetch S3Proxy's jars: {tail(done.stdout + done.stderr)}")
+        raise S3Unavailable(
+            f"mvn could not fetch S3Proxy's jars: {tail(done.stdout + done.stderr)}"
+        )
 
 
 def answers(port: int) -> bool:
@@ -167,7 +177,8 @@ def nothing(method: str, path: str) -> None:
 
 @dataclass
 class Traffic:
-    """What went through: requests by their method, bytes of their bodies and of those of the answers."""
+    """What went through: requests by their method, bytes of their bodies and of those of the
+    answers."""
 
     requests: dict[str, int] = field(default_factory=dict)
     up: int = 0
@@ -186,9 +197,9 @@ def between(
     before: OnRequest = nothing,
     after: OnRequest = nothing,
 ) -> Iterator[tuple[str, Traffic]]:
-    """An endpoint that hands all requests on, and what went through it. ``versions``: it says that the bucket keeps
-    what is overwritten or deleted; ``before``, ``after``: told of each request that comes, and that the server has
-    answered, by its method and path."""
+    """An endpoint that hands all requests on, and what went through it. ``versions``: it says that
+    the bucket keeps what is overwritten or deleted; ``before``, ``after``: told of each request
+    that comes, and that the server has answered, by its method and path."""
     traffic, counting = Traffic(), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -197,7 +208,9 @@ def between(
         def hand_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             dropped = frozenset[str]() if honours_conditions else CONDITIONS
-            headers = {name: value for name, value in self.headers.items() if name.lower() not in dropped}
+            headers = {
+                name: value for name, value in self.headers.items() if name.lower() not in dropped
+            }
             before(self.command, self.path)
             connection = http.client.HTTPConnection("127.0.0.1", server.port)
             connection.request(self.command, self.path, body, headers)
@@ -232,7 +245,9 @@ def between(
             """A client that is killed breaks a connection off."""
 
     proxy = Quiet(("127.0.0.1", 0), Handler)
-    serving = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    serving = threading.Thread(
+        target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     serving.start()
     try:
         yield f"http://127.0.0.1:{proxy.server_address[1]}", traffic
@@ -243,7 +258,9 @@ def between(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A local server that speaks S3, with a bucket of the name 'bucket'.")
+    parser = argparse.ArgumentParser(
+        description="A local server that speaks S3, with a bucket of the name 'bucket'."
+    )
     parser.add_argument("--home", type=Path, help="its folder, kept [a temporary one]")
     parser.add_argument("--run", metavar="COMMAND", help="run this while one is there, then end it")
     arguments = parser.parse_args()
@@ -251,7 +268,10 @@ def main() -> None:
     if not cache_folder().exists():
         print("Fetching S3Proxy, this once (57 MB) ...", flush=True)
     try:
-        with temporary_folder() as folder, s3_server((arguments.home or folder).resolve()) as server:
+        with (
+            temporary_folder() as folder,
+            s3_server((arguments.home or folder).resolve()) as server,
+        ):
             if arguments.run:
                 environment = {**os.environ, **server.environment}
                 sys.exit(to_its_end(shlex.split(arguments.run), environment))

@@ -6,11 +6,13 @@ from neo4j.exceptions import ConstraintError
 
 from tests.servers.neo4j_server import Neo4jAddress
 
-CONSTRAINT = "CREATE CONSTRAINT smoke_key IF NOT EXISTS FOR (n:Smoke) REQUIRE (n.workspace, n.id) IS UNIQUE"
+CONSTRAINT = (
+    "CREATE CONSTRAINT smoke_key IF NOT EXISTS FOR (n:Smoke) REQUIRE (n.workspace, n.id) IS UNIQUE"
+)
 CREATE = """
 CREATE (a:Smoke:$($label) {workspace: 'smoke', id: 1})-[r:$($type)]->(:Smoke {workspace: 'smoke', id: 2})
 RETURN labels(a) AS labels, type(r) AS type
-"""
+"""  # noqa: E501
 
 
 def test_it_keeps_constraints_and_takes_labels_and_types_as_parameters(neo4j_address: Neo4jAddress):

@@ -17,7 +17,10 @@ def client(openai: OpenAIServer) -> Iterator[OpenAI]:
 
 
 def rows(count: int) -> list[dict[str, Any]]:
-    bodies = [{"model": "m", "messages": [{"role": "user", "content": f"Who met Ada {n}?"}]} for n in range(count)]
+    bodies = [
+        {"model": "m", "messages": [{"role": "user", "content": f"Who met Ada {n}?"}]}
+        for n in range(count)
+    ]
     return [
         {"custom_id": f"row {n}", "method": "POST", "url": "/v1/chat/completions", "body": body}
         for n, body in enumerate(bodies)
@@ -29,7 +32,9 @@ def upload(client: OpenAI, lines: list[dict[str, Any]]) -> str:
     return client.files.create(file=("rows.jsonl", content), purpose="batch").id
 
 
-def submit(client: OpenAI, lines: list[dict[str, Any]], metadata: dict[str, str] | None = None) -> Batch:
+def submit(
+    client: OpenAI, lines: list[dict[str, Any]], metadata: dict[str, str] | None = None
+) -> Batch:
     return client.batches.create(
         input_file_id=upload(client, lines),
         endpoint="/v1/chat/completions",
@@ -63,7 +68,9 @@ def test_files_are_kept_listed_and_deleted(openai: OpenAIServer, client: OpenAI)
     assert [listed.id for listed in client.files.list(purpose="batch")] == [other.id]
 
 
-def test_a_batch_answers_as_direct_calls_do_and_is_written_down(openai: OpenAIServer, client: OpenAI):
+def test_a_batch_answers_as_direct_calls_do_and_is_written_down(
+    openai: OpenAIServer, client: OpenAI
+):
     batch = submit(client, rows(5), {"run": "7"})
     assert (batch.status, batch.metadata) == ("validating", {"run": "7"})
     assert statuses(client, batch, 1) == ["in_progress"]
@@ -142,7 +149,9 @@ def test_batches_are_listed_in_pages_the_newest_first(client: OpenAI):
 
 def test_what_is_too_large_is_refused(openai: OpenAIServer, client: OpenAI):
     openai.max_batch_requests = 2
-    with pytest.raises(openai_library.BadRequestError, match="3 requests, more than the limit of 2"):
+    with pytest.raises(
+        openai_library.BadRequestError, match="3 requests, more than the limit of 2"
+    ):
         submit(client, rows(3))
     openai.max_file_bytes = 10
     with pytest.raises(openai_library.BadRequestError, match="File is too large"):
@@ -154,7 +163,9 @@ def test_a_batch_without_its_file_or_with_large_metadata_is_refused(client: Open
     file = upload(client, rows(1))
     client.files.delete(file)
     with pytest.raises(openai_library.BadRequestError, match="No such File object"):
-        client.batches.create(input_file_id=file, endpoint="/v1/chat/completions", completion_window="24h")
+        client.batches.create(
+            input_file_id=file, endpoint="/v1/chat/completions", completion_window="24h"
+        )
     with pytest.raises(openai_library.BadRequestError, match="metadata"):
         submit(client, rows(1), {"run": "x" * 513})
 
@@ -186,10 +197,19 @@ def test_a_batch_whose_creation_got_no_answer_is_there(openai: OpenAIServer, cli
 
 def test_texts_can_be_embedded_in_a_batch(openai: OpenAIServer, client: OpenAI):
     openai.batch_polls = 0
-    line = {"custom_id": "a", "method": "POST", "url": "/v1/embeddings", "body": {"model": "e", "input": ["one"]}}
+    line = {
+        "custom_id": "a",
+        "method": "POST",
+        "url": "/v1/embeddings",
+        "body": {"model": "e", "input": ["one"]},
+    }
     file = upload(client, [line])
-    batch = client.batches.create(input_file_id=file, endpoint="/v1/embeddings", completion_window="24h")
+    batch = client.batches.create(
+        input_file_id=file, endpoint="/v1/embeddings", completion_window="24h"
+    )
     ended = client.batches.retrieve(batch.id)
     told = read(client, ended.output_file_id)["a"]["response"]["body"]["data"][0]["embedding"]
-    direct = client.embeddings.create(model="e", input="one", encoding_format="float").data[0].embedding
+    direct = (
+        client.embeddings.create(model="e", input="one", encoding_format="float").data[0].embedding
+    )
     assert told == pytest.approx(direct)

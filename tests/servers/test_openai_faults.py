@@ -42,7 +42,9 @@ def client(openai: OpenAIServer) -> Iterator[OpenAI]:
         yield client
 
 
-def ask(client: OpenAI, prompt: str, model: str = "m", options: Any = openai_library.omit) -> tuple[str, str]:
+def ask(
+    client: OpenAI, prompt: str, model: str = "m", options: Any = openai_library.omit
+) -> tuple[str, str]:
     messages: list[Any] = [{"role": "user", "content": prompt}]
     answer = client.chat.completions.create(model=model, messages=messages, response_format=options)
     return answer.choices[0].message.content or "", answer.choices[0].finish_reason
@@ -55,7 +57,9 @@ def outcome(client: OpenAI, prompt: str) -> tuple[str, str]:
         return "", "error"
 
 
-def test_faults_hit_their_shares_of_requests_the_same_ones_each_time(openai: OpenAIServer, client: OpenAI):
+def test_faults_hit_their_shares_of_requests_the_same_ones_each_time(
+    openai: OpenAIServer, client: OpenAI
+):
     prompts = [f"Question: who was Ada {n}?" for n in range(60)]
     usual = ask(client, "Question: who was Ada 7?")[0]
 
@@ -81,13 +85,17 @@ def test_faults_hit_their_shares_of_requests_the_same_ones_each_time(openai: Ope
     assert ask(client, "Question: who was Ada 7?") == (usual, "stop")
 
 
-def test_a_request_that_was_hit_is_drawn_anew_when_it_is_repeated(openai: OpenAIServer, client: OpenAI):
+def test_a_request_that_was_hit_is_drawn_anew_when_it_is_repeated(
+    openai: OpenAIServer, client: OpenAI
+):
     openai.faults = Faults(seed=1, error=0.5)
     told = [outcome(client, "the same")[1] for _ in range(30)]
     assert {"error", "stop"} == set(told)
 
 
-def test_a_malformed_reply_is_no_records_and_a_malformed_summary_is_empty(openai: OpenAIServer, client: OpenAI):
+def test_a_malformed_reply_is_no_records_and_a_malformed_summary_is_empty(
+    openai: OpenAIServer, client: OpenAI
+):
     openai.faults = Faults(malformed=1.0)
     said, reason = ask(client, "End with <|COMPLETE|>\nText:\nAda met Bo.")
     assert reason == "stop"
@@ -101,7 +109,10 @@ def test_one_row_never_gets_an_answer_and_the_others_do(openai: OpenAIServer, cl
     with pytest.raises(openai_library.APITimeoutError):
         ask(client.with_options(timeout=0.2), "Zeno")
     assert ask(client, "Ada")[1] == "stop"
-    assert [(request.fault, request.status) for request in openai.requests] == [("never", 0), ("", 200)]
+    assert [(request.fault, request.status) for request in openai.requests] == [
+        ("never", 0),
+        ("", 200),
+    ]
 
 
 def test_the_end_of_the_server_ends_the_wait():
@@ -130,7 +141,9 @@ def test_requests_above_the_limit_are_told_when_to_come_again(openai: OpenAIServ
     openai.delay = 0.05
     ask(client, "one")
     ask(client, "two")
-    with pytest.raises(openai_library.RateLimitError, match="Rate limit reached for m on requests") as refused:
+    with pytest.raises(
+        openai_library.RateLimitError, match="Rate limit reached for m on requests"
+    ) as refused:
         ask(client, "three")
     assert refused.value.code == "rate_limit_exceeded"
     wait = float(refused.value.response.headers["Retry-After"])
@@ -158,7 +171,9 @@ def test_tokens_count_with_those_of_the_reply(openai: OpenAIServer, client: Open
     ask(client, "x" * 400)
 
 
-def test_a_client_that_waits_as_told_gets_all_its_answers_at_the_pace_of_the_limit(openai: OpenAIServer):
+def test_a_client_that_waits_as_told_gets_all_its_answers_at_the_pace_of_the_limit(
+    openai: OpenAIServer,
+):
     openai.limits = Limits(requests_per_minute=5, minute=0.2)
     with OpenAI(base_url=openai.base_url, api_key="test-key", max_retries=20) as client:
         for n in range(12):
@@ -204,7 +219,18 @@ def test_weak_models_think_aloud_and_know_no_json(openai: OpenAIServer, client: 
 
 
 def test_it_runs_as_a_process_of_its_own_with_limits():
-    command = [sys.executable, SERVER, "--port", "0", "--limits-rpm", "1", "--limits-tpm", "1000", "--delay", "0.01"]
+    command = [
+        sys.executable,
+        SERVER,
+        "--port",
+        "0",
+        "--limits-rpm",
+        "1",
+        "--limits-tpm",
+        "1000",
+        "--delay",
+        "0.01",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -261,9 +287,13 @@ def test_json_that_is_cut_does_not_close(openai: OpenAIServer, client: OpenAI):
 
 
 @pytest.mark.parametrize(("fault", "usage"), [("no_usage", None), ("zero_usage", 0)])
-def test_usage_is_missing_or_zero_and_the_ledger_knows_the_tokens(openai: OpenAIServer, client: OpenAI, fault, usage):
+def test_usage_is_missing_or_zero_and_the_ledger_knows_the_tokens(
+    openai: OpenAIServer, client: OpenAI, fault, usage
+):
     openai.faults = Faults(shares={fault: 1.0}, embeddings=True)
-    answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "Who was Ada?"}])
+    answer = client.chat.completions.create(
+        model="m", messages=[{"role": "user", "content": "Who was Ada?"}]
+    )
     assert (answer.usage and answer.usage.total_tokens) == usage
     vectors = client.embeddings.create(model="e", input="Who was Ada?")
     assert (vectors.usage and vectors.usage.total_tokens) == usage
@@ -273,13 +303,17 @@ def test_usage_is_missing_or_zero_and_the_ledger_knows_the_tokens(openai: OpenAI
 def test_a_request_for_a_stream_gets_one_json_object(openai: OpenAIServer, client: OpenAI):
     openai.faults = Faults(shares={"plain": 1.0})
     create = client.chat.completions.with_streaming_response.create
-    with create(model="m", messages=[{"role": "user", "content": "Who was Ada?"}], stream=True) as response:
+    with create(
+        model="m", messages=[{"role": "user", "content": "Who was Ada?"}], stream=True
+    ) as response:
         assert response.headers["Content-Type"] == "application/json"
         assert response.json()["choices"][0]["message"]["content"]
 
 
 def test_faults_that_a_prompt_may_not_get_are_not_drawn(openai: OpenAIServer, client: OpenAI):
-    openai.faults = Faults(shares={"empty": 1.0}, only=lambda prompt: TRANSPORT if "Ada" in prompt else None)
+    openai.faults = Faults(
+        shares={"empty": 1.0}, only=lambda prompt: TRANSPORT if "Ada" in prompt else None
+    )
     assert ask(client, "Who was Ada?")[0]
     assert not ask(client, "Who was Bo?")[0]
     assert client.embeddings.create(model="e", input="Bo").data
@@ -305,11 +339,15 @@ def test_with_one_slot_requests_wait_and_those_whose_client_hung_up_are_passed_o
     for thread in threads:
         thread.join(10)
     assert openai.peak == 1
-    entries = sorted((request.fault, request.status, request.prompt_tokens > 0) for request in openai.requests)
+    entries = sorted(
+        (request.fault, request.status, request.prompt_tokens > 0) for request in openai.requests
+    )
     assert entries == [("", 200, True), ("", 200, True), ("abandoned", 0, False)]
 
 
-def test_a_server_that_starts_says_so_and_one_that_is_down_refuses_connections(openai: OpenAIServer, client: OpenAI):
+def test_a_server_that_starts_says_so_and_one_that_is_down_refuses_connections(
+    openai: OpenAIServer, client: OpenAI
+):
     openai.loading = True
     with pytest.raises(openai_library.InternalServerError, match="Loading model"):
         ask(client, "Who was Ada?")

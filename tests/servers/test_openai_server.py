@@ -31,7 +31,9 @@ def user(prompt: str) -> list[Any]:
 
 
 def ask(client: OpenAI, prompt: str, options: Any = openai_library.omit) -> str:
-    answer = client.chat.completions.create(model="m", messages=user(prompt), response_format=options)
+    answer = client.chat.completions.create(
+        model="m", messages=user(prompt), response_format=options
+    )
     return answer.choices[0].message.content or ""
 
 
@@ -52,7 +54,9 @@ def test_chat_answers_and_is_written_down_with_its_tokens(openai: OpenAIServer, 
     assert answer.usage.total_tokens == request.prompt_tokens + request.completion_tokens
 
 
-def test_a_stream_carries_the_same_text_and_ends_with_the_usage(openai: OpenAIServer, client: OpenAI):
+def test_a_stream_carries_the_same_text_and_ends_with_the_usage(
+    openai: OpenAIServer, client: OpenAI
+):
     stream = client.chat.completions.create(
         model="m",
         messages=user("Who was Ada Lovelace?"),
@@ -77,8 +81,14 @@ def test_one_connection_serves_many_requests(openai: OpenAIServer, client: OpenA
 
 @pytest.mark.parametrize("encoding", ["float", "base64"])
 def test_embeddings_are_near_for_texts_that_share_words(client: OpenAI, encoding):
-    texts = ["the old mill by the river", "an old mill near the river", "quarterly bond yields fell"]
-    answer = client.embeddings.create(model="e", input=texts, encoding_format=encoding, dimensions=96)
+    texts = [
+        "the old mill by the river",
+        "an old mill near the river",
+        "quarterly bond yields fell",
+    ]
+    answer = client.embeddings.create(
+        model="e", input=texts, encoding_format=encoding, dimensions=96
+    )
     vectors = [item.embedding for item in answer.data]
     if encoding == "base64":
         vectors = [np.frombuffer(base64.b64decode(str(v)), dtype="<f4") for v in vectors]
@@ -89,7 +99,9 @@ def test_embeddings_are_near_for_texts_that_share_words(client: OpenAI, encoding
 
 
 def test_embeddings_do_not_depend_on_the_batch_or_the_encoding(client: OpenAI):
-    alone = client.embeddings.create(model="e", input="two", encoding_format="float").data[0].embedding
+    alone = (
+        client.embeddings.create(model="e", input="two", encoding_format="float").data[0].embedding
+    )
     batch = client.embeddings.create(model="e", input=["one", "two"]).data[1].embedding
     assert batch == pytest.approx(alone, abs=1e-7)
 
@@ -111,7 +123,9 @@ def test_an_unknown_path_is_not_found(openai: OpenAIServer, client: OpenAI):
         client.fine_tuning.jobs.list()
 
 
-def test_scripted_failures_come_first_and_the_client_tries_again(openai: OpenAIServer, client: OpenAI):
+def test_scripted_failures_come_first_and_the_client_tries_again(
+    openai: OpenAIServer, client: OpenAI
+):
     openai.script("chat", [Reply(status=429, headers={"Retry-After": "0.05"}), 500])
     assert ask(client, "hello")
     assert [request.status for request in openai.requests] == [429, 500, 200]
@@ -142,7 +156,9 @@ def test_a_stream_can_break_in_its_middle(openai: OpenAIServer, client: OpenAI):
 
 def test_a_reply_can_be_cut_off_or_no_json_or_too_few(openai: OpenAIServer, client: OpenAI):
     whole = ask(client, EXTRACT)
-    openai.script("chat", [Reply(finish_reason="length"), Reply(raw=b"<html>"), Reply("as told", usage=False)])
+    openai.script(
+        "chat", [Reply(finish_reason="length"), Reply(raw=b"<html>"), Reply("as told", usage=False)]
+    )
     answer = client.chat.completions.create(model="m", messages=user(EXTRACT))
     assert answer.choices[0].finish_reason == "length"
     assert whole.startswith(answer.choices[0].message.content or "?")
@@ -180,7 +196,11 @@ def test_extraction_prompts_get_records_of_their_text(client: OpenAI):
     records = said.removesuffix("<|COMPLETE|>").split("##\n")
     fields = [record.strip("()").split("<|>") for record in records]
     assert said.endswith("<|COMPLETE|>")
-    assert [f[1] for f in fields if f[0] == '"entity"'] == ["Ada Lovelace", "Charles Babbage", "London"]
+    assert [f[1] for f in fields if f[0] == '"entity"'] == [
+        "Ada Lovelace",
+        "Charles Babbage",
+        "London",
+    ]
     [link] = [f for f in fields if f[0] == '"relationship"']
     sentence = "Ada Lovelace wrote to Charles Babbage about the engine."
     assert link[1:5] == ["Ada Lovelace", "Charles Babbage", sentence, "engine"]
@@ -189,15 +209,22 @@ def test_extraction_prompts_get_records_of_their_text(client: OpenAI):
 
 def test_the_prompts_of_the_project_are_known(client: OpenAI):
     def prompt(name: str, /, **values: str) -> str:
-        blanks = dict.fromkeys(read_prompt(PROMPTS, name, {}).fields, "any") | {"format": RECORDS_FORMAT}
+        blanks = dict.fromkeys(read_prompt(PROMPTS, name, {}).fields, "any") | {
+            "format": RECORDS_FORMAT
+        }
         return read_prompt(PROMPTS, name, blanks).render(**values)
 
     told = ask(client, prompt("extract_graph", text=f"{TEXT}\nText: Mary Somerville taught."))
     assert told.startswith('("entity"<|>Ada Lovelace<|>')
     assert "<|>Mary Somerville<|>" in told
     assert '("entity"<|>Quorin Vale' not in told
-    keywords = json.loads(ask(client, prompt("extract_keywords", query="What linked Ada Lovelace with engines?")))
-    assert keywords == {"high_level_keywords": ["linked", "engines"], "low_level_keywords": ["Ada Lovelace"]}
+    keywords = json.loads(
+        ask(client, prompt("extract_keywords", query="What linked Ada Lovelace with engines?"))
+    )
+    assert keywords == {
+        "high_level_keywords": ["linked", "engines"],
+        "low_level_keywords": ["Ada Lovelace"],
+    }
     descriptions = "Ada wrote notes.\nAda knew Babbage.\nAda died young."
     said = ask(client, prompt("summarize_descriptions", name="Ada", descriptions=descriptions))
     assert said == "Ada wrote notes. Ada knew Babbage."
@@ -222,12 +249,24 @@ def test_gleaning_finds_nothing_more(client: OpenAI):
 def test_the_same_graph_comes_as_json_when_asked_so(client: OpenAI):
     prompt = f"List entities and relationships as JSON.\n\nText:\n{TEXT}"
     graph = json.loads(ask(client, prompt, {"type": "json_object"}))
-    assert [entity["name"] for entity in graph["entities"]] == ["Ada Lovelace", "Charles Babbage", "London"]
-    assert list(graph["relationships"][0]) == ["source", "target", "description", "keywords", "strength"]
+    assert [entity["name"] for entity in graph["entities"]] == [
+        "Ada Lovelace",
+        "Charles Babbage",
+        "London",
+    ]
+    assert list(graph["relationships"][0]) == [
+        "source",
+        "target",
+        "description",
+        "keywords",
+        "strength",
+    ]
 
 
 def test_chinese_names_are_found(client: OpenAI):
-    said = ask(client, "End with <|COMPLETE|>\nText:\n林徽因在北京大学教书。《城南旧事》由林海音写成。")
+    said = ask(
+        client, "End with <|COMPLETE|>\nText:\n林徽因在北京大学教书。《城南旧事》由林海音写成。"
+    )
     assert "<|>城南旧事<|>" in said
     assert said.count('("entity"') >= 2
 
@@ -236,14 +275,17 @@ def test_keyword_and_summary_prompts(client: OpenAI):
     keywords = json.loads(
         ask(
             client,
-            'Return {"high_level_keywords": [...]}.\nQuery: How did the Silver Mill influence fishing?',
+            'Return {"high_level_keywords": [...]}.\nQuery: How did the Silver Mill influence'
+            " fishing?",
         )
     )
     assert keywords == {
         "high_level_keywords": ["influence", "fishing"],
         "low_level_keywords": ["Silver Mill"],
     }
-    summary = ask(client, "Summarize the descriptions.\nDescription List:\nFirst one. Second one.\nThird.")
+    summary = ask(
+        client, "Summarize the descriptions.\nDescription List:\nFirst one. Second one.\nThird."
+    )
     assert summary == "First one. Second one."
 
 
@@ -256,7 +298,11 @@ def test_every_answer_reports_its_tokens_as_the_server_is_set(
     plain = client.chat.completions.create(model="m", messages=messages).usage
     embedded = getattr(client.embeddings.create(model="e", input=["one"]), "usage", None)
     options: Any = {"include_usage": True}
-    chunks = list(client.chat.completions.create(model="m", messages=messages, stream=True, stream_options=options))
+    chunks = list(
+        client.chat.completions.create(
+            model="m", messages=messages, stream=True, stream_options=options
+        )
+    )
     for usage in (plain, embedded, chunks[-1].usage):
         assert (None if usage is None else usage.total_tokens > 0) is reported
     assert all(request.prompt_tokens for request in openai.requests)

@@ -27,7 +27,15 @@ def test_what_is_wrong_with_the_address_of_a_postgres(url: str, fault: str):
 
 
 @pytest.mark.parametrize(
-    "uri", ["http://h:7687", f"bolt://u:{SECRET}@h:7687", "", "h", "bolt://h:port", f"bolt://h?u={SECRET}@"]
+    "uri",
+    [
+        "http://h:7687",
+        f"bolt://u:{SECRET}@h:7687",
+        "",
+        "h",
+        "bolt://h:port",
+        f"bolt://h?u={SECRET}@",
+    ],
 )
 def test_what_is_wrong_with_the_address_of_a_neo4j(uri: str):
     assert fault_of_neo4j(uri).startswith("no address of a Neo4j")

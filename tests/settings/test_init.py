@@ -65,7 +65,8 @@ def test_with_a_sample_there_are_documents_and_questions_about_them(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("folder", "told"), [([], "then run: graphmill run"), (["my docs"], "then run: graphmill -C 'my docs' run")]
+    ("folder", "told"),
+    [([], "then run: graphmill run"), (["my docs"], "then run: graphmill -C 'my docs' run")],
 )
 def test_the_next_command_is_told_as_it_is_to_be_typed(
     folder: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -78,7 +79,9 @@ def test_a_sample_does_not_come_among_documents_of_ones_own(tmp_path: Path):
     own = tmp_path / "data" / "input" / "2026" / "report.md"
     own.parent.mkdir(parents=True)
     own.write_text("mine", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"report\.md is a document of your own; make the sample in another folder"):
+    with pytest.raises(
+        UsageError, match=r"report\.md is a document of your own; make the sample in another folder"
+    ):
         init_project(tmp_path, sample=True)
     assert list(files(tmp_path)) == ["data/input/2026/report.md"]
     own.rename(own.with_name(".gitkeep"))
@@ -89,6 +92,8 @@ def test_a_sample_does_not_come_among_documents_of_ones_own(tmp_path: Path):
 def test_the_nightly_files_come_into_a_project_that_is_there(tmp_path: Path):
     init_project(tmp_path)
     written, _ = init_project(tmp_path, nightly=True)
-    assert written == sorted(f"nightly/{path.name}" for path in (ROOT / "examples" / "nightly").iterdir())
+    assert written == sorted(
+        f"nightly/{path.name}" for path in (ROOT / "examples" / "nightly").iterdir()
+    )
     assert os.access(tmp_path / "nightly" / "nightly.sh", os.X_OK)
     assert not os.access(tmp_path / "nightly" / "crontab", os.X_OK)

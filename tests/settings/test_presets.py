@@ -10,7 +10,8 @@ from tests.projects import DOCUMENTS, ProjectFolder, new_project
 DELIVERED = (Path(__file__).parents[2] / "settings.yaml").read_text(encoding="utf-8")
 QUESTION = "Who built the Harrow Light?"
 LIGHTRAG = {
-    "mode": "hybrid", "top_k": 60, "chunk_top_k": 20, "max_entity_tokens": 6000, "max_relation_tokens": 8000,
+    "mode": "hybrid", "top_k": 60, "chunk_top_k": 20, "max_entity_tokens": 6000,
+    "max_relation_tokens": 8000,
     "max_total_tokens": 30000, "kg_chunk_pick_method": "RELATION", "related_chunk_number": 5,
     "relationship_order": "rank", "number_rows": True,
 }  # fmt: skip
@@ -48,7 +49,9 @@ def test_a_preset_that_is_none_is_refused(tmp_path: Path, preset: str):
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
-    folder = new_project(tmp_path_factory.mktemp("presets") / "p", postgres_url, dict(list(DOCUMENTS.items())[:1]))
+    folder = new_project(
+        tmp_path_factory.mktemp("presets") / "p", postgres_url, dict(list(DOCUMENTS.items())[:1])
+    )
     with folder.open() as project:
         project.run("fast")
     return folder

@@ -1,4 +1,5 @@
-"""Which price a chat model has: a local model never has that of OpenAI's, and what settings say always holds."""
+"""Which price a chat model has: a local model never has that of OpenAI's, and what settings say
+always holds."""
 
 from pathlib import Path
 
@@ -36,14 +37,19 @@ def test_the_shipped_model_has_its_price_at_openai(root: Path, address: str):
     "overrides",
     [
         ["models.chat.default.base_url=http://localhost:11434/v1"],
-        ["models.chat.default.base_url=http://localhost:11434/v1", "models.chat.default.model=llama3.2"],
+        [
+            "models.chat.default.base_url=http://localhost:11434/v1",
+            "models.chat.default.model=llama3.2",
+        ],
         ["models.chat.default.model=gpt-4o"],
         ["models.chat.default.provider=ollama"],
     ],
 )
 def test_another_address_or_model_has_none_until_one_is_set(root: Path, overrides: list[str]):
     assert price(read_settings(root, overrides)) == (None, 0.0)
-    assert price(read_settings(root, [*overrides, "models.chat.default.price={input: 1, output: 2}"])) == (1, 2)
+    assert price(
+        read_settings(root, [*overrides, "models.chat.default.price={input: 1, output: 2}"])
+    ) == (1, 2)
 
 
 def test_a_price_that_settings_of_earlier_versions_have_holds_after_an_upgrade(root: Path):

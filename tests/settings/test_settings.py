@@ -96,15 +96,22 @@ def test_the_settings_that_are_delivered_are_valid(tmp_path: Path):
     read_settings(write(tmp_path, delivered.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize(("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top")
-def test_every_key_is_in_the_settings_that_are_delivered_or_in_a_comment_there(section: str, model: type[BaseModel]):
-    text = section_text((Path(__file__).parents[2] / "settings.yaml").read_text(encoding="utf-8"), section)
+@pytest.mark.parametrize(
+    ("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top"
+)
+def test_every_key_is_in_the_settings_that_are_delivered_or_in_a_comment_there(
+    section: str, model: type[BaseModel]
+):
+    text = section_text(
+        (Path(__file__).parents[2] / "settings.yaml").read_text(encoding="utf-8"), section
+    )
     words = set(re.findall(r"\w+", text))
     assert set(model.model_fields) - UNSAID.get(section, set()) <= words
 
 
 def section_text(text: str, section: str) -> str:
-    """The lines of the section, with their comments; of the nearest one above where it is not there."""
+    """The lines of the section, with their comments; of the nearest one above where it is not
+    there."""
     node = yaml.compose(text)
     for key in filter(None, section.split(".")):
         below = {name.value: value for name, value in node.value}
@@ -114,8 +121,12 @@ def section_text(text: str, section: str) -> str:
     return text[node.start_mark.index : node.end_mark.index]
 
 
-@pytest.mark.parametrize(("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top")
-def test_a_misspelt_key_is_answered_with_the_right_one(tmp_path: Path, section: str, model: type[BaseModel]):
+@pytest.mark.parametrize(
+    ("section", "model"), SECTIONS.items(), ids=lambda value: str(value) or "top"
+)
+def test_a_misspelt_key_is_answered_with_the_right_one(
+    tmp_path: Path, section: str, model: type[BaseModel]
+):
     outcomes = []
     for key in model.model_fields:
         for wrong in sorted(set(misspelt(key)) - set(model.model_fields) - {""}):
@@ -129,12 +140,16 @@ def test_a_misspelt_key_is_answered_with_the_right_one(tmp_path: Path, section: 
 
 
 def test_a_model_may_be_named_like_a_key(project: Path):
-    with pytest.raises(SettingsError, match=r"'models\.chat\.price\.modle'; did you mean 'model'\?"):
+    with pytest.raises(
+        SettingsError, match=r"'models\.chat\.price\.modle'; did you mean 'model'\?"
+    ):
         read_settings(write(project, "models: {chat: {price: {modle: x}}}"))
 
 
 def test_a_key_that_is_like_no_other_is_answered_with_all(project: Path):
-    with pytest.raises(SettingsError, match=r"unknown key 'stores\.zzzz'; known keys: graph, neo4j, postgres"):
+    with pytest.raises(
+        SettingsError, match=r"unknown key 'stores\.zzzz'; known keys: graph, neo4j, postgres"
+    ):
         read_settings(write(project, "stores: {zzzz: 1}"))
 
 
@@ -154,9 +169,13 @@ def test_a_value_that_does_not_fit_names_its_key(project: Path, content: str):
         read_settings(write(project, content))
 
 
-@pytest.mark.parametrize("content", ["- a", "just text", "a: [", "\tb: 1", "a: b: c", "caf\u00e9: \x01"])
+@pytest.mark.parametrize(
+    "content", ["- a", "just text", "a: [", "\tb: 1", "a: b: c", "caf\u00e9: \x01"]
+)
 def test_a_file_that_holds_no_keys_and_values_is_refused(project: Path, content: str):
-    with pytest.raises(SettingsError, match=r"settings\.yaml: (not YAML|not a YAML text|expected keys)"):
+    with pytest.raises(
+        SettingsError, match=r"settings\.yaml: (not YAML|not a YAML text|expected keys)"
+    ):
         read_settings(write(project, content))
 
 
@@ -165,15 +184,20 @@ def test_a_folder_without_settings_says_what_to_do(tmp_path: Path):
         read_settings(tmp_path)
 
 
-def test_values_come_from_the_environment_the_env_file_and_the_default(project: Path, monkeypatch: pytest.MonkeyPatch):
+def test_values_come_from_the_environment_the_env_file_and_the_default(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setenv("GM_ENV", "from env")
     monkeypatch.setenv("GM_EMPTY", "")
     (project / ".env").write_text("GM_ENV=from file\nGM_FILE='from $HOME file'\n")
     write(
         project,
-        'language: "${GM_ENV}, ${GM_FILE}, ${GM_NONE:-a default}, ${GM_EMPTY:-other}, ${GM_NONE:-}, $plain"',
+        'language: "${GM_ENV}, ${GM_FILE}, ${GM_NONE:-a default}, ${GM_EMPTY:-other}, ${GM_NONE:-},'
+        ' $plain"',
     )
-    assert read_settings(project).language == "from env, from $HOME file, a default, other, , $plain"
+    assert (
+        read_settings(project).language == "from env, from $HOME file, a default, other, , $plain"
+    )
 
 
 def test_an_env_file_of_an_editor_on_windows(project: Path):
@@ -193,7 +217,9 @@ def test_the_environment_may_give_a_number(project: Path):
 
 def test_a_variable_that_is_not_set_is_named_with_its_key(project: Path):
     write(project, "stores: {neo4j: {password: '${GM_NONE}'}}")
-    with pytest.raises(SettingsError, match=r"stores: neo4j: password: the environment variable GM_NONE is not set"):
+    with pytest.raises(
+        SettingsError, match=r"stores: neo4j: password: the environment variable GM_NONE is not set"
+    ):
         read_settings(project)
 
 
@@ -207,7 +233,8 @@ def test_overrides_win_and_make_sections(project: Path):
 
 
 @pytest.mark.parametrize(
-    "override", ["query.top_k", "=1", "query..top_k=1", "query.mode.x=1", "query.mode=[", "query.topk=3"]
+    "override",
+    ["query.top_k", "=1", "query..top_k=1", "query.mode.x=1", "query.mode=[", "query.topk=3"],
 )
 def test_an_override_that_makes_no_sense_is_refused(project: Path, override: str):
     with pytest.raises(SettingsError):
@@ -269,28 +296,41 @@ def test_no_secret_is_shown_in_an_error(project: Path, content: str, overrides: 
     ],
 )
 def test_an_address_of_another_kind_is_refused_and_not_shown(project: Path, override: str):
-    with pytest.raises(SettingsError, match=r"stores\.postgres\.url: .*write postgresql://") as refused:
+    with pytest.raises(
+        SettingsError, match=r"stores\.postgres\.url: .*write postgresql://"
+    ) as refused:
         read_settings(project, [override])
     assert CANARY not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    "uri", ["nonsense", "http://host:7474", "bolt://", f"bolt://neo4j:{CANARY}@host:7687", "bolt://["]
+    "uri",
+    ["nonsense", "http://host:7474", "bolt://", f"bolt://neo4j:{CANARY}@host:7687", "bolt://["],
 )
 def test_a_neo4j_is_named_by_its_own_protocols(project: Path, uri: str):
-    with pytest.raises(SettingsError, match=r"stores\.neo4j\.uri: .*write bolt://host:7687") as refused:
+    with pytest.raises(
+        SettingsError, match=r"stores\.neo4j\.uri: .*write bolt://host:7687"
+    ) as refused:
         read_settings(project, [f"stores.neo4j.uri='{uri}'"])
     assert CANARY not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    "url", ["embedded", "postgres://h/d", "postgresql+psycopg://u:p%40@h:5433/d", "postgresql://u:@/d?host=/run/pg"]
+    "url",
+    [
+        "embedded",
+        "postgres://h/d",
+        "postgresql+psycopg://u:p%40@h:5433/d",
+        "postgresql://u:@/d?host=/run/pg",
+    ],
 )
 def test_addresses_of_postgres_are_taken(project: Path, url: str):
     assert read_settings(project, [f"stores.postgres.url={url}"]).stores.postgres.url == url
 
 
-@pytest.mark.parametrize("key", ["max_reject_ratio", "max_delete_ratio", "models.chat.default.timeout"])
+@pytest.mark.parametrize(
+    "key", ["max_reject_ratio", "max_delete_ratio", "models.chat.default.timeout"]
+)
 @pytest.mark.parametrize("value", [".nan", ".inf", "nan"])
 def test_a_number_is_finite(project: Path, key: str, value: str):
     with pytest.raises(SettingsError, match=key.replace(".", r"\.")):

@@ -29,7 +29,9 @@ SHORT = 1.0
 def test_a_second_client_is_refused_and_told_by_whom(bucket: Bucket, tmp_path: Path):
     with (
         bucket.snapshots(tmp_path / "one", SHORT).alone("first:/one"),
-        pytest.raises(LockedError, match=r"s3://bucket/.*first:/one, process \d+.* writes there; wait"),
+        pytest.raises(
+            LockedError, match=r"s3://bucket/.*first:/one, process \d+.* writes there; wait"
+        ),
         bucket.snapshots(tmp_path / "other", SHORT).alone("second:/other"),
     ):
         pass
@@ -79,7 +81,8 @@ def test_who_finds_its_own_lease_need_not_wait(bucket: Bucket, tmp_path: Path):
 
 
 def test_a_client_that_was_asleep_writes_nothing_more(bucket: Bucket, tmp_path: Path):
-    """Neither by its own clock, nor, where it does not look at that, by the conditions of what it writes."""
+    """Neither by its own clock, nor, where it does not look at that, by the conditions of what it
+    writes."""
     one, other = bucket.snapshots(tmp_path / "one"), bucket.snapshots(tmp_path / "other")
     with one.alone("one"):
         night(one, FIRST, *"abc")
@@ -92,14 +95,17 @@ def test_a_client_that_was_asleep_writes_nothing_more(bucket: Bucket, tmp_path: 
         with pytest.raises(LeaseLostError, match="another client may have taken it over"):
             night(one, SECOND, *"xyz")
         one.mirror.lease.lost, one.mirror.lease.renewed = False, leases._now()
-        with pytest.raises(LeaseLostError, match=r"manifest-flow\.json: another client has written it meanwhile"):
+        with pytest.raises(
+            LeaseLostError, match=r"manifest-flow\.json: another client has written it meanwhile"
+        ):
             one.publish(Manifest("flow"), FIRST)
         one.mirror.lease.lost = True
     assert other.manifest("flow").tables == {"texts": newest}
 
 
 def test_in_the_second_half_of_a_period_it_waits_to_be_renewed(bucket: Bucket, tmp_path: Path):
-    """What it sends in the first half has come to an end, whatever the server does, before anybody can take over."""
+    """What it sends in the first half has come to an end, whatever the server does, before anybody
+    can take over."""
     assert 2 * LONGEST_CHANGE < leases.PERIOD
     with leased(bucket.objects, "one", tmp_path) as lease:
         lease.ended.set()  # it renews itself no more
@@ -115,7 +121,9 @@ def test_in_the_second_half_of_a_period_it_waits_to_be_renewed(bucket: Bucket, t
         assert leases._now() - lease.renewed > lease.period
 
 
-def test_objects_are_deleted_for_as_long_as_it_is_held(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_objects_are_deleted_for_as_long_as_it_is_held(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Another client may have recorded the others since."""
     monkeypatch.setattr("pipeline.snapshots.objects.DELETED_AT_ONCE", {"s3": 2})
     names = [f"texts/{number}" for number in range(5)]
@@ -175,7 +183,8 @@ with store.alone("suspended"):
 def test_a_process_that_was_suspended_for_longer_changes_nothing(bucket: Bucket, tmp_path: Path):
     process = subprocess.Popen(
         [sys.executable, "-c", SUSPENDED, bucket.address, str(tmp_path / "one")],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **bucket.environment},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, **bucket.environment},
     )  # fmt: skip
     with process:
         assert process.stdin

@@ -1,4 +1,5 @@
-"""The folder that mirrors a bucket: what is fetched, put up, found damaged; and that the bucket alone is the truth."""
+"""The folder that mirrors a bucket: what is fetched, put up, found damaged; and that the bucket
+alone is the truth."""
 
 import pickle
 import shutil
@@ -28,7 +29,9 @@ def test_a_folder_that_is_deleted_is_fetched_anew(bucket: Bucket, tmp_path: Path
 
 def test_a_record_stands_only_after_its_files(bucket: Bucket, tmp_path: Path):
     puts: list[str] = []
-    with between(bucket.server, before=lambda method, path: puts.append(path) if method == "PUT" else None) as (end, _):
+    with between(
+        bucket.server, before=lambda method, path: puts.append(path) if method == "PUT" else None
+    ) as (end, _):
         store = bucket.by(end).snapshots(tmp_path / "mirror")
         with store.alone("here"):
             night(store, FIRST, *"abc")
@@ -72,7 +75,9 @@ def test_damage_here_is_mended_and_damage_there_is_told(bucket: Bucket, tmp_path
     assert bucket.snapshots(tmp_path / "another").table(snapshot).equals(texts(*"abc"))
 
 
-def test_a_damaged_record_counts_as_none(bucket: Bucket, tmp_path: Path, capfd: pytest.CaptureFixture[str]):
+def test_a_damaged_record_counts_as_none(
+    bucket: Bucket, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
     store = bucket.snapshots(tmp_path / "mirror")
     with store.alone("here"):
         snapshot = night(store, FIRST, *"abc")
@@ -96,11 +101,17 @@ def test_what_another_client_has_deleted_is_gone_here_too(bucket: Bucket, tmp_pa
         assert one.noted_tasks(["task"]) == {}
 
 
-def test_another_process_does_tasks_without_the_lease_and_writes_no_more(bucket: Bucket, tmp_path: Path):
+def test_another_process_does_tasks_without_the_lease_and_writes_no_more(
+    bucket: Bucket, tmp_path: Path
+):
     client, worker = bucket.snapshots(tmp_path / "client"), bucket.snapshots(tmp_path / "worker")
     order, rows = ("id",), texts(*"abcdef")
     with client.alone("client"):
-        files = {"texts": [file for of in "01" for file in worker.write_bucket("texts", rows, order, of, "id")]}
+        files = {
+            "texts": [
+                file for of in "01" for file in worker.write_bucket("texts", rows, order, of, "id")
+            ]
+        }
         worker.note_task("task", files)
         assert client.noted_tasks(["task"]) == {"task": files}
         table = client.joined("texts", files["texts"], rows.schema, order, None)
@@ -113,7 +124,9 @@ def test_another_process_does_tasks_without_the_lease_and_writes_no_more(bucket:
     assert f"steps/{'0' * 64}.json" in bucket.names
 
 
-def test_a_process_that_stays_keeps_again_what_was_deleted_meanwhile(bucket: Bucket, tmp_path: Path):
+def test_a_process_that_stays_keeps_again_what_was_deleted_meanwhile(
+    bucket: Bucket, tmp_path: Path
+):
     client, worker = bucket.snapshots(tmp_path / "client"), bucket.snapshots(tmp_path / "worker")
 
     def done() -> list[str]:
@@ -162,7 +175,9 @@ def test_tasks_whose_files_are_gone_are_found_by_one_look(bucket: Bucket, tmp_pa
     worker = bucket.snapshots(tmp_path / "worker")
     tasks = [f"task-{number}" for number in range(4)]
     for task in tasks:
-        file = worker.write_bucket("texts", texts(*(f"{task} {letter}" for letter in "abcdef")), ("id",), "0", "id")
+        file = worker.write_bucket(
+            "texts", texts(*(f"{task} {letter}" for letter in "abcdef")), ("id",), "0", "id"
+        )
         worker.note_task(task, {"texts": file})
         if task in tasks[:3]:
             bucket.delete(file[0].path)

@@ -31,8 +31,11 @@ def test_conditions_are_told_by_none(bucket: Bucket):
         objects.read("none")
 
 
-def test_what_another_client_is_about_to_create_and_does_not_is_created(bucket: Bucket, tmp_path: Path):
-    """S3 says of an object that two create at once that it is in the way, also where the other one fails yet."""
+def test_what_another_client_is_about_to_create_and_does_not_is_created(
+    bucket: Bucket, tmp_path: Path
+):
+    """S3 says of an object that two create at once that it is in the way, also where the other one
+    fails yet."""
     path, refused = tmp_path / "file", list[str]()
     path.write_bytes(b"content")
     objects, put = bucket.objects, Objects._put
@@ -49,14 +52,18 @@ def test_what_another_client_is_about_to_create_and_does_not_is_created(bucket: 
     assert objects.read("file")[0] == b"content"
 
 
-def test_files_go_up_once_and_come_back(bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_files_go_up_once_and_come_back(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("pipeline.snapshots.objects.LARGE", 2000)
     files = {str(size): tmp_path / str(size) for size in (0, 1, 1000, 3000, 4000)}
     for path in files.values():
         path.write_bytes(os.urandom(int(path.name)))
     bucket.objects.upload(files)
     bucket.objects.upload(files)
-    assert {one.name: one.bytes for one in bucket.objects.listed()} == {name: int(name) for name in files}
+    assert {one.name: one.bytes for one in bucket.objects.listed()} == {
+        name: int(name) for name in files
+    }
     for name, path in files.items():
         bucket.objects.fetch(name, tmp_path / "fetched")
         assert (tmp_path / "fetched").read_bytes() == path.read_bytes()
@@ -68,15 +75,21 @@ def test_files_go_up_once_and_come_back(bucket: Bucket, tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("changed", "address", "kind", "said"),
     [
-        ({}, "s3://no-such-bucket/p", ObjectStoreAuthError, "there is no such bucket; make it, or correct 'snapshots'"),
-        ({"AWS_SECRET_ACCESS_KEY": SECRET}, "", ObjectStoreAuthError, "refused the key (SignatureDoesNotMatch); set"),
-        ({"AWS_ACCESS_KEY_ID": SECRET}, "", ObjectStoreAuthError, "it refused the key (InvalidAccessKeyId); set AWS_"),
-        ({"AWS_ENDPOINT_URL": CLOSED}, "", ObjectStoreError, "no answer from 127.0.0.1:9; see that it is up"),
-        ({}, "az://container/p", ObjectStoreAuthError, "no key was found, or none that can be read; set AZURE_"),
+        ({}, "s3://no-such-bucket/p", ObjectStoreAuthError,
+            "there is no such bucket; make it, or correct 'snapshots'"),
+        ({"AWS_SECRET_ACCESS_KEY": SECRET}, "", ObjectStoreAuthError,
+            "refused the key (SignatureDoesNotMatch); set"),
+        ({"AWS_ACCESS_KEY_ID": SECRET}, "", ObjectStoreAuthError,
+            "it refused the key (InvalidAccessKeyId); set AWS_"),
+        ({"AWS_ENDPOINT_URL": CLOSED}, "", ObjectStoreError,
+            "no answer from 127.0.0.1:9; see that it is up"),
+        ({}, "az://container/p", ObjectStoreAuthError,
+            "no key was found, or none that can be read; set AZURE_"),
     ],
 )  # fmt: skip
 def test_each_fault_is_one_line_and_says_what_to_do(
-    bucket: Bucket, changed: Mapping[str, str], address: str, kind: type[Exception], said: str, tmp_path: Path,
+    bucket: Bucket, changed: Mapping[str, str], address: str, kind: type[Exception], said: str,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
     monkeypatch.setattr("pipeline.snapshots.objects.RETRIES", {"max_retries": 1})
@@ -106,15 +119,27 @@ def test_without_the_extra_every_request_says_what_to_install(monkeypatch: pytes
     for module in ("obstore", "obstore.exceptions", "obstore.store"):
         monkeypatch.setitem(sys.modules, module, None)
     objects = Objects("s3://bucket/p", {})
-    for request in (lambda: objects.read("one"), lambda: objects.create("one", b""), objects.listed, objects.top):
-        with pytest.raises(SettingsError, match=r"^snapshots: s3://bucket/p needs obstore; .*'objects'"):
+    for request in (
+        lambda: objects.read("one"),
+        lambda: objects.create("one", b""),
+        objects.listed,
+        objects.top,
+    ):
+        with pytest.raises(
+            SettingsError, match=r"^snapshots: s3://bucket/p needs obstore; .*'objects'"
+        ):
             request()
 
 
 def test_a_server_that_ignores_conditions_is_refused(tmp_path: Path, bucket: Bucket):
     refuse_unconditional(bucket.objects)
-    with s3_server(tmp_path, signs=False) as server, between(server, honours_conditions=False) as (endpoint, _):
+    with (
+        s3_server(tmp_path, signs=False) as server,
+        between(server, honours_conditions=False) as (endpoint, _),
+    ):
         objects = Objects(f"s3://{BUCKET}/p", {**server.environment, "AWS_ENDPOINT_URL": endpoint})
-        with pytest.raises(ObjectStoreError, match=r"^s3://bucket/p: .* not honour If-None-Match.*; use one"):
+        with pytest.raises(
+            ObjectStoreError, match=r"^s3://bucket/p: .* not honour If-None-Match.*; use one"
+        ):
             refuse_unconditional(objects)
         assert not objects.listed()

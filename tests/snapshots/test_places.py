@@ -11,11 +11,17 @@ from pipeline.errors import DataError
 from pipeline.runs.gc import collect_garbage
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
-FIRST, SECOND, THIRD = "20260101T000000.000000-aaaaaa", "20260102T000000.000000-bbbbbb", "20260103T000000.000000-cccccc"
+FIRST, SECOND, THIRD = (
+    "20260101T000000.000000-aaaaaa",
+    "20260102T000000.000000-bbbbbb",
+    "20260103T000000.000000-cccccc",
+)
 
 
 def texts(*rows: str) -> pa.Table:
-    return TEXTS.encode(TEXTS.frame([(f"id-{number}", text) for number, text in enumerate(rows)]), "texts")
+    return TEXTS.encode(
+        TEXTS.frame([(f"id-{number}", text) for number, text in enumerate(rows)]), "texts"
+    )
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -23,7 +29,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SnapshotSt
     """Held by who writes."""
     folder = tmp_path / "snapshots"
     is_folder = request.param == "folder"
-    store = SnapshotStore(folder) if is_folder else request.getfixturevalue("bucket").snapshots(folder)
+    store = (
+        SnapshotStore(folder) if is_folder else request.getfixturevalue("bucket").snapshots(folder)
+    )
     with store.alone("here"):
         yield store
 
@@ -107,7 +115,9 @@ def test_rows_that_are_gone_are_cleared_from_their_files(store: SnapshotStore):
     assert store.table(cleared).equals(texts(*rows[:-10]))
 
 
-def test_a_file_that_is_gone_is_told_and_its_record_is_none(store: SnapshotStore, request: pytest.FixtureRequest):
+def test_a_file_that_is_gone_is_told_and_its_record_is_none(
+    store: SnapshotStore, request: pytest.FixtureRequest
+):
     snapshot = night(store, FIRST, "a")
     store.delete_files(snapshot.paths)
     assert not store.exists(snapshot)

@@ -25,9 +25,13 @@ def test_a_rank_is_the_degrees_of_both_ends(tmp_path: Path):
         assert (row.source_degree, row.target_degree) == (degree[row.source], degree[row.target])
         assert row.rank == degree[row.source] + degree[row.target]
     pd.testing.assert_frame_equal(found[relationships.columns], relationships)
-    assert not lack_ranks("relationships", found.columns, manifest, snapshots), "those of an earlier version have them"
+    assert not lack_ranks("relationships", found.columns, manifest, snapshots), (
+        "those of an earlier version have them"
+    )
     assert not lack_ranks("links", relationships.columns, manifest, snapshots)
-    assert not lack_ranks("relationships", relationships.columns, Manifest("fast", {}, {}), snapshots)
+    assert not lack_ranks(
+        "relationships", relationships.columns, Manifest("fast", {}, {}), snapshots
+    )
 
 
 def test_an_end_that_is_no_entity_has_no_degree():
@@ -38,5 +42,7 @@ def test_an_end_that_is_no_entity_has_no_degree():
 
 def test_a_step_that_asks_for_ranks_is_told_where_degrees_are():
     params = FilterRowsParams(where={"rank": {">": 3}})
-    with pytest.raises(ValueError, match="no column 'rank'; degrees are in 'entities' alone: join them by"):
+    with pytest.raises(
+        ValueError, match="no column 'rank'; degrees are in 'entities' alone: join them by"
+    ):
         REGISTRY.verbs["filter"].written({"table": RELATIONSHIPS}, params)

@@ -33,17 +33,21 @@ for turn in range(12):
     time.sleep(0.02 * (turn + 1))
     os.kill(writer, signal.SIGKILL)
     os.waitpid(writer, 0)
-"""
+"""  # noqa: E501
 
 
 def texts(*rows: str) -> pa.Table:
-    return TEXTS.encode(TEXTS.frame([(str(number), text) for number, text in enumerate(rows)]), "texts")
+    return TEXTS.encode(
+        TEXTS.frame([(str(number), text) for number, text in enumerate(rows)]), "texts"
+    )
 
 
 def test_batches_hold_a_part_of_the_file(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pipeline.snapshots.table_rows.BATCH_ROWS", 1000)
     vectors = np.random.default_rng(1).normal(size=(20_000, 100)).astype(np.float32)
-    snapshot = store.write("vectors", pa.table({"vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 100)}))
+    snapshot = store.write(
+        "vectors", pa.table({"vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 100)})
+    )
     size = (store.root / snapshot.files[0].path).stat().st_size
     before, held, rows = pa.total_allocated_bytes(), 0, 0
     for batch in store.batches(snapshot):
@@ -60,13 +64,17 @@ def store(tmp_path: Path) -> SnapshotStore:
 @pytest.fixture
 def record(store: SnapshotStore) -> StepRecord:
     outputs = {"texts": store.write("texts", texts("a", "b")), "more": store.write("more", texts())}
-    record = StepRecord("embed", "f" * 64, {"params": {"size": 1}, "inputs": {"x": None}}, outputs, retry=True)
+    record = StepRecord(
+        "embed", "f" * 64, {"params": {"size": 1}, "inputs": {"x": None}}, outputs, retry=True
+    )
     store.record(record)
     return record
 
 
 def test_equal_tables_are_one_file_named_by_its_content(store: SnapshotStore):
-    first, again, other = (store.write("texts", table) for table in (texts("a"), texts("a"), texts("b")))
+    first, again, other = (
+        store.write("texts", table) for table in (texts("a"), texts("a"), texts("b"))
+    )
     assert first == again
     assert first.sha256 != other.sha256
     path = store.root / first.files[0].path
@@ -111,12 +119,21 @@ def test_a_record_is_found_by_its_fingerprint(store: SnapshotStore, record: Step
     assert store.lookup("0" * 64) is None
 
 
-def test_a_record_counts_only_while_all_its_snapshots_are_there(store: SnapshotStore, record: StepRecord):
+def test_a_record_counts_only_while_all_its_snapshots_are_there(
+    store: SnapshotStore, record: StepRecord
+):
     (store.root / record.outputs["more"].files[0].path).unlink()
     assert store.lookup(record.fingerprint) is None
 
 
-DAMAGES = [b"", b'{"step": "em', b"[]", b"{}", b"\xff" * 9, b'{"workflow": "index", "tables": {"t": 1}, "steps": {}}']
+DAMAGES = [
+    b"",
+    b'{"step": "em',
+    b"[]",
+    b"{}",
+    b"\xff" * 9,
+    b'{"workflow": "index", "tables": {"t": 1}, "steps": {}}',
+]
 
 
 @pytest.mark.parametrize("content", DAMAGES)
@@ -132,7 +149,9 @@ def test_a_damaged_record_counts_as_missing(
 
 
 @pytest.mark.parametrize("content", DAMAGES)
-def test_a_broken_manifest_falls_back_to_the_newest_whole_one(store: SnapshotStore, record: StepRecord, content: bytes):
+def test_a_broken_manifest_falls_back_to_the_newest_whole_one(
+    store: SnapshotStore, record: StepRecord, content: bytes
+):
     first = Manifest("index", {"t": record.outputs["texts"]}, {"embed": record})
     second = Manifest("index", {"t": record.outputs["more"]}, {"embed": record})
     store.publish(first, "run-1")
@@ -154,10 +173,15 @@ def test_a_broken_manifest_falls_back_to_the_newest_whole_one(store: SnapshotSto
     assert not store.is_lost("fast")
 
 
-def test_every_flipped_bit_of_a_manifest_or_record_is_seen(store: SnapshotStore, record: StepRecord):
+def test_every_flipped_bit_of_a_manifest_or_record_is_seen(
+    store: SnapshotStore, record: StepRecord
+):
     manifest = Manifest("index", {"t": record.outputs["texts"]}, {"embed": record})
     store.publish(manifest, "run-1")
-    for path in (store.root / "manifest-index.json", store.root / f"steps/{record.fingerprint}.json"):
+    for path in (
+        store.root / "manifest-index.json",
+        store.root / f"steps/{record.fingerprint}.json",
+    ):
         whole = path.read_bytes()
         for place in range(len(whole)):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
@@ -166,11 +190,15 @@ def test_every_flipped_bit_of_a_manifest_or_record_is_seen(store: SnapshotStore,
         path.write_bytes(whole)
 
 
-def test_a_damaged_table_counts_as_missing_and_is_written_again(store: SnapshotStore, record: StepRecord):
+def test_a_damaged_table_counts_as_missing_and_is_written_again(
+    store: SnapshotStore, record: StepRecord
+):
     path = store.root / record.outputs["texts"].files[0].path
     whole, state = path.read_bytes(), path.stat()
     path.write_bytes(whole[:40] + bytes([whole[40] ^ 1]) + whole[41:])
-    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))  # as where a disk, not a program, has done it
+    os.utime(
+        path, ns=(state.st_atime_ns, state.st_mtime_ns)
+    )  # as where a disk, not a program, has done it
     assert store.lookup(record.fingerprint) is None
     with pytest.raises(DataError, match="damaged; delete it and run the workflow again"):
         store.read(record.outputs["texts"], ["id"])
@@ -205,7 +233,10 @@ def test_a_failed_write_leaves_nothing(store: SnapshotStore, monkeypatch: pytest
 def test_killed_writers_leave_whole_files_only(store: SnapshotStore):
     project = Path(__file__).parents[2]
     subprocess.run([sys.executable, "-c", KILLED_WRITERS, str(store.root)], cwd=project, check=True)
-    tables, records = list(store.root.glob("texts/*.parquet")), list(store.root.glob("steps/*.json"))
+    tables, records = (
+        list(store.root.glob("texts/*.parquet")),
+        list(store.root.glob("steps/*.json")),
+    )
     assert tables
     assert records
     for path in tables:

@@ -25,12 +25,20 @@ Night = tuple[bool, list[tuple[str, str]]]
 
 KEYS = st.sampled_from([f"id{number:02}" for number in range(40)])
 TEXTS = st.sampled_from(["", "a", "b", "中", "a\tb"])
-NIGHTS = st.lists(st.tuples(st.booleans(), st.lists(st.tuples(KEYS, TEXTS), max_size=6)), max_size=25)
+NIGHTS = st.lists(
+    st.tuples(st.booleans(), st.lists(st.tuples(KEYS, TEXTS), max_size=6)), max_size=25
+)
 
 
 def encoded(rows: Rows) -> pa.Table:
     cells = [
-        {"id": id, "text": text, "n": len(text), "words": [text, id], "types": [{"type": text, "count": 1}]}
+        {
+            "id": id,
+            "text": text,
+            "n": len(text),
+            "words": [text, id],
+            "types": [{"type": text, "count": 1}],
+        }
         for id, text in rows.items()
     ]
     return SCHEMA.encode(SCHEMA.frame(cells), "rows")
@@ -45,7 +53,11 @@ def pairs(rows: pa.Table) -> list[tuple[str, str]]:
     return sorted(zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True))
 
 
-@settings(max_examples=size(20, 300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=size(20, 300),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     first=st.dictionaries(KEYS, st.sampled_from(["a", "b"])),
     nights=NIGHTS,
@@ -83,19 +95,32 @@ def test_a_table_is_its_rows_whatever_nights_it_came_by(
             whole = fresh.write("rows", encoded(rows), SCHEMA.order)
             assert (snapshot.sha256, snapshot.rows) == (whole.sha256, whole.rows)
             assert store.table(snapshot).equals(encoded(rows))
-            assert pa.Table.from_batches(store.batches(snapshot), encoded(rows).schema).equals(encoded(rows))
-            assert pairs(pa.Table.from_batches(store.unordered(snapshot), encoded(rows).schema)) == sorted(rows.items())
-            assert store.first(snapshot, ["text", "id"]).equals(encoded(rows)[:1].select(["text", "id"]))
+            assert pa.Table.from_batches(store.batches(snapshot), encoded(rows).schema).equals(
+                encoded(rows)
+            )
+            assert pairs(
+                pa.Table.from_batches(store.unordered(snapshot), encoded(rows).schema)
+            ) == sorted(rows.items())
+            assert store.first(snapshot, ["text", "id"]).equals(
+                encoded(rows)[:1].select(["text", "id"])
+            )
             gone, new = store.difference(last, snapshot, ["id", "text"])
             assert pairs(gone) == sorted(before.items() - rows.items())
             assert pairs(new) == sorted(rows.items() - before.items())
             found = store.select(snapshot, ["id", "text"], pa.array(["id07", "a"]), ["text", "id"])
-            assert found["id"].to_pylist() == sorted(id for id, text in rows.items() if id == "id07" or text == "a")
+            assert found["id"].to_pylist() == sorted(
+                id for id, text in rows.items() if id == "id07" or text == "a"
+            )
             numbers = group_numbers(encoded(rows)["id"], 2)
-            assert store.bucket_sizes(snapshot, 2).tolist() == np.bincount(numbers, minlength=4).tolist()
+            assert (
+                store.bucket_sizes(snapshot, 2).tolist()
+                == np.bincount(numbers, minlength=4).tolist()
+            )
             for number in range(4):
                 there = store.bucket(snapshot, f"{number:02b}", ["text", "n", "id"])
-                assert there.equals(encoded(rows).filter(pa.array(numbers == number)).select(["text", "n", "id"]))
+                assert there.equals(
+                    encoded(rows).filter(pa.array(numbers == number)).select(["text", "n", "id"])
+                )
 
 
 def test_buckets_are_those_of_the_key_where_no_row_lacks_it(store: SnapshotStore):
@@ -105,13 +130,17 @@ def test_buckets_are_those_of_the_key_where_no_row_lacks_it(store: SnapshotStore
     assert store.goes_by(whole, "id", 2)
     assert not store.goes_by(whole, "text", 2)
     assert not store.goes_by(whole, "id", 3)  # each row would be read by eight
-    lacking = store.write("rows", schema.encode(schema.frame([*rows, {"text": "b"}]), "rows"), schema.order)
+    lacking = store.write(
+        "rows", schema.encode(schema.frame([*rows, {"text": "b"}]), "rows"), schema.order
+    )
     assert not store.goes_by(lacking, "id", 2)
     by_number = store.write("rows", schema.encode(schema.frame(rows), "rows"), ("n", "id"))
     assert not store.goes_by(by_number, "n", 2)
 
 
-def test_rows_without_a_key_stand_as_those_of_one_key_do(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+def test_rows_without_a_key_stand_as_those_of_one_key_do(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     schema = table("id", "n", id=STRING, n=INT, text=STRING)
 
@@ -134,7 +163,9 @@ def test_few_rows_of_a_large_table_cost_a_small_file(store: SnapshotStore):
     assert more < large / 20
 
 
-def test_the_large_file_is_written_anew_when_it_is_outgrown(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+def test_the_large_file_is_written_anew_when_it_is_outgrown(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     rows = {f"id{number:03}": "a" for number in range(100)}
     snapshot = store.write("rows", encoded(rows), SCHEMA.order)
@@ -145,7 +176,9 @@ def test_the_large_file_is_written_anew_when_it_is_outgrown(store: SnapshotStore
         assert snapshot.files[0].gone_rows <= tables.OUTGROWN * len(rows)
 
 
-def test_tables_that_grow_alike_are_not_merged_in_one_night(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+def test_tables_that_grow_alike_are_not_merged_in_one_night(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
     """Most nights write the rows that are new; those that merge write few times as many."""
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     names = [f"table{number}" for number in range(4)]
@@ -155,9 +188,18 @@ def test_tables_that_grow_alike_are_not_merged_in_one_night(store: SnapshotStore
     for night in range(16):
         rows |= {f"new{night:02}{number}": "b" for number in range(5)}
         before = snapshots
-        snapshots = {name: store.write(name, encoded(rows), SCHEMA.order, before[name]) for name in names}
+        snapshots = {
+            name: store.write(name, encoded(rows), SCHEMA.order, before[name]) for name in names
+        }
         there = {file.path for name in names for file in before[name].files}
-        written.append(sum(file.rows for name in names for file in snapshots[name].files if file.path not in there))
+        written.append(
+            sum(
+                file.rows
+                for name in names
+                for file in snapshots[name].files
+                if file.path not in there
+            )
+        )
     assert max(written) <= 5 * min(written)
 
 
@@ -165,7 +207,8 @@ def test_tables_that_grow_alike_are_not_merged_in_one_night(store: SnapshotStore
 def test_a_table_that_grows_past_a_threshold_rewrites_nothing_at_once(
     store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
 ):
-    """A bucket is split when it is outgrown, as it is written anew then; what it lies in names no table."""
+    """A bucket is split when it is outgrown, as it is written anew then; what it lies in names no
+    table."""
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     monkeypatch.setattr(tables, "BUCKET_ROWS", 100)
     rows = {f"id{number:04}": "a" for number in range(100 + more - 5)}
@@ -181,7 +224,9 @@ def test_a_table_that_grows_past_a_threshold_rewrites_nothing_at_once(
         assert len(fresh.files) == (1 if len(rows) < 100 else 2)
 
 
-def test_a_bucket_that_is_outgrown_is_written_anew_and_no_other(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+def test_a_bucket_that_is_outgrown_is_written_anew_and_no_other(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     monkeypatch.setattr(tables, "BUCKET_ROWS", 100)
     rows = {f"id{number:04}": "a" for number in range(320)}
@@ -194,7 +239,9 @@ def test_a_bucket_that_is_outgrown_is_written_anew_and_no_other(store: SnapshotS
     assert kept == {file.path for file in before.files if file.bucket != "10"}
     assert not any(file.added or file.gone for file in after.files)
     few = dict(list(rows.items())[:30])
-    assert [file.bucket for file in store.write("rows", encoded(few), SCHEMA.order, after).files] == [""]
+    assert [
+        file.bucket for file in store.write("rows", encoded(few), SCHEMA.order, after).files
+    ] == [""]
 
 
 def test_a_table_in_one_large_file_of_an_earlier_version_is_read_on(
@@ -205,14 +252,19 @@ def test_a_table_in_one_large_file_of_an_earlier_version_is_read_on(
     before = store.write("rows", encoded(rows), SCHEMA.order)
     rows["id007"] = "b"
     after = store.write("rows", encoded(rows), SCHEMA.order, before)
-    files = [{name: cell for name, cell in asdict(file).items() if name in EARLIER} for file in after.files]
+    files = [
+        {name: cell for name, cell in asdict(file).items() if name in EARLIER}
+        for file in after.files
+    ]
     assert snapshot_of({**asdict(after), "files": files}).files == after.files
 
 
 EARLIER = ("path", "rows", "gone", "gone_rows")
 
 
-def test_row_groups_without_a_value_are_not_read(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+def test_row_groups_without_a_value_are_not_read(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(tables, "ROW_GROUP", 10)
     read: list[list[int]] = []
     read_row_groups = pq.ParquetFile.read_row_groups
@@ -222,14 +274,20 @@ def test_row_groups_without_a_value_are_not_read(store: SnapshotStore, monkeypat
         return read_row_groups(file, groups, **options)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", noted)
-    snapshot = store.write("rows", encoded({f"id{number:03}": "a" for number in range(100)}), SCHEMA.order)
+    snapshot = store.write(
+        "rows", encoded({f"id{number:03}": "a" for number in range(100)}), SCHEMA.order
+    )
     assert store.select(snapshot, ["id"], pa.array(["id055", "id09"]), ["text"]).num_rows == 1
     assert read == [[], [5], [5]]
 
 
-def test_a_table_with_other_columns_shares_no_file(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
+def test_a_table_with_other_columns_shares_no_file(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
-    rows = pa.table({"id": pa.array([f"id{number}" for number in range(9)], STRING), "n": pa.array([0] * 9)})
+    rows = pa.table(
+        {"id": pa.array([f"id{number}" for number in range(9)], STRING), "n": pa.array([0] * 9)}
+    )
     before = store.write("rows", rows, ("id",))
     renamed = rows.rename_columns(["id", "m"])
     assert store.table(store.write("rows", renamed, ("id",), before)).equals(renamed)
@@ -237,14 +295,18 @@ def test_a_table_with_other_columns_shares_no_file(store: SnapshotStore, monkeyp
     assert store.table(store.write("rows", converted, ("id",), before)).equals(converted)
 
 
-def test_what_is_tried_is_written_beside_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_is_tried_is_written_beside_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     store = SnapshotStore(tmp_path / "kept")
     rows = {f"id{number:03}": "a" for number in range(100)}
     kept = store.write("rows", encoded(rows), SCHEMA.order)
     files = sorted(store.root.rglob("*"))
     beside = SnapshotStore(tmp_path / "beside", beneath=store)
-    tried = beside.replaced("rows", kept, "id", pa.array(["id007"], STRING), encoded({"id007": "b"}))
+    tried = beside.replaced(
+        "rows", kept, "id", pa.array(["id007"], STRING), encoded({"id007": "b"})
+    )
     assert pairs(beside.table(tried)) == sorted({**rows, "id007": "b"}.items())
     assert sorted(store.root.rglob("*")) == files
     assert not store.exists(tried)
@@ -252,7 +314,12 @@ def test_what_is_tried_is_written_beside_what_is_kept(tmp_path: Path, monkeypatc
 
 def test_rows_are_found_by_numbers_and_by_texts(store: SnapshotStore):
     rows = pa.table({"id": pa.array(["a", "b", "c"], STRING), "n": [1, 2, None]})
-    found = store.select(store.write("rows", rows, ("id",)), ["id", "n"], pa.array(["2", "c", "", "x"], STRING), ["id"])
+    found = store.select(
+        store.write("rows", rows, ("id",)),
+        ["id", "n"],
+        pa.array(["2", "c", "", "x"], STRING),
+        ["id"],
+    )
     assert found["id"].to_pylist() == ["b", "c"]
 
 
@@ -263,19 +330,35 @@ def test_an_equal_table_is_the_one_that_is_there(store: SnapshotStore):
 
 def test_rows_of_one_key_have_an_order_too(store: SnapshotStore):
     schema = table("id", id=STRING, text=STRING)
-    one, two = (schema.encode(schema.frame([("k", text) for text in texts]), "rows") for texts in ("ab", "ba"))
-    assert store.table(store.write("one", one, schema.order)).equals(store.table(store.write("two", two, schema.order)))
+    one, two = (
+        schema.encode(schema.frame([("k", text) for text in texts]), "rows")
+        for texts in ("ab", "ba")
+    )
+    assert store.table(store.write("one", one, schema.order)).equals(
+        store.table(store.write("two", two, schema.order))
+    )
 
 
 def test_a_table_without_a_key_is_its_rows_in_their_order(store: SnapshotStore):
-    one, two = (store.write("rows", pa.table({"text": texts})) for texts in (["a", "b"], ["b", "a"]))
+    one, two = (
+        store.write("rows", pa.table({"text": texts})) for texts in (["a", "b"], ["b", "a"])
+    )
     assert one.sha256 != two.sha256
 
 
 def test_only_columns_whose_values_come_again_have_dictionaries(store: SnapshotStore):
     vectors = pa.array([[0.5, float(n)] for n in range(3)], VECTOR)
-    rows = pa.table({"id": ["a", "b", "c"], "type": ["x"] * 3, "words": [["y"], ["y", "z"], []], "vector": vectors})
-    written = pq.read_metadata(store.root / store.write("rows", rows, ["id"]).files[0].path).row_group(0)
+    rows = pa.table(
+        {
+            "id": ["a", "b", "c"],
+            "type": ["x"] * 3,
+            "words": [["y"], ["y", "z"], []],
+            "vector": vectors,
+        }
+    )
+    written = pq.read_metadata(
+        store.root / store.write("rows", rows, ["id"]).files[0].path
+    ).row_group(0)
     columns = [written.column(number) for number in range(written.num_columns)]
     with_one = {column.path_in_schema for column in columns if column.has_dictionary_page}
     assert with_one == {"type", "words.list.element"}
@@ -293,7 +376,9 @@ CELLS = pa.table(
         "text": pa.array(["", None, "ab", "a"], STRING),
         "more": pa.array(["ab", "abab", "", "b"], STRING),
         "list": pa.array([[], None, ["a", None], ["a", ""]], STRINGS),
-        "records": pa.array([None, [], [{"type": "a", "count": None}], [{"type": None, "count": 0}]], TYPE_COUNTS),
+        "records": pa.array(
+            [None, [], [{"type": "a", "count": None}], [{"type": None, "count": 0}]], TYPE_COUNTS
+        ),
         "number": pa.array([0, None, 1, -1], pa.int64()),
         "float": pa.array([0.0, None, 1.5, float("inf")]),
         "flag": pa.array([False, None, True, False]),
@@ -306,12 +391,16 @@ CELLS = pa.table(
 @pytest.mark.parametrize("column", CELLS.column_names)
 def test_no_two_cells_that_differ_hash_alike(column: str):
     hashes = row_hashes(CELLS.select([column]), None)
-    assert len({bytes(each) for each in hashes}) == len({str(cell) for cell in CELLS[column].to_pylist()})
+    assert len({bytes(each) for each in hashes}) == len(
+        {str(cell) for cell in CELLS[column].to_pylist()}
+    )
 
 
 def test_a_row_hashes_alike_wherever_it_stands():
     whole = row_hashes(CELLS, "text")
-    apart = np.concatenate([row_hashes(CELLS.slice(place, 1), "text") for place in range(len(CELLS))])
+    apart = np.concatenate(
+        [row_hashes(CELLS.slice(place, 1), "text") for place in range(len(CELLS))]
+    )
     assert (whole == apart).all()
     turned = row_hashes(CELLS.take([3, 2, 1, 0]), "text")
     assert (turned[::-1] == whole).all()

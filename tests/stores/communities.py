@@ -1,4 +1,5 @@
-"""Communities to load into a graph store, and what its reads must return of them, in plain Python."""
+"""Communities to load into a graph store, and what its reads must return of them, in plain
+Python."""
 
 import random
 from collections.abc import Sequence
@@ -15,7 +16,17 @@ COLUMNS = ["id", "level", "parent", "title", "summary", "rating", "weight", "siz
 
 def community(level: int, members: Sequence[str], parent: str = "", title: str = "") -> tuple:
     id = f"com-{digest(str(level), *members)}"
-    return (id, level, parent, title or id, f"about {id}", 7.5, len(members), len(members), list(members))
+    return (
+        id,
+        level,
+        parent,
+        title or id,
+        f"about {id}",
+        7.5,
+        len(members),
+        len(members),
+        list(members),
+    )
 
 
 def random_communities(graph: Graph, content: int) -> pd.DataFrame:
@@ -27,7 +38,11 @@ def random_communities(graph: Graph, content: int) -> pd.DataFrame:
         rows.append(community(0, whole))
         cut = chance.randint(2, len(whole) - 2)
         for part in (whole[:cut], whole[cut:]):
-            rows.append(community(1, part, rows[-1][0] if rows[-1][1] == 0 else rows[-1][2], f"title {content}"))
+            rows.append(
+                community(
+                    1, part, rows[-1][0] if rows[-1][1] == 0 else rows[-1][2], f"title {content}"
+                )
+            )
         if len(rows[-1][-1]) > 2:
             rows.append(community(2, rows[-1][-1][:2], rows[-1][0]))
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -45,12 +60,16 @@ def load(opened: LoadableGraph, content: int) -> tuple[pd.DataFrame, dict[str, i
     return rows, delta.counts
 
 
-def expected_communities_of(rows: pd.DataFrame, entity_ids: Sequence[str], level: int) -> list[Membership]:
+def expected_communities_of(
+    rows: pd.DataFrame, entity_ids: Sequence[str], level: int
+) -> list[Membership]:
     members = (
         rows[["entity_ids", "id", "level"]]
         .explode("entity_ids")
         .set_axis(["entity_id", "community_id", "level"], axis=1)
     )
-    found = members[members["entity_id"].isin(entity_ids) & (members["level"] <= level)].sort_values("level")
+    found = members[
+        members["entity_id"].isin(entity_ids) & (members["level"] <= level)
+    ].sort_values("level")
     deepest = found.drop_duplicates("entity_id", keep="last").sort_values("entity_id")
     return [Membership(*row) for row in deepest.itertuples(index=False)]

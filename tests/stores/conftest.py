@@ -23,7 +23,11 @@ def postgres(postgres_url: str, workspace: str) -> Iterator[Callable[..., Postgr
     opened = []
 
     def open_store(suffix: str = "", exact_below: int = 5000, **hnsw: int) -> PostgresStore:
-        opened.append(PostgresStore(postgres_url, workspace + suffix, hnsw=Hnsw(exact_below=exact_below, **hnsw)))
+        opened.append(
+            PostgresStore(
+                postgres_url, workspace + suffix, hnsw=Hnsw(exact_below=exact_below, **hnsw)
+            )
+        )
         return opened[-1]
 
     yield open_store
@@ -33,7 +37,8 @@ def postgres(postgres_url: str, workspace: str) -> Iterator[Callable[..., Postgr
 
 @pytest.fixture
 def neo4j(neo4j_address: Neo4jAddress, workspace: str) -> Iterator[Callable[..., Neo4jStore]]:
-    """Opens empty workspaces in a real Neo4j, which may be somebody's: it is left as it was found."""
+    """Opens empty workspaces in a real Neo4j, which may be somebody's: it is left as it was
+    found."""
     address = neo4j_address
     opened = []
 

@@ -18,7 +18,8 @@ from tests.stores.sources import tables_of
 LIVE = Live("index", "version 1", {"model": "m", "dimensions": 3}, 3)
 NODE_COLUMNS = ["id", "display_name", "entity_type", "description", "source_id", "degree"]
 EDGE_COLUMNS = [
-    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight", "type", "keywords",
+    "id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight",
+    "type", "keywords",
     "source_id",
 ]  # fmt: skip
 
@@ -53,8 +54,12 @@ class LoadableGraph:
     def content(self) -> dict[str, Sequence[Any]]:
         """All that the store holds, as its reads tell it."""
         with self.store.writing(LIVE) as writer:
-            graph_tables = [table for table in self.store.tables if table.endswith(("nodes", "edges"))]
-            nodes, edges = (sorted(writer.hashes(table)["id"].to_pylist()) for table in graph_tables)
+            graph_tables = [
+                table for table in self.store.tables if table.endswith(("nodes", "edges"))
+            ]
+            nodes, edges = (
+                sorted(writer.hashes(table)["id"].to_pylist()) for table in graph_tables
+            )
         return {
             "entities": self.reads.entities(nodes),
             "relationships": self.reads.relationships(edges),
@@ -63,14 +68,26 @@ class LoadableGraph:
         }
 
 
-def node(name: str, type: str = "PERSON", units: Sequence[str] = (), description: str = "") -> tuple:
+def node(
+    name: str, type: str = "PERSON", units: Sequence[str] = (), description: str = ""
+) -> tuple:
     return (entity_id(name), name, type, description or f"about {name}", list(units), 1)
 
 
 def edge(source: str, target: str, type: str = "KNOWS", weight: float = 1.0) -> tuple:
     ends = entity_id(source), entity_id(target)
     link = f"{source} and {target}"
-    return (relationship_id(*ends), *ends, source, target, link, weight, type, [type.lower()], ["c1"])
+    return (
+        relationship_id(*ends),
+        *ends,
+        source,
+        target,
+        link,
+        weight,
+        type,
+        [type.lower()],
+        ["c1"],
+    )
 
 
 def graph(nodes: Sequence[tuple], edges: Sequence[tuple] = ()) -> Graph:
@@ -113,7 +130,9 @@ def random_graph(seed: int, n_nodes: int = 30, n_edges: int = 60, content: int =
 
 def expected_entities(graph: Graph, ids: Sequence[str]) -> list[Entity]:
     rows = {
-        row.id: Entity(row.id, row.display_name, row.entity_type, row.description, row.degree, row.source_id)
+        row.id: Entity(
+            row.id, row.display_name, row.entity_type, row.description, row.degree, row.source_id
+        )
         for row in graph.nodes.itertuples()
     }
     return [rows[id] for id in ids if id in rows]
@@ -124,7 +143,9 @@ def expected_relationships(graph: Graph, ids: Sequence[str]) -> list[Relationshi
     return [Relationship(*rows[id]) for id in ids if id in rows]
 
 
-def expected_relationships_of(graph: Graph, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
+def expected_relationships_of(
+    graph: Graph, entity_ids: Sequence[str], limit: int
+) -> list[Relationship]:
     asked = set(entity_ids)
     rows = [row for row in _relationship_rows(graph) if row[1] in asked or row[2] in asked]
     rows.sort(key=lambda row: (-row[8], -row[7], row[0]))
@@ -137,7 +158,10 @@ def expected_shared_units(graph: Graph, entity_ids: Sequence[str]) -> list[Share
     rows = []
     for id in sorted(set(entity_ids) & set(units)):
         neighbours = ({b for a, b in pairs if a == id} | {a for a, b in pairs if b == id}) - {id}
-        shared = {unit: sum(unit in units[neighbour] for neighbour in neighbours) for unit in sorted(set(units[id]))}
+        shared = {
+            unit: sum(unit in units[neighbour] for neighbour in neighbours)
+            for unit in sorted(set(units[id]))
+        }
         rows.extend(SharedUnit(id, unit, count) for unit, count in shared.items())
     return rows
 
@@ -154,8 +178,10 @@ def _relationship_rows(graph: Graph) -> list[tuple]:
     degrees = dict(zip(graph.nodes["id"], graph.nodes["degree"], strict=True))
     return [
         (
-            row.id, row.source_entity_id, row.target_entity_id, row.source, row.target, row.description,
-            row.keywords, row.weight, degrees[row.source_entity_id] + degrees[row.target_entity_id], row.source_id,
+            row.id, row.source_entity_id, row.target_entity_id, row.source, row.target,
+            row.description,
+            row.keywords, row.weight, degrees[row.source_entity_id] + degrees[row.target_entity_id],
+            row.source_id,
         )
         for row in graph.edges.itertuples()
     ]  # fmt: skip

@@ -24,11 +24,15 @@ OpenNeo4j = Callable[..., Neo4jStore]
 def assert_reads(opened: LoadableGraph, rows: pd.DataFrame) -> None:
     asked = ["ent-unknown", *random_graph(0).nodes["id"][::-1]]
     for level in range(-1, 4):
-        assert opened.reads.communities_of(asked, level) == expected_communities_of(rows, asked, level)
+        assert opened.reads.communities_of(asked, level) == expected_communities_of(
+            rows, asked, level
+        )
 
 
 def run(store: Neo4jStore, query: LiteralString) -> list[list]:
-    found = store.driver.execute_query(query, {"workspace": store.workspace}, database_=store.database)
+    found = store.driver.execute_query(
+        query, {"workspace": store.workspace}, database_=store.database
+    )
     return [record.values() for record in found.records]
 
 
@@ -66,12 +70,16 @@ def test_who_sees_some_documents_sees_communities_of_their_entities_alone():
     assert column(graph.communities_of(["ent-Ada", "ent-Cid"], 0), "entity_id") == ["ent-Ada"]
 
 
-MEMBERS = "MATCH (n:Entity)-[:IN_COMMUNITY]->(c:Community {workspace: $workspace}) RETURN c.id, n.id"
+MEMBERS = (
+    "MATCH (n:Entity)-[:IN_COMMUNITY]->(c:Community {workspace: $workspace}) RETURN c.id, n.id"
+)
 PARENTS = "MATCH (c:Community {workspace: $workspace})-[:PARENT]->(p:Community) RETURN c.id, p.id"
 
 
 @pytest.mark.parametrize("atomic_rows", [0, 10_000])
-def test_neo4j_shows_what_leads_to_a_community_and_to_its_parent(neo4j: OpenNeo4j, atomic_rows: int):
+def test_neo4j_shows_what_leads_to_a_community_and_to_its_parent(
+    neo4j: OpenNeo4j, atomic_rows: int
+):
     store = neo4j(atomic_rows=atomic_rows)
     for content in (0, 1):
         rows, _ = load(LoadableGraph(store, store), content)
@@ -89,14 +97,25 @@ def test_neo4j_shows_what_leads_to_a_community_and_to_its_parent(neo4j: OpenNeo4
 @pytest.mark.parametrize(
     "query",
     [
-        "MATCH (:Community {workspace: $workspace, level: 1})<-[r:IN_COMMUNITY]-() WITH r LIMIT 1 DELETE r",
-        "MATCH (c:Community {workspace: $workspace}) WITH c LIMIT 1 CREATE (c)<-[:IN_COMMUNITY]-(:Somebodys)",
+        (
+            "MATCH (:Community {workspace: $workspace, level: 1})<-[r:IN_COMMUNITY]-() WITH r LIMIT"
+            " 1 DELETE r"
+        ),
+        (
+            "MATCH (c:Community {workspace: $workspace}) WITH c LIMIT 1 CREATE"
+            " (c)<-[:IN_COMMUNITY]-(:Somebodys)"
+        ),
         "MATCH (:Community {workspace: $workspace})-[r:PARENT]->() WITH r LIMIT 1 DELETE r",
-        "MATCH (c:Community {workspace: $workspace})-[r:PARENT]->() WITH c, r LIMIT 1 "
-        "CREATE (c)-[:PARENT]->(c) DELETE r",
+        (
+            "MATCH (c:Community {workspace: $workspace})-[r:PARENT]->() WITH c, r LIMIT 1 "
+            "CREATE (c)-[:PARENT]->(c) DELETE r"
+        ),
         "MATCH (c:Community {workspace: $workspace}) WITH c LIMIT 1 REMOVE c.entity_count",
         "MATCH (c:Community {workspace: $workspace, level: 1}) WITH c LIMIT 1 DETACH DELETE c",
-        "MATCH (n:Entity {workspace: $workspace})-[:IN_COMMUNITY]->() WITH n LIMIT 1 DETACH DELETE n",
+        (
+            "MATCH (n:Entity {workspace: $workspace})-[:IN_COMMUNITY]->() WITH n LIMIT 1 DETACH"
+            " DELETE n"
+        ),
     ],
 )
 def test_what_leads_to_a_community_is_part_of_its_state(neo4j: OpenNeo4j, query: LiteralString):

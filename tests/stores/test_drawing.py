@@ -22,7 +22,10 @@ OpenGraph = Callable[..., LoadableGraph]
 
 def dots(stored: Graph) -> list[Dot]:
     """By degree, then id."""
-    rows = [Dot(row.id, row.display_name, row.entity_type, row.degree) for row in stored.nodes.itertuples()]
+    rows = [
+        Dot(row.id, row.display_name, row.entity_type, row.degree)
+        for row in stored.nodes.itertuples()
+    ]
     return sorted(rows, key=lambda dot: (-dot.degree, dot.id))
 
 
@@ -63,7 +66,15 @@ def test_reads_equal_a_plain_reference(open_graph: OpenGraph, seed: int):
 
 def test_an_entity_is_found_by_words_of_its_name(open_graph: OpenGraph):
     opened = open_graph()
-    names = ["Orvane", "New Orvane", "Orvane Coast", "Coast", "Ärmelkanal", "100%_\\ 'x'; --", "Idra  Vasterling"]
+    names = [
+        "Orvane",
+        "New Orvane",
+        "Orvane Coast",
+        "Coast",
+        "Ärmelkanal",
+        "100%_\\ 'x'; --",
+        "Idra  Vasterling",
+    ]
     opened.load(graph([node(name) for name in names]))
 
     def found(text: str, limit: int = 9) -> list[str]:
@@ -87,17 +98,26 @@ class Expected:
     def communities(self, ids: Sequence[str]) -> list[Community]:
         parts = Counter(self.rows["parent"])
         found = [
-            Community(row.id, row.level, row.parent, row.title, row.summary, row.size, parts[row.id])
+            Community(
+                row.id, row.level, row.parent, row.title, row.summary, row.size, parts[row.id]
+            )
             for row in self.rows.itertuples()
             if row.id in ids
         ]
         return sorted(found, key=lambda found: (-found.size, found.id))
 
     def between(self, ids: Sequence[str], edges: pd.DataFrame) -> list[Between]:
-        of = {member: row.id for row in self.rows.itertuples() if row.id in ids for member in row.entity_ids}
+        of = {
+            member: row.id
+            for row in self.rows.itertuples()
+            if row.id in ids
+            for member in row.entity_ids
+        }
         count, weight = Counter(), Counter()
         for row in edges.itertuples():
-            ends = tuple(sorted(of.get(id, "") for id in (row.source_entity_id, row.target_entity_id)))
+            ends = tuple(
+                sorted(of.get(id, "") for id in (row.source_entity_id, row.target_entity_id))
+            )
             if ends[0] and ends[0] != ends[1]:
                 count[ends] += 1
                 weight[ends] += row.weight
@@ -122,14 +142,19 @@ def test_communities_their_parts_and_what_leads_between_them(open_graph: OpenGra
     assert "" in seen
     assert len(seen) > 1
     for row in rows.itertuples():
-        assert reads.most_linked(3, row.id) == [dot for dot in dots(stored) if dot.id in row.entity_ids][:3]
+        assert (
+            reads.most_linked(3, row.id)
+            == [dot for dot in dots(stored) if dot.id in row.entity_ids][:3]
+        )
 
 
 def test_an_entity_has_the_place_that_was_loaded(open_graph: OpenGraph):
     opened, stored = open_graph(), graph([node("A"), node("B")])
     a, b = (row.id for row in stored.nodes.itertuples())
 
-    def load_at(x: list[float], y: list[float]) -> tuple[int, list[tuple[float | None, float | None]]]:
+    def load_at(
+        x: list[float], y: list[float]
+    ) -> tuple[int, list[tuple[float | None, float | None]]]:
         counts = opened.load(Graph(stored.nodes.assign(x=x, y=y), stored.edges))
         return counts["nodes"]["updated"], [(dot.x, dot.y) for dot in opened.reads.dots([a, b])]
 
@@ -148,12 +173,16 @@ def test_what_leads_between_communities_is_counted_anew_with_what_is_loaded(open
     assert opened.reads.between(coarsest) == Expected(rows).between(coarsest, fewer.edges)
     rows, _ = load(opened, 1)
     coarsest = list(rows.loc[rows["parent"] == "", "id"])
-    assert opened.reads.between(coarsest) == Expected(rows).between(coarsest, random_graph(0, content=1).edges)
+    assert opened.reads.between(coarsest) == Expected(rows).between(
+        coarsest, random_graph(0, content=1).edges
+    )
     opened.store.drop()
     assert opened.reads.between(coarsest) == []
 
 
-def test_of_communities_of_two_levels_nothing_is_told_also_where_neither_has_a_parent(open_graph: OpenGraph):
+def test_of_communities_of_two_levels_nothing_is_told_also_where_neither_has_a_parent(
+    open_graph: OpenGraph,
+):
     opened, names = open_graph(), ["A", "B", "C"]
     stored = graph([node(name) for name in names], [edge("A", "B"), edge("B", "C")])
     ids = [entity_id(name) for name in names]
@@ -163,7 +192,9 @@ def test_of_communities_of_two_levels_nothing_is_told_also_where_neither_has_a_p
         for table, frame in rows.items():
             writer.apply(table, diff(with_hashes(frame), writer.hashes(table)))
         writer.publish()
-    assert opened.reads.between([whole[0], one[0], other[0]]) == [Between(*sorted([one[0], other[0]]), 1, 1.0)]
+    assert opened.reads.between([whole[0], one[0], other[0]]) == [
+        Between(*sorted([one[0], other[0]]), 1, 1.0)
+    ]
 
 
 def test_two_directions_are_two_lines_of_one_pair(open_graph: OpenGraph):
@@ -177,26 +208,37 @@ class Drawable(MemoryStores):
     """All of them, whatever is asked for."""
 
     def most_linked(self, limit: int, community: str = "") -> list[Dot]:
-        return [Dot(row.id, row.name, row.type, row.degree) for row in self.entity_rows.itertuples()][:limit]
+        return [
+            Dot(row.id, row.name, row.type, row.degree) for row in self.entity_rows.itertuples()
+        ][:limit]
 
     def named(self, text: str, limit: int) -> list[Dot]:
         return self.most_linked(limit)
 
     def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
         rows = self.relationship_rows.itertuples()
-        return [Line(row.id, row.source_entity_id, row.target_entity_id, row.keywords[0], row.weight) for row in rows][
-            :limit
-        ]
+        return [
+            Line(row.id, row.source_entity_id, row.target_entity_id, row.keywords[0], row.weight)
+            for row in rows
+        ][:limit]
 
     lines_among = lines_of
 
 
 def test_who_sees_some_documents_sees_a_drawing_of_these_alone():
-    stores = Drawable(*(getattr(village(), name) for name in ("chunk_rows", "entity_rows", "relationship_rows")))
+    stores = Drawable(
+        *(getattr(village(), name) for name in ("chunk_rows", "entity_rows", "relationship_rows"))
+    )
     seen = FilteredGraph(stores, FilteredVectors(stores, of_documents("doc-1")))
-    assert seen.most_linked(9) == seen.named("a", 9) == [Dot("ent-Ada", "Ada", "", 1), Dot("ent-Bea", "Bea", "", 2)]
+    assert (
+        seen.most_linked(9)
+        == seen.named("a", 9)
+        == [Dot("ent-Ada", "Ada", "", 1), Dot("ent-Bea", "Bea", "", 2)]
+    )
     assert seen.most_linked(1) == [Dot("ent-Ada", "Ada", "", 1)]
-    assert seen.lines_of(["ent-Ada"], 9) == [Line("rel-Ada-Bea", "ent-Ada", "ent-Bea", "knows", 1.0)]
+    assert seen.lines_of(["ent-Ada"], 9) == [
+        Line("rel-Ada-Bea", "ent-Ada", "ent-Bea", "knows", 1.0)
+    ]
     assert seen.lines_among(["ent-Ada", "ent-Bea"], 9) == seen.lines_of(["ent-Ada"], 9)
     assert seen.communities(["com-1"]) == []
     assert seen.parts_of("", 9) == []

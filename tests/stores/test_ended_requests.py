@@ -1,4 +1,5 @@
-"""A request that ends takes what a database does for it along, and leaves the connection as good as it was."""
+"""A request that ends takes what a database does for it along, and leaves the connection as good as
+it was."""
 
 import threading
 import time
@@ -18,7 +19,9 @@ from pipeline.stores.postgres.store import PostgresStore
 from tests.serve.serving import wait_until
 
 SLOW_SQL = text("SELECT count(*) FROM generate_series(1, 1e10)")
-SLOW_CYPHER: Any = "UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b WITH a * b AS c RETURN max(c)"
+SLOW_CYPHER: Any = (
+    "UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b WITH a * b AS c RETURN max(c)"
+)
 SOON = 5.0
 """Seconds. The statements take many minutes."""
 
@@ -56,7 +59,9 @@ def test_postgres_stops_when_the_request_ends(postgres: Callable[..., PostgresSt
         assert seconds_until_ended(request, lambda: slow_in_postgres(store)) < SOON
 
 
-def test_a_cancel_that_comes_between_two_statements_is_tried_again(postgres: Callable[..., PostgresStore]):
+def test_a_cancel_that_comes_between_two_statements_is_tried_again(
+    postgres: Callable[..., PostgresStore],
+):
     store, request = postgres(), CurrentRequest()
 
     def two_statements() -> None:
@@ -148,6 +153,8 @@ def test_neo4j_stops(neo4j: Callable[..., Neo4jStore], seconds: float | None):
     """Told by another connection, or by its own limit of time."""
     store = neo4j()
     store.driver  # noqa: B018 - to connect is no part of it
-    request = CurrentRequest() if seconds is None else CurrentRequest(deadline=time.monotonic() + seconds)
+    request = (
+        CurrentRequest() if seconds is None else CurrentRequest(deadline=time.monotonic() + seconds)
+    )
     with ended_after(request, 0.3) if seconds is None else nullcontext():
         assert seconds_until_ended(request, lambda: store.read(SLOW_CYPHER)) < SOON

@@ -53,7 +53,9 @@ def test_reads_equal_a_plain_reference(open_graph: OpenGraph, seed: int):
     unknown = relationship_id(entity_id("Unknown"), stored.nodes["id"][0])
     relationships = [*stored.edges["id"][:-21:-1], unknown, "rel-unknown"]
     assert opened.reads.entities(entities) == expected_entities(stored, entities)
-    assert opened.reads.relationships(relationships) == expected_relationships(stored, relationships)
+    assert opened.reads.relationships(relationships) == expected_relationships(
+        stored, relationships
+    )
     for limit in (1, 7, 1000):
         found = opened.reads.relationships_of(entities, limit)
         assert found == expected_relationships_of(stored, entities, limit)
@@ -79,7 +81,9 @@ def test_an_id_asked_twice_is_found_once(open_graph: OpenGraph):
     id, link = stored.nodes["id"][0], stored.edges["id"][0]
     assert column(opened.reads.entities([id, id]), "id") == [id]
     assert column(opened.reads.relationships([link, link]), "id") == [link]
-    assert len(opened.reads.relationships_of([id, id], 100)) == len(opened.reads.relationships_of([id], 100))
+    assert len(opened.reads.relationships_of([id, id], 100)) == len(
+        opened.reads.relationships_of([id], 100)
+    )
     assert opened.reads.shared_units([id, id]) == opened.reads.shared_units([id])
     assert opened.reads.links([id, id], 9, 100) == opened.reads.links([id], 9, 100)
 
@@ -88,7 +92,12 @@ def test_second_load_writes_nothing(open_graph: OpenGraph):
     opened = open_graph()
     stored = random_graph(1)
     first = opened.load(stored)
-    assert first["nodes"] == {"inserted": len(stored.nodes), "updated": 0, "deleted": 0, "unchanged": 0}
+    assert first["nodes"] == {
+        "inserted": len(stored.nodes),
+        "updated": 0,
+        "deleted": 0,
+        "unchanged": 0,
+    }
     second = opened.load(stored)
     for table, rows in stored.tables(opened.store).items():
         unchanged = {"inserted": 0, "updated": 0, "deleted": 0, "unchanged": len(rows)}
@@ -101,7 +110,9 @@ def test_a_load_over_another_equals_a_fresh_one(open_graph: OpenGraph, seed: int
     over, fresh = open_graph("-over"), open_graph("-fresh")
     over.load(before)
     counts = over.load(after)
-    assert all(counts[table][kind] for table in counts for kind in ("inserted", "updated", "deleted"))
+    assert all(
+        counts[table][kind] for table in counts for kind in ("inserted", "updated", "deleted")
+    )
     for table, rows in (("nodes", after.nodes), ("edges", after.edges)):
         gone = set(getattr(before, table)["id"]) - set(rows["id"])
         assert counts[table]["deleted"] == len(gone)
@@ -127,7 +138,9 @@ def test_workspaces_do_not_meet(open_graph: OpenGraph):
     other.load(second)
     one.load(graph([]))
     assert other.content()["entities"] == expected_entities(second, sorted(second.nodes["id"]))
-    assert other.content()["relationships"] == expected_relationships(second, sorted(second.edges["id"]))
+    assert other.content()["relationships"] == expected_relationships(
+        second, sorted(second.edges["id"])
+    )
     assert not one.content()["entities"]
 
 
@@ -156,7 +169,8 @@ def test_hostile_names_are_kept_literally(open_graph: OpenGraph):
     ]
     edges = [
         (
-            relationship_id(entity_id(source), entity_id(target)), entity_id(source), entity_id(target),
+            relationship_id(entity_id(source), entity_id(target)), entity_id(source),
+            entity_id(target),
             source, target, text, 1.0, type_name(source, "RELATED"), [source, target], [source],
         )
         for source, target, text in zip(names, names[1:] + names[:1], texts, strict=True)
@@ -223,7 +237,9 @@ def test_a_load_after_a_broken_one_mends(open_graph: OpenGraph):
         _load_halfway(opened, broken)
     opened.load(stored)
     assert opened.content()["entities"] == expected_entities(stored, sorted(stored.nodes["id"]))
-    assert opened.content()["relationships"] == expected_relationships(stored, sorted(stored.edges["id"]))
+    assert opened.content()["relationships"] == expected_relationships(
+        stored, sorted(stored.edges["id"])
+    )
 
 
 def _load_halfway(opened: LoadableGraph, stored: Graph) -> None:

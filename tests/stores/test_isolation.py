@@ -1,4 +1,5 @@
-"""Two workspaces with the same names in one pair of databases: neither is ever found in the other."""
+"""Two workspaces with the same names in one pair of databases: neither is ever found in the
+other."""
 
 import itertools
 import random
@@ -34,14 +35,16 @@ VERSIONS = 3
 MAX_TYPES = 100
 NAMED = ("entities", "relationships", "reports")
 SIZES = {
-    "chunks": 9, "near": 30, "entities": 10, "relationships": 9, "around": 9, "units": 10, "reports": 10, "claims": 10,
+    "chunks": 9, "near": 30, "entities": 10, "relationships": 9, "around": 9, "units": 10,
+    "reports": 10, "claims": 10,
     "communities": 10,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Side:
-    """A workspace and the versions it is loaded with: all that they hold, but for names, has its canary in it."""
+    """A workspace and the versions it is loaded with: all that they hold, but for names, has its
+    canary in it."""
 
     canary: str
     vectors: PostgresStore
@@ -53,14 +56,19 @@ class Side:
 def version(canary: str, number: int, snapshots: SnapshotStore) -> Manifest:
     names = NAMES[number : number + 10]
     tables = corpus(
-        {"shared.txt": SHARED, **{f"{place}.txt": f"{canary} text {place}" for place in range(number, number + 8)}},
+        {
+            "shared.txt": SHARED,
+            **{f"{place}.txt": f"{canary} text {place}" for place in range(number, number + 8)},
+        },
         dict.fromkeys(names, canary),
         [(one, other, [canary, f"{canary} {number}"]) for one, other in itertools.pairwise(names)],
         DIMENSIONS[canary],
     )
     documents, entities, links = tables["documents"], tables["entities"], tables["relationships"]
     tables["documents"] = documents.assign(title=canary)
-    tables["entities"] = entities.assign(description=f"{canary} {number}", text_unit_ids=[[f"chunk-{canary}"]] * 10)
+    tables["entities"] = entities.assign(
+        description=f"{canary} {number}", text_unit_ids=[[f"chunk-{canary}"]] * 10
+    )
     tables["relationships"] = links.assign(description=f"{canary} {number}")
     tables["community_reports"] = tables["community_reports"].assign(summary=f"{canary} {number}")
     tables["covariates"] = tables["covariates"].assign(description=f"{canary} {number}")
@@ -69,7 +77,10 @@ def version(canary: str, number: int, snapshots: SnapshotStore) -> Manifest:
 
 @pytest.mark.parametrize("graph_in", ["postgres", "neo4j"])
 def test_workspaces_never_meet(
-    request: pytest.FixtureRequest, postgres: Callable[..., PostgresStore], tmp_path: Path, graph_in: str
+    request: pytest.FixtureRequest,
+    postgres: Callable[..., PostgresStore],
+    tmp_path: Path,
+    graph_in: str,
 ):
     snapshots = SnapshotStore(tmp_path)
 
@@ -129,7 +140,10 @@ def check(side: Side, shown: int | None) -> int:
     if shown is None:
         return 0
     assert set(column(found["chunks"], "title")) == {side.canary}
-    assert all(text == SHARED or text.startswith(side.canary) for text in column(found["chunks"], "content"))
+    assert all(
+        text == SHARED or text.startswith(side.canary)
+        for text in column(found["chunks"], "content")
+    )
     for table in ("entities", "relationships", "around"):
         assert set(column(found[table], "description")) == {f"{side.canary} {shown}"}
     assert set(column(found["reports"], "summary")) == {f"{side.canary} {shown}"}

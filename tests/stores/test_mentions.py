@@ -14,7 +14,12 @@ from pipeline.stores.postgres.schema import SOURCE_LISTS, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 
 OpenStore = Callable[..., PostgresStore]
-UNITS = {"ent-a": ["c1", "c2"], "ent-b": ["c2"], "ent-c": [], "ent-hub": [f"c{number}" for number in range(2, 60)]}
+UNITS = {
+    "ent-a": ["c1", "c2"],
+    "ent-b": ["c2"],
+    "ent-c": [],
+    "ent-hub": [f"c{number}" for number in range(2, 60)],
+}
 
 
 def rows(ids: list[str], **columns: list) -> pd.DataFrame:
@@ -33,13 +38,21 @@ def store(postgres: OpenStore) -> PostgresStore:
     entities = rows(list(UNITS), entity_name=names, content=names)
     chunks = rows(
         ["c2", "c1"],
-        full_doc_id=["doc-1", "doc-1"], chunk_order_index=[1, 0], tokens=[1, 1], content=["灯塔 two " * 50, "one"],
+        full_doc_id=["doc-1", "doc-1"], chunk_order_index=[1, 0], tokens=[1, 1],
+        content=["灯塔 two " * 50, "one"],
         char_start=[0, 0], char_end=[1, 1],
     )  # fmt: skip
-    documents = with_hashes(pd.DataFrame({"id": ["doc-1"], "title": ["One"], "source": ["one.txt"], "metadata": [{}]}))
+    documents = with_hashes(
+        pd.DataFrame({"id": ["doc-1"], "title": ["One"], "source": ["one.txt"], "metadata": [{}]})
+    )
     with store.writing(Live("index", "1", {"model": "m"}, 2)) as writer:
         sources = lists(UNITS)
-        tables = {"documents": documents, "chunks": chunks, "entities": entities, "sources": sources}
+        tables = {
+            "documents": documents,
+            "chunks": chunks,
+            "entities": entities,
+            "sources": sources,
+        }
         for table, frame in tables.items():
             writer.apply(table, diff(frame, writer.hashes(table)))
         writer.publish()
@@ -58,12 +71,17 @@ def test_the_entities_of_text_units(store: PostgresStore):
 
 
 def test_entities_that_are_asked_for(store: PostgresStore):
-    assert found(store, [], ["ent-c", "ent-b", "ent-unknown"], 9) == [("ent-b", "B", ["c2"]), ("ent-c", "C", [])]
+    assert found(store, [], ["ent-c", "ent-b", "ent-unknown"], 9) == [
+        ("ent-b", "B", ["c2"]),
+        ("ent-c", "C", []),
+    ]
     assert found(store, [], [], 9) == []
 
 
 @pytest.mark.parametrize(("most", "expected"), [(1, []), (57, []), (58, UNITS["ent-hub"])])
-def test_an_entity_in_too_many_text_units_is_without_them(store: PostgresStore, most: int, expected: list[str]):
+def test_an_entity_in_too_many_text_units_is_without_them(
+    store: PostgresStore, most: int, expected: list[str]
+):
     assert found(store, ["c9"], [], most) == [("ent-hub", "HUB", expected)]
 
 
@@ -71,7 +89,10 @@ def test_mentions_with_the_openings_of_their_passages(store: PostgresStore):
     mentioned, openings = store.opened_mentions(["c2"], ["ent-c"], 9, 99, 4)
     assert mentioned == store.mentions(["c2"], ["ent-c"], 9)
     assert openings == store.openings(["c1", "c2"], 4) != {}
-    assert store.opened_mentions(["c2"], ["ent-c"], 9, 1, 4) == (mentioned, store.openings(["c1"], 4))
+    assert store.opened_mentions(["c2"], ["ent-c"], 9, 1, 4) == (
+        mentioned,
+        store.openings(["c1"], 4),
+    )
     assert store.opened_mentions([], [], 9, 99, 4) == ([], {})
 
 
@@ -87,7 +108,8 @@ def test_embeddings(store: PostgresStore):
 
 
 def test_a_hub_is_found_by_the_index_and_its_list_is_not_read(store: PostgresStore):
-    """The list of an entity with 50,000 text units lies out of line; it is only read to be given back."""
+    """The list of an entity with 50,000 text units lies out of line; it is only read to be given
+    back."""
     units = [f"chunk-{number:032x}" for number in range(50_000)]
     ids = ["ent-0", *(f"ent-other{number}" for number in range(3000))]
     hub = rows(ids, entity_name=ids, content=ids)
@@ -98,7 +120,9 @@ def test_a_hub_is_found_by_the_index_and_its_list_is_not_read(store: PostgresSto
         writer.publish()
     with store.connection() as connection:
         [[table]] = connection.execute(
-            text("SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = to_regclass(:name)"),
+            text(
+                "SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = to_regclass(:name)"
+            ),
             {"name": _partition(store)},
         ).all()
     written = _read(store, table)
@@ -123,7 +147,8 @@ def _partition(store: PostgresStore) -> str:
 def _read(store: PostgresStore, table: str) -> int:
     """Pages of a table that were read so far."""
     query = text(
-        "SELECT heap_blks_read + heap_blks_hit FROM pg_statio_all_tables WHERE schemaname || '.' || relname = :name"
+        "SELECT heap_blks_read + heap_blks_hit FROM pg_statio_all_tables WHERE schemaname || '.' ||"
+        " relname = :name"
     )
     with store.connection() as connection:
         connection.execute(text("SELECT pg_stat_force_next_flush()"))

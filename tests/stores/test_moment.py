@@ -39,8 +39,8 @@ def version(name: str, snapshots: SnapshotStore):
 
 
 def everything(vectors: VectorStore, graph: GraphStore) -> set[str]:
-    """Which versions a reader meets: in what is live, in what is near a vector, in chunks, entities and
-    relationships."""
+    """Which versions a reader meets: in what is live, in what is near a vector, in chunks, entities
+    and relationships."""
     live = vectors.live()
     assert live
     of_model = {model: name for name, model in MODELS.items()}[live.embedding["model"]]
@@ -60,9 +60,13 @@ def everything(vectors: VectorStore, graph: GraphStore) -> set[str]:
 
 @pytest.mark.parametrize("graph_in", ["postgres", "neo4j"])
 def test_a_reader_sees_the_old_or_the_new(
-    request: pytest.FixtureRequest, postgres: Callable[..., PostgresStore], tmp_path: Path, graph_in: str
+    request: pytest.FixtureRequest,
+    postgres: Callable[..., PostgresStore],
+    tmp_path: Path,
+    graph_in: str,
 ):
-    """In two databases a moment may fall between their commits: then the versions differ, and that is said."""
+    """In two databases a moment may fall between their commits: then the versions differ, and that
+    is said."""
     vectors, snapshots = postgres(), SnapshotStore(tmp_path)
     graph: PostgresGraph | Neo4jStore
     graph = PostgresGraph(vectors) if graph_in == "postgres" else request.getfixturevalue("neo4j")()

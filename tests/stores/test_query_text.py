@@ -1,5 +1,6 @@
-"""No query text is made of data: what a database is sent is a literal, a constant, or composed by its driver of quoted
-identifiers and values. Read off the source; what a parameter of type LiteralString may be is for the type checker."""
+"""No query text is made of data: what a database is sent is a literal, a constant, or composed by
+its driver of quoted identifiers and values. Read off the source; what a parameter of type
+LiteralString may be is for the type checker."""
 
 import ast
 import re
@@ -17,10 +18,13 @@ FOLDERS = ("stores", "load", "verify", "models", "doctor", "query", "evaluation"
 MODULES = sorted(path for folder in FOLDERS for path in (PIPELINE / folder).rglob("*.py"))
 assert Path(cypher.__file__) in MODULES
 
-TAKES_TEXT = frozenset({"text", "literal_column", "SQL", "DDL", "exec_driver_sql", "execute_query", "executescript"})
+TAKES_TEXT = frozenset(
+    {"text", "literal_column", "SQL", "DDL", "exec_driver_sql", "execute_query", "executescript"}
+)
 """What makes its first argument, or sends it as, a part of a statement."""
 SENDS = frozenset({"execute", "executemany", "run", "scalars"})
-"""What sends its first argument: a constant, or what a library has composed, which has a type of its own."""
+"""What sends its first argument: a constant, or what a library has composed, which has a type of
+its own."""
 FORMATS = frozenset({"format", "format_map", "join", "replace", "str"})
 STATEMENT = re.compile(
     r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|COPY|ANALYZE|VACUUM|SET|PRAGMA|MATCH|MERGE|UNWIND|CALL|WHERE"
@@ -35,8 +39,8 @@ LOOSE = re.compile(r"\b(str|Any|object)\b")
 
 @dataclass(frozen=True)
 class Names:
-    """Of a module: those that are nothing but literals or of type LiteralString, those that are psycopg's SQL, and
-    those that are never a text."""
+    """Of a module: those that are nothing but literals or of type LiteralString, those that are
+    psycopg's SQL, and those that are never a text."""
 
     constants: frozenset[str]
     snippets: frozenset[str]
@@ -44,11 +48,14 @@ class Names:
 
 
 def made_texts(source: str) -> list[str]:
-    """Where a text that is no constant becomes part of a statement, or a statement is put together."""
+    """Where a text that is no constant becomes part of a statement, or a statement is put
+    together."""
     tree = ast.parse(source)
     names = _names_of(tree)
     return [
-        f"line {getattr(node, 'lineno', 0)}: {ast.unparse(node)}" for node in ast.walk(tree) if _is_made(node, names)
+        f"line {getattr(node, 'lineno', 0)}: {ast.unparse(node)}"
+        for node in ast.walk(tree)
+        if _is_made(node, names)
     ]
 
 
@@ -64,18 +71,27 @@ def _is_made(node: ast.AST, names: Names) -> bool:
         return not _is_composition(node.func.value, names) and _has_statement(node)
     if not node.args:
         return False
-    if name in SENDS and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) != "subprocess":
+    if (
+        name in SENDS
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func.value) != "subprocess"
+    ):
         return not _is_composed(node.args[0], names)
     return name in TAKES_TEXT and not _is_constant(node.args[0], names.constants)
 
 
 def _has_statement(node: ast.AST) -> bool:
-    texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    texts = [
+        part.value
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
     return any(map(STATEMENT.search, texts))
 
 
 def _is_composition(node: ast.expr, names: Names) -> bool:
-    """psycopg's own: its ``format`` and ``join`` take nothing but Identifier, Literal, Placeholder and SQL."""
+    """psycopg's own: its ``format`` and ``join`` take nothing but Identifier, Literal, Placeholder
+    and SQL."""
     if isinstance(node, ast.Name):
         return node.id in names.snippets
     return isinstance(node, ast.Call) and _last_name(node.func) == "SQL"
@@ -85,14 +101,18 @@ def _is_composed(node: ast.expr, names: Names) -> bool:
     """Whether it is a constant, or what a call returns that makes no text, or holds only such."""
     if isinstance(node, ast.Call):
         name = _last_name(node.func)
-        return name not in FORMATS or (isinstance(node.func, ast.Attribute) and _is_composition(node.func.value, names))
+        return name not in FORMATS or (
+            isinstance(node.func, ast.Attribute) and _is_composition(node.func.value, names)
+        )
     if isinstance(node, ast.IfExp):
         return _is_composed(node.body, names) and _is_composed(node.orelse, names)
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         return _is_composed(node.elt, names)
     if isinstance(node, ast.List | ast.Tuple):
         return all(_is_composed(item, names) for item in node.elts)
-    return (isinstance(node, ast.Name) and node.id in names.composed) or _is_constant(node, names.constants)
+    return (isinstance(node, ast.Name) and node.id in names.composed) or _is_constant(
+        node, names.constants
+    )
 
 
 def _is_constant(node: ast.expr, constants: frozenset[str]) -> bool:
@@ -119,12 +139,18 @@ def _names_of(tree: ast.Module) -> Names:
     bound = defaultdict(list)
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
-            bound[node.arg].append(bool(node.annotation and not LOOSE.search(ast.unparse(node.annotation))))
+            bound[node.arg].append(
+                bool(node.annotation and not LOOSE.search(ast.unparse(node.annotation)))
+            )
         elif isinstance(node, ast.AugAssign):
             bound[ast.unparse(node.target)].append(False)
         for name, value in _assigned(node):
-            bound[name].append(bool(value and _is_composed(value, replace(names, composed=frozenset({name})))))
-    good = names.constants | {name for name, found in bound.items() if all(found)} | {"cypher", "self"}
+            bound[name].append(
+                bool(value and _is_composed(value, replace(names, composed=frozenset({name}))))
+            )
+    good = (
+        names.constants | {name for name, found in bound.items() if all(found)} | {"cypher", "self"}
+    )
     for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.comprehension):
             sources = {part.id for part in ast.walk(node.iter) if isinstance(part, ast.Name)}
@@ -158,9 +184,16 @@ def _constants(tree: ast.Module) -> frozenset[str]:
 def _bindings(tree: ast.Module) -> Iterator[tuple[str, bool]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
-            yield node.arg, isinstance(node.annotation, ast.Name) and node.annotation.id == "LiteralString"
+            yield (
+                node.arg,
+                isinstance(node.annotation, ast.Name) and node.annotation.id == "LiteralString",
+            )
         elif isinstance(node, ast.Assign):
-            yield from ((target, _is_literal(node.value)) for place in node.targets for target in _names(place))
+            yield from (
+                (target, _is_literal(node.value))
+                for place in node.targets
+                for target in _names(place)
+            )
         elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
             yield from ((target, _is_literal(node.value)) for target in _names(node.target))
         elif isinstance(node, ast.AugAssign | ast.For | ast.comprehension):
@@ -173,7 +206,11 @@ def _is_literal(node: ast.expr | None) -> bool:
 
 
 def _names(target: ast.expr) -> list[str]:
-    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return [
+        node.id
+        for node in ast.walk(target)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    ]
 
 
 def _last_name(function: ast.expr) -> str:
@@ -241,7 +278,10 @@ def test_the_check_finds_what_is_made(source: str):
         "query = select(TABLE)\nconnection.execute(query)",
         "connection.execute(nearest(vector))",
         "def send(statement: sql.Composed): cursor.execute(statement)",
-        "statement = sql.SQL('DROP TABLE {}').format(sql.Identifier(name))\ncursor.execute(statement)",
+        (
+            "statement = sql.SQL('DROP TABLE"
+            " {}').format(sql.Identifier(name))\ncursor.execute(statement)"
+        ),
         "for query in cypher.STATES.values(): session.run(query)",
         "message = f'{name}: from here, set another'",
         "HEAD = 'MATCH (n)'\nsession.run(HEAD + ' RETURN n')",

@@ -33,12 +33,15 @@ CHUNKS = pd.DataFrame(
 
 
 def report(
-    id: str, level: int, parent: str = "", children: Sequence[str] = (), weight: int = 1, rating: float = 5.0,
+    id: str, level: int, parent: str = "", children: Sequence[str] = (), weight: int = 1,
+    rating: float = 5.0,
     units: Sequence[str] = ("chunk-1",), vector: Sequence[float] = (1, 0, 0),
 ) -> dict:  # fmt: skip
     return {
-        "id": id, "level": level, "parent": parent, "children": list(children), "title": f"Title of {id}",
-        "summary": f"Summary of {id}", "content": f"# Title of {id}\n\nAll of it.", "rating": rating, "weight": weight,
+        "id": id, "level": level, "parent": parent, "children": list(children),
+        "title": f"Title of {id}",
+        "summary": f"Summary of {id}", "content": f"# Title of {id}\n\nAll of it.",
+        "rating": rating, "weight": weight,
         "size": 2, "chunk_ids": list(units), "embedding": np.array(vector, np.float32),
     }  # fmt: skip
 
@@ -46,27 +49,38 @@ def report(
 def claim(id: str, subject: str, object: str = "", unit: str = "chunk-1") -> dict:
     return {
         "id": f"claim-{id}", "text_unit_id": unit, "subject_id": f"ent-{subject}",
-        "object_id": f"ent-{object}" if object else "", "subject": subject, "object": object, "type": "FRAUD",
-        "status": "SUSPECTED", "start_date": "2020-01-01", "end_date": "", "description": f"about {subject}",
+        "object_id": f"ent-{object}" if object else "", "subject": subject, "object": object,
+        "type": "FRAUD",
+        "status": "SUSPECTED", "start_date": "2020-01-01", "end_date": "",
+        "description": f"about {subject}",
         "source_text": "as it says",
     }  # fmt: skip
 
 
 REPORTS = [
-    report("com-a", 0, children=["com-c", "com-d"], weight=9, units=["chunk-1", "chunk-2", "chunk-3"]),
+    report(
+        "com-a", 0, children=["com-c", "com-d"], weight=9, units=["chunk-1", "chunk-2", "chunk-3"]
+    ),
     report("com-b", 0, weight=2, units=["chunk-3"], vector=[0, 1, 0]),
     report("com-c", 1, "com-a", ["com-e"], weight=2, rating=7.0, vector=[0.9, 0.1, 0]),
     report("com-d", 1, "com-a", weight=2, units=["chunk-2", "chunk-3"]),
     report("com-e", 2, "com-c", weight=2, units=["chunk-1", "chunk-2"], vector=[0, 0, 1]),
 ]
-CLAIMS = [claim("2", "Ada", "Bea"), claim("1", "Ada", unit="chunk-3"), claim("3", "Cid", "Ada"), claim("4", "Dov")]
+CLAIMS = [
+    claim("2", "Ada", "Bea"),
+    claim("1", "Ada", unit="chunk-3"),
+    claim("3", "Cid", "Ada"),
+    claim("4", "Dov"),
+]
 
 
 @pytest.fixture
 def store(postgres: OpenStore) -> PostgresStore:
     store = postgres()
     titles = ["One", "Two"]
-    documents = pd.DataFrame({"id": ["doc-1", "doc-2"], "title": titles, "source": titles, "metadata": [{}, {}]})
+    documents = pd.DataFrame(
+        {"id": ["doc-1", "doc-2"], "title": titles, "source": titles, "metadata": [{}, {}]}
+    )
     tables = {
         "documents": documents,
         "chunks": CHUNKS,
@@ -83,7 +97,10 @@ def store(postgres: OpenStore) -> PostgresStore:
 def test_reports_come_whole_in_the_order_asked(store: PostgresStore):
     found = store.reports(["com-c", "com-unknown", "com-a"])
     assert column(found, "id") == ["com-c", "com-a"]
-    expected = {name: REPORTS[2][{"text_unit_ids": "chunk_ids"}.get(name, name)] for name in field_names(Report)}
+    expected = {
+        name: REPORTS[2][{"text_unit_ids": "chunk_ids"}.get(name, name)]
+        for name in field_names(Report)
+    }
     assert found[0] == Report(**expected)
 
 
@@ -97,7 +114,9 @@ def test_reports_come_whole_in_the_order_asked(store: PostgresStore):
         (-1, []),
     ],
 )
-def test_reports_at_a_level_cover_the_graph_once(store: PostgresStore, level: int, cover: list[str]):
+def test_reports_at_a_level_cover_the_graph_once(
+    store: PostgresStore, level: int, cover: list[str]
+):
     assert column(store.reports_at(level, 9), "id") == cover
     assert column(store.reports_at(level, 2), "id") == cover[:2]
 

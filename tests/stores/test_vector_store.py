@@ -23,7 +23,10 @@ from tests.stored import nearest, stored_hashes
 OpenStore = Callable[..., PostgresStore]
 
 DOCUMENTS = pd.DataFrame(
-    [("doc-1", "One", "a/one.txt", {"year": 1877, "tags": ["a", "ü"]}), ("doc-2", "Two", "two.txt", {})],
+    [
+        ("doc-1", "One", "a/one.txt", {"year": 1877, "tags": ["a", "ü"]}),
+        ("doc-2", "Two", "two.txt", {}),
+    ],
     columns=["id", "title", "source", "metadata"],
 )
 
@@ -60,14 +63,18 @@ def chunks(embeddings: np.ndarray) -> pd.DataFrame:
     )
 
 
-def load(store: PostgresStore, tables: Mapping[str, pd.DataFrame], dimensions: int, version: str = "1") -> None:
+def load(
+    store: PostgresStore, tables: Mapping[str, pd.DataFrame], dimensions: int, version: str = "1"
+) -> None:
     with store.writing(Live("index", version, {"model": "m"}, dimensions)) as writer:
         for table, rows in tables.items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
 
 
-def nearest_by_hand(embeddings: np.ndarray, vector: np.ndarray, limit: int) -> list[tuple[str, float]]:
+def nearest_by_hand(
+    embeddings: np.ndarray, vector: np.ndarray, limit: int
+) -> list[tuple[str, float]]:
     rows = embeddings.astype(np.float64)
     scores = rows @ vector / (np.linalg.norm(rows, axis=1) * np.linalg.norm(vector))
     best = np.lexsort((np.arange(len(scores)), -scores))[:limit]
@@ -81,7 +88,11 @@ def plans(store: PostgresStore) -> Iterator[list[str]]:
 
     def explain(connection, cursor, statement, parameters, context, executemany) -> None:
         if "<=>" in statement and not statement.startswith("EXPLAIN"):
-            lines = connection.connection.cursor().execute(f"EXPLAIN {statement}", parameters).fetchall()
+            lines = (
+                connection.connection.cursor()
+                .execute(f"EXPLAIN {statement}", parameters)
+                .fetchall()
+            )
             found.append("\n".join(line for (line,) in lines))
 
     event.listen(store.engine, "before_cursor_execute", explain)
@@ -99,7 +110,9 @@ def test_nearest_is_what_brute_force_finds(postgres: OpenStore, dimensions: int)
         expected = nearest_by_hand(stored, query, 10)
         assert [id for id, _ in found] == [id for id, _ in expected]
         tolerance = 1e-3 if 2000 < dimensions <= 4000 else 1e-5
-        np.testing.assert_allclose([score for _, score in found], [score for _, score in expected], atol=tolerance)
+        np.testing.assert_allclose(
+            [score for _, score in found], [score for _, score in expected], atol=tolerance
+        )
 
 
 def test_ties_go_by_id(postgres: OpenStore):
@@ -119,7 +132,8 @@ def test_a_vector_of_zeros_has_no_neighbours(postgres: OpenStore):
 
 
 def within_store(postgres: OpenStore, rows: int = 40, exact_below: int = 5000) -> PostgresStore:
-    """Text units of doc-1 and doc-2 in turn; entity n has text unit n and, for every fourth, n + 1 as sources."""
+    """Text units of doc-1 and doc-2 in turn; entity n has text unit n and, for every fourth, n + 1
+    as sources."""
     store = postgres(exact_below=exact_below)
     units = chunks(vectors(1, rows, 8))
     ids = units["id"].tolist()
@@ -140,13 +154,17 @@ def test_nearest_within_documents_is_what_brute_force_finds_of_them(
     inside = [f"ent-{row:05}" for row in range(40) if row % 2 == 1 or row % 4 == 0]
     for query in vectors(3, 3, 8):
         expected = [id for id, _ in nearest_by_hand(stored, query, 40) if id in inside]
-        assert [id for id, _ in nearest(store, "entities", query, 40, of_documents("doc-2"))] == expected
+        assert [
+            id for id, _ in nearest(store, "entities", query, 40, of_documents("doc-2"))
+        ] == expected
         ranked = [id for id, _ in nearest(store, "chunks", query, 40, of_documents("doc-2"))]
         assert sorted(ranked) == [f"chunk-{row:05}" for row in range(1, 40, 2)]
         assert nearest(store, "chunks", query, 40, of_documents("none")) == []
 
 
-def test_a_filter_that_the_index_gives_up_on_still_finds_all(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
+def test_a_filter_that_the_index_gives_up_on_still_finds_all(
+    postgres: OpenStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("pipeline.stores.postgres.conditions.FEW", 0)
     store = postgres(exact_below=100)
     units = chunks(vectors(1, 3000, 8))
@@ -174,7 +192,9 @@ def test_rights_are_searched_exactly(postgres: OpenStore, monkeypatch: pytest.Mo
             expected = [id for id in by_hand if int(id[-5:]) % 2][:20]
             [hits] = store.nearest([VectorSearch("chunks", query, 20)], rights=rights)
             assert [id for id, _ in hits] == expected
-            assert store.nearest([VectorSearch("chunks", query, 20)], of_documents("doc-2"), rights) == [[]]
+            assert store.nearest(
+                [VectorSearch("chunks", query, 20)], of_documents("doc-2"), rights
+            ) == [[]]
     assert "_hnsw_" not in "".join(found)
 
 
@@ -184,7 +204,9 @@ def test_the_nearest_of_some_chunks(postgres: OpenStore):
     everywhere = dict(nearest(store, "chunks", query, 40))
     some = ["chunk-00007", "chunk-00002", "gone", "chunk-00031"]
     found = store.nearest_of("chunks", some, query, 2)
-    expected = sorted((id for id in some if id in everywhere), key=everywhere.__getitem__, reverse=True)[:2]
+    expected = sorted(
+        (id for id in some if id in everywhere), key=everywhere.__getitem__, reverse=True
+    )[:2]
     assert [id for id, _ in found] == expected
     assert store.nearest_of("chunks", [], query, 2) == []
 
@@ -193,15 +215,23 @@ def test_documents_and_the_origins_of_rows(postgres: OpenStore):
     store = within_store(postgres)
     documents = sorted(store.documents(), key=lambda document: document.id)
     assert documents == [Document(**row) for row in DOCUMENTS.to_dict("records")]
-    told = store.origins("entities", ["ent-00000", "ent-00001", "ent-00002", "gone"], of_documents("doc-2"))
-    assert told == {"ent-00000": (True, False), "ent-00001": (True, True), "ent-00002": (False, False)}
+    told = store.origins(
+        "entities", ["ent-00000", "ent-00001", "ent-00002", "gone"], of_documents("doc-2")
+    )
+    assert told == {
+        "ent-00000": (True, False),
+        "ent-00001": (True, True),
+        "ent-00002": (False, False),
+    }
     told = store.origins("chunks", ["chunk-00001", "chunk-00002"], of_documents("doc-2"))
     assert told == {"chunk-00001": (True, True), "chunk-00002": (False, False)}
 
 
 def test_the_fields_that_documents_of_a_workspace_have(postgres: OpenStore):
     one, other = postgres("-one"), postgres("-other")
-    more = pd.DataFrame([("doc-3", "Three", "three.txt", {"year": 1, "place": None})], columns=DOCUMENTS.columns)
+    more = pd.DataFrame(
+        [("doc-3", "Three", "three.txt", {"year": 1, "place": None})], columns=DOCUMENTS.columns
+    )
     load(one, {"documents": DOCUMENTS}, 8)
     load(other, {"documents": more}, 8)
     assert one.fields(one.workspace) == other.fields(one.workspace) == {"year", "tags"}
@@ -211,10 +241,16 @@ def test_the_fields_that_documents_of_a_workspace_have(postgres: OpenStore):
 
 def test_a_row_whose_source_is_lost_is_not_of_the_documents_alone(postgres: OpenStore):
     store = postgres()
-    rows = {"documents": DOCUMENTS, "chunks": chunks(vectors(1, 1, 8)), "entities": entities(vectors(2, 1, 8))}
+    rows = {
+        "documents": DOCUMENTS,
+        "chunks": chunks(vectors(1, 1, 8)),
+        "entities": entities(vectors(2, 1, 8)),
+    }
     lists = pd.DataFrame({"id": ["ent-00000"], "chunk_ids": [["chunk-00000", "gone"]]})
     load(store, {**rows, "sources": lists}, 8)
-    assert store.origins("entities", ["ent-00000"], of_documents("doc-1")) == {"ent-00000": (True, False)}
+    assert store.origins("entities", ["ent-00000"], of_documents("doc-1")) == {
+        "ent-00000": (True, False)
+    }
 
 
 def test_workspaces_do_not_meet(postgres: OpenStore):
@@ -229,7 +265,9 @@ def test_workspaces_do_not_meet(postgres: OpenStore):
     assert len(nearest(one, "entities", vectors(3, 1, 4)[0], 99)) == 20
 
 
-@pytest.mark.parametrize(("dimensions", "type_name"), [(64, "vector"), (1536, "vector"), (2100, "halfvec")])
+@pytest.mark.parametrize(
+    ("dimensions", "type_name"), [(64, "vector"), (1536, "vector"), (2100, "halfvec")]
+)
 def test_many_rows_are_searched_by_index(postgres: OpenStore, dimensions: int, type_name: str):
     store = postgres(exact_below=400)
     stored = vectors(1, 1500 if dimensions < 100 else 450, dimensions)
@@ -250,7 +288,8 @@ def test_many_rows_are_searched_by_index(postgres: OpenStore, dimensions: int, t
             (f"{partition_of(ENTITIES, store.workspace)}_hnsw%", f"%{type_name}_cosine_ops%"),
         ).all()
         storage = connection.exec_driver_sql(
-            "SELECT attstorage FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'embedding'",
+            "SELECT attstorage FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname ="
+            " 'embedding'",
             (partition_of(ENTITIES, store.workspace),),
         ).scalar_one()
     assert "USING hnsw" in definition
@@ -278,7 +317,9 @@ def test_another_model_may_have_other_dimensions(postgres: OpenStore):
     query = vectors(2, 1, 24)[0]
     with plans(store) as seen:
         found = nearest(store, "entities", query, 5)
-    assert [id for id, _ in found] == [id for id, _ in nearest_by_hand(vectors(1, 300, 24), query, 5)]
+    assert [id for id, _ in found] == [
+        id for id, _ in nearest_by_hand(vectors(1, 300, 24), query, 5)
+    ]
     assert "_hnsw_" in seen[0]
     assert nearest(store, "entities", vectors(2, 1, 16)[0], 5) == []
     load(store, {"entities": entities(vectors(1, 300, 16))}, 16)
@@ -291,9 +332,12 @@ def test_chunks_come_with_their_documents_in_the_order_asked(postgres: OpenStore
     load(store, {"documents": DOCUMENTS, "chunks": chunks(stored)}, 3)
     found = store.chunks(["chunk-00002", "chunk-00001", "chunk-unknown", "chunk-00003"], question)
     similarity = dict(nearest_by_hand(stored, question, 4))
-    np.testing.assert_allclose(column(found, "score"), [similarity[f"ent-0000{row}"] for row in (2, 1, 3)], atol=1e-6)
+    np.testing.assert_allclose(
+        column(found, "score"), [similarity[f"ent-0000{row}"] for row in (2, 1, 3)], atol=1e-6
+    )
     assert found[0] == Passage(
-        "chunk-00002", "doc-1", "a/one.txt", "One", 20, 29, 3, "text 2\nof it", {"year": 1877, "tags": ["a", "ü"]},
+        "chunk-00002", "doc-1", "a/one.txt", "One", 20, 29, 3, "text 2\nof it",
+        {"year": 1877, "tags": ["a", "ü"]},
         found[0].score,
     )  # fmt: skip
     assert column(found, "id") == ["chunk-00002", "chunk-00001", "chunk-00003"]
@@ -315,7 +359,9 @@ def test_a_load_is_one_transaction(postgres: OpenStore):
 def _load_and_fail(store: PostgresStore) -> None:
     with store.writing(Live("index", "2", {}, 3)) as writer:
         writer.apply("documents", diff(with_hashes(DOCUMENTS.head(1)), writer.hashes("documents")))
-        writer.apply("entities", diff(with_hashes(entities(vectors(2, 30, 3))), writer.hashes("entities")))
+        writer.apply(
+            "entities", diff(with_hashes(entities(vectors(2, 30, 3))), writer.hashes("entities"))
+        )
         writer.publish()
         raise RuntimeError("plug pulled")
 
@@ -323,7 +369,9 @@ def _load_and_fail(store: PostgresStore) -> None:
 def test_a_load_over_another_equals_a_fresh_one(postgres: OpenStore):
     over, fresh = postgres("-over"), postgres("-fresh")
     before, after = entities(vectors(1, 30, 3)), entities(vectors(1, 40, 3)).iloc[5:]
-    after = after.assign(content=[text if n % 3 else "new" for n, text in enumerate(after["content"])])
+    after = after.assign(
+        content=[text if n % 3 else "new" for n, text in enumerate(after["content"])]
+    )
     load(over, {"entities": before}, 3)
     load(over, {"entities": after}, 3)
     load(fresh, {"entities": after}, 3)
@@ -334,7 +382,11 @@ def test_a_load_over_another_equals_a_fresh_one(postgres: OpenStore):
 
 def test_no_rows_are_a_load_too(postgres: OpenStore):
     store = postgres(exact_below=0)
-    load(store, {"documents": DOCUMENTS.head(0), "entities": entities(np.zeros((0, 3), np.float32))}, 0)
+    load(
+        store,
+        {"documents": DOCUMENTS.head(0), "entities": entities(np.zeros((0, 3), np.float32))},
+        0,
+    )
     assert store.live() == Live("index", "1", {"model": "m"}, 0)
     assert nearest(store, "entities", vectors(1, 1, 3)[0], 5) == []
 
@@ -351,7 +403,11 @@ def test_text_that_no_database_takes_is_a_store_error(postgres: OpenStore):
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://user:secret@127.0.0.1:1/none", "postgresql://user:secret@localhost:port/x", "nonsense"],
+    [
+        "postgresql://user:secret@127.0.0.1:1/none",
+        "postgresql://user:secret@localhost:port/x",
+        "nonsense",
+    ],
 )
 def test_no_server_is_a_store_error_without_the_password(url: str):
     store = PostgresStore(url)
@@ -391,18 +447,29 @@ def test_documents_are_listed_by_title_a_page_at_a_time(postgres: OpenStore):
     assert [(found.id, found.text_units, found.tokens) for found in page] == [
         ("doc-4", 1, 3), ("doc-2", 1, 3), ("doc-3", 2, 6),
     ]  # fmt: skip
-    assert (all, page[2].title, page[2].source, page[2].metadata) == (5, "alpha", "100%_three.txt", {"year": 1900})
+    assert (all, page[2].title, page[2].source, page[2].metadata) == (
+        5,
+        "alpha",
+        "100%_three.txt",
+        {"year": 1900},
+    )
     rest, all = store.listed(Listing(first=3, limit=3))
-    assert ([(found.id, found.text_units) for found in rest], all) == ([("doc-1", 3), ("doc-5", 0)], 5)
+    assert ([(found.id, found.text_units) for found in rest], all) == (
+        [("doc-1", 3), ("doc-5", 0)],
+        5,
+    )
     assert store.listed(Listing(first=9)) == ([], 5)
 
 
 @pytest.mark.parametrize(
     ("part", "expected"),
-    [("ALPHA", ["doc-2", "doc-3"]), ("b/ONE", ["doc-1"]), ("doc-4", ["doc-4"]), ("0%_t", ["doc-3"]), ("%", ["doc-3"]),
+    [("ALPHA", ["doc-2", "doc-3"]), ("b/ONE", ["doc-1"]), ("doc-4", ["doc-4"]), ("0%_t", ["doc-3"]),
+        ("%", ["doc-3"]),
      ("none", [])],
 )  # fmt: skip
-def test_documents_are_found_by_a_part_of_what_they_are_called(postgres: OpenStore, part: str, expected: list[str]):
+def test_documents_are_found_by_a_part_of_what_they_are_called(
+    postgres: OpenStore, part: str, expected: list[str]
+):
     page, all = listing_store(postgres).listed(Listing(part))
     assert ([found.id for found in page], all) == (expected, len(expected))
 
@@ -422,7 +489,9 @@ def test_the_text_units_of_a_document_and_their_places(postgres: OpenStore):
     assert [(unit.id, unit.order) for unit in units] == [("chunk-00002", 0), ("chunk-00001", 1)]
     assert units[0] == TextUnit("chunk-00002", "doc-1", 0, 20, 29, 3, "text 2\nof it")
     assert [unit.id for unit in store.units_of("doc-1", 2, 5)] == ["chunk-00000"]
-    assert store.units_of("gone", 0, 5) == store.units_of("doc-1", 0, 5, of_documents("doc-2")) == []
+    assert (
+        store.units_of("gone", 0, 5) == store.units_of("doc-1", 0, 5, of_documents("doc-2")) == []
+    )
     asked = ["chunk-00000", "chunk-00003", "gone"]
     assert store.places(asked) == {"chunk-00000": ("doc-1", 2), "chunk-00003": ("doc-2", 0)}
     assert store.places(asked, of_documents("doc-2")) == {"chunk-00003": ("doc-2", 0)}

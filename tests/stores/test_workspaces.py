@@ -13,7 +13,11 @@ from pipeline.stores.postgres.schema import CHUNKS, TABLES, VECTOR_TABLES, parti
 from pipeline.stores.postgres.store import PostgresStore
 from tests.load.tables import corpus, save
 
-CORPUS = corpus({"a.txt": "Ada met Babbage."}, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])
+CORPUS = corpus(
+    {"a.txt": "Ada met Babbage."},
+    {"Ada": "person", "Babbage": "person"},
+    [("Ada", "Babbage", ["met"])],
+)
 ROWS = {
     "documents": 1,
     "chunks": 1,
@@ -36,17 +40,26 @@ def manifest(snapshots: SnapshotStore) -> Manifest:
 
 
 def contents(store: PostgresStore) -> dict[str, list]:
-    """Rows without vectors, and without the places that nothing has given them: no NaN equals another."""
+    """Rows without vectors, and without the places that nothing has given them: no NaN equals
+    another."""
     but = ["embedding", "x", "y"]
-    parts = {table: [part.drop(columns=but, errors="ignore") for part in store.rows(table)] for table in TABLES}
-    return {table: pd.concat(found).sort_values("id").to_dict("records") for table, found in parts.items()}
+    parts = {
+        table: [part.drop(columns=but, errors="ignore") for part in store.rows(table)]
+        for table in TABLES
+    }
+    return {
+        table: pd.concat(found).sort_values("id").to_dict("records")
+        for table, found in parts.items()
+    }
 
 
 def partitions(store: PostgresStore) -> list[str]:
     """Those of the workspace that are there."""
     names = [partition_of(table, store.workspace) for table in VECTOR_TABLES.values()]
     with store.connection() as connection:
-        return [name for name in names if connection.execute(select(func.to_regclass(name))).scalar()]
+        return [
+            name for name in names if connection.execute(select(func.to_regclass(name))).scalar()
+        ]
 
 
 def test_a_drop_leaves_the_other_workspace_as_it_is(
@@ -57,7 +70,10 @@ def test_a_drop_leaves_the_other_workspace_as_it_is(
         load(manifest, snapshots, [store], 100)
     before, live = contents(other), other.live()
     listed = one.workspaces()
-    assert [name for name in listed if name in (one.workspace, other.workspace)] == [one.workspace, other.workspace]
+    assert [name for name in listed if name in (one.workspace, other.workspace)] == [
+        one.workspace,
+        other.workspace,
+    ]
     assert listed[one.workspace] == one.live()
     assert {table: state.rows for table, state in listed[one.workspace].tables.items()} == ROWS
 
@@ -80,21 +96,27 @@ def test_a_partition_that_cannot_go_stays_and_is_used_again(
     for store in (one, other):
         load(manifest, snapshots, [store], 100)
     with other.connection() as reader:
-        reader.execute(text("SELECT count(*) FROM lightrag_chunks"))  # holds the table until the block ends
+        reader.execute(
+            text("SELECT count(*) FROM lightrag_chunks")
+        )  # holds the table until the block ends
         assert one.drop() == ROWS
         assert partitions(one) == [partition_of(CHUNKS, one.workspace)]
     assert load(manifest, snapshots, [one], 100)["postgres"]["chunks"]["inserted"] == 1
     assert len(partitions(one)) == 4
 
 
-def test_loads_and_drops_at_once(postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore):
+def test_loads_and_drops_at_once(
+    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
+):
     """A load that has found its partitions there finds them gone when it is its turn."""
     store, other = postgres("-one"), postgres("-other")
     load(manifest, snapshots, [other], 100)
     before = contents(other)
     with ThreadPoolExecutor(4) as threads:
         done = [
-            threads.submit(store.drop) if number % 2 else threads.submit(load, manifest, snapshots, [store], 100)
+            threads.submit(store.drop)
+            if number % 2
+            else threads.submit(load, manifest, snapshots, [store], 100)
             for number in range(16)
         ]
     for future in done:

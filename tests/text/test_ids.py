@@ -60,7 +60,9 @@ def test_a_match_key_is_its_own_match_key(name: str):
 
 @given(st.text())
 def test_composed_and_decomposed_text_share_a_key(name: str):
-    assert match_key(unicodedata.normalize("NFC", name)) == match_key(unicodedata.normalize("NFD", name))
+    assert match_key(unicodedata.normalize("NFC", name)) == match_key(
+        unicodedata.normalize("NFD", name)
+    )
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zs", "Zl", "Zp"]), min_size=1))

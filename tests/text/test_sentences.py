@@ -19,11 +19,20 @@ def sentences(text: str) -> list[str]:
         ("One. Two! Three? Four", ["One. ", "Two! ", "Three? ", "Four"]),
         ('He said "go." She went.', ['He said "go." ', "She went."]),
         ('"Really?" she said. (Yes.) No.', ['"Really?" she said. ', "(Yes.) ", "No."]),
-        ("Mr. Fox met J. R. Hale, e.g. in St. Ives.", ["Mr. Fox met J. R. Hale, e.g. in St. Ives."]),
+        (
+            "Mr. Fox met J. R. Hale, e.g. in St. Ives.",
+            ["Mr. Fox met J. R. Hale, e.g. in St. Ives."],
+        ),
         ("Pi is 3.14 exactly. No. 5 is alive.", ["Pi is 3.14 exactly. ", "No. 5 is alive."]),
-        ("It was I. He knew. Hale Inc. was there.", ["It was I. ", "He knew. ", "Hale Inc. was there."]),
+        (
+            "It was I. He knew. Hale Inc. was there.",
+            ["It was I. ", "He knew. ", "Hale Inc. was there."],
+        ),
         ("1. Stir.\n2. Pour.", ["1. Stir.\n", "2. Pour."]),
-        ("他说：“好。”然后走了！真的吗？是；对", ["他说：“好。”", "然后走了！", "真的吗？", "是；", "对"]),
+        (
+            "他说：“好。”然后走了！真的吗？是；对",
+            ["他说：“好。”", "然后走了！", "真的吗？", "是；", "对"],
+        ),
         ("雨だ…「帰ろう。」そうした。", ["雨だ…", "「帰ろう。」", "そうした。"]),
         ("A heading\n\nA line\nof prose \n \n", ["A heading\n\n", "A line\nof prose \n \n"]),
         ("a\r\n\r\nb", ["a\r\n\r\n", "b"]),
@@ -46,7 +55,12 @@ def test_spans_cover_the_text_in_order(text: str) -> None:
 
 def test_ends_paragraph() -> None:
     text = "One. Two.\n\nThree.\nFour."
-    assert [ends_paragraph(text, end) for _, end in sentence_spans(text)] == [False, True, False, True]
+    assert [ends_paragraph(text, end) for _, end in sentence_spans(text)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("piece", ["a", ".", " ", "\n", ".)", "Mr. ", "1. ", "…", "a\n ", '."'])

@@ -41,7 +41,9 @@ def test_ids_are_those_of_the_golden_set(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_agrees_with_tiktoken_where_its_ranks_are_here(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_agrees_with_tiktoken_where_its_ranks_are_here(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(address: str) -> bytes:
         raise FileNotFoundError(address)
 

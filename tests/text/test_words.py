@@ -8,8 +8,14 @@ from pipeline.text.ids import words
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("The directors' films, directed in 1871!", ["the", "director", "film", "direct", "in", "1871"]),
-        ("Cities and a class; running, red, sing", ["city", "and", "a", "class", "runn", "red", "sing"]),
+        (
+            "The directors' films, directed in 1871!",
+            ["the", "director", "film", "direct", "in", "1871"],
+        ),
+        (
+            "Cities and a class; running, red, sing",
+            ["city", "and", "a", "class", "runn", "red", "sing"],
+        ),
         ("ÜBER Straße", ["über", "straße"]),
         ("snake_case a.b C3", ["snake", "case", "a", "b", "c3"]),
         ("斯卡罗灯塔", ["斯卡", "卡罗", "罗灯", "灯塔"]),
@@ -24,7 +30,9 @@ def test_words_of_a_text(text: str, expected: list[str]):
     assert words(text) == expected
 
 
-@pytest.mark.parametrize(("one", "other"), [("film", "films"), ("party", "parties"), ("played", "playing")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("film", "films"), ("party", "parties"), ("played", "playing")]
+)
 def test_endings_do_not_tell_words_apart(one: str, other: str):
     assert words(one) == words(other)
 

@@ -18,24 +18,38 @@ PRICE = {"input": 1.0, "output": 2.0}
 
 @pytest.fixture
 def folder(tmp_path: Path, openai: OpenAIServer) -> ProjectFolder:
-    documents = {**DOCUMENTS, "money.txt": "The lamp cost $text and ${more}. ```Mira Vale``` paid Anselm Torr."}
+    documents = {
+        **DOCUMENTS,
+        "money.txt": "The lamp cost $text and ${more}. ```Mira Vale``` paid Anselm Torr.",
+    }
     settings = {"models": {"chat": models(openai, price=PRICE)["chat"]}}
     return new_project(tmp_path / "tuned", "embedded", documents, openai, **settings)
 
 
 def prompts(folder: ProjectFolder) -> dict[str, str]:
-    return {path.stem: path.read_text(encoding="utf-8") for path in (folder.root / "prompts").glob("*.md")}
+    return {
+        path.stem: path.read_text(encoding="utf-8")
+        for path in (folder.root / "prompts").glob("*.md")
+    }
 
 
-def test_new_prompts_stand_beside_the_old_ones_and_work(folder: ProjectFolder, openai: OpenAIServer):
+def test_new_prompts_stand_beside_the_old_ones_and_work(
+    folder: ProjectFolder, openai: OpenAIServer
+):
     before = prompts(folder)
     with folder.open() as project:
         tuning = project.tune()
         first = prompts(folder)
         assert project.tune().calls == 0
         assert {name: first[name] for name in before} == before
-        assert set(tuning.prompts.values()) == {"extract_graph.tuned", "summarize_descriptions.tuned"}
-        assert set(prompts(folder)) - set(first) == {"extract_graph.tuned-2", "summarize_descriptions.tuned-2"}
+        assert set(tuning.prompts.values()) == {
+            "extract_graph.tuned",
+            "summarize_descriptions.tuned",
+        }
+        assert set(prompts(folder)) - set(first) == {
+            "extract_graph.tuned-2",
+            "summarize_descriptions.tuned-2",
+        }
         assert tuning.findings.entity_types == ("person", "lighthouse", "institute", "event")
         tuned = first["extract_graph.tuned"]
         assert tuned.startswith("You are a historian of lighthouses.")
@@ -88,7 +102,9 @@ def test_a_budget_stops_it_and_the_next_time_goes_on(folder: ProjectFolder, open
 
 
 def test_a_model_that_declines_writes_nothing(folder: ProjectFolder, openai: OpenAIServer):
-    openai.script("chat", [Reply("I'm sorry, but I cannot help with that."), Reply("I'm sorry, I can't.")])
+    openai.script(
+        "chat", [Reply("I'm sorry, but I cannot help with that."), Reply("I'm sorry, I can't.")]
+    )
     with folder.open() as project, pytest.raises(ModelError, match=r"domain: .*nothing is written"):
         project.tune()
     assert not [name for name in prompts(folder) if "tuned" in name]

@@ -10,8 +10,11 @@ from pipeline.text.ids import digest, document_id
 
 
 def documents(**metadata: dict[str, Any]) -> pd.DataFrame:
-    """A document a keyword, with this metadata, as load_documents makes them: "a" is titled A, from a.txt."""
-    return DOCUMENTS.frame([_row(name, json.dumps(fields, sort_keys=True)) for name, fields in metadata.items()])
+    """A document a keyword, with this metadata, as load_documents makes them: "a" is titled A, from
+    a.txt."""
+    return DOCUMENTS.frame(
+        [_row(name, json.dumps(fields, sort_keys=True)) for name, fields in metadata.items()]
+    )
 
 
 def metadata_of(frame: pd.DataFrame) -> dict[str, Any]:

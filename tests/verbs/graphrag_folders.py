@@ -16,27 +16,33 @@ def version_3() -> Tables:
     """3.x."""
     return {
         "documents": [
-            {"id": "d1", "human_readable_id": 0, "title": "lamp.txt", "text": DOCUMENT, "text_unit_ids": ["u1", "u2"],
+            {"id": "d1", "human_readable_id": 0, "title": "lamp.txt", "text": DOCUMENT,
+                "text_unit_ids": ["u1", "u2"],
              "creation_date": "2026-01-09", "raw_data": {"owner": "Ada", "year": 1871}},
         ],
         "text_units": [
             {"id": "u1", "human_readable_id": 0, "text": TEXT, "n_tokens": 9, "document_id": "d1",
              "entity_ids": ["e1"], "relationship_ids": ["r1"], "covariate_ids": []},
             {"id": "u2", "human_readable_id": 1, "text": "Otto Holm kept the Lamp.", "n_tokens": 6,
-             "document_id": "d1", "entity_ids": ["e2"], "relationship_ids": [], "covariate_ids": []},
+             "document_id": "d1", "entity_ids": ["e2"], "relationship_ids": [],
+             "covariate_ids": []},
         ],
         "entities": [
-            {"id": "e1", "human_readable_id": 0, "title": "ADA HOLM", "type": "PERSON", "description": "built it",
+            {"id": "e1", "human_readable_id": 0, "title": "ADA HOLM", "type": "PERSON",
+                "description": "built it",
              "text_unit_ids": ["u1"], "frequency": 1, "degree": 1},
-            {"id": "e2", "human_readable_id": 1, "title": "OTTO HOLM", "type": "PERSON", "description": "kept it",
+            {"id": "e2", "human_readable_id": 1, "title": "OTTO HOLM", "type": "PERSON",
+                "description": "kept it",
              "text_unit_ids": ["u2"], "frequency": 1, "degree": 1},
             {"id": "e3", "human_readable_id": 2, "title": "LAMP", "type": "", "description": "",
              "text_unit_ids": ["u1", "u2"], "frequency": 2, "degree": 2},
         ],
         "relationships": [
-            {"id": "r1", "human_readable_id": 0, "source": "ADA HOLM", "target": "LAMP", "description": "Ada built it",
+            {"id": "r1", "human_readable_id": 0, "source": "ADA HOLM", "target": "LAMP",
+                "description": "Ada built it",
              "weight": 9.0, "combined_degree": 3, "text_unit_ids": ["u1"]},
-            {"id": "r2", "human_readable_id": 1, "source": "OTTO HOLM", "target": "LAMP", "description": "Otto kept it",
+            {"id": "r2", "human_readable_id": 1, "source": "OTTO HOLM", "target": "LAMP",
+                "description": "Otto kept it",
              "weight": 2.0, "combined_degree": 3, "text_unit_ids": ["u2"]},
         ],
     }  # fmt: skip
@@ -47,7 +53,8 @@ def version_2() -> Tables:
     tables = version_3()
     tables["documents"] = renamed(tables["documents"], raw_data="metadata")
     tables["text_units"] = [
-        {name: cell for name, cell in row.items() if name != "document_id"} | {"document_ids": [row["document_id"]]}
+        {name: cell for name, cell in row.items() if name != "document_id"}
+        | {"document_ids": [row["document_id"]]}
         for row in tables["text_units"]
     ]
     return tables
@@ -61,7 +68,8 @@ def version_0() -> Tables:
         "create_final_documents": renamed(tables["documents"], text="raw_content"),
         "create_final_text_units": tables["text_units"],
         "create_final_entities": [
-            {name: cell for name, cell in row.items() if name not in ("frequency", "degree")} for row in entities
+            {name: cell for name, cell in row.items() if name not in ("frequency", "degree")}
+            for row in entities
         ],
         "create_final_relationships": renamed(tables["relationships"], combined_degree="rank"),
     }

@@ -20,10 +20,22 @@ Record = Mapping[str, Any]
 
 
 def entity(name: str, type: str = "PERSON", description: str = "", weight: float = 1.0) -> Record:
-    return {"kind": "entity", "name": name, "type": type, "description": description, "weight": weight}
+    return {
+        "kind": "entity",
+        "name": name,
+        "type": type,
+        "description": description,
+        "weight": weight,
+    }
 
 
-def link(source: str, target: str, description: str = "", keywords: Sequence[str] = (), weight: float = 1.0) -> Record:
+def link(
+    source: str,
+    target: str,
+    description: str = "",
+    keywords: Sequence[str] = (),
+    weight: float = 1.0,
+) -> Record:
     return {
         "kind": "relationship", "source": source, "target": target, "description": description,
         "keywords": list(keywords), "weight": weight,
@@ -32,7 +44,15 @@ def link(source: str, target: str, description: str = "", keywords: Sequence[str
 
 def extractions(units: Mapping[str, Sequence[Record]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Extractions and text units; a unit's name is ``document/order``."""
-    blank = {"name": "", "type": "", "source": "", "target": "", "description": "", "keywords": [], "grounded": True}
+    blank = {
+        "name": "",
+        "type": "",
+        "source": "",
+        "target": "",
+        "description": "",
+        "keywords": [],
+        "grounded": True,
+    }
     rows = [
         {**blank, **record, "text_unit_id": unit, "order": order}
         for unit, records in units.items()
@@ -60,7 +80,8 @@ def described(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
     ]  # fmt: skip
     relationships = [
         {
-            "id": relationship_id(entity_id(source), entity_id(target)), "source": source, "target": target,
+            "id": relationship_id(entity_id(source), entity_id(target)), "source": source,
+            "target": target,
             "source_entity_id": entity_id(source), "target_entity_id": entity_id(target),
             "description": "knows", "keywords": ["knows", "friends"], "weight": float(weight),
             "text_unit_ids": [f"unit-of-{source}"],
@@ -75,7 +96,9 @@ def ranked(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
     entities, relationships = described(graph)
     degree = {entity_id(name): len(set(nx.all_neighbors(graph, name))) for name in graph.nodes}
     with_degrees = entities.assign(degree=entities["id"].map(degree).astype("int64"))
-    return ENTITIES.frame(with_degrees.to_dict("records")), RELATIONSHIPS.frame(relationships.to_dict("records"))
+    return ENTITIES.frame(with_degrees.to_dict("records")), RELATIONSHIPS.frame(
+        relationships.to_dict("records")
+    )
 
 
 def towns() -> nx.DiGraph:
@@ -83,7 +106,9 @@ def towns() -> nx.DiGraph:
     whole = nx.DiGraph()
     for town in ("a", "b", "c"):
         people = nx.connected_watts_strogatz_graph(12, 4, 0.3, seed=ord(town))
-        whole.add_edges_from((f"{town}{one}", f"{town}{other}", {"weight": 2}) for one, other in people.edges)
+        whole.add_edges_from(
+            (f"{town}{one}", f"{town}{other}", {"weight": 2}) for one, other in people.edges
+        )
     whole.add_edge("a0", "b0", weight=1)
     whole.add_node("hermit")
     return whole

@@ -1,7 +1,8 @@
-"""Extractions that were paid for with an earlier version: its cache, its prompts, and the tables that came of them.
+"""Extractions that were paid for with an earlier version: its cache, its prompts, and the tables
+that came of them.
 
-``paid_extractions.zip`` was written by ``python -m tests.verbs.paid_extractions FILE`` by a version whose requests in
-``format: json`` had a system message before the prompt that describes records.
+``paid_extractions.zip`` was written by ``python -m tests.verbs.paid_extractions FILE`` by a version
+whose requests in ``format: json`` had a system message before the prompt that describes records.
 """
 
 import json
@@ -28,19 +29,26 @@ ARCHIVE = Path(__file__).with_name("paid_extractions.zip")
 PROMPTS = ("extract_graph", "extract_graph_continue")
 TEXTS = {
     "sound": "Mira Vale built the Harrow Light in 1871.",
-    "long": "Idra Senn founded the Brack Institute. Anselm Torr taught optics at the Brack Institute.",
+    "long": (
+        "Idra Senn founded the Brack Institute. Anselm Torr taught optics at the Brack Institute."
+    ),
     "odd": "Governor Pell opened the Tollen Observatory.",
 }
 GLEANED = {
-    "records": '("entity"<|>Harrow Light<|>location<|>A light that gleaning has found.)<|COMPLETE|>',
-    "json": '{"entities": [{"name": "Harrow Light", "type": "location", "description": "Found by gleaning."}], '
-    '"relationships": []}',
+    "records": (
+        '("entity"<|>Harrow Light<|>location<|>A light that gleaning has found.)<|COMPLETE|>'
+    ),
+    "json": (
+        '{"entities": [{"name": "Harrow Light", "type": "location", "description": "Found by'
+        ' gleaning."}], "relationships": []}'
+    ),
 }
 FORMATS = ("records", "json")
 
 
 def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
-    """Cut off the long text, answer the odd one with prose at first, and find one thing more in a gleaning."""
+    """Cut off the long text, answer the odd one with prose at first, and find one thing more in a
+    gleaning."""
     opening = next(content_of(message) for message in messages if message["role"] == "user")
     text = opening.rpartition("Text:\n")[2].strip()
     said = [content_of(message) for message in messages if message["role"] == "assistant"]
@@ -56,9 +64,14 @@ def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
 
 def extract(chat: Any, prompts: Path, **params: Any) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Extract from all texts with one gleaning, by the prompts of this folder."""
-    rows = [(id, text, 1, "doc-a", 0, len(text), order) for order, (id, text) in enumerate(TEXTS.items())]
+    rows = [
+        (id, text, 1, "doc-a", 0, len(text), order)
+        for order, (id, text) in enumerate(TEXTS.items())
+    ]
     extract, glean = (read_prompt(prompts, name, {"language": "English"}) for name in PROMPTS)
-    return extract_graph(TEXT_UNITS.frame(rows), ExtractParams(gleanings=1, **params), extract, glean, chat)
+    return extract_graph(
+        TEXT_UNITS.frame(rows), ExtractParams(gleanings=1, **params), extract, glean, chat
+    )
 
 
 def as_rows(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -20,16 +20,46 @@ Strategy = Literal["stable", "tokens", "sentence"]
 STRATEGIES: list[Strategy] = ["stable", "tokens", "sentence"]
 TOKENIZER = tokenizer("o200k_base")
 
-WORDS = ["mill", "river", "stone", "Haven", "3.14", "naïve", "e\u0301", "磨坊", "河流", "東京", "मिल", "โรงสี"]
+WORDS = [
+    "mill",
+    "river",
+    "stone",
+    "Haven",
+    "3.14",
+    "naïve",
+    "e\u0301",
+    "磨坊",
+    "河流",
+    "東京",
+    "मिल",
+    "โรงสี",
+]
 MARKED = ["\U0001f469\u200d\U0001f4bb", "🇳🇴", "👍🏽", "Dr.", "U.S.", "<|endoftext|>"]
-BREAKS = [" ", "  ", ". ", "! ", "\n", "\n\n", "\r\n", "\r\n\r\n", "。", "，", "…", "", "\t", "\u3000"]
-TEXTS = st.lists(st.tuples(st.sampled_from(WORDS + MARKED), st.sampled_from(BREAKS)), max_size=80).map(
-    lambda pairs: "".join(word + mark for word, mark in pairs)
-)
+BREAKS = [
+    " ",
+    "  ",
+    ". ",
+    "! ",
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\r\n\r\n",
+    "。",
+    "，",
+    "…",
+    "",
+    "\t",
+    "\u3000",
+]
+TEXTS = st.lists(
+    st.tuples(st.sampled_from(WORDS + MARKED), st.sampled_from(BREAKS)), max_size=80
+).map(lambda pairs: "".join(word + mark for word, mark in pairs))
 
 
 def documents(*texts: str) -> pd.DataFrame:
-    return DOCUMENTS.frame([{"id": f"doc-{number}", "text": text} for number, text in enumerate(texts)])
+    return DOCUMENTS.frame(
+        [{"id": f"doc-{number}", "text": text} for number, text in enumerate(texts)]
+    )
 
 
 def units_of(text: str, **params: object) -> pd.DataFrame:
@@ -47,10 +77,14 @@ def cluster_ends(text: str) -> set[int]:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(text=TEXTS | st.text(max_size=200), size=st.integers(1, 60))
 @settings(max_examples=size(30, 120), deadline=None)
-def test_units_are_slices_within_the_limit_that_cover_the_text(text: str, size: int, strategy: Strategy) -> None:
+def test_units_are_slices_within_the_limit_that_cover_the_text(
+    text: str, size: int, strategy: Strategy
+) -> None:
     units = units_of(text, strategy=strategy, size=size)
     covered = 0
-    for (start, end), unit, n_tokens in zip(spans(units), units["text"], units["n_tokens"], strict=True):
+    for (start, end), unit, n_tokens in zip(
+        spans(units), units["text"], units["n_tokens"], strict=True
+    ):
         assert text[start:end] == unit == unit.strip() != ""
         assert n_tokens == TOKENIZER.count(unit)
         assert n_tokens <= size or len(unit) == 1
@@ -145,7 +179,9 @@ def test_params_that_make_no_sense(params: dict[str, object]) -> None:
 
 
 def test_stable_units_end_where_paragraphs_end_but_not_after_a_heading() -> None:
-    paragraphs = [f"## Part {n}\n\n" + f"The wheel of mill {n} turned all day. " * 6 for n in range(40)]
+    paragraphs = [
+        f"## Part {n}\n\n" + f"The wheel of mill {n} turned all day. " * 6 for n in range(40)
+    ]
     units = units_of("\n\n".join(paragraphs), size=300)
     assert all(unit.startswith("## Part") and unit.endswith("day.") for unit in units["text"])
     assert units["n_tokens"].mean() > 100
@@ -154,8 +190,13 @@ def test_stable_units_end_where_paragraphs_end_but_not_after_a_heading() -> None
 def invented_sentences(source: random.Random, number: int) -> list[str]:
     sentences = []
     for _ in range(number):
-        words = ["".join(source.choices("aeioulmnrst", k=source.randint(2, 8))) for _ in range(source.randint(4, 16))]
-        sentences.append(" ".join(words).capitalize() + source.choice([". ", ". ", ". ", "! ", ".\n\n"]))
+        words = [
+            "".join(source.choices("aeioulmnrst", k=source.randint(2, 8)))
+            for _ in range(source.randint(4, 16))
+        ]
+        sentences.append(
+            " ".join(words).capitalize() + source.choice([". ", ". ", ". ", "! ", ".\n\n"])
+        )
     return sentences
 
 

@@ -36,6 +36,8 @@ def test_an_empty_graph_has_no_texts():
 
 def test_less_of_them_is_embedded_on_request():
     entities, relationships = ranked(nx.DiGraph([("Ann", "Bob")]))
-    texts = compose_texts(entities, relationships, TextParams(entity="name", relationship="description"))
+    texts = compose_texts(
+        entities, relationships, TextParams(entity="name", relationship="description")
+    )
     assert sorted(texts[0]["text"]) == ["Ann", "Bob"]
     assert texts[1]["text"].tolist() == ["knows"]

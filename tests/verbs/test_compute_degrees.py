@@ -3,7 +3,12 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contract.schemas import DESCRIBED_ENTITIES, DESCRIBED_RELATIONSHIPS, ENTITIES, RELATIONSHIPS
+from pipeline.contract.schemas import (
+    DESCRIBED_ENTITIES,
+    DESCRIBED_RELATIONSHIPS,
+    ENTITIES,
+    RELATIONSHIPS,
+)
 from pipeline.verbs.compute_degrees import compute_degrees
 from tests.sizes import size
 from tests.verbs.graphs import described
@@ -32,6 +37,8 @@ def test_nothing_else_of_a_row_is_touched():
 
 
 def test_an_empty_graph_has_no_degrees():
-    entities, relationships = compute_degrees(DESCRIBED_ENTITIES.frame(), DESCRIBED_RELATIONSHIPS.frame())
+    entities, relationships = compute_degrees(
+        DESCRIBED_ENTITIES.frame(), DESCRIBED_RELATIONSHIPS.frame()
+    )
     assert ENTITIES.encode(entities, "entities").num_rows == 0
     assert RELATIONSHIPS.encode(relationships, "relationships").num_rows == 0

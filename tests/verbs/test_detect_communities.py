@@ -38,7 +38,9 @@ def tables(communities: pd.DataFrame, nodes: pd.DataFrame) -> tuple[list[dict], 
     return rows, NODES.encode(nodes, "nodes").to_pylist()
 
 
-def detect(graph: nx.DiGraph, params: CommunityParams = CommunityParams()) -> tuple[list[dict], list[dict]]:
+def detect(
+    graph: nx.DiGraph, params: CommunityParams = CommunityParams()
+) -> tuple[list[dict], list[dict]]:
     return tables(*detect_communities(*ranked(graph), params))
 
 
@@ -80,7 +82,9 @@ def test_every_component_is_covered_and_nobody_alone_is():
     top = [row for row in nodes if row["level"] == 0]
     assert {row["entity_id"] for row in top} == connected
     assert len(top) == len(connected)
-    components = [{entity_id(name) for name in part} for part in nx.weakly_connected_components(graph)]
+    components = [
+        {entity_id(name) for name in part} for part in nx.weakly_connected_components(graph)
+    ]
     for community in communities:
         assert any(set(community["entity_ids"]) <= component for component in components)
 
@@ -106,7 +110,9 @@ def test_a_community_lists_the_relationships_and_text_units_inside_it():
     communities, _ = tables(*detect_communities(entities, relationships))
     for row in communities:
         inside = set(row["entity_ids"])
-        both = relationships["source_entity_id"].isin(inside) & relationships["target_entity_id"].isin(inside)
+        both = relationships["source_entity_id"].isin(inside) & relationships[
+            "target_entity_id"
+        ].isin(inside)
         assert row["relationship_ids"] == sorted(relationships.loc[both, "id"])
         units = entities.loc[entities["id"].isin(inside), "text_unit_ids"].explode()
         assert row["text_unit_ids"] == sorted(set(units))
@@ -116,7 +122,10 @@ def test_direction_plays_no_part():
     graph = towns()
     turned = graph.reverse()
     members = [
-        [(row["level"], row["entity_ids"]) for row in detect(one, CommunityParams(max_cluster_size=5))[0]]
+        [
+            (row["level"], row["entity_ids"])
+            for row in detect(one, CommunityParams(max_cluster_size=5))[0]
+        ]
         for one in (graph, turned)
     ]
     assert members[0] == members[1]
@@ -131,14 +140,18 @@ def test_weights_of_both_directions_are_one_weight():
     halves.add_weighted_edges_from((y, x, w / 2) for x, y, w in once.edges(data="weight"))
     lighter = nx.DiGraph()
     lighter.add_weighted_edges_from([("a", "b", 1), ("c", "d", 1), ("b", "c", 9)])
-    members = [sorted(row["entity_ids"] for row in detect(graph)[0]) for graph in (once, halves, lighter)]
+    members = [
+        sorted(row["entity_ids"] for row in detect(graph)[0]) for graph in (once, halves, lighter)
+    ]
     assert members[0] == members[1] != members[2]
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 30))
 @settings(max_examples=size(4, 300), derandomize=True)
 def test_what_happens_in_one_component_leaves_the_others_as_they_are(seed: int, others: int):
-    grown = nx.relabel_nodes(nx.gnp_random_graph(others, 0.3, seed=seed, directed=True), lambda node: f"x{node}")
+    grown = nx.relabel_nodes(
+        nx.gnp_random_graph(others, 0.3, seed=seed, directed=True), lambda node: f"x{node}"
+    )
     params = CommunityParams(max_cluster_size=5)
     before = {row["id"] for row in detect(towns(), params)[0]}
     assert before <= {row["id"] for row in detect(nx.compose(towns(), grown), params)[0]}
@@ -146,14 +159,16 @@ def test_what_happens_in_one_component_leaves_the_others_as_they_are(seed: int, 
 
 @pytest.mark.parametrize("name", ["christmas_carol", "operation_dulce"])
 def test_communities_are_no_looser_than_those_of_graphrag(name: str):
-    """By modularity at each level: its communities, those above that were not split, and every entity that
-    is in none by itself."""
+    """By modularity at each level: its communities, those above that were not split, and every
+    entity that is in none by itself."""
     folder = Path(os.environ.get(DATASETS, "")) / "msgraphrag_outputs" / name
     if DATASETS not in os.environ or not folder.is_dir():
         pytest.skip(f"no recorded outputs of GraphRAG; set {DATASETS} to the folder of datasets")
     read = read_graphrag(GraphragParams(path=str(folder)), tokenizer("o200k_base"))
     described = dict(zip(REGISTRY.verbs["read_graphrag"].outputs, read, strict=True))
-    entities, relationships = compute_degrees(described["described_entities"], described["described_relationships"])
+    entities, relationships = compute_degrees(
+        described["described_entities"], described["described_relationships"]
+    )
     graph = nx.Graph()
     for link in relationships.to_dict("records"):
         ends = link["source_entity_id"], link["target_entity_id"]

@@ -14,7 +14,9 @@ class LetterCounts:
     identity: Mapping[str, Any] = {"model": "letters"}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        counts = np.array([[text.count(letter) for letter in "abcdefgh"] for text in texts], dtype=np.float32)
+        counts = np.array(
+            [[text.count(letter) for letter in "abcdefgh"] for text in texts], dtype=np.float32
+        )
         counts = counts.reshape(len(texts), 8)
         lengths = np.linalg.norm(counts, axis=1, keepdims=True)
         return np.divide(counts, lengths, out=np.zeros_like(counts), where=lengths > 0)

@@ -14,8 +14,14 @@ from tests.verbs.test_extract_graph import TWO, ScriptedChat, text_units
 
 EXTRACT = Prompt("extract", "$claim_description of $entity_types\nText:\n$text")
 GLEAN = Prompt("glean", "What was missed?")
-FINED = '("claim"<|>Orla Mill<|>Ivo Brand<|>fraud<|>TRUE<|>1871-05-03<|>NONE<|>It was fined.<|>They fined Orla Mill.)'
-ALLEGED = '("claim"<|>Ivo Brand<|>NONE<|>bribery<|>SUSPECTED<|>NONE<|>NONE<|>He was bribed, a clerk said.<|>Bribed?)'
+FINED = (
+    '("claim"<|>Orla Mill<|>Ivo Brand<|>fraud<|>TRUE<|>1871-05-03<|>NONE<|>It was fined.<|>They'
+    " fined Orla Mill.)"
+)
+ALLEGED = (
+    '("claim"<|>Ivo Brand<|>NONE<|>bribery<|>SUSPECTED<|>NONE<|>NONE<|>He was bribed, a clerk'
+    " said.<|>Bribed?)"
+)
 NOTHING = "<|COMPLETE|>"
 
 
@@ -33,8 +39,10 @@ def test_claims_become_rows_that_name_entities():
     rows = claims.sort_values("subject").to_dict("records")
     assert [id.startswith("claim-") for id in claims["id"]] == [True, True]
     assert {name: rows[1][name] for name in COVARIATES.columns if name != "id"} == {
-        "text_unit_id": "chunk-0", "subject_id": entity_id("ORLA MILL"), "object_id": entity_id("Ivo Brand"),
-        "subject": "Orla Mill", "object": "Ivo Brand", "type": "FRAUD", "status": "TRUE", "start_date": "1871-05-03",
+        "text_unit_id": "chunk-0", "subject_id": entity_id("ORLA MILL"),
+        "object_id": entity_id("Ivo Brand"),
+        "subject": "Orla Mill", "object": "Ivo Brand", "type": "FRAUD", "status": "TRUE",
+        "start_date": "1871-05-03",
         "end_date": "", "description": "It was fined.", "source_text": "They fined Orla Mill.",
     }  # fmt: skip
     assert (rows[0]["object"], rows[0]["object_id"], rows[0]["status"]) == ("", "", "SUSPECTED")
@@ -47,12 +55,21 @@ def test_equal_texts_are_asked_once_and_their_claims_have_ids_of_their_own():
 
 
 def test_what_is_wanted_is_said():
-    _, _, chat = run({"a": [NOTHING]}, text_units("a"), claim_description="frauds", entity_types=["mill", "miller"])
-    assert chat.requests[0].messages == ({"role": "user", "content": "frauds of mill, miller\nText:\na"},)
+    _, _, chat = run(
+        {"a": [NOTHING]},
+        text_units("a"),
+        claim_description="frauds",
+        entity_types=["mill", "miller"],
+    )
+    assert chat.requests[0].messages == (
+        {"role": "user", "content": "frauds of mill, miller\nText:\na"},
+    )
 
 
 def test_gleaned_claims_are_kept():
-    claims, rejects, chat = run({"a": [FINED, f"{FINED}##{ALLEGED}", NOTHING]}, text_units("a"), gleanings=2)
+    claims, rejects, chat = run(
+        {"a": [FINED, f"{FINED}##{ALLEGED}", NOTHING]}, text_units("a"), gleanings=2
+    )
     assert sorted(claims["subject"]) == ["Ivo Brand", "Orla Mill"]
     assert rejects.empty
     assert len(chat.requests) == 3
@@ -106,5 +123,11 @@ def test_the_prompts_that_come_with_it_fit():
         for name in ("extract_claims", "extract_claims_continue")
     }
     chat = ScriptedChat({"a\n": [NOTHING]})
-    extract_claims(text_units("a"), ClaimParams(), read["extract_claims"], read["extract_claims_continue"], chat)
+    extract_claims(
+        text_units("a"),
+        ClaimParams(),
+        read["extract_claims"],
+        read["extract_claims_continue"],
+        chat,
+    )
     assert "$" not in chat.requests[0].messages[0]["content"]

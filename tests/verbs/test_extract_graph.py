@@ -26,7 +26,8 @@ CUT_IN_ITS_FIRST_RECORD = ChatReply('("entity"<|>Orla', finish_reason="length")
 
 
 class ScriptedChat:
-    """Replies by text and turn; keeps what it was asked, and what the request's check said of each reply."""
+    """Replies by text and turn; keeps what it was asked, and what the request's check said of each
+    reply."""
 
     identity = {"model": "scripted"}  # noqa: RUF012
 
@@ -44,7 +45,9 @@ class ScriptedChat:
     def _reply(self, request):
         self.requests.append(request)
         turn = sum(message["role"] == "assistant" for message in request.messages)
-        opening = next(message["content"] for message in request.messages if message["role"] == "user")
+        opening = next(
+            message["content"] for message in request.messages if message["role"] == "user"
+        )
         reply = self.replies[opening.rpartition("Text:\n")[2]][turn]
         reply = reply if isinstance(reply, ChatReply) else ChatReply(reply)
         self.complaints.append(request.check(reply.text))
@@ -58,7 +61,10 @@ class ScriptedChat:
 
 
 def text_units(*texts: str, first: int = 0) -> pd.DataFrame:
-    rows = [(f"chunk-{i}", text, 1, "doc-a", 0, len(text), i) for i, text in enumerate(texts, start=first)]
+    rows = [
+        (f"chunk-{i}", text, 1, "doc-a", 0, len(text), i)
+        for i, text in enumerate(texts, start=first)
+    ]
     return TEXT_UNITS.frame(rows)
 
 
@@ -78,12 +84,14 @@ def test_records_become_rows_in_the_order_they_came():
     extractions, rejects, _ = run({TEXT: [f"{IVO}##\n{RUNS}##\n{MILL}{NOTHING}"]}, text_units(TEXT))
     assert rejects.empty
     assert extractions.drop(columns="keywords").to_dict("records") == [
-        {"text_unit_id": "chunk-0", "order": 0, "kind": "entity", "name": "Ivo Brand", "type": "PERSON",
+        {"text_unit_id": "chunk-0", "order": 0, "kind": "entity", "name": "Ivo Brand",
+            "type": "PERSON",
          "source": "", "target": "", "description": "The miller.", "weight": 1.0, "grounded": True},
         {"text_unit_id": "chunk-0", "order": 1, "kind": "relationship", "name": "", "type": "",
          "source": "Ivo Brand", "target": "Orla Mill", "description": "Ivo runs it.", "weight": 8.0,
          "grounded": True},
-        {"text_unit_id": "chunk-0", "order": 2, "kind": "entity", "name": "Orla Mill", "type": "ORGANIZATION",
+        {"text_unit_id": "chunk-0", "order": 2, "kind": "entity", "name": "Orla Mill",
+            "type": "ORGANIZATION",
          "source": "", "target": "", "description": "A mill.", "weight": 1.0, "grounded": True},
     ]  # fmt: skip
     assert [list(cell) for cell in extractions["keywords"]] == [[], ["work", "ownership"], []]
@@ -98,7 +106,9 @@ def test_equal_texts_are_asked_once_and_both_get_the_records():
 
 def test_the_prompt_carries_types_and_text():
     _, _, chat = run({"a $b": [IVO]}, text_units("a $b"), entity_types=["ship", "port"])
-    assert chat.requests[0].messages == ({"role": "user", "content": "Types: ship, port\nText:\na $b"},)
+    assert chat.requests[0].messages == (
+        {"role": "user", "content": "Types: ship, port\nText:\na $b"},
+    )
     assert chat.requests[0].response_format is None
 
 
@@ -123,7 +133,9 @@ def test_no_text_units_no_call():
     ],
 )
 def test_a_reply_that_fails_rejects_its_text_whole(reply, reason):
-    extractions, rejects, _ = run({"a": [reply, reply], "b": [MILL]}, text_units("a", "b"), gleanings=0)
+    extractions, rejects, _ = run(
+        {"a": [reply, reply], "b": [MILL]}, text_units("a", "b"), gleanings=0
+    )
     assert names(extractions) == ["Orla Mill"]
     assert rejects[["step", "row_id", "kind", "reason"]].to_dict("records") == [
         {"step": "", "row_id": "chunk-0", "kind": "row", "reason": reason}
@@ -139,7 +151,9 @@ def test_check_tells_readable_replies_from_others():
 
 
 def test_bad_records_are_rejected_alone():
-    extractions, rejects, _ = run({"a": [f'{IVO}##("entity"<|>""<|>x<|>y)##("claim"<|>z)']}, text_units("a"))
+    extractions, rejects, _ = run(
+        {"a": [f'{IVO}##("entity"<|>""<|>x<|>y)##("claim"<|>z)']}, text_units("a")
+    )
     assert names(extractions) == ["Ivo Brand"]
     assert set(rejects["kind"]) == {"record"}
     assert rejects["reason"].tolist() == ["record", "record"]
@@ -151,8 +165,17 @@ def test_gleaning_adds_what_is_new_and_stops_when_nothing_is():
     assert names(extractions) == ["Ivo Brand", "Orla Mill"]
     assert list(extractions["order"]) == [0, 1]
     assert rejects.empty
-    assert [request.row_id for request in chat.requests] == ["chunk-0", "chunk-1", "chunk-0", "chunk-0"]
-    assert [message["role"] for message in chat.requests[2].messages] == ["user", "assistant", "user"]
+    assert [request.row_id for request in chat.requests] == [
+        "chunk-0",
+        "chunk-1",
+        "chunk-0",
+        "chunk-0",
+    ]
+    assert [message["role"] for message in chat.requests[2].messages] == [
+        "user",
+        "assistant",
+        "user",
+    ]
     assert chat.requests[2].messages[1]["content"] == f"{IVO}##{IVO}"
     assert chat.requests[2].messages[2]["content"] == "What was missed?"
 
@@ -172,7 +195,8 @@ def test_a_gleaning_that_fails_keeps_the_first_pass(reply, reason):
 
 
 @pytest.mark.parametrize(
-    "reply", [ChatReply(f'{MILL}##("entity"<|>Orla', finish_reason="length"), f'{MILL}##("entity"<|>Orla']
+    "reply",
+    [ChatReply(f'{MILL}##("entity"<|>Orla', finish_reason="length"), f'{MILL}##("entity"<|>Orla'],
 )
 def test_a_gleaning_that_was_cut_keeps_its_whole_records_and_is_the_last(reply):
     extractions, rejects, chat = run({"a": [IVO, reply]}, text_units("a"), gleanings=3)
@@ -207,7 +231,10 @@ BAD_HALVES = [
 @pytest.mark.parametrize(("half", "reason"), BAD_HALVES)
 @pytest.mark.parametrize("bad", [0, 1])
 def test_where_a_half_fails_too_all_whole_records_are_kept_and_the_text_is_cut(half, reason, bad):
-    replies = {TWO: [CUT], **{part: [half if i == bad else MILL] for i, part in enumerate(halves(TWO))}}
+    replies = {
+        TWO: [CUT],
+        **{part: [half if i == bad else MILL] for i, part in enumerate(halves(TWO))},
+    }
     extractions, rejects, chat = run(replies, text_units(TWO))
     assert names(extractions) == ["Ivo Brand", "Orla Mill"]
     assert rejects[["row_id", "kind", "reason"]].to_dict("records") == [
@@ -218,14 +245,20 @@ def test_where_a_half_fails_too_all_whole_records_are_kept_and_the_text_is_cut(h
 
 def test_halves_that_are_cut_too_add_their_whole_records():
     left, right = halves(TWO)
-    replies = {TWO: [CUT], left: [f'{MILL}##("entity"<|>Or'], right: [f'{IVO}##{RUNS}##("entity"<|>Or']}
+    replies = {
+        TWO: [CUT],
+        left: [f'{MILL}##("entity"<|>Or'],
+        right: [f'{IVO}##{RUNS}##("entity"<|>Or'],
+    }
     extractions, rejects, _ = run(replies, text_units(TWO))
     assert extractions["name"].tolist() == ["Ivo Brand", "Orla Mill", ""]
     assert rejects["kind"].tolist() == ["cut"]
     assert "3 whole records" in rejects["message"][0]
 
 
-@pytest.mark.parametrize("half", [CUT_IN_ITS_FIRST_RECORD, "prose", ChatReply("", reason="timeout")])
+@pytest.mark.parametrize(
+    "half", [CUT_IN_ITS_FIRST_RECORD, "prose", ChatReply("", reason="timeout")]
+)
 def test_a_text_without_any_whole_record_is_rejected_whole(half):
     replies = {TWO: [CUT_IN_ITS_FIRST_RECORD], **{part: [half] for part in halves(TWO)}}
     extractions, rejects, chat = run(replies, text_units(TWO))
@@ -252,7 +285,9 @@ def test_the_message_speaks_of_halves_only_where_they_were_asked_about():
 def test_a_cut_text_that_cannot_be_divided_keeps_its_whole_records_without_a_further_call():
     extractions, rejects, chat = run({"a": [CUT]}, text_units("a"))
     assert names(extractions) == ["Ivo Brand"]
-    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "cut", "reason": "truncated"}]
+    assert rejects[["kind", "reason"]].to_dict("records") == [
+        {"kind": "cut", "reason": "truncated"}
+    ]
     assert len(chat.requests) == 1
 
 
@@ -261,7 +296,9 @@ def test_a_prompt_that_is_too_long_is_asked_about_in_two_halves_of_the_text():
     replies = {TWO: [ChatReply("", reason="too_long", message="400")], left: [MILL], right: [IVO]}
     extractions, rejects, _ = run(replies, text_units(TWO))
     assert names(extractions) == ["Orla Mill", "Ivo Brand"]
-    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "recovered", "reason": "too_long"}]
+    assert rejects[["kind", "reason"]].to_dict("records") == [
+        {"kind": "recovered", "reason": "too_long"}
+    ]
 
 
 MARKED = Prompt("extract", "End with <|COMPLETE|>. Types: $entity_types\nText:\n$text")
@@ -269,7 +306,12 @@ MARKED = Prompt("extract", "End with <|COMPLETE|>. Types: $entity_types\nText:\n
 
 @pytest.mark.parametrize(
     ("prompt", "reply", "unended"),
-    [(MARKED, IVO, True), (MARKED, f"{IVO}{NOTHING}", False), (MARKED, NOTHING, False), (EXTRACT, IVO, False)],
+    [
+        (MARKED, IVO, True),
+        (MARKED, f"{IVO}{NOTHING}", False),
+        (MARKED, NOTHING, False),
+        (EXTRACT, IVO, False),
+    ],
 )
 def test_a_whole_reply_without_the_end_mark_that_its_prompt_asks_for_is_told_and_not_asked_again(
     prompt, reply, unended
@@ -277,7 +319,9 @@ def test_a_whole_reply_without_the_end_mark_that_its_prompt_asks_for_is_told_and
     chat = ScriptedChat({"a": [reply]})
     extractions, rejects = extract_graph(text_units("a"), ExtractParams(), prompt, GLEAN, chat)
     assert len(extractions) == (IVO in reply)
-    assert rejects[["kind", "reason"]].to_dict("records") == ([{"kind": "unended", "reason": "unended"}] * unended)
+    assert rejects[["kind", "reason"]].to_dict("records") == (
+        [{"kind": "unended", "reason": "unended"}] * unended
+    )
     assert len(chat.requests) == 1
 
 
@@ -292,8 +336,14 @@ def test_a_bad_record_in_a_half_is_rejected_alone():
 def test_an_unreadable_reply_is_repaired_once():
     extractions, rejects, chat = run({"a": ["A story.", MILL]}, text_units("a"), gleanings=2)
     assert names(extractions) == ["Orla Mill"]
-    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "recovered", "reason": "parse"}]
-    assert [message["role"] for message in chat.requests[1].messages] == ["user", "assistant", "user"]
+    assert rejects[["kind", "reason"]].to_dict("records") == [
+        {"kind": "recovered", "reason": "parse"}
+    ]
+    assert [message["role"] for message in chat.requests[1].messages] == [
+        "user",
+        "assistant",
+        "user",
+    ]
     assert chat.requests[1].messages[1]["content"] == "A story."
 
 
@@ -302,7 +352,9 @@ def test_a_repair_that_is_cut_is_asked_for_in_two_halves_of_the_text():
     replies = {TWO: ["A story.", CUT], left: [MILL], right: [IVO]}
     extractions, rejects, chat = run(replies, text_units(TWO), gleanings=2)
     assert names(extractions) == ["Ivo Brand", "Orla Mill"]
-    assert rejects[["kind", "reason"]].to_dict("records") == [{"kind": "recovered", "reason": "truncated"}]
+    assert rejects[["kind", "reason"]].to_dict("records") == [
+        {"kind": "recovered", "reason": "truncated"}
+    ]
     assert len(chat.requests) == 4
 
 
@@ -391,13 +443,18 @@ def test_slices_give_what_the_whole_gives():
     units = [text_units("a", "b"), text_units("a", "c", first=2)]
     whole = run(replies, pd.concat(units))
     slices = [run(replies, part) for part in units]
-    extractions, rejects = pd.concat(part[0] for part in slices), pd.concat(part[1] for part in slices)
+    extractions, rejects = (
+        pd.concat(part[0] for part in slices),
+        pd.concat(part[1] for part in slices),
+    )
     assert EXTRACTIONS.encode(whole[0], "whole").equals(EXTRACTIONS.encode(extractions, "slices"))
     assert REJECTS.encode(whole[1], "whole").equals(REJECTS.encode(rejects, "slices"))
 
 
 def test_the_packaged_prompt_puts_the_text_last_and_expands_nothing_in_it():
-    prompt = read_prompt(Path(__file__).parents[2] / "prompts", "extract_graph", {"language": "English"})
+    prompt = read_prompt(
+        Path(__file__).parents[2] / "prompts", "extract_graph", {"language": "English"}
+    )
     assert prompt.fields == {"entity_types", "format", "language", "text"}
     (message,) = opening(prompt, "records", "It costs $5, $language.", "person")
     rendered = message["content"]

@@ -31,8 +31,13 @@ def test_the_titles_of_all_documents_are_read_once_for_all_text_units_that_come_
 ):
     read: list[list[str]] = []
     of_titles = Gazetteer.of_titles
-    monkeypatch.setattr(Gazetteer, "of_titles", lambda titles: of_titles(read.append(found := [*titles]) or found))
-    for titles in ({"d": "Skarrow Light", "e": "Lamp of the sea"}, {"d": "Skarrow Light", "e": "Song of the sea"}):
+    monkeypatch.setattr(
+        Gazetteer, "of_titles", lambda titles: of_titles(read.append(found := [*titles]) or found)
+    )
+    for titles in (
+        {"d": "Skarrow Light", "e": "Lamp of the sea"},
+        {"d": "Skarrow Light", "e": "Song of the sea"},
+    ):
         for text in ("He knew Lamp of the sea.", "He knew Song of the sea."):
             found = extract_graph_fast(text_units(text), documents(**titles))
             assert (titles["e"] in entities(found)) == (titles["e"] in text)
@@ -45,7 +50,10 @@ def extract(text: str, title: str = "", **params: int) -> pd.DataFrame:
 
 def entities(extractions: pd.DataFrame) -> dict[str, tuple[str, float]]:
     rows = extractions[extractions["kind"] == "entity"]
-    return {name: (kind, weight) for name, kind, weight in zip(rows["name"], rows["type"], rows["weight"], strict=True)}
+    return {
+        name: (kind, weight)
+        for name, kind, weight in zip(rows["name"], rows["type"], rows["weight"], strict=True)
+    }
 
 
 def links(extractions: pd.DataFrame) -> dict[tuple[str, str], float]:
@@ -93,7 +101,10 @@ def test_rows_have_the_first_sentence_and_its_key_phrases():
     link = row(extractions, source="Mira Vale", target="Harbour Guild")
     assert link["description"] == first
     assert list(link["keywords"]) == [CO_OCCURS, "paraffin lamp", "lit", "paid"]
-    assert "paraffin lamp" not in row(extractions, source="Mira Vale", target="paraffin lamp")["keywords"]
+    assert (
+        "paraffin lamp"
+        not in row(extractions, source="Mira Vale", target="paraffin lamp")["keywords"]
+    )
 
 
 def test_orders_run_from_zero_entities_first():
@@ -139,9 +150,13 @@ def test_titles_of_other_documents_are_found():
 
 def test_a_text_without_capitals_has_concepts_and_its_title_among_them():
     extractions = extract(
-        "المنارة القديمة قرب الميناء. فتحت المنارة القديمة مكتبة البحر، ثم زادت مكتبة البحر.", "المنارة القديمة"
+        "المنارة القديمة قرب الميناء. فتحت المنارة القديمة مكتبة البحر، ثم زادت مكتبة البحر.",
+        "المنارة القديمة",
     )
-    assert entities(extractions) == {"المنارة القديمة": ("title", 2.0), "مكتبة البحر": ("concept", 2.0)}
+    assert entities(extractions) == {
+        "المنارة القديمة": ("title", 2.0),
+        "مكتبة البحر": ("concept", 2.0),
+    }
     assert ("المنارة القديمة", "مكتبة البحر") in links(extractions)
 
 
@@ -170,25 +185,36 @@ def test_links_of_a_crowded_sentence_are_bounded():
 def stated(extractions: pd.DataFrame) -> dict[tuple[str, str], list[str]]:
     rows = extractions[extractions["kind"] == "relationship"]
     found = zip(rows["source"], rows["target"], rows["keywords"], strict=True)
-    return {(source, target): list(takewhile(CO_OCCURS.__ne__, words)) for source, target, words in found}
+    return {
+        (source, target): list(takewhile(CO_OCCURS.__ne__, words))
+        for source, target, words in found
+    }
 
 
 def test_what_a_sentence_states_stands_before_co_occurrence_and_describes_the_relationship():
-    text = "Mira Vale moved to Tessing with Hugo Ballard. The guild burned lamps. Ballard married Vale in Tessing."
+    text = (
+        "Mira Vale moved to Tessing with Hugo Ballard. The guild burned lamps. Ballard married Vale"
+        " in Tessing."
+    )
     extractions = extract(text)
     assert stated(extractions) == {
         ("Mira Vale", "Tessing"): ["moved to"],
         ("Hugo Ballard", "Mira Vale"): ["married"],
         ("Tessing", "Hugo Ballard"): [],
     }
-    assert row(extractions, source="Hugo Ballard")["description"] == "Ballard married Vale in Tessing."
+    assert (
+        row(extractions, source="Hugo Ballard")["description"] == "Ballard married Vale in Tessing."
+    )
     assert edge_types(extractions.loc[extractions["kind"] == "relationship", "keywords"]) == [
         "MOVED_TO", "MARRIED", "CO_OCCURS",
     ]  # fmt: skip
 
 
 def test_a_keyword_that_does_not_link_the_two_is_no_type():
-    text = "Return to Tessing was directed by Mira Vale with Hugo Ballard, whose daughter left for Orvane."
+    text = (
+        "Return to Tessing was directed by Mira Vale with Hugo Ballard, whose daughter left for"
+        " Orvane."
+    )
     assert stated(extract(text, "Return to Tessing")) == {
         ("Return to Tessing", "Mira Vale"): ["directed by"],
         ("Return to Tessing", "Hugo Ballard"): [],
@@ -202,21 +228,25 @@ def test_rows_of_a_table_and_items_of_a_list_are_sentences():
     assert len(entities(extractions)) == 101
     assert ("Name7 Moor", "City7") in links(extractions)
     assert not any(
-        source != "Register" and source.split()[0][4:] != target[4:] for source, target in links(extractions)
+        source != "Register" and source.split()[0][4:] != target[4:]
+        for source, target in links(extractions)
     )
     items = extract("They were:\n- Mira Vale of Tessing\n- Hugo Ballard of Orvane\n")
     assert links(items) == {("Mira Vale", "Tessing"): 1.0, ("Hugo Ballard", "Orvane"): 1.0}
 
 
 def test_a_text_with_a_title_has_no_more_than_a_relationship_a_name():
-    text = "It stars Ana Moor, Bo Vale, Cy Ballard and Di Tessing. It was shown in Orvane, Quill and Hallow."
+    text = (
+        "It stars Ana Moor, Bo Vale, Cy Ballard and Di Tessing. It was shown in Orvane, Quill and"
+        " Hallow."
+    )
     assert len(links(extract(text, "The Lamp"))) == 7
 
 
 def test_types_are_what_the_text_says():
     text = (
-        "The Lamp is a 1934 drama film directed by Mira Vale and starring Hugo Ballard, Benny Hill and Ida Moor. "
-        "The actress Joan Bay was born in Tessing. Nick Castle saw Orvane."
+        "The Lamp is a 1934 drama film directed by Mira Vale and starring Hugo Ballard, Benny Hill"
+        " and Ida Moor. The actress Joan Bay was born in Tessing. Nick Castle saw Orvane."
     )
     assert {name: kind for name, (kind, _) in entities(extract(text, "The Lamp")).items()} == {
         "Lamp": "work",
@@ -232,7 +262,10 @@ def test_types_are_what_the_text_says():
 
 
 def test_a_mark_on_the_paper_is_no_name():
-    minutes = "Minutes of the Harbour Guild. Ann Moor sat in the chair, and\nBen Vale kept the book of it."
+    minutes = (
+        "Minutes of the Harbour Guild. Ann Moor sat in the chair, and\nBen Vale kept the book"
+        " of it."
+    )
     assert list(entities(extract(f"CONFIDENTIAL\n{minutes}"))) == [
         "Minutes of the Harbour Guild", "Ann Moor", "Ben Vale",
     ]  # fmt: skip
@@ -254,7 +287,9 @@ def test_min_phrase_count():
 
 
 def test_a_key_phrase_that_is_the_title_in_lower_case_mentions_it():
-    assert entities(extract("the paraffin lamp was lit.", "The Paraffin Lamp")) == {"Paraffin Lamp": ("title", 1.0)}
+    assert entities(extract("the paraffin lamp was lit.", "The Paraffin Lamp")) == {
+        "Paraffin Lamp": ("title", 1.0)
+    }
 
 
 def test_missing_values():
@@ -264,7 +299,9 @@ def test_missing_values():
     assert extract_graph_fast(text_units(), documents()).columns.tolist() == EXTRACTIONS.columns
 
 
-@pytest.mark.parametrize("params", [{"min_phrase_count": 0}, {"max_links_per_name": -1}, {"unknown": 1}])
+@pytest.mark.parametrize(
+    "params", [{"min_phrase_count": 0}, {"max_links_per_name": -1}, {"unknown": 1}]
+)
 def test_bad_params(params):
     with pytest.raises(ValidationError):
         FastParams(**params)
@@ -299,25 +336,33 @@ TEXTS = st.lists(SENTENCES, max_size=5).map(" ".join)
 )
 def test_rowwise(texts, cut, random):
     titles = documents(d="The Harrow Light", e="Ballard, Hugo (1801-1866), keeper")
-    units = TEXT_UNITS.frame([(f"u{n}", text, 0, document, 0, 0, n) for n, (text, document) in enumerate(texts)])
+    units = TEXT_UNITS.frame(
+        [(f"u{n}", text, 0, document, 0, 0, n) for n, (text, document) in enumerate(texts)]
+    )
     whole = extract_graph_fast(units, titles).sort_values(KEY, ignore_index=True)
     parts = [extract_graph_fast(part, titles) for part in (units[:cut], units[cut:])]
     pd.testing.assert_frame_equal(pd.concat(parts).sort_values(KEY, ignore_index=True), whole)
     shuffled = units.sample(frac=1, random_state=random.randrange(1000))
     other = titles[::-1]
-    pd.testing.assert_frame_equal(extract_graph_fast(shuffled, other).sort_values(KEY, ignore_index=True), whole)
+    pd.testing.assert_frame_equal(
+        extract_graph_fast(shuffled, other).sort_values(KEY, ignore_index=True), whole
+    )
 
 
 PIECES = (
-    "Mira", "Vale", "MIRA VALE", "Ann", "Moor", "of", "the", "Guild", "C++", "C", "7", "U.S.", "US", "O’Brien",
-    "O'Brien", "l'Avenir", "deVries", "Har-\nbour", "Harbour", "World- Wide", "World-Wide", "Jr.", "AT&T", "Foo_bar",
-    "Café", "Cafe\u0301", "ﬁnn", "Finn", "Ⅷ", "VIII", "™", "林海", "灯塔", "林海灯塔", "Ａｎｎ", "(film)",
+    "Mira", "Vale", "MIRA VALE", "Ann", "Moor", "of", "the", "Guild", "C++", "C", "7", "U.S.", "US",
+    "O’Brien",
+    "O'Brien", "l'Avenir", "deVries", "Har-\nbour", "Harbour", "World- Wide", "World-Wide", "Jr.",
+    "AT&T", "Foo_bar",
+    "Café", "Cafe\u0301", "ﬁnn", "Finn", "Ⅷ", "VIII", "™", "林海", "灯塔", "林海灯塔", "Ａｎｎ", "(film)",  # noqa: E501
     ", 1826-1958", "|", "-", ".", "\n", "\n\n", "《林海》",
 )  # fmt: skip
-JOINED = st.tuples(st.sampled_from(("", " ")), st.lists(st.sampled_from(PIECES), min_size=1, max_size=8)).map(
-    lambda parts: parts[0].join(parts[1])
+JOINED = st.tuples(
+    st.sampled_from(("", " ")), st.lists(st.sampled_from(PIECES), min_size=1, max_size=8)
+).map(lambda parts: parts[0].join(parts[1]))
+ENTRY = st.tuples(
+    st.sampled_from("abc"), JOINED, st.sampled_from(("given", "heading", "first_line"))
 )
-ENTRY = st.tuples(st.sampled_from("abc"), JOINED, st.sampled_from(("given", "heading", "first_line")))
 ENTRIES = st.lists(ENTRY, max_size=3, unique_by=lambda entry: entry[0])
 
 
@@ -356,5 +401,8 @@ def test_a_text_that_no_changed_title_touches_gives_the_rows_that_it_gave(
 )
 def test_a_new_title_touches_the_texts_that_may_hold_it(title: str, text: str, touched: bool):
     units, none = text_units(text, document="other"), TITLES.frame()
-    for before, now in ((none, TITLES.frame([("d", title, "given")])), (TITLES.frame([("d", title, "given")]), none)):
+    for before, now in (
+        (none, TITLES.frame([("d", title, "given")])),
+        (TITLES.frame([("d", title, "given")]), none),
+    ):
         assert list(touched_by(units, before, now)) == [touched]

@@ -1,4 +1,5 @@
-"""load_documents in parts: of a file's name and content, and of nothing else, comes what comes of the file."""
+"""load_documents in parts: of a file's name and content, and of nothing else, comes what comes of
+the file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +25,18 @@ CONTENTS = {
     b"Caf\xe9 au lait, d\xe9j\xe0 vu, na\xefve \xe9l\xe8ve": "a guess",
     b'[{"id": "2", "text": "Two."}, {"id": "2.txt", "text": "Point."}, {"te': "array cut off",
 }
-NAMES = ["a.csv", "a.csv#2", "a.csv#2.txt", "a:1.txt", "a:2.txt", "b.txt", "c.json", "c.json#2.txt", "d.png", "e/a.csv"]
+NAMES = [
+    "a.csv",
+    "a.csv#2",
+    "a.csv#2.txt",
+    "a:1.txt",
+    "a:2.txt",
+    "b.txt",
+    "c.json",
+    "c.json#2.txt",
+    "d.png",
+    "e/a.csv",
+]
 FOLDERS = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(sorted(CONTENTS)), max_size=8)
 held = settings(max_examples=size(40, 1000), phases=(Phase.reuse, Phase.generate), deadline=None)
 Files = Mapping[str, bytes]
@@ -76,7 +88,10 @@ def test_reading_holds_its_law(data: st.DataObject, before: Files, now: Files):
 
 
 def test_of_a_file_come_no_other_rows_than_of_all(tmp_path: Path):
-    params = written(tmp_path, {"a.csv": b"id,text\n2.txt,Two\n3,Three\n", "a.csv#2.txt": b"A file.", "b.txt": b"B."})
+    params = written(
+        tmp_path,
+        {"a.csv": b"id,text\n2.txt,Two\n3,Three\n", "a.csv#2.txt": b"A file.", "b.txt": b"B."},
+    )
     files = find_files(params)
     assert files["name"].tolist() == ["a.csv", "a.csv#2.txt", "b.txt"]
     documents, rejects = read_files(files[files["name"] != "b.txt"], params)
@@ -93,6 +108,9 @@ def test_a_row_changes_with_what_is_read_and_with_what_reads_it(tmp_path: Path):
     assert (after != before).any(axis=1).tolist() == [False, True]
     (tmp_path / "own.py").write_text("def read(path): ...")
     own = LoadParams(
-        path=str(tmp_path), file_pattern="*.txt", converter={"txt": "own.py:read"}, converter_folder=str(tmp_path)
+        path=str(tmp_path),
+        file_pattern="*.txt",
+        converter={"txt": "own.py:read"},
+        converter_folder=str(tmp_path),
     )
     assert find_files(own.looked())["converter"].str.startswith("own.py:read ").all()

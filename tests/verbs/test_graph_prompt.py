@@ -20,7 +20,9 @@ from pipeline.settings.init import shipped
 from pipeline.verbs.graph_prompt import opening
 from tests.verbs.test_paid_extractions import unpacked
 
-OWN = Prompt("own", 'Types: $entity_types\nWrite ("entity"<|>name) lines, as my colleagues do.\nText:\n$text')
+OWN = Prompt(
+    "own", 'Types: $entity_types\nWrite ("entity"<|>name) lines, as my colleagues do.\nText:\n$text'
+)
 
 
 @pytest.fixture
@@ -33,7 +35,9 @@ def packaged() -> Prompt:
     return read_prompt(shipped() / "prompts", "extract_graph", {"language": "English"})
 
 
-def test_the_packaged_prompt_asks_for_records_in_the_very_words_of_earlier_versions(earlier: Prompt):
+def test_the_packaged_prompt_asks_for_records_in_the_very_words_of_earlier_versions(
+    earlier: Prompt,
+):
     asked = {"text": "Mira Vale built it.", "entity_types": "person, event"}
     assert opening(packaged(), "records", **asked) == opening(earlier, "records", **asked)
     assert opening(earlier, "records", **asked)[0]["content"] == earlier.render(**asked)
@@ -88,7 +92,9 @@ def test_limits_are_all_that_the_bounded_schema_adds():
     limits = taken_out(bounded)
     assert bounded == json.loads(json.dumps(GRAPH_JSON_FORMAT))
     assert limits["keywords"] == 3
-    assert {"entities", "relationships", "name", "type", "description", "source", "target"} <= set(limits)
+    assert {"entities", "relationships", "name", "type", "description", "source", "target"} <= set(
+        limits
+    )
     assert max(limits.values()) < 2000  # llama.cpp refuses more
 
 
@@ -100,5 +106,8 @@ def taken_out(schema: object, name: str = "") -> dict[str, int]:
             if keyword in schema:
                 found[name] = schema.pop(keyword)
         for key, value in schema.items():
-            found = taken_out(value, name if key == "items" and "properties" not in value else key) | found
+            found = (
+                taken_out(value, name if key == "items" and "properties" not in value else key)
+                | found
+            )
     return found

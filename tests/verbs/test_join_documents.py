@@ -21,7 +21,10 @@ CORPUS = documents(
     d={},
     e={"department": []},
 )
-ROWS = [{"department": "sales", "owner": "Ada", "floor": 2}, {"department": "7", "owner": "Otto", "floor": None}]
+ROWS = [
+    {"department": "sales", "owner": "Ada", "floor": 2},
+    {"department": "7", "owner": "Otto", "floor": None},
+]
 JOINED = {
     "a": {"department": "sales", "owner": "Ada", "floor": 2},
     "b": {"department": 7, "owner": "Otto"},
@@ -32,7 +35,9 @@ JOINED = {
 
 
 def joined(path: Path, on: str = "department", **params: str) -> dict[str, Any]:
-    found = join_documents(CORPUS, JoinTableParams.model_validate({"path": str(path), "on": on, **params}))
+    found = join_documents(
+        CORPUS, JoinTableParams.model_validate({"path": str(path), "on": on, **params})
+    )
     return metadata_of(found)
 
 
@@ -57,17 +62,26 @@ def test_cells_of_a_csv_are_texts_and_empty_ones_replace_nothing(tmp_path: Path)
     }
 
 
-@pytest.mark.parametrize(("on", "value"), [("source", "a.txt"), ("title", "A"), ("id", CORPUS["id"].min())])
+@pytest.mark.parametrize(
+    ("on", "value"), [("source", "a.txt"), ("title", "A"), ("id", CORPUS["id"].min())]
+)
 def test_own_columns_to_join_on(tmp_path: Path, on: str, value: str):
     path = tmp_path / "owners.csv"
     path.write_text(f"file,owner\n{value},Ada\n")
-    found = join_documents(CORPUS, JoinTableParams(path="owners.csv", on=on, key="file", root=str(tmp_path)))
-    (row,) = [index for index, cell in enumerate(found["metadata"]) if json.loads(cell).get("owner") == "Ada"]
+    found = join_documents(
+        CORPUS, JoinTableParams(path="owners.csv", on=on, key="file", root=str(tmp_path))
+    )
+    (row,) = [
+        index
+        for index, cell in enumerate(found["metadata"])
+        if json.loads(cell).get("owner") == "Ada"
+    ]
     assert found[on][row] == value
 
 
 @pytest.mark.parametrize(
-    ("encoding", "given"), [("gb18030", ""), ("cp1252", "cp1252"), ("utf-8-sig", ""), ("utf-16", "")]
+    ("encoding", "given"),
+    [("gb18030", ""), ("cp1252", "cp1252"), ("utf-8-sig", ""), ("utf-16", "")],
 )
 def test_encodings(tmp_path: Path, encoding: str, given: str):
     path = tmp_path / "owners.csv"
@@ -79,22 +93,28 @@ def test_encodings(tmp_path: Path, encoding: str, given: str):
 def test_values_that_json_does_not_know(tmp_path: Path):
     path = tmp_path / "owners.parquet"
     row = {
-        "department": "sales", "day": date(2020, 1, 31), "at": datetime(2020, 1, 31, 12), "price": Decimal("1.50"),
+        "department": "sales", "day": date(2020, 1, 31), "at": datetime(2020, 1, 31, 12),
+        "price": Decimal("1.50"),
         "ratio": float("nan"), "tags": ["a\x00b", None], "deep": {"x": 1.5},
     }  # fmt: skip
     pq.write_table(pa.Table.from_pylist([row]), path)
     assert joined(path)["a"] == {
-        "department": "sales", "owner": "nobody", "day": "2020-01-31", "at": "2020-01-31T12:00:00", "price": "1.50",
+        "department": "sales", "owner": "nobody", "day": "2020-01-31", "at": "2020-01-31T12:00:00",
+        "price": "1.50",
         "tags": ["ab", None], "deep": {"x": 1.5},
     }  # fmt: skip
 
 
 def test_a_document_that_nothing_is_known_of_is_as_it_was(tmp_path: Path):
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text('{"id": 1, "text": "é", "z": [1, {"b": null}], "department": "x"}\n')
+    (tmp_path / "in" / "a.jsonl").write_text(
+        '{"id": 1, "text": "é", "z": [1, {"b": null}], "department": "x"}\n'
+    )
     (tmp_path / "owners.csv").write_text("department,owner\ny,Ada\n")
     loaded, _ = load_documents(LoadParams(path=str(tmp_path / "in")))
-    found = join_documents(loaded, JoinTableParams(path=str(tmp_path / "owners.csv"), on="department"))
+    found = join_documents(
+        loaded, JoinTableParams(path=str(tmp_path / "owners.csv"), on="department")
+    )
     pd.testing.assert_frame_equal(found, loaded)
 
 
@@ -115,12 +135,32 @@ def test_the_stamp_follows_the_content_of_the_table(tmp_path: Path):
     [
         ("none.csv", None, SettingsError, "none.csv: no such file; put the table there"),
         ("owners.xlsx", b"x", SettingsError, r"'.xlsx' is no kind of table; give one of .csv"),
-        ("o.csv", b"department,owner\nx,1\ny,2\nx,3\n", DataError, "o.csv:4: 'department' is 'x' as at 2; keep one"),
-        ("o.csv", b"dept,owner\nx,1\n", DataError, "o.csv: columns .* lack 'department' .*; set key"),
+        (
+            "o.csv",
+            b"department,owner\nx,1\ny,2\nx,3\n",
+            DataError,
+            "o.csv:4: 'department' is 'x' as at 2; keep one",
+        ),
+        (
+            "o.csv",
+            b"dept,owner\nx,1\n",
+            DataError,
+            "o.csv: columns .* lack 'department' .*; set key",
+        ),
         ("o.csv", b"department,owner\nx,1,2\n", DataError, "o.csv:2: 3 fields for 2 columns"),
-        ("o.csv", b"\x00\x01\x02\xff" * 50, DataError, "o.csv: in no encoding that is known here; convert it"),
+        (
+            "o.csv",
+            b"\x00\x01\x02\xff" * 50,
+            DataError,
+            "o.csv: in no encoding that is known here; convert it",
+        ),
         ("o.json", b'[{"dept": 1}]', DataError, "o.json: no column 'department'; set key"),
-        ("o.json", b'[{"department": 1}, {"department": "1"}]', DataError, "o.json:2: 'department' is '1' as at 1"),
+        (
+            "o.json",
+            b'[{"department": 1}, {"department": "1"}]',
+            DataError,
+            "o.json:2: 'department' is '1' as at 1",
+        ),
         ("o.json", b"[1]", DataError, "o.json:1: not an object"),
         ("o.jsonl", b'{"department": 1}\n{', DataError, "o.jsonl:2: not JSON"),
         ("o.parquet", b"no parquet", DataError, "o.parquet: not Parquet"),
@@ -140,5 +180,7 @@ def test_an_encoding_that_does_not_fit(tmp_path: Path):
     path = tmp_path / "owners.csv"
     path.write_bytes(b"department,owner\nsales,\xff\n")
     for encoding in ("utf-8", "nonsense"):
-        with pytest.raises(DataError, match=f"not in {encoding}; convert it to UTF-8 or set the step's encoding"):
+        with pytest.raises(
+            DataError, match=f"not in {encoding}; convert it to UTF-8 or set the step's encoding"
+        ):
             joined(path, encoding=encoding)

@@ -14,7 +14,9 @@ from pipeline.verbs.embed_graph import EDGES, Node2VecParams, embed_graph
 from pipeline.verbs.layout_graph import LayoutParams, layout_graph
 
 EXTRA = all(map(find_spec, ["gensim", "umap"]))
-with_extra = pytest.mark.skipif(not EXTRA, reason="the extra 'analytics' is not installed: make analytics")
+with_extra = pytest.mark.skipif(
+    not EXTRA, reason="the extra 'analytics' is not installed: make analytics"
+)
 METHODS = ["force", pytest.param("umap", marks=with_extra)]
 
 if os.environ.get("GRAPHMILL_REQUIRE_ANALYTICS") == "1":
@@ -24,10 +26,18 @@ if os.environ.get("GRAPHMILL_REQUIRE_ANALYTICS") == "1":
 def two_rings(size: int = 12) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Two cliques that one relationship holds together; nodes at two levels, one of them alone."""
     names = [[f"{ring}{place:02}" for place in range(size)] for ring in "ab"]
-    pairs = [(ring[one], ring[other], 1.0) for ring in names for one in range(size) for other in range(one)]
+    pairs = [
+        (ring[one], ring[other], 1.0)
+        for ring in names
+        for one in range(size)
+        for other in range(one)
+    ]
     edges = EDGES.frame([*pairs, ("a00", "b00", 0.5), ("a01", "a01", 3.0)])
     ids = [*names[0], *names[1], "alone"]
-    return NODES.frame([(id, level, f"com-{id[0]}", None, None) for level in (0, 1) for id in ids]), edges
+    return (
+        NODES.frame([(id, level, f"com-{id[0]}", None, None) for level in (0, 1) for id in ids]),
+        edges,
+    )
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -40,7 +50,9 @@ def test_every_node_with_a_relationship_has_one_place(method: str):
     assert list(layout.itertuples(index=False, name=None)) == sorted(
         set(placed.dropna(subset="x")[["entity_id", "x", "y"]].itertuples(index=False, name=None))
     )
-    assert placed[["entity_id", "level", "community_id"]].equals(nodes[["entity_id", "level", "community_id"]])
+    assert placed[["entity_id", "level", "community_id"]].equals(
+        nodes[["entity_id", "level", "community_id"]]
+    )
     assert placed.loc[placed["x"].isna(), "entity_id"].tolist() == ["alone", "alone"]
     assert placed[["x", "y"]].abs().max().max() == 1
     assert placed.groupby("entity_id")["x"].nunique().max() == 1
@@ -52,7 +64,10 @@ def test_what_is_linked_is_near(method: str):
     nodes, edges = two_rings()
     placed, _ = layout_graph(nodes[nodes["level"] == 0], edges, LayoutParams(method=method))
     placed = placed.dropna(subset="x")
-    rings = {ring: group[["x", "y"]].to_numpy() for ring, group in placed.groupby(placed["entity_id"].str[0])}
+    rings = {
+        ring: group[["x", "y"]].to_numpy()
+        for ring, group in placed.groupby(placed["entity_id"].str[0])
+    }
     apart = np.linalg.norm(rings["a"].mean(axis=0) - rings["b"].mean(axis=0))
     within = max(np.linalg.norm(ring - ring.mean(axis=0), axis=1).mean() for ring in rings.values())
     assert apart > within
@@ -60,7 +75,9 @@ def test_what_is_linked_is_near(method: str):
 
 def test_more_nodes_than_force_is_meant_for_are_refused_and_umap_is_named():
     nodes, edges = two_rings()
-    with pytest.raises(SettingsError, match=r"24 nodes, and method: force is for 23.*method: umap.*most_nodes"):
+    with pytest.raises(
+        SettingsError, match=r"24 nodes, and method: force is for 23.*method: umap.*most_nodes"
+    ):
         layout_graph(nodes, edges, LayoutParams(most_nodes=23))
     assert layout_graph(nodes, edges, LayoutParams(most_nodes=24))[0]["x"].notna().sum() == 48
 
@@ -72,14 +89,15 @@ from tests.verbs.test_layout_graph import EXTRA, LayoutParams, embed_graph, layo
 nodes, edges = two_rings()
 made = [layout_graph(nodes, edges, LayoutParams(method=method))[0].to_json() for method in sys.argv[1:]]
 print(json.dumps([*made, embed_graph(edges)["vector"].map(list).to_json() if EXTRA else ""]))
-"""
+"""  # noqa: E501
 
 
 def test_every_process_places_them_alike():
     methods = ["force", "umap"] if EXTRA else ["force"]
     made = {
         subprocess.run(
-            [sys.executable, "-c", PLACES, *methods], env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": "."},
+            [sys.executable, "-c", PLACES, *methods], env={**os.environ, "PYTHONHASHSEED": seed,
+                "PYTHONPATH": "."},
             capture_output=True, text=True, check=True,
         ).stdout
         for seed in ("1", "2")
@@ -105,7 +123,9 @@ def test_without_the_extra_it_is_named():
 
 @with_extra
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("params", [Node2VecParams(), Node2VecParams(return_parameter=0.5, in_out_parameter=2.0)])
+@pytest.mark.parametrize(
+    "params", [Node2VecParams(), Node2VecParams(return_parameter=0.5, in_out_parameter=2.0)]
+)
 def test_vectors_of_neighbours_are_alike(params: Node2VecParams):
     _, edges = two_rings()
     embedded = embed_graph(edges, params)

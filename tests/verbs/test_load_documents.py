@@ -88,17 +88,25 @@ def test_files_of_equal_content_are_two_documents(tmp_path: Path) -> None:
 
 def test_records_of_csv_json_and_jsonl(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,title,text,year\n7,Mill,It stands.,1931\n")
-    (tmp_path / "b.json").write_text('[{"text": "One.", "id": 7}, {"text": "Two.", "tags": ["é"], "b": 1}]')
+    (tmp_path / "b.json").write_text(
+        '[{"text": "One.", "id": 7}, {"text": "Two.", "tags": ["é"], "b": 1}]'
+    )
     (tmp_path / "c.jsonl").write_text('{"id": "x", "text": "Three."}\n')
     documents, rejects = load(tmp_path)
     assert rejects.empty
     by_source = {row["source"]: row for row in documents.to_dict("records")}
     mill = by_source["a.csv#7"]
-    assert (mill["id"], mill["title"], mill["text"]) == (document_id("a.csv#7"), "Mill", "It stands.")
+    assert (mill["id"], mill["title"], mill["text"]) == (
+        document_id("a.csv#7"),
+        "Mill",
+        "It stands.",
+    )
     assert mill["metadata"] == '{"year": "1931"}'
     assert by_source["b.json#7"]["title"] == "One."
     assert by_source["c.jsonl#x"]["id"] == document_id("c.jsonl#x")
-    (unnamed,) = (source for source in by_source if source not in ("a.csv#7", "b.json#7", "c.jsonl#x"))
+    (unnamed,) = (
+        source for source in by_source if source not in ("a.csv#7", "b.json#7", "c.jsonl#x")
+    )
     assert unnamed.startswith("b.json#")
     assert by_source[unnamed]["metadata"] == '{"b": 1, "tags": ["é"]}'
 
@@ -142,7 +150,9 @@ def test_bad_input_becomes_rejects(tmp_path: Path) -> None:
         "none": b"text",
         "broken.json": b"{",
         "header.csv": b"a,b\n1,2\n",
-        "lines.jsonl": b'{"text": "good"}\n{bad\n"text"\n{"text": " "}\n{"text": ["x"]}\n{"id": 1}\n',
+        "lines.jsonl": (
+            b'{"text": "good"}\n{bad\n"text"\n{"text": " "}\n{"text": ["x"]}\n{"id": 1}\n'
+        ),
         "twice.jsonl": b'{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}\n',
     }
     for name, data in files.items():
@@ -181,12 +191,17 @@ def test_bad_input_becomes_rejects(tmp_path: Path) -> None:
         "lines.jsonl:6": "skipped",
         "twice.jsonl:2": "row",
     }
-    assert all(message.startswith(place) for place, message in zip(rejects["row_id"], rejects["message"], strict=True))
+    assert all(
+        message.startswith(place)
+        for place, message in zip(rejects["row_id"], rejects["message"], strict=True)
+    )
     assert all(";" in message for message in rejects["message"])
 
 
 @pytest.mark.parametrize("suffix", [".pdf", ".docx", ".pptx", ".xlsx", ".epub", ".html"])
-def test_a_document_that_needs_the_extra_says_so(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_that_needs_the_extra_says_so(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pipeline.documents.limited_converter.converter_for", lambda suffix: "")
     (tmp_path / f"a{suffix}").write_bytes(b"<p>text</p>")
     _, rejects = load(tmp_path)
@@ -239,7 +254,13 @@ def test_a_file_over_the_limit(tmp_path: Path) -> None:
 
 def test_one_text_in_any_encoding_gives_the_same_text_units(tmp_path: Path) -> None:
     texts = {
-        "磨坊主的女儿整夜没有睡，她听见水轮在转动。": ["utf-8", "utf-8-sig", "utf-16", "utf-32", "gb18030"],
+        "磨坊主的女儿整夜没有睡，她听见水轮在转动。": [
+            "utf-8",
+            "utf-8-sig",
+            "utf-16",
+            "utf-32",
+            "gb18030",
+        ],
         "灯台守の娘は、夜になると静かに海を見ていた。": ["utf-8", "utf-16", "shift_jis"],
         "Le garçon naïf dîne à Noël, près de l'élégante façade.": [
             "utf-8",
@@ -260,7 +281,9 @@ def test_one_text_in_any_encoding_gives_the_same_text_units(tmp_path: Path) -> N
 
 def test_text_is_cleaned(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"one\x00\r\ntwo\rthree")
-    (tmp_path / "b.jsonl").write_text('{"id": "\\u0000", "text": "x\\ud800y\\u0000", "m\\ud800": ["\\udfff"]}\n')
+    (tmp_path / "b.jsonl").write_text(
+        '{"id": "\\u0000", "text": "x\\ud800y\\u0000", "m\\ud800": ["\\udfff"]}\n'
+    )
     documents, rejects = load(tmp_path)
     assert rejects.empty
     assert sorted(documents["text"]) == ["one\ntwo\nthree", "xy"]
@@ -283,7 +306,12 @@ def test_a_missing_folder_is_a_settings_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "params",
-    [{"file_pattern": "../*"}, {"file_pattern": "/etc/*"}, {"file_pattern": ""}, {"encoding": "klingon"}],
+    [
+        {"file_pattern": "../*"},
+        {"file_pattern": "/etc/*"},
+        {"file_pattern": ""},
+        {"encoding": "klingon"},
+    ],
 )
 def test_params_that_make_no_sense(params: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
@@ -317,5 +345,8 @@ def test_a_guess_is_told_and_noise_is_no_document(tmp_path: Path) -> None:
         "short.txt": "Лев Толстой родился",
     }
     told = rejects[["row_id", "kind", "reason"]].to_numpy().tolist()
-    assert sorted(told) == [["noise.txt", "source", "encoding"], ["short.txt", "recovered", "encoding_guessed"]]
+    assert sorted(told) == [
+        ["noise.txt", "source", "encoding"],
+        ["short.txt", "recovered", "encoding_guessed"],
+    ]
     assert "read as cp1251" in rejects["message"].str.cat()

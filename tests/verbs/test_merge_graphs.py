@@ -24,7 +24,10 @@ SCHEMAS = {
 
 def encoded(extracted: pd.DataFrame, units: pd.DataFrame) -> dict[str, pa.Table]:
     merged = merge_graphs(extracted, units)
-    return {name: schema.encode(frame, name) for (name, schema), frame in zip(SCHEMAS.items(), merged, strict=True)}
+    return {
+        name: schema.encode(frame, name)
+        for (name, schema), frame in zip(SCHEMAS.items(), merged, strict=True)
+    }
 
 
 def merged(units: Mapping[str, Sequence[Record]]) -> dict[str, list[dict]]:
@@ -37,7 +40,9 @@ def by_name(rows: list[dict]) -> dict[str, dict]:
 
 
 def test_spellings_of_one_name_become_one_entity():
-    graph = merged({"d/0": [entity("Electrons")], "d/1": [entity("electrons"), entity("ELECTRONS")]})
+    graph = merged(
+        {"d/0": [entity("Electrons")], "d/1": [entity("electrons"), entity("ELECTRONS")]}
+    )
     (row,) = graph["entities"]
     assert row["id"] == entity_id("electrons")
     assert row["text_unit_ids"] == ["d/0", "d/1"]
@@ -57,7 +62,11 @@ def test_the_display_name_is_the_commonest_form_and_ties_go_to_the_smallest():
 
 
 def test_the_type_is_voted_by_weight_and_the_others_are_kept():
-    votes = [entity("IBM", "PRODUCT", weight=2), *[entity("IBM", "ORGANIZATION")] * 3, entity("IBM", "")]
+    votes = [
+        entity("IBM", "PRODUCT", weight=2),
+        *[entity("IBM", "ORGANIZATION")] * 3,
+        entity("IBM", ""),
+    ]
     (row,) = merged({"d/0": votes})["entities"]
     assert row["type"] == "ORGANIZATION"
     assert row["types"] == [{"type": "ORGANIZATION", "count": 3}, {"type": "PRODUCT", "count": 2}]
@@ -80,7 +89,15 @@ def test_descriptions_are_distinct_and_in_reading_order():
 
 
 def test_directions_are_two_relationships_and_spellings_are_one():
-    graph = merged({"d/0": [link("A", "B", "acquired", weight=2), link("B", "A", "sued"), link("a.", "b", weight=3)]})
+    graph = merged(
+        {
+            "d/0": [
+                link("A", "B", "acquired", weight=2),
+                link("B", "A", "sued"),
+                link("a.", "b", weight=3),
+            ]
+        }
+    )
     rows = {(row["source"], row["target"]): row for row in graph["relationships"]}
     assert set(rows) == {("A", "B"), ("B", "A")}
     assert (rows["A", "B"]["weight"], rows["B", "A"]["weight"]) == (5.0, 1.0)
@@ -107,7 +124,9 @@ def test_an_end_that_no_record_describes_is_an_entity_of_unknown_type():
 
 def test_relationships_to_phantoms_may_be_dropped_and_are_rejects_then():
     phantoms = [link("A", f"Phantom {i}") for i in range(4)] + [link("Phantom 4", "A")]
-    units = {"d/0": [entity("A"), entity("B"), link("A", "B"), *phantoms, link("Phantom 0", "Phantom 0")]}
+    units = {
+        "d/0": [entity("A"), entity("B"), link("A", "B"), *phantoms, link("Phantom 0", "Phantom 0")]
+    }
     kept = merged(units)
     assert len(kept["entities"]) == 7
     assert len(kept["relationships"]) == 6
@@ -116,7 +135,9 @@ def test_relationships_to_phantoms_may_be_dropped_and_are_rejects_then():
     assert set(entities["name"]) == {"A", "B"}
     assert relationships[["source", "target"]].to_numpy().tolist() == [["A", "B"]]
     assert set(mentions["entity_id"]) == {entity_id("A"), entity_id("B")}
-    assert rejects[["row_id", "kind", "reason"]].drop_duplicates().to_numpy().tolist() == [["d/0", "record", "orphan"]]
+    assert rejects[["row_id", "kind", "reason"]].drop_duplicates().to_numpy().tolist() == [
+        ["d/0", "record", "orphan"]
+    ]
     assert len(rejects) == 6
 
 
@@ -135,14 +156,17 @@ def test_nothing_extracted_is_an_empty_graph(units: dict[str, list[Record]]):
 
 def test_lists_may_be_arrays_as_parquet_gives_them():
     extracted, units = extractions({"d/0": [link("A", "B", keywords=["k"])]})
-    arrays = extracted.assign(keywords=extracted["keywords"].map(lambda words: np.array(words, dtype=object)))
+    arrays = extracted.assign(
+        keywords=extracted["keywords"].map(lambda words: np.array(words, dtype=object))
+    )
     assert encoded(arrays, units) == encoded(extracted, units)
 
 
 names = st.sampled_from(["IBM", "ibm", "I.B.M.", "C", "C++", "C#", "Ann", "ann ", "Ünal"])
 records = st.one_of(
     st.builds(
-        entity, names, st.sampled_from(["", "PERSON", "ORG", "TOOL"]), st.sampled_from(["", "a", "b"]),
+        entity, names, st.sampled_from(["", "PERSON", "ORG", "TOOL"]),
+        st.sampled_from(["", "a", "b"]),
         st.sampled_from([1.0, 2.0, 0.5]),
     ),
     st.builds(
@@ -172,8 +196,15 @@ def test_the_graph_holds_all_that_was_extracted_and_nothing_else(corpus: dict[st
     graph = merged(corpus)
     found = [record for records in corpus.values() for record in records]
     links = [record for record in found if record["kind"] == "relationship"]
-    loops = [record for record in links if match_key(record["source"]) == match_key(record["target"])]
-    keys = {match_key(record[role]) for record in found for role in ("name", "source", "target") if role in record}
+    loops = [
+        record for record in links if match_key(record["source"]) == match_key(record["target"])
+    ]
+    keys = {
+        match_key(record[role])
+        for record in found
+        for role in ("name", "source", "target")
+        if role in record
+    }
     assert {match_key(row["name"]) for row in graph["entities"]} == keys
     assert len(graph["entities"]) == len(keys)
     assert len(graph["rejects"]) <= len(loops)
@@ -197,6 +228,8 @@ def test_mentions_and_text_units_of_entities_agree(corpus: dict[str, list[Record
 
 
 def test_text_units_without_extractions_change_nothing():
-    extracted, units = extractions({"a/1": [entity("X", description="one")], "b/0": [link("X", "Y")]})
+    extracted, units = extractions(
+        {"a/1": [entity("X", description="one")], "b/0": [link("X", "Y")]}
+    )
     more = pd.concat([text_units(["0/0", "a/0"]), units, text_units(["c/0"])], ignore_index=True)
     assert encoded(extracted, more) == encoded(extracted, units)

@@ -1,4 +1,5 @@
-"""A cell that is missing counts as empty, whatever verb reads it, or is refused: it never becomes another row's."""
+"""A cell that is missing counts as empty, whatever verb reads it, or is refused: it never becomes
+another row's."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,9 @@ some = settings(
     max_examples=size(5, 8), deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )  # fmt: skip
-every_reader = pytest.mark.parametrize("name", sorted(name for name in CHAIN if REGISTRY.verbs[name].inputs))
+every_reader = pytest.mark.parametrize(
+    "name", sorted(name for name in CHAIN if REGISTRY.verbs[name].inputs)
+)
 
 
 def nothing(kind: pa.DataType) -> Any:
@@ -35,7 +38,11 @@ def nothing(kind: pa.DataType) -> Any:
 
 
 def may_lack(schema: TableSchema) -> list[str]:
-    return [field.name for field in schema.arrow if field.name not in FOLLOWED and not pa.types.is_boolean(field.type)]
+    return [
+        field.name
+        for field in schema.arrow
+        if field.name not in FOLLOWED and not pa.types.is_boolean(field.type)
+    ]
 
 
 def with_cell(frame: pd.DataFrame, row: int, column: str, cell: Any) -> pd.DataFrame:
@@ -47,7 +54,9 @@ def with_cell(frame: pd.DataFrame, row: int, column: str, cell: Any) -> pd.DataF
 @every_reader
 @some
 @given(data=st.data())
-def test_a_missing_cell_is_an_empty_one(name: str, tables: dict[str, pa.Table], folder: Path, data: st.DataObject):
+def test_a_missing_cell_is_an_empty_one(
+    name: str, tables: dict[str, pa.Table], folder: Path, data: st.DataObject
+):
     verb = REGISTRY.verbs[name]
     lacking: dict[str, pd.DataFrame] = inputs_of(name, tables)
     blank = dict(lacking)
@@ -66,11 +75,20 @@ def test_a_missing_cell_is_an_empty_one(name: str, tables: dict[str, pa.Table], 
 
 
 def filled(found: Mapping[str, pa.Table]) -> dict[str, list[str]]:
-    """The rows, nothing missing, in an order of their own: what a verb passes on may lack what it lacked before."""
-    kinds = {name: {field.name: nothing(field.type) for field in table.schema} for name, table in found.items()}
+    """The rows, nothing missing, in an order of their own: what a verb passes on may lack what it
+    lacked before."""
+    kinds = {
+        name: {field.name: nothing(field.type) for field in table.schema}
+        for name, table in found.items()
+    }
     return {
         name: sorted(
-            as_json_text({column: kinds[name][column] if cell is None else cell for column, cell in row.items()})
+            as_json_text(
+                {
+                    column: kinds[name][column] if cell is None else cell
+                    for column, cell in row.items()
+                }
+            )
             for row in table.to_pylist()
         )
         for name, table in found.items()
@@ -78,7 +96,9 @@ def filled(found: Mapping[str, pa.Table]) -> dict[str, list[str]]:
 
 
 @every_reader
-def test_a_row_that_does_not_say_which_it_is_is_refused(name: str, tables: dict[str, pa.Table], folder: Path):
+def test_a_row_that_does_not_say_which_it_is_is_refused(
+    name: str, tables: dict[str, pa.Table], folder: Path
+):
     verb = REGISTRY.verbs[name]
     if name == "prune_graph":
         pytest.skip("it takes tables of any columns, and passes rows on as they are")
@@ -87,14 +107,21 @@ def test_a_row_that_does_not_say_which_it_is_is_refused(name: str, tables: dict[
             given = inputs_of(name, tables)
             given[table] = with_cell(given[table], 0, column, None)
             with pytest.raises(
-                DataError, match=rf"verb '{name}': table '{table}': column '{column}' is empty in 1 row"
+                DataError,
+                match=rf"verb '{name}': table '{table}': column '{column}' is empty in 1 row",
             ):
                 run(verb, given, folder)
 
 
 def test_a_record_without_a_description_gets_nobody_elses():
     extracted, units = extractions(
-        {"d/0": [entity("Ann"), entity("Bob", description="zebra text about Bob"), link("Ann", "Bob")]}
+        {
+            "d/0": [
+                entity("Ann"),
+                entity("Bob", description="zebra text about Bob"),
+                link("Ann", "Bob"),
+            ]
+        }
     )
     described = extracted["description"].where(extracted["description"] != "", None)
     made = REGISTRY.verbs["merge_graphs"].function(extracted.assign(description=described), units)
@@ -119,10 +146,14 @@ def test_a_record_without_its_name_kind_or_text_unit_is_rejected(column: str, ce
 @pytest.mark.parametrize("end", ["source", "target"])
 def test_a_relationship_without_an_end_is_rejected(end: str):
     extracted, units = extractions({"d/0": [entity("Ann"), link("Ann", "Bob"), link("Bob", "Cy")]})
-    entities, links, _, rejects = REGISTRY.verbs["merge_graphs"].function(with_cell(extracted, 1, end, None), units)
+    entities, links, _, rejects = REGISTRY.verbs["merge_graphs"].function(
+        with_cell(extracted, 1, end, None), units
+    )
     assert set(entities["name"]) == {"Ann", "Bob", "Cy"}
     assert links[["source", "target"]].to_numpy().tolist() == [["Bob", "Cy"]]
-    assert rejects[["row_id", "kind", "reason"]].to_numpy().tolist() == [["d/0", "record", "incomplete"]]
+    assert rejects[["row_id", "kind", "reason"]].to_numpy().tolist() == [
+        ["d/0", "record", "incomplete"]
+    ]
     assert "'Ann'" in rejects["message"][0] or "'Bob'" in rejects["message"][0]
 
 

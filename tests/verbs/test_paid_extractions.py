@@ -37,7 +37,8 @@ def flags(paid: Path) -> dict[str, int]:
 
 
 def records(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what was extracted, whatever its order: what a cut reply still holds may come before its halves."""
+    """Return what was extracted, whatever its order: what a cut reply still holds may come before
+    its halves."""
     return sorted(json.dumps({**row, "order": 0}, sort_keys=True) for row in rows)
 
 
@@ -48,8 +49,11 @@ def reasons(rows: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("prompts", ["earlier", "shipped"])
 @pytest.mark.parametrize("format", FORMATS)
-def test_no_reply_of_an_earlier_version_is_asked_again(paid: Path, openai: OpenAIServer, format: str, prompts: str):
-    """Openings, a gleaning, a repair and two halves are found with the old prompt files and with those of today."""
+def test_no_reply_of_an_earlier_version_is_asked_again(
+    paid: Path, openai: OpenAIServer, format: str, prompts: str
+):
+    """Openings, a gleaning, a repair and two halves are found with the old prompt files and with
+    those of today."""
     folder = paid / "prompts" if prompts == "earlier" else shipped() / "prompts"
     before = flags(paid)
     with chat_model(openai.base_url, paid / "cache.sqlite") as chat:
@@ -72,7 +76,9 @@ def test_a_row_that_is_asked_anew_is_asked_in_the_form_of_today(paid: Path, open
     assert records(as_rows(extractions)) == records(expected_of(paid, "json")["extractions"])
 
 
-def test_an_earlier_reply_that_nobody_could_use_is_asked_for_in_the_form_of_today(paid: Path, openai: OpenAIServer):
+def test_an_earlier_reply_that_nobody_could_use_is_asked_for_in_the_form_of_today(
+    paid: Path, openai: OpenAIServer
+):
     with closing(sqlite3.connect(paid / "cache.sqlite")) as cache, cache:
         cache.execute("UPDATE completions SET valid = 0 WHERE text LIKE 'Once upon%'")
     with chat_model(openai.base_url, paid / "cache.sqlite") as chat:

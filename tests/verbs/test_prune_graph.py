@@ -13,8 +13,17 @@ SOME_EDGES = table("id", id=STRING, source_entity_id=STRING, target_entity_id=ST
 
 def graph() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """A triangle a b c with a tail d, a pair x y, and z alone."""
-    entities = SOME_ENTITIES.frame([("a", 3), ("b", 2), ("c", 2), ("d", 1), ("x", 2), ("y", 2), ("z", 9)])
-    ends = [("a", "b", 5.0), ("b", "a", 1.0), ("b", "c", 2.0), ("c", "a", 1.0), ("c", "d", 1.0), ("x", "y", 3.0)]
+    entities = SOME_ENTITIES.frame(
+        [("a", 3), ("b", 2), ("c", 2), ("d", 1), ("x", 2), ("y", 2), ("z", 9)]
+    )
+    ends = [
+        ("a", "b", 5.0),
+        ("b", "a", 1.0),
+        ("b", "c", 2.0),
+        ("c", "a", 1.0),
+        ("c", "d", 1.0),
+        ("x", "y", 3.0),
+    ]
     edges = SOME_EDGES.frame([(f"{one}{other}", one, other, weight) for one, other, weight in ends])
     mentions = MENTIONS.frame([(id, "u1", 1) for id in "abcdxyz"])
     return entities, edges, mentions

@@ -36,15 +36,27 @@ def test_every_version(version: str, below: str, tmp_path: Path):
     assert (document["id"], document["title"], document["source"]) == (DOC, "lamp.txt", "lamp.txt")
     assert document["metadata"] == '{"creation_date": "2026-01-09", "owner": "Ada", "year": 1871}'
     units = found["text_units"]
-    assert units[["id", "document_id", "order"]].values.tolist() == [[UNITS[0], DOC, 0], [UNITS[1], DOC, 1]]
-    assert [DOCUMENT[start:end] for start, end in zip(units["start"], units["end"], strict=True)] == [
+    assert units[["id", "document_id", "order"]].values.tolist() == [
+        [UNITS[0], DOC, 0],
+        [UNITS[1], DOC, 1],
+    ]
+    assert [
+        DOCUMENT[start:end] for start, end in zip(units["start"], units["end"], strict=True)
+    ] == [
         "Ada Holm built the Lamp.",
         "Otto Holm kept the Lamp.",
     ]
     entities = found["entities"].set_index("name")
     assert sorted(entities["id"]) == sorted(map(entity_id, ["Ada Holm", "Otto Holm", "Lamp"]))
-    assert entities["type"].to_dict() == {"ADA HOLM": "PERSON", "OTTO HOLM": "PERSON", "LAMP": "UNKNOWN"}
-    assert (list(entities.loc["LAMP", "text_unit_ids"]), entities.loc["LAMP", "frequency"]) == (UNITS, 2)
+    assert entities["type"].to_dict() == {
+        "ADA HOLM": "PERSON",
+        "OTTO HOLM": "PERSON",
+        "LAMP": "UNKNOWN",
+    }
+    assert (list(entities.loc["LAMP", "text_unit_ids"]), entities.loc["LAMP", "frequency"]) == (
+        UNITS,
+        2,
+    )
     built = found["relationships"].set_index("source").loc["ADA HOLM"]
     assert built["id"] == relationship_id(entity_id("Ada Holm"), entity_id("Lamp"))
     assert (built["target"], built["description"], built["weight"]) == ("LAMP", "Ada built it", 9.0)
@@ -62,7 +74,10 @@ def changed(change: Callable[[Tables], None], folder: Path) -> dict[str, pd.Data
 def test_relationships_that_lead_nowhere(tmp_path: Path):
     def change(tables: Tables) -> None:
         first = tables["relationships"][0]
-        tables["relationships"] += [first | {"target": "THE MOON"}, first | {"target": "'Ada Holm'"}]
+        tables["relationships"] += [
+            first | {"target": "THE MOON"},
+            first | {"target": "'Ada Holm'"},
+        ]
 
     found = changed(change, tmp_path)
     assert reasons(found) == [
@@ -75,7 +90,10 @@ def test_relationships_that_lead_nowhere(tmp_path: Path):
 
 def test_rows_without_what_they_need(tmp_path: Path):
     def change(tables: Tables) -> None:
-        tables["documents"] += [tables["documents"][0] | {"id": None}, tables["documents"][0] | {"text": "again"}]
+        tables["documents"] += [
+            tables["documents"][0] | {"id": None},
+            tables["documents"][0] | {"text": "again"},
+        ]
         tables["text_units"] += [
             tables["text_units"][0] | {"id": "u3", "document_id": "d9"},
             tables["text_units"][0] | {"id": "u4", "text": None},
@@ -99,10 +117,17 @@ def test_names_with_one_key_are_one_entity(tmp_path: Path):
     def change(tables: Tables) -> None:
         tables["entities"].append(
             tables["entities"][0]
-            | {"title": "“Ada-Holm”", "type": "KEEPER", "frequency": 5, "description": "too", "text_unit_ids": ["u2"]}
+            | {
+                "title": "“Ada-Holm”",
+                "type": "KEEPER",
+                "frequency": 5,
+                "description": "too",
+                "text_unit_ids": ["u2"],
+            }
         )
         tables["relationships"].append(
-            tables["relationships"][0] | {"source": "ada holm", "weight": None, "text_unit_ids": ["u2"]}
+            tables["relationships"][0]
+            | {"source": "ada holm", "weight": None, "text_unit_ids": ["u2"]}
         )
 
     found = changed(change, tmp_path)
@@ -150,11 +175,15 @@ def test_the_digest_changes_with_the_content_only(tmp_path: Path):
 
 def test_folders_that_are_none(tmp_path: Path):
     for call in (read, lambda folder: folder_digest(GraphragParams(path=str(folder)))):
-        with pytest.raises(SettingsError, match="gone: no such folder; run 'graphmill import graphrag DIR'"):
+        with pytest.raises(
+            SettingsError, match="gone: no such folder; run 'graphmill import graphrag DIR'"
+        ):
             call(tmp_path / "gone")
         tables = version_3()
         del tables["entities"]
-        with pytest.raises(SettingsError, match=r"no entities.parquet or create_final_entities.parquet; name the"):
+        with pytest.raises(
+            SettingsError, match=r"no entities.parquet or create_final_entities.parquet; name the"
+        ):
             call(write(tmp_path / "half", tables))
 
 
@@ -162,12 +191,19 @@ def test_files_that_are_damaged(tmp_path: Path):
     folder = write(tmp_path, version_3())
     path = folder / "entities.parquet"
     whole = path.read_bytes()
-    for content in (b"", b"no Parquet at all", whole[: len(whole) // 2], whole[:-20] + b"\x00" * 20):
+    for content in (
+        b"",
+        b"no Parquet at all",
+        whole[: len(whole) // 2],
+        whole[:-20] + b"\x00" * 20,
+    ):
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"entities\.parquet: not readable as Parquet"):
             read(folder)
     write(folder, {"entities": [{"id": "e1", "label": "A"}]})
-    with pytest.raises(DataError, match=r"entities.parquet: no column title or name; is it a table of GraphRAG"):
+    with pytest.raises(
+        DataError, match=r"entities.parquet: no column title or name; is it a table of GraphRAG"
+    ):
         read(folder)
 
 

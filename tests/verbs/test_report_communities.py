@@ -8,19 +8,39 @@ import pandas as pd
 import pytest
 
 from pipeline.contract.prompts import Prompt
-from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, COVARIATES, ENTITIES, REJECTS, RELATIONSHIPS
+from pipeline.contract.schemas import (
+    COMMUNITIES,
+    COMMUNITY_REPORTS,
+    COVARIATES,
+    ENTITIES,
+    REJECTS,
+    RELATIONSHIPS,
+)
 from pipeline.models.base import ChatReply, ChatRequest, one_question
 from pipeline.text.tokens import tokenizer
 from pipeline.verbs.compose_texts import ReportTextParams, compose_report_texts
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
-from pipeline.verbs.report_communities import ReportParams, report_communities, report_communities_with_claims
+from pipeline.verbs.report_communities import (
+    ReportParams,
+    report_communities,
+    report_communities_with_claims,
+)
 from tests.talking import converse
 from tests.verbs.graphs import ranked, towns
 from tests.verbs.test_report_context import claims
 
 PROMPT = Prompt("report", "At most $max_length words.\n$context")
-FINDINGS = [{"summary": "Built in 1871", "explanation": "By Mira."}, {"summary": "Lit", "explanation": ""}]
-REPORT = {"title": "A town", "summary": "People.", "rating": 7, "rating_explanation": "Why.", "findings": FINDINGS}
+FINDINGS = [
+    {"summary": "Built in 1871", "explanation": "By Mira."},
+    {"summary": "Lit", "explanation": ""},
+]
+REPORT = {
+    "title": "A town",
+    "summary": "People.",
+    "rating": 7,
+    "rating_explanation": "Why.",
+    "findings": FINDINGS,
+}
 GOOD = ChatReply(json.dumps(REPORT))
 CUT = ChatReply(GOOD.text[:40], finish_reason="length")
 
@@ -60,7 +80,9 @@ def run(chat: Scripted, graph: nx.DiGraph, words: int = 0, **params):
     """``words``: by which every description is longer."""
     entities, relationships = ranked(graph)
     entities = entities.assign(description=entities["description"] + " tide" * words)
-    communities, _ = detect_communities(entities, relationships, CommunityParams(max_cluster_size=5))
+    communities, _ = detect_communities(
+        entities, relationships, CommunityParams(max_cluster_size=5)
+    )
     asked = ReportParams(**params), PROMPT, chat, tokenizer("o200k_base")
     found, rejects = report_communities(communities, entities, relationships, *asked)
     REJECTS.encode(rejects, "rejects")
@@ -71,7 +93,9 @@ def test_every_community_gets_its_report():
     chat = Scripted()
     communities, reports, rejects = run(chat, towns())
     assert rejects.empty
-    assert list(reports["id"]) == list(COMMUNITIES.encode(communities, "communities").to_pandas()["id"])
+    assert list(reports["id"]) == list(
+        COMMUNITIES.encode(communities, "communities").to_pandas()["id"]
+    )
     row = reports.iloc[0].to_dict()
     assert row["content"] == "# A town\n\nPeople.\n\n## Built in 1871\n\nBy Mira.\n\n## Lit"
     assert [row[name] for name in ("title", "summary", "rating", "rating_explanation")] == [
@@ -82,7 +106,9 @@ def test_every_community_gets_its_report():
     ]
     assert list(row["findings"]) == FINDINGS
     same = communities.set_index("id").loc[row["id"]]
-    assert [row[name] for name in ("level", "parent", "size")] == [same[name] for name in ("level", "parent", "size")]
+    assert [row[name] for name in ("level", "parent", "size")] == [
+        same[name] for name in ("level", "parent", "size")
+    ]
     assert row["weight"] == len(set(row["text_unit_ids"])) == len(set(same["text_unit_ids"]))
     assert chat.prompts[0].startswith("At most 1000 words.\n-----Entities-----")
 
@@ -95,7 +121,9 @@ def test_nobody_waits_where_all_facts_fit():
 
 
 def test_a_large_community_waits_for_its_parts_and_is_told_of_them():
-    chat = Scripted(lambda prompt, turn: ChatReply(json.dumps({**REPORT, "title": f"Town {len(prompt)}"})))
+    chat = Scripted(
+        lambda prompt, turn: ChatReply(json.dumps({**REPORT, "title": f"Town {len(prompt)}"}))
+    )
     communities, reports, _ = run(chat, towns(), words=40, max_input_tokens=500)
     assert len(chat.calls) > 1
     levels = communities.set_index("id")["level"]
@@ -103,7 +131,9 @@ def test_a_large_community_waits_for_its_parts_and_is_told_of_them():
     children = communities.set_index("id")["children"]
     for request in chat.calls[1]:
         assert list(children[request.row_id])
-        assert any(titles[child] in request.messages[0]["content"] for child in children[request.row_id])
+        assert any(
+            titles[child] in request.messages[0]["content"] for child in children[request.row_id]
+        )
     assert {levels[request.row_id] for request in chat.calls[0]} >= {0, 1}
 
 
@@ -117,12 +147,16 @@ def test_a_part_without_a_report_is_a_reject_and_missing_above():
     assert not set(reports["id"]) & set(rejects["row_id"])
 
 
-@pytest.mark.parametrize(("bad", "words"), [(ChatReply("Prose."), "Write the same"), (CUT, "half as many words")])
+@pytest.mark.parametrize(
+    ("bad", "words"), [(ChatReply("Prose."), "Write the same"), (CUT, "half as many words")]
+)
 def test_a_bad_reply_is_asked_for_once_more(bad: ChatReply, words: str):
     chat = Scripted(lambda prompt, turn: bad if turn == 1 else GOOD)
     _, reports, rejects = run(chat, nx.DiGraph([("Ann", "Bob")]))
     assert len(reports) == 1
-    assert rejects[["kind", "reason"]].to_numpy().tolist() == [["recovered", "truncated" if bad is CUT else "parse"]]
+    assert rejects[["kind", "reason"]].to_numpy().tolist() == [
+        ["recovered", "truncated" if bad is CUT else "parse"]
+    ]
     first, second = chat.calls[0]
     assert words in second.messages[-1]["content"]
     assert second.mends is first
@@ -144,7 +178,9 @@ def test_a_community_whose_reply_is_of_no_use_is_a_reject(reply: ChatReply, reas
     chat = Scripted(lambda prompt, turn: reply)
     communities, reports, rejects = run(chat, nx.DiGraph([("Ann", "Bob")]))
     assert reports.empty
-    assert rejects[["row_id", "kind", "reason"]].to_numpy().tolist() == [[communities["id"][0], "row", reason]]
+    assert rejects[["row_id", "kind", "reason"]].to_numpy().tolist() == [
+        [communities["id"][0], "row", reason]
+    ]
     assert len(chat.calls[0]) == 1 + (reason in ("parse", "truncated"))
 
 
@@ -168,13 +204,21 @@ def test_claims_are_weighed_and_a_community_without_any_is_asked_in_the_same_wor
     asked = ReportParams(), PROMPT
     report_communities(communities, entities, relationships, *asked, plain, tokenizer("o200k_base"))
     told = claims(("Ann", "", "owes"))
-    report_communities_with_claims(communities, entities, relationships, told, *asked, claimed, tokenizer("o200k_base"))
+    report_communities_with_claims(
+        communities, entities, relationships, told, *asked, claimed, tokenizer("o200k_base")
+    )
     assert len(set(plain.prompts) & set(claimed.prompts)) == 1
     (with_claim,) = set(claimed.prompts) - set(plain.prompts)
     assert "Ann,,DEBT,TRUE,1871,,owes" in with_claim
     none = Scripted()
     report_communities_with_claims(
-        communities, entities, relationships, COVARIATES.frame(), *asked, none, tokenizer("o200k_base")
+        communities,
+        entities,
+        relationships,
+        COVARIATES.frame(),
+        *asked,
+        none,
+        tokenizer("o200k_base"),
     )
     assert none.prompts == plain.prompts
 
@@ -183,13 +227,20 @@ def test_the_sources_of_a_report_are_those_of_all_that_it_is_told():
     """A text unit may say something of an entity that was not found in it."""
     entities, relationships = ranked(nx.DiGraph([("Ann", "Bob"), ("Cid", "Dan")]))
     communities, _ = detect_communities(entities, relationships)
-    relationships = relationships.assign(text_unit_ids=[[f"of {name}"] for name in relationships["source"]])
-    told = claims(("Ann", "Cid", "owes"), ("nobody", "Bob", "paid")).assign(text_unit_id=["secret", "letter"])
+    relationships = relationships.assign(
+        text_unit_ids=[[f"of {name}"] for name in relationships["source"]]
+    )
+    told = claims(("Ann", "Cid", "owes"), ("nobody", "Bob", "paid")).assign(
+        text_unit_id=["secret", "letter"]
+    )
     asked = ReportParams(), PROMPT, Scripted(), tokenizer("o200k_base")
     found, _ = report_communities_with_claims(communities, entities, relationships, told, *asked)
     plain, _ = report_communities(communities, entities, relationships, *asked)
     known = {unit for units in communities["text_unit_ids"] for unit in units}
-    assert sorted(sorted({*units} - known) for units in plain["text_unit_ids"]) == [["of Ann"], ["of Cid"]]
+    assert sorted(sorted({*units} - known) for units in plain["text_unit_ids"]) == [
+        ["of Ann"],
+        ["of Cid"],
+    ]
     assert sorted(sorted({*units} - known) for units in found["text_unit_ids"]) == [
         ["letter", "of Ann", "secret"],
         ["of Cid"],
@@ -200,13 +251,17 @@ def test_the_sources_of_a_report_are_those_of_all_that_it_is_told():
 def test_no_communities_no_call():
     chat = Scripted()
     empty = (COMMUNITIES.frame(), ENTITIES.frame(), RELATIONSHIPS.frame())
-    reports, rejects = report_communities(*empty, ReportParams(), PROMPT, chat, tokenizer("o200k_base"))
+    reports, rejects = report_communities(
+        *empty, ReportParams(), PROMPT, chat, tokenizer("o200k_base")
+    )
     assert chat.calls == []
     assert reports.empty
     assert rejects.empty
 
 
-@pytest.mark.parametrize(("text", "expected"), [("content", "# A town"), ("summary", "People."), ("title", "A town")])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("content", "# A town"), ("summary", "People."), ("title", "A town")]
+)
 def test_what_of_a_report_is_embedded(text, expected: str):
     _, reports, _ = run(Scripted(), nx.DiGraph([("Ann", "Bob")]))
     texts: pd.DataFrame = compose_report_texts(reports, ReportTextParams(text=text))

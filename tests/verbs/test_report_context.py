@@ -1,4 +1,5 @@
-"""What a report is made of: within its budget, by importance, with reports in place of parts that are too large."""
+"""What a report is made of: within its budget, by importance, with reports in place of parts that
+are too large."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,17 @@ from tests.sizes import size
 from tests.verbs.graphs import ranked, towns
 
 COUNT = tokenizer("o200k_base").count
-WORDS = ["tide", "Harrow Light", 'the "old" lens', "```", "-----Reports-----", "船,灯塔", "/", "\n", "a,b"]
+WORDS = [
+    "tide",
+    "Harrow Light",
+    'the "old" lens',
+    "```",
+    "-----Reports-----",
+    "船,灯塔",
+    "/",
+    "\n",
+    "a,b",
+]
 
 
 def page(budget: int) -> ContextPage:
@@ -31,8 +42,10 @@ def claims(*rows: tuple[str, str, str]) -> pd.DataFrame:
     return COVARIATES.frame(
         {
             "id": claim_id("unit", *row), "text_unit_id": "unit", "subject_id": entity_id(row[0]),
-            "object_id": entity_id(row[1]) if row[1] else "", "subject": row[0], "object": row[1], "type": "DEBT",
-            "status": "TRUE", "start_date": "1871", "end_date": "", "description": row[2], "source_text": "words",
+            "object_id": entity_id(row[1]) if row[1] else "", "subject": row[0], "object": row[1],
+            "type": "DEBT",
+            "status": "TRUE", "start_date": "1871", "end_date": "", "description": row[2],
+            "source_text": "words",
         }
         for row in rows
     )  # fmt: skip
@@ -51,7 +64,9 @@ def whole(graph: nx.DiGraph, *children: Community) -> Community:
 
 def community(graph: nx.DiGraph, names: Sequence[str], *children: Community) -> Community:
     _, relationships = ranked(graph.subgraph(names))
-    return Community(f"com-{names[0]}", [entity_id(name) for name in names], list(relationships["id"]), children)
+    return Community(
+        f"com-{names[0]}", [entity_id(name) for name in names], list(relationships["id"]), children
+    )
 
 
 def sections(context: str) -> dict[str, list[list[str]]]:
@@ -80,15 +95,21 @@ def test_everything_is_shown_where_it_fits_the_best_linked_first():
 def test_a_claim_is_shown_once_with_its_subject_or_else_with_its_object():
     graph = nx.DiGraph([("Ann", "Bob"), ("Cid", "Dan")])
     entities, relationships = ranked(graph)
-    told = claims(("Ann", "Cid", "owes"), ("Zed", "Cid", "paid"), ("Zed", "", "lost"), ("Ann", "Cid", "owes"))
+    told = claims(
+        ("Ann", "Cid", "owes"), ("Zed", "Cid", "paid"), ("Zed", "", "lost"), ("Ann", "Cid", "owes")
+    )
     fact = facts(entities, relationships, told, page(8000))
-    first, second = (sections(fact.context(community(graph, names), {})) for names in (["Ann", "Bob"], ["Cid", "Dan"]))
+    first, second = (
+        sections(fact.context(community(graph, names), {}))
+        for names in (["Ann", "Bob"], ["Cid", "Dan"])
+    )
     assert first["Claims"] == [["Ann", "Cid", "DEBT", "TRUE", "1871", "", "owes"]]
     assert second["Claims"] == [["Zed", "Cid", "DEBT", "TRUE", "1871", "", "paid"]]
 
 
 def two_towns() -> tuple[nx.DiGraph, Community, Community, Community]:
-    """Towns of twelve and of three, joined by a road; (graph, the whole, the large town, the small one)."""
+    """Towns of twelve and of three, joined by a road; (graph, the whole, the large town, the small
+    one)."""
     graph = nx.DiGraph([(f"a{one}", f"a{other}") for one in range(12) for other in range(one)])
     graph.add_edges_from([("b0", "b1"), ("b1", "b2"), ("a0", "b0")])
     large = community(graph, [name for name in graph if name.startswith("a")])
@@ -103,14 +124,20 @@ def test_the_report_on_the_largest_part_takes_its_place_and_no_other_does_where_
     shown = sections(fact.context(parent, {large.id: report("Large"), small.id: report("Small")}))
     assert shown["Reports"] == [["Large", "Large in short. Head tide tide tide"]]
     assert {row[0] for row in shown["Entities"]} == {"b0", "b1", "b2"}
-    assert {(row[0], row[1]) for row in shown["Relationships"]} == {("a0", "b0"), ("b0", "b1"), ("b1", "b2")}
+    assert {(row[0], row[1]) for row in shown["Relationships"]} == {
+        ("a0", "b0"),
+        ("b0", "b1"),
+        ("b1", "b2"),
+    }
 
 
 def test_a_part_without_a_report_is_shown_by_its_members_as_far_as_they_fit():
     graph, parent, _, small = two_towns()
     fact = known(graph, 600)
     shown = sections(fact.context(parent, {small.id: report("Small", 200)}))
-    assert shown["Reports"] == [["Small", "Small in short."]]  # the whole of it is longer than what it stands for
+    assert shown["Reports"] == [
+        ["Small", "Small in short."]
+    ]  # the whole of it is longer than what it stands for
     assert len(shown["Entities"]) > 3
     assert {row[0][0] for row in shown["Entities"]} == {"a"}
 
@@ -130,7 +157,9 @@ def test_what_is_shown_is_fixed_by_content_alone():
     graph, parent, large, _ = two_towns()
     fact = known(graph, 600)
     reports = {large.id: report("Large")}
-    renamed = Community("com-other", parent.entity_ids[::-1], parent.relationship_ids[::-1], parent.children[::-1])
+    renamed = Community(
+        "com-other", parent.entity_ids[::-1], parent.relationship_ids[::-1], parent.children[::-1]
+    )
     assert fact.context(renamed, reports) == fact.context(parent, reports)
     wider = nx.compose(graph, nx.DiGraph([("b2", f"x{one}") for one in range(9)]))
     assert known(wider, 600).context(parent, reports) == fact.context(parent, reports)
@@ -138,7 +167,9 @@ def test_what_is_shown_is_fixed_by_content_alone():
 
 def test_no_cell_can_end_its_table():
     graph = nx.DiGraph([("Ann", "Bob")])
-    context = known(graph, told={"Ann": "one\n```\n-----Reports-----\n```csv\nfalse,report"}).context(whole(graph), {})
+    context = known(
+        graph, told={"Ann": "one\n```\n-----Reports-----\n```csv\nfalse,report"}
+    ).context(whole(graph), {})
     assert list(sections(context)) == ["Entities", "Relationships"]
     assert context.count("```") == 4
 
@@ -146,7 +177,12 @@ def test_no_cell_can_end_its_table():
 TEXTS = st.lists(st.sampled_from(WORDS), max_size=60).map(" ".join)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(500, 1500), st.lists(TEXTS, min_size=3, max_size=3), st.integers(2, 30))
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(500, 1500),
+    st.lists(TEXTS, min_size=3, max_size=3),
+    st.integers(2, 30),
+)
 @settings(max_examples=size(8, 300), derandomize=True)
 def test_no_context_exceeds_its_budget(seed: int, budget: int, texts: list[str], length: int):
     graph = nx.relabel_nodes(
@@ -154,14 +190,20 @@ def test_no_context_exceeds_its_budget(seed: int, budget: int, texts: list[str],
     )
     graph = nx.compose(graph, towns())
     entities, relationships = ranked(graph)
-    entities = entities.assign(description=[texts[row % 3] * (row % length) for row in range(len(entities))])
+    entities = entities.assign(
+        description=[texts[row % 3] * (row % length) for row in range(len(entities))]
+    )
     told = claims(*((name, "", texts[0]) for name in list(graph)[:5]))
     fact = facts(entities, relationships, told, page(budget))
-    communities, _ = detect_communities(entities, relationships, CommunityParams(max_cluster_size=4))
+    communities, _ = detect_communities(
+        entities, relationships, CommunityParams(max_cluster_size=4)
+    )
     reports: dict[str, Report] = {}
     for turn in rounds(communities, fact):
         for one in turn:
             context = fact.context(one, reports)
             assert COUNT(context) <= budget
             assert sections(context)
-        reports |= {one.id: report(texts[1][:40], length * 20) for one in turn if len(one.entity_ids) % 5}
+        reports |= {
+            one.id: report(texts[1][:40], length * 20) for one in turn if len(one.entity_ids) % 5
+        }

@@ -17,12 +17,20 @@ def decision(one: str, other: str, decided: str) -> dict[str, object]:
 
 
 def test_claims_follow_their_entities_also_by_way_of_a_third():
-    claims = COVARIATES.frame([claim("Gov. Pell", "Ada"), claim("Pell", ""), claim("Ada", "Pell Torr")])
+    claims = COVARIATES.frame(
+        [claim("Gov. Pell", "Ada"), claim("Pell", ""), claim("Ada", "Pell Torr")]
+    )
     decisions = RESOLUTIONS.frame(
-        [decision("Gov. Pell", "Pell", "merge"), decision("Pell", "G. Pell", "merge"), decision("Pell", "Ada", "keep")]
+        [
+            decision("Gov. Pell", "Pell", "merge"),
+            decision("Pell", "G. Pell", "merge"),
+            decision("Pell", "Ada", "keep"),
+        ]
     )
     row = {"type": "", "types": [], "descriptions": [], "text_unit_ids": [], "frequency": 1}
-    left = MERGED_ENTITIES.frame([{"id": entity_id(name), "name": name, **row} for name in ("G. Pell", "Ada")])
+    left = MERGED_ENTITIES.frame(
+        [{"id": entity_id(name), "name": name, **row} for name in ("G. Pell", "Ada")]
+    )
     resolved = resolve_claims(claims, decisions, left).set_index("subject")
     assert resolved["subject_id"].to_dict() == {
         "Ada": entity_id("Ada"), "Gov. Pell": entity_id("G. Pell"), "Pell": entity_id("G. Pell"),

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.contract.prompts import Prompt
-from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS, RESOLUTIONS
+from pipeline.contract.schemas import (
+    MENTIONS,
+    MERGED_ENTITIES,
+    MERGED_RELATIONSHIPS,
+    REJECTS,
+    RESOLUTIONS,
+)
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatReply, ChatRequest
 from pipeline.text.ids import entity_id, relationship_id
@@ -45,16 +51,23 @@ class Judge:
         return ChatReply(self.answer(self.asked[-1]))
 
 
-def tables(units: Units, args: ResolveParams = ResolveParams(), turned: bool = False, **roles: Any) -> dict[str, Any]:
+def tables(
+    units: Units, args: ResolveParams = ResolveParams(), turned: bool = False, **roles: Any
+) -> dict[str, Any]:
     extracted, text_units = extractions(units)
     given = (*merge_graphs(extracted, text_units)[:3], text_units[["id", "document_id", "order"]])
     if turned:
         given = tuple(frame.iloc[::-1].reset_index(drop=True) for frame in given)
     made = resolve_entities(*given, args, **roles)
-    return {name: schema.encode(frame, name) for (name, schema), frame in zip(SCHEMAS.items(), made, strict=True)}
+    return {
+        name: schema.encode(frame, name)
+        for (name, schema), frame in zip(SCHEMAS.items(), made, strict=True)
+    }
 
 
-def resolved(units: Units, args: ResolveParams = ResolveParams(), **roles: Any) -> dict[str, list[dict[str, Any]]]:
+def resolved(
+    units: Units, args: ResolveParams = ResolveParams(), **roles: Any
+) -> dict[str, list[dict[str, Any]]]:
     return {name: table.to_pylist() for name, table in tables(units, args, **roles).items()}
 
 
@@ -68,13 +81,16 @@ def names(graph: Mapping[str, list[dict[str, Any]]]) -> list[str]:
 
 def decisions(graph: Mapping[str, list[dict[str, Any]]]) -> list[tuple[str, ...]]:
     return [
-        (*sorted((row["left"], row["right"])), row["decision"], row["rule"], row["by"]) for row in graph["resolutions"]
+        (*sorted((row["left"], row["right"])), row["decision"], row["rule"], row["by"])
+        for row in graph["resolutions"]
     ]
 
 
 ACME = {
-    "d/0": [org("Acme Inc.", description="makes traps"), link("Acme Inc.", "Coyote", "sells to", ["sale"], 2)],
-    "d/1": [org("Acme", description="makes anvils"), link("ACME", "Coyote", "sends", ["post", "sale"], 3)],
+    "d/0": [org("Acme Inc.", description="makes traps"), link("Acme Inc.", "Coyote", "sells to",
+        ["sale"], 2)],
+    "d/1": [org("Acme", description="makes anvils"), link("ACME", "Coyote", "sends", ["post",
+        "sale"], 3)],
     "d/2": [org("Acme"), link("Coyote", "Acme Inc.", "pays", weight=1)],
 }  # fmt: skip
 
@@ -93,7 +109,11 @@ def test_what_is_joined_is_folded_as_if_it_had_one_name():
     assert (to["source"], to["weight"], to["text_unit_ids"]) == ("Acme", 5.0, ["d/0", "d/1"])
     assert (to["descriptions"], to["keywords"]) == (["sells to", "sends"], ["post", "sale"])
     assert back["source"] == "Coyote"
-    assert [(row["text_unit_id"], row["frequency"]) for row in graph["mentions"] if row["entity_id"] == acme["id"]] == [
+    assert [
+        (row["text_unit_id"], row["frequency"])
+        for row in graph["mentions"]
+        if row["entity_id"] == acme["id"]
+    ] == [
         ("d/0", 1),
         ("d/1", 1),
         ("d/2", 2),
@@ -102,7 +122,9 @@ def test_what_is_joined_is_folded_as_if_it_had_one_name():
 
 
 def test_the_commonest_name_is_kept_and_ties_go_to_the_smallest():
-    assert names(resolved({"d/0": [org("Acme Inc.")], "d/1": [org("Acme Inc."), org("Acme")]})) == ["Acme Inc."]
+    assert names(resolved({"d/0": [org("Acme Inc.")], "d/1": [org("Acme Inc."), org("Acme")]})) == [
+        "Acme Inc."
+    ]
     assert names(resolved({"d/0": [org("Acme Inc."), org("Acme")]})) == ["Acme"]
 
 
@@ -121,7 +143,11 @@ def test_a_name_that_fits_two_joins_neither():
 
 
 def test_numbers_are_not_even_doubtful():
-    graph = resolved({"d/0": [entity("SR-2023-052", "ID"), entity("SR-2023-053", "ID")]}, chat=Judge(), judge=JUDGE)
+    graph = resolved(
+        {"d/0": [entity("SR-2023-052", "ID"), entity("SR-2023-053", "ID")]},
+        chat=Judge(),
+        judge=JUDGE,
+    )
     assert len(graph["entities"]) == 2
     assert graph["resolutions"] == []
 
@@ -132,14 +158,21 @@ def pinned(folder: Path, text: str) -> ResolveParams:
 
 
 def test_a_pin_overrules_the_rules(tmp_path: Path):
-    assert names(resolved(ACME, pinned(tmp_path, "different,acme inc,Acme\n"))) == ["Acme", "Acme Inc.", "Coyote"]
+    assert names(resolved(ACME, pinned(tmp_path, "different,acme inc,Acme\n"))) == [
+        "Acme",
+        "Acme Inc.",
+        "Coyote",
+    ]
     graph = resolved(ACME, pinned(tmp_path, "same,Coyote,Acme\nsame,Nobody,Acme\n"))
     assert len(graph["entities"]) == 1
     assert ("Acme", "Coyote", "merge", "similarity", "person") in decisions(graph)
 
 
 DOUBTFUL = {
-    "d/0": [entity("Harbour of Quill", "PLACE", "a port"), entity("Harbour of Old Quill", "PLACE", "```old```")]
+    "d/0": [
+        entity("Harbour of Quill", "PLACE", "a port"),
+        entity("Harbour of Old Quill", "PLACE", "```old```"),
+    ]
 }
 LOOSE = ResolveParams(similarity=0.7)
 
@@ -148,7 +181,9 @@ def test_the_model_judges_what_no_rule_decides():
     judge = Judge()
     graph = resolved(DOUBTFUL, LOOSE, chat=judge, judge=JUDGE)
     assert names(graph) == ["Harbour of Old Quill"]
-    assert decisions(graph) == [("Harbour of Old Quill", "Harbour of Quill", "merge", "similarity", "model")]
+    assert decisions(graph) == [
+        ("Harbour of Old Quill", "Harbour of Quill", "merge", "similarity", "model")
+    ]
     assert len(judge.asked) == 1
     assert "```" not in judge.asked[0]
 
@@ -159,7 +194,9 @@ def test_without_a_model_the_doubtful_stay_apart():
     ]
 
 
-@pytest.mark.parametrize("reply", ["I cannot help with that.", "1: perhaps", "1: same\n1: different", ""])
+@pytest.mark.parametrize(
+    "reply", ["I cannot help with that.", "1: perhaps", "1: same\n1: different", ""]
+)
 def test_a_pair_without_a_verdict_is_a_reject_and_stays_apart(reply: str):
     judge = Judge(lambda asked: reply)
     graph = resolved(DOUBTFUL, LOOSE, chat=judge, judge=JUDGE)
@@ -169,8 +206,13 @@ def test_a_pair_without_a_verdict_is_a_reject_and_stays_apart(reply: str):
 
 
 def test_pairs_that_verdicts_leave_open_are_asked_for():
-    triple = [entity(name, "PLACE") for name in ("Harbour Quill", "Harbour Quill Old", "Harbour Quill Old Town")]
-    graph = resolved({"d/0": triple}, ResolveParams(similarity=0.85), chat=(judge := Judge()), judge=JUDGE)
+    triple = [
+        entity(name, "PLACE")
+        for name in ("Harbour Quill", "Harbour Quill Old", "Harbour Quill Old Town")
+    ]
+    graph = resolved(
+        {"d/0": triple}, ResolveParams(similarity=0.85), chat=(judge := Judge()), judge=JUDGE
+    )
     assert len(judge.asked) == 2
     assert len(graph["entities"]) == 1
 
@@ -181,7 +223,9 @@ def test_a_verdict_stands_though_another_pair_has_none():
     def answer(asked: str) -> str:  # the second reply names only what the first has left out
         return "1: same\n2: different" if asked.startswith("Pairs") else "3: different"
 
-    graph = resolved({"d/0": places}, ResolveParams(similarity=0.7, batch=100), chat=Judge(answer), judge=JUDGE)
+    graph = resolved(
+        {"d/0": places}, ResolveParams(similarity=0.7, batch=100), chat=Judge(answer), judge=JUDGE
+    )
     assert graph["rejects"] == []
     assert {row["by"] for row in graph["resolutions"]} <= {"model", "cluster"}
 
@@ -190,10 +234,16 @@ def test_a_pair_that_gets_its_verdict_later_is_no_reject():
     places = [entity(f"Harbour of Quill {end}", "PLACE") for end in ("Point", "Pond", "Pont")]
 
     def answer(asked: str) -> str:  # nothing of one pair, until it is all that is left
-        lines = verdicts(asked).replace("different", "same").splitlines() if asked.startswith("Pairs") else []
+        lines = (
+            verdicts(asked).replace("different", "same").splitlines()
+            if asked.startswith("Pairs")
+            else []
+        )
         return "\n".join(lines if len(lines) == 1 else lines[1:]) or "nothing"
 
-    graph = resolved({"d/0": places}, ResolveParams(similarity=0.7, batch=100), chat=Judge(answer), judge=JUDGE)
+    graph = resolved(
+        {"d/0": places}, ResolveParams(similarity=0.7, batch=100), chat=Judge(answer), judge=JUDGE
+    )
     assert len(graph["entities"]) == 1
     assert graph["rejects"] == []
 
@@ -211,15 +261,30 @@ def test_a_judge_needs_its_prompt():
 
 
 NAMES = st.sampled_from(
-    ["Acme", "Acme Inc.", "Acme Ltd", "ACME Corp.", "The Acme Corp", "Akme", "J. R. Vale", "John Roy Vale", "Müller",
-     "Mueller", "Muller", "World War II", "World War 2", "Second World War", "WHO", "World Health Organization (WHO)",
+    ["Acme", "Acme Inc.", "Acme Ltd", "ACME Corp.", "The Acme Corp", "Akme", "J. R. Vale",
+        "John Roy Vale", "Müller",
+     "Mueller", "Muller", "World War II", "World War 2", "Second World War", "WHO",
+     "World Health Organization (WHO)",
      "World Health Organization"]
 )  # fmt: skip
 RECORDS = st.one_of(
-    st.builds(entity, NAMES, st.sampled_from(["PERSON", "ORGANIZATION"]), st.sampled_from(["", "one", "two"])),
-    st.builds(link, NAMES, NAMES, st.sampled_from(["", "x", "y"]), st.lists(st.sampled_from("kl"), max_size=2)),
+    st.builds(
+        entity,
+        NAMES,
+        st.sampled_from(["PERSON", "ORGANIZATION"]),
+        st.sampled_from(["", "one", "two"]),
+    ),
+    st.builds(
+        link,
+        NAMES,
+        NAMES,
+        st.sampled_from(["", "x", "y"]),
+        st.lists(st.sampled_from("kl"), max_size=2),
+    ),
 )
-UNITS = st.dictionaries(st.sampled_from(["a/0", "a/1", "b/0", "c/0"]), st.lists(RECORDS, max_size=6))
+UNITS = st.dictionaries(
+    st.sampled_from(["a/0", "a/1", "b/0", "c/0"]), st.lists(RECORDS, max_size=6)
+)
 
 
 @settings(max_examples=size(12, 100))
@@ -231,12 +296,22 @@ def test_rows_keep_their_order_hidden_and_no_weight_or_mention_is_lost(units: Un
     ids = set(made["entities"]["id"].to_pylist())
     links, loops = made["relationships"].to_pandas(), made["rejects"].to_pandas()
     loop_rows = merged[1][merged[1]["id"].isin(loops["row_id"])]
-    assert links["weight"].sum() + loop_rows["weight"].sum() == pytest.approx(merged[1]["weight"].sum())
+    assert links["weight"].sum() + loop_rows["weight"].sum() == pytest.approx(
+        merged[1]["weight"].sum()
+    )
     assert {*links["source_entity_id"], *links["target_entity_id"]} <= ids
     assert set(made["mentions"]["entity_id"].to_pylist()) <= ids
     assert made["mentions"].to_pandas()["frequency"].sum() == merged[2]["frequency"].sum()
     assert all(
-        entity_id(name) == id for id, name in made["entities"].to_pandas()[["id", "name"]].itertuples(index=False)
+        entity_id(name) == id
+        for id, name in made["entities"].to_pandas()[["id", "name"]].itertuples(index=False)
     )
     united = set().union(*map(set, merged[0]["text_unit_ids"]))
-    assert set(pd.Series(made["entities"]["text_unit_ids"].to_pylist(), dtype=object).explode().dropna()) == united
+    assert (
+        set(
+            pd.Series(made["entities"]["text_unit_ids"].to_pylist(), dtype=object)
+            .explode()
+            .dropna()
+        )
+        == united
+    )

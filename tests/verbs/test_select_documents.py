@@ -6,7 +6,9 @@ from pydantic import ValidationError
 from pipeline.verbs.select_documents import SelectParams, select_documents
 from tests.verbs.documents import documents, metadata_of
 
-CORPUS = documents(a={"jahr": 2019, "owner": "Ada", "note": "x"}, b={"owner": "Otto", "year": 1}, c={})
+CORPUS = documents(
+    a={"jahr": 2019, "owner": "Ada", "note": "x"}, b={"owner": "Otto", "year": 1}, c={}
+)
 
 
 @pytest.mark.parametrize(
@@ -17,9 +19,12 @@ CORPUS = documents(a={"jahr": 2019, "owner": "Ada", "note": "x"}, b={"owner": "O
         ({"metadata": []}, {}, {}),
         ({"drop": ["owner", "note"]}, {"jahr": 2019}, {"year": 1}),
         ({"metadata": ["jahr"], "rename": {"jahr": "year"}}, {"year": 2019}, {}),
-        ({"drop": ["note"], "rename": {"jahr": "year"}}, {"year": 2019, "owner": "Ada"}, {"owner": "Otto", "year": 1}),
-        ({"rename": {"owner": "year"}}, {"jahr": 2019, "year": "Ada", "note": "x"}, {"year": "Otto"}),
-        ({"metadata": ["owner", "year"], "rename": {"owner": "year", "year": "owner"}}, {"year": "Ada"},
+        ({"drop": ["note"], "rename": {"jahr": "year"}}, {"year": 2019, "owner": "Ada"},
+            {"owner": "Otto", "year": 1}),
+        ({"rename": {"owner": "year"}}, {"jahr": 2019, "year": "Ada", "note": "x"},
+            {"year": "Otto"}),
+        ({"metadata": ["owner", "year"], "rename": {"owner": "year", "year": "owner"}},
+            {"year": "Ada"},
          {"year": "Otto", "owner": 1}),
     ],
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""One description per row: joined where it fits, summarised where it does not, cut where that fails."""
+"""One description per row: joined where it fits, summarised where it does not, cut where that
+fails."""
 
 import math
 
@@ -18,7 +19,12 @@ from pipeline.contract.schemas import (
 from pipeline.models.base import ChatReply, one_question
 from pipeline.text.ids import digest
 from pipeline.verbs.join_descriptions import JoinParams, join_descriptions, join_within
-from pipeline.verbs.summarize_descriptions import BRANCHES, RELATIONSHIP, SummarizeParams, summarize_descriptions
+from pipeline.verbs.summarize_descriptions import (
+    BRANCHES,
+    RELATIONSHIP,
+    SummarizeParams,
+    summarize_descriptions,
+)
 from tests.sizes import size
 from tests.talking import converse
 
@@ -92,7 +98,9 @@ def relationships(*descriptions: list[str]) -> pd.DataFrame:
 
 def summarise(ents, rels, chat, **params):
     tables = summarize_descriptions(ents, rels, SummarizeParams(**params), SUMMARIZE, chat, Words())
-    for table, schema in zip(tables, (DESCRIBED_ENTITIES, DESCRIBED_RELATIONSHIPS, REJECTS), strict=True):
+    for table, schema in zip(
+        tables, (DESCRIBED_ENTITIES, DESCRIBED_RELATIONSHIPS, REJECTS), strict=True
+    ):
         schema.encode(table, "result")
     return tables
 
@@ -121,7 +129,8 @@ def test_above_the_budget_the_model_is_asked_with_all_descriptions():
     chat = EchoChat()
     first, second = sorted([words("a", 30), words("b", 30)], key=digest)
     ents, rels, rejects = summarise(
-        entities([words("a", 30), words("b", 30)], ["small"]), relationships([words("c", 60)]), chat,
+        entities([words("a", 30), words("b", 30)], ["small"]), relationships([words("c", 60)]),
+        chat,
         max_tokens=50, max_length=9,
     )  # fmt: skip
     assert list(ents["description"]) == [f"{first[:2]} {second[:2]}", "small"]
@@ -144,7 +153,9 @@ def test_equal_requests_are_sent_once():
 def test_too_many_for_one_request_are_folded_group_by_group():
     chat = EchoChat()
     cell = [words(f"d{i}_", 10) for i in range(40)]
-    ents, _, rejects = summarise(entities(cell), relationships(), chat, max_tokens=50, max_input_tokens=60)
+    ents, _, rejects = summarise(
+        entities(cell), relationships(), chat, max_tokens=50, max_input_tokens=60
+    )
     assert set(ents["description"][0].split()) < {f"d{i}_0" for i in range(40)}
     assert rejects.empty
     assert len(chat.requests) < 30
@@ -152,7 +163,7 @@ def test_too_many_for_one_request_are_folded_group_by_group():
 
 def test_one_description_that_is_too_long_is_summarised_too():
     chat = EchoChat()
-    ents, _, rejects = summarise(entities([words("a", 300)], [words("b", 60)] * 2), relationships(), chat,
+    ents, _, rejects = summarise(entities([words("a", 300)], [words("b", 60)] * 2), relationships(), chat,  # noqa: E501
                                  max_tokens=50, max_input_tokens=100)  # fmt: skip
     assert list(ents["description"]) == ["a0", "b0"]
     assert rejects.empty
@@ -179,7 +190,11 @@ def test_the_set_of_descriptions_decides_and_no_request_is_too_long(cell: list[s
     tables, asked = [], []
     for descriptions in (cell, turned, [*turned, turned[0]]):
         chat = EchoChat()
-        tables.append(summarise(entities(descriptions), relationships(), chat, max_tokens=50, max_input_tokens=100)[0])
+        tables.append(
+            summarise(
+                entities(descriptions), relationships(), chat, max_tokens=50, max_input_tokens=100
+            )[0]
+        )
         asked.append({request.messages[0]["content"] for request in chat.requests})
     assert tables[0]["description"][0] == tables[1]["description"][0] == tables[2]["description"][0]
     assert asked[0] == asked[1] == asked[2]
@@ -206,7 +221,9 @@ def test_one_more_of_hundreds_costs_the_way_to_the_root_and_one_split(count: int
 def test_a_new_display_name_of_an_end_changes_no_request_for_the_relationship():
     chats = [EchoChat(), EchoChat()]
     rels = relationships([words("a", 30), words("b", 30)])
-    for chat, frame in zip(chats, (rels, rels.assign(source="Everyone", target="Else")), strict=True):
+    for chat, frame in zip(
+        chats, (rels, rels.assign(source="Everyone", target="Else")), strict=True
+    ):
         summarise(entities(), frame, chat, max_tokens=50)
     assert chats[0].requests == chats[1].requests != []
 
@@ -215,11 +232,17 @@ def test_a_group_that_fails_rejects_the_row_and_asks_no_more():
     class Faulty(EchoChat):
         def _reply(self, request):
             reply = super()._reply(request)
-            return ChatReply("", reason="timeout", message="no answer") if len(self.requests) == 2 else reply
+            return (
+                ChatReply("", reason="timeout", message="no answer")
+                if len(self.requests) == 2
+                else reply
+            )
 
     chat = Faulty()
     cell = [words(f"d{i}_", 10) for i in range(40)]
-    ents, _, rejects = summarise(entities(cell), relationships(), chat, max_tokens=50, max_input_tokens=60)
+    ents, _, rejects = summarise(
+        entities(cell), relationships(), chat, max_tokens=50, max_input_tokens=60
+    )
     assert ents["description"][0] == " ".join(cell[:5])
     assert rejects[["row_id", "kind", "reason"]].to_dict("records") == [
         {"row_id": "ent-0", "kind": "row", "reason": "timeout"}
@@ -236,7 +259,9 @@ def test_a_group_that_fails_rejects_the_row_and_asks_no_more():
 )
 def test_a_summary_that_fails_leaves_what_fits_and_a_reject(reply, reason):
     cell = [words("a", 30), words("b", 30)]
-    ents, _, rejects = summarise(entities(cell, cell), relationships(), EchoChat({"E0": reply}), max_tokens=50)
+    ents, _, rejects = summarise(
+        entities(cell, cell), relationships(), EchoChat({"E0": reply}), max_tokens=50
+    )
     first, second = sorted(cell, key=digest)
     assert list(ents["description"]) == [words("a", 30), f"{first[:2]} {second[:2]}"]
     assert rejects[["row_id", "kind", "reason"]].to_dict("records") == [
@@ -286,10 +311,16 @@ class Counted(Letters):
         return super().count(text)
 
 
-@given(st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=40), st.integers(4, 40))
+@given(
+    st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=40), st.integers(4, 40)
+)
 def test_as_many_are_joined_as_fit_and_no_more_is_counted_than_twice_that(descriptions, budget):
     tokenizer = Counted()
-    fitting = [n for n in range(len(descriptions) + 1) if len(" ".join(descriptions[:n]).encode()) <= budget]
+    fitting = [
+        n
+        for n in range(len(descriptions) + 1)
+        if len(" ".join(descriptions[:n]).encode()) <= budget
+    ]
     assert join_within(descriptions, budget, tokenizer) == " ".join(descriptions[: fitting[-1]])
     longest = max(map(len, descriptions))
     assert tokenizer.longest <= 2 * (budget + longest + 1)

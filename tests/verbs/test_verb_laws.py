@@ -1,4 +1,5 @@
-"""Laws that hold for every verb: run a small corpus through all of them, then each by itself again."""
+"""Laws that hold for every verb: run a small corpus through all of them, then each by itself
+again."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,8 +13,22 @@ import pytest
 import pipeline.verbs
 from pipeline.contract.conversion import Converter
 from pipeline.contract.prompts import Prompt
-from pipeline.contract.registry import NOTHING_WRITTEN, REGISTRY, UNTRACKED, LastTables, Params, Tracker, Verb
-from pipeline.contract.schemas import EXTRACTIONS, MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, TableSchema
+from pipeline.contract.registry import (
+    NOTHING_WRITTEN,
+    REGISTRY,
+    UNTRACKED,
+    LastTables,
+    Params,
+    Tracker,
+    Verb,
+)
+from pipeline.contract.schemas import (
+    EXTRACTIONS,
+    MENTIONS,
+    MERGED_ENTITIES,
+    MERGED_RELATIONSHIPS,
+    TableSchema,
+)
 from pipeline.documents.limited_converter import LimitedConverter
 from pipeline.models.base import (
     Anew,
@@ -35,13 +50,15 @@ from tests.verbs.graphrag_folders import version_3, write
 
 CORPUS = {
     "lamp.txt": "Ada Holm built the Skarrow Lamp in 1871. Her brother Otto Holm kept it. " * 6,
-    "letters/otto.md": "# Lamp\n\nOtto Holm wrote to Ada Holm about the storm. The storm took the boat. " * 4,
+    "letters/otto.md": (
+        "# Lamp\n\nOtto Holm wrote to Ada Holm about the storm. The storm took the boat. " * 4
+    ),
     "river.txt": "奥托在河边写信。信里说,灯塔很亮。" * 8,
     "towns.jsonl": '{"id": "t1", "title": "Skarrow", "text": "Skarrow is a town of Ada Holm."}\n',
     "odd.bin": "\x00\x01",
     "empty.txt": "",
 }
-OWNERS = "source,owner,year\nlamp.txt,Ada,1871\nletters/otto.md,Otto,1880\nriver.txt,,1899\ntowns.jsonl#t1,Ada,1999\n"
+OWNERS = "source,owner,year\nlamp.txt,Ada,1871\nletters/otto.md,Otto,1880\nriver.txt,,1899\ntowns.jsonl#t1,Ada,1999\n"  # noqa: E501
 CHAIN: dict[str, dict[str, str]] = {
     "read_graphrag": {},
     "load_documents": {},
@@ -68,8 +85,8 @@ CHAIN: dict[str, dict[str, str]] = {
     "compose_report_texts": {},
     "layout_graph": {},
 }
-"""Every verb of tables with fixed columns, in an order in which each finds its tables; and the tables whose
-names differ."""
+"""Every verb of tables with fixed columns, in an order in which each finds its tables; and the
+tables whose names differ."""
 
 FILES = {"read_graphrag": "graphrag", "load_documents": "corpus", "join_documents": "owners.csv"}
 """What the verbs with a stamp read."""
@@ -103,18 +120,30 @@ class Clerk:
     identity: Mapping[str, Any] = {"model": "clerk"}
 
     def converse(
-        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+        self,
+        talks: Iterable[Talk[Result]],
+        listener: Listener | None = None,
+        anew: Anew | None = None,
     ) -> list[Result]:
         return converse(talks, lambda request: self._reply(request.messages[-1]["content"]))
 
-    def complete(self, requests: Sequence[ChatRequest], listener: Listener | None = None) -> list[ChatReply]:
+    def complete(
+        self, requests: Sequence[ChatRequest], listener: Listener | None = None
+    ) -> list[ChatReply]:
         return self.converse(map(one_question, requests))
 
     def _reply(self, question: str) -> ChatReply:
         if question.startswith("What else"):
-            return ChatReply('("entity"<|>Storm<|>event<|>a storm)##("claim"<|>Storm<|><|>loss<|>TRUE<|><|><|>a boat)')
+            return ChatReply(
+                '("entity"<|>Storm<|>event<|>a storm)##("claim"<|>Storm<|><|>loss<|>TRUE<|><|><|>a'
+                " boat)"
+            )
         if question.startswith("Report"):
-            return ChatReply(json.dumps({"title": question[-30:], "summary": question[-90:], "rating": len(question)}))
+            return ChatReply(
+                json.dumps(
+                    {"title": question[-30:], "summary": question[-90:], "rating": len(question)}
+                )
+            )
         if question.startswith("Pairs"):
             return ChatReply("1: different\n2: same")
         if not question.startswith("Types"):
@@ -192,7 +221,10 @@ def run(
     roles = roles_of(verb, folder)
     frames = called_in_slices(verb, inputs, roles, batch_rows)
     written = verb.written(schemas_of(verb), roles.get("params", Params()))
-    return {name: schema.encode(frames[name], f"{verb.name}: {name}") for name, schema in written.items()}
+    return {
+        name: schema.encode(frames[name], f"{verb.name}: {name}")
+        for name, schema in written.items()
+    }
 
 
 def schemas_of(verb: Verb) -> dict[str, TableSchema]:
@@ -211,7 +243,11 @@ OF_CHAIN = {
 
 def test_every_verb_is_here():
     assert set(CHAIN) | NEED_EXTRAS == set(pipeline.verbs.__all__)
-    ours = {name for name, verb in REGISTRY.verbs.items() if verb.function.__module__.startswith("pipeline.")}
+    ours = {
+        name
+        for name, verb in REGISTRY.verbs.items()
+        if verb.function.__module__.startswith("pipeline.")
+    }
     assert set(pipeline.verbs.__all__) | set(pipeline.verbs.tables.__all__) == ours
 
 
@@ -227,7 +263,9 @@ def test_the_same_input_gives_the_same_output(name: str, tables: dict[str, pa.Ta
 
 
 @every_verb
-def test_what_a_verb_is_given_it_leaves_as_it_is(name: str, tables: dict[str, pa.Table], folder: Path):
+def test_what_a_verb_is_given_it_leaves_as_it_is(
+    name: str, tables: dict[str, pa.Table], folder: Path
+):
     verb = REGISTRY.verbs[name]
     given = inputs_of(name, tables)
     schemas = schemas_of(verb)
@@ -239,7 +277,9 @@ def test_what_a_verb_is_given_it_leaves_as_it_is(name: str, tables: dict[str, pa
 
 
 @every_verb
-def test_the_order_of_the_input_rows_cannot_be_seen(name: str, tables: dict[str, pa.Table], folder: Path):
+def test_the_order_of_the_input_rows_cannot_be_seen(
+    name: str, tables: dict[str, pa.Table], folder: Path
+):
     verb = REGISTRY.verbs[name]
     given = inputs_of(name, tables)
     turned = {table: frame.iloc[::-1].reset_index(drop=True) for table, frame in given.items()}
@@ -248,7 +288,9 @@ def test_the_order_of_the_input_rows_cannot_be_seen(name: str, tables: dict[str,
 
 @pytest.mark.parametrize("name", sorted(name for name in CHAIN if REGISTRY.verbs[name].rowwise))
 @pytest.mark.parametrize("batch_rows", [1, 2, 5])
-def test_a_rowwise_verb_may_be_given_slices(name: str, batch_rows: int, tables: dict[str, pa.Table], folder: Path):
+def test_a_rowwise_verb_may_be_given_slices(
+    name: str, batch_rows: int, tables: dict[str, pa.Table], folder: Path
+):
     verb = REGISTRY.verbs[name]
     given = inputs_of(name, tables)
     assert run(verb, given, folder, batch_rows) == run(verb, given, folder)

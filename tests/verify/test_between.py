@@ -1,4 +1,5 @@
-"""Check that the counts between communities depend on the rows alone, and are verified and repaired as all else is."""
+"""Check that the counts between communities depend on the rows alone, and are verified and repaired
+as all else is."""
 
 from operator import itemgetter
 from pathlib import Path
@@ -15,14 +16,16 @@ from tests.states import postgres_rows, set_args
 
 DOCUMENTS = {
     f"{place.lower()}.txt": (
-        f"{place} Hall was built by Anselm Torr. {place} Bridge met {place} Gate. Mira Vale sold {place} Mill to "
-        f"Governor Pell. Idra Senn saw {place} Quay and {place} Hall."
+        f"{place} Hall was built by Anselm Torr. {place} Bridge met {place} Gate. Mira Vale sold"
+        f" {place} Mill to Governor Pell. Idra Senn saw {place} Quay and {place} Hall."
     )
     for place in ("Asken", "Brack", "Harrow", "Quill", "Tollen")
 }
 
 
-def communities(root: Path, postgres_url: str, openai: OpenAIServer, **settings: object) -> ProjectFolder:
+def communities(
+    root: Path, postgres_url: str, openai: OpenAIServer, **settings: object
+) -> ProjectFolder:
     folder = new_project(root, postgres_url, DOCUMENTS, openai, **settings)
     set_args(folder, "communities", detect_communities={"max_cluster_size": 4})
     return folder
@@ -31,15 +34,18 @@ def communities(root: Path, postgres_url: str, openai: OpenAIServer, **settings:
 CHANGES = {
     "wrong": "UPDATE graphmill_between SET relationships = 999, weight = 1 WHERE workspace = %s",
     "gone": "DELETE FROM graphmill_between WHERE workspace = %s",
-    "too many": "INSERT INTO graphmill_between SELECT workspace, one_id, 'com-none', 1, 1 FROM graphmill_between "
-    "WHERE workspace = %s LIMIT 1",
+    "too many": (
+        "INSERT INTO graphmill_between SELECT workspace, one_id, 'com-none', 1, 1 FROM"
+        " graphmill_between WHERE workspace = %s LIMIT 1"
+    ),
 }
 
 
 def test_postgres_counts_that_were_changed_by_hand_are_seen_and_repaired(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer
 ):
-    """A load that finds nothing new does not count: that would join all relationships, every night."""
+    """A load that finds nothing new does not count: that would join all relationships, every
+    night."""
     folder = communities(tmp_path / "p", postgres_url, openai)
     folder.report("run", "communities")
     with folder.open(*folder.endpoint_overrides) as project:
@@ -59,7 +65,9 @@ def test_postgres_counts_that_were_changed_by_hand_are_seen_and_repaired(
         assert postgres_rows(postgres_url, workspace)["graphmill_between"] == whole
 
 
-def test_sums_in_postgres_do_not_depend_on_the_order_of_rows(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_sums_in_postgres_do_not_depend_on_the_order_of_rows(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     """Weights whose float sum depends on their order, written in two orders."""
     # An index gives the rows in the order of their ids, whatever their order in the table is.
     in_table_order = make_url(postgres_url).update_query_dict({"options": "-cenable_indexscan=off"})
@@ -72,21 +80,31 @@ def test_sums_in_postgres_do_not_depend_on_the_order_of_rows(tmp_path: Path, pos
         def counted(seed: int, reverse: bool) -> list[object]:
             draw = Random(seed)
             with psycopg.connect(postgres_url) as connection:
-                cursor = connection.execute("DELETE FROM graphmill_edges WHERE workspace = %s RETURNING *", [workspace])
+                cursor = connection.execute(
+                    "DELETE FROM graphmill_edges WHERE workspace = %s RETURNING *", [workspace]
+                )
                 columns = [column.name for column in cursor.description or ()]
                 rows = [dict(zip(columns, row, strict=True)) for row in cursor]
                 rows.sort(key=itemgetter("id"))
                 weighted = [row | {"weight": draw.random()} for row in rows]
                 cells = ", ".join(["%s"] * len(columns))
                 for row in reversed(weighted) if reverse else weighted:
-                    connection.execute(f"INSERT INTO graphmill_edges VALUES ({cells})".encode(), list(row.values()))
-                connection.execute("DELETE FROM graphmill_between WHERE workspace = %s", [workspace])
-                # A load of another version counts, and leaves the weights, whose hashes are as they were.
-                connection.execute("UPDATE graphmill_live SET version = 'other' WHERE workspace = %s", [workspace])
+                    connection.execute(
+                        f"INSERT INTO graphmill_edges VALUES ({cells})".encode(), list(row.values())
+                    )
+                connection.execute(
+                    "DELETE FROM graphmill_between WHERE workspace = %s", [workspace]
+                )
+                # A load of another version counts, and leaves the weights, whose hashes are as they
+                # were.
+                connection.execute(
+                    "UPDATE graphmill_live SET version = 'other' WHERE workspace = %s", [workspace]
+                )
             project.load("communities")
             return postgres_rows(postgres_url, workspace)["graphmill_between"]
 
-        # One draw may have the same float sum in both orders: joins and sorts move few of these rows.
+        # One draw may have the same float sum in both orders: joins and sorts move few of these
+        # rows.
         for seed in range(5):
             assert counted(seed, reverse=False) == counted(seed, reverse=True)
 
@@ -94,18 +112,27 @@ def test_sums_in_postgres_do_not_depend_on_the_order_of_rows(tmp_path: Path, pos
 def test_neo4j_counts_that_were_changed_by_hand_are_seen_and_repaired(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer, neo4j_address: Neo4jAddress
 ):
-    neo4j = {"uri": neo4j_address.uri, "user": neo4j_address.user, "password": neo4j_address.password}
+    neo4j = {
+        "uri": neo4j_address.uri,
+        "user": neo4j_address.user,
+        "password": neo4j_address.password,
+    }
     stores = {"graph": "neo4j", "neo4j": {**neo4j, "database": neo4j_address.database}}
     folder = communities(tmp_path / "p", postgres_url, openai, stores=stores)
     folder.report("run", "communities")
     with folder.open(*folder.endpoint_overrides) as project:
         workspace = project.settings.workspace
-    read = "MATCH (a:Community {workspace: $w})-[r:BETWEEN]->(b) RETURN a.id, b.id, r.relationships, r.weight"
+    read = (
+        "MATCH (a:Community {workspace: $w})-[r:BETWEEN]->(b) RETURN a.id, b.id, r.relationships,"
+        " r.weight"
+    )
     changes = [
         "MATCH (:Community {workspace: $w})-[r:BETWEEN]->() SET r.relationships = 999",
         "MATCH (:Community {workspace: $w})-[r:BETWEEN]->() DELETE r",
-        "MATCH (a:Community {workspace: $w})-[:BETWEEN]->(b) WITH a, b LIMIT 1 "
-        "CREATE (b)-[:BETWEEN {relationships: 1, weight: 1.0}]->(a)",
+        (
+            "MATCH (a:Community {workspace: $w})-[:BETWEEN]->(b) WITH a, b LIMIT 1 "
+            "CREATE (b)-[:BETWEEN {relationships: 1, weight: 1.0}]->(a)"
+        ),
     ]
     auth = (neo4j_address.user, neo4j_address.password)
     with GraphDatabase.driver(neo4j_address.uri, auth=auth) as driver:

@@ -1,11 +1,18 @@
-"""Check that every table of PostgreSQL is verified and repaired, so that a table added later is not forgotten."""
+"""Check that every table of PostgreSQL is verified and repaired, so that a table added later is not
+forgotten."""
 
 from pathlib import Path
 
 import psycopg
 
 from pipeline.engine.plan import RunOptions
-from pipeline.stores.postgres.schema import DERIVED_TABLES, METADATA, NOTES_OF_LOADS, ROW_TABLES, TABLES
+from pipeline.stores.postgres.schema import (
+    DERIVED_TABLES,
+    METADATA,
+    NOTES_OF_LOADS,
+    ROW_TABLES,
+    TABLES,
+)
 from tests.servers.openai_server import OpenAIServer
 from tests.states import postgres_rows
 from tests.verify.test_between import communities
@@ -21,7 +28,9 @@ def test_each_table_of_the_schema_is_compared_or_a_note_of_a_load():
     assert set(METADATA.tables) == compared | notes
 
 
-def test_a_row_that_is_gone_of_any_table_is_found_and_put_back(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_a_row_that_is_gone_of_any_table_is_found_and_put_back(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     folder = communities(tmp_path / "every", postgres_url, openai)
     folder.report("run", WORKFLOW)
     with folder.open(*folder.endpoint_overrides) as project:

@@ -1,4 +1,5 @@
-"""What is missing, extra, changed or altered in a store is found by name, and a load repairs exactly that."""
+"""What is missing, extra, changed or altered in a store is found by name, and a load repairs
+exactly that."""
 
 import itertools
 import json
@@ -52,17 +53,23 @@ def store(postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore) 
 
 
 @pytest.fixture
-def check(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore) -> Callable[..., Verification]:
+def check(
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
+) -> Callable[..., Verification]:
     return lambda quick=False: verify(manifest, snapshots, [store], MAX_TYPES, quick)
 
 
 @pytest.fixture
-def repair(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore) -> Callable[..., dict]:
+def repair(
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
+) -> Callable[..., dict]:
     """Load again: what was written, by table."""
 
     def repair(full: bool = False) -> dict:
         counts = load(manifest, snapshots, [store], MAX_TYPES, LoadOptions(full=full))["postgres"]
-        return {table: {what: n for what, n in count.items() if n} for table, count in counts.items()}
+        return {
+            table: {what: n for what, n in count.items() if n} for table, count in counts.items()
+        }
 
     return repair
 
@@ -82,7 +89,12 @@ def differences(found: Verification) -> dict[str, dict[str, int]]:
 
 
 def difference(found: Verification, table: str) -> Difference:
-    [only] = [difference for check in found.tables if check.table == table for difference in check.differences]
+    [only] = [
+        difference
+        for check in found.tables
+        if check.table == table
+        for difference in check.differences
+    ]
     return only
 
 
@@ -99,9 +111,15 @@ def test_deleted_rows_are_found_by_name_and_a_load_repairs_exactly_those(
     store: PostgresStore, check: Callable[..., Verification], repair: Callable[..., dict]
 ):
     chosen = random.Random(5)
-    lost = {table: chosen.sample(sorted(store.hashes(table)["id"].to_pylist()), 3) for table in TABLES}
+    lost = {
+        table: chosen.sample(sorted(store.hashes(table)["id"].to_pylist()), 3) for table in TABLES
+    }
     for table, ids in lost.items():
-        change(store, f"DELETE FROM {TABLES[table].name} WHERE workspace = :w AND id = ANY(:ids)", ids=ids)
+        change(
+            store,
+            f"DELETE FROM {TABLES[table].name} WHERE workspace = :w AND id = ANY(:ids)",
+            ids=ids,
+        )
     for quick in (True, False):
         found = check(quick)
         assert not found.agrees
@@ -115,7 +133,9 @@ def test_deleted_rows_are_found_by_name_and_a_load_repairs_exactly_those(
             assert shown == {id: names[id] for id in lost[table]}
         assert all(" -> " in row.name for row in difference(found, "edges").examples)
     repaired = repair()
-    assert {table: counts["inserted"] for table, counts in repaired.items()} == dict.fromkeys(TABLES, 3)
+    assert {table: counts["inserted"] for table, counts in repaired.items()} == dict.fromkeys(
+        TABLES, 3
+    )
     assert all(counts.keys() == {"inserted", "unchanged"} for counts in repaired.values())
     assert check().agrees
 
@@ -139,7 +159,11 @@ def test_rows_changed_under_their_hashes_are_found_and_repaired_by_a_full_load(
 ):
     changed = {table: min(store.hashes(table)["id"].to_pylist()) for table in ALTERED}
     for table, id in changed.items():
-        change(store, f"UPDATE {TABLES[table].name} SET {ALTERED[table]} WHERE workspace = :w AND id = :id", id=id)
+        change(
+            store,
+            f"UPDATE {TABLES[table].name} SET {ALTERED[table]} WHERE workspace = :w AND id = :id",
+            id=id,
+        )
     assert check(quick=True).agrees
     found = check()
     assert differences(found) == {key: {"altered": 1} for key in TABLES}
@@ -148,7 +172,9 @@ def test_rows_changed_under_their_hashes_are_found_and_repaired_by_a_full_load(
     }
     assert found.repair == "graphmill load index --full"
     assert all(counts.keys() == {"unchanged"} for counts in repair().values())
-    assert {table: counts["updated"] for table, counts in repair(full=True).items()} == dict.fromkeys(TABLES, 1)
+    assert {
+        table: counts["updated"] for table, counts in repair(full=True).items()
+    } == dict.fromkeys(TABLES, 1)
     assert check().agrees
     assert all(counts.keys() == {"unchanged"} for counts in repair(full=True).values())
 
@@ -161,10 +187,14 @@ def test_a_vector_that_is_gone_is_found(store: PostgresStore, check: Callable[..
 def test_another_hash_and_a_row_too_many(
     store: PostgresStore, check: Callable[..., Verification], repair: Callable[..., dict]
 ):
-    change(store, "UPDATE graphmill_nodes SET row_hash = 'x' WHERE workspace = :w AND display_name = 'Ada'")
     change(
         store,
-        "INSERT INTO lightrag_entities (workspace, id, entity_name, row_hash) VALUES (:w, 'ent-x', :name, 'x')",
+        "UPDATE graphmill_nodes SET row_hash = 'x' WHERE workspace = :w AND display_name = 'Ada'",
+    )
+    change(
+        store,
+        "INSERT INTO lightrag_entities (workspace, id, entity_name, row_hash) VALUES (:w, 'ent-x',"
+        " :name, 'x')",
         name="Nobody\n\x1b[31m" + "x" * 99,
     )
     found = check()
@@ -179,9 +209,15 @@ def test_another_hash_and_a_row_too_many(
     assert check().agrees
 
 
-def test_only_the_first_names_are_told(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore):
+def test_only_the_first_names_are_told(
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
+):
     many = corpus({"a.txt": "All."}, {f"Person {number:02}": "person" for number in range(30)}, [])
-    [nodes] = [c for c in verify(save(many, snapshots), snapshots, [store], MAX_TYPES).tables if c.table == "nodes"]
+    [nodes] = [
+        c
+        for c in verify(save(many, snapshots), snapshots, [store], MAX_TYPES).tables
+        if c.table == "nodes"
+    ]
     missing = nodes.differences[0]
     assert (missing.kind, missing.rows) == ("missing", 30)
     assert [row.name for row in missing.examples] == [f"Person {number:02}" for number in range(10)]
@@ -221,17 +257,23 @@ def test_ids_that_lead_nowhere_in_the_snapshots(store: PostgresStore, snapshots:
     assert found.repair == ""
 
 
-def test_communities_are_looked_into_where_there_are_any(store: PostgresStore, snapshots: SnapshotStore):
+def test_communities_are_looked_into_where_there_are_any(
+    store: PostgresStore, snapshots: SnapshotStore
+):
     ada = entity_id("Ada")
     rows = [
         ("com-1", 0, "", ["com-2"], [ada, "ent-x"], [], [], 1, "one"),
         ("com-2", 1, "com-9", [], [ada], [], [], 1, "two"),
     ]
     manifest = save(CORPUS, snapshots)
-    table = snapshots.write("communities", COMMUNITIES.encode(COMMUNITIES.frame(rows), "communities"))
+    table = snapshots.write(
+        "communities", COMMUNITIES.encode(COMMUNITIES.frame(rows), "communities")
+    )
     manifest = replace(manifest, tables={**manifest.tables, "communities": table})
     found = verify(manifest, snapshots, [store], MAX_TYPES)
-    told = [(d.table, d.column, d.target, d.examples[0].id, d.examples[0].name) for d in found.dangling]
+    told = [
+        (d.table, d.column, d.target, d.examples[0].id, d.examples[0].name) for d in found.dangling
+    ]
     assert told[:2] == [
         ("communities", "parent", "communities", "com-9", "two"),
         ("communities", "entity_ids", "entities", "ent-x", "one"),
@@ -246,8 +288,15 @@ def test_sources_that_lead_nowhere(store: PostgresStore, check: Callable[..., Ve
     for table, column in (("graphmill_reports", "chunk_ids"), ("graphmill_claims", "text_unit_id")):
         [[first]] = store_rows(store, f"SELECT min(id) FROM {table} WHERE workspace = :w")
         nowhere = "ARRAY['chunk-x', 'chunk-y']" if column == "chunk_ids" else "'chunk-z'"
-        change(store, f"UPDATE {table} SET {column} = {nowhere} WHERE workspace = :w AND id = :id", id=first)
-    change(store, "UPDATE graphmill_communities SET parent = 'com-x' WHERE workspace = :w AND parent <> ''")
+        change(
+            store,
+            f"UPDATE {table} SET {column} = {nowhere} WHERE workspace = :w AND id = :id",
+            id=first,
+        )
+    change(
+        store,
+        "UPDATE graphmill_communities SET parent = 'com-x' WHERE workspace = :w AND parent <> ''",
+    )
     found = {(d.table, d.column, d.target): d.count for d in check().dangling}
     assert found == {
         ("reports", "chunk_ids", "chunks"): 2,
@@ -256,11 +305,13 @@ def test_sources_that_lead_nowhere(store: PostgresStore, check: Callable[..., Ve
     }
 
 
-def test_what_an_extra_row_refers_to_is_looked_for(store: PostgresStore, check: Callable[..., Verification]):
+def test_what_an_extra_row_refers_to_is_looked_for(
+    store: PostgresStore, check: Callable[..., Verification]
+):
     change(
         store,
-        "INSERT INTO graphmill_edges (workspace, id, source, target, source_entity_id, target_entity_id, row_hash) "
-        "VALUES (:w, 'rel-x', 'Ada', 'Nobody', :ada, 'ent-x', 'x')",
+        "INSERT INTO graphmill_edges (workspace, id, source, target, source_entity_id,"
+        " target_entity_id, row_hash) VALUES (:w, 'rel-x', 'Ada', 'Nobody', :ada, 'ent-x', 'x')",
         ada=entity_id("Ada"),
     )
     change(
@@ -279,7 +330,10 @@ def test_what_an_extra_row_refers_to_is_looked_for(store: PostgresStore, check: 
 
 
 def test_of_rows_that_agree_only_their_bytes_are_read(
-    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+    store: PostgresStore,
+    manifest: Manifest,
+    snapshots: SnapshotStore,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     asked: list[Sequence[str] | None] = []
     whole: list[str] = []
@@ -289,7 +343,9 @@ def test_of_rows_that_agree_only_their_bytes_are_read(
             asked.append(columns)
             return super().rows(table, columns)
 
-    def table(self: SnapshotStore, snapshot: Snapshot, columns: list[str] | None = None) -> pa.Table:
+    def table(
+        self: SnapshotStore, snapshot: Snapshot, columns: list[str] | None = None
+    ) -> pa.Table:
         whole.extend(columns or ["all"])
         return read(self, snapshot, columns)
 
@@ -308,7 +364,9 @@ def store_rows(store: PostgresStore, query: str) -> list:
         return list(connection.execute(text(query), {"w": store.workspace}).all())
 
 
-def test_nothing_loaded(postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore, store: PostgresStore):
+def test_nothing_loaded(
+    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore, store: PostgresStore
+):
     found = verify(manifest, snapshots, [postgres("-empty")], MAX_TYPES)
     assert found.problems == ("postgres: nothing is loaded; run 'graphmill load index'",)
     assert differences(found)["nodes"] == {"missing": len(PEOPLE)}
@@ -316,13 +374,17 @@ def test_nothing_loaded(postgres: OpenPostgres, manifest: Manifest, snapshots: S
         verify(Manifest("moon"), snapshots, [store], MAX_TYPES)
 
 
-def test_another_version_and_another_workflow(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore):
+def test_another_version_and_another_workflow(
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
+):
     newer = save(OTHER, snapshots)
     [problem] = verify(newer, snapshots, [store], MAX_TYPES).problems
     assert problem.startswith("postgres: version ")
     assert problem.endswith("run 'graphmill load index'")
     [problem] = verify(replace(manifest, workflow="fast"), snapshots, [store], MAX_TYPES).problems
-    assert problem.startswith("postgres: workflow 'index' is loaded, not 'fast'; run 'graphmill verify index'")
+    assert problem.startswith(
+        "postgres: workflow 'index' is loaded, not 'fast'; run 'graphmill verify index'"
+    )
     [problem] = verify(save(CORPUS, snapshots, model="n"), snapshots, [store], MAX_TYPES).problems
     assert "vectors of {'model': 'm'} are loaded, not of {'model': 'n'}" in problem
     change(store, "UPDATE graphmill_live SET schema_version = 1 WHERE workspace = :w")
@@ -344,7 +406,9 @@ def test_stores_that_show_different_versions(
     assert problems[1].startswith("stores: they show different versions (postgres ")
 
 
-def test_a_load_in_between_is_told(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore):
+def test_a_load_in_between_is_told(
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
+):
     class Loading(PostgresStore):
         def rows(self, table: str, columns: Sequence[str] | None = None):
             load(save(OTHER, snapshots), snapshots, [store], MAX_TYPES)
@@ -364,7 +428,9 @@ METADATA = {
 }
 
 
-def test_rows_come_back_as_they_were_written_bit_for_bit(postgres: OpenPostgres, snapshots: SnapshotStore):
+def test_rows_come_back_as_they_were_written_bit_for_bit(
+    postgres: OpenPostgres, snapshots: SnapshotStore
+):
     hostile = ["DETACH DELETE n;", "`x`', \"", "\u202eRTL", "😀", "n" * 10_000]
     made = corpus(
         {f"{name[:9]}.txt": name for name in hostile},
@@ -380,7 +446,9 @@ def test_rows_come_back_as_they_were_written_bit_for_bit(postgres: OpenPostgres,
         rows = pd.concat(store.rows(table))
         anew = with_hashes(rows.drop(columns=["row_hash", "content_hash"]))["row_hash"]
         assert rows["row_hash"].tolist() == rows["content_hash"].tolist() == anew.tolist(), table
-        assert set(rows.columns) == {column.name for column in TABLES[table].columns} - set(KEYS) | {"content_hash"}
+        assert set(rows.columns) == {column.name for column in TABLES[table].columns} - set(
+            KEYS
+        ) | {"content_hash"}
     vectors = to_arrow(pd.concat(store.rows("chunks"))["embedding"])
     assert (vectors.type.value_type, len(vectors[0])) == (pa.float32(), 300)
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
@@ -389,7 +457,9 @@ def test_rows_come_back_as_they_were_written_bit_for_bit(postgres: OpenPostgres,
 def test_a_text_may_be_missing(postgres: OpenPostgres):
     store = postgres()
     titles = pd.Series([None, "x"], dtype=object)
-    rows = with_hashes(pd.DataFrame({"id": ["a", "b"], "title": titles, "source": "s", "metadata": [{}, {}]}))
+    rows = with_hashes(
+        pd.DataFrame({"id": ["a", "b"], "title": titles, "source": "s", "metadata": [{}, {}]})
+    )
     with store.writing(Live("index", "1", {"model": "m"}, 4)) as writer:
         writer.apply("documents", diff(rows, {}))
         writer.publish()

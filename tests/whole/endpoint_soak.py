@@ -1,8 +1,10 @@
-"""A soak of the endpoint: runs that are killed and restarted while the endpoint has every fault, drawn by a seed.
+"""A soak of the endpoint: runs that are killed and restarted while the endpoint has every fault,
+drawn by a seed.
 
-``python -m tests.whole.endpoint_soak --minutes 30 --documents 500 --seed 7`` goes through one round after another,
-each a new project with a seed of its own. A round ends with faults off and retries; then its tables are compared with
-those that a well-behaved endpoint gives, and its bill with the endpoint's ledger.
+``python -m tests.whole.endpoint_soak --minutes 30 --documents 500 --seed 7`` goes through one round
+after another, each a new project with a seed of its own. A round ends with faults off and retries;
+then its tables are compared with those that a well-behaved endpoint gives, and its bill with the
+endpoint's ledger.
 """
 
 import argparse
@@ -44,9 +46,12 @@ PATIENCE = 300
 EXIT_CODES = {"run": {0, 1, 3}, "retry": {0, 1, 3}, "budget": {0, 1, 3, 5}, "query": {0, 1}}
 """Those that docs/nightly.md and docs/query.md name for what can happen here."""
 SHARES = {
-    "bad_gateway": 0.02, "unavailable": 0.02, "gateway_timeout": 0.02, "loading": 0.02, "too_many": 0.03,
-    "too_many_until": 0.02, "silent": 0.01, "dropped": 0.02, "broken": 0.02, "garbage": 0.02, "empty": 0.02,
-    "content_filter": 0.02, "cut_inside": 0.04, "cut_between": 0.04, "no_usage": 0.05, "zero_usage": 0.05,
+    "bad_gateway": 0.02, "unavailable": 0.02, "gateway_timeout": 0.02, "loading": 0.02,
+    "too_many": 0.03,
+    "too_many_until": 0.02, "silent": 0.01, "dropped": 0.02, "broken": 0.02, "garbage": 0.02,
+    "empty": 0.02,
+    "content_filter": 0.02, "cut_inside": 0.04, "cut_between": 0.04, "no_usage": 0.05,
+    "zero_usage": 0.05,
     "plain": 0.02,
 }  # fmt: skip
 WHERE_NOBODY_CAN_SEE_A_CUT = TRANSPORT | {"empty", "content_filter"}
@@ -62,9 +67,9 @@ LEAST_BUDGET, MOST_BUDGET = 2_000, 20_000
 
 @dataclass(frozen=True)
 class Plan:
-    """One round. ``seconds``: the longest that faults go on; ``phase``: how long each phase of the endpoint takes,
-    from and to, in seconds; ``delay``: seconds that each answer takes; ``kills``: the share of runs that are killed,
-    each after a drawn number of requests."""
+    """One round. ``seconds``: the longest that faults go on; ``phase``: how long each phase of the
+    endpoint takes, from and to, in seconds; ``delay``: seconds that each answer takes; ``kills``:
+    the share of runs that are killed, each after a drawn number of requests."""
 
     seed: int
     documents: int
@@ -95,14 +100,18 @@ class Round:
             f"  commands by exit code {dict(self.commands)}, killed {self.killed}",
             f"  phases {dict(self.phases)}",
             f"  faults {dict(self.faults)}",
-            f"  after the last day with faults {self.rejected} rows were rejected and {self.recovered} recovered",
+            (
+                f"  after the last day with faults {self.rejected} rows were rejected and"
+                f" {self.recovered} recovered"
+            ),
             f"  {self.bill}",
         ]
         return "\n".join(rows)
 
 
 def soak(root: Path, postgres_url: str, plan: Plan) -> Round:
-    """Go through one round. Raises AssertionError where something was lost or is billed otherwise than it was."""
+    """Go through one round. Raises AssertionError where something was lost or is billed otherwise
+    than it was."""
     with openai_server(reply=reply_by_sentences) as endpoint:
         endpoint.counting = Counting(tokenizer(MODEL).count, TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY)
         folder = project_folder(root / "soaked", postgres_url, endpoint, plan, {})
@@ -118,7 +127,9 @@ def soak(root: Path, postgres_url: str, plan: Plan) -> Round:
             assert project.verify(WORKFLOW).agrees
             soaked = table_hashes(project)
         found.faults = Counter(request.fault for request in endpoint.requests if request.fault)
-        with project_folder(root / "calm", postgres_url, endpoint, plan, documents_of(plan)).open() as project:
+        with project_folder(
+            root / "calm", postgres_url, endpoint, plan, documents_of(plan)
+        ).open() as project:
             assert project.run(WORKFLOW).outcome == "completed"
             calm = table_hashes(project)
         differing = sorted(name for name in calm if calm[name] != soaked.get(name))
@@ -130,18 +141,23 @@ def soak(root: Path, postgres_url: str, plan: Plan) -> Round:
 def project_folder(
     root: Path, postgres_url: str, endpoint: OpenAIServer, plan: Plan, documents: Mapping[str, str]
 ) -> ProjectFolder:
-    settings = models(endpoint, model=MODEL, concurrency=CONCURRENCY, timeout=TIMEOUT, max_retries=2)
+    settings = models(
+        endpoint, model=MODEL, concurrency=CONCURRENCY, timeout=TIMEOUT, max_retries=2
+    )
     settings["embedding"]["default"] |= {"timeout": TIMEOUT, "max_retries": 2}
     database = make_database(postgres_url, f"soak_{root.name}_{plan.seed}_{plan.format}")
     folder = new_project(root, database, documents, models=settings)
-    set_args(folder, extract_graph={"format": plan.format}, summarize_descriptions={"max_tokens": 100})
+    set_args(
+        folder, extract_graph={"format": plan.format}, summarize_descriptions={"max_tokens": 100}
+    )
     return folder
 
 
 def documents_of(plan: Plan) -> dict[str, str]:
     """Return documents of two sentences each; the same captains and ports are in many of them.
 
-    Replies to longer ones would reach the limit that a run sets for replies, and would be read in halves for ever.
+    Replies to longer ones would reach the limit that a run sets for replies, and would be read in
+    halves for ever.
     """
     first = plan.seed * 10_000
     numbers = range(first, first + plan.documents)
@@ -152,7 +168,13 @@ def go_through_faults(folder: ProjectFolder, endpoint: OpenAIServer, found: Roun
     """Run, retry, ask and kill while documents come, until all is in or the time is over."""
     plan = found.plan
     faults = Faults(
-        plan.seed, error=0.02, malformed=0.02, truncated=0.04, shares=SHARES, only=faults_of, embeddings=True
+        plan.seed,
+        error=0.02,
+        malformed=0.02,
+        truncated=0.04,
+        shares=SHARES,
+        only=faults_of,
+        embeddings=True,
     )
     phases = Phases(endpoint, faults, plan.seed, plan.phase)
     found.phases = phases.seen
@@ -212,15 +234,23 @@ class Day:
     def ask(self) -> None:
         """Ask a question that was not asked before; the answer is streamed."""
         self.questions += 1
-        self.command("query", "query", f"Where did ship {self.questions} sail to?", "--mode", "naive")
+        self.command(
+            "query", "query", f"Where did ship {self.questions} sail to?", "--mode", "naive"
+        )
 
     def run_within_budget(self) -> None:
         limit = self.draw.randrange(LEAST_BUDGET, MOST_BUDGET)
         before = len(self.endpoint.requests)
         self.command("budget", "run", WORKFLOW, "--json", "--max-tokens", str(limit))
-        paid = [tokens_of(request) for request in self.endpoint.requests[before:] if request.fault not in UNANSWERED]
+        paid = [
+            tokens_of(request)
+            for request in self.endpoint.requests[before:]
+            if request.fault not in UNANSWERED
+        ]
         largest = max(paid, default=0)
-        assert sum(paid) <= limit + CONCURRENCY * largest, f"--max-tokens {limit}: {sum(paid)} tokens were paid for"
+        assert sum(paid) <= limit + CONCURRENCY * largest, (
+            f"--max-tokens {limit}: {sum(paid)} tokens were paid for"
+        )
 
     def nothing_is_rejected(self) -> bool:
         with self.folder.open() as project:
@@ -229,7 +259,9 @@ class Day:
     def command(self, kind: str, *arguments: str) -> int:
         """Return the exit code of the command, which may be killed after some requests."""
         is_killed = self.draw.random() < self.found.plan.kills
-        requests = self.draw.randrange(1, 10 + self.found.plan.documents // 4) if is_killed else None
+        requests = (
+            self.draw.randrange(1, 10 + self.found.plan.documents // 4) if is_killed else None
+        )
         before = len(self.endpoint.requests)
         with TemporaryDirectory() as folder, (Path(folder) / "said").open("w+") as said:
             process = subprocess.Popen(
@@ -270,14 +302,17 @@ def tokens_of(request: Request) -> int:
 
 
 def settle(project: Project, found: Round) -> None:
-    """Run, and retry, with a well-behaved endpoint until nothing is rejected, read in parts or without an end mark."""
+    """Run, and retry, with a well-behaved endpoint until nothing is rejected, read in parts or
+    without an end mark."""
     report = project.run(WORKFLOW)
     for _ in range(RETRIES):
         if rejects_of(project).empty:
             return
         report = project.retry(WORKFLOW, recovered=True, unended=True)
     left = rejects_of(project)
-    raise AssertionError(f"seed {found.plan.seed}: {report.outcome}, never answered:\n{left.to_string()}")
+    raise AssertionError(
+        f"seed {found.plan.seed}: {report.outcome}, never answered:\n{left.to_string()}"
+    )
 
 
 def rejects_of(project: Project) -> pd.DataFrame:
@@ -308,9 +343,19 @@ def rounds(minutes: float, documents: int, seed: int) -> Iterable[Round]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30, help="no round begins, and no fault is drawn, after them")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=30,
+        help="no round begins, and no fault is drawn, after them",
+    )
     parser.add_argument("--documents", type=int, default=500, help="of each round")
-    parser.add_argument("--seed", type=int, default=7, help="of the first round; each further round has the next one")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=7,
+        help="of the first round; each further round has the next one",
+    )
     options = parser.parse_args()
     for found in rounds(options.minutes, options.documents, options.seed):
         print(found, flush=True)

@@ -1,5 +1,5 @@
-"""What may befall a corpus between nights, drawn by a seed: documents and records come, change, go and get other names,
-settings change."""
+"""What may befall a corpus between nights, drawn by a seed: documents and records come, change, go
+and get other names, settings change."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,9 @@ SENTENCES = [
     "The tide was out.",
 ]
 TITLES = ["# Quill Fair", "# The Skarrow Lamp", "# Notes", "# Notes", "Letters of Otto Holm", ""]
-NAMES = [f"{name}.{kind}" for name in ("a", "b", "c", "d", "old/e", "old/f") for kind in ("md", "txt")]
+NAMES = [
+    f"{name}.{kind}" for name in ("a", "b", "c", "d", "old/e", "old/f") for kind in ("md", "txt")
+]
 DOCUMENTS = 9
 TABLE, RECORDS = "table.csv", ["r1", "r2", "r3"]
 CHANGES = 4
@@ -60,19 +62,32 @@ class History:
     @classmethod
     def begun(cls, seed: int) -> "History":
         history = cls(random.Random(seed))
-        history.args = {verb: {name: values[0] for name, values in args.items()} for verb, args in ARGS.items()}
+        history.args = {
+            verb: {name: values[0] for name, values in args.items()} for verb, args in ARGS.items()
+        }
         for name in history.draw.sample(NAMES, DOCUMENTS):
             history.write(name)
         return history
 
     def gone_on(self, seed: int) -> "History":
         """The same until now, and what another draw makes of it."""
-        return History(random.Random(seed), {**self.documents}, {**self.records}, {**self.args}, [*self.told])
+        return History(
+            random.Random(seed), {**self.documents}, {**self.records}, {**self.args}, [*self.told]
+        )
 
     def change(self) -> None:
         """A night's changes."""
         self.told.append("night")
-        acts = [self.write, self.edit, self.edit, self.edit, self.delete, self.rename, self.record, self.set]
+        acts = [
+            self.write,
+            self.edit,
+            self.edit,
+            self.edit,
+            self.delete,
+            self.rename,
+            self.record,
+            self.set,
+        ]
         for _ in range(self.draw.randint(1, CHANGES)):
             act = self.draw.choice(acts)
             act(self.draw.choice(sorted(self.documents) if act != self.write else NAMES))
@@ -83,7 +98,9 @@ class History:
 
     def edit(self, name: str) -> None:
         sentences = self.documents[name].split(". ")
-        sentences[self.draw.randrange(len(sentences))] = self.draw.choice(SENTENCES).removesuffix(".")
+        sentences[self.draw.randrange(len(sentences))] = self.draw.choice(SENTENCES).removesuffix(
+            "."
+        )
         self.documents[name] = ". ".join(sentences)
         self.told.append(f"edit {name}: {self.documents[name]!r}")
 
@@ -117,7 +134,9 @@ class History:
 
     @property
     def corpus(self) -> dict[str, str]:
-        rows = "".join(f'{key},Record {key},"{text}"\n' for key, text in sorted(self.records.items()))
+        rows = "".join(
+            f'{key},Record {key},"{text}"\n' for key, text in sorted(self.records.items())
+        )
         return {**self.documents, **({TABLE: f"id,title,text\n{rows}"} if rows else {})}
 
     def put(self, folder: ProjectFolder, workflow: str) -> None:
@@ -133,8 +152,15 @@ class History:
 
 @contextmanager
 def in_small_files() -> Iterator[None]:
-    """Tables of few rows are made in buckets, and kept in these and additions, as large ones are, which are merged
-    early."""
-    in_buckets, at_once = patch.object(tasks, "TASK_ROWS", 16), patch.object(changed_groups, "ROWS_AT_ONCE", 16)
-    with in_buckets, at_once, patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=8, MOST_ADDITIONS=1):
+    """Tables of few rows are made in buckets, and kept in these and additions, as large ones are,
+    which are merged early."""
+    in_buckets, at_once = (
+        patch.object(tasks, "TASK_ROWS", 16),
+        patch.object(changed_groups, "ROWS_AT_ONCE", 16),
+    )
+    with (
+        in_buckets,
+        at_once,
+        patch.multiple(tables, WHOLE_BELOW=1, BUCKET_ROWS=8, MOST_ADDITIONS=1),
+    ):
         yield

@@ -1,5 +1,6 @@
-"""Runs in a process of its own that is killed at a moment of a number: before it gives a file its name, waits for one
-to be on the disk, commits to the cache, or sends a statement to a store. A number means the same moment each time."""
+"""Runs in a process of its own that is killed at a moment of a number: before it gives a file its
+name, waits for one to be on the disk, commits to the cache, or sends a statement to a store. A
+number means the same moment each time."""
 
 import json
 import multiprocessing
@@ -69,7 +70,9 @@ class Moments(Progress):
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        def before(place: Any, name: str, act: str, what: Callable[..., str] = lambda *given: "") -> Any:
+        def before(
+            place: Any, name: str, act: str, what: Callable[..., str] = lambda *given: ""
+        ) -> Any:
             done = getattr(place, name)
 
             @wraps(done)
@@ -100,7 +103,8 @@ MERGING = {"WHOLE_BELOW": 1, "BUCKET_ROWS": 8, "MOST_ADDITIONS": 0, "OUTGROWN": 
 
 
 def run_apart(folder: ProjectFolder, workflow: str, end: int | None = None) -> list[Moment]:
-    """Those of a run; none where it was killed at the one of the number ``end``, as it then must be."""
+    """Those of a run; none where it was killed at the one of the number ``end``, as it then must
+    be."""
     noted = folder.root / "moments.json"
     process = PROCESSES.Process(target=_run, args=(folder.root, workflow, end, noted))
     process.start()

@@ -4,9 +4,10 @@ Run it with the code of the version whose requests the archive is to keep:
 
     python -m tests.whole.paid_project tests/whole/paid_project.zip
 
-The endpoint of the tests answers. It gives three kinds of useless replies, which the code then mends: a reply
-that no parser can read (asked once more), an extraction that is cut off (read in two halves), and a report that
-is cut off (asked for in half as many words). Every row ends well, so an upgrade has nothing left to ask.
+The endpoint of the tests answers. It gives three kinds of useless replies, which the code then
+mends: a reply that no parser can read (asked once more), an extraction that is cut off (read in two
+halves), and a report that is cut off (asked for in half as many words). Every row ends well, so an
+upgrade has nothing left to ask.
 """
 
 import json
@@ -45,28 +46,33 @@ OF_THIS_MACHINE = (
 
 PLACES = ("Asken", "Brack", "Harrow", "Quill", "Tollen")
 CUT_FIRST, CUT_LAST = "Orrin Fell", "Dunmore Weir"
-"""The first and the last name of a text unit: both stand only in the whole of it, never in a half."""
+"""The first and the last name of a text unit: both stand only in the whole of it, never in a
+half."""
 UNREADABLE = "Gull Rock"
 CUT_REPORT = "Harrow Mill"
 
 
 def documents() -> dict[str, str]:
-    """Return texts that share some names, so that their descriptions are many enough for a summary."""
+    """Return texts that share some names, so that their descriptions are many enough for a
+    summary."""
     texts = {f"{place.lower()}.md": paragraphs(place) for place in PLACES}
     texts["cut.txt"] = (
         f"{CUT_FIRST} kept the sluice for Mira Vale. The sluice fed Asken Mill each spring. "
         f"Anselm Torr measured its flow. Governor Pell then closed {CUT_LAST}.\n"
     )
-    texts["unreadable.txt"] = f"{UNREADABLE} was charted by Idra Senn in 1838. Mira Vale lit {UNREADABLE} in 1871.\n"
+    texts["unreadable.txt"] = (
+        f"{UNREADABLE} was charted by Idra Senn in 1838. Mira Vale lit {UNREADABLE} in 1871.\n"
+    )
     return texts
 
 
 def paragraphs(place: str) -> str:
     return (
-        f"{place} Hall was built by Anselm Torr in 1840. {place} Bridge met {place} Gate and Anselm Torr of "
-        f"the Brack Institute. Mira Vale sold {place} Mill to Governor Pell. Idra Senn saw {place} Quay.\n\n"
-        f"{place} Mill was burnt by Governor Pell in 1852. Anselm Torr of the Brack Institute taught Mira Vale "
-        f"at {place} Hall. Mira Vale blamed Governor Pell for the fire at {place} Mill.\n"
+        f"{place} Hall was built by Anselm Torr in 1840. {place} Bridge met {place} Gate and Anselm"
+        f" Torr of the Brack Institute. Mira Vale sold {place} Mill to Governor Pell. Idra Senn saw"
+        f" {place} Quay.\n\n{place} Mill was burnt by Governor Pell in 1852. Anselm Torr of the"
+        f" Brack Institute taught Mira Vale at {place} Hall. Mira Vale blamed Governor Pell for the"
+        f" fire at {place} Mill.\n"
     )
 
 
@@ -104,7 +110,9 @@ def write_workflows(folder: ProjectFolder) -> None:
         for step in read_yaml(shipped / "claims.yaml")["steps"]
     ]
     for name in ("records", "json"):
-        write_yaml(shipped / f"{name}-base.yaml", {"name": f"{name}-base", "steps": changed(steps, name)})
+        write_yaml(
+            shipped / f"{name}-base.yaml", {"name": f"{name}-base", "steps": changed(steps, name)}
+        )
         write_yaml(
             shipped / f"{name}.yaml",
             {"name": name, "extends": f"{name}-base", "steps": changed(claims, name)},
@@ -123,7 +131,9 @@ def changed(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
         "report_communities": report,
         "report_communities_with_claims": report,
     }
-    return [{**step, "args": {**step.get("args", {}), **args.get(step["verb"], {})}} for step in steps]
+    return [
+        {**step, "args": {**step.get("args", {}), **args.get(step["verb"], {})}} for step in steps
+    ]
 
 
 def make(root: Path, openai: OpenAIServer) -> None:
@@ -133,7 +143,12 @@ def make(root: Path, openai: OpenAIServer) -> None:
     """
     folder = new_project(root, f"${{{URL_NAME}}}", documents(), openai)
     address = {"base_url": "${OPENAI_BASE_URL}", "api_key": "${OPENAI_API_KEY}"}
-    embedding = {**address, "provider": "openai", "model": "text-embedding-3-small", "batch_size": 16}
+    embedding = {
+        **address,
+        "provider": "openai",
+        "model": "text-embedding-3-small",
+        "batch_size": 16,
+    }
     price = {"price": {"input": 0.15, "output": 0.6}}
     folder.edit_settings(
         workspace="paid",
@@ -175,7 +190,11 @@ def pack(root: Path, archive: Path) -> None:
 
 
 def main(archive: Path) -> None:
-    with tempfile.TemporaryDirectory() as temporary, server_folder() as server, openai_server() as openai:
+    with (
+        tempfile.TemporaryDirectory() as temporary,
+        server_folder() as server,
+        openai_server() as openai,
+    ):
         openai.reply = faulty_reply
         os.environ[URL_NAME] = start_embedded(server)
         root = Path(temporary) / "paid"

@@ -1,4 +1,5 @@
-"""The bill of a project beside the ledger of its endpoint, call by call where the endpoint reports usage."""
+"""The bill of a project beside the ledger of its endpoint, call by call where the endpoint reports
+usage."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,14 +14,16 @@ from tests.servers.openai_server import Request
 UNREPORTED = frozenset({"no_usage", "zero_usage"})
 """Faults of answers that arrive whole and do not report their tokens."""
 UNANSWERED = frozenset({
-    "error", "bad_gateway", "unavailable", "gateway_timeout", "loading", "too_many", "too_many_until", "silent",
+    "error", "bad_gateway", "unavailable", "gateway_timeout", "loading", "too_many",
+    "too_many_until", "silent",
     "dropped", "broken", "garbage", "abandoned",
 })  # fmt: skip
 """Faults after which no usable answer, and no usage, has arrived."""
 ESTIMATE = 0.10
 """How far the estimate of a call may be from its true number of tokens ..."""
 LEAST_ERROR = 2
-"""... and so many tokens at least: a short text of embeddings is counted by another tokenizer here."""
+"""... and so many tokens at least: a short text of embeddings is counted by another tokenizer
+here."""
 
 
 LOOK = "look"
@@ -33,13 +36,15 @@ Tokens = tuple[int, int]
 class Bill:
     """What a comparison of usage rows and ledger has found.
 
-    ``exact``: calls whose tokens are in both, pair by pair. ``estimated`` and ``unreported``: (input, output) tokens of
-    the other answered calls of the usage, and of the answers without usage in the ledger. ``cut_off``: answers of the
-    ledger that no usage row has as answered: calls that were under way at a kill or a timeout. ``unknown``,
-    ``timeouts``: calls of the usage that can be such. ``unanswered`` and ``failed``: calls that failed, by the ledger
-    and by the usage, which also has those that no server heard. ``looks``: the small calls of the usage that showed
-    whether a server is there, and ``looks_heard``: those of the ledger; this endpoint pays no heed to their limit of
-    one token, so that their tokens are not compared. ``misjudged``: estimates that are near no answer without usage.
+    ``exact``: calls whose tokens are in both, pair by pair. ``estimated`` and ``unreported``:
+    (input, output) tokens of the other answered calls of the usage, and of the answers without
+    usage in the ledger. ``cut_off``: answers of the ledger that no usage row has as answered: calls
+    that were under way at a kill or a timeout. ``unknown``, ``timeouts``: calls of the usage that
+    can be such. ``unanswered`` and ``failed``: calls that failed, by the ledger and by the usage,
+    which also has those that no server heard. ``looks``: the small calls of the usage that showed
+    whether a server is there, and ``looks_heard``: those of the ledger; this endpoint pays no heed
+    to their limit of one token, so that their tokens are not compared. ``misjudged``: estimates
+    that are near no answer without usage.
     """
 
     exact: int
@@ -78,7 +83,7 @@ def compare(usage: pd.DataFrame, requests: Sequence[Request]) -> Bill:
     usage, heard = usage[~looks], len(calls) - len(asked)
     silent = [_tokens(request) for request in asked if request.fault in UNREPORTED]
     answered = Counter(
-        _tokens(request) for request in asked if request.fault not in UNREPORTED and request.fault not in UNANSWERED
+        _tokens(request) for request in asked if request.fault not in UNREPORTED and request.fault not in UNANSWERED  # noqa: E501
         and request.status == 200
     )  # fmt: skip
     has_answer = usage["outcome"].isin(ANSWERED)
@@ -107,7 +112,8 @@ def compare(usage: pd.DataFrame, requests: Sequence[Request]) -> Bill:
 
 
 def _far_from(answers: Sequence[Tokens], estimates: Iterable[Tokens]) -> list[Tokens]:
-    """Return the estimates that are near none of the answers; each answer stands for one estimate at most."""
+    """Return the estimates that are near none of the answers; each answer stands for one estimate
+    at most."""
     left, far = sorted(answers), []
     for estimate in sorted(estimates):
         match = next((answer for answer in left if _is_near(estimate, answer)), None)
@@ -133,7 +139,10 @@ def _tokens(request: Request) -> Tokens:
 
 
 def _rows(usage: pd.DataFrame) -> list[Tokens]:
-    return [(int(sent), int(got)) for sent, got in zip(usage["input_tokens"], usage["output_tokens"], strict=True)]
+    return [
+        (int(sent), int(got))
+        for sent, got in zip(usage["input_tokens"], usage["output_tokens"], strict=True)
+    ]
 
 
 def _sum(calls: Iterable[Tokens]) -> Tokens:

@@ -15,7 +15,9 @@ from tests.whole.test_workers import names
 
 
 @pytest.mark.skipif(not is_installed(), reason="no azurite-blob on the path (npm install azurite)")
-def test_a_run_over_azure_makes_what_one_on_disk_makes_and_another_machine_goes_on_with_it(tmp_path: Path):
+def test_a_run_over_azure_makes_what_one_on_disk_makes_and_another_machine_goes_on_with_it(
+    tmp_path: Path,
+):
     with azurite_server(tmp_path / "azurite") as environment:
         on_disk, remote = (new_project(tmp_path / name, NO_STORE) for name in ("disk", "remote"))
         address = f"az://{BUCKET}/p"

@@ -1,4 +1,5 @@
-"""A night at half the price: steps in batch mode make the same tables, wherever the run is killed."""
+"""A night at half the price: steps in batch mode make the same tables, wherever the run is
+killed."""
 
 import json
 import signal
@@ -24,22 +25,31 @@ UNITS = 12
 SECONDS = 60
 BATCH = {"poll_seconds": 0.02, "wait_minutes": 1, "least": 2}
 CORPUS = {
-    f"log-{number:02}.txt": f"Captain Orla Venn of ship {number} sailed from Port {chr(65 + number)}ella to Tessing "
-    f"Harbour with {7 * number + 1} barrels of oil for the house of Merchant {chr(65 + number)}orren."
+    f"log-{number:02}.txt": (
+        f"Captain Orla Venn of ship {number} sailed from Port {chr(65 + number)}ella to Tessing"
+        f" Harbour with {7 * number + 1} barrels of oil for the house of Merchant"
+        f" {chr(65 + number)}orren."
+    )
     for number in range(UNITS)
 }
 SUMMARIES = ("extract_graph", "summarize_descriptions")
 
 
 def new_folder(
-    root: Path, endpoint: OpenAIServer, verbs: Iterable[str] = ("extract_graph",), gleanings: int = 0, **batch: Any
+    root: Path,
+    endpoint: OpenAIServer,
+    verbs: Iterable[str] = ("extract_graph",),
+    gleanings: int = 0,
+    **batch: Any,
 ) -> ProjectFolder:
     chat = {
         "base_url": endpoint.base_url, "api_key": endpoint.key, "max_retries": 2,
         "price": {"input": 1.0, "output": 2.0}, "batch": {**BATCH, **batch},
     }  # fmt: skip
     folder = new_project(root, NO_STORE, CORPUS, models={"chat": {"default": chat}})
-    set_args(folder, summarize_descriptions={"max_tokens": 60}, extract_graph={"gleanings": gleanings})
+    set_args(
+        folder, summarize_descriptions={"max_tokens": 60}, extract_graph={"gleanings": gleanings}
+    )
     in_batches(folder, *verbs)
     return folder
 
@@ -104,14 +114,22 @@ def test_execution_is_no_part_of_what_a_step_is(tmp_path: Path, openai: OpenAISe
     assert len(openai.requests) == before
 
 
-def test_usage_is_at_half_the_price_and_sums_to_what_the_endpoint_counted(tmp_path: Path, openai: OpenAIServer):
+def test_usage_is_at_half_the_price_and_sums_to_what_the_endpoint_counted(
+    tmp_path: Path, openai: OpenAIServer
+):
     folder = new_folder(tmp_path / "p", openai, SUMMARIES, discount=0.5)
     report = index(folder)
     rows = [request for request in openai.requests if request.kind == "batch"]
     with folder.open() as project:
         usage = project.usage()
-    asked, said = (sum(getattr(row, name) for row in rows) for name in ("prompt_tokens", "completion_tokens"))
-    assert [usage["input_tokens"].sum(), usage["output_tokens"].sum(), len(usage)] == [asked, said, len(rows)]
+    asked, said = (
+        sum(getattr(row, name) for row in rows) for name in ("prompt_tokens", "completion_tokens")
+    )
+    assert [usage["input_tokens"].sum(), usage["output_tokens"].sum(), len(usage)] == [
+        asked,
+        said,
+        len(rows),
+    ]
     assert usage["cost"].sum() == pytest.approx((asked + 2 * said) / 1e6 / 2)
     assert report.totals["cost"] == pytest.approx(usage["cost"].sum())
     assert set(usage["document_id"][usage["step"] == "extract_graph"]) == set(_document_ids(folder))
@@ -150,13 +168,17 @@ def test_held_it_ends_with_exit_code_4_and_the_next_run_goes_on(
     assert nothing_left(openai)
 
 
-def test_what_was_added_while_a_batch_is_held_is_another_batch(tmp_path: Path, openai: OpenAIServer):
+def test_what_was_added_while_a_batch_is_held_is_another_batch(
+    tmp_path: Path, openai: OpenAIServer
+):
     folder = new_folder(tmp_path / "p", openai, wait_minutes=0)
     openai.batch_hold = True
     with pytest.raises(WaitingError):
         index(folder)
     for number in range(3):
-        folder.write(f"more-{number}.txt", f"Mira Vale kept the Harrow Light in the year 187{number}.")
+        folder.write(
+            f"more-{number}.txt", f"Mira Vale kept the Harrow Light in the year 187{number}."
+        )
     folder.delete("log-00.txt")
     openai.batch_hold = False
     assert index(folder, "models.chat.default.batch.wait_minutes=1").outcome == "completed"
@@ -184,7 +206,9 @@ REDUCED = ["before its id is noted", "before the first look", "before the files 
 
 
 @pytest.mark.parametrize("moment", size(REDUCED, list(MOMENTS)))
-def test_killed_and_run_again(tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str], moment: str):
+def test_killed_and_run_again(
+    tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str], moment: str
+):
     kind, script, requests = MOMENTS[moment]
     folder = new_folder(tmp_path / "p", openai)
     openai.script(kind, script)
@@ -193,7 +217,11 @@ def test_killed_and_run_again(tmp_path: Path, openai: OpenAIServer, direct_table
     assert openai.next_scripted(kind) is None
     assert index(folder).outcome == "completed"
     assert tables(folder) == direct_tables
-    assert [len(openai.batches), openai.count("batch"), sum(map(is_extraction, openai.requests))] == [1, UNITS, 0]
+    assert [
+        len(openai.batches),
+        openai.count("batch"),
+        sum(map(is_extraction, openai.requests)),
+    ] == [1, UNITS, 0]
     assert billed_once(openai)
     assert nothing_left(openai)
     with folder.open() as project:
@@ -245,7 +273,9 @@ def test_rows_of_an_expired_batch_are_rejected_and_asked_in_the_next_run(
     assert billed_once(openai)
 
 
-def test_rows_that_failed_in_the_batch(tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]):
+def test_rows_that_failed_in_the_batch(
+    tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]
+):
     filtered = Reply("The prompt triggered the content_filter.", status=400)
     replies: list[Reply | int] = [200, filtered, 500]
     openai.script("batch", replies)
@@ -274,7 +304,11 @@ def test_unreadable_replies_are_mended_in_the_next_batch(tmp_path: Path, openai:
 
     def mumbling(messages: Messages, body: Any) -> Reply:
         prompt = str(messages[-1]["content"])
-        return Reply("Mumble.") if "ship 3 " in prompt and len(messages) == 1 else default_reply(messages, body)
+        return (
+            Reply("Mumble.")
+            if "ship 3 " in prompt and len(messages) == 1
+            else default_reply(messages, body)
+        )
 
     openai.reply = mumbling
     folder = new_folder(tmp_path / "p", openai, least=1)
@@ -317,7 +351,9 @@ def test_a_worse_reply_of_a_batch_replaces_no_usable_one(tmp_path: Path, openai:
     assert [batch.total for batch in openai.batches] == [UNITS, 1, 1, 1]
 
 
-def test_many_rows_are_several_batches(tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]):
+def test_many_rows_are_several_batches(
+    tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]
+):
     folder = new_folder(tmp_path / "p", openai, max_requests=5)
     openai.max_batch_requests = 5
     assert index(folder).outcome == "completed"
@@ -335,7 +371,9 @@ def test_few_rows_go_directly(tmp_path: Path, openai: OpenAIServer, direct_table
 
 def directly(folder: ProjectFolder) -> None:
     path = folder.root / "workflows" / "index.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("execution: batch", "execution: direct"))
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("execution: batch", "execution: direct")
+    )
 
 
 def test_a_step_that_asks_directly_again_has_the_replies_of_its_batch(
@@ -374,12 +412,16 @@ def test_a_batch_that_no_step_goes_on_with_is_cancelled_and_what_it_answered_kep
     assert nothing_left(openai)
 
 
-def test_a_batch_of_a_step_that_is_reused_is_left_until_it_comes(tmp_path: Path, openai: OpenAIServer):
+def test_a_batch_of_a_step_that_is_reused_is_left_until_it_comes(
+    tmp_path: Path, openai: OpenAIServer
+):
     folder = new_folder(tmp_path / "p", openai, wait_minutes=0)
     index(folder, "models.chat.default.batch.wait_minutes=1")
     openai.batch_hold = True
     for number in range(2):
-        folder.write(f"more-{number}.txt", f"Mira Vale kept the Harrow Light in the year 187{number}.")
+        folder.write(
+            f"more-{number}.txt", f"Mira Vale kept the Harrow Light in the year 187{number}."
+        )
     with pytest.raises(WaitingError):
         index(folder)
     for number in range(2):
@@ -411,7 +453,9 @@ def test_a_refused_batch_ends_the_run_and_the_next_one_goes_on(
     assert nothing_left(openai)
 
 
-def test_a_batch_above_the_budget_is_not_made(tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]):
+def test_a_batch_above_the_budget_is_not_made(
+    tmp_path: Path, openai: OpenAIServer, direct_tables: dict[str, str]
+):
     folder = new_folder(tmp_path / "p", openai)
     with pytest.raises(BudgetError, match=r"a batch of about .* is more than --max-cost"):
         index(folder, max_cost=0.0001)

@@ -1,4 +1,5 @@
-"""A run that may spend half of what it needs: it stops there, says so, and the next one ends as if nothing had been."""
+"""A run that may spend half of what it needs: it stops there, says so, and the next one ends as if
+nothing had been."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -44,7 +45,11 @@ def tokens(request: Request) -> int:
 
 @pytest.mark.parametrize(("option", "spent"), [("max_cost", cost), ("max_tokens", tokens)])
 def test_half_of_what_is_needed(
-    tmp_path: Path, postgres_url: str, openai: OpenAIServer, option: str, spent: Callable[[Request], float]
+    tmp_path: Path,
+    postgres_url: str,
+    openai: OpenAIServer,
+    option: str,
+    spent: Callable[[Request], float],
 ):
     whole = new_folder(tmp_path / "whole", postgres_url, openai)
     with whole.open() as project:
@@ -58,7 +63,9 @@ def test_half_of_what_is_needed(
     folder = new_folder(tmp_path / "p", postgres_url, openai)
     with folder.open() as project:
         options = RunOptions(**{option: limit if option == "max_cost" else int(limit)})
-        with pytest.raises(BudgetError, match=f"--{option.replace('_', '-')} .* run again") as stopped:
+        with pytest.raises(
+            BudgetError, match=f"--{option.replace('_', '-')} .* run again"
+        ) as stopped:
             project.run("index", options=options)
         last = project.status()
     assert stopped.value.exit_code == 5
@@ -73,7 +80,9 @@ def test_half_of_what_is_needed(
     assert len(asked) == len(set(asked))
 
 
-def test_the_command_ends_with_5_and_says_how_to_go_on(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_the_command_ends_with_5_and_says_how_to_go_on(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     folder = new_folder(tmp_path / "p", postgres_url, openai)
     stopped = folder.invoke("run", "--max-tokens", "2000")
     assert stopped.exit_code == 5

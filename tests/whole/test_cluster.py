@@ -1,5 +1,6 @@
-"""Runs on a Dask cluster: the tables are those of one process, and nothing but names reaches the cluster's own
-processes. Over a bucket, and with what is killed on the way: test_cluster_kills.py."""
+"""Runs on a Dask cluster: the tables are those of one process, and nothing but names reaches the
+cluster's own processes. Over a bucket, and with what is killed on the way:
+test_cluster_kills.py."""
 
 import os
 import subprocess
@@ -83,20 +84,29 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         return names(project.snapshots.manifest("fast"))
 
 
-def test_a_cluster_makes_what_one_process_makes(tmp_path: Path, dask_cluster: DaskCluster, whole: Mapping[str, Any]):
+def test_a_cluster_makes_what_one_process_makes(
+    tmp_path: Path, dask_cluster: DaskCluster, whole: Mapping[str, Any]
+):
     """Own verbs included; nothing that works in buckets is done here, and nothing is left."""
     folder, seen = project_with(tmp_path / "p", "pass"), Seen()
     dask_cluster.see(folder)
     with given_to(Cluster) as there, given_to(Workplace) as here:
         made = names(index(folder, seen))
     assert {name: made[name] for name in whole} == whole
-    assert {task.step for task in there} >= {"chunk_documents", "merge_graphs", "embed_text_units", "shout"}
+    assert {task.step for task in there} >= {
+        "chunk_documents",
+        "merge_graphs",
+        "embed_text_units",
+        "shout",
+    }
     assert not here
     assert [fact for fact in seen.facts if fact.startswith("dask: http://127.0.0.1:")] == seen.facts
     assert not finished(folder)
 
 
-def test_a_worker_of_another_installation_is_refused_and_told(tmp_path: Path, dask_cluster: DaskCluster):
+def test_a_worker_of_another_installation_is_refused_and_told(
+    tmp_path: Path, dask_cluster: DaskCluster
+):
     folder, seen = project_with(tmp_path / "p", "pass", steps=2), Seen()
     dask_cluster.see(folder, wait_seconds=0.5)
     mine = {**worker.facts(), "pandas": "0.1", "graphmill's code": "other"}
@@ -105,25 +115,36 @@ def test_a_worker_of_another_installation_is_refused_and_told(tmp_path: Path, da
     assert "no worker that may do tasks" in str(raised.value)
     refused = [fact for fact in seen.facts if "is refused: it has graphmill's code" in fact]
     assert len(refused) == 2
-    assert all("here other, pandas " in fact and "here 0.1; install there" in fact for fact in refused)
+    assert all(
+        "here other, pandas " in fact and "here 0.1; install there" in fact for fact in refused
+    )
 
 
 def test_a_worker_that_sees_other_snapshots_says_so(tmp_path: Path, dask_cluster: DaskCluster):
-    folder, other = project_with(tmp_path / "p", "pass", steps=2), project_with(tmp_path / "q", "pass", steps=2)
+    folder, other = (
+        project_with(tmp_path / "p", "pass", steps=2),
+        project_with(tmp_path / "q", "pass", steps=2),
+    )
     dask_cluster.see(folder)
     dask_cluster.see(other)
-    with pytest.raises(WorkerError, match=r"worker tcp://.* sees other snapshots.*GRAPHMILL_SNAPSHOTS"):
+    with pytest.raises(
+        WorkerError, match=r"worker tcp://.* sees other snapshots.*GRAPHMILL_SNAPSHOTS"
+    ):
         index(folder)
 
 
 def test_what_a_task_raises_is_raised_here(tmp_path: Path, dask_cluster: DaskCluster):
-    folder = project_with(tmp_path / "p", "raise ValueError(text_units['text'].iloc[0][:8])", steps=2)
+    folder = project_with(
+        tmp_path / "p", "raise ValueError(text_units['text'].iloc[0][:8])", steps=2
+    )
     dask_cluster.see(folder)
     with pytest.raises(GraphmillError, match="# Letter"):
         index(folder)
 
 
-def test_a_step_that_was_edited_since_the_run_began_is_not_done(tmp_path: Path, dask_cluster: DaskCluster):
+def test_a_step_that_was_edited_since_the_run_began_is_not_done(
+    tmp_path: Path, dask_cluster: DaskCluster
+):
     folder = project_with(tmp_path / "p", "pass", steps=2)
     dask_cluster.see(folder)
     do = Cluster.do
@@ -140,13 +161,16 @@ def test_a_step_that_was_edited_since_the_run_began_is_not_done(tmp_path: Path, 
         index(folder)
 
 
-def test_tasks_that_end_their_workers_end_the_run_and_are_named(tmp_path: Path, dask_cluster: DaskCluster):
+def test_tasks_that_end_their_workers_end_the_run_and_are_named(
+    tmp_path: Path, dask_cluster: DaskCluster
+):
     """As those do that take more memory than there is."""
     ending = "text_units['text'].str.contains('Letter 3').any() and os.kill(os.getpid(), 9)"
     folder = project_with(tmp_path / "p", ending, steps=2)
     dask_cluster.see(folder)
     with pytest.raises(
-        WorkerError, match=r"step 'shout', bucket [01]+, \d+ rows?: each worker that did it.* run again"
+        WorkerError,
+        match=r"step 'shout', bucket [01]+, \d+ rows?: each worker that did it.* run again",
     ):
         index(folder)
 
@@ -154,7 +178,10 @@ def test_tasks_that_end_their_workers_end_the_run_and_are_named(tmp_path: Path, 
 def test_nobody_to_talk_to(tmp_path: Path):
     folder = project_with(tmp_path / "p", "pass", steps=2)
     folder.edit_settings(engine={"kind": "dask", "address": "tcp://127.0.0.1:9"})
-    with patch.object(engine_cluster, "CONNECT_SECONDS", 0.2), pytest.raises(WorkerError, match="no scheduler answers"):
+    with (
+        patch.object(engine_cluster, "CONNECT_SECONDS", 0.2),
+        pytest.raises(WorkerError, match="no scheduler answers"),
+    ):
         index(folder)
     environment = {**os.environ, "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "200ms"}
     command = [sys.executable, "-m", "pipeline", "-C", str(folder.root), "worker"]
@@ -175,7 +202,9 @@ def test_ctrl_c_takes_back_what_has_not_begun(tmp_path: Path, dask_cluster: Dask
     dask_cluster.await_idle()
 
 
-CANARIES = {name: f"canary-{name}-7f3a" for name in ("key", "url", "prompt", "text", "error", "path")}
+CANARIES = {
+    name: f"canary-{name}-7f3a" for name in ("key", "url", "prompt", "text", "error", "path")
+}
 OWN_WITH_PROMPT = """
 import pandas as pd
 from pipeline import Params, Prompt, verb
@@ -187,7 +216,7 @@ SHOUTS = table("id", id=STRING, text=STRING)
 def shout(text_units: pd.DataFrame, prompt: Prompt) -> pd.DataFrame:
     ENDING
     return pd.DataFrame({"id": text_units["id"], "text": prompt.text + text_units["text"]})
-"""
+"""  # noqa: E501
 
 
 def test_nothing_but_names_reaches_the_scheduler(tmp_path: Path, dask_cluster: DaskCluster):
@@ -226,7 +255,9 @@ def test_nothing_but_names_reaches_the_scheduler(tmp_path: Path, dask_cluster: D
             assert project.table("shouts", "fast")["text"].str.startswith(CANARIES["prompt"]).all()
         held.append((tmp_path / "state.yaml").read_bytes())
         own.write_text(
-            OWN_WITH_PROMPT.replace("ENDING", "raise ValueError('canary-error-7f3a ' + text_units['text'].iloc[0])")
+            OWN_WITH_PROMPT.replace(
+                "ENDING", "raise ValueError('canary-error-7f3a ' + text_units['text'].iloc[0])"
+            )
         )
         with pytest.raises(GraphmillError, match=f"{CANARIES['error']} .*{CANARIES['text']}"):
             index(folder, Seen(2, look))

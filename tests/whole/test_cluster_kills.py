@@ -1,5 +1,6 @@
-"""A build on a cluster, with snapshots in a bucket and models behind an endpoint, in which everything is killed once:
-no finished task or step is done again, no reply is asked again, and it ends as if nothing had been."""
+"""A build on a cluster, with snapshots in a bucket and models behind an endpoint, in which
+everything is killed once: no finished task or step is done again, no reply is asked again, and it
+ends as if nothing had been."""
 
 import random
 import signal
@@ -35,7 +36,9 @@ from tests.whole.test_workers import names, project_with
 ROWS = 12
 """From which on a step is worked on in buckets."""
 LETTERS = {
-    f"letter{number}.md": f"Ada Holm wrote to Otto Holm. In {1871 + number} Ada Holm founded the Brack Institute."
+    f"letter{number}.md": (
+        f"Ada Holm wrote to Otto Holm. In {1871 + number} Ada Holm founded the Brack Institute."
+    )
     for number in range(ROWS)
 }
 WORKFLOW, STEPS = "index", 8
@@ -47,7 +50,8 @@ ORDERS = [
     for order in permutations([WORKER, CLIENT, SCHEDULER, SERVER])
     if (WORKER, SCHEDULER) not in pairwise(order)  # that one has no other workers
 ]
-"""In which they are killed. A worker is killed in the run in which the next one is: that goes on without it."""
+"""In which they are killed. A worker is killed in the run in which the next one is: that goes on
+without it."""
 Kills = Mapping[int, Callable[[], None]]
 """By the number of the event at which they are done."""
 ENDING = 12
@@ -56,7 +60,8 @@ ENDING = 12
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What one process makes, whose steps are done whole and whose snapshots are in a folder, and what it asks."""
+    """What one process makes, whose steps are done whole and whose snapshots are in a folder, and
+    what it asks."""
 
     made: Mapping[str, Any]
     asked: Counter[str]
@@ -64,8 +69,8 @@ class Undisturbed:
 
 @dataclass
 class Night:
-    """A build in several runs. ``kept``: tasks and steps that were done when something was killed; ``asked``: in all;
-    ``lost``: what was asked of which no reply was stored."""
+    """A build in several runs. ``kept``: tasks and steps that were done when something was killed;
+    ``asked``: in all; ``lost``: what was asked of which no reply was stored."""
 
     folder: ProjectFolder
     remote: RemoteCluster
@@ -88,7 +93,9 @@ class Night:
     def run(self, kills: Kills, may_lose: Counter[str] = NOTHING) -> Iterator[None]:
         stored = stored_of(self.folder)
         self.endpoint.forget()
-        self.remote.events.begin({number: lambda kill=kill: self._do(kill) for number, kill in kills.items()})
+        self.remote.events.begin(
+            {number: lambda kill=kill: self._do(kill) for number, kill in kills.items()}
+        )
         with self.remote.events.with_those_of(self.endpoint):
             yield
         assert len(self.remote.events.been) >= max(kills, default=0)
@@ -115,7 +122,10 @@ def index(folder: ProjectFolder) -> Mapping[str, Any]:
 
 
 def asked_of(endpoint: OpenAIServer) -> Counter[str]:
-    return Counter(chats=endpoint.count("chat"), texts=sum(len(request.inputs) for request in endpoint.requests))
+    return Counter(
+        chats=endpoint.count("chat"),
+        texts=sum(len(request.inputs) for request in endpoint.requests),
+    )
 
 
 def stored_of(folder: ProjectFolder) -> Counter[str]:
@@ -150,7 +160,9 @@ class Whole:
 
 
 @pytest.fixture(scope="module")
-def whole(endpoint: OpenAIServer, remote_cluster: RemoteCluster, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+def whole(
+    endpoint: OpenAIServer, remote_cluster: RemoteCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Whole:
     night = Night.of(tmp_path_factory.mktemp("whole") / "p", remote_cluster, endpoint)
     with night.run({}):
         made = index(night.folder)
@@ -160,7 +172,8 @@ def whole(endpoint: OpenAIServer, remote_cluster: RemoteCluster, tmp_path_factor
 def test_workers_over_a_bucket_make_what_one_process_makes_also_when_it_was_emptied(
     undisturbed: Undisturbed, whole: Whole
 ):
-    """Workers stay from run to run, and know better than to believe what they have seen in the last."""
+    """Workers stay from run to run, and know better than to believe what they have seen in the
+    last."""
     assert (whole.made, whole.night.asked) == (undisturbed.made, undisturbed.asked)
     remote = whole.night.remote
     remote.hold(whole.night.folder)
@@ -175,7 +188,8 @@ def test_workers_over_a_bucket_make_what_one_process_makes_also_when_it_was_empt
 
 @pytest.mark.parametrize("seed", range(size(1, 5)))
 def test_a_build_in_which_everything_is_killed_is_as_one_in_which_nothing_is(
-    tmp_path: Path, endpoint: OpenAIServer, remote_cluster: RemoteCluster, undisturbed: Undisturbed, whole: Whole,
+    tmp_path: Path, endpoint: OpenAIServer, remote_cluster: RemoteCluster, undisturbed: Undisturbed,
+    whole: Whole,
     keys: Keys, seed: int,
 ):  # fmt: skip
     """One after the other, at events drawn of those of a whole build."""
@@ -187,7 +201,10 @@ def test_a_build_in_which_everything_is_killed_is_as_one_in_which_nothing_is(
         SCHEDULER: partial(with_scheduler_killed, keys=keys, folder=tmp_path / "own"),
         SERVER: with_server_killed,
     }
-    moments = sorted(draw.sample(numbers(whole.events, ASKED), 2) + draw.sample(numbers(whole.events, WRITTEN), 2))
+    moments = sorted(
+        draw.sample(numbers(whole.events, ASKED), 2)
+        + draw.sample(numbers(whole.events, WRITTEN), 2)
+    )
     began, kills = 0, dict[int, Callable[[], None]]()
     for victim, moment in zip(draw.choice(ORDERS), moments, strict=True):
         if victim == WORKER:
@@ -209,8 +226,8 @@ def numbers(events: Sequence[str], kind: str) -> list[int]:
 
 
 def with_client_killed(night: Night, moment: int, kills: Kills) -> None:
-    """Before what it or a worker writes has come, or when it has and the client does not know it yet; or as it asks: no
-    other end loses replies, and this those that are under way."""
+    """Before what it or a worker writes has come, or when it has and the client does not know it
+    yet; or as it asks: no other end loses replies, and this those that are under way."""
     clients = list[subprocess.Popen[bytes]]()
 
     def kill() -> None:
@@ -240,27 +257,40 @@ def with_server_killed(night: Night, moment: int, kills: Kills) -> None:
     assert "\n" not in str(raised.value)
 
 
-def with_scheduler_killed(night: Night, moment: int, kills: Kills, keys: Keys, folder: Path) -> None:
-    """Over TLS, of a cluster that grows by what waits there, and finds the bucket by the project. The next run is on
-    another."""
-    with started_cluster(folder, 0, tls=keys.options, environment={SNAPSHOTS: ""}) as own, growing(own, night.folder):
+def with_scheduler_killed(
+    night: Night, moment: int, kills: Kills, keys: Keys, folder: Path
+) -> None:
+    """Over TLS, of a cluster that grows by what waits there, and finds the bucket by the project.
+    The next run is on another."""
+    with (
+        started_cluster(folder, 0, tls=keys.options, environment={SNAPSHOTS: ""}) as own,
+        growing(own, night.folder),
+    ):
         assert own.scheduler
         assert own.address.startswith("tls://")
         night.work_with(own, workers="adaptive", tls=keys.settings)
-        with night.run({**kills, moment: own.scheduler.kill}), pytest.raises(WorkerError, match="scheduler"):
+        with (
+            night.run({**kills, moment: own.scheduler.kill}),
+            pytest.raises(WorkerError, match="scheduler"),
+        ):
             index(night.folder)
     night.work_with(night.remote.workers)
 
 
 @contextmanager
 def growing(own: DaskCluster, folder: ProjectFolder) -> Iterator[None]:
-    """As soon as the scheduler wants a worker, the cluster has one, with the keys of the project."""
+    """As soon as the scheduler wants a worker, the cluster has one, with the keys of the
+    project."""
     look = Cluster._look
 
     def grow(cluster: Cluster, client: Client) -> int:
         there = look(cluster, client)
         with suppress(OSError):  # it is killed meanwhile
-            if not own.workers and client.scheduler and client.sync(client.scheduler.adaptive_target):
+            if (
+                not own.workers
+                and client.scheduler
+                and client.sync(client.scheduler.adaptive_target)
+            ):
                 own.start_workers(1, "-C", str(folder.root))
         return there
 

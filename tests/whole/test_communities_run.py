@@ -1,4 +1,5 @@
-"""Workflows with reports and claims: what a night costs after a change, and that it ends in a full build."""
+"""Workflows with reports and claims: what a night costs after a change, and that it ends in a full
+build."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,15 +18,22 @@ from tests.states import models, set_args, table_hashes
 def ring(place: str, people: int) -> list[str]:
     """Sentences that join as many people in a ring, each to the next two."""
     return [
-        f"{place} Number{one} met {place} Number{(one + 1) % people} and {place} Number{(one + 2) % people} at the old "
-        "sea wall, and they spoke for long about the price of oil, coal, salt and bread."
+        f"{place} Number{one} met {place} Number{(one + 1) % people} and {place}"
+        f" Number{(one + 2) % people} at the old sea wall, and they spoke for long about the price"
+        " of oil, coal, salt and bread."
         for one in range(people)
     ]
 
 
 HARBOUR, TOWER = ring("Harbour", 17), ring("Tower", 6)
-SECRET = f"Tower Number1 hid the {CANARY} Stone. Tower Number2 sold the {CANARY} Stone to Tower Number1."
-DOCUMENTS = {"harbour.txt": " ".join(HARBOUR[:9]), "quay.txt": " ".join(HARBOUR[9:]), "tower.txt": " ".join(TOWER)}
+SECRET = (
+    f"Tower Number1 hid the {CANARY} Stone. Tower Number2 sold the {CANARY} Stone to Tower Number1."
+)
+DOCUMENTS = {
+    "harbour.txt": " ".join(HARBOUR[:9]),
+    "quay.txt": " ".join(HARBOUR[9:]),
+    "tower.txt": " ".join(TOWER),
+}
 WORKFLOWS = ["communities", "claims"]
 
 
@@ -38,7 +46,8 @@ def new_folder(
         set_args(
             folder, workflow,
             chunk_documents={"size": 60}, detect_communities={"max_cluster_size": 3},
-            report_communities={"max_input_tokens": 500}, report_communities_with_claims={"max_input_tokens": 500},
+            report_communities={"max_input_tokens": 500},
+            report_communities_with_claims={"max_input_tokens": 500},
         )  # fmt: skip
     return folder
 
@@ -72,7 +81,12 @@ def test_a_second_run_asks_nothing_and_an_edit_asks_about_its_own_communities_al
     folder = new_folder(tmp_path / "p", openai, DOCUMENTS)
     first = index(folder, workflow, openai)
     communities = ids(folder, workflow)
-    assert sum(map(is_report, first)) == len(communities) == len(ids(folder, workflow, "community_reports")) > 4
+    assert (
+        sum(map(is_report, first))
+        == len(communities)
+        == len(ids(folder, workflow, "community_reports"))
+        > 4
+    )
     assert any("-----Reports-----" in str(request.messages) for request in first)
     assert any(map(is_claim, first)) is (workflow == "claims")
     assert index(folder, workflow, openai) == []
@@ -84,8 +98,12 @@ def test_a_second_run_asks_nothing_and_an_edit_asks_about_its_own_communities_al
     assert not [request for request in again if request in first]
 
 
-def test_a_changed_description_is_paid_for_by_the_communities_that_hold_it(tmp_path: Path, openai: OpenAIServer):
-    folder = new_folder(tmp_path / "p", openai, {f"{n}.txt": line for n, line in enumerate(HARBOUR)})
+def test_a_changed_description_is_paid_for_by_the_communities_that_hold_it(
+    tmp_path: Path, openai: OpenAIServer
+):
+    folder = new_folder(
+        tmp_path / "p", openai, {f"{n}.txt": line for n, line in enumerate(HARBOUR)}
+    )
     before = {words(request) for request in index(folder, "communities", openai)}
     members = ids(folder, "communities")
     folder.write("0.txt", HARBOUR[0].replace("old", "new"))
@@ -94,7 +112,11 @@ def test_a_changed_description_is_paid_for_by_the_communities_that_hold_it(tmp_p
     with folder.open() as project:
         communities = project.table("communities", "communities").set_index("id")
         entities = project.table("entities", "communities").set_index("id")
-    touched = {id for id, name in entities["name"].items() if name in ("Harbour Number0", "Harbour Number1")}
+    touched = {
+        id
+        for id, name in entities["name"].items()
+        if name in ("Harbour Number0", "Harbour Number1")
+    }
     holding = [id for id, held in communities["entity_ids"].items() if touched & set(held)]
     assert 0 < len(reports) <= len(holding) < len(communities)
     assert not {words(request) for request in reports} & before
@@ -104,7 +126,9 @@ def words(request: Request) -> str:
     return str(request.messages[0]["content"])
 
 
-def keeping(root: Path, endpoint: OpenAIServer, documents: Mapping[str, str], store: str = NO_STORE) -> ProjectFolder:
+def keeping(
+    root: Path, endpoint: OpenAIServer, documents: Mapping[str, str], store: str = NO_STORE
+) -> ProjectFolder:
     """A community for each ring, whose report stands while less than half of it has changed."""
     folder = new_folder(root, endpoint, documents, store)
     set_args(
@@ -115,8 +139,11 @@ def keeping(root: Path, endpoint: OpenAIServer, documents: Mapping[str, str], st
     return folder
 
 
-def test_a_report_stands_while_little_of_what_it_was_made_of_has_changed(tmp_path: Path, openai: OpenAIServer):
-    """However many nights the little comes in; the plan and the run say so, and a forced step refreshes all."""
+def test_a_report_stands_while_little_of_what_it_was_made_of_has_changed(
+    tmp_path: Path, openai: OpenAIServer
+):
+    """However many nights the little comes in; the plan and the run say so, and a forced step
+    refreshes all."""
     folder = keeping(tmp_path / "p", openai, DOCUMENTS)
     index(folder, "communities", openai)
     words, note, asked, standing = DOCUMENTS["tower.txt"], "", list[int](), list[int]()
@@ -153,11 +180,16 @@ def test_no_report_stands_after_a_purge(tmp_path: Path, openai: OpenAIServer, po
     assert found_in(folder.root, CANARY) == []
 
 
-def test_the_claims_workflow_goes_on_from_the_communities_workflow(tmp_path: Path, openai: OpenAIServer):
+def test_the_claims_workflow_goes_on_from_the_communities_workflow(
+    tmp_path: Path, openai: OpenAIServer
+):
     folder = new_folder(tmp_path / "p", openai, DOCUMENTS)
     index(folder, "communities", openai)
     asked = index(folder, "claims", openai)
-    assert {(is_report(request), is_claim(request)) for request in asked} == {(True, False), (False, True)}
+    assert {(is_report(request), is_claim(request)) for request in asked} == {
+        (True, False),
+        (False, True),
+    }
 
 
 def out_of_order(messages: Messages, body: Mapping[str, Any]) -> Reply:
@@ -187,12 +219,18 @@ def test_rejects_are_told_and_tried_again(tmp_path: Path, openai: OpenAIServer, 
         assert project.table("rejects", "claims").empty
         assert kept < ids(folder, "claims", "community_reports") == ids(folder, "claims")
         usage = project.usage()
-        assert set(usage.loc[usage["step"] == "report_communities", "row_id"]) == ids(folder, "claims")
+        assert set(usage.loc[usage["step"] == "report_communities", "row_id"]) == ids(
+            folder, "claims"
+        )
 
 
 @pytest.mark.parametrize("workflow", size(["claims"], WORKFLOWS))
-def test_nothing_of_a_purged_document_is_left(tmp_path: Path, openai: OpenAIServer, postgres_url: str, workflow: str):
-    folder = new_folder(tmp_path / "purged", openai, {**DOCUMENTS, "secret.txt": SECRET}, postgres_url)
+def test_nothing_of_a_purged_document_is_left(
+    tmp_path: Path, openai: OpenAIServer, postgres_url: str, workflow: str
+):
+    folder = new_folder(
+        tmp_path / "purged", openai, {**DOCUMENTS, "secret.txt": SECRET}, postgres_url
+    )
     index(folder, workflow, openai)
     with folder.open() as project:
         assert CANARY in project.table("community_reports", workflow)["content"].str.cat()

@@ -45,7 +45,9 @@ TEXTS = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> ProjectFolder:
-    project = new_project(tmp_path / "p", NO_STORE, TEXTS, input={"converter": "own.py:convert"}, max_reject_ratio=1)
+    project = new_project(
+        tmp_path / "p", NO_STORE, TEXTS, input={"converter": "own.py:convert"}, max_reject_ratio=1
+    )
     (project.root / "own.py").write_text(OWN)
     (project.root / "workflows/short.yaml").write_text(WORKFLOW)
     return project
@@ -86,10 +88,15 @@ def test_a_conversion_is_kept_until_the_content_changes(folder: ProjectFolder):
 def test_a_plan_and_whoever_else_only_looks_convert_nothing(folder: ProjectFolder):
     planned = folder.report("plan", "short")
     assert planned["documents"] == {"new": 4, "edited": 0, "gone": 0}
-    assert any(note.startswith("3 files to be converted (less than 0.1 MB): the time") for note in planned["notes"])
+    assert any(
+        note.startswith("3 files to be converted (less than 0.1 MB): the time")
+        for note in planned["notes"]
+    )
     for name in ("notes.txt", "b.pdf", "c.pdf"):
         folder.delete(name)
-    assert "1 file to be converted" in str(folder.report("plan", "short")["notes"])  # there is no document yet
+    assert "1 file to be converted" in str(
+        folder.report("plan", "short")["notes"]
+    )  # there is no document yet
     assert index(folder) == (["a.pdf"], {"converted": 1})
     read = folder.report("status")["steps"][0]
     assert read["converted_bytes"] == len(TEXTS["a.pdf"])
@@ -102,7 +109,10 @@ def test_a_plan_and_whoever_else_only_looks_convert_nothing(folder: ProjectFolde
     assert folder.report("plan", "short")["documents"] == {"new": 1, "edited": 1, "gone": 0}
     with folder.open() as project:
         changed = project.changed_documents("short")
-    assert dict(zip(changed["source"], changed["change"], strict=True)) == {"a.pdf": "edited", "b.pdf": "new"}
+    assert dict(zip(changed["source"], changed["change"], strict=True)) == {
+        "a.pdf": "edited",
+        "b.pdf": "new",
+    }
     assert converted(folder) == []
 
 
@@ -135,7 +145,9 @@ def test_a_killed_run_keeps_what_it_has_converted(folder: ProjectFolder):
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        wait_until(run, lambda: kept_in(folder) == 3 and "z.pdf" in (folder.root / "log.txt").read_text())
+        wait_until(
+            run, lambda: kept_in(folder) == 3 and "z.pdf" in (folder.root / "log.txt").read_text()
+        )
         below = psutil.Process(run.pid).children(recursive=True)
     finally:
         run.send_signal(signal.SIGKILL)
@@ -196,22 +208,34 @@ def test_a_conversion_as_another_version_keeps_it_is_made_again(tmp_path: Path):
     cache.cache.close()
 
 
-def test_what_an_earlier_version_converted_is_the_conversion_of_the_same_file(folder: ProjectFolder, tmp_path: Path):
+def test_what_an_earlier_version_converted_is_the_conversion_of_the_same_file(
+    folder: ProjectFolder, tmp_path: Path
+):
     """Such a version left texts of files in its documents, with no word of what converted them."""
     index(folder)
-    files = [FileToConvert(folder.root / "data/input" / name, name) for name in TEXTS if name.endswith(".pdf")]
+    files = [
+        FileToConvert(folder.root / "data/input" / name, name)
+        for name in TEXTS
+        if name.endswith(".pdf")
+    ]
     theirs = {file.name: Conversion(TEXTS[file.name], CONVERTER) for file in files}
     left_by_an_earlier_version(folder, "20200101T000000.000000-then")
     with folder.open() as project:
-        assert EarlierConversions(project.snapshots, lambda: "another")(files) == {}  # written to since
+        assert (
+            EarlierConversions(project.snapshots, lambda: "another")(files) == {}
+        )  # written to since
         assert EarlierConversions(project.snapshots, lambda: stamp(folder))(files) == theirs
-    left_by_an_earlier_version(folder, "20200101T000000.000000-then", "29990101T000000.000000-skipped")
+    left_by_an_earlier_version(
+        folder, "20200101T000000.000000-then", "29990101T000000.000000-skipped"
+    )
     with folder.open() as project:  # the later run left the step as it was
         assert EarlierConversions(project.snapshots, lambda: "another")(files) == {}
     left_by_an_earlier_version(folder, "29990101T000000.000000-then")
     cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/new.sqlite"))
     with folder.open() as project:
-        converter = KeepingConverter(cache, EarlierConversions(project.snapshots, lambda: "another"))
+        converter = KeepingConverter(
+            cache, EarlierConversions(project.snapshots, lambda: "another")
+        )
         assert converter.known(files, ConversionRules()) == list(theirs.values())
         assert KeepingConverter(cache).known(files, ConversionRules()) == [None] * len(files)
         assert converter.convert(files, ConversionRules()) == list(theirs.values())
@@ -226,7 +250,9 @@ def left_by_an_earlier_version(folder: ProjectFolder, *run_ids: str) -> None:
         record = manifest.steps["load_documents"]
         table = project.snapshots.read(record.outputs["documents"]).assign(metadata="{}")
         written = project.snapshots.write("documents", DOCUMENTS.encode(table, "documents"))
-        steps = {"load_documents": replace(record, outputs={**record.outputs, "documents": written})}
+        steps = {
+            "load_documents": replace(record, outputs={**record.outputs, "documents": written})
+        }
         for run in project.snapshots.history("short"):
             project.snapshots.forget("short", run)
         for run in run_ids:
@@ -235,14 +261,19 @@ def left_by_an_earlier_version(folder: ProjectFolder, *run_ids: str) -> None:
 
 def stamp(folder: ProjectFolder) -> str:
     with folder.open() as project:
-        return str(project.snapshots.manifest("short").steps["load_documents"].components["inputs"]["source"])
+        return str(
+            project.snapshots.manifest("short")
+            .steps["load_documents"]
+            .components["inputs"]["source"]
+        )
 
 
 def test_a_file_that_is_written_to_while_it_is_converted_is_not_kept_as_what_it_was(tmp_path: Path):
     path = tmp_path / "a.pdf"
     path.write_text("before")
     (tmp_path / "own.py").write_text(
-        "def convert(path):\n    said = path.read_text()\n    path.write_text('after')\n    return said\n"
+        "def convert(path):\n    said = path.read_text()\n    path.write_text('after')\n    return"
+        " said\n"
     )
     cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite"))
     file = FileToConvert(path, "a.pdf")

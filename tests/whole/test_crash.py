@@ -1,5 +1,5 @@
-"""Stopped, or left without a database or a disk: the next run goes on, asks for no stored reply again, and ends as if
-nothing had been."""
+"""Stopped, or left without a database or a disk: the next run goes on, asks for no stored reply
+again, and ends as if nothing had been."""
 
 import json
 import os
@@ -33,7 +33,9 @@ CONCURRENCY = 4
 SECONDS = 120
 
 
-def new_folder(root: Path, postgres_url: str, endpoint: OpenAIServer, units: int, **chat: float) -> ProjectFolder:
+def new_folder(
+    root: Path, postgres_url: str, endpoint: OpenAIServer, units: int, **chat: float
+) -> ProjectFolder:
     folder = new_project(root, postgres_url, voyages(units), models=models(endpoint, **chat))
     cut_by_paragraphs(folder)
     set_args(folder, summarize_descriptions={"max_tokens": 60})
@@ -71,7 +73,10 @@ class Command:
                 self.said.append(line.rstrip())
 
     def has_told(self, event: str, step: str | None = None) -> bool:
-        return any(told["event"] == event and step in (None, told.get("step")) for told in list(self.events))
+        return any(
+            told["event"] == event and step in (None, told.get("step"))
+            for told in list(self.events)
+        )
 
     def until(self, reached: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SECONDS
@@ -115,7 +120,8 @@ def run_again(folder: ProjectFolder) -> dict[str, str]:
 
 @pytest.mark.parametrize(("number", "code"), size(STOPS[1:], STOPS))
 def test_stopped_it_waits_for_the_calls_under_way(
-    tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str], number: signal.Signals,
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, small_tables: dict[str, str],
+    number: signal.Signals,
     code: int,
 ):  # fmt: skip
     folder = new_folder(tmp_path / "p", postgres_url, openai, SMALL)
@@ -129,7 +135,9 @@ def test_stopped_it_waits_for_the_calls_under_way(
     assert in_cache(folder, "completions") == openai.count("chat")
     openai.delay = 0.0
     assert run_again(folder) == small_tables
-    assert openai.count("chat") == len({canonical(request.body) for request in openai.requests if request.messages})
+    assert openai.count("chat") == len(
+        {canonical(request.body) for request in openai.requests if request.messages}
+    )
 
 
 def test_stopped_twice_it_waits_no_longer(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
@@ -179,7 +187,10 @@ def test_a_load_that_loses_its_connection_begins_anew(
 
 
 def test_a_database_lost_in_the_middle_of_a_load(
-    tmp_path: Path, openai: OpenAIServer, small_tables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    openai: OpenAIServer,
+    small_tables: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setattr(loader, "PATIENCE", 1)
     with server_folder() as data:
@@ -197,14 +208,18 @@ def test_a_database_lost_in_the_middle_of_a_load(
             calls = len(openai.requests)
             assert project.run("index").outcome == "completed"
             assert len(openai.requests) == calls
-        assert len(postgres_rows(url, workspace)["graphmill_documents"]) == SMALL // UNITS_OF_A_DOCUMENT + 2
+        assert (
+            len(postgres_rows(url, workspace)["graphmill_documents"])
+            == SMALL // UNITS_OF_A_DOCUMENT + 2
+        )
         folder.delete("log-late.txt")
         assert run_again(folder) == small_tables
         assert postgres_rows(url, workspace) == before
 
 
 def lose(url: str, run: Callable[[], object], stop: Callable[[], object] | None) -> None:
-    """Run, and take the database away while the load waits for a lock: ``stop`` ends it, None only the connection."""
+    """Run, and take the database away while the load waits for a lock: ``stop`` ends it, None only
+    the connection."""
     with psycopg.connect(url, autocommit=True) as watching, psycopg.connect(url) as blocking:
         blocking.execute("LOCK TABLE lightrag_entities IN ACCESS EXCLUSIVE MODE")
         taker = threading.Thread(target=take, args=(watching, blocking, stop))
@@ -215,7 +230,9 @@ def lose(url: str, run: Callable[[], object], stop: Callable[[], object] | None)
             taker.join()
 
 
-def take(watching: psycopg.Connection, blocking: psycopg.Connection, stop: Callable[[], object] | None) -> None:
+def take(
+    watching: psycopg.Connection, blocking: psycopg.Connection, stop: Callable[[], object] | None
+) -> None:
     waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND pid <> %s"
     deadline = time.monotonic() + SECONDS
     while not (found := watching.execute(waiting, [blocking.info.backend_pid]).fetchone()):
@@ -237,12 +254,14 @@ def test_a_full_disk(
     kilobytes: int,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    """By a limit on the size of files: what would exceed it fails as on a device without space. So would what measures
-    coverage, which is left out."""
+    """By a limit on the size of files: what would exceed it fails as on a device without space. So
+    would what measures coverage, which is left out."""
     monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     folder = new_folder(tmp_path / "p", postgres_url, openai, SMALL)
     with Command(folder) as command:
-        resource.prlimit(command.process.pid, resource.RLIMIT_FSIZE, (1024 * kilobytes, 1024 * kilobytes))
+        resource.prlimit(
+            command.process.pid, resource.RLIMIT_FSIZE, (1024 * kilobytes, 1024 * kilobytes)
+        )
         assert command.wait() == 1
     assert len(command.said) == 1, command.said
     assert re.match("graphmill: .*(disk|space)", command.said[0])

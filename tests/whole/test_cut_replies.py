@@ -1,4 +1,5 @@
-"""Replies that end too early: what is asked again, what is kept, what is told, and what a later run pays for."""
+"""Replies that end too early: what is asked again, what is kept, what is told, and what a later run
+pays for."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -165,7 +166,8 @@ def make_halves_of_the_cache(folder: ProjectFolder, of: int) -> None:
         for key, text in [row for row in rows if ENDED in row[1]][:of]:
             middle = text.index("<|>", len(text) // 2)
             cache.execute(
-                "UPDATE completions SET text = ?, valid = 1, digest = NULL WHERE key = ?", [text[: middle + 5], key]
+                "UPDATE completions SET text = ?, valid = 1, digest = NULL WHERE key = ?",
+                [text[: middle + 5], key],
             )
         cache.commit()
 
@@ -195,7 +197,11 @@ def test_replies_without_an_end_mark_are_counted_told_and_asked_again_only_when_
 ):
     openai.reply = without_end_mark
     report = folder.report("index", "index")
-    assert (report["exit_code"], report["outcome"], report["totals"]["rejects"]) == (0, "completed", 0)
+    assert (report["exit_code"], report["outcome"], report["totals"]["rejects"]) == (
+        0,
+        "completed",
+        0,
+    )
     assert (report["totals"]["decided"], report["health"]["share_without_end_mark"]) == (2, 1.0)
     assert any("100% of the replies have no end mark" in note for note in report["notes"])
     assert kinds(folder) == {"unended": ["unended"] * 2}
@@ -237,10 +243,12 @@ def test_an_endless_row_of_such_retries_never_replaces_a_reply_by_one_that_is_no
 def test_a_text_whose_prompt_the_server_cuts_silently_is_asked_about_in_halves_and_is_cut(
     tmp_path: Path, openai: OpenAIServer, postgres_url: str
 ):
-    """The server reads the end of a long prompt, says nothing, and counts what it has read. Each half of the long text
-    is longer than its window too."""
+    """The server reads the end of a long prompt, says nothing, and counts what it has read. Each
+    half of the long text is longer than its window too."""
     long = " ".join(f"Mira Vale met Anselm Torr in the year {year}." for year in range(1800, 1900))
-    folder = new_project(tmp_path / "p", postgres_url, {"long.txt": long, "short.txt": TEXTS["harbour.txt"]}, openai)
+    folder = new_project(
+        tmp_path / "p", postgres_url, {"long.txt": long, "short.txt": TEXTS["harbour.txt"]}, openai
+    )
     openai.context_tokens = 300
 
     def answer(messages: Messages, body: Mapping[str, Any]) -> Reply:
@@ -263,7 +271,10 @@ def test_a_server_that_counts_only_uncached_tokens_is_not_taken_for_one_that_cut
 ):
     openai.prefix_cache = PrefixCache()
     for number, year in enumerate(range(1800, 1808)):
-        met = " ".join(f"Mira Vale {number} met Anselm Torr {number} in {year}, part {part}." for part in range(5))
+        met = " ".join(
+            f"Mira Vale {number} met Anselm Torr {number} in {year}, part {part}."
+            for part in range(5)
+        )
         folder.write(f"met{number}.txt", met)
     report = folder.report("index", "index")
     assert (report["exit_code"], report["totals"]["rejects"]) == (0, 0)
@@ -307,12 +318,18 @@ def test_a_night_that_loses_half_of_its_records_ends_above_the_limit_and_one_in_
     assert report["totals"]["rejects"] == 2 * bad
 
 
-def test_what_a_setting_drops_is_listed_apart_and_counts_for_nothing(folder: ProjectFolder, openai: OpenAIServer):
+def test_what_a_setting_drops_is_listed_apart_and_counts_for_nothing(
+    folder: ProjectFolder, openai: OpenAIServer
+):
     set_args(folder, extract_graph={"ungrounded": "drop"})
     openai.reply = with_bad_records(0, 9)
     folder.write("named.txt", "Mira Vale 0 met Mira Vale 1.\n")
     report = folder.report("index", "index")
-    assert (report["exit_code"], report["outcome"], report["totals"]["rejects"]) == (0, "completed", 0)
+    assert (report["exit_code"], report["outcome"], report["totals"]["rejects"]) == (
+        0,
+        "completed",
+        0,
+    )
     assert report["totals"]["decided"] >= 20
     [step] = [step for step in report["steps"] if step["step"] == "extract_graph"]
     assert step["decided_reasons"] == {"ungrounded": step["decided"]}

@@ -48,7 +48,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 for write in attempts.values():
     write()
 assert len(store.read(store.write("texts", table))) == 4000
-"""
+"""  # noqa: E501
 LIMITED_PROJECT = """
 import resource, sys
 from pipeline.project import Project
@@ -72,7 +72,10 @@ def test_a_full_disk_leaves_nothing_half_written_and_says_where_it_was(tmp_path:
 
 
 def test_a_run_goes_on_once_there_is_space(tmp_path: Path, postgres_url: str):
-    folder, whole = new_project(tmp_path / "p", postgres_url), new_project(tmp_path / "whole", postgres_url)
+    folder, whole = (
+        new_project(tmp_path / "p", postgres_url),
+        new_project(tmp_path / "whole", postgres_url),
+    )
     done = run(LIMITED_PROJECT, folder.root, "index", 9000)
     assert "DiskFullError" in done.stderr, done.stderr
     assert "a file could not be written" in done.stderr
@@ -107,13 +110,21 @@ def replies_kept(folder: ProjectFolder) -> int:
     return count
 
 
-def test_a_disk_that_becomes_full_in_a_run_loses_no_reply_and_pays_for_none_twice(tmp_path: Path, openai: OpenAIServer):
-    """The padding makes each reply about 20 kB, so that the disk is full long before the last text unit."""
+def test_a_disk_that_becomes_full_in_a_run_loses_no_reply_and_pays_for_none_twice(
+    tmp_path: Path, openai: OpenAIServer
+):
+    """The padding makes each reply about 20 kB, so that the disk is full long before the last text
+    unit."""
     usual = openai.reply
-    openai.reply = lambda messages, body: replace(told := usual(messages, body), text=(told.text or "") + "\n" * 20_000)
+    openai.reply = lambda messages, body: replace(
+        told := usual(messages, body), text=(told.text or "") + "\n" * 20_000
+    )
     with small_disk(tmp_path / "disk", megabytes=24) as disk:
         folder = new_project(
-            disk.root / "p", NO_STORE, voyages(80), models={"chat": models(openai, max_tokens=16_000)["chat"]}
+            disk.root / "p",
+            NO_STORE,
+            voyages(80),
+            models={"chat": models(openai, max_tokens=16_000)["chat"]},
         )
         cut_by_paragraphs(folder)
         disk.fill(leave=1_000_000)

@@ -21,19 +21,21 @@ from tests.projects import ProjectFolder
 from tests.servers.openai_server import OpenAIServer
 
 HERE = Path(__file__).parent
-"""``earlier_project.zip``: of ``index`` with builtin vectors: two text units failed for a passing reason, four
-documents came later, and the run over all was killed as it asked. ``earlier_claims.zip``: of ``claims`` with
-resolution, gleanings and vectors of the endpoint, the cache alone. ``earlier_batch.zip``: extractions are asked in a
-batch, which is under way. ``earlier_loaded.zip``: of ``fast``, loaded, with a dump of its PostgreSQL. In each
+"""``earlier_project.zip``: of ``index`` with builtin vectors: two text units failed for a passing
+reason, four documents came later, and the run over all was killed as it asked.
+``earlier_claims.zip``: of ``claims`` with resolution, gleanings and vectors of the endpoint, the
+cache alone. ``earlier_batch.zip``: extractions are asked in a batch, which is under way.
+``earlier_loaded.zip``: of ``fast``, loaded, with a dump of its PostgreSQL. In each
 ``expected.json``: how the version that made it went on, and its code."""
 
 SINCE = {
     "load_documents", "chunk_documents", "extract_graph_fast", "extract_graph", "merge_graphs",
     "summarize_descriptions", "compute_degrees", "compose_texts",
 }  # fmt: skip
-"""Verbs whose steps run once more: documents say where their title comes from, grounding asks for whole words, people
-of one name are told apart, a reply to a part of a prompt is no good one, relationships have no ranks beside them, and
-texts are composed of the columns that they are made of, no others."""
+"""Verbs whose steps run once more: documents say where their title comes from, grounding asks for
+whole words, people of one name are told apart, a reply to a part of a prompt is no good one,
+relationships have no ranks beside them, and texts are composed of the columns that they are made
+of, no others."""
 ANEW = {"documents", "relationships"}
 """Tables that are others for that."""
 
@@ -68,12 +70,15 @@ def steps_of(report: dict[str, Any]) -> list[dict[str, Any]]:
     return steps
 
 
-def test_no_finished_step_runs_again_and_no_reply_is_asked_again(tmp_path: Path, openai: OpenAIServer):
+def test_no_finished_step_runs_again_and_no_reply_is_asked_again(
+    tmp_path: Path, openai: OpenAIServer
+):
     earlier = unpacked("earlier_project.zip", tmp_path / "p", openai)
     folder, expected = earlier.folder, earlier.expected
     steps = steps_of(folder.report("index", "index"))
     assert {step["step"]: [step["action"], step["reason"]] for step in steps} == {
-        step: ["ran", "code"] if step in SINCE else as_then for step, as_then in expected["steps"].items()
+        step: ["ran", "code"] if step in SINCE else as_then
+        for step, as_then in expected["steps"].items()
     }
     assert openai.count("chat") == expected["chats"]
     openai.forget()
@@ -94,7 +99,8 @@ def test_a_batch_under_way_is_collected_and_nothing_is_asked_anew(
     file = openai.file_store.add(sent["filename"], "batch", sent["content"].encode())
     batch = openai.batch_store.create(
         {
-            "input_file_id": file.id, "endpoint": "/v1/chat/completions", "completion_window": "24h",
+            "input_file_id": file.id, "endpoint": "/v1/chat/completions",
+            "completion_window": "24h",
             "metadata": sent["metadata"],
         }
     )  # fmt: skip
@@ -110,20 +116,26 @@ def test_a_batch_under_way_is_collected_and_nothing_is_asked_anew(
         assert _as_before(file_hashes(project)) == earlier.tables
 
 
-def test_the_cache_of_an_earlier_version_answers_a_whole_run_of_claims(tmp_path: Path, openai: OpenAIServer):
-    """Every request of every step is what it was, to the byte: no table is there, and nothing is asked."""
+def test_the_cache_of_an_earlier_version_answers_a_whole_run_of_claims(
+    tmp_path: Path, openai: OpenAIServer
+):
+    """Every request of every step is what it was, to the byte: no table is there, and nothing is
+    asked."""
     earlier = unpacked("earlier_claims.zip", tmp_path / "p", openai)
     calls = earlier.expected["calls"]
-    here = [*earlier.folder.endpoint_overrides, f"models.embedding.default.base_url={openai.base_url}"]
+    here = [
+        *earlier.folder.endpoint_overrides,
+        f"models.embedding.default.base_url={openai.base_url}",
+    ]
     with earlier.folder.open(*here) as project:
         asking = {step.id for step in project.workflow("claims").steps if step.models}
         report = project.index("claims")
         assert project.snapshots.manifest("claims").tables["community_reports"].rows
     assert set(calls) == asking
     assert report.outcome == "completed"
-    assert {step.step: (step.calls, step.cached_calls) for step in report.steps if step.step in asking} == {
-        step: (0, made) for step, made in calls.items()
-    }
+    assert {
+        step.step: (step.calls, step.cached_calls) for step in report.steps if step.step in asking
+    } == {step: (0, made) for step, made in calls.items()}
     assert (openai.count("chat"), openai.count("embeddings")) == (0, 0)
 
 
@@ -153,12 +165,15 @@ def test_no_text_is_written_over_those_that_an_earlier_version_has_loaded(
     steps_of(report)
     with earlier.folder.open() as project:
         assert project.snapshots.manifest("fast").tables["text_unit_embeddings"].paths == vectors
-    assert {step["step"]: step["reason"] for step in report["steps"]}["extract_graph_fast"] == "code"
+    assert {step["step"]: step["reason"] for step in report["steps"]}[
+        "extract_graph_fast"
+    ] == "code"
     assert of_texts(row_versions(url)) == of_texts(before)
 
 
 def of_texts(rows: set[tuple[str, str, str]]) -> set[tuple[str, str, str]]:
-    """The graph of ``fast`` is another one since titles have a rank; its texts and their vectors are as they were."""
+    """The graph of ``fast`` is another one since titles have a rank; its texts and their vectors
+    are as they were."""
     found = {row for row in rows if row[0].startswith(("lightrag_chunks", "graphmill_documents"))}
     assert found
     return found
@@ -170,7 +185,11 @@ def file_hashes(project: Project) -> dict[str, str]:
     for name, snapshot in project.snapshots.manifest("index").tables.items():
         path = project.root / "as-before.parquet"
         pq.write_table(
-            project.snapshots.table(snapshot), path, compression="zstd", row_group_size=100_000, store_schema=False
+            project.snapshots.table(snapshot),
+            path,
+            compression="zstd",
+            row_group_size=100_000,
+            store_schema=False,
         )
         hashes[name] = sha256_of(path)
     return hashes
@@ -188,10 +207,11 @@ def restore(dump: str, url: str) -> None:
 
 
 def row_versions(url: str) -> set[tuple[str, str, str]]:
-    """Of each row but the one that says what is shown: its table, its place and the transaction that wrote it."""
+    """Of each row but the one that says what is shown: its table, its place and the transaction
+    that wrote it."""
     with psycopg.connect(url) as connection:
         names = [name for (name,) in connection.execute(
-            "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace "
+            "SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace "  # noqa: E501
             "AND relname <> 'graphmill_live'"
         )]  # fmt: skip
         return {

@@ -1,4 +1,5 @@
-"""Another embedding model, or another workflow, in a workspace that is being read: refused, then replaced in one go."""
+"""Another embedding model, or another workflow, in a workspace that is being read: refused, then
+replaced in one go."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -23,9 +24,12 @@ QUESTION = "Who founded the Brack Institute?"
 
 @pytest.fixture
 def project(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
-    """Indexed and loaded, by the model that the endpoint serves, every table of vectors with an index."""
+    """Indexed and loaded, by the model that the endpoint serves, every table of vectors with an
+    index."""
     stores = {"postgres": {"url": postgres_url, "exact_below": 2}}
-    folder = new_project(tmp_path / "p", postgres_url, endpoint=openai, stores=stores, models=models(openai))
+    folder = new_project(
+        tmp_path / "p", postgres_url, endpoint=openai, stores=stores, models=models(openai)
+    )
     with folder.open() as opened:
         assert opened.run("index").outcome == "completed"
     return folder
@@ -38,7 +42,9 @@ def with_embedding(openai: OpenAIServer, **changed: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(params=["model", "dimensions", "provider"])
-def change(request: pytest.FixtureRequest, project: ProjectFolder, openai: OpenAIServer) -> Callable[[], None]:
+def change(
+    request: pytest.FixtureRequest, project: ProjectFolder, openai: OpenAIServer
+) -> Callable[[], None]:
     """Sets another embedding model."""
 
     def change() -> None:
@@ -104,7 +110,9 @@ def test_a_run_with_another_model_is_refused_before_anything_is_embedded(
             opened.retry("index")
         with pytest.raises(UsageError, match="before it embeds anything"):
             opened.run("communities")
-        assert "before it embeds anything" in opened.refusal_of_model(opened.workflow("communities"), ALL)
+        assert "before it embeds anything" in opened.refusal_of_model(
+            opened.workflow("communities"), ALL
+        )
     assert (openai.count("embeddings"), openai.count("chat")) == (0, 0)
     with project.open() as opened:
         assert opened.run("index", options=RE_EMBED).outcome == "completed"
@@ -121,7 +129,9 @@ def test_a_run_that_leaves_the_vectors_as_they_are_is_loaded(
     kept = ("embed_text_units", "embed_entities", "embed_relationships")
     openai.forget()
     assert "before it embeds anything" not in str(
-        project.report("plan", "index", *(word for step in kept for word in ("--skip", step)))["notes"]
+        project.report("plan", "index", *(word for step in kept for word in ("--skip", step)))[
+            "notes"
+        ]
     )
     with project.open() as opened:
         assert opened.run("index", options=RunOptions(Selection(skip=kept))).outcome == "completed"
@@ -142,7 +152,10 @@ def indexes_of(opened: Project) -> list[str]:
     """Of the workspace's vectors; those of the model before are dropped."""
     store = postgres_store(opened.settings, opened.root)
     partitions = [partition_of(table, store.workspace) for table in VECTOR_TABLES.values()]
-    query = text("SELECT indexname FROM pg_indexes WHERE tablename = ANY(:names) AND indexdef LIKE '% USING hnsw %'")
+    query = text(
+        "SELECT indexname FROM pg_indexes WHERE tablename = ANY(:names) AND indexdef LIKE '% USING"
+        " hnsw %'"
+    )
     with store.connection() as connection:
         found = list(connection.execute(query, {"names": partitions}).scalars())
     store.close()

@@ -36,7 +36,7 @@ steps:
     outputs: {result: frequent_names}
     args: {by: [units, name], descending: [units], limit: 5}
     emit: [csv, json]
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
@@ -48,7 +48,9 @@ def project(tmp_path: Path) -> ProjectFolder:
 
 def files(project: ProjectFolder) -> dict[str, bytes]:
     folder = project.root / "data" / "output" / "towns"
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name[0] != "."}
+    return {
+        path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name[0] != "."
+    }
 
 
 def test_a_workflow_of_yaml_alone_derives_tables_and_emits_them(project: ProjectFolder):
@@ -58,7 +60,12 @@ def test_a_workflow_of_yaml_alone_derives_tables_and_emits_them(project: Project
     assert names["name"].tolist()[0] == "Anselm Torr"
     assert units["text"].str.contains("Torr").all()
     made = files(project)
-    assert list(made) == ["documents.parquet", "frequent_names.csv", "frequent_names.json", "frequent_names.parquet"]
+    assert list(made) == [
+        "documents.parquet",
+        "frequent_names.csv",
+        "frequent_names.json",
+        "frequent_names.parquet",
+    ]
     folder = project.root / "data" / "output" / "towns"
     pd.testing.assert_frame_equal(pd.read_parquet(folder / "frequent_names.parquet"), names)
     rows = json.loads(made["frequent_names.json"])
@@ -86,7 +93,9 @@ def test_emitted_files_follow_the_tables_and_the_workflow(project: ProjectFolder
     assert files(project)["documents.parquet"] != first["documents.parquet"]
     assert "frequent_names.csv" in files(project)
     path = project.root / "workflows" / "towns.yaml"
-    path.write_text(WORKFLOW.replace("emit: {documents: [parquet]}", "").replace("emit: [csv, json]", ""))
+    path.write_text(
+        WORKFLOW.replace("emit: {documents: [parquet]}", "").replace("emit: [csv, json]", "")
+    )
     with project.open() as opened:
         opened.index("towns")
     assert list(files(project)) == ["mine.txt"]
@@ -95,8 +104,16 @@ def test_emitted_files_follow_the_tables_and_the_workflow(project: ProjectFolder
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("{documents: [parquet]}", "{docments: [csv]}", "emit: no step writes a table 'docments'; did you mean 'docu"),
-        ("{documents: [parquet]}", "{documents: [xml]}", "Input should be 'parquet', 'csv' or 'json'"),
+        (
+            "{documents: [parquet]}",
+            "{docments: [csv]}",
+            "emit: no step writes a table 'docments'; did you mean 'docu",
+        ),
+        (
+            "{documents: [parquet]}",
+            "{documents: [xml]}",
+            "Input should be 'parquet', 'csv' or 'json'",
+        ),
         ("where: {kind", "where: {knid", "step 'names': no column 'knid'; did you mean 'kind'?"),
         ("{table: counted}", "{table: named}", "step 'order_by': no column 'units'"),
         ("outputs: {result: text_units}", "outputs: {result: text_units}\n    id: x", ""),
@@ -104,7 +121,9 @@ def test_emitted_files_follow_the_tables_and_the_workflow(project: ProjectFolder
     ],
 )
 def test_what_is_wrong_is_said_by_plan(project: ProjectFolder, old: str, new: str, message: str):
-    (project.root / "workflows" / "towns.yaml").write_text(WORKFLOW.replace(old, new, 1), encoding="utf-8")
+    (project.root / "workflows" / "towns.yaml").write_text(
+        WORKFLOW.replace(old, new, 1), encoding="utf-8"
+    )
     with project.open() as opened:
         if not message:
             opened.plan("towns")

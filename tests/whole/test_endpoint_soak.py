@@ -1,4 +1,5 @@
-"""An endpoint with every fault, and kills of the run: in the end nothing is lost, and the bill is the ledger's."""
+"""An endpoint with every fault, and kills of the run: in the end nothing is lost, and the bill is
+the ledger's."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""An incremental run is a fresh run whose expensive rows are already known: after any history (histories.py) every
-table is that of one full build, whatever files it lies in, and so is what is emitted, exported and loaded; nothing is
-asked that was asked before."""
+"""An incremental run is a fresh run whose expensive rows are already known: after any history
+(histories.py) every table is that of one full build, whatever files it lies in, and so is what is
+emitted, exported and loaded; nothing is asked that was asked before."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -29,10 +29,24 @@ from tests.whole.histories import History, in_small_files
 NIGHTS = 2
 BEGINNINGS = size(1, 10)
 """First nights of each workflow that its histories go on from."""
-EMIT = {"documents": ["csv"], "entities": ["csv", "json", "parquet"], "text_unit_embeddings": ["parquet"]}
+EMIT = {
+    "documents": ["csv"],
+    "entities": ["csv", "json", "parquet"],
+    "text_unit_embeddings": ["parquet"],
+}
 COUNTS = {
-    "tables": {"fast": size(5, 200), "index": size(3, 60), "communities": size(3, 40), "claims": size(2, 60)},
-    "postgres": {"fast": size(1, 30), "index": size(1, 60), "communities": size(0, 15), "claims": size(1, 30)},
+    "tables": {
+        "fast": size(5, 200),
+        "index": size(3, 60),
+        "communities": size(3, 40),
+        "claims": size(2, 60),
+    },
+    "postgres": {
+        "fast": size(1, 30),
+        "index": size(1, 60),
+        "communities": size(0, 15),
+        "claims": size(1, 30),
+    },
     "neo4j": {"index": size(1, 10), "claims": size(0, 5)},
 }
 HISTORIES = [
@@ -79,7 +93,9 @@ def begin(tmp_path_factory: pytest.TempPathFactory, endpoint: OpenAIServer) -> B
         key = workflow, seed % BEGINNINGS
         if key not in made:
             root = tmp_path_factory.mktemp("beginning") / "p"
-            found = Beginning(History.begun(key[1]), new_folder(root, workflow, endpoint), Counter())
+            found = Beginning(
+                History.begun(key[1]), new_folder(root, workflow, endpoint), Counter()
+            )
             with in_small_files():
                 night(found, workflow, endpoint, Project.index)
             made[key] = found
@@ -95,7 +111,9 @@ def new_folder(root: Path, workflow: str, endpoint: OpenAIServer) -> ProjectFold
     return folder
 
 
-def night(one: Beginning, workflow: str, endpoint: OpenAIServer, stages: Callable[..., Any]) -> Counter[bytes | str]:
+def night(
+    one: Beginning, workflow: str, endpoint: OpenAIServer, stages: Callable[..., Any]
+) -> Counter[bytes | str]:
     """What was asked of it; nothing is asked twice in a project's whole life."""
     one.history.put(one.folder, workflow)
     endpoint.forget()
@@ -112,19 +130,24 @@ def night(one: Beginning, workflow: str, endpoint: OpenAIServer, stages: Callabl
 def tables_of(folder: ProjectFolder, workflow: str) -> dict[str, Table]:
     with folder.open() as project:
         made = project.snapshots.manifest(workflow).tables
-        return {name: (snapshot.sha256, project.snapshots.table(snapshot)) for name, snapshot in made.items()}
+        return {
+            name: (snapshot.sha256, project.snapshots.table(snapshot))
+            for name, snapshot in made.items()
+        }
 
 
 def files_of(folder: ProjectFolder, workflow: str) -> dict[str, object]:
-    """What was emitted, and what every export gives: of Parquet the rows, of others the bytes. Exports name the
-    workspace."""
+    """What was emitted, and what every export gives: of Parquet the rows, of others the bytes.
+    Exports name the workspace."""
     with folder.open("workspace=exported") as project:
         for kind in KINDS:
             project.export(kind, folder.root / "exported" / kind, workflow)
         there = [project.output_folder / workflow, folder.root / "exported"]
     paths = [(root, path) for root in there for path in root.rglob("[!.]*") if path.is_file()]
     return {
-        path.relative_to(root).as_posix(): pq.read_table(path) if path.suffix == ".parquet" else path.read_bytes()
+        path.relative_to(root).as_posix(): pq.read_table(path)
+        if path.suffix == ".parquet"
+        else path.read_bytes()
         for root, path in paths
     }
 
@@ -189,8 +212,16 @@ def test_any_history_ends_in_a_full_build(
     told = "\n".join(nightly.history.told)
     assert set(asked) <= set(needed), told
     made, whole = tables_of(nightly.folder, workflow), tables_of(fresh, workflow)
-    hold({name: rows for name, (_, rows) in made.items()}, {name: rows for name, (_, rows) in whole.items()}, told)
-    hold({name: named for name, (named, _) in made.items()}, {name: named for name, (named, _) in whole.items()}, told)
+    hold(
+        {name: rows for name, (_, rows) in made.items()},
+        {name: rows for name, (_, rows) in whole.items()},
+        told,
+    )
+    hold(
+        {name: named for name, (named, _) in made.items()},
+        {name: named for name, (named, _) in whole.items()},
+        told,
+    )
     if stores:
         hold(files_of(nightly.folder, workflow), files_of(fresh, workflow), told)
         shown = stores.rows(workspace_of(nightly.folder.root))
@@ -216,7 +247,9 @@ def test_nights_in_a_bucket_by_whatever_engine_each_end_in_a_full_build_by_one_p
     seed: int,
 ):
     root = tmp_path_factory.mktemp("engines")
-    nightly = Beginning(History.begun(seed), new_folder(root / "nightly", workflow, endpoint), Counter())
+    nightly = Beginning(
+        History.begun(seed), new_folder(root / "nightly", workflow, endpoint), Counter()
+    )
     remote_cluster.hold(nightly.folder)
     for number, engine in enumerate([*engines, *others]):
         if engine == "cluster":
@@ -225,7 +258,9 @@ def test_nights_in_a_bucket_by_whatever_engine_each_end_in_a_full_build_by_one_p
             nightly.folder.edit_settings(engine={"workers": 1 + (engine == "two processes")})
         with in_small_files():
             asked = night(nightly, workflow, endpoint, Project.index)
-        fresh = Beginning(nightly.history, new_folder(root / str(number), workflow, endpoint), Counter())
+        fresh = Beginning(
+            nightly.history, new_folder(root / str(number), workflow, endpoint), Counter()
+        )
         needed = night(fresh, workflow, endpoint, Project.index)
         nightly.history.told.append(engine)
         told = "\n".join(nightly.history.told)
@@ -246,5 +281,7 @@ def test_a_night_after_a_small_edit_adds_a_small_file_and_says_which_rows_are_go
         made = project.snapshots.manifest("fast").tables
     several = {name for name, snapshot in made.items() if len(snapshot.files) > 1}
     assert {"documents", "text_units", "extractions", "mentions", "text_unit_embeddings"} <= several
-    lacking = {name for name, snapshot in made.items() if any(file.gone_rows for file in snapshot.files)}
+    lacking = {
+        name for name, snapshot in made.items() if any(file.gone_rows for file in snapshot.files)
+    }
     assert {"mentions", "described_entities"} <= lacking

@@ -24,10 +24,20 @@ def store(tmp_path: Path) -> SnapshotStore:
 
 
 def _manifest(store: SnapshotStore, name: str) -> Manifest:
-    return Manifest("index", {name: store.write(name, TEXTS.encode(TEXTS.frame([(name, name)]), name))})
+    return Manifest(
+        "index", {name: store.write(name, TEXTS.encode(TEXTS.frame([(name, name)]), name))}
+    )
 
 
-RUNS = ["20260101-a", "20260102-a", "20260103-a", "20260104-a", "20260104-b", "20260105-a", "20260106-a"]
+RUNS = [
+    "20260101-a",
+    "20260102-a",
+    "20260103-a",
+    "20260104-a",
+    "20260104-b",
+    "20260105-a",
+    "20260106-a",
+]
 
 
 @pytest.mark.parametrize(
@@ -41,20 +51,30 @@ RUNS = ["20260101-a", "20260102-a", "20260103-a", "20260104-a", "20260104-b", "2
         ("20260106", "one"),
     ],
 )
-def test_a_run_that_changed_nothing_had_what_the_one_before_left(store: SnapshotStore, run: str, table: str):
+def test_a_run_that_changed_nothing_had_what_the_one_before_left(
+    store: SnapshotStore, run: str, table: str
+):
     assert set(manifest_of(run, "index", store, RUNS).tables) == {table}
 
 
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        ("2027", r"no such run; the newest are: 20260106-a, 20260105-a, 20260104-b, 20260104-a, 20260103-a$"),
+        (
+            "2027",
+            (
+                r"no such run; the newest are: 20260106-a, 20260105-a, 20260104-b, 20260104-a,"
+                r" 20260103-a$"
+            ),
+        ),
         ("20260104", r"2 runs begin so; the newest are: 20260104-b, 20260104-a$"),
         ("", "7 runs begin so"),
         ("../index", "no such run"),
     ],
 )
-def test_what_names_no_run_or_several_is_a_usage_error(store: SnapshotStore, run: str, message: str):
+def test_what_names_no_run_or_several_is_a_usage_error(
+    store: SnapshotStore, run: str, message: str
+):
     with pytest.raises(UsageError, match=message):
         manifest_of(run, "index", store, RUNS)
 
@@ -66,10 +86,15 @@ def test_a_workflow_that_has_never_run(store: SnapshotStore):
 
 def test_what_is_no_longer_kept_is_a_data_error(store: SnapshotStore):
     store.forget("index", "20260101-a")
-    with pytest.raises(DataError, match="no manifest is kept from the time of run 20260102-a; the oldest is 20260103"):
+    with pytest.raises(
+        DataError,
+        match="no manifest is kept from the time of run 20260102-a; the oldest is 20260103",
+    ):
         manifest_of("20260102", "index", store, RUNS)
     (store.root / store.manifest("index", "20260103-a").tables["two"].files[0].path).unlink()
-    with pytest.raises(DataError, match=r"\.parquet: gone or damaged, and table 'two' of run 20260104-a with it"):
+    with pytest.raises(
+        DataError, match=r"\.parquet: gone or damaged, and table 'two' of run 20260104-a with it"
+    ):
         manifest_of("20260104-a", "index", store, RUNS)
 
 
@@ -104,7 +129,12 @@ def test_the_stores_go_back_to_a_night_and_forth(tmp_path: Path, postgres_url: s
         after = _rows(project)
         assert after != before
         for run in (first, quiet):
-            assert project.load("fast", options=RunOptions(manifest=run)).load["postgres"]["documents"]["inserted"] == 1
+            assert (
+                project.load("fast", options=RunOptions(manifest=run)).load["postgres"][
+                    "documents"
+                ]["inserted"]
+                == 1
+            )
             assert _rows(project) == before
             project.load("fast")
             assert _rows(project) == after

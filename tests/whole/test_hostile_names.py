@@ -1,4 +1,5 @@
-"""What is poison to query languages, encodings and JSON goes from the input folder to the databases as plain text."""
+"""What is poison to query languages, encodings and JSON goes from the input folder to the databases
+as plain text."""
 
 import itertools
 import json
@@ -54,7 +55,9 @@ def hostile_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
     if not wants_json(body):
         return default_reply(messages, body)
     names = [*POISON, *NOTHING, LONG]
-    entities = [{"name": name, "type": name, "description": f"{name}\n\tof\x00 it"} for name in names]
+    entities = [
+        {"name": name, "type": name, "description": f"{name}\n\tof\x00 it"} for name in names
+    ]
     relationships = [
         {
             "source": source, "target": target, "description": source, "keywords": [source, target],
@@ -63,18 +66,28 @@ def hostile_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         for place, (source, target) in enumerate(zip(names, [*names[1:], names[0]], strict=True))
     ]  # fmt: skip
     escaped = "File" in content_of(messages[-1])
-    return Reply(json.dumps({"entities": entities, "relationships": relationships}, ensure_ascii=escaped))
+    return Reply(
+        json.dumps({"entities": entities, "relationships": relationships}, ensure_ascii=escaped)
+    )
 
 
 def write_poison(project: ProjectFolder) -> None:
-    records = [{"id": text, "title": text, "text": f"Text {text} ends.", **METADATA} for text in [*POISON, *NOTHING]]
+    records = [
+        {"id": text, "title": text, "text": f"Text {text} ends.", **METADATA}
+        for text in [*POISON, *NOTHING]
+    ]
     lines = [json.dumps(record) for record in records]
-    lines += ['{"id": "infinite", "text": "Too large.", "n": [1e400, -1e400]}', '{"text": "No number.", "n": NaN}']
+    lines += [
+        '{"id": "infinite", "text": "Too large.", "n": [1e400, -1e400]}',
+        '{"text": "No number.", "n": NaN}',
+    ]
     project.write("records.jsonl", "\n".join(lines))
     for place, text in enumerate(POISON):
         name = text.encode("utf-8", "replace").decode().replace("/", "∕").replace("\x00", "")
         project.write(f"{place} {name}.txt", f"File {place}\n\n{clean(text)}")
-    (project.root / "data" / "input" / "controls.txt").write_bytes(b"Nul \x00 in \x1b[31m and \xed\xa0\x80 in a file.")
+    (project.root / "data" / "input" / "controls.txt").write_bytes(
+        b"Nul \x00 in \x1b[31m and \xed\xa0\x80 in a file."
+    )
     project.write("nothing.txt", "\x00\x01 \x02")
 
 
@@ -101,7 +114,9 @@ def test_poison_is_text_from_the_input_folder_to_the_databases(
     graph_settings: dict[str, Any],
     request: pytest.FixtureRequest,
 ):
-    neighbour = new_project(tmp_path / "neighbour", postgres_url, endpoint=openai, stores=graph_settings)
+    neighbour = new_project(
+        tmp_path / "neighbour", postgres_url, endpoint=openai, stores=graph_settings
+    )
     with neighbour.open(*neighbour.endpoint_overrides) as opened:
         assert opened.run("fast").outcome == "completed"
     before = everything(request, postgres_url, neighbour)
@@ -110,7 +125,8 @@ def test_poison_is_text_from_the_input_folder_to_the_databases(
         tmp_path / "p", postgres_url, DOCUMENTS, openai, stores=graph_settings, max_reject_ratio=1
     )  # fmt: skip
     write_poison(folder)
-    # The reply to every short text names all the poison: more than the limit that a run sets for such a text.
+    # The reply to every short text names all the poison: more than the limit that a run sets for
+    # such a text.
     no_limit = "models.chat.default.max_tokens=100000"
     set_args(folder, extract_graph={"format": "json"})
     openai.reply = hostile_reply
@@ -126,7 +142,9 @@ def test_poison_is_text_from_the_input_folder_to_the_databases(
             for counts in tables.values():
                 assert counts["unchanged"] == sum(counts.values())
         for text in size(POISON[:3] + POISON[9:10], POISON):
-            assert project.query(text, hl_keywords=(clean(text),), ll_keywords=(clean(text),)).to_json()
+            assert project.query(
+                text, hl_keywords=(clean(text),), ll_keywords=(clean(text),)
+            ).to_json()
     assert everything(request, postgres_url, neighbour) == before
 
 
@@ -135,7 +153,9 @@ def everything(request: pytest.FixtureRequest, url: str, project: ProjectFolder)
     with project.open() as opened:
         workspace, graph = opened.settings.workspace, opened.settings.stores.graph
     rows: dict[str, Any] = postgres_rows(url, workspace)
-    return rows | (neo4j_rows(request.getfixturevalue("neo4j_address"), workspace) if graph == "neo4j" else {})
+    return rows | (
+        neo4j_rows(request.getfixturevalue("neo4j_address"), workspace) if graph == "neo4j" else {}
+    )
 
 
 def assert_literal(project: Project, graph: GraphStore) -> None:
@@ -144,7 +164,10 @@ def assert_literal(project: Project, graph: GraphStore) -> None:
     assert {entity.id: entity.name for entity in found} == {entity_id(name): name for name in names}
     assert all("of it" in entity.description for entity in found)
     assert len(project.table("entities")) == len(names)
-    links = [relationship_id(entity_id(one), entity_id(other)) for one, other in itertools.pairwise(names)]
+    links = [
+        relationship_id(entity_id(one), entity_id(other))
+        for one, other in itertools.pairwise(names)
+    ]
     keywords = [list(link.keywords) for link in graph.relationships(links)]
     assert keywords == [list(keywords_of(pair)) for pair in itertools.pairwise(map(clean, POISON))]
     documents = project.table("documents")

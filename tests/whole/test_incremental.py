@@ -16,14 +16,22 @@ from tests.states import (
     set_args,
 )
 
-OF_COMMUNITIES = {"graphmill_reports", "graphmill_claims", "graphmill_communities", "graphmill_between"}
+OF_COMMUNITIES = {
+    "graphmill_reports",
+    "graphmill_claims",
+    "graphmill_communities",
+    "graphmill_between",
+}
 """Tables that the workflow index leaves empty."""
 
 
 @pytest.fixture
 def long_document(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
-    """A project that has built a document of 200 text units; the endpoint's ledger is empty again."""
-    folder = new_project(tmp_path / "p", postgres_url, {"long.txt": " ".join(VOYAGES)}, models=models(openai))
+    """A project that has built a document of 200 text units; the endpoint's ledger is empty
+    again."""
+    folder = new_project(
+        tmp_path / "p", postgres_url, {"long.txt": " ".join(VOYAGES)}, models=models(openai)
+    )
     set_args(folder, chunk_documents={"size": 60})
     with folder.open() as project:
         project.run("index")
@@ -33,12 +41,15 @@ def long_document(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> Pr
 
 
 VOYAGES = [
-    f"Captain Orla Venn of ship {number} sailed to Port {chr(65 + number % 26)}ella with {7 * number} barrels."
+    f"Captain Orla Venn of ship {number} sailed to Port {chr(65 + number % 26)}ella with"
+    f" {7 * number} barrels."
     for number in range(500)
 ]
 
 
-def test_one_edited_sentence_costs_three_extractions_at_most(long_document: ProjectFolder, openai: OpenAIServer):
+def test_one_edited_sentence_costs_three_extractions_at_most(
+    long_document: ProjectFolder, openai: OpenAIServer
+):
     edited = [*VOYAGES[:150], "Captain Orla Venn of ship 150 went home.", *VOYAGES[151:]]
     long_document.write("long.txt", " ".join(edited))
     with long_document.open() as project:
@@ -46,7 +57,9 @@ def test_one_edited_sentence_costs_three_extractions_at_most(long_document: Proj
     assert 1 <= sum(map(is_extraction, openai.requests)) <= 3
 
 
-def test_a_night_without_a_change_costs_nothing(long_document: ProjectFolder, openai: OpenAIServer, postgres_url: str):
+def test_a_night_without_a_change_costs_nothing(
+    long_document: ProjectFolder, openai: OpenAIServer, postgres_url: str
+):
     with long_document.open() as project:
         workspace = project.settings.workspace
         before = postgres_versions(postgres_url, workspace)
@@ -66,7 +79,10 @@ def test_a_renamed_document_costs_no_call(long_document: ProjectFolder, openai: 
     assert [openai.count("chat"), openai.count("embeddings")] == [0, 0]
 
 
-ALIKE = "a person of whom the log of the harbour tells at great length, in many words, and more than once"
+ALIKE = (
+    "a person of whom the log of the harbour tells at great length, in many words, and more than"
+    " once"
+)
 TOLD = {
     "first log": [
         f'("entity"<|>Mira Vale<|>person<|>Keeper of the light, {ALIKE}.)',
@@ -78,15 +94,18 @@ TOLD = {
     "second log": [
         f'("entity"<|>Mira Vale<|>person<|>Builder of the light, {ALIKE}.)',
         f'("entity"<|>Anselm Torr<|>person<|>Teacher of optics, {ALIKE}.)',
-        f'("relationship"<|>Mira Vale<|>Anselm Torr<|>She was taught by him, {ALIKE}.<|>teaching<|>5)',
+        (
+            '("relationship"<|>Mira Vale<|>Anselm Torr<|>She was taught by him,'
+            f" {ALIKE}.<|>teaching<|>5)"
+        ),
     ],
     "third log": [
         f'("entity"<|>MIRA VALE<|>{type}<|>Keeper of the light, {ALIKE}.)'
         for type in ("person", "keeper", "builder", "writer", "pupil")
     ],
 }
-"""What is extracted from each document: the third names an entity otherwise, more often than the others, and says
-nothing new of it."""
+"""What is extracted from each document: the third names an entity otherwise, more often than the
+others, and says nothing new of it."""
 
 
 def as_told(messages: Messages, body: Mapping[str, Any]) -> Reply:
@@ -107,19 +126,30 @@ def test_a_changed_display_name_costs_its_summary_and_the_embeddings_that_name_i
     with folder.open() as project:
         project.run("index")
         names = project.table("entities").set_index("id")["name"]
-        assert sum(not is_extraction(request) for request in openai.requests if request.kind == "chat") == 3
+        assert (
+            sum(not is_extraction(request) for request in openai.requests if request.kind == "chat")
+            == 3
+        )
         openai.forget()
         folder.write("third.txt", "This is the third log.")
         project.run("index")
         after = project.table("entities").set_index("id")["name"]
-    assert dict(zip(names[names != after], after[names != after], strict=True)) == {"Mira Vale": "MIRA VALE"}
+    assert dict(zip(names[names != after], after[names != after], strict=True)) == {
+        "Mira Vale": "MIRA VALE"
+    }
     extracted, summarised = [
-        [request for request in openai.requests if request.kind == "chat" and is_extraction(request) is asked]
+        [
+            request
+            for request in openai.requests
+            if request.kind == "chat" and is_extraction(request) is asked
+        ]
         for asked in (True, False)
     ]
     assert len(extracted) == 1
     assert ["MIRA VALE" in str(request.messages) for request in summarised] == [True]
-    embedded = sorted(text.split("\n")[0].split(", a person")[0] for one in openai.requests for text in one.inputs)
+    embedded = sorted(
+        text.split("\n")[0].split(", a person")[0] for one in openai.requests for text in one.inputs
+    )
     assert len(embedded) == 3, embedded
     assert "MIRA VALE" in embedded
     assert "This is the third log." in embedded

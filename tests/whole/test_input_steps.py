@@ -11,8 +11,15 @@ from pipeline.project import Project
 from tests.projects import ProjectFolder, new_project
 
 RECORDS = "".join(
-    json.dumps({"id": id, "title": id, "text": f"{id} text.", "department": department, "year": year}) + "\n"
-    for id, department, year in [("one", "sales", 2019), ("two", "law", "2020"), ("three", "sales", 2021)]
+    json.dumps(
+        {"id": id, "title": id, "text": f"{id} text.", "department": department, "year": year}
+    )
+    + "\n"
+    for id, department, year in [
+        ("one", "sales", 2019),
+        ("two", "law", "2020"),
+        ("three", "sales", 2021),
+    ]
 )
 STEPS = [
     {"verb": "filter_documents", "args": {"where": {"year": {">=": 2020}}}},
@@ -41,7 +48,11 @@ steps:
 @pytest.fixture
 def folder(tmp_path: Path) -> ProjectFolder:
     folder = new_project(
-        tmp_path / "mill", "embedded", {"all.jsonl": RECORDS}, workflow="short", input={"steps": STEPS}
+        tmp_path / "mill",
+        "embedded",
+        {"all.jsonl": RECORDS},
+        workflow="short",
+        input={"steps": STEPS},
     )
     (folder.root / "workflows" / "short.yaml").write_text(WORKFLOW)
     owners(folder, "Ada")
@@ -54,7 +65,10 @@ def owners(folder: ProjectFolder, sales: str) -> None:
 
 def metadata(project: Project) -> dict[str, Any]:
     table = project.table("documents")
-    return {title: json.loads(cell) for title, cell in zip(table["title"], table["metadata"], strict=True)}
+    return {
+        title: json.loads(cell)
+        for title, cell in zip(table["title"], table["metadata"], strict=True)
+    }
 
 
 def test_they_follow_the_loader_and_later_steps_read_what_they_leave(folder: ProjectFolder):
@@ -87,7 +101,13 @@ def test_they_are_planned_and_reused_and_an_edit_of_the_table_is_seen(folder: Pr
             ("maybe", "input"),
             ("maybe", "input"),
         ]
-        assert [step.action for step in project.index().steps] == ["reused", "reused", "ran", "ran", "ran"]
+        assert [step.action for step in project.index().steps] == [
+            "reused",
+            "reused",
+            "ran",
+            "ran",
+            "ran",
+        ]
         assert metadata(project)["three"]["owner"] == "Mira"
 
 
@@ -119,10 +139,14 @@ def test_what_has_changed_is_told(folder: ProjectFolder):
 def test_a_record_that_is_in_its_file_is_not_purged(folder: ProjectFolder, record: str):
     with folder.open() as project:
         project.index()
-        with pytest.raises(UsageError, match=rf"still in all\.jsonl; take record {record} out of the file"):
+        with pytest.raises(
+            UsageError, match=rf"still in all\.jsonl; take record {record} out of the file"
+        ):
             project.purge(f"all.jsonl#{record}")
         folder.write("all.jsonl", "".join(RECORDS.splitlines(keepends=True)[1:]) + '{"id": "three')
-        with pytest.raises(UsageError, match=r"all\.jsonl was not read whole, and may have it still"):
+        with pytest.raises(
+            UsageError, match=r"all\.jsonl was not read whole, and may have it still"
+        ):
             project.purge("all.jsonl#one")
 
 
@@ -157,23 +181,36 @@ def test_one_step_alone(folder: ProjectFolder):
         ),
         ("[{verb: No Verb}]", r"input\.steps\[0\]: no verb 'No Verb'"),
         ("[{verb: filter_documents}]", r"input\.steps\[0\]: args: where: Field required"),
-        ("[{verb: select_documents, args: {dorp: [a]}}]", r"input\.steps\[0\]: args: unknown key 'dorp'; .* 'drop'\?"),
+        (
+            "[{verb: select_documents, args: {dorp: [a]}}]",
+            r"input\.steps\[0\]: args: unknown key 'dorp'; .* 'drop'\?",
+        ),
         (
             "[{verb: filter_documents, args: {where: {a: {like: b}}}}]",
             r"input\.steps\[0\]: args: .* no operator 'like'",
         ),
         (
             "[{verb: chunk_documents}]",
-            r"input\.steps\[0\]: verb 'chunk_documents' does not turn documents into documents; have: "
+            r"input\.steps\[0\]: verb 'chunk_documents' does not turn documents into documents;"
+            r" have: "
             "filter_documents, join_documents, select_documents",
         ),
         ("[{verb: load_documents}]", r"input\.steps\[0\]: verb 'load_documents' does not turn"),
-        ("[{vreb: select_documents}]", r"settings\.yaml: unknown key 'input\.steps\.0\.vreb'; did you mean 'verb'\?"),
-        ("[{verb: select_documents, arg: {}}]", r"unknown key 'input\.steps\.0\.arg'; did you mean 'args'\?"),
+        (
+            "[{vreb: select_documents}]",
+            r"settings\.yaml: unknown key 'input\.steps\.0\.vreb'; did you mean 'verb'\?",
+        ),
+        (
+            "[{verb: select_documents, arg: {}}]",
+            r"unknown key 'input\.steps\.0\.arg'; did you mean 'args'\?",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(folder: ProjectFolder, steps: str, message: str):
-    with pytest.raises(SettingsError, match=message), folder.open(f"input.steps={steps}") as project:
+    with (
+        pytest.raises(SettingsError, match=message),
+        folder.open(f"input.steps={steps}") as project,
+    ):
         project.workflow()
 
 
@@ -185,5 +222,8 @@ def test_a_missing_table_is_said_before_anything_runs(folder: ProjectFolder):
 
 def test_a_workflow_without_a_loader_does_not_pass_them_over(folder: ProjectFolder):
     (folder.root / "workflows" / "short.yaml").write_text("name: short\nsteps: []\n")
-    with folder.open() as project, pytest.raises(SettingsError, match=r"input\.steps\[0\]: the workflow has no step"):
+    with (
+        folder.open() as project,
+        pytest.raises(SettingsError, match=r"input\.steps\[0\]: the workflow has no step"),
+    ):
         project.workflow()

@@ -1,5 +1,6 @@
-"""Killed at any moment (moments.py), a run is simply started again: no finished step or bucket is made again, no reply
-is asked again, and it ends as if nothing had been. Those who read meanwhile see one whole state or the other."""
+"""Killed at any moment (moments.py), a run is simply started again: no finished step or bucket is
+made again, no reply is asked again, and it ends as if nothing had been. Those who read meanwhile
+see one whole state or the other."""
 
 import json
 import random
@@ -42,7 +43,13 @@ KINDS: dict[str, Callable[[Moment], bool]] = {
     "neo4j": lambda moment: moment.stage == LOAD and moment.act == STATEMENT,
 }
 """What is killed, and at which of its moments."""
-COUNTS = {"index": size(2, 6), "merge": size(1, 4), "load": size(1, 4), "conversion": size(1, 4), "neo4j": size(0, 2)}
+COUNTS = {
+    "index": size(2, 6),
+    "merge": size(1, 4),
+    "load": size(1, 4),
+    "conversion": size(1, 4),
+    "neo4j": size(0, 2),
+}
 KILLS = [(kind, number) for kind, count in COUNTS.items() for number in range(count)]
 
 
@@ -77,7 +84,9 @@ class Eve:
             except NothingLoadedError:  # that this version could read
                 found = None
         graph = neo4j_rows(self.neo4j, workspace) if self.neo4j else {}
-        rows = {name: rows for name, rows in postgres_rows(self.url, workspace, CELLS).items() if rows}
+        rows = {
+            name: rows for name, rows in postgres_rows(self.url, workspace, CELLS).items() if rows
+        }
         return State(tables, (rows, graph), found)
 
     def records(self) -> dict[str, str]:
@@ -117,7 +126,9 @@ def endpoint() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory, postgres_url: str, endpoint: OpenAIServer) -> Eve:
+def night(
+    tmp_path_factory: pytest.TempPathFactory, postgres_url: str, endpoint: OpenAIServer
+) -> Eve:
     """After a first night, and some edits."""
     root = tmp_path_factory.mktemp("eve") / "p"
     url = make_database(postgres_url, workspace_of(root).replace("-", "_"))
@@ -146,7 +157,9 @@ def earlier(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Eve:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, endpoint: OpenAIServer) -> Callable[[Eve], Undisturbed]:
+def undisturbed(
+    tmp_path_factory: pytest.TempPathFactory, endpoint: OpenAIServer
+) -> Callable[[Eve], Undisturbed]:
     made: dict[tuple[Path, Neo4jAddress | None], Undisturbed] = {}
 
     def run(eve: Eve) -> Undisturbed:
@@ -173,12 +186,19 @@ def eve(request: pytest.FixtureRequest, kind: str) -> Eve:
     if kind == "conversion":
         return request.getfixturevalue("earlier")
     night: Eve = request.getfixturevalue("night")
-    return replace(night, neo4j=request.getfixturevalue("neo4j_address")) if kind == "neo4j" else night
+    return (
+        replace(night, neo4j=request.getfixturevalue("neo4j_address")) if kind == "neo4j" else night
+    )
 
 
 @pytest.mark.parametrize(("kind", "number"), KILLS)
 def test_killed_it_goes_on(
-    tmp_path: Path, endpoint: OpenAIServer, eve: Eve, undisturbed: Callable[[Eve], Undisturbed], kind: str, number: int
+    tmp_path: Path,
+    endpoint: OpenAIServer,
+    eve: Eve,
+    undisturbed: Callable[[Eve], Undisturbed],
+    kind: str,
+    number: int,
 ):
     whole, one = undisturbed(eve), eve.copy(tmp_path / "killed")
     chosen = [place for place, moment in enumerate(whole.moments) if KINDS[kind](moment)]
@@ -188,7 +208,9 @@ def test_killed_it_goes_on(
     run_apart(one.folder, one.workflow, end)
     endpoint.await_silence(here)
     asked = chats_and_texts(endpoint)
-    buckets = {path.stem for path in (one.folder.root / "data" / "snapshots" / UNFINISHED).glob("*.json")}
+    buckets = {
+        path.stem for path in (one.folder.root / "data" / "snapshots" / UNFINISHED).glob("*.json")
+    }
     finished = {step for fingerprint, step in one.records().items() if fingerprint not in began}
     chats, texts = (after - before for after, before in zip(one.stored(), stored, strict=True))
     assert asked[0] - chats <= CALLS_AT_ONCE
@@ -202,7 +224,9 @@ def test_killed_it_goes_on(
         steps = project.run(one.workflow).steps
     assert not buckets & set(again)
     assert finished <= {step.step for step in steps if step.action == "reused"}, whole.moments[end]
-    assert chats_and_texts(endpoint) == (whole.chats - chats, whole.texts - texts), whole.moments[end]
+    assert chats_and_texts(endpoint) == (whole.chats - chats, whole.texts - texts), whole.moments[
+        end
+    ]
     assert one.state() == whole.after, whole.moments[end]
     with one.folder.open() as project:
         assert project.verify(one.workflow).agrees
@@ -227,7 +251,9 @@ def see_a_whole_state(one: Eve, whole: Undisturbed) -> None:
         plain, quick = project.verify(one.workflow), project.verify(one.workflow, quick=True)
     if one.neo4j:  # it has no transaction for a whole load
         return
-    assert (state.rows, state.found) in ((before.rows, before.found) for before in (whole.before, whole.after))
+    assert (state.rows, state.found) in (
+        (before.rows, before.found) for before in (whole.before, whole.after)
+    )
     agree = state in (whole.before, whole.after) and state.found is not None
     assert (plain.agrees, quick.agrees) == (agree, agree)
 
@@ -235,7 +261,9 @@ def see_a_whole_state(one: Eve, whole: Undisturbed) -> None:
 def show_the_night_before(one: Eve, whole: Undisturbed) -> None:
     """It can be loaded, and is then shown."""
     with one.folder.open() as project:
-        project.load(one.workflow, options=RunOptions(manifest=project.snapshots.history(one.workflow)[0]))
+        project.load(
+            one.workflow, options=RunOptions(manifest=project.snapshots.history(one.workflow)[0])
+        )
     if whole.before.found is not None:
         assert one.state().rows == whole.before.rows
 

@@ -1,4 +1,5 @@
-"""Workspaces that a graphmill of schema 6 has loaded: it kept lists of sources beside the vectors, and ranks."""
+"""Workspaces that a graphmill of schema 6 has loaded: it kept lists of sources beside the vectors,
+and ranks."""
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -40,7 +41,7 @@ OF_SCHEMA_6 = (
     "ALTER TABLE lightrag_entities ADD COLUMN IF NOT EXISTS chunk_ids text[]",
     "ALTER TABLE lightrag_relationships ADD COLUMN IF NOT EXISTS chunk_ids text[]",
     "ALTER TABLE graphmill_nodes ADD COLUMN IF NOT EXISTS source_id text[]",
-    "ALTER TABLE graphmill_edges ADD COLUMN IF NOT EXISTS source_id text[], ADD COLUMN IF NOT EXISTS rank int4",
+    "ALTER TABLE graphmill_edges ADD COLUMN IF NOT EXISTS source_id text[], ADD COLUMN IF NOT EXISTS rank int4",  # noqa: E501
     *(
         f"UPDATE {table} AS mine SET {column} = theirs.chunk_ids, row_hash = md5(mine.row_hash) "
         "FROM graphmill_sources AS theirs "
@@ -56,9 +57,18 @@ OF_SCHEMA_6 = (
     "UPDATE graphmill_live SET schema_version = 6, version = 'old' WHERE workspace = :w",
 )  # fmt: skip
 WHAT_6_READS = (
-    "SELECT id, content, embedding::text, chunk_ids FROM lightrag_entities WHERE workspace = :w ORDER BY id",
-    "SELECT id, content, embedding::text, chunk_ids FROM lightrag_relationships WHERE workspace = :w ORDER BY id",
-    "SELECT id, display_name, degree, source_id FROM graphmill_nodes WHERE workspace = :w ORDER BY id",
+    (
+        "SELECT id, content, embedding::text, chunk_ids FROM lightrag_entities WHERE workspace = :w"
+        " ORDER BY id"
+    ),
+    (
+        "SELECT id, content, embedding::text, chunk_ids FROM lightrag_relationships WHERE workspace"
+        " = :w ORDER BY id"
+    ),
+    (
+        "SELECT id, display_name, degree, source_id FROM graphmill_nodes WHERE workspace = :w ORDER"
+        " BY id"
+    ),
     "SELECT id, weight, rank, source_id FROM graphmill_edges WHERE workspace = :w ORDER BY id",
     "SELECT schema_version, version, tables FROM graphmill_live WHERE workspace = :w",
 )
@@ -80,15 +90,22 @@ def run(store: PostgresStore, *statements: str) -> list[Any]:
     found: list[Any] = []
     with store.connection() as connection:
         for statement in statements:
-            result = connection.execute(text(statement), {"w": store.workspace} if ":w" in statement else {})
+            result = connection.execute(
+                text(statement), {"w": store.workspace} if ":w" in statement else {}
+            )
             found = list(result.all()) if result.returns_rows else []
     return found
 
 
-def loaded_by_6(store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore) -> PostgresStore:
+def loaded_by_6(
+    store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
+) -> PostgresStore:
     load(manifest, snapshots, [store], MAX_TYPES)
     index = f"{partition_of(ENTITIES, store.workspace)}_chunk_ids"
-    make = f'CREATE INDEX "{index}" ON "{partition_of(ENTITIES, store.workspace)}" USING gin (chunk_ids)'
+    make = (
+        f'CREATE INDEX "{index}" ON "{partition_of(ENTITIES, store.workspace)}" USING gin'
+        " (chunk_ids)"
+    )
     run(store, *OF_SCHEMA_6, make)
     return store
 
@@ -99,14 +116,25 @@ def as_6_reads(store: PostgresStore) -> list[Any]:
 
 def rows(store: PostgresStore) -> dict[str, pd.DataFrame]:
     return {
-        table: pd.concat(store.rows(table)).sort_values("id").reset_index(drop=True).astype({"id": str})
+        table: (
+            pd.concat(store.rows(table))
+            .sort_values("id")
+            .reset_index(drop=True)
+            .astype({"id": str})
+        )
         for table in store.tables
     }
 
 
 def versions_of_rows(store: PostgresStore) -> dict[str, list[Any]]:
     """Table -> id and the transaction that wrote it, of the tables that 6 had."""
-    names = ("lightrag_chunks", "lightrag_entities", "lightrag_relationships", "graphmill_nodes", "graphmill_edges")
+    names = (
+        "lightrag_chunks",
+        "lightrag_entities",
+        "lightrag_relationships",
+        "graphmill_nodes",
+        "graphmill_edges",
+    )
     query = "SELECT id, xmin::text, ctid::text FROM {} WHERE workspace = :w ORDER BY id"
     return {name: [tuple(row) for row in run(store, query.format(name))] for name in names}
 
@@ -114,10 +142,15 @@ def versions_of_rows(store: PostgresStore) -> dict[str, list[Any]]:
 def test_the_next_load_copies_the_lists_and_writes_no_other_row(
     postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
 ):
-    fresh, old = postgres("-fresh", exact_below=2), loaded_by_6(postgres(exact_below=2), manifest, snapshots)
+    fresh, old = (
+        postgres("-fresh", exact_below=2),
+        loaded_by_6(postgres(exact_below=2), manifest, snapshots),
+    )
     load(manifest, snapshots, [fresh], MAX_TYPES)
     graph = PostgresGraph(old)
-    with pytest.raises(NothingLoadedError, match=r"earlier graphmill \(schema 6\).*; run 'graphmill load index'"):
+    with pytest.raises(
+        NothingLoadedError, match=r"earlier graphmill \(schema 6\).*; run 'graphmill load index'"
+    ):
         read_together(old, graph, lambda vectors, graph: graph.entities(IDS))
     found = verify(manifest, snapshots, [old], MAX_TYPES)
     assert found.problems[0].startswith("postgres: loaded by an earlier graphmill (schema 6)")
@@ -135,7 +168,10 @@ def test_the_next_load_copies_the_lists_and_writes_no_other_row(
     communities = list(TABLES["communities"]["id"])
     assert graph.between(communities) == PostgresGraph(fresh).between(communities) != []
     assert old.outdated() == []
-    names = [row[0] for row in run(old, "SELECT relname FROM pg_class WHERE relname LIKE '%\\_chunk\\_ids'")]
+    names = [
+        row[0]
+        for row in run(old, "SELECT relname FROM pg_class WHERE relname LIKE '%\\_chunk\\_ids'")
+    ]
     assert f"{partition_of(ENTITIES, old.workspace)}_chunk_ids" not in names
 
 
@@ -144,7 +180,13 @@ def test_the_next_load_copies_the_lists_and_writes_no_other_row(
     [
         ("DELETE FROM lightrag_entities WHERE workspace = :w AND entity_name = 'Ada'", "missing"),
         ("UPDATE graphmill_edges SET row_hash = 'by hand' WHERE workspace = :w", "differing"),
-        ("UPDATE lightrag_entities SET content = 'by hand' WHERE workspace = :w AND entity_name = 'Ada'", "altered"),
+        (
+            (
+                "UPDATE lightrag_entities SET content = 'by hand' WHERE workspace = :w AND"
+                " entity_name = 'Ada'"
+            ),
+            "altered",
+        ),
     ],
 )
 def test_a_converted_workspace_is_held_to_its_rows(
@@ -164,16 +206,27 @@ def test_what_was_altered_before_is_mended_as_it_is_converted(
     postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
 ):
     store = loaded_by_6(postgres(), manifest, snapshots)
-    run(store, "UPDATE lightrag_entities SET content = 'by hand' WHERE workspace = :w AND entity_name = 'Ada'")
+    run(
+        store,
+        "UPDATE lightrag_entities SET content = 'by hand' WHERE workspace = :w AND entity_name ="
+        " 'Ada'",
+    )
     counts = load(manifest, snapshots, [store], MAX_TYPES)["postgres"]
     assert counts["entities"]["updated"] == 1
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
 
 
-def test_columns_of_6_stay_while_a_workspace_is_of_6(postgres_url: str, manifest: Manifest, snapshots: SnapshotStore):
-    url = make_database(postgres_url, "two_of_schema_6")  # workspaces that other tests have left would count as well
+def test_columns_of_6_stay_while_a_workspace_is_of_6(
+    postgres_url: str, manifest: Manifest, snapshots: SnapshotStore
+):
+    url = make_database(
+        postgres_url, "two_of_schema_6"
+    )  # workspaces that other tests have left would count as well
     with ExitStack() as stack:
-        stores = [stack.enter_context(closing(PostgresStore(url, name, hnsw=Hnsw()))) for name in ("one", "other")]
+        stores = [
+            stack.enter_context(closing(PostgresStore(url, name, hnsw=Hnsw())))
+            for name in ("one", "other")
+        ]
         one, other = (loaded_by_6(store, manifest, snapshots) for store in stores)
         before = as_6_reads(other)
         load(manifest, snapshots, [one], MAX_TYPES)
@@ -185,7 +238,10 @@ def test_columns_of_6_stay_while_a_workspace_is_of_6(postgres_url: str, manifest
 
 
 def test_an_upgrade_that_is_cut_off_leaves_what_6_reads(
-    postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+    postgres: OpenPostgres,
+    manifest: Manifest,
+    snapshots: SnapshotStore,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     store, other = loaded_by_6(postgres(), manifest, snapshots), postgres("-other")
     before = as_6_reads(store)
@@ -203,7 +259,9 @@ def test_an_upgrade_that_is_cut_off_leaves_what_6_reads(
         with pytest.raises(RuntimeError, match="plug pulled"):
             load(manifest, snapshots, [store], MAX_TYPES)
     assert as_6_reads(store) == before
-    load(manifest, snapshots, [other], MAX_TYPES)  # another workspace of the server is of this version
+    load(
+        manifest, snapshots, [other], MAX_TYPES
+    )  # another workspace of the server is of this version
     assert column(PostgresGraph(other).entities(IDS), "name") == ["Ada", "Babbage", "Turin"]
     assert as_6_reads(store) == before
     load(manifest, snapshots, [store], MAX_TYPES)
@@ -218,15 +276,25 @@ def test_a_graph_of_6_in_neo4j_is_read_and_loaded_anew(
     load(manifest, snapshots, [store], MAX_TYPES)
 
     def change(statement: Any) -> list[Any]:
-        found = store.driver.execute_query(statement, {"w": store.workspace}, database_=store.database)
+        found = store.driver.execute_query(
+            statement, {"w": store.workspace}, database_=store.database
+        )
         return [record.values() for record in found.records]
 
     expected = store.relationships_of(IDS, 9)
-    change("MATCH (:Entity {workspace: $w})-[r {workspace: $w}]->() SET r.rank = 7, r.row_hash = 'of another layout'")
+    change(
+        "MATCH (:Entity {workspace: $w})-[r {workspace: $w}]->() SET r.rank = 7, r.row_hash = 'of"
+        " another layout'"
+    )
     change("MATCH (n:Entity {workspace: $w}) SET n.row_hash = 'of another layout'")
-    change("MATCH (live:GraphmillLive {workspace: $w}) SET live.schema_version = 6, live.version = 'old'")
+    change(
+        "MATCH (live:GraphmillLive {workspace: $w}) SET live.schema_version = 6, live.version ="
+        " 'old'"
+    )
     assert store.relationships_of(IDS, 9) == expected
     counts = load(manifest, snapshots, [store], MAX_TYPES)["neo4j"]
     assert counts["relationships"]["updated"] == len(TABLES["relationships"])
-    assert change("MATCH (:Entity {workspace: $w})-[r]->() WHERE r.rank IS NOT NULL RETURN r.id") == []
+    assert (
+        change("MATCH (:Entity {workspace: $w})-[r]->() WHERE r.rank IS NOT NULL RETURN r.id") == []
+    )
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees

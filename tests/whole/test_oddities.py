@@ -1,4 +1,5 @@
-"""A folder of some three hundred oddities loads in one run: no document is lost or wrong without a reject."""
+"""A folder of some three hundred oddities loads in one run: no document is lost or wrong without a
+reject."""
 
 import os
 import random
@@ -56,9 +57,13 @@ def tables(project_folder: ProjectFolder) -> tuple[dict[str, str], pd.DataFrame]
 def faults(found: list[Oddity], texts: Mapping[str, str], rejects: pd.DataFrame) -> list[str]:
     """What was lost, or is wrong, without a word."""
     told = "\n".join(rejects["row_id"] + " " + rejects["message"])
-    expected = {source: (oddity, text) for oddity in found for source, text in oddity.documents.items()}
+    expected = {
+        source: (oddity, text) for oddity in found for source, text in oddity.documents.items()
+    }
     wrong = [
-        f"{source}: nobody's" for source in texts if source.split("#")[0] not in {s.split("#")[0] for s in expected}
+        f"{source}: nobody's"
+        for source in texts
+        if source.split("#")[0] not in {s.split("#")[0] for s in expected}
     ]
     for source, (oddity, text) in expected.items():
         if source not in texts:
@@ -66,7 +71,9 @@ def faults(found: list[Oddity], texts: Mapping[str, str], rejects: pd.DataFrame)
                 wrong.append(f"{source}: lost")
         elif text is not None and texts[source].strip() != text.strip() and source not in told:
             wrong.append(f"{source}: {texts[source][:80]!r} instead of {text[:80]!r}")
-    return wrong + [f"{oddity.name}: not told" for oddity in found if oddity.told and _shown(oddity) not in told]
+    return wrong + [
+        f"{oddity.name}: not told" for oddity in found if oddity.told and _shown(oddity) not in told
+    ]
 
 
 def _shown(oddity: Oddity) -> str:
@@ -85,7 +92,9 @@ def test_nothing_is_lost_or_wrong_without_a_word(tmp_path: Path, postgres_url: s
         first = project.run("fast")
     assert first.load, first.message
     read, rejects = tables(folder)
-    assert {read.pop(name) for name in CHANGING if name in read} <= {text for pair in texts.values() for text in pair}
+    assert {read.pop(name) for name in CHANGING if name in read} <= {
+        text for pair in texts.values() for text in pair
+    }
     assert faults(found, read, rejects) == []
 
     after = next_night(below, found, draw)

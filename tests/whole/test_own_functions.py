@@ -27,7 +27,10 @@ def answer(messages: Sequence[Mapping[str, Any]]) -> Reply:
 
 def vectors(texts: Sequence[str]) -> list[list[float]]:
     CALLS.append("embed")
-    return [[float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"] for text in texts]
+    return [
+        [float(text.lower().count(letter)) for letter in "abcdefghijklmnopqrstuvwxyz"]
+        for text in texts
+    ]
 
 
 def own_project(root: Path, postgres_url: str) -> ProjectFolder:
@@ -35,7 +38,13 @@ def own_project(root: Path, postgres_url: str) -> ProjectFolder:
     (project.root / "my_models.py").write_text(OWN, encoding="utf-8")
     project.edit_settings(
         models={
-            "chat": {"default": {"provider": "python", "function": "my_models:chat", "price": {"input": 1}}},
+            "chat": {
+                "default": {
+                    "provider": "python",
+                    "function": "my_models:chat",
+                    "price": {"input": 1},
+                }
+            },
             "embedding": {"default": {"provider": "python", "function": "my_models:embed"}},
         }
     )
@@ -73,7 +82,9 @@ def test_functions_given_in_python_make_the_same_project(tmp_path: Path, postgre
         assert {step.action for step in opened.plan("index")} == {"reuse"}
 
 
-def test_a_function_that_always_fails_rejects_every_row_and_leaves_the_stores(tmp_path: Path, postgres_url: str):
+def test_a_function_that_always_fails_rejects_every_row_and_leaves_the_stores(
+    tmp_path: Path, postgres_url: str
+):
     project = new_project(tmp_path / "p", postgres_url)
 
     def chat(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -85,4 +96,8 @@ def test_a_function_that_always_fails_rejects_every_row_and_leaves_the_stores(tm
         assert report.exit_code == 3
         assert opened.live_workflow() is None
     assert set(rejects["reason"]) == {"bad_request"}
-    assert rejects["message"].str.contains(r"test_own_functions:.*chat raised ValueError: not today").all()
+    assert (
+        rejects["message"]
+        .str.contains(r"test_own_functions:.*chat raised ValueError: not today")
+        .all()
+    )

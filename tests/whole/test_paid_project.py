@@ -1,4 +1,5 @@
-"""Check that an upgrade pays for nothing again: a project that an earlier version made asks no model."""
+"""Check that an upgrade pays for nothing again: a project that an earlier version made asks no
+model."""
 
 import json
 import shutil
@@ -14,13 +15,17 @@ from tests.servers.postgres_server import make_database
 from tests.whole.paid_project import URL_NAME, WORKFLOWS
 
 ARCHIVE = Path(__file__).parent / "paid_project.zip"
-"""Made by ``tests/whole/paid_project.py`` with the code of commit 2179cda. Make it again only to add to it: an archive
-of later code would not show that the requests of the earlier code are still known."""
+"""Made by ``tests/whole/paid_project.py`` with the code of commit 2179cda. Make it again only to
+add to it: an archive of later code would not show that the requests of the earlier code are still
+known."""
 
 
 @pytest.fixture
-def paid(tmp_path: Path, postgres_url: str, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> ProjectFolder:
-    """The project as the earlier version left it, a database of its own, and an endpoint that counts."""
+def paid(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> ProjectFolder:
+    """The project as the earlier version left it, a database of its own, and an endpoint that
+    counts."""
     root = tmp_path / "paid"
     with zipfile.ZipFile(ARCHIVE) as archive:
         archive.extractall(root)
@@ -31,7 +36,8 @@ def paid(tmp_path: Path, postgres_url: str, openai: OpenAIServer, monkeypatch: p
 
 
 def answers(folder: ProjectFolder) -> dict[str, dict[str, int]]:
-    """Return how many answers each step of each workflow got from the models when the archive was made."""
+    """Return how many answers each step of each workflow got from the models when the archive was
+    made."""
     return json.loads((folder.root / "expected.json").read_text(encoding="utf-8"))
 
 
@@ -59,14 +65,20 @@ def test_after_an_upgrade_plan_foresees_no_call_and_run_makes_none(
 def test_the_cache_alone_answers_every_request_of_an_upgraded_project(
     paid: ProjectFolder, openai: OpenAIServer, workflow: str
 ):
-    """Without its tables every step runs again, so that every request has to be found by its key."""
+    """Without its tables every step runs again, so that every request has to be found by its
+    key."""
     shutil.rmtree(paid.root / "data/snapshots")
     plan = paid.report("plan", workflow)
     assert most_calls(plan) == 0
     report = paid.report("index", workflow)
     assert report["outcome"] == "completed"
-    # A call for vectors has many texts, and how many depends on what is known. An answer of a chat model is one reply.
-    expected = {step: count for step, count in answers(paid)[workflow].items() if not step.startswith("embed_")}
+    # A call for vectors has many texts, and how many depends on what is known. An answer of a chat
+    # model is one reply.
+    expected = {
+        step: count
+        for step, count in answers(paid)[workflow].items()
+        if not step.startswith("embed_")
+    }
     known = {step["step"]: step["cached_calls"] for step in report["steps"]}
     # Steps that an earlier workflow had done already needed no answer then, and need some now.
     assert {step: known[step] for step in expected} == expected
@@ -74,7 +86,8 @@ def test_the_cache_alone_answers_every_request_of_an_upgraded_project(
 
 
 def test_the_archive_has_replies_of_every_kind_that_the_code_mends(paid: ProjectFolder):
-    """Guard the fixture: it proves little unless replies were repaired, read in halves and shortened."""
+    """Guard the fixture: it proves little unless replies were repaired, read in halves and
+    shortened."""
     for workflow in WORKFLOWS:
         with paid.open() as project:
             rejects = project.table("rejects", workflow)

@@ -18,7 +18,10 @@ from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
 from tests.projects import new_project
 
 UNITS = TEXT_UNITS.frame(
-    [(f"u{n}", text, 0, "d", 0, 0, n) for n, text in enumerate(["Mira Vale met Otto Tarn.", "Otto Tarn left.", ""])]
+    [
+        (f"u{n}", text, 0, "d", 0, 0, n)
+        for n, text in enumerate(["Mira Vale met Otto Tarn.", "Otto Tarn left.", ""])
+    ]
 )
 DOCUMENT = DOCUMENTS.frame([("d", "Tessing", "", "", "{}", "")])
 
@@ -63,9 +66,15 @@ def test_a_run_tells_how_far_its_long_steps_are(tmp_path: Path, postgres_url: st
         project.index("fast", on_event=told.append)
         texts = len(project.table("text_units", "fast"))
         steps = project.snapshots.manifest("fast").steps.values()
-        assert all("tracker" not in str(record.components) for record in steps)  # no part of a fingerprint
+        assert all(
+            "tracker" not in str(record.components) for record in steps
+        )  # no part of a fingerprint
         assert {step.action for step in project.index("fast").steps} == {"reused"}
-    last = {event["step"]: (event["done"], event["expected"]) for event in told if event["event"] == "step_advanced"}
+    last = {
+        event["step"]: (event["done"], event["expected"])
+        for event in told
+        if event["event"] == "step_advanced"
+    }
     assert last["extract_graph_fast"] == (texts, texts)
     assert last["merge_graphs"] == (texts, texts)
 
@@ -119,7 +128,9 @@ def test_verify_gc_and_export_count(tmp_path: Path, postgres_url: str):
         assert not told
 
 
-def test_a_command_has_a_bar_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_a_command_has_a_bar_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     with counting("verify") as advanced:
         advanced("postgres nodes", 5, 10)
     assert capsys.readouterr() == ("", "")

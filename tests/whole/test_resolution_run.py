@@ -1,4 +1,5 @@
-"""Entity resolution in a project: one workflow, judged by the endpoint's model, pinned and undone."""
+"""Entity resolution in a project: one workflow, judged by the endpoint's model, pinned and
+undone."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,10 @@ DOCUMENTS = {
     "c.txt": "Governor Pell opened the Harrow-Light. Anselm Torr ground its lens.",
 }
 MERGED = {name: f"{name}_apart" for name in ("merged_entities", "merged_relationships", "mentions")}
-RESOLVED = {"resolved_entities": "merged_entities", "resolved_relationships": "merged_relationships"}
+RESOLVED = {
+    "resolved_entities": "merged_entities",
+    "resolved_relationships": "merged_relationships",
+}
 STEP: dict[str, Any] = {
     "verb": "resolve_entities",
     "args": {"similarity": 0.75},
@@ -30,11 +34,15 @@ STEP: dict[str, Any] = {
 }
 
 
-def resolving(folder: ProjectFolder, name: str = "index", step: dict[str, Any] = STEP) -> ProjectFolder:
+def resolving(
+    folder: ProjectFolder, name: str = "index", step: dict[str, Any] = STEP
+) -> ProjectFolder:
     """With the step after merge_graphs, as docs/resolution.md says."""
     path = folder.root / "workflows" / f"{name}.yaml"
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
-    place = next(number for number, step in enumerate(workflow["steps"]) if step["verb"] == "merge_graphs")
+    place = next(
+        number for number, step in enumerate(workflow["steps"]) if step["verb"] == "merge_graphs"
+    )
     workflow["steps"][place]["outputs"] = MERGED
     workflow["steps"].insert(place + 1, step)
     path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
@@ -61,7 +69,9 @@ def test_a_pin_and_its_undoing_cost_no_extraction(folder: ProjectFolder, openai:
         told = project.names_of(entity_id("Brack Institute"))
         assert [one["name"] for one in told.merged] == ["Bräck Institute"]
         openai.forget()
-        assert project.undo_resolution("Brack Institute", "Bräck Institute").done == "pinned different"
+        assert (
+            project.undo_resolution("Brack Institute", "Bräck Institute").done == "pinned different"
+        )
         project.index()
         assert names(project) == found | {"Bräck Institute"}
         assert project.undo_resolution("Brack Institute", "Bräck Institute").done == "pin removed"
@@ -105,9 +115,14 @@ def test_the_commands_list_pin_and_undo(folder: ProjectFolder, openai: OpenAISer
     assert "merge     rule     spelling" in shown.stdout
     listed = folder.invoke("resolutions", "list", "--decision", "merge", "--json").json
     assert {row["decision"] for row in listed} == {"merge"}
-    pinned = folder.invoke("resolutions", "pin", "different", "Brack Institute", "Nobody Known", "--json")
+    pinned = folder.invoke(
+        "resolutions", "pin", "different", "Brack Institute", "Nobody Known", "--json"
+    )
     assert pinned.json["unknown"] == ["Nobody Known"]
-    assert "pin removed" in folder.invoke("resolutions", "undo", "Nobody Known", "brack institute").stdout
+    assert (
+        "pin removed"
+        in folder.invoke("resolutions", "undo", "Nobody Known", "brack institute").stdout
+    )
     assert (folder.root / "resolutions.csv").read_text(encoding="utf-8") == "decision,a,b,note\n"
 
 
@@ -123,7 +138,9 @@ def test_without_a_judge_no_chat_model_is_needed(tmp_path: Path):
         report = project.index("fast")
         assert report.exit_code == 0
         assert set(project.resolutions("fast")["by"]) == {"rule"}
-        assert {"Brack Institute", "Bräck Institute"} & names(project, "fast") == {"Brack Institute"}
+        assert {"Brack Institute", "Bräck Institute"} & names(project, "fast") == {
+            "Brack Institute"
+        }
 
 
 def test_a_role_that_is_not_there_is_no_optional_one(folder: ProjectFolder):
@@ -133,7 +150,9 @@ def test_a_role_that_is_not_there_is_no_optional_one(folder: ProjectFolder):
 
 
 BEARERS = {
-    "bourbon.txt": "Agnes\n\nAgnes was a daughter of Henry II, Duke of Bourbon. Later Henry II left for Quill.",
+    "bourbon.txt": (
+        "Agnes\n\nAgnes was a daughter of Henry II, Duke of Bourbon. Later Henry II left for Quill."
+    ),
     "spain.txt": "Corunna\n\nIn 1520 Henry II, King of Spain, sailed from Corunna.",
     "bare.txt": "Quill\n\nThey fled from Henry II in 1648.",
 }
@@ -152,7 +171,9 @@ def test_nights_tell_people_of_one_name_apart_as_a_full_run_does(tmp_path: Path)
         else:
             kept.delete(name)
             there.discard(name)
-        fresh = new_project(tmp_path / f"fresh{night}", "embedded", {name: BEARERS[name] for name in there})
+        fresh = new_project(
+            tmp_path / f"fresh{night}", "embedded", {name: BEARERS[name] for name in there}
+        )
         with kept.open() as nightly, fresh.open() as whole:
             nightly.index("fast")
             whole.index("fast")

@@ -1,4 +1,5 @@
-"""What the version before has left is read; what a later one has left is refused, with what to do."""
+"""What the version before has left is read; what a later one has left is refused, with what to
+do."""
 
 import json
 from collections.abc import Callable
@@ -28,8 +29,15 @@ from tests.stores.conftest import neo4j, postgres, workspace
 __all__ = ["neo4j", "postgres", "workspace"]
 
 FINGERPRINT = "ab" * 32
-NEWER = rf"written by a newer graphmill \(schema {SCHEMA_VERSION + 1}; this one reads up to {SCHEMA_VERSION}\); upgrade"
-TABLES = corpus({"a.txt": "Ada met Babbage."}, {"Ada": "person", "Babbage": "person"}, [("Ada", "Babbage", ["met"])])
+NEWER = (
+    rf"written by a newer graphmill \(schema {SCHEMA_VERSION + 1}; this one reads up to"
+    rf" {SCHEMA_VERSION}\); upgrade"
+)
+TABLES = corpus(
+    {"a.txt": "Ada met Babbage."},
+    {"Ada": "person", "Babbage": "person"},
+    [("Ada", "Babbage", ["met"])],
+)
 
 
 @pytest.fixture
@@ -92,12 +100,20 @@ def test_a_database_of_the_first_version_is_read_and_brought_up_to_date(
     manifest = save(TABLES, store)
     load(manifest, store, [opened], 100)
     try:
-        _execute(opened, "ALTER TABLE graphmill_live DROP COLUMN tables, DROP COLUMN schema_version")
+        _execute(
+            opened, "ALTER TABLE graphmill_live DROP COLUMN tables, DROP COLUMN schema_version"
+        )
         live = opened.live()
-        assert live == Live("index", live.version, {"model": "m"}, 4, schema_version=1) if live else None
+        assert (
+            live == Live("index", live.version, {"model": "m"}, 4, schema_version=1)
+            if live
+            else None
+        )
         counts = load(manifest, store, [opened], 100)["postgres"]
     finally:
-        with opened.writing(Live("index", "1", {"model": "m"}, 4)):  # the database is the whole session's
+        with opened.writing(
+            Live("index", "1", {"model": "m"}, 4)
+        ):  # the database is the whole session's
             pass
     assert all(count["unchanged"] == sum(count.values()) > 0 for count in counts.values())
     live = opened.live()
@@ -106,29 +122,41 @@ def test_a_database_of_the_first_version_is_read_and_brought_up_to_date(
     assert live.tables == opened.table_states()
 
 
-def test_tables_that_came_later_are_made_by_the_next_load(postgres: Callable[..., PostgresStore], store: SnapshotStore):
+def test_tables_that_came_later_are_made_by_the_next_load(
+    postgres: Callable[..., PostgresStore], store: SnapshotStore
+):
     opened = postgres()
     graph, ids = PostgresGraph(opened), [entity_id("Ada")]
     manifest = save(TABLES, store)
     load(manifest, store, [opened], 100)
     _execute(opened, "DROP TABLE graphmill_reports, graphmill_claims, graphmill_communities")
     _execute(opened, "UPDATE graphmill_live SET schema_version = 4 WHERE workspace = :workspace")
-    with pytest.raises(NothingLoadedError, match=r"earlier graphmill \(schema 4\).*; run 'graphmill load index'"):
+    with pytest.raises(
+        NothingLoadedError, match=r"earlier graphmill \(schema 4\).*; run 'graphmill load index'"
+    ):
         read_together(opened, graph, lambda vectors, graph: graph.entities(ids))
     counts = load(manifest, store, [opened], 100)["postgres"]
     assert {table: count["inserted"] for table, count in counts.items() if count["inserted"]} == {
         "reports": 3, "claims": 2, "communities": 3
     }  # fmt: skip
-    assert len(opened.reports_at(9, 9)) == len(opened.claims_of([*ids, entity_id("Babbage")], 9)) == 2
+    assert (
+        len(opened.reports_at(9, 9)) == len(opened.claims_of([*ids, entity_id("Babbage")], 9)) == 2
+    )
     assert column(graph.communities_of(ids, 9), "level") == [1]
     assert verify(manifest, store, [opened], 100).agrees
 
 
-def test_a_database_of_a_newer_version_is_refused(postgres: Callable[..., PostgresStore], store: SnapshotStore):
+def test_a_database_of_a_newer_version_is_refused(
+    postgres: Callable[..., PostgresStore], store: SnapshotStore
+):
     opened = postgres()
     manifest = save(TABLES, store)
     load(manifest, store, [opened], 100)
-    _execute(opened, f"UPDATE graphmill_live SET schema_version = {SCHEMA_VERSION + 1} WHERE workspace = :workspace")
+    _execute(
+        opened,
+        f"UPDATE graphmill_live SET schema_version = {SCHEMA_VERSION + 1} WHERE workspace ="
+        " :workspace",
+    )
     for attempt in (opened.live, lambda: load(manifest, store, [opened], 100)):
         with pytest.raises(DataError, match=NEWER):
             attempt()
@@ -152,9 +180,13 @@ def test_the_same_in_neo4j(neo4j: Callable[..., Neo4jStore], store: SnapshotStor
 
 def _execute(store: PostgresStore, statement: str) -> None:
     with store.connection() as connection:
-        connection.execute(text(statement), {"workspace": store.workspace} if ":workspace" in statement else {})
+        connection.execute(
+            text(statement), {"workspace": store.workspace} if ":workspace" in statement else {}
+        )
 
 
 def _cypher(store: Neo4jStore, change: str) -> None:
     with store.driver.session(database=store.database) as session:
-        session.run(f"MATCH (live:GraphmillLive {{workspace: $w}}) {change}", w=store.workspace).consume()  # type: ignore[arg-type]
+        session.run(
+            f"MATCH (live:GraphmillLive {{workspace: $w}}) {change}", w=store.workspace
+        ).consume()  # type: ignore[arg-type]

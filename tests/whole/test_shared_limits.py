@@ -1,4 +1,5 @@
-"""Four projects in four processes, one endpoint with a limit, one cache: together they use the limit and keep to it."""
+"""Four projects in four processes, one endpoint with a limit, one cache: together they use the
+limit and keep to it."""
 
 import re
 import subprocess
@@ -29,7 +30,10 @@ def test_projects_that_share_a_cache_share_its_limits(
 ):
     cache = f"sqlite:///{tmp_path / 'shared.sqlite'}" if database == "sqlite" else postgres_url
     openai.limits = Limits(REQUESTS, TOKENS, minute=SECONDS_OF_A_MINUTE)
-    folders = [new_folder(tmp_path / f"p{number}", postgres_url, openai, cache, number) for number in range(PROJECTS)]
+    folders = [
+        new_folder(tmp_path / f"p{number}", postgres_url, openai, cache, number)
+        for number in range(PROJECTS)
+    ]
     run_together(folders)
 
     for folder in folders:
@@ -43,9 +47,17 @@ def test_projects_that_share_a_cache_share_its_limits(
     assert len(refused) < 0.02 * len(settled)
 
 
-def new_folder(root: Path, postgres_url: str, endpoint: OpenAIServer, cache: str, number: int) -> ProjectFolder:
-    limits = {"requests_per_minute": REQUESTS * SCALE, "tokens_per_minute": TOKENS * SCALE, "concurrency": 16}
-    folder = new_project(root, postgres_url, voyages(UNITS, number * APART), models=models(endpoint, **limits))
+def new_folder(
+    root: Path, postgres_url: str, endpoint: OpenAIServer, cache: str, number: int
+) -> ProjectFolder:
+    limits = {
+        "requests_per_minute": REQUESTS * SCALE,
+        "tokens_per_minute": TOKENS * SCALE,
+        "concurrency": 16,
+    }
+    folder = new_project(
+        root, postgres_url, voyages(UNITS, number * APART), models=models(endpoint, **limits)
+    )
     cut_by_paragraphs(folder)
     folder.edit_settings(cache=cache)
     return folder
@@ -55,7 +67,9 @@ def run_together(folders: list[ProjectFolder]) -> None:
     with ExitStack() as stack:
         processes = [
             stack.enter_context(
-                subprocess.Popen(folder.command_line("index"), env=folder.environment, stdout=subprocess.DEVNULL)
+                subprocess.Popen(
+                    folder.command_line("index"), env=folder.environment, stdout=subprocess.DEVNULL
+                )
             )
             for folder in folders
         ]
@@ -64,10 +78,15 @@ def run_together(folders: list[ProjectFolder]) -> None:
 
 def share_used(requests: list[Request]) -> float:
     """Of the limit that binds, while all projects were at work."""
-    times = [[request.at for request in requests if project_of(request) == number] for number in range(PROJECTS)]
+    times = [
+        [request.at for request in requests if project_of(request) == number]
+        for number in range(PROJECTS)
+    ]
     start, end = max(map(min, times)), min(map(max, times))
     assert end - start > SECONDS_OF_A_MINUTE
-    answered = [request for request in requests if start <= request.at < end and request.status == 200]
+    answered = [
+        request for request in requests if start <= request.at < end and request.status == 200
+    ]
     tokens = sum(request.prompt_tokens + request.completion_tokens for request in answered)
     minutes = (end - start) / SECONDS_OF_A_MINUTE
     return max(len(answered) / REQUESTS, tokens / TOKENS) / minutes

@@ -1,6 +1,6 @@
-"""Two projects on one PostgreSQL and one Neo4j, for a while: nights, loads, purges and questions, while clients and
-servers are killed. Then each project's stores equal its snapshots, nobody holds a lock, and of what was purged nothing
-is left."""
+"""Two projects on one PostgreSQL and one Neo4j, for a while: nights, loads, purges and questions,
+while clients and servers are killed. Then each project's stores equal its snapshots, nobody holds a
+lock, and of what was purged nothing is left."""
 
 import random
 import signal
@@ -77,7 +77,9 @@ class Owner:
         if self.under_way:
             self.purge(self.under_way)
             return
-        self.draw.choices([self.night, self.night_of_a_purge, self.load_full, self.ask], [6, 3, 1, 2])[0]()
+        self.draw.choices(
+            [self.night, self.night_of_a_purge, self.load_full, self.ask], [6, 3, 1, 2]
+        )[0]()
 
     def night(self) -> None:
         self._edit()
@@ -87,7 +89,7 @@ class Owner:
         """What is purged was in the stores before."""
         self.secrets += 1
         name = f"secret-{self.secrets}.txt"
-        self.folder.write(name, f"{_canary(self.folder, name)} Stone\n\nMira Vale hid the {_canary(self.folder, name)} "
+        self.folder.write(name, f"{_canary(self.folder, name)} Stone\n\nMira Vale hid the {_canary(self.folder, name)} "  # noqa: E501
                           f"Stone at {self.draw.choice(PLACES)}. {self._sentence()}")  # fmt: skip
         self.command("run", self.workflow, "--allow-deletes", may_be_killed=may_be_killed)
         self.purge(name, may_be_killed)
@@ -99,8 +101,8 @@ class Owner:
         self.command("query", f"Who wrote to {self.draw.choice(PEOPLE)}?", "--mode", "local")
 
     def purge(self, name: str, may_be_killed: bool = True) -> None:
-        """Again and again, until it is said to be done. One that was killed between its end and its exit code has left
-        nothing to go on with: then there is no such document."""
+        """Again and again, until it is said to be done. One that was killed between its end and its
+        exit code has left nothing to go on with: then there is no such document."""
         killed = self.under_way == name and f"'{name}', '--yes'): -9" in self.said[-1]
         self.under_way = name
         code = self.command("purge", "--document", name, "--yes", may_be_killed=may_be_killed)
@@ -110,9 +112,12 @@ class Owner:
 
     def command(self, *arguments: str, may_be_killed: bool = True) -> int:
         """Its exit code; at times it is killed instead."""
-        seconds = self.draw.uniform(0.5, 12) if may_be_killed and self.draw.random() < 0.4 else PATIENCE
+        seconds = (
+            self.draw.uniform(0.5, 12) if may_be_killed and self.draw.random() < 0.4 else PATIENCE
+        )
         process = subprocess.Popen(
-            self.folder.command_line(*arguments), env=self.folder.environment, text=True, stdin=subprocess.DEVNULL,
+            self.folder.command_line(*arguments), env=self.folder.environment, text=True,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         try:
@@ -132,18 +137,27 @@ class Owner:
         else:
             self.purge(self.under_way, may_be_killed=False)
         assert not self.under_way, self.said[-1]
-        assert self.command("run", self.workflow, "--allow-deletes", may_be_killed=False) == 0, self.said[-1]
+        assert self.command("run", self.workflow, "--allow-deletes", may_be_killed=False) == 0, (
+            self.said[-1]
+        )
 
     def _edit(self) -> None:
         number = self.draw.randrange(12)
         name = f"voyage-{number}.txt"
-        if (self.folder.root / "data" / "input" / name).exists() and self.draw.random() < 0.25 and number:
+        if (
+            (self.folder.root / "data" / "input" / name).exists()
+            and self.draw.random() < 0.25
+            and number
+        ):
             self.folder.delete(name)
         else:
             self.folder.write(name, f"{voyage(number)}\n\n{self._sentence()}\n")
 
     def _sentence(self) -> str:
-        return f"{self.draw.choice(PEOPLE)} wrote to {self.draw.choice(PEOPLE)} from {self.draw.choice(PLACES)}."
+        return (
+            f"{self.draw.choice(PEOPLE)} wrote to {self.draw.choice(PEOPLE)} from"
+            f" {self.draw.choice(PLACES)}."
+        )
 
 
 def _canary(folder: ProjectFolder, name: str) -> str:
@@ -163,9 +177,12 @@ def servers() -> Iterator[Servers]:
         yield Servers(postgres, neo4j, postgres.start(), neo4j.start())
 
 
-def new_owner(root: Path, servers: Servers, endpoint: OpenAIServer, workflow: str, seed: int) -> Owner:
+def new_owner(
+    root: Path, servers: Servers, endpoint: OpenAIServer, workflow: str, seed: int
+) -> Owner:
     folder = new_project(
-        root, servers.url, {"control.txt": f"{CONTROL} Stone\n\nMira Vale hid the {CONTROL} Stone at Quill Point."},
+        root, servers.url,
+        {"control.txt": f"{CONTROL} Stone\n\nMira Vale hid the {CONTROL} Stone at Quill Point."},
         models=models(endpoint), stores={"graph": "neo4j", "neo4j": vars(servers.address)},
     )  # fmt: skip
     return Owner(folder, workflow, random.Random(seed))
@@ -210,7 +227,13 @@ def test_two_projects_while_clients_and_servers_are_killed(tmp_path: Path, serve
         with in_threads(*owners):
             while time.monotonic() < ends:
                 time.sleep(draw.uniform(5, 20))
-                draw.choice([servers.kill_postgres, servers.kill_neo4j, lambda: servers.kill_a_backend(draw)])()
+                draw.choice(
+                    [
+                        servers.kill_postgres,
+                        servers.kill_neo4j,
+                        lambda: servers.kill_a_backend(draw),
+                    ]
+                )()
         for owner in owners:
             owner.settle()
         for owner in owners:
@@ -224,7 +247,9 @@ def test_two_projects_while_clients_and_servers_are_killed(tmp_path: Path, serve
 def check_stores(owner: Owner, servers: Servers, endpoint: OpenAIServer, tmp_path: Path) -> None:
     """They are what the snapshots say, and what a fresh project makes of the same documents."""
     assert owner.command("verify", owner.workflow, may_be_killed=False) == 0, owner.said[-1]
-    fresh = new_owner(tmp_path / f"fresh-{owner.folder.root.name}", servers, endpoint, owner.workflow, 0)
+    fresh = new_owner(
+        tmp_path / f"fresh-{owner.folder.root.name}", servers, endpoint, owner.workflow, 0
+    )
     for path in (owner.folder.root / "data" / "input").iterdir():
         fresh.folder.write(path.name, path.read_text(encoding="utf-8"))
     assert fresh.command("run", fresh.workflow, may_be_killed=False) == 0, fresh.said[-1]

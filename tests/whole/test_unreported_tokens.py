@@ -1,4 +1,5 @@
-"""Runs against an endpoint that reports no token counts, or zeros: limits hold, the bill is an estimate and says so."""
+"""Runs against an endpoint that reports no token counts, or zeros: limits hold, the bill is an
+estimate and says so."""
 
 from pathlib import Path
 
@@ -45,7 +46,11 @@ def test_a_limit_stops_the_run_at_1_3_times_the_estimate(
     assert f"(estimated calls count {ESTIMATE_MARGIN:g} times)" in stopped.stderr
 
     totals = folder.report("status")["totals"]
-    spent = totals["cost"] if option == "--max-cost" else totals["input_tokens"] + totals["output_tokens"]
+    spent = (
+        totals["cost"]
+        if option == "--max-cost"
+        else totals["input_tokens"] + totals["output_tokens"]
+    )
     calls = openai.count("chat") + openai.count("embeddings")
     assert 0 < calls < whole["totals"]["calls"]
     one_call = amount / UNITS * 2  # no call takes twice the average of the text units
@@ -61,14 +66,18 @@ def test_the_run_says_once_that_its_bill_is_an_estimate_and_usage_shows_the_call
     folder = new_folder(tmp_path / "p", openai)
     run = folder.invoke("index")
     calls = openai.count("chat") + openai.count("embeddings")
-    note = f"note: usage: the endpoint reports no token counts: {calls} of {calls} calls are estimated"
+    note = (
+        f"note: usage: the endpoint reports no token counts: {calls} of {calls} calls are estimated"
+    )
     assert run.stdout.count(note) == 1
     [row] = folder.invoke("usage", "--json").json
     assert (row["calls"], row["estimated"]) == (calls, calls)
     assert row["input_tokens"] > 0
     assert row["output_tokens"] > 0
     assert row["cost"] > 0
-    assert "estimated: calls of endpoints that report no token counts" in folder.invoke("usage").stdout
+    assert (
+        "estimated: calls of endpoints that report no token counts" in folder.invoke("usage").stdout
+    )
 
     again = folder.invoke("index")  # nothing is asked, so nothing is estimated
     assert "reports no token counts" not in again.stdout

@@ -1,5 +1,5 @@
-"""A view is what a project with its documents alone would be: its tables, its workspace, and after any change of
-documents, conditions or settings; it asks no chat model, and a purge reaches it."""
+"""A view is what a project with its documents alone would be: its tables, its workspace, and after
+any change of documents, conditions or settings; it asks no chat model, and a purge reaches it."""
 
 import json
 import random
@@ -13,7 +13,13 @@ import pytest
 
 from pipeline.engine.bill.forecast import totals
 from pipeline.engine.plan import RunOptions
-from pipeline.errors import BudgetError, NothingLoadedError, OtherOwnerError, SettingsError, UsageError
+from pipeline.errors import (
+    BudgetError,
+    NothingLoadedError,
+    OtherOwnerError,
+    SettingsError,
+    UsageError,
+)
 from pipeline.project import Project
 from pipeline.snapshots.manifests import view_of
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces
@@ -27,7 +33,15 @@ VIEW = "open"
 WHERE = {"secret": False}
 SERVE = {"views": {VIEW: {"where": WHERE}}}
 OF_REPORTS = {"community_reports", "report_texts", "report_embeddings"}
-NAMES = ["Mira Vale", "Anselm Torr", "Governor Pell", "Wenna Marsh", "Harrow Light", "Brack Institute", "Tollen Quay"]
+NAMES = [
+    "Mira Vale",
+    "Anselm Torr",
+    "Governor Pell",
+    "Wenna Marsh",
+    "Harrow Light",
+    "Brack Institute",
+    "Tollen Quay",
+]
 VERBS = ["built", "sold", "studied at", "feared", "wrote to", "paid", "opened"]
 CANARY = "Zyxwane"
 CORPORA = [(workflow, seed) for workflow in ("fast", "claims") for seed in range(size(1, 20))]
@@ -40,7 +54,8 @@ def drawn_row(draw: random.Random, number: int, secret: bool | None = None) -> d
     hidden = draw.random() < 0.4 if secret is None else secret
     names = [*NAMES, f"{CANARY} Trust"] if hidden else NAMES
     sentences = [
-        f"{draw.choice(names)} {draw.choice(VERBS)} {draw.choice(names)} in {1800 + draw.randrange(90)}."
+        f"{draw.choice(names)} {draw.choice(VERBS)} {draw.choice(names)} in"
+        f" {1800 + draw.randrange(90)}."
         for _ in range(draw.randint(2, 8))
     ]
     title = draw.choice([*NAMES, f"Record {number}"])
@@ -56,7 +71,9 @@ def changed(draw: random.Random, rows: Rows) -> Rows:
     return {**kept, **{row["id"]: row for row in fresh}}
 
 
-def put(folder: ProjectFolder, rows: Mapping[str, Mapping[str, Any]], only_open: bool = False) -> None:
+def put(
+    folder: ProjectFolder, rows: Mapping[str, Mapping[str, Any]], only_open: bool = False
+) -> None:
     shown = [row for row in rows.values() if not (only_open and row["secret"])]
     folder.write("documents.jsonl", "".join(json.dumps(row) + "\n" for row in shown))
 
@@ -75,13 +92,16 @@ def endpoint() -> Iterator[OpenAIServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path, postgres_url: str) -> ProjectFolder:
-    made = new_project(tmp_path / "p", postgres_url, {}, serve=SERVE, workflow="fast", max_reject_ratio=1)
+    made = new_project(
+        tmp_path / "p", postgres_url, {}, serve=SERVE, workflow="fast", max_reject_ratio=1
+    )
     put(made, first_rows(1))
     return made
 
 
 def assert_equal_tables(project: Project, alone: Project, workflow: str) -> None:
-    """The tables of the view are those of the project that has its documents alone, but for reports."""
+    """The tables of the view are those of the project that has its documents alone, but for
+    reports."""
     own = view_of(project.snapshots.manifest(workflow), VIEW).tables
     wanted = alone.snapshots.manifest(workflow).tables
     assert set(own) == set(wanted) - OF_REPORTS - {"rejects"}
@@ -106,13 +126,18 @@ def test_the_tables_of_a_view_are_those_of_a_project_with_its_documents_alone(
         put(folder, rows)
         single = new_project(tmp_path / f"alone{night}", NO_STORE, {}, endpoint, max_reject_ratio=1)
         put(single, rows, only_open=True)
-        with folder.open(*folder.endpoint_overrides) as project, single.open(*single.endpoint_overrides) as alone:
+        with (
+            folder.open(*folder.endpoint_overrides) as project,
+            single.open(*single.endpoint_overrides) as alone,
+        ):
             report = project.index(workflow)
             alone.index(workflow)
             assert_equal_tables(project, alone, workflow)
         asked = {step.step: step.calls for step in report.steps if step.step.endswith(f"@{VIEW}")}
         assert asked
-        assert set(asked.values()) == {0}  # also of the embedding model, which is that of this machine
+        assert set(asked.values()) == {
+            0
+        }  # also of the embedding model, which is that of this machine
         rows = changed(draw, rows)
 
 
@@ -128,7 +153,10 @@ def test_its_workspace_is_that_of_such_a_project_and_verify_covers_it(
         with folder.open() as project, single.open() as alone:
             report = project.run()
             alone.run()
-            own, wanted = postgres_rows(postgres_url, shown), postgres_rows(postgres_url, alone.settings.workspace)
+            own, wanted = (
+                postgres_rows(postgres_url, shown),
+                postgres_rows(postgres_url, alone.settings.workspace),
+            )
             assert CANARY not in repr(own)
             for rows_of in (own, wanted):
                 [(live,)] = rows_of["graphmill_live"]
@@ -136,7 +164,9 @@ def test_its_workspace_is_that_of_such_a_project_and_verify_covers_it(
             assert own == wanted
             assert own["graphmill_nodes"]
             assert project.verify().agrees
-            assert night == 0 or report.load[f"postgres (view {VIEW})"]["documents"]["unchanged"] > 0
+            assert (
+                night == 0 or report.load[f"postgres (view {VIEW})"]["documents"]["unchanged"] > 0
+            )
             again = project.run()
             assert all(counts["inserted"] + counts["updated"] + counts["deleted"] == 0
                        for tables in again.load.values() for counts in tables.values())  # fmt: skip
@@ -146,13 +176,18 @@ def test_its_workspace_is_that_of_such_a_project_and_verify_covers_it(
     with folder.open() as project:
         found = project.verify()
         assert not found.agrees
-        assert any(check.store == f"postgres (view {VIEW})" and check.differences for check in found.tables)
+        assert any(
+            check.store == f"postgres (view {VIEW})" and check.differences for check in found.tables
+        )
         project.load()
         assert project.verify().agrees
 
 
-def test_the_plan_counts_texts_of_a_view_once_and_a_budget_holds_for_them(tmp_path: Path, endpoint: OpenAIServer):
-    """Where all documents are in the view, it needs no vector and no call that the project does not need."""
+def test_the_plan_counts_texts_of_a_view_once_and_a_budget_holds_for_them(
+    tmp_path: Path, endpoint: OpenAIServer
+):
+    """Where all documents are in the view, it needs no vector and no call that the project does not
+    need."""
     sections = models(endpoint)
     for section in sections.values():
         section["default"]["price"] = {"input": 1.0}
@@ -163,7 +198,11 @@ def test_the_plan_counts_texts_of_a_view_once_and_a_budget_holds_for_them(tmp_pa
     with folder.open() as project:
         without = totals(project.forecast("index"))
     with folder.open(everything) as project:
-        assert [entry.planned.step.id for entry in project.forecast("index") if entry.planned.step.id.endswith("@all")]
+        assert [
+            entry.planned.step.id
+            for entry in project.forecast("index")
+            if entry.planned.step.id.endswith("@all")
+        ]
         assert totals(project.forecast("index"))["calls"][0] == without["calls"][0]
         project.index("index")
         asked = len(project.usage())
@@ -172,7 +211,9 @@ def test_the_plan_counts_texts_of_a_view_once_and_a_budget_holds_for_them(tmp_pa
         calls = sum(entry.estimate.calls[0] for entry in plan.values())
         of_chat = [entry for entry in plan.values() if "chat" in entry.planned.step.models]
         assert sum(entry.estimate.calls[1] for entry in of_chat) == 0
-        assert calls > 0  # texts of what both sides tell of are others where the hidden side is not read
+        assert (
+            calls > 0
+        )  # texts of what both sides tell of are others where the hidden side is not read
         with pytest.raises(BudgetError):
             project.index("index", options=RunOptions(max_tokens=1))
         project.index("index")
@@ -196,7 +237,7 @@ def test_a_purge_reaches_the_workspace_of_a_view(folder: ProjectFolder, postgres
         }
 
 
-def test_a_view_that_settings_have_no_more_is_told_and_stands_in_the_way_of_a_purge_until_it_is_dropped(
+def test_a_view_that_settings_have_no_more_is_told_and_stands_in_the_way_of_a_purge_until_it_is_dropped(  # noqa: E501
     folder: ProjectFolder, postgres_url: str
 ):
     folder.write("purged.txt", f"The {CANARY} Company\n\nMira Vale founded the {CANARY} Company.")
@@ -204,7 +245,9 @@ def test_a_view_that_settings_have_no_more_is_told_and_stands_in_the_way_of_a_pu
         project.run()
         shown = project.settings.of_view("gone").workspace
     with folder.open() as project:
-        assert any(f"'graphmill workspace drop {shown}' deletes it" in note for note in project.run().notes)
+        assert any(
+            f"'graphmill workspace drop {shown}' deletes it" in note for note in project.run().notes
+        )
         with pytest.raises(UsageError, match=f"graphmill workspace drop {shown}"):
             project.purge("purged.txt")
         project.drop_workspace(shown)
@@ -218,17 +261,23 @@ def test_a_view_of_other_conditions_is_not_read_before_it_is_loaded_anew(folder:
         project.run()
         assert project.over_view(VIEW).query_data("Mira Vale", mode="naive")["chunks"]
     with folder.open() as project:
-        with pytest.raises(NothingLoadedError, match=r"does not show view 'open' as serve\.views has it now"):
+        with pytest.raises(
+            NothingLoadedError, match=r"does not show view 'open' as serve\.views has it now"
+        ):
             project.over_view(VIEW).query_data("Mira Vale", mode="naive")
         assert not project.verify().agrees
-        with pytest.raises(UsageError, match="has no tables of it as settings have it; run 'graphmill run fast'"):
+        with pytest.raises(
+            UsageError, match="has no tables of it as settings have it; run 'graphmill run fast'"
+        ):
             project.load()
         project.run()
         assert project.over_view(VIEW).query_data("Mira Vale", mode="naive")["chunks"]
         assert project.verify().agrees
 
 
-def test_an_earlier_run_that_has_not_the_view_leaves_its_workspace(folder: ProjectFolder, postgres_url: str):
+def test_an_earlier_run_that_has_not_the_view_leaves_its_workspace(
+    folder: ProjectFolder, postgres_url: str
+):
     with folder.open("serve.views={}") as project:
         first = project.run()
     put(folder, first_rows(2))
@@ -252,24 +301,34 @@ def test_killed_in_a_load_the_next_run_goes_on_with_the_views(tmp_path: Path, po
     whole = first_night("whole")
     moments = run_apart(whole, "fast")
     statements = [
-        place for place, moment in enumerate(moments) if moment.stage == LOAD and moment.act == STATEMENT
+        place for place,
+        moment in enumerate(moments) if moment.stage == LOAD and moment.act == STATEMENT
     ]  # fmt: skip
     with whole.open() as project:
-        wanted = postgres_rows(postgres_url, project.settings.of_view(VIEW).workspace)["graphmill_nodes"]
+        wanted = postgres_rows(postgres_url, project.settings.of_view(VIEW).workspace)[
+            "graphmill_nodes"
+        ]
     loaded = []
     for share in (0.5, 0.8):
         killed = first_night(f"killed-{share}")
         run_apart(killed, "fast", statements[int(share * len(statements))])
         with killed.open() as project:
             shown = project.settings.of_view(VIEW).workspace
-            loaded.append((project.stores.live() is not None, project.over_view(VIEW).stores.live() is not None))
+            loaded.append(
+                (
+                    project.stores.live() is not None,
+                    project.over_view(VIEW).stores.live() is not None,
+                )
+            )
             project.run()
             assert project.verify().agrees
             assert postgres_rows(postgres_url, shown)["graphmill_nodes"] == wanted
     assert (True, False) in loaded
 
 
-def test_the_workspace_of_another_owner_is_no_view(folder: ProjectFolder, tmp_path: Path, postgres_url: str):
+def test_the_workspace_of_another_owner_is_no_view(
+    folder: ProjectFolder, tmp_path: Path, postgres_url: str
+):
     theirs = new_project(tmp_path / "theirs", postgres_url, workflow="fast")
     workspace = f"{workspace_of(folder.root)}--{VIEW}"
     with theirs.open(f"workspace={workspace}") as project:
@@ -277,7 +336,9 @@ def test_the_workspace_of_another_owner_is_no_view(folder: ProjectFolder, tmp_pa
     before = postgres_rows(postgres_url, workspace)
     with folder.open() as project:
         with pytest.raises(OtherOwnerError, match="give the view another name"):
-            project.run(options=RunOptions(take_over=(project.workspaces()["postgres"][workspace].owner,)))
+            project.run(
+                options=RunOptions(take_over=(project.workspaces()["postgres"][workspace].owner,))
+            )
         with pytest.raises(NothingLoadedError):
             project.over_view(VIEW).query_data("Mira Vale", mode="naive")
     assert postgres_rows(postgres_url, workspace) == before
@@ -300,7 +361,11 @@ REFUSED: list[tuple[str, Callable[[Project], object], type[Exception], str]] = [
 
 @pytest.mark.parametrize(("views", "act", "error", "told"), REFUSED)
 def test_what_cannot_be_a_view_is_refused(
-    folder: ProjectFolder, views: str, act: Callable[[Project], object], error: type[Exception], told: str
+    folder: ProjectFolder,
+    views: str,
+    act: Callable[[Project], object],
+    error: type[Exception],
+    told: str,
 ):
     with folder.open(f"serve.views={views}") as project, pytest.raises(error, match=told):
         act(project)
@@ -308,7 +373,11 @@ def test_what_cannot_be_a_view_is_refused(
 
 @pytest.mark.parametrize(
     ("settings", "told"),
-    [("{Open: {where: {secret: false}}}", "Open"), ("{open: {where: {}}}", "where"), ("{open: {}}", "where")],
+    [
+        ("{Open: {where: {secret: false}}}", "Open"),
+        ("{open: {where: {}}}", "where"),
+        ("{open: {}}", "where"),
+    ],
 )
 def test_settings_of_a_view(folder: ProjectFolder, settings: str, told: str):
     with pytest.raises(SettingsError, match=told):
@@ -325,4 +394,6 @@ def test_plan_and_doctor_show_the_size_of_views(folder: ProjectFolder):
     assert any(note.startswith("view open: 6 documents, 6 text units, ") for note in after["notes"])
     with folder.open() as project:
         findings = [one for one in project.doctor() if one.what == "serve.views"]
-    assert [(one.verdict, one.fact[:24]) for one in findings] == [("ok", "view open: 6 documents, ")]
+    assert [(one.verdict, one.fact[:24]) for one in findings] == [
+        ("ok", "view open: 6 documents, ")
+    ]

@@ -1,7 +1,7 @@
 """No wall at 2^31: a column of more than 2 GiB of text, or of more than 2^31 floats.
 
-The limit is Arrow's, of offsets of 32 bits, and cannot be lowered; memory that nobody has written to costs nothing, and
-takes columns beyond it here.
+The limit is Arrow's, of offsets of 32 bits, and cannot be lowered; memory that nobody has written
+to costs nothing, and takes columns beyond it here.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,9 @@ def names(rows: int) -> np.ndarray:
 
 def huge_vectors() -> pd.DataFrame:
     """More than 2^31 floats, none of which is in memory."""
-    return pd.DataFrame({"id": names(ROWS), "vector": vector_column(np.zeros((ROWS, DIMENSIONS), dtype=np.float32))})
+    return pd.DataFrame(
+        {"id": names(ROWS), "vector": vector_column(np.zeros((ROWS, DIMENSIONS), dtype=np.float32))}
+    )
 
 
 def huge_texts() -> pd.DataFrame:
@@ -71,7 +73,9 @@ def huge_texts() -> pd.DataFrame:
     ends = pa.py_buffer(np.arange(TEXT_ROWS + 1, dtype=np.int64) * TEXT_BYTES)
     content = pa.py_buffer(np.zeros(TEXT_ROWS * TEXT_BYTES, dtype=np.uint8))
     texts = pa.LargeStringArray.from_buffers(TEXT_ROWS, ends, content)
-    return pd.DataFrame({"id": names(TEXT_ROWS), "text": pd.Series(texts, dtype=pd.ArrowDtype(pa.large_string()))})
+    return pd.DataFrame(
+        {"id": names(TEXT_ROWS), "text": pd.Series(texts, dtype=pd.ArrowDtype(pa.large_string()))}
+    )
 
 
 def test_more_floats_than_2_to_the_31_are_a_table_and_rows_of_a_store():
@@ -99,13 +103,19 @@ def test_no_table_has_offsets_of_32_bits_on_its_way(schema: TableSchema, tmp_pat
     store, table = SnapshotStore(tmp_path), schema.encode(blank(schema), "rows")
     snapshot = store.write("rows", table)
     read = store.table(snapshot)
-    for found in (read, pa.Table.from_batches(store.batches(snapshot)), schema.joined(read, read[:0])):
+    for found in (
+        read,
+        pa.Table.from_batches(store.batches(snapshot)),
+        schema.joined(read, read[:0]),
+    ):
         assert found.schema.equals(schema.arrow)
         assert found.equals(table)
 
 
 @every_schema
-def test_a_snapshot_has_the_bytes_it_had_with_offsets_of_32_bits(schema: TableSchema, tmp_path: Path):
+def test_a_snapshot_has_the_bytes_it_had_with_offsets_of_32_bits(
+    schema: TableSchema, tmp_path: Path
+):
     table = schema.encode(blank(schema), "rows")
     before = pa.schema([(field.name, narrowed(field.type)) for field in schema.arrow])
     assert any(map(narrow, before.types))
@@ -117,13 +127,20 @@ def test_a_snapshot_has_the_bytes_it_had_with_offsets_of_32_bits(schema: TableSc
 def blank(schema: TableSchema) -> pd.DataFrame:
     """Some thousand rows, so that dictionaries and pages end within a column."""
     return pd.DataFrame(
-        {field.name: pd.Series([cell(field.type, row) for row in range(3000)], dtype=object) for field in schema.arrow}
+        {
+            field.name: pd.Series([cell(field.type, row) for row in range(3000)], dtype=object)
+            for field in schema.arrow
+        }
     )
 
 
 def cell(kind: pa.DataType, row: int) -> Any:
     if is_list(kind):
-        return None if row % 7 == 3 else [cell(kind.value_type, row + place) for place in range(row % 4)]
+        return (
+            None
+            if row % 7 == 3
+            else [cell(kind.value_type, row + place) for place in range(row % 4)]
+        )
     if pa.types.is_struct(kind):
         return {field.name: cell(field.type, row) for field in kind}
     if pa.types.is_large_string(kind):
@@ -158,7 +175,9 @@ def test_a_run_over_more_than_2_gib_of_documents(tmp_path: Path):
 
 def documents_project(root: Path) -> ProjectFolder:
     project = new_project(root, "postgresql://nobody@localhost/none", {})
-    (root / "workflows" / "read.yaml").write_text("name: read\nsteps:\n  - verb: load_documents\n", encoding="utf-8")
+    (root / "workflows" / "read.yaml").write_text(
+        "name: read\nsteps:\n  - verb: load_documents\n", encoding="utf-8"
+    )
     words = "The keeper of the light wrote to his sister about the storm. "
     text = (words * (TEXT_BYTES // len(words) + 1))[: TEXT_BYTES - 8]
     for number in range(TEXT_ROWS):

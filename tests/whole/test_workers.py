@@ -1,5 +1,5 @@
-"""Steps in buckets, in one process and in several: the tables are those of steps done whole, own verbs included, and
-what a killed process has finished is not done again."""
+"""Steps in buckets, in one process and in several: the tables are those of steps done whole, own
+verbs included, and what a killed process has finished is not done again."""
 
 import os
 import re
@@ -26,8 +26,11 @@ from pipeline.snapshots.store import UNFINISHED, Manifest
 from tests.projects import NO_STORE, ProjectFolder, new_project, read_yaml, write_yaml
 
 TEXTS = {
-    f"letter{number}.md": f"# Letter {number}\n\nAda Holm wrote to Otto Holm of the Skarrow Lamp and Brack. "
-    f"Mira Vale of Quill kept the Skarrow Lamp. In {1871 + number} Idra Senn founded the Brack Institute."
+    f"letter{number}.md": (
+        f"# Letter {number}\n\nAda Holm wrote to Otto Holm of the Skarrow Lamp and Brack. Mira Vale"
+        f" of Quill kept the Skarrow Lamp. In {1871 + number} Idra Senn founded the Brack"
+        " Institute."
+    )
     for number in range(12)
 }
 OWN = """
@@ -42,7 +45,7 @@ SHOUTS = table("id", id=STRING, text=STRING)
 def shout(text_units: pd.DataFrame) -> pd.DataFrame:
     ENDING
     return pd.DataFrame({"id": text_units["id"], "text": text_units["text"].str.upper()})
-"""
+"""  # noqa: E501
 WORKERS = "engine.workers=2"
 
 
@@ -59,7 +62,8 @@ def project_with(
     texts: Mapping[str, str] = TEXTS,
     **settings: Any,
 ) -> ProjectFolder:
-    """A project of the first steps of a workflow and a verb of its own, which does this before it ends well."""
+    """A project of the first steps of a workflow and a verb of its own, which does this before it
+    ends well."""
     folder = new_project(root, NO_STORE, texts, verbs=["own.py"], **settings)
     (folder.root / "own.py").write_text(OWN.replace("ENDING", ending))
     path = folder.root / "workflows" / f"{workflow}.yaml"
@@ -97,7 +101,9 @@ def finished(folder: ProjectFolder) -> set[str]:
     return {path.stem for path in (folder.root / "data/snapshots" / UNFINISHED).glob("*.json")}
 
 
-def test_neither_buckets_nor_workers_change_a_table_or_a_fingerprint(folder: ProjectFolder, tmp_path: Path):
+def test_neither_buckets_nor_workers_change_a_table_or_a_fingerprint(
+    folder: ProjectFolder, tmp_path: Path
+):
     whole = names(index(folder))
     done: list[Task] = []
     for number, settings in enumerate([(), (WORKERS,)]):
@@ -106,17 +112,20 @@ def test_neither_buckets_nor_workers_change_a_table_or_a_fingerprint(folder: Pro
             assert names(index(found, *settings)) == whole
             assert not (found.root / "data/snapshots" / UNFINISHED).exists()
     assert {task.step for task in done} == {
-        "chunk_documents", "extract_graph_fast", "merge_graphs", "join_descriptions", "compute_degrees",
+        "chunk_documents", "extract_graph_fast", "merge_graphs", "join_descriptions",
+        "compute_degrees",
         "compose_texts", "embed_text_units", "embed_entities", "embed_relationships", "shout",
     }  # fmt: skip
 
 
 def test_a_worker_that_is_killed_ends_the_run_and_what_was_finished_stays(tmp_path: Path):
-    """Kill the process of the third task that rings. One task alone makes the folder, even if two ring at once."""
+    """Kill the process of the third task that rings. One task alone makes the folder, even if two
+    ring at once."""
     bell, killed = tmp_path / "bell", tmp_path / "killed"
     ring = (
-        f"open({str(bell)!r}, 'a').write('.'); rung = len(open({str(bell)!r}).read())\n"
-        f"    if rung >= 3 and not os.path.exists({str(killed)!r}): os.mkdir({str(killed)!r}); os.kill(os.getpid(), 9)"
+        f"open({str(bell)!r}, 'a').write('.'); rung = len(open({str(bell)!r}).read())\n    if rung"
+        f" >= 3 and not os.path.exists({str(killed)!r}): os.mkdir({str(killed)!r});"
+        " os.kill(os.getpid(), 9)"
     )
     folder = project_with(tmp_path / "p", ring, steps=2)
     with patch.object(tasks, "TASK_ROWS", 3):
@@ -155,8 +164,12 @@ with Project.open(Path(sys.argv[1])) as project:
 
 
 @pytest.mark.parametrize("moment", [3, 19])
-def test_no_bucket_that_was_finished_is_made_again(tmp_path: Path, folder: ProjectFolder, moment: int):
-    done = subprocess.run([sys.executable, "-c", KILLED, str(folder.root), str(moment)], check=False)
+def test_no_bucket_that_was_finished_is_made_again(
+    tmp_path: Path, folder: ProjectFolder, moment: int
+):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(folder.root), str(moment)], check=False
+    )
     assert done.returncode == -signal.SIGKILL
     kept = finished(folder)
     assert kept
@@ -193,7 +206,9 @@ def test_a_worker_does_no_task_of_a_step_that_was_edited_since_the_run_began(tmp
         return do(workers, given)
 
     with patch.object(tasks, "TASK_ROWS", 3), patch.object(Processes, "do", edited):
-        with pytest.raises(WorkerError, match=r"step 'shout'.*not what the run began with; run again"):
+        with pytest.raises(
+            WorkerError, match=r"step 'shout'.*not what the run began with; run again"
+        ):
             index(folder, WORKERS)
         index(folder, WORKERS)
     with folder.open() as project:

@@ -1,4 +1,5 @@
-"""Projects that share databases: whose a workspace is, who may take it over, and what nobody may."""
+"""Projects that share databases: whose a workspace is, who may take it over, and what nobody
+may."""
 
 import io
 import shlex
@@ -23,7 +24,10 @@ from tests.records import column
 from tests.servers.neo4j_server import Neo4jAddress
 
 ROOT = Path(__file__).parents[2]
-ONE, OTHER = {"one.txt": "Ada Byron met Charles Babbage in London."}, {"other.txt": "Emmy Noether met David Hilbert."}
+ONE, OTHER = (
+    {"one.txt": "Ada Byron met Charles Babbage in London."},
+    {"other.txt": "Emmy Noether met David Hilbert."},
+)
 NODES = "MATCH (n:Entity {workspace: $workspace}) RETURN n.id, n.row_hash ORDER BY n.id"
 
 
@@ -53,19 +57,23 @@ def rows_in(url: str, workspace: str) -> dict[str, list[tuple]]:
     """Of every table that has a workspace; the live row among them."""
     with psycopg.connect(url) as connection:
         found = connection.execute(
-            "SELECT DISTINCT relation.relname FROM pg_attribute JOIN pg_class AS relation ON relation.oid = attrelid "
-            "WHERE attname = 'workspace' AND relkind IN ('r', 'p') AND NOT relispartition "
-            "AND relnamespace = 'public'::regnamespace ORDER BY 1"
+            "SELECT DISTINCT relation.relname FROM pg_attribute JOIN pg_class AS relation ON"
+            " relation.oid = attrelid WHERE attname = 'workspace' AND relkind IN ('r', 'p') AND NOT"
+            " relispartition AND relnamespace = 'public'::regnamespace ORDER BY 1"
         ).fetchall()
         query = sql.SQL("SELECT row::text FROM {} AS row WHERE workspace = %s ORDER BY 1")
         return {
-            name: connection.execute(query.format(sql.Identifier(name)), [workspace]).fetchall() for (name,) in found
+            name: connection.execute(query.format(sql.Identifier(name)), [workspace]).fetchall()
+            for (name,) in found
         }
 
 
 def readme_lines() -> list[list[str]]:
     """The README's own commands that load."""
-    lines = [line.partition("#")[0].strip() for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
+    lines = [
+        line.partition("#")[0].strip()
+        for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    ]
     commands = [shlex.split(line) for line in lines if line.startswith("graphmill ")]
     loading = [words[1:] for words in commands if "run" in words or "load" in words]
     assert any("--replace" in words for words in loading)
@@ -77,11 +85,17 @@ def test_no_line_of_the_readme_changes_a_row_of_another_owner(
 ):
     before = rows_in(postgres_url, workspace_of(mine))
     assert len(before["lightrag_chunks"]) == 1
-    for words in [*readme_lines(), ["run", "fast", "--replace", "--re-embed"], ["load", "fast", "--replace"]]:
+    for words in [
+        *readme_lines(),
+        ["run", "fast", "--replace", "--re-embed"],
+        ["load", "fast", "--replace"],
+    ]:
         done = theirs.invoke_refused(*words)
         assert f"belongs to owner {owner_of(mine.root)}" in done, words
     assert rows_in(postgres_url, workspace_of(mine)) == before
-    assert not list((theirs.root / "data" / "snapshots").rglob("*.parquet"))  # nothing was done at all
+    assert not list(
+        (theirs.root / "data" / "snapshots").rglob("*.parquet")
+    )  # nothing was done at all
 
 
 def test_a_crontab_with_replace_changes_no_row_of_another_owner(
@@ -93,10 +107,22 @@ def test_a_crontab_with_replace_changes_no_row_of_another_owner(
     words = shlex.split(line)
     words = words[words.index("nightly.sh") + 1 :]
     assert words[:2] == ["/srv/knowledge", "index"]
-    script = ["bash", str(ROOT / "examples/nightly/nightly.sh"), str(theirs.root), "fast", *words[2:], "--replace"]
+    script = [
+        "bash",
+        str(ROOT / "examples/nightly/nightly.sh"),
+        str(theirs.root),
+        "fast",
+        *words[2:],
+        "--replace",
+    ]
     path = f"{Path(sys.executable).parent}:{theirs.environment['PATH']}"
     done = subprocess.run(
-        script, env={**theirs.environment, "PATH": path}, capture_output=True, text=True, check=False, timeout=120
+        script,
+        env={**theirs.environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 2
     assert f"add --take-over {owner_of(mine.root)}" in done.stderr
@@ -105,8 +131,12 @@ def test_a_crontab_with_replace_changes_no_row_of_another_owner(
 
 def test_taken_over_by_the_owners_name_alone(mine: ProjectFolder, theirs: ProjectFolder):
     owner = owner_of(mine.root)
-    assert "not to somebody" in theirs.invoke_refused("run", "fast", "--take-over", "somebody", "--yes")
-    assert "there is no terminal to ask on" in theirs.invoke_refused("run", "fast", "--take-over", owner)
+    assert "not to somebody" in theirs.invoke_refused(
+        "run", "fast", "--take-over", "somebody", "--yes"
+    )
+    assert "there is no terminal to ask on" in theirs.invoke_refused(
+        "run", "fast", "--take-over", owner
+    )
     with mine.open() as opened:
         assert column(opened.stores.vectors.documents(), "source") == ["one.txt"]
     done = theirs.invoke("run", "fast", "--take-over", owner, "--yes")
@@ -117,11 +147,16 @@ def test_taken_over_by_the_owners_name_alone(mine: ProjectFolder, theirs: Projec
         assert (live.owner, live.place) == (owner_of(theirs.root), opened.place)
         assert column(opened.stores.vectors.documents(), "source") == ["other.txt"]
         assert opened.verify("fast").agrees
-    with mine.open() as opened, pytest.raises(UsageError, match=f"belongs to owner {owner_of(theirs.root)}"):
+    with (
+        mine.open() as opened,
+        pytest.raises(UsageError, match=f"belongs to owner {owner_of(theirs.root)}"),
+    ):
         opened.load("fast")
 
 
-def test_a_take_over_asks_and_no_is_no(mine: ProjectFolder, theirs: ProjectFolder, monkeypatch: pytest.MonkeyPatch):
+def test_a_take_over_asks_and_no_is_no(
+    mine: ProjectFolder, theirs: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+):
     terminal, owner = io.StringIO("n\n"), owner_of(mine.root)
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", terminal)
@@ -132,11 +167,15 @@ def test_a_take_over_asks_and_no_is_no(mine: ProjectFolder, theirs: ProjectFolde
         assert opened.verify("fast", quick=True).agrees
 
 
-def test_a_workspace_of_another_owner_is_not_dropped(mine: ProjectFolder, theirs: ProjectFolder, postgres_url: str):
+def test_a_workspace_of_another_owner_is_not_dropped(
+    mine: ProjectFolder, theirs: ProjectFolder, postgres_url: str
+):
     workspace, owner = workspace_of(mine), owner_of(mine.root)
     before = rows_in(postgres_url, workspace)
     for answered in ([], ["--yes"]):  # who would be refused is not asked before
-        assert f"add --take-over {owner}" in theirs.invoke_refused("workspace", "drop", workspace, *answered)
+        assert f"add --take-over {owner}" in theirs.invoke_refused(
+            "workspace", "drop", workspace, *answered
+        )
     assert rows_in(postgres_url, workspace) == before
     done = theirs.invoke("workspace", "drop", workspace, "--yes", "--take-over", owner)
     assert done.exit_code == 0, done.stderr
@@ -156,13 +195,19 @@ def test_owners_are_shown(mine: ProjectFolder, theirs: ProjectFolder):
     assert found.verdict == "ok"
 
 
-def test_a_database_of_an_earlier_version_gets_its_owner(mine: ProjectFolder, theirs: ProjectFolder, postgres_url: str):
+def test_a_database_of_an_earlier_version_gets_its_owner(
+    mine: ProjectFolder, theirs: ProjectFolder, postgres_url: str
+):
     workspace = workspace_of(mine)
     with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("UPDATE graphmill_live SET owner = NULL, place = NULL WHERE workspace = %s", [workspace])
+        connection.execute(
+            "UPDATE graphmill_live SET owner = NULL, place = NULL WHERE workspace = %s", [workspace]
+        )
     with mine.open() as opened:
         counts = opened.run().load
-        assert not any(count[kind] for count in counts["postgres"].values() for kind in ("inserted", "deleted"))
+        assert not any(
+            count[kind] for count in counts["postgres"].values() for kind in ("inserted", "deleted")
+        )
         live = opened.stores.vectors.live()
         assert live
         assert live.owner == owner_of(mine.root)
@@ -197,7 +242,9 @@ def test_two_owners_that_come_together_to_a_neo4j(
     """Each has a PostgreSQL of its own: the Neo4j alone knows of both."""
     projects = []
     for name, documents, url in (("one", ONE, postgres_url), ("other", OTHER, second_database)):
-        project = new_project(tmp_path / name, url, documents, workflow="fast", stores=in_neo4j(neo4j_address))
+        project = new_project(
+            tmp_path / name, url, documents, workflow="fast", stores=in_neo4j(neo4j_address)
+        )
         project.edit_settings(workspace=f"race-{tmp_path.name.replace('_', '-').lower()}"[-60:])
         with project.open() as opened:
             opened.index("fast")
@@ -217,7 +264,9 @@ def test_a_neo4j_alone_shows_the_owner(
     before = nodes_in(neo4j_address, workspace)
     assert before
     for url in (second_database, "embedded"):
-        theirs = new_project(tmp_path / f"theirs-{url[:4]}", url, OTHER, workflow="fast", stores=stores)
+        theirs = new_project(
+            tmp_path / f"theirs-{url[:4]}", url, OTHER, workflow="fast", stores=stores
+        )
         theirs.edit_settings(workspace=workspace)
         for words in (["run", "fast", "--replace"], ["load", "fast", "--replace"]):
             assert f"belongs to owner {owner_of(mine.root)}" in theirs.invoke_refused(*words)
@@ -228,7 +277,9 @@ def test_a_neo4j_alone_shows_the_owner(
 def test_a_copy_is_told_and_a_moved_project_goes_on(mine: ProjectFolder, tmp_path: Path):
     copy = ProjectFolder(tmp_path / "copy")
     subprocess.run(["cp", "-r", str(mine.root), str(copy.root)], check=True)
-    assert f"{copy.root}: a copy of the project in {mine.root}" in copy.invoke_refused("run", "fast")
+    assert f"{copy.root}: a copy of the project in {mine.root}" in copy.invoke_refused(
+        "run", "fast"
+    )
     with mine.open() as opened:
         assert opened.load("fast").exit_code == 0  # the original is not held up
     moved = ProjectFolder(mine.root.rename(tmp_path / "moved"))
@@ -237,7 +288,9 @@ def test_a_copy_is_told_and_a_moved_project_goes_on(mine: ProjectFolder, tmp_pat
     assert read_json(moved.root / PLACE_FILE)["path"] == str(moved.root)
     for name in (OWNER_FILE, PLACE_FILE):
         (copy.root / name).unlink()
-    assert f"belongs to owner {owner_of(moved.root)}" in copy.invoke_refused("run", "fast")  # as any other project
+    assert f"belongs to owner {owner_of(moved.root)}" in copy.invoke_refused(
+        "run", "fast"
+    )  # as any other project
 
 
 def test_a_project_seen_by_another_path_is_no_copy(mine: ProjectFolder, tmp_path: Path):
@@ -265,7 +318,12 @@ def _one_wins(projects: list[ProjectFolder]) -> None:
 
 
 def in_neo4j(address: Neo4jAddress) -> Mapping[str, object]:
-    uri = {"uri": address.uri, "user": address.user, "password": address.password, "database": address.database}
+    uri = {
+        "uri": address.uri,
+        "user": address.user,
+        "password": address.password,
+        "database": address.database,
+    }
     return {"graph": "neo4j", "neo4j": uri}
 
 

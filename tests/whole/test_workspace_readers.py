@@ -1,4 +1,5 @@
-"""Who reads a workspace that another owner has: refused, or told whose it is; and what it does not decide."""
+"""Who reads a workspace that another owner has: refused, or told whose it is; and what it does not
+decide."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ QUESTION = ("query", "Who met Babbage?", "--mode", "naive")
 
 @dataclass(frozen=True)
 class Two:
-    """``mine`` has loaded the workspace ``name``; ``theirs``, whose settings name it too, has tables of its own."""
+    """``mine`` has loaded the workspace ``name``; ``theirs``, whose settings name it too, has
+    tables of its own."""
 
     mine: ProjectFolder
     theirs: ProjectFolder
@@ -29,11 +31,15 @@ class Two:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Two:
     root = tmp_path_factory.mktemp("readers")
-    mine = new_project(root / "mine", postgres_url, {"one.txt": "Ada Byron met Charles Babbage in London."})
+    mine = new_project(
+        root / "mine", postgres_url, {"one.txt": "Ada Byron met Charles Babbage in London."}
+    )
     with mine.open() as project:
         project.run("fast")
         name = project.settings.workspace
-    theirs = new_project(root / "theirs", postgres_url, {"other.txt": "Emmy Noether met David Hilbert."})
+    theirs = new_project(
+        root / "theirs", postgres_url, {"other.txt": "Emmy Noether met David Hilbert."}
+    )
     theirs.edit_settings(workspace=name)
     with theirs.open() as project:
         project.index("fast")

@@ -8,9 +8,21 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from pipeline.contract.conversion import ConversionRules, Converted, Converter, FileToConvert, NotConverted
+from pipeline.contract.conversion import (
+    ConversionRules,
+    Converted,
+    Converter,
+    FileToConvert,
+    NotConverted,
+)
 from pipeline.engine.deletions import NOT_CONVERTED
-from pipeline.engine.resources import Asked, Resources, WrappedChat, WrappedConverter, WrappedEmbedding
+from pipeline.engine.resources import (
+    Asked,
+    Resources,
+    WrappedChat,
+    WrappedConverter,
+    WrappedEmbedding,
+)
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Result, Talk, Tokenizer
 from pipeline.models.conversations import Exchange, Memory, in_rounds
@@ -43,7 +55,8 @@ class ForgettingMemory(Memory, Protocol):
 
 @dataclass
 class Tally:
-    """``rows`` of model work, of which ``known`` needed no call. ``anew``: rows whose bad replies count as unknown."""
+    """``rows`` of model work, of which ``known`` needed no call. ``anew``: rows whose bad replies
+    count as unknown."""
 
     tokenizer: Tokenizer
     rows: int = 0
@@ -57,7 +70,8 @@ class Tally:
     keys: set[str] = field(default_factory=set)
     """Of all that was looked for in the cache."""
     embedded: set[int] = field(default_factory=set)
-    """Stand for the texts, each with its model, whose vectors are there or asked for by now; several steps share it."""
+    """Stand for the texts, each with its model, whose vectors are there or asked for by now;
+    several steps share it."""
     bytes_to_convert: int = 0
     """Size of the files that a run would convert."""
 
@@ -66,11 +80,15 @@ class Tally:
         self.input_tokens += tokens
 
     def rehearsed(self, model: Asked) -> Asked:
-        """The model, which answers from what it knows; what it would have to ask is counted. A converter converts
-        nothing: a file that it does not know has the reason NOT_CONVERTED."""
+        """The model, which answers from what it knows; what it would have to ask is counted. A
+        converter converts nothing: a file that it does not know has the reason NOT_CONVERTED."""
         if isinstance(model, Converter):
             return RehearsedConverter(model, self)
-        return RehearsedChat(model, self) if isinstance(model, ChatModel) else RehearsedEmbedding(model, self)
+        return (
+            RehearsedChat(model, self)
+            if isinstance(model, ChatModel)
+            else RehearsedEmbedding(model, self)
+        )
 
 
 @dataclass(frozen=True)
@@ -84,7 +102,10 @@ class RehearsedChat(WrappedChat):
     ) -> list[Result]:
         if not isinstance(self.model, RememberingChat):
             raise TypeError(f"{type(self.model).__name__} does not tell what it remembers")
-        model, memory = self.model, ReadOnlyMemory(self.model.memory(self.tally.anew), self.tally.keys)
+        model, memory = (
+            self.model,
+            ReadOnlyMemory(self.model.memory(self.tally.anew), self.tally.keys),
+        )
 
         def heard(request: ChatRequest, reply: ChatReply) -> None:
             if reply.reason != NOT_ASKED:
@@ -155,7 +176,11 @@ class RehearsedConverter(WrappedConverter):
     tally: Tally
 
     def convert(
-        self, files: Sequence[FileToConvert], rules: ConversionRules, listener: object = None, anew: Anew | None = None
+        self,
+        files: Sequence[FileToConvert],
+        rules: ConversionRules,
+        listener: object = None,
+        anew: Anew | None = None,
     ) -> list[Converted]:
         self.tally.keys |= self.converter.keys(files)
         not_yet = NotConverted(NOT_CONVERTED, "is to be converted yet")
@@ -168,8 +193,8 @@ class RehearsedConverter(WrappedConverter):
 
 
 def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> set[str]:
-    """Keys of the replies and vectors that the workflow's live tables are made of, and of the conversions of the files
-    that are there."""
+    """Keys of the replies and vectors that the workflow's live tables are made of, and of the
+    conversions of the files that are there."""
     manifest, tally = snapshots.manifest(workflow.name), Tally(resources.tokenizer)
     for step in workflow.steps:
         asks = step.models or step.verb.roles_of(Converter)
@@ -181,7 +206,8 @@ def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotSto
 
 
 def forget_replies(step: Step, inputs: Mapping[str, pd.DataFrame], resources: Resources) -> None:
-    """Take from the cache what the step was answered about these inputs, so that it is asked for again."""
+    """Take from the cache what the step was answered about these inputs, so that it is asked for
+    again."""
     tally = Tally(resources.tokenizer)
     resources.call(step, inputs, tally.rehearsed)
     for model in resources.models_of(step).values():

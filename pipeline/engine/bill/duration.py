@@ -46,13 +46,15 @@ def seconds_of_calls(
     speeds = seconds_between_replies(timed, concurrency)
     of_one_call = float(timed["seconds"].mean())
     least, most = (
-        max(
-            calls * speed,
-            of_one_call,
-            seconds_of_limits(model, calls, input_tokens + output_tokens),
+        (
+            max(
+                calls * speed,
+                of_one_call,
+                seconds_of_limits(model, calls, input_tokens + output_tokens),
+            )
+            if calls
+            else 0.0
         )
-        if calls
-        else 0.0
         for calls, speed, input_tokens, output_tokens in zip(
             estimate.calls,
             (min(speeds), max(speeds)),
@@ -148,15 +150,21 @@ def conversion_in_words(files: int, size: int, reports: Iterable[Mapping[str, An
     if not files:
         return ""
     span = seconds_of_conversions(size, reports)
-    known = f"{span_in_words(*span)} at the speed of earlier runs" if span else "the time is not known yet"
+    known = (
+        f"{span_in_words(*span)} at the speed of earlier runs"
+        if span
+        else "the time is not known yet"
+    )
     return (
-        f"{counted(files, 'file')} to be converted ({size_in_words(size)}): {known}; with the extra 'ocr' a scanned "
-        "page takes seconds; what they say, and what it costs, is not in this plan"
+        f"{counted(files, 'file')} to be converted ({size_in_words(size)}): {known}; with the extra"
+        " 'ocr' a scanned page takes seconds; what they say, and what it costs, is not in this"
+        " plan"
     )
 
 
 def sum_of_seconds(seconds: Iterable[Seconds | None]) -> list[float] | None:
-    """Return the least and the most of all steps together; None where the time of one is not known."""
+    """Return the least and the most of all steps together; None where the time of one is not
+    known."""
     known = list(seconds)
     if None in known:
         return None
@@ -173,7 +181,9 @@ def time_in_words(seconds: Mapping[str, Seconds | None]) -> str:
     total = sum_of_seconds(known.values()) or [0.0, 0.0]
     span = span_in_words(total[0], total[1])
     steps = f" ({', '.join(known)})" if unknown else ""
-    measured = f"time of model calls{steps}: {span}, at the speed that earlier runs or doctor measured"
+    measured = (
+        f"time of model calls{steps}: {span}, at the speed that earlier runs or doctor measured"
+    )
     return f"{measured}; {', '.join(unknown)}: {NOT_MEASURED}" if unknown else measured
 
 

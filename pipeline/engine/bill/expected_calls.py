@@ -1,7 +1,8 @@
-"""What a step may ask and cost: what it surely asks, what replies still to come may add, and how long replies are.
+"""What a step may ask and cost: what it surely asks, what replies still to come may add, and how
+long replies are.
 
-Former runs say how often a row is asked again, how many summaries a new text brings and how long replies are; before
-there are any, guesses do, and the estimate says so.
+Former runs say how often a row is asked again, how many summaries a new text brings and how long
+replies are; before there are any, guesses do, and the estimate says so.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ ENOUGH = 5
 SPREAD = (0.7, 1.4)
 """How far the mean of what is to come may be from that of former calls."""
 DEVIATIONS = 3
-"""By how many standard deviations the sum of few replies may differ from so many times their mean."""
+"""By how many standard deviations the sum of few replies may differ from so many times their
+mean."""
 UNSEEN = 3
 """What was never seen in n trials may still come in 3 of n (by 95 in 100)."""
 FEW = 0.5
@@ -59,9 +61,10 @@ class Amount:
 
 @dataclass(frozen=True)
 class Estimate:
-    """``rows`` of model work, of which ``known`` need no call. Ranges hold both ends: they differ where replies that
-    are still to come decide; ``expected`` lies between. ``cost`` is None without a price. ``guessed``: no former run
-    tells how long replies are, or what comes of them, so that the upper ends are no bounds."""
+    """``rows`` of model work, of which ``known`` need no call. Ranges hold both ends: they differ
+    where replies that are still to come decide; ``expected`` lies between. ``cost`` is None without
+    a price. ``guessed``: no former run tells how long replies are, or what comes of them, so that
+    the upper ends are no bounds."""
 
     rows: int = 0
     known: int = 0
@@ -86,8 +89,9 @@ class Expectation:
 
 @dataclass(frozen=True)
 class PendingReplies:
-    """Replies of the step ``step`` that are to come, for ``replies`` of its ``rows``; ``gone``: ids of the rows that it
-    had in the last run and has no more. ``said``: tokens of them; ``made``: rows that come of them."""
+    """Replies of the step ``step`` that are to come, for ``replies`` of its ``rows``; ``gone``: ids
+    of the rows that it had in the last run and has no more. ``said``: tokens of them; ``made``:
+    rows that come of them."""
 
     step: str
     replies: int
@@ -122,17 +126,22 @@ class PastCalls:
         return len(calls) / rows - 1 if rows >= ENOUGH else 0.0
 
     def for_each(self, step: str, of: str) -> Expectation | None:
-        """Rows that the step has asked about for each one that the step ``of`` has; None where too few are known."""
+        """Rows that the step has asked about for each one that the step ``of`` has; None where too
+        few are known."""
         asked, base = self.calls(step)["row_id"].nunique(), self.calls(of)["row_id"].nunique()
         return Expectation(asked / base, 2 * (asked + UNSEEN) / base) if base >= ENOUGH else None
 
     def a_night(self, step: str, to_come: PendingReplies) -> float | None:
-        """Rows that the step may be expected to ask about, by the nights in which few replies came anew; None before
-        there were ENOUGH replies in such nights."""
+        """Rows that the step may be expected to ask about, by the nights in which few replies came
+        anew; None before there were ENOUGH replies in such nights."""
         asked = self.calls(step).groupby("run_id")["row_id"].nunique()
         base = self.calls(to_come.step).groupby("run_id")["row_id"].nunique()
         few = base[base < to_come.rows * FEW]
-        return None if few.sum() < ENOUGH else float(asked.reindex(few.index).sum() / few.sum() * to_come.replies)
+        return (
+            None
+            if few.sum() < ENOUGH
+            else float(asked.reindex(few.index).sum() / few.sum() * to_come.replies)
+        )
 
     def tokens_of_a_text(self, step: str) -> Expectation:
         """Of those that the step has embedded."""
@@ -162,17 +171,20 @@ def _added(one: tuple[int, int, int], other: tuple[int, int, int]) -> tuple[int,
 
 
 def surely(step: Step, tally: Tally, former: PastCalls) -> CallRange:
-    """What was counted, and what the model is asked beside it: for what it missed, in further rounds, for repair."""
+    """What was counted, and what the model is asked beside it: for what it missed, in further
+    rounds, for repair."""
     calls, tokens = tally.calls, tally.input_tokens
     gleanings, rounds = getattr(step.params, "gleanings", 0), getattr(step.params, "rounds", 1)
     repeated = gleanings * (gleanings + 1) // 2  # each gleaning repeats what was said
     again = 0.0 if gleanings or not step.verb.roles_of(ChatModel) else 2 * former.again(step.id)
     more_calls = ceil(calls * (gleanings + rounds - 1 + again))
     more_tokens = (
-        ceil(tokens * (gleanings + repeated + rounds - 1 + 2 * again)) + calls * repeated * TOKENS_OF_A_GLEANING
+        ceil(tokens * (gleanings + repeated + rounds - 1 + 2 * again))
+        + calls * repeated * TOKENS_OF_A_GLEANING
     )
     return CallRange(
-        (calls, calls + more_calls // 2, calls + more_calls), (tokens, tokens + more_tokens // 2, tokens + more_tokens)
+        (calls, calls + more_calls // 2, calls + more_calls),
+        (tokens, tokens + more_tokens // 2, tokens + more_tokens),
     )
 
 
@@ -188,8 +200,8 @@ def of_reports(
     instructions: int,
     former: PastCalls,
 ) -> CallRange:
-    """``tally``: of reports on the communities that are known, all of them where they are ``at_hand``; ``communities``:
-    those of the last run, 0 before the first."""
+    """``tally``: of reports on the communities that are known, all of them where they are
+    ``at_hand``; ``communities``: those of the last run, 0 before the first."""
     each = float(instructions)
     if at_hand or tally.rows:
         each = (tally.input_tokens + tally.known_tokens) / max(tally.rows, 1)
@@ -207,22 +219,31 @@ def of_reports(
     again = 1 + former.again(step.id)
     calls = Expectation(likely.expected * again, likely.most * (2 * again - 1))
     more = to_come.said.times(1 if communities or at_hand else 2)
-    tokens = Expectation(calls.expected * each + more.expected, calls.most * each * SPREAD[1] + 2 * more.most)
+    tokens = Expectation(
+        calls.expected * each + more.expected, calls.most * each * SPREAD[1] + 2 * more.most
+    )
     return _none_or(calls, tokens)
 
 
-def of_summaries(step: Step, tally: Tally, to_come: PendingReplies, instructions: int, former: PastCalls) -> CallRange:
-    """Or whatever else is asked once for each row that comes together of many. ``tally``: of the rows of the last run
-    that what is to come, or gone, had a part in."""
+def of_summaries(
+    step: Step, tally: Tally, to_come: PendingReplies, instructions: int, former: PastCalls
+) -> CallRange:
+    """Or whatever else is asked once for each row that comes together of many. ``tally``: of the
+    rows of the last run that what is to come, or gone, had a part in."""
     limit = getattr(step.params, "max_tokens", TOKENS_OF_A_ROW[1])
     known = former.for_each(step.id, to_come.step)
     by_length = Expectation(SUMMARIES, 1).times(to_come.said.expected / limit)
     new = known.times(to_come.replies) if known else by_length
-    if known and to_come.replies > FEW * to_come.rows / 2:  # names of many new texts recur among them
+    if (
+        known and to_come.replies > FEW * to_come.rows / 2
+    ):  # names of many new texts recur among them
         new = Expectation(new.expected, max(new.most, 2 * by_length.most))
     rounds = getattr(step.params, "rounds", 1)
     again = 1 + former.again(step.id)
-    calls = Expectation((tally.rows + new.expected) * again, (tally.rows + ceil(new.most)) * (2 * again - 1) * rounds)
+    calls = Expectation(
+        (tally.rows + new.expected) * again,
+        (tally.rows + ceil(new.most)) * (2 * again - 1) * rounds,
+    )
     tokens = Expectation(
         tally.input_tokens + tally.known_tokens + new.expected * (instructions + limit),
         2 * (tally.input_tokens + tally.known_tokens)
@@ -232,11 +253,15 @@ def of_summaries(step: Step, tally: Tally, to_come: PendingReplies, instructions
     return _none_or(calls, tokens.times(again))
 
 
-def of_texts(step: Step, tally: Tally, before: int, to_come: PendingReplies, former: PastCalls) -> CallRange:
-    """``tally``: of texts that are known; ``before``: texts of the last run; 0 where there was none, or the texts are
-    replies to come."""
+def of_texts(
+    step: Step, tally: Tally, before: int, to_come: PendingReplies, former: PastCalls
+) -> CallRange:
+    """``tally``: of texts that are known; ``before``: texts of the last run; 0 where there was
+    none, or the texts are replies to come."""
     batch_size, each = tally.batch_size, former.tokens_of_a_text(step.id)
-    texts = Expectation(to_come.made.expected + tally.rows - tally.known, to_come.made.most + tally.rows)
+    texts = Expectation(
+        to_come.made.expected + tally.rows - tally.known, to_come.made.most + tally.rows
+    )
     if before:
         changed = before * min(1.0, max(to_come.replies, len(to_come.gone)) / max(to_come.rows, 1))
         texts = Expectation(changed, 2 * changed + batch_size)
@@ -249,7 +274,9 @@ def of_texts(step: Step, tally: Tally, before: int, to_come: PendingReplies, for
 def _none_or(calls: Expectation, tokens: Expectation) -> CallRange:
     """Nothing of it is sure."""
     most = ceil(calls.most)
-    return CallRange((0, min(round(calls.expected), most), most), (0, round(tokens.expected), ceil(tokens.most)))
+    return CallRange(
+        (0, min(round(calls.expected), most), most), (0, round(tokens.expected), ceil(tokens.most))
+    )
 
 
 def replies(step: Step, asked: CallRange, former: PastCalls) -> tuple[tuple[int, int, int], bool]:
@@ -259,23 +286,37 @@ def replies(step: Step, asked: CallRange, former: PastCalls) -> tuple[tuple[int,
     if len(known) >= ENOUGH:
         mean, chance = float(known.mean()), DEVIATIONS * float(known.std())
         least = max(0, int(fewest * mean * SPREAD[0] - chance * sqrt(fewest)))
-        return (least, round(expected * mean), ceil(most * mean * SPREAD[1] + chance * sqrt(most))), False
+        return (
+            least,
+            round(expected * mean),
+            ceil(most * mean * SPREAD[1] + chance * sqrt(most)),
+        ), False
     words = getattr(step.params, "max_length", None)
     if words:
         longest = words * TOKENS_OF_A_WORD
-        return (fewest * LEAST_REPLY, round(expected * words / SHARE_OF_A_REPORT), ceil(most * longest)), True
+        return (
+            fewest * LEAST_REPLY,
+            round(expected * words / SHARE_OF_A_REPORT),
+            ceil(most * longest),
+        ), True
     return (fewest * LEAST_REPLY, asked.tokens[1], REPLY_OF_A_TEXT * asked.tokens[2]), True
 
 
-def estimate(step: Step, model: Model, tally: Tally, asked: CallRange, former: PastCalls, guessed: bool) -> Estimate:
-    """A step in batches may pay the full price in the end: for few calls, and for what failed in a batch."""
-    said, unknown = replies(step, asked, former) if step.verb.roles_of(ChatModel) else ((0, 0, 0), False)
+def estimate(
+    step: Step, model: Model, tally: Tally, asked: CallRange, former: PastCalls, guessed: bool
+) -> Estimate:
+    """A step in batches may pay the full price in the end: for few calls, and for what failed in a
+    batch."""
+    said, unknown = (
+        replies(step, asked, former) if step.verb.roles_of(ChatModel) else ((0, 0, 0), False)
+    )
     full = getattr(model, "full_cost", getattr(model, "cost", _free))
     cheap = getattr(model, "cost", _free)
     few = asked.calls[0] or asked.calls[2]  # how many are the first, if any are
     low = full if few < getattr(model, "least", 0) else cheap
     costs = [
-        price(Tokens(*end)) for price, end in zip((low, low, full), zip(asked.tokens, said, strict=True), strict=True)
+        price(Tokens(*end))
+        for price, end in zip((low, low, full), zip(asked.tokens, said, strict=True), strict=True)
     ]
     lowest, expected, highest = costs
     return Estimate(

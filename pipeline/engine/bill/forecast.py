@@ -1,9 +1,11 @@
-"""The bill before it is spent: every step that may cost something worked through with what is known.
+"""The bill before it is spent: every step that may cost something worked through with what is
+known.
 
-Verbs run as they will run, on real rows, and of those only on the groups that have changed; their models answer from
-the cache and count the rest. Behind replies that are still to come no verb runs: what the last run made of the rows
-that are changed or gone, and what former runs took, bound what follows; before the first run, what is known already.
-Nothing is written but in a folder of its own, which goes with it, and the list of files' hashes; no network is used.
+Verbs run as they will run, on real rows, and of those only on the groups that have changed; their
+models answer from the cache and count the rest. Behind replies that are still to come no verb runs:
+what the last run made of the rows that are changed or gone, and what former runs took, bound what
+follows; before the first run, what is known already. Nothing is written but in a folder of its own,
+which goes with it, and the list of files' hashes; no network is used.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +24,12 @@ from pipeline.contract.laws import Part
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill import expected_calls as bill
 from pipeline.engine.bill.counting_models import RehearsedChat, Tally
-from pipeline.engine.bill.duration import conversion_in_words, seconds_of_calls, sum_of_seconds, time_in_words
+from pipeline.engine.bill.duration import (
+    conversion_in_words,
+    seconds_of_calls,
+    sum_of_seconds,
+    time_in_words,
+)
 from pipeline.engine.bill.expected_calls import (
     COMMUNITIES,
     NOTHING_ASKED,
@@ -34,16 +41,33 @@ from pipeline.engine.bill.expected_calls import (
     Seconds,
 )
 from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of
-from pipeline.engine.deletions import DOCUMENTS, DocumentChanges, changes_between, documents_before, not_converted
+from pipeline.engine.deletions import (
+    DOCUMENTS,
+    DocumentChanges,
+    changes_between,
+    documents_before,
+    not_converted,
+)
 from pipeline.engine.kept_documents import with_kept
 from pipeline.engine.losses import refuse_nothing
-from pipeline.engine.plan import ALL, NO_ROWS, PlannedStep, Planner, Rows, Selection, rows_to_ask_again, tables_of
+from pipeline.engine.plan import (
+    ALL,
+    NO_ROWS,
+    PlannedStep,
+    Planner,
+    Rows,
+    Selection,
+    rows_to_ask_again,
+    tables_of,
+)
 from pipeline.engine.resources import Model, Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 TOKENS_OF_INSTRUCTIONS = 400
 UNITS = "text_unit_ids"
@@ -56,10 +80,11 @@ def unmeasured(model: Model) -> None:
 
 @dataclass(frozen=True)
 class Forecast:
-    """``documents``: what has become of them since the last run, beside the step that writes them; None where that
-    cannot be told, or nothing has. ``to_convert``: how many files the step would convert: what they say, and what that
-    would cost, is not known; ``bytes_to_convert``: their size. ``seconds``: the least and the most that its model calls
-    take; None where no earlier run measured it."""
+    """``documents``: what has become of them since the last run, beside the step that writes them;
+    None where that cannot be told, or nothing has. ``to_convert``: how many files the step would
+    convert: what they say, and what that would cost, is not known; ``bytes_to_convert``: their
+    size. ``seconds``: the least and the most that its model calls take; None where no earlier run
+    measured it."""
 
     planned: PlannedStep
     estimate: Estimate
@@ -81,20 +106,26 @@ def forecast(
 ) -> list[Forecast]:
     """Return what each step would do and cost.
 
-    ``usage``: the calls of former runs, which tell how long replies are. ``again``, ``unended``: the rows that a retry
-    asks for (RunOptions). ``speed_of``: the tokens of replies in a second that doctor measured of a model, or None."""
+    ``usage``: the calls of former runs, which tell how long replies are. ``again``, ``unended``:
+    the rows that a retry asks for (RunOptions). ``speed_of``: the tokens of replies in a second
+    that doctor measured of a model, or None."""
     previous = snapshots.manifest(workflow.name)
     planner = Planner(workflow, resources, snapshots, selection, again, previous.steps)
     with TemporaryDirectory(prefix="graphmill-plan-", ignore_cleanup_errors=True) as folder:
         tried = SnapshotStore(Path(folder), beneath=snapshots)
-        return list(Forecaster(planner, tried, previous, PastCalls(usage), again, unended, speed_of).forecasts())
+        return list(
+            Forecaster(
+                planner, tried, previous, PastCalls(usage), again, unended, speed_of
+            ).forecasts()
+        )
 
 
 @dataclass
 class Forecaster:
-    """Through the steps, in their order. Of a table there is a snapshot that is certain, or one that is tried, which
-    lacks what is to come, or only what is to come. ``snapshots``: where those of the last run can be read, and
-    those that are tried written. ``again``, ``unended``: the rows that a retry asks for."""
+    """Through the steps, in their order. Of a table there is a snapshot that is certain, or one
+    that is tried, which lacks what is to come, or only what is to come. ``snapshots``: where those
+    of the last run can be read, and those that are tried written. ``again``, ``unended``: the rows
+    that a retry asks for."""
 
     planner: Planner
     snapshots: SnapshotStore
@@ -111,7 +142,9 @@ class Forecaster:
         self._to_come: dict[str, PendingReplies] = {}
         self._to_convert: dict[str, frozenset[str]] = {}
         self._bytes_to_convert: dict[str, int] = {}
-        self._embedded: set[int] = set()  # a step of a view finds in the cache what one before it has asked for
+        self._embedded: set[int] = (
+            set()
+        )  # a step of a view finds in the cache what one before it has asked for
 
     def forecasts(self) -> Iterator[Forecast]:
         for step in self.workflow.steps:
@@ -128,7 +161,8 @@ class Forecaster:
 
     @cached_property
     def _needed(self) -> set[str]:
-        """The steps that make the documents, have a model to be paid, or make what such a step reads."""
+        """The steps that make the documents, have a model to be paid, or make what such a step
+        reads."""
         steps, tables = set[str](), {DOCUMENTS}
         for step in reversed(self.workflow.steps):
             if self._is_paid(step) or tables & set(step.outputs.values()):
@@ -148,7 +182,10 @@ class Forecaster:
     def _documents(self, step: Step) -> DocumentChanges | None:
         if step.outputs.get(DOCUMENTS) != DOCUMENTS or DOCUMENTS not in self._tried:
             return None
-        before, after = documents_before(self.workflow, self.planner.snapshots), self._tried[DOCUMENTS]
+        before, after = (
+            documents_before(self.workflow, self.planner.snapshots),
+            self._tried[DOCUMENTS],
+        )
         to_convert = frozenset[str]().union(*self._to_convert.values())
         known = before if before and self.snapshots.exists(before) else None
         return changes_between(self.snapshots, known, after, to_convert)
@@ -184,37 +221,52 @@ class Forecaster:
         tally = Tally(self.resources.tokenizer, anew=anew, embedded=self._embedded)
         rowwise, worked_on = step.verb.rowwise, 0
 
-        def make(part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None) -> Mapping[str, pd.DataFrame]:
+        def make(
+            part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None
+        ) -> Mapping[str, pd.DataFrame]:
             nonlocal worked_on
             worked_on = len(inputs[rowwise]) if rowwise else 0
             return self._answered(planned, part, inputs, groups, tally)
 
-        outputs = outputs_of(step, tables, last_run(planned, self.previous, self.snapshots), self.snapshots, make)
+        outputs = outputs_of(
+            step, tables, last_run(planned, self.previous, self.snapshots), self.snapshots, make
+        )
         self._bytes_to_convert[step.id] = tally.bytes_to_convert
         if step.id not in self._to_convert:
             refuse_nothing(step, outputs, self._rejects(outputs))
-        self._tried |= {step.outputs[name]: table for name, table in outputs.items() if name in step.writes}
+        self._tried |= {
+            step.outputs[name]: table for name, table in outputs.items() if name in step.writes
+        }
         if rowwise:
             kept = tables[step.inputs[rowwise]].rows - worked_on
             tally.rows, tally.known = tally.rows + kept, tally.known + kept
         return tally
 
     def _answered(
-        self, planned: PlannedStep, part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None, tally: Tally
+        self,
+        planned: PlannedStep,
+        part: Part,
+        inputs: Mapping[str, pd.DataFrame],
+        groups: Groups | None,
+        tally: Tally,
     ) -> Mapping[str, pd.DataFrame]:
         """What the step makes of the inputs with what is known."""
         step, last = planned.step, last_tables(planned, self.previous, self.snapshots)
         frames = self.resources.call(step, inputs, tally.rehearsed, last=last, part=part)
         if to_convert := not_converted(frames):
             self._to_convert[step.id] = to_convert
-        return with_kept(step, frames, self.previous, self.planner.snapshots, law=part.law, groups=groups)
+        return with_kept(
+            step, frames, self.previous, self.planner.snapshots, law=part.law, groups=groups
+        )
 
     def _rejects(self, outputs: Mapping[str, Snapshot]) -> pd.DataFrame:
-        return self.snapshots.read(outputs[REJECTS]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
+        return (
+            self.snapshots.read(outputs[REJECTS]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
+        )
 
     def _of_last_run(self, step: Step, to_come: PendingReplies | None) -> Tally:
-        """What the step would ask about the rows of the last run that rows of text units that are gone had a part in,
-        where it asks about such rows."""
+        """What the step would ask about the rows of the last run that rows of text units that are
+        gone had a part in, where it asks about such rows."""
         tally = Tally(self.resources.tokenizer)
         before = {name: self._before(table) for name, table in step.inputs.items()}
         if (
@@ -241,7 +293,9 @@ class Forecaster:
         tally = tally or Tally(self.resources.tokenizer)
         asked = self._asked(step, tally, to_come)
         model = next(iter(self.resources.models_of(step).values()))
-        return bill.estimate(step, model, tally, asked, self.former, to_come is not None and to_come.guessed)
+        return bill.estimate(
+            step, model, tally, asked, self.former, to_come is not None and to_come.guessed
+        )
 
     def _asked(self, step: Step, tally: Tally, to_come: PendingReplies | None) -> CallRange:
         if to_come is None:
@@ -262,15 +316,20 @@ class Forecaster:
         return bill.of_texts(step, tally, before.rows if before else 0, to_come, self.former)
 
     def _trial(self, step: Step) -> CallRange:
-        """Return the calls that decide in which format the step's chat model replies: the second may be spared."""
+        """Return the calls that decide in which format the step's chat model replies: the second
+        may be spared."""
         if self.resources.format_trial is None or not step.format_undecided:
             return NOTHING_ASKED
         tally = Tally(self.resources.tokenizer)
         for name in self.resources.chat_names(step):
-            RehearsedChat(self.resources.chat(name), tally).converse([self.resources.format_trial(step)])
+            RehearsedChat(self.resources.chat(name), tally).converse(
+                [self.resources.format_trial(step)]
+            )
         least = min(tally.calls, 1)
         tokens_of_one = tally.input_tokens // max(tally.calls, 1)
-        return CallRange((least, least, tally.calls), (least * tokens_of_one, tokens_of_one, tally.input_tokens))
+        return CallRange(
+            (least, least, tally.calls), (least * tokens_of_one, tokens_of_one, tally.input_tokens)
+        )
 
     def _after(
         self, step: Step, tally: Tally | None, to_come: PendingReplies | None, estimate: Estimate
@@ -281,16 +340,28 @@ class Forecaster:
         said = Expectation(estimate.expected.output_tokens, estimate.output_tokens[1])
         if COMMUNITIES in step.verb.inputs:
             return PendingReplies(
-                step.id, 0, 0, frozenset(), said, Expectation(estimate.expected.calls, estimate.calls[1])
+                step.id,
+                0,
+                0,
+                frozenset(),
+                said,
+                Expectation(estimate.expected.calls, estimate.calls[1]),
             )
         if to_come:
             more = Expectation(to_come.said.expected + said.expected, to_come.said.most + said.most)
             return replace(to_come, said=more, guessed=to_come.guessed or estimate.guessed)
         made = Expectation(
-            *(tokens / each for tokens, each in zip((said.expected, said.expected), bill.TOKENS_OF_A_ROW, strict=True))
+            *(
+                tokens / each
+                for tokens, each in zip(
+                    (said.expected, said.expected), bill.TOKENS_OF_A_ROW, strict=True
+                )
+            )
         )
         rows = tally.rows if tally else 0
-        return PendingReplies(step.id, estimate.calls[0], rows, self._gone(step), said, made, estimate.guessed)
+        return PendingReplies(
+            step.id, estimate.calls[0], rows, self._gone(step), said, made, estimate.guessed
+        )
 
     def _gone(self, step: Step) -> frozenset[str]:
         """Ids of the rows of the last run that a rowwise step does not read any more."""
@@ -301,7 +372,9 @@ class Forecaster:
         old, new = self.snapshots.difference(before, self._at_hand[table], ["id"])
         return frozenset(old["id"].to_pylist()) - frozenset(new["id"].to_pylist())
 
-    def _touched(self, snapshot: Snapshot, columns: Sequence[str], units: frozenset[str]) -> pd.DataFrame:
+    def _touched(
+        self, snapshot: Snapshot, columns: Sequence[str], units: frozenset[str]
+    ) -> pd.DataFrame:
         """The rows that came of these text units, among others."""
         known = self.snapshots.table(snapshot, ["id", UNITS])
         lists = known[UNITS].combine_chunks()
@@ -311,8 +384,8 @@ class Forecaster:
 
 
 def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
-    """Return sums over all steps. ``cost`` is None where a model that would be called has no price; ``seconds`` is None
-    where no earlier run measured a step that makes calls."""
+    """Return sums over all steps. ``cost`` is None where a model that would be called has no price;
+    ``seconds`` is None where no earlier run measured a step that makes calls."""
     estimates = [entry.estimate for entry in forecasts]
     costs = [estimate.cost for estimate in estimates]
     expected = [estimate.expected for estimate in estimates]
@@ -330,7 +403,8 @@ def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
         "calls": both("calls"),
         "input_tokens": both("input_tokens"),
         "output_tokens": both("output_tokens"),
-        "cost": None if None in costs else [sum(cost[end] for cost in costs if cost) for end in (0, 1)],
+        "cost": None if None in costs else [sum(cost[end] for cost in costs if cost) for end in (0,
+            1)],
         "expected": {
             **{name: summed(name) for name in ("calls", "input_tokens", "output_tokens")},
             "cost": None if None in prices else sum(price or 0.0 for price in prices),
@@ -340,8 +414,11 @@ def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def times_in_words(forecasts: Sequence[Forecast], reports: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return a sentence about the conversions of a run, and one about its model calls; "" where there are none.
+def times_in_words(
+    forecasts: Sequence[Forecast], reports: Iterable[Mapping[str, Any]]
+) -> tuple[str, str]:
+    """Return a sentence about the conversions of a run, and one about its model calls; "" where
+    there are none.
 
     ``reports``: of earlier runs, the newest first.
     """

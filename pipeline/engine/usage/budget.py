@@ -16,15 +16,26 @@ from pipeline.engine.resources import Asked, WrappedChat, WrappedConverter, Wrap
 from pipeline.engine.run_report import StepReport
 from pipeline.engine.usage.journal import Journal
 from pipeline.errors import BudgetError, UsageError
-from pipeline.models.base import ESTIMATE_MARGIN, Anew, ChatModel, ChatReply, Result, Talk, Usage, margin_of
+from pipeline.models.base import (
+    ESTIMATE_MARGIN,
+    Anew,
+    ChatModel,
+    ChatReply,
+    Result,
+    Talk,
+    Usage,
+    margin_of,
+)
 
 
 @dataclass
 class Budget:
-    """``max_cost`` in the currency of the price table; ``max_tokens``: in and out. None is unlimited.
+    """``max_cost`` in the currency of the price table; ``max_tokens``: in and out. None is
+    unlimited.
 
-    ``cost`` and ``tokens`` are what counts against the limits. A call whose tokens are estimated counts
-    ``ESTIMATE_MARGIN`` times, so that the bill stays below the limit although the estimate may be too low.
+    ``cost`` and ``tokens`` are what counts against the limits. A call whose tokens are estimated
+    counts ``ESTIMATE_MARGIN`` times, so that the bill stays below the limit although the estimate
+    may be too low.
 
     Raises UsageError for a limit that is none.
     """
@@ -38,15 +49,20 @@ class Budget:
 
     def __post_init__(self) -> None:
         for option, limit in (("--max-cost", self.max_cost), ("--max-tokens", self.max_tokens)):
-            if limit is not None and not 0 <= limit < math.inf:  # nan is not below, and would never be reached
-                raise UsageError(f"{option}: {limit:g} is no limit; give a number from 0 on, or leave it out")
+            if (
+                limit is not None and not 0 <= limit < math.inf
+            ):  # nan is not below, and would never be reached
+                raise UsageError(
+                    f"{option}: {limit:g} is no limit; give a number from 0 on, or leave it out"
+                )
 
     @property
     def limited(self) -> bool:
         return self.max_cost is not None or self.max_tokens is not None
 
     def spend(self, tokens: int, cost: float | None, estimated: bool = False) -> None:
-        """Count a call against the limits. ``estimated``: its endpoint did not report the tokens."""
+        """Count a call against the limits. ``estimated``: its endpoint did not report the
+        tokens."""
         factor = margin_of(estimated)
         with self.lock:
             self.tokens += math.ceil(tokens * factor)
@@ -57,39 +73,52 @@ class Budget:
         """Raises BudgetError when nothing is left."""
         with self.lock:
             if self.max_tokens is not None and self.tokens >= self.max_tokens:
-                raise self._spent(f"{self.tokens:,} tokens of --max-tokens {self.max_tokens:,} are used")
+                raise self._spent(
+                    f"{self.tokens:,} tokens of --max-tokens {self.max_tokens:,} are used"
+                )
             if self.max_cost is not None and self.cost >= self.max_cost:
                 raise self._spent(f"{self.cost:.4f} of --max-cost {self.max_cost:g} is spent")
 
     def reserve(self, tokens: int, cost: float | None) -> None:
-        """Whether so much may be bound at once. Raises BudgetError when that is more than what is left.
+        """Whether so much may be bound at once. Raises BudgetError when that is more than what is
+        left.
 
-        The amount counts with the margin of an estimate as soon as one call of the run was estimated."""
+        The amount counts with the margin of an estimate as soon as one call of the run was
+        estimated."""
         with self.lock:
             factor = margin_of(self.estimated)
             tokens, cost = math.ceil(tokens * factor), (cost or 0.0) * factor
             if self.max_tokens is not None and self.tokens + tokens > self.max_tokens:
                 raise self._spent(
-                    f"a batch of about {tokens:,} tokens is more than --max-tokens {self.max_tokens:,} leaves"
+                    f"a batch of about {tokens:,} tokens is more than --max-tokens"
+                    f" {self.max_tokens:,} leaves"
                 )
             if self.max_cost is not None and self.cost + cost > self.max_cost:
-                raise self._spent(f"a batch of about {cost:.4f} is more than --max-cost {self.max_cost:g} leaves")
+                raise self._spent(
+                    f"a batch of about {cost:.4f} is more than --max-cost {self.max_cost:g} leaves"
+                )
 
     def _spent(self, fact: str) -> BudgetError:
         if self.estimated:
             fact = f"{fact} (estimated calls count {ESTIMATE_MARGIN:g} times)"
-        return BudgetError(f"budget: {fact}; everything answered is kept: run again with a higher limit to go on")
+        return BudgetError(
+            f"budget: {fact}; everything answered is kept: run again with a higher limit to go on"
+        )
 
 
 def estimated_tokens(reports: Iterable[StepReport]) -> str | None:
-    """Return the note of a run whose endpoints do not report all token counts; None where they do."""
+    """Return the note of a run whose endpoints do not report all token counts; None where they
+    do."""
     steps = list(reports)
-    estimated, calls = sum(step.estimated_calls for step in steps), sum(step.calls for step in steps)
+    estimated, calls = (
+        sum(step.estimated_calls for step in steps),
+        sum(step.calls for step in steps),
+    )
     if not estimated:
         return None
     return (
-        f"usage: the endpoint reports no token counts: {estimated:,} of {calls:,} calls are estimated; limits count "
-        f"them {ESTIMATE_MARGIN:g} times, the bill once"
+        f"usage: the endpoint reports no token counts: {estimated:,} of {calls:,} calls are"
+        f" estimated; limits count them {ESTIMATE_MARGIN:g} times, the bill once"
     )
 
 
@@ -98,11 +127,12 @@ THROTTLED = "throttled"
 
 @dataclass
 class Meter(Tracker):
-    """Sums of one step; the Listener of its models and of its converter, and the Tracker of its verb. ``tick`` is
-    called with (done, expected) rows of work; ``documents`` says which document a row is of, where it is of one;
-    ``conversions`` counts files that were ``converted``, those of which the conversion was ``kept``, and those that
-    could be ``not_converted``; ``converters`` those whose result another converter gave than that of today.
-    ``converted_bytes``: size of the files that were converted now; ``conversion_seconds``: the wall time of that."""
+    """Sums of one step; the Listener of its models and of its converter, and the Tracker of its
+    verb. ``tick`` is called with (done, expected) rows of work; ``documents`` says which document a
+    row is of, where it is of one; ``conversions`` counts files that were ``converted``, those of
+    which the conversion was ``kept``, and those that could be ``not_converted``; ``converters``
+    those whose result another converter gave than that of today. ``converted_bytes``: size of the
+    files that were converted now; ``conversion_seconds``: the wall time of that."""
 
     step: str
     tick: Callable[[int, int], None]
@@ -134,7 +164,9 @@ class Meter(Tracker):
         self.done += rows
         self.tick(self.done, self.expected)
 
-    def converted(self, kept: bool, by_another: str = "", failed: bool = False, size: int = 0) -> None:
+    def converted(
+        self, kept: bool, by_another: str = "", failed: bool = False, size: int = 0
+    ) -> None:
         self.converted_bytes += size
         if failed:
             self.conversions["not_converted"] += 1
@@ -179,11 +211,15 @@ class Meter(Tracker):
 
 
 def metered(asked: Asked, meter: Meter, anew: Anew | None = None) -> Asked:
-    """The model, or converter, which tells the meter what it does. ``anew``: rows whose bad replies are asked for
-    again, mended though they are, and files that are converted again."""
+    """The model, or converter, which tells the meter what it does. ``anew``: rows whose bad replies
+    are asked for again, mended though they are, and files that are converted again."""
     if isinstance(asked, Converter):
         return MeteredConverter(asked, meter, anew)
-    return MeteredChat(asked, meter, anew) if isinstance(asked, ChatModel) else MeteredEmbedding(asked, meter)
+    return (
+        MeteredChat(asked, meter, anew)
+        if isinstance(asked, ChatModel)
+        else MeteredEmbedding(asked, meter)
+    )
 
 
 @dataclass(frozen=True)
@@ -192,7 +228,11 @@ class MeteredConverter(WrappedConverter):
     anew: Anew | None = None
 
     def convert(
-        self, files: Sequence[FileToConvert], rules: ConversionRules, listener: object = None, anew: Anew | None = None
+        self,
+        files: Sequence[FileToConvert],
+        rules: ConversionRules,
+        listener: object = None,
+        anew: Anew | None = None,
     ) -> list[Converted]:
         began = time.monotonic()
         try:
@@ -237,5 +277,7 @@ class MeteredEmbedding(WrappedEmbedding):
         self.meter.expect(len(texts))
         before = self.meter.done
         vectors = self.model.embed(texts, self.meter)
-        self.meter.finished(before + len(texts) - self.meter.done)  # the rest: known, equal or blank texts
+        self.meter.finished(
+            before + len(texts) - self.meter.done
+        )  # the rest: known, equal or blank texts
         return vectors

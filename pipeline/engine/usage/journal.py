@@ -1,8 +1,9 @@
-"""Usage: a row for every call to a model, kept from the moment it begins, whatever becomes of the run.
+"""Usage: a row for every call to a model, kept from the moment it begins, whatever becomes of the
+run.
 
 <folder>/<run_id>.jsonl      while the run goes on: a line as a call begins, a line as it ends
-<folder>/<run_id>.<digest of the file>.parquet    afterwards: the table; earlier versions wrote no digest
-<folder>/questions           the same of questions, by day (questions.py)
+<folder>/<run_id>.<digest of the file>.parquet    afterwards: the table; earlier versions wrote no
+digest <folder>/questions           the same of questions, by day (questions.py)
 """
 
 import threading
@@ -23,20 +24,30 @@ from pipeline.contract.schemas import BOOL, FLOAT, INT, STRING, table
 from pipeline.engine.usage.lines import append, as_line, calls_of, read_lines, row_of
 from pipeline.engine.usage.questions import QUESTIONS, day_of
 from pipeline.errors import DiskFullError, UsageError
-from pipeline.files import digest_named, full_disk_named, is_as_named, publish_file, tell, temporary_file
+from pipeline.files import (
+    digest_named,
+    full_disk_named,
+    is_as_named,
+    publish_file,
+    tell,
+    temporary_file,
+)
 from pipeline.models.base import Usage
 
 USAGE = table(
     "run_id", "at", "step", "row_id", "attempt",
-    run_id=STRING, workflow=STRING, step=STRING, row_id=STRING, document_id=STRING, model=STRING, kind=STRING,
-    outcome=STRING, attempt=INT, input_tokens=INT, cached_tokens=INT, output_tokens=INT, cost=FLOAT, seconds=FLOAT,
+    run_id=STRING, workflow=STRING, step=STRING, row_id=STRING, document_id=STRING, model=STRING,
+    kind=STRING,
+    outcome=STRING, attempt=INT, input_tokens=INT, cached_tokens=INT, output_tokens=INT, cost=FLOAT,
+    seconds=FLOAT,
     texts=INT, at=FLOAT, question=STRING, workspace=STRING, key=STRING, mode=STRING, estimated=BOOL,
 )  # fmt: skip
-"""``outcome``: "ok", "throttled", a reject's reason code, "cut" for a stream that nobody read to its end, or "unknown"
-for a call that a kill cut off; the tokens of both are an estimate. ``cost`` is null where the model has no price.
-``at``: seconds since 1970 when it ended. ``question`` to ``mode`` are those of a question; its ``run_id`` is QUESTIONS
-and its ``step`` says what the call was for; ``key`` names who asked, "" for the command line. ``estimated``: the
-endpoint did not report the tokens of this call, so they and the cost are our own count."""
+"""``outcome``: "ok", "throttled", a reject's reason code, "cut" for a stream that nobody read to
+its end, or "unknown" for a call that a kill cut off; the tokens of both are an estimate. ``cost``
+is null where the model has no price. ``at``: seconds since 1970 when it ended. ``question`` to
+``mode`` are those of a question; its ``run_id`` is QUESTIONS and its ``step`` says what the call
+was for; ``key`` names who asked, "" for the command line. ``estimated``: the endpoint did not
+report the tokens of this call, so they and the cost are our own count."""
 SECONDS_OF_A_DAY = 86_400
 LATER_COLUMNS = {**dict.fromkeys(("question", "workspace", "key", "mode"), ""), "estimated": False}
 """The columns that files of earlier versions lack, and what stands in them then."""
@@ -44,10 +55,12 @@ LATER_COLUMNS = {**dict.fromkeys(("question", "workspace", "key", "mode"), ""), 
 
 @dataclass
 class Journal:
-    """The calls of one run under way; threads may share it. What is written outlives the process. As a context it is
-    closed at the end; where the run fails it stays as it is if need be: the next run makes its table.
+    """The calls of one run under way; threads may share it. What is written outlives the process.
+    As a context it is closed at the end; where the run fails it stays as it is if need be: the next
+    run makes its table.
 
-    A call that begins or ends where the disk is full raises DiskFullError; one that ends after ``close`` is unknown.
+    A call that begins or ends where the disk is full raises DiskFullError; one that ends after
+    ``close`` is unknown.
     """
 
     folder: Path
@@ -100,11 +113,13 @@ class Journal:
 
 
 def settle(folder: Path) -> None:
-    """Make tables of the journals that ended runs, or killed ones, have left, and of those of questions of days that
-    are past. Only for a caller who is alone here."""
+    """Make tables of the journals that ended runs, or killed ones, have left, and of those of
+    questions of days that are past. Only for a caller who is alone here."""
     _settle(folder, folder.glob("*.jsonl"))
     questions, yesterday = folder / QUESTIONS, day_of(time.time() - SECONDS_OF_A_DAY)
-    _settle(questions, [journal for journal in questions.glob("*.jsonl") if journal.stem < yesterday])
+    _settle(
+        questions, [journal for journal in questions.glob("*.jsonl") if journal.stem < yesterday]
+    )
 
 
 def _settle(folder: Path, journals: Iterable[Path]) -> None:
@@ -120,8 +135,8 @@ def _settle(folder: Path, journals: Iterable[Path]) -> None:
 
 
 def _not_in(tables: Iterable[pd.DataFrame | None], rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a journal that are in none of its tables: all are, where a kill came before it was deleted; none,
-    where a clock that was ahead has ended a day too early."""
+    """The rows of a journal that are in none of its tables: all are, where a kill came before it
+    was deleted; none, where a clock that was ahead has ended a day too early."""
     known = [frame for frame in tables if frame is not None and len(frame)]
     if not known or rows.empty:
         return rows
@@ -129,26 +144,33 @@ def _not_in(tables: Iterable[pd.DataFrame | None], rows: pd.DataFrame) -> pd.Dat
 
 
 def read_usage(folder: Path) -> pd.DataFrame:
-    """All calls of all runs, also of one that goes on, or ends meanwhile, and of all questions; USAGE's columns."""
+    """All calls of all runs, also of one that goes on, or ends meanwhile, and of all questions;
+    USAGE's columns."""
     frames = [frame for frame in map(_read_folder, (folder, folder / QUESTIONS)) if not frame.empty]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
 
 
 def usage_of(folder: Path, runs: Iterable[str]) -> pd.DataFrame:
     """As ``read_usage``, of these runs alone: no file of another is opened."""
-    frames = [frame for frame in (_read_folder(folder, escape(run)) for run in runs) if not frame.empty]
+    frames = [
+        frame for frame in (_read_folder(folder, escape(run)) for run in runs) if not frame.empty
+    ]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
 
 
 def _read_folder(folder: Path, name: str = "*") -> pd.DataFrame:
     """``name``: a pattern of runs, or days."""
     journals = {}
-    for journal in sorted(folder.glob(f"{name}.jsonl")):  # before the tables: what is gone by then has become one
+    for journal in sorted(
+        folder.glob(f"{name}.jsonl")
+    ):  # before the tables: what is gone by then has become one
         with suppress(FileNotFoundError):
             journals[journal] = USAGE.frame(list(_rows(journal)))
     tables = {path: _read_table(path) for path in sorted(folder.glob(f"{name}.*parquet"))}
     frames = [frame for frame in tables.values() if frame is not None]
-    frames += [_not_in(map(tables.get, _tables_of(journal)), frame) for journal, frame in journals.items()]
+    frames += [
+        _not_in(map(tables.get, _tables_of(journal)), frame) for journal, frame in journals.items()
+    ]
     frames = [frame for frame in frames if len(frame)]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
 
@@ -171,7 +193,10 @@ def _read_table(path: Path) -> pd.DataFrame | None:
     except FileNotFoundError:
         return None
     except (OSError, pa.ArrowException, ValueError) as error:
-        tell(f"{path}: damaged ({error}); its calls are not counted; put the file of your backup in its place")
+        tell(
+            f"{path}: damaged ({error}); its calls are not counted; put the file of your backup in"
+            " its place"
+        )
         return None
 
 
@@ -180,23 +205,48 @@ def _tables_of(journal: Path) -> list[Path]:
     return list(journal.parent.glob(f"{journal.stem}.*parquet"))
 
 
-COLUMNS = {"run": "run_id", "step": "step", "document": "document_id", "model": "model", "outcome": "outcome"}
-COLUMNS_OF_QUESTIONS = {"question": "question", "key": "key", "mode": "mode", "workspace": "workspace"}
+COLUMNS = {
+    "run": "run_id",
+    "step": "step",
+    "document": "document_id",
+    "model": "model",
+    "outcome": "outcome",
+}
+COLUMNS_OF_QUESTIONS = {
+    "question": "question",
+    "key": "key",
+    "mode": "mode",
+    "workspace": "workspace",
+}
 
 
 def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Sum calls, those that were answered (``ok``), those whose tokens are ``estimated``, tokens, cost and seconds.
+    """Sum calls, those that were answered (``ok``), those whose tokens are ``estimated``, tokens,
+    cost and seconds.
 
-    ``by``: run, step, document, model, outcome or day (of UTC); for questions also question, key, mode or workspace.
-    ``cost`` is null where a model has no price. Raises UsageError for another column."""
+    ``by``: run, step, document, model, outcome or day (of UTC); for questions also question, key,
+    mode or workspace. ``cost`` is null where a model has no price. Raises UsageError for another
+    column."""
     if by not in (known := [*COLUMNS, "day", *COLUMNS_OF_QUESTIONS]):
         raise UsageError(f"usage: cannot sum by '{by}'; by: {', '.join(known)}")
     asked = usage[usage["question"] != ""] if by in COLUMNS_OF_QUESTIONS else usage
     rows = asked.assign(
-        calls=1, ok=(asked["outcome"] == "ok").astype(int), priced=asked["cost"].notna(), day=asked["at"].map(day_of)
+        calls=1,
+        ok=(asked["outcome"] == "ok").astype(int),
+        priced=asked["cost"].notna(),
+        day=asked["at"].map(day_of),
     )
     grouped = rows.groupby((COLUMNS | COLUMNS_OF_QUESTIONS).get(by, by), sort=True)
-    counted = ["calls", "ok", "estimated", "input_tokens", "cached_tokens", "output_tokens", "cost", "seconds"]
+    counted = [
+        "calls",
+        "ok",
+        "estimated",
+        "input_tokens",
+        "cached_tokens",
+        "output_tokens",
+        "cost",
+        "seconds",
+    ]
     totals = grouped[counted].sum()
     totals["cost"] = totals["cost"].where(grouped["priced"].all())
     return totals.reset_index()

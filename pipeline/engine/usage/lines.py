@@ -1,4 +1,5 @@
-"""The lines of a journal of calls: one as a call begins, one as it ends, each with a check of its own."""
+"""The lines of a journal of calls: one as a call begins, one as it ends, each with a check of its
+own."""
 
 import json
 import time
@@ -12,19 +13,23 @@ from pipeline.models.base import Usage
 
 UNKNOWN = "unknown"
 NEEDED = frozenset({
-    "workflow", "step", "row_id", "document_id", "model", "kind", "outcome", "attempt", "input_tokens",
+    "workflow", "step", "row_id", "document_id", "model", "kind", "outcome", "attempt",
+    "input_tokens",
     "cached_tokens", "output_tokens", "cost", "seconds", "texts", "at",
 })  # fmt: skip
 """Columns that a line of any version has."""
 
 
 def row_of(usage: Usage, kind: str = "", **said: str) -> dict[str, Any]:
-    """``kind``: of model; by default told by whether the call had texts. ``said``: whose call it is."""
+    """``kind``: of model; by default told by whether the call had texts. ``said``: whose call it
+    is."""
     return {
         "workflow": "", "document_id": "", **said, "row_id": usage.row_id, "model": usage.model,
         "kind": kind or ("embedding" if usage.texts else "chat"), "outcome": usage.outcome,
-        "attempt": usage.attempt, "input_tokens": usage.input_tokens, "cached_tokens": usage.cached_tokens,
-        "output_tokens": usage.output_tokens, "cost": usage.cost, "seconds": round(usage.seconds, 4),
+        "attempt": usage.attempt, "input_tokens": usage.input_tokens,
+        "cached_tokens": usage.cached_tokens,
+        "output_tokens": usage.output_tokens, "cost": usage.cost,
+        "seconds": round(usage.seconds, 4),
         "texts": usage.texts, "at": time.time(), "estimated": usage.estimated,
     }  # fmt: skip
 
@@ -34,8 +39,8 @@ def as_line(content: Mapping[str, Any]) -> bytes:
 
 
 def append(file: BinaryIO, line: bytes) -> None:
-    """All of the line or, where that fails, nothing. One that a kill has cut off before it is ended first: the two
-    could not be told apart. ``file`` is open for reading too."""
+    """All of the line or, where that fails, nothing. One that a kill has cut off before it is ended
+    first: the two could not be told apart. ``file`` is open for reading too."""
     before = file.seek(0, SEEK_END)
     if before and file.seek(before - 1) >= 0 and file.read(1) != b"\n":
         line = b"\n" + line
@@ -52,7 +57,12 @@ def read_lines(lines: Iterable[bytes], where: object) -> Iterator[dict[str, Any]
     for text in lines:
         try:
             yield _line(text)
-        except (ValueError, KeyError, TypeError, RecursionError):  # cut off as the machine went down, or damaged
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+        ):  # cut off as the machine went down, or damaged
             tell(f"{where}: a line cannot be read; its call is not counted, or as unknown")
 
 
@@ -71,7 +81,8 @@ def calls_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _line(text: bytes) -> dict[str, Any]:
-    """Raises ValueError, KeyError, TypeError or RecursionError for what ``as_line`` has not written."""
+    """Raises ValueError, KeyError, TypeError or RecursionError for what ``as_line`` has not
+    written."""
     line = json.loads(text)
     if not isinstance(line, dict):
         raise TypeError(text)

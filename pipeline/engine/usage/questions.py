@@ -44,8 +44,8 @@ def new_question_id() -> str:
 
 @dataclass
 class _Day:
-    """What is known of a day's file up to ``read`` bytes of it. ``spent``: by key; ``under_way``: key and expected cost
-    of calls that have not ended."""
+    """What is known of a day's file up to ``read`` bytes of it. ``spent``: by key; ``under_way``:
+    key and expected cost of calls that have not ended."""
 
     name: str
     read: int = 0
@@ -55,15 +55,16 @@ class _Day:
 
 @dataclass
 class QuestionJournal:
-    """Threads may share it, and any number of processes the folder. Raises DiskFullError, or StoreError where the file
-    cannot be written: a call that could not be counted is not made."""
+    """Threads may share it, and any number of processes the folder. Raises DiskFullError, or
+    StoreError where the file cannot be written: a call that could not be counted is not made."""
 
     folder: Path
     lock: threading.Lock = field(default_factory=threading.Lock)
     _day: _Day = field(default_factory=lambda: _Day(""))
 
     def begun(self, call: str, expected: Usage, kind: str, said: Mapping[str, str]) -> str:
-        """``call``: a name that no other call has; returned with the day, by which it is to be ended."""
+        """``call``: a name that no other call has; returned with the day, by which it is to be
+        ended."""
         day = day_of(time.time())
         self._write(day, {"begun": call, **_row(expected, kind, said)})
         return f"{day}/{call}"
@@ -73,9 +74,11 @@ class QuestionJournal:
         self._write(day, {"ended": call, **_row(usage, kind, said)})
 
     def spent_today(self) -> Mapping[str, float]:
-        """Return by key what the calls of this day count against a limit, those under way as far as it is known.
+        """Return by key what the calls of this day count against a limit, those under way as far as
+        it is known.
 
-        A call whose tokens are estimated counts ``ESTIMATE_MARGIN`` times its cost; one without a price counts 0."""
+        A call whose tokens are estimated counts ``ESTIMATE_MARGIN`` times its cost; one without a
+        price counts 0."""
         with self.lock:
             self._catch_up(day_of(time.time()))
             spent = self._day.spent.copy()
@@ -97,7 +100,10 @@ class QuestionJournal:
         day.read += len(whole)
         for line in read_lines(whole.splitlines(), path):
             # Lines of earlier versions do not say whether they are estimated.
-            key, cost = line.get("key", ""), (line["cost"] or 0.0) * margin_of(bool(line.get("estimated")))
+            key, cost = (
+                line.get("key", ""),
+                (line["cost"] or 0.0) * margin_of(bool(line.get("estimated"))),
+            )
             if "begun" in line:
                 day.under_way[line["begun"]] = (key, cost)
             else:

@@ -13,7 +13,8 @@ KEYS_AT_ONCE = 20
 
 @dataclass(frozen=True)
 class KeptConversion:
-    """``converter`` and ``limits``: by what and within what it was made; ``content``: what came of it, as JSON."""
+    """``converter`` and ``limits``: by what and within what it was made; ``content``: what came of
+    it, as JSON."""
 
     converter: str
     limits: str
@@ -28,7 +29,9 @@ class ConversionCache:
 
     def find(self, keys: Iterable[str]) -> Iterator[tuple[str, KeptConversion]]:
         """What is kept under these keys, a few at a time."""
-        columns = [CONVERSIONS.c[name] for name in ("key", "digest", *KeptConversion.__dataclass_fields__)]
+        columns = [
+            CONVERSIONS.c[name] for name in ("key", "digest", *KeptConversion.__dataclass_fields__)
+        ]
         for some in slices(list(dict.fromkeys(keys)), KEYS_AT_ONCE):
             for key, digest, *content in self.cache.database.select(columns, some):
                 if is_whole(digest, key, *content, anew="it is converted again"):

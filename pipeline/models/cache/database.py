@@ -1,4 +1,5 @@
-"""The database that remembers replies, conversions, limits and batches: SQLite, or PostgreSQL for many machines."""
+"""The database that remembers replies, conversions, limits and batches: SQLite, or PostgreSQL for
+many machines."""
 
 import threading
 import time
@@ -15,7 +16,13 @@ import sqlalchemy as sa
 import xxhash
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.event import listens_for
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.schema import CreateTable
 
@@ -24,8 +31,8 @@ from pipeline.models.cache.reserve import Reserve, Reserves
 
 Item = TypeVar("Item")
 SCHEMA_VERSION = 5
-"""1 had no owners, buckets, batches and no version row, 2 no digests, 3 none of batches, 4 no conversions; they are
-brought to 5 as they are opened."""
+"""1 had no owners, buckets, batches and no version row, 2 no digests, 3 none of batches, 4 no
+conversions; they are brought to 5 as they are opened."""
 
 KEYS_PER_STATEMENT = 500
 SECONDS_TO_WAIT_FOR_A_LOCK = 60
@@ -86,11 +93,15 @@ CONVERSIONS = sa.Table(
     sa.Column("owner", sa.Text, nullable=False),
     sa.Column("digest", sa.BigInteger, nullable=False),
 )
-SCHEMA = sa.Table("graphmill_cache", TABLES, sa.Column("schema_version", sa.Integer, primary_key=True))
+SCHEMA = sa.Table(
+    "graphmill_cache", TABLES, sa.Column("schema_version", sa.Integer, primary_key=True)
+)
 ADDED = {
     "owner": {
         "sqlite": sa.DDL("ALTER TABLE %(table)s ADD COLUMN owner TEXT NOT NULL DEFAULT ''"),
-        "postgresql": sa.DDL("ALTER TABLE %(table)s ADD COLUMN IF NOT EXISTS owner TEXT NOT NULL DEFAULT ''"),
+        "postgresql": sa.DDL(
+            "ALTER TABLE %(table)s ADD COLUMN IF NOT EXISTS owner TEXT NOT NULL DEFAULT ''"
+        ),
     },
     "digest": {
         "sqlite": sa.DDL("ALTER TABLE %(table)s ADD COLUMN digest BIGINT"),
@@ -103,15 +114,17 @@ ADDED = {
 class Database:
     """Made on first use; threads and processes may share it.
 
-    ``url``: ``sqlite:///path`` or ``postgresql://...``; "" is no database. Raises SettingsError for another kind of
-    URL, StoreError when the database fails or was made by a newer version.
+    ``url``: ``sqlite:///path`` or ``postgresql://...``; "" is no database. Raises SettingsError for
+    another kind of URL, StoreError when the database fails or was made by a newer version.
     """
 
     def __init__(self, url: str):
         self.url = _read_url(url) if url else None
         self.reserves = Reserves()
         self._opening = threading.Lock()
-        self._writing = threading.Lock()  # waiting here is fair and wakes at once; SQLite's own wait polls
+        self._writing = (
+            threading.Lock()
+        )  # waiting here is fair and wakes at once; SQLite's own wait polls
 
     @property
     def there(self) -> bool:
@@ -138,7 +151,9 @@ class Database:
             return
         insert = INSERTS[self.url.get_backend_name()](table)
         changed = {column.name: column for column in insert.excluded if not column.primary_key}
-        upsert = insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=changed)
+        upsert = insert.on_conflict_do_update(
+            index_elements=list(table.primary_key.columns), set_=changed
+        )
 
         def write() -> None:
             with self.connection(write=True) as connection:
@@ -147,7 +162,8 @@ class Database:
         self.in_room(write)
 
     def in_room(self, write: Callable[[], None]) -> None:
-        """Carry out a transaction. Where the disk is full, give the reserved room back and carry it out once more.
+        """Carry out a transaction. Where the disk is full, give the reserved room back and carry it
+        out once more.
 
         Raises CacheFullError where it is full all the same."""
         try:
@@ -158,15 +174,19 @@ class Database:
             write()
 
     def reserve(self, calls: int, size: int, where: str) -> Reserve:
-        """Return room for the replies of ``calls`` calls at once, of ``size`` bytes each, which the first one takes.
+        """Return room for the replies of ``calls`` calls at once, of ``size`` bytes each, which the
+        first one takes.
 
         ``where``: the model's place in settings.yaml. Only a SQLite database has such room."""
-        path = Path(self.url.database) if self.url and self.is_sqlite and self.url.database else None
+        path = (
+            Path(self.url.database) if self.url and self.is_sqlite and self.url.database else None
+        )
         return Reserve(self.reserves, path, calls, size, where)
 
     @contextmanager
     def connection(self, write: bool = False) -> Iterator[sa.Connection]:
-        """A transaction. The database's complaint becomes a StoreError, without statement and values."""
+        """A transaction. The database's complaint becomes a StoreError, without statement and
+        values."""
         assert self.url is not None
         failed: DBAPIError | None = None
         try:
@@ -205,8 +225,8 @@ class Database:
 
 @dataclass
 class SharedWrites:
-    """Rows that many threads write one at a time, in as few transactions as possible: whoever may write takes all that
-    wait along. A row is on disk when ``write`` returns."""
+    """Rows that many threads write one at a time, in as few transactions as possible: whoever may
+    write takes all that wait along. A row is on disk when ``write`` returns."""
 
     database: Database
     table: sa.Table
@@ -241,7 +261,9 @@ def _read_url(text: str) -> sa.URL:
     try:
         url = sa.make_url(text)
     except ArgumentError:
-        raise SettingsError("cache: not a database URL; write sqlite:///data/cache.sqlite") from None
+        raise SettingsError(
+            "cache: not a database URL; write sqlite:///data/cache.sqlite"
+        ) from None
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     try:
@@ -250,8 +272,8 @@ def _read_url(text: str) -> sa.URL:
         backend = url.drivername
     if backend not in INSERTS or (backend == "sqlite" and url.database in (None, "", ":memory:")):
         raise SettingsError(
-            f"cache: {address(url)} cannot hold replies; use sqlite:///data/cache.sqlite, postgresql://... "
-            "or '' to remember nothing"
+            f"cache: {address(url)} cannot hold replies; use sqlite:///data/cache.sqlite,"
+            " postgresql://... or '' to remember nothing"
         )
     return url
 
@@ -261,8 +283,12 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"cache: {folder} cannot be made ({error.strerror}); choose another path") from None
-    engine = sa.create_engine(url, hide_parameters=True, connect_args={"timeout": SECONDS_TO_WAIT_FOR_A_LOCK})
+        raise StoreError(
+            f"cache: {folder} cannot be made ({error.strerror}); choose another path"
+        ) from None
+    engine = sa.create_engine(
+        url, hide_parameters=True, connect_args={"timeout": SECONDS_TO_WAIT_FOR_A_LOCK}
+    )
 
     @listens_for(engine, "connect")
     def every_commit_reaches_the_disk(connection: Any, _record: object) -> None:
@@ -274,15 +300,19 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
 
 
 def row_digest(*content: str | int | bytes) -> int:
-    """Of what a row says, to see that it was not damaged since; as a signed number, which databases have."""
+    """Of what a row says, to see that it was not damaged since; as a signed number, which databases
+    have."""
     state = xxhash.xxh3_64()
     for part in content:
-        state.update(part if isinstance(part, bytes) else f"{part}\0".encode(errors="surrogatepass"))
+        state.update(
+            part if isinstance(part, bytes) else f"{part}\0".encode(errors="surrogatepass")
+        )
     return state.intdigest() - 2**63
 
 
 def lenient_text(content: bytes) -> str:
-    """Text that something has damaged is for its row's digest to find, not an end of the whole query."""
+    """Text that something has damaged is for its row's digest to find, not an end of the whole
+    query."""
     return content.decode(errors="replace")
 
 
@@ -299,7 +329,9 @@ def _create_tables(engine: sa.Engine) -> None:
                     connection.execute(CreateTable(table, if_not_exists=True))
             return
         except (OperationalError, IntegrityError) as error:
-            if attempt == attempts or not (isinstance(error, IntegrityError) or "locked" in str(error.orig)):
+            if attempt == attempts or not (
+                isinstance(error, IntegrityError) or "locked" in str(error.orig)
+            ):
                 raise
             time.sleep(0.05)
 
@@ -313,11 +345,13 @@ def _upgrade(engine: sa.Engine, where: str) -> None:
         return
     if found is not None and found > SCHEMA_VERSION:
         raise StoreError(
-            f"cache: {where} was written by a newer graphmill (schema {found}; this one reads up to "
-            f"{SCHEMA_VERSION}); upgrade, or set another 'cache'"
+            f"cache: {where} was written by a newer graphmill (schema {found}; this one reads up to"
+            f" {SCHEMA_VERSION}); upgrade, or set another 'cache'"
         )
     with engine.begin() as connection:
-        connection.execute(sa.update(SCHEMA).values(schema_version=SCHEMA.c.schema_version))  # SQLite's write lock
+        connection.execute(
+            sa.update(SCHEMA).values(schema_version=SCHEMA.c.schema_version)
+        )  # SQLite's write lock
         for table in (COMPLETIONS, EMBEDDINGS, BATCHES):
             columns = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
             for name, statements in ADDED.items():
@@ -330,28 +364,43 @@ def _upgrade(engine: sa.Engine, where: str) -> None:
 def complaint(url: sa.URL, error: DBAPIError) -> str:
     said = " ".join(str(error.orig).split())
     if url.get_backend_name() != "sqlite":
-        return f"cache: {address(url)} does not work ({said}); start it, or correct 'cache' in settings.yaml"
+        return (
+            f"cache: {address(url)} does not work ({said}); start it, or correct 'cache' in"
+            " settings.yaml"
+        )
     if "not a database" in said or "malformed" in said:
         return (
-            f"cache: {url.database} is not a working SQLite database ({said}); run 'graphmill run': it moves the file "
-            "aside, and keeps what can be read of it"
+            f"cache: {url.database} is not a working SQLite database ({said}); run 'graphmill run':"
+            " it moves the file aside, and keeps what can be read of it"
         )
     if "locked" in said:
-        return f"cache: {url.database} is held by another program ({said}); run again when that has ended"
+        return (
+            f"cache: {url.database} is held by another program ({said}); run again when that has"
+            " ended"
+        )
     if is_full(url, error):
-        return f"cache: {url.database} cannot be written ({said}); make space on its disk and run again"
-    return f"cache: {url.database} cannot be used ({said}); check the path, its permissions and the disk"
+        return (
+            f"cache: {url.database} cannot be written ({said}); make space on its disk and run"
+            " again"
+        )
+    return (
+        f"cache: {url.database} cannot be used ({said}); check the path, its permissions and the"
+        " disk"
+    )
 
 
 def is_full(url: sa.URL, error: DBAPIError) -> bool:
-    """Return whether SQLite could not write; with some file systems it reports an I/O error for a full disk."""
+    """Return whether SQLite could not write; with some file systems it reports an I/O error for a
+    full disk."""
     said = str(error.orig)
     return url.get_backend_name() == "sqlite" and ("full" in said or "disk I/O" in said)
 
 
 def address(url: sa.URL) -> str:
     """The URL without user and password."""
-    return sa.URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
+    return sa.URL.create(
+        url.drivername, host=url.host, port=url.port, database=url.database
+    ).render_as_string()
 
 
 def slices(items: Sequence[Item], size: int = KEYS_PER_STATEMENT) -> Iterator[Sequence[Item]]:

@@ -1,4 +1,5 @@
-"""What is known of replies and vectors already, by keys over all that is asked: what models do before they call."""
+"""What is known of replies and vectors already, by keys over all that is asked: what models do
+before they call."""
 
 import hashlib
 import json
@@ -15,9 +16,12 @@ from pipeline.models.cache.replies import Completion, ReplyCache
 
 
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
-    """Over the model's identity, all of the request that is sent (not its ``row_id``), and whose it is."""
+    """Over the model's identity, all of the request that is sent (not its ``row_id``), and whose it
+    is."""
     whose = [request.asker] if request.asker else []
-    return _key("completion", identity, [list(map(dict, request.messages)), request.response_format, *whose])
+    return _key(
+        "completion", identity, [list(map(dict, request.messages)), request.response_format, *whose]
+    )
 
 
 def embedding_key(identity: Mapping[str, Any], text: str) -> str:
@@ -25,7 +29,9 @@ def embedding_key(identity: Mapping[str, Any], text: str) -> str:
 
 
 def _key(kind: str, identity: Mapping[str, Any], asked: object) -> str:
-    canonical = json.dumps([kind, identity, asked], sort_keys=True, separators=(",", ":"), default=dict)
+    canonical = json.dumps(
+        [kind, identity, asked], sort_keys=True, separators=(",", ":"), default=dict
+    )
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
@@ -33,8 +39,8 @@ def _key(kind: str, identity: Mapping[str, Any], asked: object) -> str:
 class RememberedReplies:
     """The Memory of one chat model.
 
-    It serves replies that can be read, bad ones that have been mended, and those that nobody has read yet. Bad replies
-    of the rows in ``anew`` are asked for again.
+    It serves replies that can be read, bad ones that have been mended, and those that nobody has
+    read yet. Bad replies of the rows in ``anew`` are asked for again.
     """
 
     model: str
@@ -46,23 +52,27 @@ class RememberedReplies:
     found_under: dict[str, str] = field(default_factory=dict)
     """Key of a request -> the key of its earlier form, where that form has the reply."""
     lengths: dict[str, int] = field(default_factory=dict)
-    """Key of a request that is asked again -> tokens of its stored reply, if that reply was whole."""
+    """Key of a request that is asked again -> tokens of its stored reply, if that reply was
+    whole."""
 
     def key(self, request: ChatRequest) -> str:
         return completion_key(self.identity, request)
 
     def with_room(self, key: str, request: ChatRequest) -> ChatRequest:
-        """Return the request with a limit that its stored reply, which is of no use now, would have kept to."""
+        """Return the request with a limit that its stored reply, which is of no use now, would have
+        kept to."""
         if request.max_tokens is None or self.lengths.get(key, 0) <= request.max_tokens:
             return request
         return replace(request, max_tokens=self.lengths[key])
 
     def keys(self, request: ChatRequest) -> tuple[str, ...]:
-        """Return every key under which a reply to the request may be stored: its own, then those of earlier forms."""
+        """Return every key under which a reply to the request may be stored: its own, then those of
+        earlier forms."""
         return tuple(map(self.key, (request, *request.earlier)))
 
     def read(self, completion: Completion, request: ChatRequest) -> ChatReply:
-        """Return the reply to a request, judged by the request's check and by how much of its text was read."""
+        """Return the reply to a request, judged by the request's check and by how much of its text
+        was read."""
         reply = read(completion, request.check, limited=request.max_tokens is not None)
         if reply.reason:
             return reply
@@ -70,8 +80,8 @@ class RememberedReplies:
         if tokens is None:
             return reply
         message = (
-            f"the endpoint counted {completion.input_tokens:,} tokens of a prompt whose text alone has about "
-            f"{tokens:,}: the model has read only a part of the text"
+            f"the endpoint counted {completion.input_tokens:,} tokens of a prompt whose text alone"
+            f" has about {tokens:,}: the model has read only a part of the text"
         )
         return replace(reply, message=message, prompt_cut=True)
 
@@ -82,24 +92,32 @@ class RememberedReplies:
     def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
         """Return the known replies that may be served, by the key of the request.
 
-        They are read again, because the parser may have changed since. The earlier forms of a request are looked up
-        in the same query.
+        They are read again, because the parser may have changed since. The earlier forms of a
+        request are looked up in the same query.
         """
         forms = {key: {key: request, **self._earlier(request)} for key, request in requests.items()}
         stored = self.cache.completions(chain.from_iterable(forms.values()))
         served = {}
         for key, candidates in forms.items():
             for candidate, form in candidates.items():
-                reply = self._served(key, candidate, stored[candidate], form) if candidate in stored else None
+                reply = (
+                    self._served(key, candidate, stored[candidate], form)
+                    if candidate in stored
+                    else None
+                )
                 if reply is not None:
                     served[key] = reply
                     break
         return served
 
-    def _served(self, key: str, stored_under: str, completion: Completion, request: ChatRequest) -> ChatReply | None:
-        """Return the reply as it is served, or None where it may not be; note what storing and flagging need.
+    def _served(
+        self, key: str, stored_under: str, completion: Completion, request: ChatRequest
+    ) -> ChatReply | None:
+        """Return the reply as it is served, or None where it may not be; note what storing and
+        flagging need.
 
-        ``request``: in the form in which it is stored; an endpoint counted the tokens of that form."""
+        ``request``: in the form in which it is stored; an endpoint counted the tokens of that
+        form."""
         reply = self.read(completion, request)
         if self._servable(reply, completion, request):
             if stored_under != key:
@@ -122,8 +140,8 @@ class RememberedReplies:
         return completion.valid is None or (completion.valid and not asked_anew)
 
     def store(self, key: str, completion: Completion, request: ChatRequest) -> None:
-        """Keep the reply, unless it is no better than a mended one, or one without an end mark, that it was to
-        replace."""
+        """Keep the reply, unless it is no better than a mended one, or one without an end mark,
+        that it was to replace."""
         if key in self.mended and not self._is_whole(self.read(completion, request), request):
             return
         self.cache.store_completion(key, self.model, completion)
@@ -131,24 +149,35 @@ class RememberedReplies:
         self.flags[key] = None
 
     def _is_whole(self, reply: ChatReply, request: ChatRequest) -> bool:
-        """Check that a reply is good and, if its row is asked again for that, that it has its end mark."""
-        asked_for_its_end = isinstance(self.anew, RowsToAskAgain) and request.row_id in self.anew.unended
-        lacks_end = asked_for_its_end and request.lacks_end is not None and request.lacks_end(reply.text)
+        """Check that a reply is good and, if its row is asked again for that, that it has its end
+        mark."""
+        asked_for_its_end = (
+            isinstance(self.anew, RowsToAskAgain) and request.row_id in self.anew.unended
+        )
+        lacks_end = (
+            asked_for_its_end and request.lacks_end is not None and request.lacks_end(reply.text)
+        )
         return reply.good and not lacks_end
 
     def better(self, key: str, request: ChatRequest, fresh: ChatReply) -> ChatReply:
-        """Return the fresh reply or, if it is of no use, the one that it was to replace: what mended that one is known,
-        so a row that could be read stays readable."""
+        """Return the fresh reply or, if it is of no use, the one that it was to replace: what
+        mended that one is known, so a row that could be read stays readable."""
         mended = self.mended.pop(key, None)
         if mended is None or self._is_whole(fresh, request):
             return fresh
-        self.cache.store_completion(key, self.model, mended)  # a batch's replies are stored before they are read
+        self.cache.store_completion(
+            key, self.model, mended
+        )  # a batch's replies are stored before they are read
         self.flags[key] = mended.valid
         return replace(self.read(mended, request), cached=True)
 
     def flag(self, valid: Mapping[str, bool]) -> None:
         """Failed calls have left nothing to be flagged, and what is flagged so already stays."""
-        changed = {key: flag for key, flag in valid.items() if key in self.flags and self.flags[key] is not flag}
+        changed = {
+            key: flag
+            for key, flag in valid.items()
+            if key in self.flags and self.flags[key] is not flag
+        }
         self.cache.flag({self.found_under.get(key, key): flag for key, flag in changed.items()})
         self.flags |= changed
 
@@ -158,7 +187,8 @@ class RememberedReplies:
 
 
 def read(completion: Completion, check: Check | None, limited: bool = False) -> ChatReply:
-    """Return the reply, with a reason if nothing was said; ``message`` is why, or ``check``'s objection."""
+    """Return the reply, with a reason if nothing was said; ``message`` is why, or ``check``'s
+    objection."""
     reason, message = None, ""
     if completion.finish_reason == "content_filter":
         reason, message = "content_filter", "the endpoint's content filter stopped the reply"
@@ -177,7 +207,8 @@ def read(completion: Completion, check: Check | None, limited: bool = False) -> 
 
 @dataclass(frozen=True)
 class RecalledVectors:
-    """The vectors known of some texts. ``missing``: key -> text, each text once; blank texts have no key."""
+    """The vectors known of some texts. ``missing``: key -> text, each text once; blank texts have
+    no key."""
 
     keys: Sequence[str | None]
     known: dict[str, np.ndarray]
@@ -192,18 +223,24 @@ class RecalledVectors:
         return rows
 
 
-def recall_vectors(cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]) -> RecalledVectors:
+def recall_vectors(
+    cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]
+) -> RecalledVectors:
     keys = [embedding_key(identity, text) if text.strip() else None for text in texts]
     asked = {key: text for key, text in zip(keys, texts, strict=True) if key is not None}
     known = cache.vectors(asked)
-    return RecalledVectors(keys, known, {key: text for key, text in asked.items() if key not in known})
+    return RecalledVectors(
+        keys, known, {key: text for key, text in asked.items() if key not in known}
+    )
 
 
 def embedding_keys(identity: Mapping[str, Any], texts: Sequence[str]) -> set[str]:
     return {embedding_key(identity, text) for text in texts if text.strip()}
 
 
-def unknown_texts(cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]) -> dict[str, str]:
+def unknown_texts(
+    cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]
+) -> dict[str, str]:
     """key -> text of those without a vector, each once; blank texts need none."""
     asked = {embedding_key(identity, text): text for text in texts if text.strip()}
     known = cache.known_vectors(asked)

@@ -26,10 +26,16 @@ from pipeline.models.cache.database import (
 
 KEPT = (COMPLETIONS, EMBEDDINGS, BATCHES, CONVERSIONS)
 READS: dict[str, LiteralString] = {
-    "completions": "SELECT rowid, * FROM completions NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
-    "embeddings": "SELECT rowid, * FROM embeddings NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
+    "completions": (
+        "SELECT rowid, * FROM completions NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
+    ),
+    "embeddings": (
+        "SELECT rowid, * FROM embeddings NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
+    ),
     "batches": "SELECT rowid, * FROM batches NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
-    "conversions": "SELECT rowid, * FROM conversions NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?",
+    "conversions": (
+        "SELECT rowid, * FROM conversions NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
+    ),
 }
 ROWS_AT_ONCE = 500
 MOST_UNREADABLE = 20_000
@@ -44,9 +50,10 @@ OLDER = sa.text(
 
 
 def mend(database: Database) -> int | None:
-    """Look at the whole file and, where it is damaged, make a new one of what can be read. Returns how many rows that
-    were; None where nothing was to be done. Only before the database is used, for a caller who is about to pay for
-    what is not in it. Raises StoreError when the new file cannot be written."""
+    """Look at the whole file and, where it is damaged, make a new one of what can be read. Returns
+    how many rows that were; None where nothing was to be done. Only before the database is used,
+    for a caller who is about to pay for what is not in it. Raises StoreError when the new file
+    cannot be written."""
     if not database.is_sqlite or database.url is None:
         return None
     path = Path(database.url.database or "")
@@ -67,7 +74,10 @@ def mend(database: Database) -> int | None:
         for rows in _readable(aside, table):
             database.upsert(table, rows)
             saved += len(rows)
-    tell(f"{path}: damaged ({fault}); moved to {aside.name}, {saved} of its rows are kept, the others are asked again")
+    tell(
+        f"{path}: damaged ({fault}); moved to {aside.name}, {saved} of its rows are kept, the"
+        " others are asked again"
+    )
     return saved
 
 
@@ -83,7 +93,8 @@ def _fault(path: Path) -> str:
 
 
 def _lengthen(path: Path) -> None:
-    """SQLite reads nothing of a file that is shorter than its header says; of zeros it leaves out the pages."""
+    """SQLite reads nothing of a file that is shorter than its header says; of zeros it leaves out
+    the pages."""
     with path.open("rb") as file:
         header = file.read(100)
     pages, page_size = int.from_bytes(header[28:32], "big"), int.from_bytes(header[16:18], "big")
@@ -108,7 +119,9 @@ def _readable(path: Path, table: sa.Table) -> Iterator[list[dict[str, Any]]]:
                 place, failed = place + 1, failed + 1
 
 
-def _rows_after(connection: sqlite3.Connection, table: str, place: int) -> tuple[list[sqlite3.Row], bool]:
+def _rows_after(
+    connection: sqlite3.Connection, table: str, place: int
+) -> tuple[list[sqlite3.Row], bool]:
     """As far as they can be read, and whether there was one that cannot."""
     found: list[sqlite3.Row] = []
     try:
@@ -120,11 +133,16 @@ def _rows_after(connection: sqlite3.Connection, table: str, place: int) -> tuple
 
 
 def _whole(table: sa.Table, rows: list[sqlite3.Row]) -> list[dict[str, Any]]:
-    """Rows with a key and all that the table requires; an older version's lack the columns that came later."""
+    """Rows with a key and all that the table requires; an older version's lack the columns that
+    came later."""
     known = set(rows[0].keys())
     columns = [column for column in table.columns if column.name in known]
     read = [{column.name: _value(column, row[column.name]) for column in columns} for row in rows]
-    return [row for row in read if all(row[column.name] is not None for column in columns if not column.nullable)]
+    return [
+        row
+        for row in read
+        if all(row[column.name] is not None for column in columns if not column.nullable)
+    ]
 
 
 def _value(column: sa.Column[Any], value: Any) -> Any:
@@ -143,12 +161,14 @@ class _HeldError(Exception):
 
 
 def compact(database: Database, tables: Sequence[sa.Table]) -> None:
-    """Rewrite the tables and empty the journal. Raises StoreError when another program reads the database
-    meanwhile: then what was deleted may still be in its files."""
+    """Rewrite the tables and empty the journal. Raises StoreError when another program reads the
+    database meanwhile: then what was deleted may still be in its files."""
     assert database.url is not None
     held: Exception | None = None
     try:
-        with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with database.engine.connect().execution_options(
+            isolation_level="AUTOCOMMIT"
+        ) as connection:
             connection.detach()  # its settings are not for others
             if database.is_sqlite:
                 _compact_sqlite(connection)
@@ -160,13 +180,14 @@ def compact(database: Database, tables: Sequence[sa.Table]) -> None:
         raise StoreError(complaint(database.url, held))
     if held:
         raise StoreError(
-            f"cache: {address(database.url)} is read by another program: what was deleted may still be in its "
-            "files; close the other runs, purge again"
+            f"cache: {address(database.url)} is read by another program: what was deleted may still"
+            " be in its files; close the other runs, purge again"
         )
 
 
 def _compact_sqlite(connection: sa.Connection) -> None:
-    """Deleted rows are overwritten in place (secure_delete); the journal and free pages have them too."""
+    """Deleted rows are overwritten in place (secure_delete); the journal and free pages have them
+    too."""
     connection.exec_driver_sql(SQLITE_WAITS)
     _empty_the_journal(connection)
     connection.exec_driver_sql("VACUUM")

@@ -1,6 +1,7 @@
 """Replies and vectors, remembered by what was asked. A reply is stored before anybody reads it.
 
-Kept: keys (hashes), model names, raw replies, token counts, who asked. Not kept: what was asked, addresses, API keys.
+Kept: keys (hashes), model names, raw replies, token counts, who asked. Not kept: what was asked,
+addresses, API keys.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +28,9 @@ from pipeline.models.cache.repair import compact, mend
 FORGETTABLE = (COMPLETIONS, EMBEDDINGS, CONVERSIONS)
 
 
-def is_whole(digest: int | None, *content: str | int | bytes, anew: str = "it is asked again") -> bool:
+def is_whole(
+    digest: int | None, *content: str | int | bytes, anew: str = "it is asked again"
+) -> bool:
     """Rows of earlier versions have no digest."""
     if digest is None or digest == row_digest(*content):
         return True
@@ -52,9 +55,10 @@ def _content(reply: Completion) -> tuple[str | int, ...]:
 
 
 class ReplyCache:
-    """``url``: ``sqlite:///path`` or ``postgresql://...``; "" remembers nothing. ``owner``: on whose behalf replies are
-    stored, so that it can later forget its own, or what finds it out once it is needed. ``private``: nobody else is
-    meant to store there, so rows without an owner, of an older version, are its own. Raises as Database does."""
+    """``url``: ``sqlite:///path`` or ``postgresql://...``; "" remembers nothing. ``owner``: on
+    whose behalf replies are stored, so that it can later forget its own, or what finds it out once
+    it is needed. ``private``: nobody else is meant to store there, so rows without an owner, of an
+    older version, are its own. Raises as Database does."""
 
     def __init__(self, url: str, owner: str | Callable[[], str] = "", private: bool = False):
         self.database = Database(url)
@@ -68,22 +72,31 @@ class ReplyCache:
 
     def completions(self, keys: Iterable[str]) -> dict[str, Completion]:
         """What is known of these keys."""
-        columns = [COMPLETIONS.c[name] for name in ("key", "digest", *Completion.__dataclass_fields__)]
+        columns = [
+            COMPLETIONS.c[name] for name in ("key", "digest", *Completion.__dataclass_fields__)
+        ]
         rows = self.database.select(columns, list(dict.fromkeys(keys)))
         found = {key: (digest, Completion(*row)) for key, digest, *row in rows}
-        return {key: reply for key, (digest, reply) in found.items() if is_whole(digest, key, *_content(reply))}
+        return {
+            key: reply
+            for key, (digest, reply) in found.items()
+            if is_whole(digest, key, *_content(reply))
+        }
 
     def store_completion(self, key: str, model: str, reply: Completion) -> None:
         """Keep the reply, in place of an older one; it is on disk when the call returns."""
         self._replies.write(self._row(key, model, reply))
 
     def store_completions(self, model: str, replies: Mapping[str, Completion]) -> None:
-        self.database.upsert(COMPLETIONS, [self._row(key, model, reply) for key, reply in replies.items()])
+        self.database.upsert(
+            COMPLETIONS, [self._row(key, model, reply) for key, reply in replies.items()]
+        )
 
     def _row(self, key: str, model: str, reply: Completion) -> dict[str, Any]:
         digest = row_digest(key, *_content(reply))
         return {
-            "key": key, "model": model, "created": datetime.now(UTC), "owner": self.owner, "digest": digest,
+            "key": key, "model": model, "created": datetime.now(UTC), "owner": self.owner,
+            "digest": digest,
             **vars(reply),
         }  # fmt: skip
 
@@ -101,7 +114,11 @@ class ReplyCache:
             for verdict in (True, False):
                 keys = [key for key, value in valid.items() if value is verdict]
                 for some in slices(keys):
-                    update = sa.update(COMPLETIONS).where(COMPLETIONS.c.key.in_(some)).values(valid=verdict)
+                    update = (
+                        sa.update(COMPLETIONS)
+                        .where(COMPLETIONS.c.key.in_(some))
+                        .values(valid=verdict)
+                    )
                     connection.execute(update)
 
     def forget(self, keys: Iterable[str]) -> None:
@@ -116,11 +133,15 @@ class ReplyCache:
         columns = [EMBEDDINGS.c[name] for name in ("key", "digest", "vector")]
         rows = self.database.select(columns, list(dict.fromkeys(keys)))
         whole = {key: vector for key, digest, vector in rows if is_whole(digest, key, vector)}
-        return {key: np.frombuffer(vector, "<f4").astype(np.float32) for key, vector in whole.items()}
+        return {
+            key: np.frombuffer(vector, "<f4").astype(np.float32) for key, vector in whole.items()
+        }
 
     def known_vectors(self, keys: Iterable[str]) -> set[str]:
         """Which of the keys have a vector."""
-        return {key for (key,) in self.database.select([EMBEDDINGS.c.key], list(dict.fromkeys(keys)))}
+        return {
+            key for (key,) in self.database.select([EMBEDDINGS.c.key], list(dict.fromkeys(keys)))
+        }
 
     def store_vectors(self, model: str, vectors: Mapping[str, np.ndarray]) -> None:
         """Keep the vectors, all of them or, if the process dies, none."""
@@ -133,9 +154,9 @@ class ReplyCache:
         self.database.upsert(EMBEDDINGS, rows)
 
     def forget_all_but(self, keys: Iterable[str]) -> int:
-        """Delete what this owner has stored, but for these keys, and leave no trace of it in the database's file.
-        Returns how many replies, vectors and conversions went. Raises StoreError when a trace may be left: the same
-        call goes on."""
+        """Delete what this owner has stored, but for these keys, and leave no trace of it in the
+        database's file. Returns how many replies, vectors and conversions went. Raises StoreError
+        when a trace may be left: the same call goes on."""
         if not self.database.there:
             return 0
         kept = set(keys)
@@ -143,7 +164,9 @@ class ReplyCache:
         gone = 0
         with self.database.connection(write=True) as connection:
             for table in FORGETTABLE:
-                own = connection.execute(sa.select(table.c.key).where(table.c.owner.in_(owners))).scalars()
+                own = connection.execute(
+                    sa.select(table.c.key).where(table.c.owner.in_(owners))
+                ).scalars()
                 forgotten = [key for key in own if key not in kept]
                 for some in slices(forgotten):
                     connection.execute(sa.delete(table).where(table.c.key.in_(some)))
@@ -163,7 +186,9 @@ class ReplyCache:
         if not self.database.there:
             return 0
         with self.database.connection() as connection:
-            counts = [sa.select(sa.func.count()).where(table.c.owner.in_(owners)) for table in FORGETTABLE]
+            counts = [
+                sa.select(sa.func.count()).where(table.c.owner.in_(owners)) for table in FORGETTABLE
+            ]
             return sum(connection.execute(count).scalar_one() for count in counts)
 
     @property

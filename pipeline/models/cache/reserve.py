@@ -96,7 +96,10 @@ class Reserve:
             self._file.close()
         if not self.lost:
             return
-        lost = f"{counted(self.lost, 'reply', 'replies')} under way could not be stored and must be paid for again"
+        lost = (
+            f"{counted(self.lost, 'reply', 'replies')} under way could not be stored and must be"
+            " paid for again"
+        )
         if isinstance(error, StoreError | DiskFullError):
             raise type(error)(f"{error} ({lost})") from None
         tell(f"cache: {lost}")
@@ -115,8 +118,8 @@ class Reserve:
                 self._tried = True
         if self.given_back:
             raise CacheFullError(
-                f"cache: {self.path} cannot be written (its disk is full); no further call was made; make space on "
-                "that disk and run again"
+                f"cache: {self.path} cannot be written (its disk is full); no further call was"
+                " made; make space on that disk and run again"
             )
 
     @contextmanager
@@ -146,10 +149,13 @@ class Reserve:
             if file:
                 file.close()
             if error.errno not in NO_SPACE:
-                return  # the file system cannot reserve, or the folder cannot be written: the database says so
+                # The file system cannot reserve, or the folder cannot be written: the database says
+                # so.
+                return
             raise CacheFullError(
-                f"{self.where}: {counted(self.calls, 'call')} at once may bring replies of {needed / 1e6:,.1f} MB, and "
-                f"the disk of {path} has less; make space there, or lower {self.where}.concurrency; no call was made"
+                f"{self.where}: {counted(self.calls, 'call')} at once may bring replies of"
+                f" {needed / 1e6:,.1f} MB, and the disk of {path} has less; make space there, or"
+                f" lower {self.where}.concurrency; no call was made"
             ) from None
         self._file = file
         self.reserves.add(self)

@@ -1,5 +1,5 @@
-"""A model behind an address, and its calls: each tried until it is answered, in turn with all others, again where that
-may help, every attempt counted."""
+"""A model behind an address, and its calls: each tried until it is answered, in turn with all
+others, again where that may help, every attempt counted."""
 
 import random
 import threading
@@ -24,25 +24,29 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 TIMEOUTS_TO_TRY_AGAIN = 1
-"""A call that brings nothing within its time rarely does at the third try, and each costs the whole time."""
+"""A call that brings nothing within its time rarely does at the third try, and each costs the whole
+time."""
 TIMEOUTS_GIVEN_BACK = 6
-"""A call that timed out because too many were under way is tried again so often without counting that as a
-failure: from 64 calls at once the concurrency is halved six times until one is left."""
+"""A call that timed out because too many were under way is tried again so often without counting
+that as a failure: from 64 calls at once the concurrency is halved six times until one is left."""
 RESTARTS_GIVEN_BACK = 3
-"""A call that found the server down is sent again so often without counting that as a failure. A prompt that ends the
-server itself, behind a proxy that answers 502 meanwhile, would be sent for ever."""
+"""A call that found the server down is sent again so often without counting that as a failure. A
+prompt that ends the server itself, behind a proxy that answers 502 meanwhile, would be sent for
+ever."""
 LONGEST_THROTTLING = 3600.0
 LONGEST_WAIT = 60.0
 SECONDS_TO_LEAVE = 1.0
 """That calls under way get of a question which is broken off: somebody waits for that."""
 CHARACTERS_PER_TOKEN = 4
 SECONDS_OF_A_LOOK = 10.0
-"""Whoever has not refused by then is there: some servers load a model while the first call waits."""
+"""Whoever has not refused by then is there: some servers load a model while the first call
+waits."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What is known of a call before it is sent. ``tokens``: an estimate of all it takes; 0 where nobody asks."""
+    """What is known of a call before it is sent. ``tokens``: an estimate of all it takes; 0 where
+    nobody asks."""
 
     row_id: str
     characters: int
@@ -52,7 +56,9 @@ class Call:
 
     @property
     def expected(self) -> Tokens:
-        return Tokens(self.characters // CHARACTERS_PER_TOKEN, 0, searches=self.searches, estimated=True)
+        return Tokens(
+            self.characters // CHARACTERS_PER_TOKEN, 0, searches=self.searches, estimated=True
+        )
 
 
 LOOK = Call("", 0)
@@ -62,9 +68,9 @@ WORD_OF_A_LOOK = "Hi"
 
 @dataclass
 class RetryWindow:
-    """How long to go on when calls bring no answer: not at all if none ever did and nobody listens, else for ``limit``
-    calls in a row (each has had its retries); and for ``throttling`` seconds (by default an hour) when the endpoint
-    refuses them all as too many."""
+    """How long to go on when calls bring no answer: not at all if none ever did and nobody listens,
+    else for ``limit`` calls in a row (each has had its retries); and for ``throttling`` seconds (by
+    default an hour) when the endpoint refuses them all as too many."""
 
     endpoint: Endpoint
     limit: int
@@ -79,7 +85,8 @@ class RetryWindow:
             self.answered, self.silent, self.heard_at = True, 0, time.monotonic()
 
     def throttled(self, failure: Failure) -> None:
-        """Raises ModelError when nothing else has come for long, or will not have by the time to come again."""
+        """Raises ModelError when nothing else has come for long, or will not have by the time to
+        come again."""
         if self.outlasted_by(failure):
             raise self.endpoint.busy(failure)
 
@@ -101,7 +108,8 @@ class RetryWindow:
 
 @dataclass(frozen=True)
 class Sent(Generic[Answer]):
-    """A call that is being answered. ``place``: where it counts as under way; ``count``: tells what it took."""
+    """A call that is being answered. ``place``: where it counts as under way; ``count``: tells what
+    it took."""
 
     answer: Answer
     tokens: Tokens
@@ -115,9 +123,10 @@ class Sent(Generic[Answer]):
 
 @dataclass(frozen=True)
 class Attempts:
-    """The calls of one model. ``max_retries``: after failures that may pass. Too many calls (429), a server that is
-    starting (``watch``) and a timeout for want of places at the server are no failures of a call. ``look``: the
-    smallest call there is, which shows whether the server answers."""
+    """The calls of one model. ``max_retries``: after failures that may pass. Too many calls (429),
+    a server that is starting (``watch``) and a timeout for want of places at the server are no
+    failures of a call. ``look``: the smallest call there is, which shows whether the server
+    answers."""
 
     endpoint: Endpoint
     limiter: Limiter
@@ -135,15 +144,17 @@ class Attempts:
         send: "Callable[[OpenAI], tuple[Answer, Tokens]]",
         outcome: Callable[[Answer], str] = lambda answer: "ok",
     ) -> Answer | Failure:
-        """The answer, or why there is none. Raises AuthError or ModelError where no call can do better, StoppedError
-        when the work has been stopped before the call was sent."""
+        """The answer, or why there is none. Raises AuthError or ModelError where no call can do
+        better, StoppedError when the work has been stopped before the call was sent."""
         sent = self.open(call, send)
         if isinstance(sent, Failure):
             return sent
         sent.end(sent.tokens, outcome(sent.answer))
         return sent.answer
 
-    def open(self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]") -> Sent[Answer] | Failure:
+    def open(
+        self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]"
+    ) -> Sent[Answer] | Failure:
         """As ``ask``, where the answer has only begun: the call is under way until it is ended."""
         attempt = failures = throttlings = timeouts = restarts = 0
         while True:
@@ -153,7 +164,9 @@ class Attempts:
                 self.patience.heard()
                 self.watch.succeeded()
                 return answer
-            if answer.fatal:  # raised here, not where it was caught: no traceback leads to the request and its headers
+            # Raised here, not where it was caught: no traceback leads to the request and its
+            # headers.
+            if answer.fatal:
                 raise answer.fatal
             if answer.throttled:
                 throttlings += 1
@@ -169,14 +182,22 @@ class Attempts:
                 answer = replace(answer, retry_after=None)  # it has been waited for
             if answer.passing:
                 self.watch.failed(answer)
-            if answer.reason == "timeout" and self._gives_back(place) and timeouts < TIMEOUTS_GIVEN_BACK:
+            if (
+                answer.reason == "timeout"
+                and self._gives_back(place)
+                and timeouts < TIMEOUTS_GIVEN_BACK
+            ):
                 timeouts += 1
                 continue
             failures += 1
             too_late = bool(answer.retry_after) and self.patience.outlasted_by(answer)
             if (answer.status or 0) >= 500:
                 self.limiter.overloaded(0.0 if too_late else answer.retry_after or 0.0)
-            most = min(self.max_retries, TIMEOUTS_TO_TRY_AGAIN) if answer.reason == "timeout" else self.max_retries
+            most = (
+                min(self.max_retries, TIMEOUTS_TO_TRY_AGAIN)
+                if answer.reason == "timeout"
+                else self.max_retries
+            )
             again = answer.passing and failures <= most and not too_late
             if not again or not (answer.listens or self.patience.answered):
                 self.patience.missed(answer)
@@ -188,7 +209,11 @@ class Attempts:
     ) -> tuple[Sent[Answer] | Failure, Place]:
         with ExitStack() as leaving:
             place = leaving.enter_context(self.limiter.turn(call.tokens, self.stop))
-            name = self.listener.begun(self._usage(call, attempt, call.expected)) if self.listener else ""
+            name = (
+                self.listener.begun(self._usage(call, attempt, call.expected))
+                if self.listener
+                else ""
+            )
             started = time.monotonic()
             answer = self.endpoint.call(send)
 
@@ -208,15 +233,16 @@ class Attempts:
     def _gives_back(self, place: Place) -> bool:
         """Return whether a call that timed out is to be tried again as if it had not been tried.
 
-        A question is not: somebody waits for it. Where no other call was answered meanwhile, the watch must be on:
-        it ends a run whose server never answers.
+        A question is not: somebody waits for it. Where no other call was answered meanwhile, the
+        watch must be on: it ends a run whose server never answers.
         """
         had_to_queue = self.limiter.timed_out(place)
         goes_on = bool(self.watch.seconds) or self.limiter.answered_since(place.since)
         return had_to_queue and goes_on and not self.limiter.urgent
 
     def _look(self) -> Failure | None:
-        """Ask the server for next to nothing; return why that failed, or None. Only an answer is counted."""
+        """Ask the server for next to nothing; return why that failed, or None. Only an answer is
+        counted."""
         started = time.monotonic()
         answer = self.endpoint.call(self.look)
         if isinstance(answer, Failure):
@@ -233,22 +259,27 @@ class Attempts:
     def _wait(self, failure: Failure, times: int) -> None:
         sleep(failure.retry_after if failure.retry_after is not None else backoff(times), self.stop)
 
-    def _usage(self, call: Call, attempt: int, tokens: Tokens, seconds: float = 0.0, outcome: str = "ok") -> Usage:
+    def _usage(
+        self, call: Call, attempt: int, tokens: Tokens, seconds: float = 0.0, outcome: str = "ok"
+    ) -> Usage:
         return Usage(
-            call.row_id, self.endpoint.model, tokens.input, tokens.output, cached=False, seconds=seconds,
-            outcome=outcome, cost=self.cost(tokens), cached_tokens=tokens.cached, attempt=attempt, texts=call.texts,
+            call.row_id, self.endpoint.model, tokens.input, tokens.output, cached=False,
+            seconds=seconds,
+            outcome=outcome, cost=self.cost(tokens), cached_tokens=tokens.cached, attempt=attempt,
+            texts=call.texts,
             estimated=tokens.estimated,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RemoteModel:
-    """``timeout`` in seconds; prices per million tokens; ``urgent``: its calls have places of their own and go ahead of
-    the turns of those that are not, in any process. ``wait_for_model``: seconds that a run waits for a server that is
-    starting; 0: not at all, as for whoever asks a question.
+    """``timeout`` in seconds; prices per million tokens; ``urgent``: its calls have places of their
+    own and go ahead of the turns of those that are not, in any process. ``wait_for_model``: seconds
+    that a run waits for a server that is starting; 0: not at all, as for whoever asks a question.
 
-    ``connect`` makes the endpoint from ``where``, ``model``, ``base_url``, ``api_key`` and ``timeout``. ``origin``
-    names the code that answers where no endpoint does; it is part of the model's identity.
+    ``connect`` makes the endpoint from ``where``, ``model``, ``base_url``, ``api_key`` and
+    ``timeout``. ``origin`` names the code that answers where no endpoint does; it is part of the
+    model's identity.
 
     Raises SettingsError for an address or key that cannot be one.
     """
@@ -280,10 +311,11 @@ class RemoteModel:
         self.endpoint.preflight()
 
     def begin_run(self, say: Say) -> None:
-        """Look at the server as ``preflight`` does; wait while it is starting, as ``wait_for_model`` says.
+        """Look at the server as ``preflight`` does; wait while it is starting, as
+        ``wait_for_model`` says.
 
-        A run calls this before its first call. ``say`` hears of the wait. Raises as ``preflight`` does, and
-        ModelError when the server has not answered in time.
+        A run calls this before its first call. ``say`` hears of the wait. Raises as ``preflight``
+        does, and ModelError when the server has not answered in time.
         """
         self.watch.begin()
         self.limiter.begin()
@@ -341,14 +373,18 @@ class RemoteModel:
     def attempts(self, listener: Listener | None) -> Attempts:
         patience = RetryWindow(self.endpoint, self._enough, self.timeout if self.urgent else None)
         return Attempts(
-            self.endpoint, self.limiter, self.max_retries, self.cost, threading.Event(), patience, self.watch,
+            self.endpoint, self.limiter, self.max_retries, self.cost, threading.Event(), patience,
+            self.watch,
             self.look, listener,
         )  # fmt: skip
 
     def workers(self, work: Callable[[Item], Done], attempts: Attempts) -> Workers[Item, Done]:
-        return Workers(work, self.concurrency, attempts.stop, SECONDS_TO_LEAVE if self.urgent else self.timeout)
+        return Workers(
+            work, self.concurrency, attempts.stop, SECONDS_TO_LEAVE if self.urgent else self.timeout
+        )
 
 
 def backoff(attempt: int) -> float:
-    """Seconds before the next attempt: up to 0.5, 1, 2, ... 60, of which at least half, the rest by chance."""
+    """Seconds before the next attempt: up to 0.5, 1, 2, ... 60, of which at least half, the rest by
+    chance."""
     return min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)

@@ -42,10 +42,17 @@ class AzureEndpoint(Endpoint):
         super().__post_init__()
         path = urlsplit(self.base_url).path.rstrip("/")
         if path.endswith("/openai/v1"):
-            action = "use provider: openai with this base_url, or leave only https://NAME.openai.azure.com"
-            raise SettingsError(f"{self.where}: base_url is that of Azure's API without deployments; {action}")
+            action = (
+                "use provider: openai with this base_url, or leave only"
+                " https://NAME.openai.azure.com"
+            )
+            raise SettingsError(
+                f"{self.where}: base_url is that of Azure's API without deployments; {action}"
+            )
         if "/deployments/" in path:
-            action = "write https://NAME.openai.azure.com, and the deployment's name under deployment"
+            action = (
+                "write https://NAME.openai.azure.com, and the deployment's name under deployment"
+            )
             raise SettingsError(f"{self.where}: base_url has a deployment in it; {action}")
 
     @property
@@ -55,8 +62,11 @@ class AzureEndpoint(Endpoint):
 
     @property
     def digest(self) -> str:
-        """Return a hash of resource, deployment and model. Each deployment has limits of its own."""
-        return hashlib.sha256(f"{self.resource}\n{self._deployment}\n{self.model}".encode()).hexdigest()
+        """Return a hash of resource, deployment and model. Each deployment has limits of its
+        own."""
+        return hashlib.sha256(
+            f"{self.resource}\n{self._deployment}\n{self.model}".encode()
+        ).hexdigest()
 
     @property
     def shown(self) -> str:
@@ -68,9 +78,14 @@ class AzureEndpoint(Endpoint):
 
     def preflight(self) -> None:
         if not self.base_url:
-            raise AuthError(f"{self.where}: no base_url; set it to the resource, https://NAME.openai.azure.com")
+            raise AuthError(
+                f"{self.where}: no base_url; set it to the resource, https://NAME.openai.azure.com"
+            )
         if not (self.api_key or self.entra_id or self.connection.headers):
-            raise AuthError(f"{self.where}: no api_key; set it, or entra_id: true to sign in with Microsoft Entra ID")
+            raise AuthError(
+                f"{self.where}: no api_key; set it, or entra_id: true to sign in with Microsoft"
+                " Entra ID"
+            )
         super().preflight()
 
     def _open_client(self) -> "OpenAI":
@@ -79,7 +94,12 @@ class AzureEndpoint(Endpoint):
         query = dict(parse_qsl(urlsplit(self.base_url).query))
         in_address = query.pop("api-version", "")
         common = self.client_arguments(query)
-        version = self.connection.query.get("api-version") or self.api_version or in_address or API_VERSION
+        version = (
+            self.connection.query.get("api-version")
+            or self.api_version
+            or in_address
+            or API_VERSION
+        )
         common["default_query"] = {**common["default_query"], "api-version": version}
         return AzureOpenAI(
             azure_endpoint=self.resource,
@@ -96,17 +116,26 @@ class AzureEndpoint(Endpoint):
             fact = "entra_id needs azure-identity"
             raise SettingsError(f"{self.where}: {fact}; {install_extra('azure')}") from None
         # The provider keeps a token until it is about to expire, and then asks for the next one.
-        return {"azure_ad_token_provider": get_bearer_token_provider(DefaultAzureCredential(), SCOPE)}
+        return {
+            "azure_ad_token_provider": get_bearer_token_provider(DefaultAzureCredential(), SCOPE)
+        }
 
     def failure(self, error: Exception) -> Failure:
         if not type(error).__module__.startswith("azure."):
             return super().failure(error)
         said = self._safe(in_words(error))
         if type(error).__name__ in ("ClientAuthenticationError", "CredentialUnavailableError"):
-            action = "run 'az login', or set the variables of azure-identity, or set api_key and remove entra_id"
-            refused = AuthError(f"{self.where}: Microsoft Entra ID gives no token ({said}); {action}")
+            action = (
+                "run 'az login', or set the variables of azure-identity, or set api_key and remove"
+                " entra_id"
+            )
+            refused = AuthError(
+                f"{self.where}: Microsoft Entra ID gives no token ({said}); {action}"
+            )
             return Failure("bad_request", said, fatal=refused, status=401)
-        return Failure("server_error", f"Microsoft Entra ID does not answer ({said})", answered=False)
+        return Failure(
+            "server_error", f"Microsoft Entra ID does not answer ({said})", answered=False
+        )
 
     def refusal(self, status: int, detail: str) -> Failure:
         if status != 404:
@@ -124,6 +153,8 @@ class AzureEndpoint(Endpoint):
     def _key_refused(self, status: int) -> AuthError:
         if self.entra_id:
             action = f"give the identity the role '{ROLE}' on the resource"
-            return AuthError(f"{self.where}: {self.resource} refused the identity ({status}); {action}")
+            return AuthError(
+                f"{self.where}: {self.resource} refused the identity ({status}); {action}"
+            )
         action = "set api_key to a key of this resource, or entra_id: true"
         return AuthError(f"{self.where}: {self.resource} refused the key ({status}); {action}")

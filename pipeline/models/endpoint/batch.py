@@ -1,6 +1,8 @@
-"""A chat model at half the price: its calls go as files to the endpoint's Batch API, and come back within a day.
+"""A chat model at half the price: its calls go as files to the endpoint's Batch API, and come back
+within a day.
 
-Conversations are held in rounds: what all of them ask is one batch, what they ask next is the next one.
+Conversations are held in rounds: what all of them ask is one batch, what they ask next is the next
+one.
 """
 
 import json
@@ -12,14 +14,34 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from pipeline.errors import ModelError, SettingsError, WaitingError
-from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Listener, Result, Talk, Tokens, Usage
+from pipeline.models.base import (
+    Anew,
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    Listener,
+    Result,
+    Talk,
+    Tokens,
+    Usage,
+)
 from pipeline.models.cache.lookup import RememberedReplies
 from pipeline.models.cache.replies import Completion
 from pipeline.models.conversations import Exchange, in_rounds
-from pipeline.models.endpoint.batch_api import COMPLETIONS, BatchApi, BatchIntent, BatchIntents, RefusedError
+from pipeline.models.endpoint.batch_api import (
+    COMPLETIONS,
+    BatchApi,
+    BatchIntent,
+    BatchIntents,
+    RefusedError,
+)
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.client import Failure
-from pipeline.models.endpoint.reply_limits import is_limit_outside_window, is_only_thinking, outcome_of
+from pipeline.models.endpoint.reply_limits import (
+    is_limit_outside_window,
+    is_only_thinking,
+    outcome_of,
+)
 
 ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
 EXPIRED = "expired"
@@ -29,8 +51,9 @@ LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """``poll_seconds`` between looks; ``wait_seconds`` that a run waits before it ends with exit code 4; ``failed``:
-    what becomes of rows that failed in a batch; ``least``: fewer requests go directly; ``discount``: of the price."""
+    """``poll_seconds`` between looks; ``wait_seconds`` that a run waits before it ends with exit
+    code 4; ``failed``: what becomes of rows that failed in a batch; ``least``: fewer requests go
+    directly; ``discount``: of the price."""
 
     poll_seconds: float = 30
     wait_seconds: float = 3600
@@ -50,7 +73,8 @@ class BatchReply(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchChat(ChatModel):
-    """A ChatModel; ``chat`` is the same model asked directly: replies, identity and cache are the same."""
+    """A ChatModel; ``chat`` is the same model asked directly: replies, identity and cache are the
+    same."""
 
     chat: OpenAIChat
     options: BatchOptions = field(default_factory=BatchOptions)
@@ -78,20 +102,30 @@ class BatchChat(ChatModel):
         return self.chat.cost(tokens)
 
     def converse(
-        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+        self,
+        talks: Iterable[Talk[Result]],
+        listener: Listener | None = None,
+        anew: Anew | None = None,
     ) -> list[Result]:
-        """See ChatModel. Raises WaitingError when a batch is not ready in time: the next run goes on with it;
-        BudgetError, by the listener, when a batch is more than what is left; and SettingsError without a cache."""
+        """See ChatModel. Raises WaitingError when a batch is not ready in time: the next run goes
+        on with it; BudgetError, by the listener, when a batch is more than what is left; and
+        SettingsError without a cache."""
         self._require_batches()
         if not self.chat.cache.database.there:
-            raise SettingsError(f"{self.chat.where}: execution: batch needs a cache; set 'cache' in settings.yaml")
+            raise SettingsError(
+                f"{self.chat.where}: execution: batch needs a cache; set 'cache' in settings.yaml"
+            )
         memory = self.memory(anew)
         exchange = Exchange(talks, memory, partial(self.chat.tell_known, listener))
         results = in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
-        self._collect(self._under_way(), {}, listener)  # what a killed run has left, though all was known
+        self._collect(
+            self._under_way(), {}, listener
+        )  # what a killed run has left, though all was known
         return results
 
-    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
+    def stream(
+        self, request: ChatRequest, listener: Listener | None = None
+    ) -> Generator[str, None, ChatReply]:
         return self.chat.stream(request, listener)
 
     def preflight(self) -> None:
@@ -111,10 +145,13 @@ class BatchChat(ChatModel):
         """Raises SettingsError for a provider without the Batch API."""
         if not self.chat.endpoint.has_batches:
             fact = f"execution: batch is not there with provider: {self.chat.endpoint.provider}"
-            raise SettingsError(f"{self.chat.where}: {fact}; remove execution from the steps that use this model")
+            raise SettingsError(
+                f"{self.chat.where}: {fact}; remove execution from the steps that use this model"
+            )
 
     def settle(self, listener: Listener | None) -> bool:
-        """Store what has come of batches of earlier runs. Returns whether any is still under way."""
+        """Store what has come of batches of earlier runs. Returns whether any is still under
+        way."""
         self._collect(self._under_way(), {}, listener)
         return bool(self._intents.all())
 
@@ -124,10 +161,11 @@ class BatchChat(ChatModel):
             self._api.cancel(intent)
 
     def abandon(self, listener: Listener | None) -> None:
-        """Cancel what is under way, store what it has answered, and leave nothing of it at the endpoint.
+        """Cancel what is under way, store what it has answered, and leave nothing of it at the
+        endpoint.
 
-        Raises WaitingError while the endpoint is still cancelling, which may take 10 minutes: until it has, it may
-        write files."""
+        Raises WaitingError while the endpoint is still cancelling, which may take 10 minutes: until
+        it has, it may write files."""
 
         def store(intent: BatchIntent, batch: Any | None) -> None:
             self._store(intent, batch, {}, listener)
@@ -137,47 +175,73 @@ class BatchChat(ChatModel):
 
     @cached_property
     def _intents(self) -> BatchIntents:
-        return BatchIntents(self.chat.cache.database, self.chat.cache.owner, self.chat.endpoint.digest)
+        return BatchIntents(
+            self.chat.cache.database, self.chat.cache.owner, self.chat.endpoint.digest
+        )
 
     @cached_property
     def _api(self) -> BatchApi:
         return BatchApi(self.chat.endpoint, self.chat.max_retries)
 
     def _ask(
-        self, requests: Mapping[str, ChatRequest], memory: RememberedReplies, listener: Listener | None
+        self,
+        requests: Mapping[str, ChatRequest],
+        memory: RememberedReplies,
+        listener: Listener | None,
     ) -> dict[str, ChatReply]:
         under_way = self._under_way()
         bound = {key for intent in under_way for key in intent.keys}
         keys = {key: memory.keys(request) for key, request in requests.items()}
         # A batch that an earlier version sent has the keys of the earlier forms.
         fresh = {
-            key: memory.with_room(key, request) for key, request in requests.items() if bound.isdisjoint(keys[key])
+            key: memory.with_room(key, request)
+            for key, request in requests.items()
+            if bound.isdisjoint(keys[key])
         }
         if len(fresh) >= self.options.least:
             under_way += self._submit(fresh, under_way, listener)
         wanted = {known: request for key, request in requests.items() for known in keys[key]}
         came_to_nothing = self._collect(under_way, wanted, listener)
-        lost = {key: came_to_nothing[known] for key in requests for known in keys[key] if known in came_to_nothing}
+        lost = {
+            key: came_to_nothing[known]
+            for key in requests
+            for known in keys[key]
+            if known in came_to_nothing
+        }
         replies = memory.recall(requests)
         if in_vain := self._limited_in_vain(fresh, replies, lost):
             others = {key: request for key, request in requests.items() if key not in in_vain}
-            # Too few for a batch go directly: as requests of a batch, their empty replies would be served.
+            # Too few for a batch go directly: as requests of a batch, their empty replies would be
+            # served.
             is_batch = len(in_vain) >= self.options.least
-            again = self._ask(in_vain, memory, listener) if is_batch else self.chat.ask(in_vain, memory, listener)
+            again = (
+                self._ask(in_vain, memory, listener)
+                if is_batch
+                else self.chat.ask(in_vain, memory, listener)
+            )
             return {**self._ask(others, memory, listener), **again}
         missing = {key: request for key, request in requests.items() if key not in replies}
-        rejected = {key: lost[key] for key in missing if key in lost and self.options.failed == "reject"}
+        rejected = {
+            key: lost[key] for key in missing if key in lost and self.options.failed == "reject"
+        }
         direct = {key: request for key, request in missing.items() if key not in rejected}
-        came = {key: memory.better(key, requests[key], reply) for key, reply in {**replies, **rejected}.items()}
+        came = {
+            key: memory.better(key, requests[key], reply)
+            for key, reply in {**replies, **rejected}.items()
+        }
         return {**came, **self.chat.ask(direct, memory, listener)}
 
     def _limited_in_vain(
-        self, sent: Mapping[str, ChatRequest], replies: Mapping[str, ChatReply], lost: Mapping[str, ChatReply]
+        self,
+        sent: Mapping[str, ChatRequest],
+        replies: Mapping[str, ChatReply],
+        lost: Mapping[str, ChatReply],
     ) -> dict[str, ChatRequest]:
-        """Return the requests whose limit was at fault, which are to be asked again with another one, or none.
+        """Return the requests whose limit was at fault, which are to be asked again with another
+        one, or none.
 
-        The endpoint has refused the limit, or hidden thinking has used it up. A limit that only did not fit the
-        window beside its prompt is left out of that request.
+        The endpoint has refused the limit, or hidden thinking has used it up. A limit that only did
+        not fit the window beside its prompt is left out of that request.
         """
         limits = self.chat.reply_limits
         name = limits.name
@@ -195,21 +259,27 @@ class BatchChat(ChatModel):
         return [found for intent in self._intents.all() if (found := self._found(intent))]
 
     def _found(self, intent: BatchIntent) -> BatchIntent | None:
-        """The intent with its batch; None, and nothing is left of it, when it never came to be one."""
+        """The intent with its batch; None, and nothing is left of it, when it never came to be
+        one."""
         if intent.batch_id:
             return intent
         batch = self._api.find(intent)
         if batch is not None:
-            return self._intents.note(replace(intent, file_id=intent.file_id or batch.input_file_id, batch_id=batch.id))
+            return self._intents.note(
+                replace(intent, file_id=intent.file_id or batch.input_file_id, batch_id=batch.id)
+            )
         self._api.clean_up(intent, None)
         self._intents.end(intent)
         return None
 
     def _submit(
-        self, requests: Mapping[str, ChatRequest], under_way: Sequence[BatchIntent], listener: Listener | None
+        self,
+        requests: Mapping[str, ChatRequest],
+        under_way: Sequence[BatchIntent],
+        listener: Listener | None,
     ) -> list[BatchIntent]:
-        """Only as far as what is bound fits the budget; an earlier run's batches are bound too, at the present mix
-        of tokens in and out."""
+        """Only as far as what is bound fits the budget; an earlier run's batches are bound too, at
+        the present mix of tokens in and out."""
         submitted = []
         asked = said = 0
         bound = sum(intent.tokens for intent in under_way)
@@ -219,7 +289,10 @@ class BatchChat(ChatModel):
             said += sum(self.chat.length_of_a_reply(requests[key]) for key in part)
             if listener:
                 share = 1 + bound / max(asked + said, 1)
-                listener.reserve(asked + said + bound, self.cost(Tokens(round(asked * share), round(said * share))))
+                listener.reserve(
+                    asked + said + bound,
+                    self.cost(Tokens(round(asked * share), round(said * share))),
+                )
             submitted.append(self._create(part, asked + said - before))
         return submitted
 
@@ -227,7 +300,9 @@ class BatchChat(ChatModel):
         """One batch, of key -> line."""
         intent = self._intents.begin(part, tokens)
         try:
-            intent = self._intents.note(self._api.upload(intent, "\n".join([*part.values(), ""]).encode()))
+            intent = self._intents.note(
+                self._api.upload(intent, "\n".join([*part.values(), ""]).encode())
+            )
             return self._intents.note(self._api.create(intent))
         except RefusedError:
             self._api.clean_up(intent, None)
@@ -243,7 +318,9 @@ class BatchChat(ChatModel):
             line = {"custom_id": key, "method": "POST", "url": COMPLETIONS, "body": body}
             text = json.dumps(line, ensure_ascii=False).translate(LINE_ENDS)
             length = len(text.encode()) + 1
-            if part and (len(part) >= self.options.max_requests or size + length > self.options.max_bytes):
+            if part and (
+                len(part) >= self.options.max_requests or size + length > self.options.max_bytes
+            ):
                 yield part
                 part, size = {}, 0
             part[key] = text
@@ -252,7 +329,10 @@ class BatchChat(ChatModel):
             yield part
 
     def _collect(
-        self, intents: Sequence[BatchIntent], requests: Mapping[str, ChatRequest], listener: Listener | None
+        self,
+        intents: Sequence[BatchIntent],
+        requests: Mapping[str, ChatRequest],
+        listener: Listener | None,
     ) -> dict[str, ChatReply]:
         """Store the replies that have come, and wait for the batches that hold any of ``requests``.
 
@@ -285,7 +365,9 @@ class BatchChat(ChatModel):
             waiting = still
             if waiting and time.monotonic() >= deadline:
                 names = ", ".join(str(intent.batch_id) for intent in waiting)
-                raise WaitingError(f"batch {names}: not ready yet; run the same command later to go on with it")
+                raise WaitingError(
+                    f"batch {names}: not ready yet; run the same command later to go on with it"
+                )
             if waiting:
                 time.sleep(max(0.0, min(self.options.poll_seconds, deadline - time.monotonic())))
 
@@ -296,14 +378,21 @@ class BatchChat(ChatModel):
         requests: Mapping[str, ChatRequest],
         listener: Listener | None,
     ) -> dict[str, ChatReply]:
-        """Store a batch's replies. Returns why requests have none, by key; raises what ends the run."""
+        """Store a batch's replies. Returns why requests have none, by key; raises what ends the
+        run."""
         answers = self._store(intent, batch, requests, listener)
-        fatal = [answer.fatal for answer in answers.values() if isinstance(answer, Failure) and answer.fatal]
+        fatal = [
+            answer.fatal
+            for answer in answers.values()
+            if isinstance(answer, Failure) and answer.fatal
+        ]
         if fatal:
             raise fatal[0]
         status = batch.status if batch else "gone"
         if batch and status == "failed":
-            raise ModelError(f"{self.chat.where}: batch {batch.id} was refused ({_complaints(batch)}); run again")
+            raise ModelError(
+                f"{self.chat.where}: batch {batch.id} was refused ({_complaints(batch)}); run again"
+            )
         silent = Failure(EXPIRED, f"the batch is {status} and has no answer")
         lost = [(key, answers.get(key, silent)) for key in intent.keys]
         return {
@@ -319,32 +408,39 @@ class BatchChat(ChatModel):
         requests: Mapping[str, ChatRequest],
         listener: Listener | None,
     ) -> dict[str, BatchReply | Failure]:
-        """Keep a batch's replies and leave nothing of it at the endpoint, which may have forgotten it (None)."""
+        """Keep a batch's replies and leave nothing of it at the endpoint, which may have forgotten
+        it (None)."""
         answers: dict[str, BatchReply | Failure] = {}
         if batch and intent.keys:
             for line in _objects(self._api.lines(batch)):
                 key = str(line.get("custom_id"))
-                answers[key] = self._read(line, partial(self._prompt_tokens, intent, requests.get(key)))
+                answers[key] = self._read(
+                    line, partial(self._prompt_tokens, intent, requests.get(key))
+                )
         came = {key: answer for key, answer in answers.items() if isinstance(answer, BatchReply)}
         completions = {key: reply.completion for key, reply in came.items()}
         self.chat.cache.store_completions(self.chat.model, completions)
         if listener:
             for key, reply in came.items():
                 row_id = requests[key].row_id if key in requests else ""
-                listener.ended(self._usage(row_id, reply.tokens, outcome_of(reply.completion.finish_reason)))
-        self._intents.note(replace(intent, keys=()))  # a run killed from here on has only files to delete
+                listener.ended(
+                    self._usage(row_id, reply.tokens, outcome_of(reply.completion.finish_reason))
+                )
+        self._intents.note(
+            replace(intent, keys=())
+        )  # a run killed from here on has only files to delete
         self._api.clean_up(intent, batch)
         self._intents.end(intent)
         return answers
 
     def _prompt_tokens(self, intent: BatchIntent, request: ChatRequest | None) -> int:
-        """Count the tokens of a request. One that an earlier run sent is not known here: it has the average of its
-        batch, which includes the expected reply and so is rather too high."""
+        """Count the tokens of a request. One that an earlier run sent is not known here: it has the
+        average of its batch, which includes the expected reply and so is rather too high."""
         return self.chat.count(request) if request else intent.tokens // max(len(intent.keys), 1)
 
     def _read(self, line: Mapping[str, Any], prompt: Callable[[], int]) -> "BatchReply | Failure":
-        """Read one line of a batch's output: the reply, or why there is none. ``prompt`` counts the request's
-        tokens, where the line does not report them."""
+        """Read one line of a batch's output: the reply, or why there is none. ``prompt`` counts the
+        request's tokens, where the line does not report them."""
         response = _mapping(line.get("response"))
         body = _mapping(response.get("body"))
         error = _mapping(line.get("error")) or _mapping(body.get("error"))
@@ -360,7 +456,8 @@ class BatchChat(ChatModel):
 
     def _usage(self, row_id: str, tokens: Tokens, outcome: str) -> Usage:
         return Usage(
-            row_id, self.chat.model, tokens.input, tokens.output, cached=False, seconds=0.0, outcome=outcome,
+            row_id, self.chat.model, tokens.input, tokens.output, cached=False, seconds=0.0,
+            outcome=outcome,
             cost=self.cost(tokens), cached_tokens=tokens.cached, estimated=tokens.estimated,
         )  # fmt: skip
 

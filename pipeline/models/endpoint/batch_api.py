@@ -1,4 +1,5 @@
-"""What graphmill asks of the Batch API of an endpoint, and the batches under way, written down before they are made."""
+"""What graphmill asks of the Batch API of an endpoint, and the batches under way, written down
+before they are made."""
 
 import json
 import re
@@ -33,9 +34,9 @@ METADATA = "graphmill"
 
 @dataclass(frozen=True)
 class BatchIntent:
-    """``id`` is the batch's metadata and its file's name; ``keys`` are those of the cache, none once its
-    replies are there; ``tokens``: about what it takes; ``file_id`` and ``batch_id`` are the
-    endpoint's, None until they are known."""
+    """``id`` is the batch's metadata and its file's name; ``keys`` are those of the cache, none
+    once its replies are there; ``tokens``: about what it takes; ``file_id`` and ``batch_id`` are
+    the endpoint's, None until they are known."""
 
     id: str
     keys: tuple[str, ...]
@@ -60,7 +61,9 @@ class BatchIntents:
         """Oldest first."""
         if not self.database.there:
             return []
-        columns = [BATCHES.c[name] for name in ("id", "keys", "tokens", "file_id", "batch_id", "digest")]
+        columns = [
+            BATCHES.c[name] for name in ("id", "keys", "tokens", "file_id", "batch_id", "digest")
+        ]
         query = sa.select(*columns).where(self._own).order_by(BATCHES.c.created, BATCHES.c.id)
         with self.database.connection() as connection:
             rows = connection.execute(query).all()
@@ -76,7 +79,9 @@ class BatchIntents:
     def note(self, intent: BatchIntent) -> BatchIntent:
         """Keep what is known of it by now."""
         with self.database.connection(write=True) as connection:
-            connection.execute(sa.update(BATCHES).where(BATCHES.c.id == intent.id).values(**_written(intent)))
+            connection.execute(
+                sa.update(BATCHES).where(BATCHES.c.id == intent.id).values(**_written(intent))
+            )
         return intent
 
     def end(self, intent: BatchIntent) -> None:
@@ -103,15 +108,18 @@ def _digest(id: str, keys: str, tokens: int, file_id: str | None, batch_id: str 
 def _read(
     id: str, keys: str, tokens: int, file_id: str | None, batch_id: str | None, digest: int | None
 ) -> BatchIntent:
-    """Of a damaged row those keys that can be read: what the others asked is asked again. Its file and its batch are
-    looked for at the endpoint by the row's id, for another batch's would be as good as this one's. Rows of earlier
-    versions have no digest."""
+    """Of a damaged row those keys that can be read: what the others asked is asked again. Its file
+    and its batch are looked for at the endpoint by the row's id, for another batch's would be as
+    good as this one's. Rows of earlier versions have no digest."""
     try:
         if digest is None or digest == _digest(id, keys, tokens, file_id, batch_id):
             return BatchIntent(id, tuple(map(str, json.loads(keys))), tokens, file_id, batch_id)
     except (ValueError, TypeError):
         pass
-    tell(f"cache: the row of batch {id} is damaged; what of its requests cannot be read is asked again")
+    tell(
+        f"cache: the row of batch {id} is damaged; what of its requests cannot be read is asked"
+        " again"
+    )
     return BatchIntent(id, tuple(KEY.findall(str(keys))) or (NO_KEY,))
 
 
@@ -121,8 +129,9 @@ class RefusedError(ModelError):
 
 @dataclass(frozen=True)
 class BatchApi:
-    """Each call is tried again after failures that may pass. Raises AuthError when the key is refused, RefusedError
-    where no other attempt can do better, ModelError when a call fails for good."""
+    """Each call is tried again after failures that may pass. Raises AuthError when the key is
+    refused, RefusedError where no other attempt can do better, ModelError when a call fails for
+    good."""
 
     endpoint: Endpoint
     max_retries: int
@@ -137,7 +146,11 @@ class BatchApi:
 
     def create(self, intent: BatchIntent) -> BatchIntent:
         """With the id of the batch; one that an answer got lost for is found by its metadata."""
-        asked = {"endpoint": COMPLETIONS, "completion_window": WINDOW, "metadata": {METADATA: intent.id}}
+        asked = {
+            "endpoint": COMPLETIONS,
+            "completion_window": WINDOW,
+            "metadata": {METADATA: intent.id},
+        }
         batch = self._insist(
             lambda client: client.batches.create(input_file_id=intent.file_id or "", **asked),
             lambda: self.find(intent),
@@ -149,23 +162,36 @@ class BatchApi:
 
         def search(client: "OpenAI") -> Any | None:
             batches = client.batches.list(limit=100)
-            return next((batch for batch in batches if (batch.metadata or {}).get(METADATA) == intent.id), None)
+            return next(
+                (batch for batch in batches if (batch.metadata or {}).get(METADATA) == intent.id),
+                None,
+            )
 
         return self._insist(search)
 
     def look(self, intent: BatchIntent) -> Any | None:
         """The batch as it is now; None when the endpoint has forgotten it."""
-        return self._insist(_unless_gone(lambda client: client.batches.retrieve(intent.batch_id or "")))
+        return self._insist(
+            _unless_gone(lambda client: client.batches.retrieve(intent.batch_id or ""))
+        )
 
     def lines(self, batch: Any) -> Iterator[str]:
         """The lines of what it wrote: replies, then errors; of files that are deleted, none."""
         for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
-            content = self._insist(_unless_gone(lambda client, file_id=file_id: client.files.content(file_id).text))
-            yield from filter(None, (content or "").split("\n"))  # not splitlines: U+2028 may stand in a reply
+            content = self._insist(
+                _unless_gone(lambda client, file_id=file_id: client.files.content(file_id).text)
+            )
+            yield from filter(
+                None, (content or "").split("\n")
+            )  # not splitlines: U+2028 may stand in a reply
 
     def clean_up(self, intent: BatchIntent, batch: Any | None) -> None:
         """Delete the files: they hold text of documents."""
-        files = [intent.file_id, getattr(batch, "output_file_id", None), getattr(batch, "error_file_id", None)]
+        files = [
+            intent.file_id,
+            getattr(batch, "output_file_id", None),
+            getattr(batch, "error_file_id", None),
+        ]
         if intent.file_id is None:
             files.append(getattr(self._file_called(intent.file_name), "id", None))
         for file_id in filter(None, files):
@@ -173,17 +199,24 @@ class BatchApi:
 
     def cancel(self, intent: BatchIntent) -> None:
         """Whether or not it still can be: an ended batch stays ended."""
-        self.endpoint.call(_unless_gone(lambda client: client.batches.cancel(intent.batch_id or "")))
+        self.endpoint.call(
+            _unless_gone(lambda client: client.batches.cancel(intent.batch_id or ""))
+        )
 
     def _file_called(self, name: str) -> Any | None:
         return self._insist(
-            lambda client: next((file for file in client.files.list(purpose="batch") if file.filename == name), None)
+            lambda client: next(
+                (file for file in client.files.list(purpose="batch") if file.filename == name), None
+            )
         )
 
     def _insist(
-        self, function: "Callable[[OpenAI], Answer]", find: "Callable[[], Answer | None]" = lambda: None
+        self,
+        function: "Callable[[OpenAI], Answer]",
+        find: "Callable[[], Answer | None]" = lambda: None,
     ) -> Answer:
-        """``find``: what a call whose answer got lost has made all the same, looked for before it is tried again."""
+        """``find``: what a call whose answer got lost has made all the same, looked for before it
+        is tried again."""
         for attempt in count(1):
             answer = self.endpoint.call(function)
             if not isinstance(answer, Failure):

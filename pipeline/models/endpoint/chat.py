@@ -64,7 +64,8 @@ REPLY_OPTIONS = (
     "extra_body", "frequency_penalty", "max_completion_tokens", "max_tokens", "presence_penalty",
     "reasoning_effort", "seed", "stop", "temperature", "top_p", "verbosity",
 )  # fmt: skip
-"""What may be sent beside the messages. All of it can change a reply, so all of it is in the identity."""
+"""What may be sent beside the messages. All of it can change a reply, so all of it is in the
+identity."""
 
 
 TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY = 4, 3
@@ -76,7 +77,8 @@ CUT = "cut"
 
 @dataclass(frozen=True)
 class OpenAIChat(RemoteModel, ChatModel):
-    """A ChatModel. ``options``: see REPLY_OPTIONS. Raises SettingsError for an option that is not one of them."""
+    """A ChatModel. ``options``: see REPLY_OPTIONS. Raises SettingsError for an option that is not
+    one of them."""
 
     where: str = "models.chat.default"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -85,7 +87,9 @@ class OpenAIChat(RemoteModel, ChatModel):
         unknown = sorted(set(self.options) - set(REPLY_OPTIONS))
         if unknown:
             known = ", ".join(REPLY_OPTIONS)
-            raise SettingsError(f"{self.where}: unknown options {', '.join(unknown)}; known: {known}")
+            raise SettingsError(
+                f"{self.where}: unknown options {', '.join(unknown)}; known: {known}"
+            )
         super().__post_init__()
 
     @property
@@ -98,19 +102,26 @@ class OpenAIChat(RemoteModel, ChatModel):
         return None
 
     def converse(
-        self, talks: Iterable[Talk[Result]], listener: Listener | None = None, anew: Anew | None = None
+        self,
+        talks: Iterable[Talk[Result]],
+        listener: Listener | None = None,
+        anew: Anew | None = None,
     ) -> list[Result]:
-        """See ChatModel. A reply that a request's check objects to comes back without a reason, its ``message`` the
-        objection: the caller reads what can be read."""
+        """See ChatModel. A reply that a request's check objects to comes back without a reason, its
+        ``message`` the objection: the caller reads what can be read."""
         memory = self.memory(anew)
         exchange = Exchange(talks, memory, partial(self.tell_known, listener))
         with self.reserve(BYTES_OF_A_REPLY) as room:
             return converse(exchange, self._workers(memory, listener, room))
 
     def ask(
-        self, requests: Mapping[str, ChatRequest], memory: RememberedReplies, listener: Listener | None
+        self,
+        requests: Mapping[str, ChatRequest],
+        memory: RememberedReplies,
+        listener: Listener | None,
     ) -> dict[str, ChatReply]:
-        """Send these, by their keys, known or not; ``memory`` keeps what comes. For who holds the conversations."""
+        """Send these, by their keys, known or not; ``memory`` keeps what comes. For who holds the
+        conversations."""
         with self.reserve(BYTES_OF_A_REPLY) as room:
             return dict(in_parallel(requests.items(), self._workers(memory, listener, room)))
 
@@ -125,7 +136,9 @@ class OpenAIChat(RemoteModel, ChatModel):
             request = memory.with_room(key, request)
             thinking = False
 
-            def send(asked: ChatRequest, limit: Limit | None, client: "OpenAI") -> tuple[Completion, Tokens]:
+            def send(
+                asked: ChatRequest, limit: Limit | None, client: "OpenAI"
+            ) -> tuple[Completion, Tokens]:
                 nonlocal thinking
                 completion, tokens, thinking = self._fetch(asked, client, limit)
                 with room.storing():
@@ -137,8 +150,12 @@ class OpenAIChat(RemoteModel, ChatModel):
                 answer = attempts.ask(self._call(request), partial(send, limited, limit), _outcome)
                 refusal = answer if isinstance(answer, Failure) and limited is not request else None
                 if refusal and self._schema_limits.may_be_refused_by(refusal):
-                    answer = attempts.ask(self._call(request), partial(send, request, limit), _outcome)
-                    self._schema_limits.learn(refusal, answered_without=not isinstance(answer, Failure))
+                    answer = attempts.ask(
+                        self._call(request), partial(send, request, limit), _outcome
+                    )
+                    self._schema_limits.learn(
+                        refusal, answered_without=not isinstance(answer, Failure)
+                    )
                 return answer
 
             answer = self.reply_limits.ask(request, ask_within, lambda: thinking)
@@ -161,8 +178,11 @@ class OpenAIChat(RemoteModel, ChatModel):
         _, tokens = self.read_counted(body, lambda: self.count(look))
         return tokens
 
-    def _fetch(self, request: ChatRequest, client: "OpenAI", limit: Limit | None) -> tuple[Completion, Tokens, bool]:
-        """Send the request; return the whole reply, what it took, and whether hidden thinking is reported."""
+    def _fetch(
+        self, request: ChatRequest, client: "OpenAI", limit: Limit | None
+    ) -> tuple[Completion, Tokens, bool]:
+        """Send the request; return the whole reply, what it took, and whether hidden thinking is
+        reported."""
         create = client.chat.completions.with_streaming_response.create
         body = self.endpoint.fetch(create(**self._arguments(request, limit)))
         return *self.read_counted(body, lambda: self.count(request)), reports_thinking(body)
@@ -174,12 +194,15 @@ class OpenAIChat(RemoteModel, ChatModel):
         """Tells the listener of a request that needed no call."""
         if listener:
             usage = Usage(
-                request.row_id, self.model, reply.input_tokens, reply.output_tokens, cached=True, seconds=0,
+                request.row_id, self.model, reply.input_tokens, reply.output_tokens, cached=True,
+                seconds=0,
                 outcome=reply.reason or "ok", calls=0, cost=0,
             )  # fmt: skip
             listener.ended(usage)
 
-    def stream(self, request: ChatRequest, listener: Listener | None = None) -> Generator[str, None, ChatReply]:
+    def stream(
+        self, request: ChatRequest, listener: Listener | None = None
+    ) -> Generator[str, None, ChatReply]:
         """See ChatModel. A known reply is one piece. Who closes the generator ends the call."""
         memory = self.memory()
         key = memory.key(request)
@@ -210,24 +233,35 @@ class OpenAIChat(RemoteModel, ChatModel):
         characters = _characters(request)
         if not self.rate.tokens_per_minute:
             return Call(request.row_id, characters)
-        return Call(request.row_id, characters, self.count(request) + self.length_of_a_reply(request))
+        return Call(
+            request.row_id, characters, self.count(request) + self.length_of_a_reply(request)
+        )
 
     def count(self, request: ChatRequest) -> int:
-        """Input tokens of a request, as the endpoint will count them (chat models add a few to each message)."""
+        """Input tokens of a request, as the endpoint will count them (chat models add a few to each
+        message)."""
         texts = [message["content"] for message in request.messages]
-        return sum(map(tokenizer(self.model).count, texts)) + TOKENS_OF_A_MESSAGE * len(texts) + TOKENS_OF_A_REPLY
+        return (
+            sum(map(tokenizer(self.model).count, texts))
+            + TOKENS_OF_A_MESSAGE * len(texts)
+            + TOKENS_OF_A_REPLY
+        )
 
-    def read_counted(self, body: Mapping[str, Any], prompt: Callable[[], int]) -> tuple[Completion, Tokens]:
+    def read_counted(
+        self, body: Mapping[str, Any], prompt: Callable[[], int]
+    ) -> tuple[Completion, Tokens]:
         """Read the reply in an answer's JSON, and count the tokens that the answer does not report.
 
-        ``prompt`` counts those of the request. Raises UselessAnswerError when the answer holds no reply.
+        ``prompt`` counts those of the request. Raises UselessAnswerError when the answer holds no
+        reply.
         """
         return self.with_counts(*read_answer(body), prompt, written_in(body))
 
     def with_counts(
         self, completion: Completion, reported: Tokens, prompt: Callable[[], int], written: str
     ) -> tuple[Completion, Tokens]:
-        """Count the tokens that were not reported; ``written``: all that the model wrote, its reasoning too."""
+        """Count the tokens that were not reported; ``written``: all that the model wrote, its
+        reasoning too."""
         tokens = with_estimates(reported, prompt, lambda: tokenizer(self.model).count(written))
         return replace(completion, input_tokens=tokens.input, output_tokens=tokens.output), tokens
 
@@ -235,7 +269,9 @@ class OpenAIChat(RemoteModel, ChatModel):
         """A guess, in tokens, by what came so far."""
         return self._length_of_a_reply.guess(_characters(request))
 
-    def _stream(self, request: ChatRequest, listener: Listener | None) -> Generator[str, None, Completion]:
+    def _stream(
+        self, request: ChatRequest, listener: Listener | None
+    ) -> Generator[str, None, Completion]:
         pieces: list[str] = []
         written: list[str] = []
         tokens = NO_TOKENS
@@ -265,7 +301,9 @@ class OpenAIChat(RemoteModel, ChatModel):
         finally:
             # A stream that was cut has reported nothing yet: it is paid for as far as it came.
             count_reply = partial(tokenizer(self.model).count, "".join(written))
-            tokens = with_estimates(reported_tokens(usage), partial(self.count, request), count_reply)
+            tokens = with_estimates(
+                reported_tokens(usage), partial(self.count, request), count_reply
+            )
             sent.end(tokens, outcome)
         if failure:
             check_request()  # where it was broken off, that is no failure of the endpoint
@@ -275,16 +313,19 @@ class OpenAIChat(RemoteModel, ChatModel):
         return Completion("".join(pieces), finish_reason, tokens.input, tokens.output)
 
     def refuse_unread(self, request: ChatRequest, billed: Tokens) -> None:
-        """Raise an error if the server has read only a part of the prompt. ``billed``: what the answer reports.
+        """Raise an error if the server has read only a part of the prompt. ``billed``: what the
+        answer reports.
 
         Only Ollama cuts prompts without a word and says by its counts that it did.
         """
 
-    def _opened(self, attempts: Attempts, call: Call, request: ChatRequest, limit: Limit | None) -> Sent[Any] | Failure:
+    def _opened(
+        self, attempts: Attempts, call: Call, request: ChatRequest, limit: Limit | None
+    ) -> Sent[Any] | Failure:
         """Return a stream that has begun, or why none has.
 
-        Raises RequestEndedError when the request ends that it is opened for. A stream that begins after that is hung
-        up, and its prompt is counted, for it is paid for.
+        Raises RequestEndedError when the request ends that it is opened for. A stream that begins
+        after that is hung up, and its prompt is counted, for it is paid for.
         """
 
         def discard(late: Sent[Any] | Failure) -> None:
@@ -294,27 +335,39 @@ class OpenAIChat(RemoteModel, ChatModel):
 
         with breakable(attempts.stop.set):
             try:
-                return left_when_over(partial(attempts.open, call, partial(self._open, request, limit)), discard)
+                return left_when_over(
+                    partial(attempts.open, call, partial(self._open, request, limit)), discard
+                )
             except StoppedError:
-                raise RequestEndedError(f"{self.where}: the request ended before its call began; ask again") from None
+                raise RequestEndedError(
+                    f"{self.where}: the request ended before its call began; ask again"
+                ) from None
 
     def _no_answer(self, request: ChatRequest, failure: Failure, begun: bool = False) -> ModelError:
-        """Return the error of a question that brought no answer; ``begun``: a part of it has been shown."""
+        """Return the error of a question that brought no answer; ``begun``: a part of it has been
+        shown."""
         fact = f"{self.where}: {failure.message}"
         if begun and failure.reason == "too_long":
-            return ModelError(f"{fact}, so the answer rests on a part of what was found; {LOWER_THE_BUDGET}")
+            return ModelError(
+                f"{fact}, so the answer rests on a part of what was found; {LOWER_THE_BUDGET}"
+            )
         if begun:
             return ModelError(f"{fact}; the answer is cut off there: ask again")
         return no_answer(fact, failure.reason, self.count(request))
 
-    def _open(self, request: ChatRequest, limit: Limit | None, client: "OpenAI") -> tuple[Any, Tokens]:
+    def _open(
+        self, request: ChatRequest, limit: Limit | None, client: "OpenAI"
+    ) -> tuple[Any, Tokens]:
         """Open a stream, before its first piece; its tokens are known at its end."""
         create = cast(Any, client.chat.completions.create)
-        stream = create(**self._arguments(request, limit), stream=True, stream_options={"include_usage": True})
+        stream = create(
+            **self._arguments(request, limit), stream=True, stream_options={"include_usage": True}
+        )
         return stream, NO_TOKENS
 
     def _chunks(self, stream: "Stream[Any]") -> Iterator[Chunk]:
-        """Yield what comes of a stream. Its bytes are read here: the client hides its end mark and its plain JSON."""
+        """Yield what comes of a stream. Its bytes are read here: the client hides its end mark and
+        its plain JSON."""
         return read_events(lines_in_time(stream.response.iter_bytes(), self.timeout), _whole_chunk)
 
     @made_once
@@ -327,7 +380,9 @@ class OpenAIChat(RemoteModel, ChatModel):
         body |= self.options.get("extra_body", {})
         if request.response_format:
             body["response_format"] = request.response_format
-        messages = [{**message, "content": sendable(message["content"])} for message in request.messages]
+        messages = [
+            {**message, "content": sendable(message["content"])} for message in request.messages
+        ]
         limits = {limit.name: limit.tokens} if limit else {}
         return {"model": self.model, "messages": messages, **limits, **body}
 
@@ -368,7 +423,11 @@ class _Mean:
         self.total, self.replies = self.total + tokens, self.replies + 1
 
     def guess(self, characters: int) -> int:
-        return self.total // self.replies if self.replies else characters // CHARACTERS_PER_TOKEN_AT_FIRST
+        return (
+            self.total // self.replies
+            if self.replies
+            else characters // CHARACTERS_PER_TOKEN_AT_FIRST
+        )
 
 
 def read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
@@ -376,12 +435,18 @@ def read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
     from openai.types.chat import ChatCompletion
 
     answer = ChatCompletion.construct(**body)
-    choices, tokens = getattr(answer, "choices", None), reported_tokens(getattr(answer, "usage", None))
+    choices, tokens = (
+        getattr(answer, "choices", None),
+        reported_tokens(getattr(answer, "usage", None)),
+    )
     if not choices or choices[0].message is None:
         raise UselessAnswerError("the endpoint's answer holds no reply", tokens)
     choice = choices[0]
     if choice.message.refusal:
-        return Completion(clean(choice.message.refusal), "refusal", tokens.input, tokens.output), tokens
+        return (
+            Completion(clean(choice.message.refusal), "refusal", tokens.input, tokens.output),
+            tokens,
+        )
     text = clean(plain_text(choice.message.content))
     return Completion(text, choice.finish_reason or "stop", tokens.input, tokens.output), tokens
 

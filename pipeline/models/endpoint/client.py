@@ -13,7 +13,14 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
-from pipeline.errors import AuthError, GraphmillError, ModelError, NoSuchModelError, SettingsError, in_words
+from pipeline.errors import (
+    AuthError,
+    GraphmillError,
+    ModelError,
+    NoSuchModelError,
+    SettingsError,
+    in_words,
+)
 from pipeline.models.base import NO_TOKENS, Tokens
 from pipeline.models.conversations import made_once
 from pipeline.models.endpoint.connection import SHORTEST_SECRET, Connection
@@ -33,7 +40,8 @@ REFUSED_BY_POLICY = re.compile(
     r"content.?filter|content.?(management|usage)?.?polic|responsible.?ai|moderation|safety system"
 )
 TOO_LONG = re.compile(
-    r"context.?(length|window|size)|maximum.{0,20}(tokens|length)|too (long|many tokens)|above_max_length"
+    r"context.?(length|window|size)|maximum.{0,20}(tokens|length)|too (long|many"
+    r" tokens)|above_max_length"
     r"|max_tokens_per_request|reduce the length|exceeds?.{0,40}(tokens|length)|too large to process"
 )
 TOO_LARGE = re.compile(r"^(rate_limit_exceeded )?request too large")
@@ -57,10 +65,10 @@ class UselessAnswerError(ValueError):
 class Failure:
     """Why a call brought nothing: a reject's reason code, and a message for people.
 
-    ``fatal`` is set where no other call can do better. ``answered``: anything came back; ``listens``:
-    somebody took the connection; ``refused``: the machine is there, but nothing listens at its port. ``status``:
-    HTTP's, where there was an answer; ``retry_after``: seconds that the endpoint asks to wait; ``tokens``: what was
-    billed though the answer is of no use.
+    ``fatal`` is set where no other call can do better. ``answered``: anything came back;
+    ``listens``: somebody took the connection; ``refused``: the machine is there, but nothing
+    listens at its port. ``status``: HTTP's, where there was an answer; ``retry_after``: seconds
+    that the endpoint asks to wait; ``tokens``: what was billed though the answer is of no use.
     """
 
     reason: str
@@ -93,8 +101,8 @@ class Failure:
 class Endpoint:
     """``where`` names it in messages (its place in settings.yaml); ``base_url`` "" is OpenAI's own.
 
-    A query in ``base_url`` is sent with every request, after the path, as are the headers and the query of
-    ``connection``.
+    A query in ``base_url`` is sent with every request, after the path, as are the headers and the
+    query of ``connection``.
     """
 
     where: str
@@ -111,15 +119,18 @@ class Endpoint:
     def __post_init__(self) -> None:
         if not _has_readable_host(self.base_url):
             raise SettingsError(
-                f"{self.where}: base_url has a host or a port that cannot be read; write http://HOST:PORT/..."
+                f"{self.where}: base_url has a host or a port that cannot be read; write"
+                " http://HOST:PORT/..."
             )
         if self.base_url and not self.base_url.startswith(("http://", "https://")):
             raise SettingsError(
-                f"{self.where}: base_url '{self.address}' is no web address; write http://... or https://..."
+                f"{self.where}: base_url '{self.address}' is no web address; write http://... or"
+                " https://..."
             )
         if not self.api_key.isascii() or any(c.isspace() for c in self.api_key):
             raise SettingsError(
-                f"{self.where}: api_key has a space, a line break or a letter that no key has; copy it again"
+                f"{self.where}: api_key has a space, a line break or a letter that no key has; copy"
+                " it again"
             )
 
     @property
@@ -137,7 +148,8 @@ class Endpoint:
         return hashlib.sha256(f"{self.address}\n{self.model}".encode()).hexdigest()
 
     def context_length(self) -> int | None:
-        """Return the tokens that the model itself can read; None where the server does not tell it."""
+        """Return the tokens that the model itself can read; None where the server does not tell
+        it."""
         return None
 
     @property
@@ -167,12 +179,17 @@ class Endpoint:
         from openai import Timeout
 
         timeout = Timeout(self.timeout, connect=min(self.timeout, CONNECT_SECONDS))
-        return {"timeout": timeout, "max_retries": 0, **self.connection.client_arguments(self.where, query)}
+        return {
+            "timeout": timeout,
+            "max_retries": 0,
+            **self.connection.client_arguments(self.where, query),
+        }
 
     def preflight(self) -> None:
         """Ask for the list of models, once, for at most four seconds.
 
-        Raises AuthError when the key is missing or refused, ModelError when nobody listens; any other answer will do.
+        Raises AuthError when the key is missing or refused, ModelError when nobody listens; any
+        other answer will do.
         """
         failure = self.look()
         if failure and not failure.listens:
@@ -189,7 +206,9 @@ class Endpoint:
             raise AuthError(f"{self.where}: no api_key and no base_url; {self._ways_to_set_them}")
 
         def list_models(client: "OpenAI") -> None:
-            with client.with_options(timeout=PREFLIGHT_SECONDS).models.with_streaming_response.list():
+            with client.with_options(
+                timeout=PREFLIGHT_SECONDS
+            ).models.with_streaming_response.list():
                 return  # that it answers is enough
 
         return self.call(list_models)
@@ -202,8 +221,9 @@ class Endpoint:
             return self.failure(error)
 
     def fetch(self, answering: "AbstractContextManager[APIResponse[Any]]") -> dict[str, Any]:
-        """The JSON object of an answer, all of which must come within ``timeout``: the client itself limits only how
-        long nothing comes, and some servers send white space while they work. Raises ValueError where it is none."""
+        """The JSON object of an answer, all of which must come within ``timeout``: the client
+        itself limits only how long nothing comes, and some servers send white space while they
+        work. Raises ValueError where it is none."""
         until = time.monotonic() + self.timeout
         with answering as response:
             answer = json.loads(b"".join(_in_time(response.iter_bytes(), until)))
@@ -215,17 +235,29 @@ class Endpoint:
         """What an exception of the client means; one that is not the client's is raised."""
         from openai import APIConnectionError, APITimeoutError, OpenAIError
 
-        if not isinstance(error, (OpenAIError, ValueError)) and not type(error).__module__.startswith("http"):
+        if not isinstance(error, (OpenAIError, ValueError)) and not type(
+            error
+        ).__module__.startswith("http"):
             raise error
         if _nobody_listens(error):
             cause = error.__cause__ or error
             if fact := _distrusts(error):
                 message = f"{self.address}: {self._safe(fact)}"
-                action = "set ca_bundle to the file of its certificate authority, or SSL_CERT_FILE in the environment"
-                return Failure("server_error", message, False, False, fatal=self._error(message, action))
+                action = (
+                    "set ca_bundle to the file of its certificate authority, or SSL_CERT_FILE in"
+                    " the environment"
+                )
+                return Failure(
+                    "server_error", message, False, False, fatal=self._error(message, action)
+                )
             message = f"{self.address} does not answer ({self._safe(in_words(cause))})"
-            return Failure("server_error", message, answered=False, listens=False, refused=_is_refused(error))
-        if isinstance(error, (APITimeoutError, OverdueError)) or type(error).__name__ == "ReadTimeout":
+            return Failure(
+                "server_error", message, answered=False, listens=False, refused=_is_refused(error)
+            )
+        if (
+            isinstance(error, (APITimeoutError, OverdueError))
+            or type(error).__name__ == "ReadTimeout"
+        ):
             return Failure("timeout", f"no answer within {self.timeout:g} s", answered=False)
         status = getattr(error, "status_code", None)
         if status is None:
@@ -235,7 +267,9 @@ class Endpoint:
             detail = self._safe(in_words(cause))
             tokens = error.tokens if isinstance(error, UselessAnswerError) else NO_TOKENS
             return Failure("server_error", f"{kind} ({detail})", answered=not broken, tokens=tokens)
-        refusal = self.refusal(status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip())
+        refusal = self.refusal(
+            status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip()
+        )
         return replace(refusal, status=status, retry_after=retry_after(error))
 
     def refusal(self, status: int, detail: str) -> Failure:
@@ -250,8 +284,14 @@ class Endpoint:
             return Failure("bad_request", message, fatal=self._no_such_model(message))
         if status == 402 or (status == 429 and "insufficient_quota" in said):
             fact = f"{self.address} wants payment ({message})"
-            return Failure("bad_request", message, fatal=self._error(fact, "look at the account's credit"))
-        if status == 413 or (status in (400, 422, 500) and TOO_LONG.search(said)) or TOO_LARGE.search(said):
+            return Failure(
+                "bad_request", message, fatal=self._error(fact, "look at the account's credit")
+            )
+        if (
+            status == 413
+            or (status in (400, 422, 500) and TOO_LONG.search(said))
+            or TOO_LARGE.search(said)
+        ):
             return Failure("too_long", message)
         if status == 408:
             return Failure("timeout", message)
@@ -262,9 +302,9 @@ class Endpoint:
     def _ways_to_set_them(self) -> str:
         if self.where.startswith("models.chat."):
             return (
-                "set OPENAI_API_KEY or OPENAI_BASE_URL (in .env or the environment), which settings.yaml names there: "
-                'api_key: "${OPENAI_API_KEY:-}", base_url: "${OPENAI_BASE_URL:-}"; or run \'graphmill run fast\', '
-                "which needs no chat model"
+                "set OPENAI_API_KEY or OPENAI_BASE_URL (in .env or the environment), which"
+                ' settings.yaml names there: api_key: "${OPENAI_API_KEY:-}", base_url:'
+                " \"${OPENAI_BASE_URL:-}\"; or run 'graphmill run fast', which needs no chat model"
             )
         return f"set {self.where}.base_url or {self.where}.api_key in settings.yaml"
 
@@ -286,8 +326,13 @@ class Endpoint:
         return self._error(failure.message, "is the server running? look at base_url and timeout")
 
     def _no_such_model(self, message: str) -> NoSuchModelError:
-        fact = f"{self.address} has no model '{self.model}', or is not the address of an API ({message})"
-        return NoSuchModelError(f"{self.where}: {fact}; correct {self.where}.model or base_url in settings.yaml")
+        fact = (
+            f"{self.address} has no model '{self.model}', or is not the address of an API"
+            f" ({message})"
+        )
+        return NoSuchModelError(
+            f"{self.where}: {fact}; correct {self.where}.model or base_url in settings.yaml"
+        )
 
     def _error(self, fact: str, action: str) -> ModelError:
         return ModelError(f"{self.where}: {fact}; {action}")
@@ -367,9 +412,14 @@ def _said(error: Exception) -> str:
 
 
 def _lengths_told(body: Mapping[str, Any]) -> str:
-    """Return the window and the prompt's length where llama.cpp tells them in fields, and not in its words."""
-    told = {name: body[name] for name in ("n_ctx", "n_prompt_tokens") if isinstance(body.get(name), int)}
-    unsaid = [f"{name}: {length}" for name, length in told.items() if str(length) not in body["message"]]
+    """Return the window and the prompt's length where llama.cpp tells them in fields, and not in
+    its words."""
+    told = {
+        name: body[name] for name in ("n_ctx", "n_prompt_tokens") if isinstance(body.get(name), int)
+    }
+    unsaid = [
+        f"{name}: {length}" for name, length in told.items() if str(length) not in body["message"]
+    ]
     return f" ({', '.join(unsaid)})" if unsaid else ""
 
 

@@ -67,15 +67,25 @@ class Connection:
         setting, path = "ca_bundle", self.ca_bundle
         try:
             if self.ca_bundle:
-                context = ssl.create_default_context(cafile=self.ca_bundle)  # trusts nothing but this file
+                context = ssl.create_default_context(
+                    cafile=self.ca_bundle
+                )  # trusts nothing but this file
             else:
-                context = http_library().create_ssl_context()  # SSL_CERT_FILE, else the public authorities
+                context = (
+                    http_library().create_ssl_context()
+                )  # SSL_CERT_FILE, else the public authorities
             setting, path = "client_cert", self.client_cert
             if self.client_cert:
                 # Without a password of its own, OpenSSL would ask for one at the terminal and wait.
-                context.load_cert_chain(self.client_cert, self.client_key or None, password=lambda: "")
+                context.load_cert_chain(
+                    self.client_cert, self.client_key or None, password=lambda: ""
+                )
         except (OSError, ValueError) as error:
-            fact = "not a certificate in PEM" if isinstance(error, ssl.SSLError | ValueError) else in_words(error)
+            fact = (
+                "not a certificate in PEM"
+                if isinstance(error, ssl.SSLError | ValueError)
+                else in_words(error)
+            )
             raise SettingsError(
                 f"{where}.{setting}: {path}: {fact}; name a file in PEM that this user can read"
             ) from None

@@ -35,8 +35,8 @@ SHORTEST_TO_HALVE = 100  # characters; an endpoint that cannot take so many has 
 class OpenAIEmbedding(RemoteModel):
     """An EmbeddingModel. ``dimensions`` is asked of the endpoint when given.
 
-    A text longer than the model takes is halved, at white space, as often as it needs; its vector is the mean
-    of its parts' weighted by their lengths.
+    A text longer than the model takes is halved, at white space, as often as it needs; its vector
+    is the mean of its parts' weighted by their lengths.
     """
 
     where: str = "models.embedding.default"
@@ -49,8 +49,9 @@ class OpenAIEmbedding(RemoteModel):
         return {"model": self.model, "normalized": True, **self.origin, **asked}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Equal texts are sent once, blank ones not at all. ``listener`` hears of calls
-        (``row_id`` "") and of texts that are done. Raises AuthError or ModelError; batches that came are kept."""
+        """See EmbeddingModel. Equal texts are sent once, blank ones not at all. ``listener`` hears
+        of calls (``row_id`` "") and of texts that are done. Raises AuthError or ModelError; batches
+        that came are kept."""
         recalled = recall_vectors(self.cache, self.identity, texts)
         attempts = self.attempts(listener)
 
@@ -74,7 +75,9 @@ class OpenAIEmbedding(RemoteModel):
     def look(self, client: "OpenAI") -> Tokens:
         """Embed one word: the list of models may be there before the model is."""
         soon = client.with_options(timeout=SECONDS_OF_A_LOOK)
-        answer = soon.embeddings.create(model=self.model, input=[WORD_OF_A_LOOK], encoding_format="float")
+        answer = soon.embeddings.create(
+            model=self.model, input=[WORD_OF_A_LOOK], encoding_format="float"
+        )
         reported = reported_tokens(getattr(answer, "usage", None))
         return with_estimates(reported, lambda: self._count([WORD_OF_A_LOOK]), lambda: 0)
 
@@ -96,13 +99,17 @@ class OpenAIEmbedding(RemoteModel):
             response = self._send(texts, attempts)
         data = _data(response)
         if len(data) != len(texts):
-            raise self._error(f"asked for {len(texts)} vectors, got {len(data)}", "look at the server")
+            raise self._error(
+                f"asked for {len(texts)} vectors, got {len(data)}", "look at the server"
+            )
         if sorted(item.index for item in data) == list(range(len(data))):
             data = sorted(data, key=lambda item: item.index)
         sizes = {len(item.embedding) for item in data}
         if len(sizes) > 1 or (self.dimensions and sizes != {self.dimensions}):
             expected = self.dimensions or "one number of"
-            raise self._error(f"expected {expected} dimensions, got {sorted(sizes)}", "correct 'dimensions'")
+            raise self._error(
+                f"expected {expected} dimensions, got {sorted(sizes)}", "correct 'dimensions'"
+            )
         vectors = np.array([item.embedding for item in data], dtype=np.float64)
         if not np.isfinite(vectors).all():
             raise self._error("a vector has values that are no numbers", "look at the server")
@@ -112,10 +119,14 @@ class OpenAIEmbedding(RemoteModel):
         """Half of the batch at a time; of a single text, the mean of its two halves."""
         if len(texts) > 1:
             middle = len(texts) // 2
-            return np.vstack([self._vectors(texts[:middle], attempts), self._vectors(texts[middle:], attempts)])
+            return np.vstack(
+                [self._vectors(texts[:middle], attempts), self._vectors(texts[middle:], attempts)]
+            )
         size = len(texts[0])
         if size < SHORTEST_TO_HALVE:
-            raise self._error(f"the endpoint finds {size} characters too long", "choose another model")
+            raise self._error(
+                f"the endpoint finds {size} characters too long", "choose another model"
+            )
         halves = [half for half in _halve(texts[0]) if half.strip()]
         vectors = unit(self._vectors(halves, attempts))
         return np.average(vectors, axis=0, weights=[len(half) for half in halves])[np.newaxis]

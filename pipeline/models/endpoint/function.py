@@ -24,7 +24,8 @@ from pipeline.models.endpoint.in_process import Body, InProcessEndpoint
 from pipeline.text.ids import digest
 
 PROGRAMMING_ERRORS = (
-    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, NotImplementedError,
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError,
+    NotImplementedError,
     TypeError, ValueError,
 )  # fmt: skip
 """Exceptions after which a second call would end in the same way. Others, such as those of a
@@ -75,7 +76,9 @@ class FunctionEndpoint(InProcessEndpoint):
         missing = [name for name in self.wanted if not self._takes(name)]
         if missing:
             fact = f"{missing[0]} is set, and {self.name} has no such parameter"
-            raise SettingsError(f"{self.where}: {fact}; add it to the function, or remove the setting")
+            raise SettingsError(
+                f"{self.where}: {fact}; add it to the function, or remove the setting"
+            )
 
     def chat(self, body: Body, seconds: float) -> Body | Iterator[Body]:
         """Call the function with the messages and with those options that it takes."""
@@ -93,10 +96,16 @@ class FunctionEndpoint(InProcessEndpoint):
         try:
             vectors = np.asarray(() if answer is None else answer, dtype=np.float64)
         except (TypeError, ValueError):
-            raise FunctionError(f"gave {_kind(answer)} instead of a vector of numbers for each text") from None
+            raise FunctionError(
+                f"gave {_kind(answer)} instead of a vector of numbers for each text"
+            ) from None
         if vectors.ndim != 2 or len(vectors) != len(texts):
-            shape = "nothing" if answer is None else "x".join(map(str, vectors.shape)) or "one number"
-            raise FunctionError(f"gave {shape} for {len(texts)} texts instead of a vector of numbers for each")
+            shape = (
+                "nothing" if answer is None else "x".join(map(str, vectors.shape)) or "one number"
+            )
+            raise FunctionError(
+                f"gave {shape} for {len(texts)} texts instead of a vector of numbers for each"
+            )
         data = [{"object": "embedding", "index": row, "embedding": list(map(float, vector))}
                 for row, vector in enumerate(vectors)]  # fmt: skip
         return {"object": "list", "model": self.model, "data": data}
@@ -116,7 +125,9 @@ class FunctionEndpoint(InProcessEndpoint):
         if isinstance(status, int):  # the clients of most providers have it
             refusal = self.refusal(status, str(raised))
             return Failure(refusal.reason, message, status=status, fatal=refusal.fatal)
-        return Failure("bad_request" if isinstance(raised, PROGRAMMING_ERRORS) else "server_error", message)
+        return Failure(
+            "bad_request" if isinstance(raised, PROGRAMMING_ERRORS) else "server_error", message
+        )
 
     def _call(self, seconds: float, *given: Any, **options: Any) -> Any:
         """Return what the function returns within ``seconds``. Raises FunctionError, or
@@ -143,7 +154,9 @@ class FunctionEndpoint(InProcessEndpoint):
             try:
                 found = found()
             except Exception as error:
-                raise self._unusable(f"{self.name} cannot be made without arguments ({in_words(error)})") from error
+                raise self._unusable(
+                    f"{self.name} cannot be made without arguments ({in_words(error)})"
+                ) from error
         if not callable(found):
             raise self._unusable(f"{self.name} cannot be called")
         return found
@@ -161,10 +174,14 @@ class FunctionEndpoint(InProcessEndpoint):
         _, *others = inspect.signature(self._called).parameters.values()
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in others)
         by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return frozenset(one.name for one in others if one.kind in by_name) | ({"**"} if takes_any else set())
+        return frozenset(one.name for one in others if one.kind in by_name) | (
+            {"**"} if takes_any else set()
+        )
 
     def _unusable(self, fact: str) -> SettingsError:
-        return SettingsError(f"{self.where}.function: {fact}; name a function, or a class with __call__")
+        return SettingsError(
+            f"{self.where}.function: {fact}; name a function, or a class with __call__"
+        )
 
 
 def is_function(model: object) -> bool:
@@ -236,9 +253,13 @@ def find_function(reference: str, root: Path, where: str) -> Any:
     module_name = module_name.removesuffix(".py")
     path = (root / f"{module_name.replace('.', '/')}.py").resolve()
     own = path.is_file()
-    module = _own_module(path, path.read_bytes(), where) if own else _installed(module_name, path, where)
+    module = (
+        _own_module(path, path.read_bytes(), where) if own else _installed(module_name, path, where)
+    )
     if not hasattr(module, name):
-        raise SettingsError(f"{where}: {module_name} has no '{name}'; correct the name after the colon")
+        raise SettingsError(
+            f"{where}: {module_name} has no '{name}'; correct the name after the colon"
+        )
     return getattr(module, name)
 
 
@@ -251,14 +272,18 @@ def _own_module(path: Path, source: bytes, where: str) -> ModuleType:
     module = module_from_spec(spec)
     folder = str(path.parent)
     if folder not in sys.path:
-        sys.path.append(folder)  # so that it can import its neighbours; last, so that these hide no library
+        sys.path.append(
+            folder
+        )  # so that it can import its neighbours; last, so that these hide no library
         OWN_FOLDERS.add(folder)
     sys.modules[name] = module
     try:
         exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - settings name the file to run
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise SettingsError(f"{where}: {path}: {type(error).__name__}: {error}; correct the file") from error
+        raise SettingsError(
+            f"{where}: {path}: {type(error).__name__}: {error}; correct the file"
+        ) from error
     return module
 
 
@@ -271,10 +296,14 @@ def _installed(name: str, path: Path, where: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             fact = f"there is neither a file {path} nor an installed module '{name}'"
-            raise SettingsError(f"{where}: {fact}; put the file there, or correct the name") from None
+            raise SettingsError(
+                f"{where}: {fact}; put the file there, or correct the name"
+            ) from None
         raise SettingsError(f"{where}: {name}: {error}; install what it needs") from error
     except Exception as error:
-        raise SettingsError(f"{where}: {name}: {type(error).__name__}: {error}; correct the module") from error
+        raise SettingsError(
+            f"{where}: {name}: {type(error).__name__}: {error}; correct the module"
+        ) from error
 
 
 def _completion(reply: Reply) -> dict[str, Any]:

@@ -69,7 +69,9 @@ class InProcessTransport:
     being streamed, is raised as it is.
     """
 
-    def __init__(self, chat: Callable[[Body, float], Any], embed: Callable[[Body, float], Body], http: Any):
+    def __init__(
+        self, chat: Callable[[Body, float], Any], embed: Callable[[Body, float], Body], http: Any
+    ):
         self._answers = {CHAT: chat, EMBEDDINGS: embed}
         self._http = http
 
@@ -85,7 +87,9 @@ class InProcessTransport:
     def handle_request(self, request: Any) -> Any:
         answer = self._answers.get(request.url.path)
         if answer is None:
-            return self._http.Response(404, json={"error": {"message": f"no {request.url.path} in this process"}})
+            return self._http.Response(
+                404, json={"error": {"message": f"no {request.url.path} in this process"}}
+            )
         body = json.loads(request.read())
         seconds = float(request.extensions["timeout"]["read"])
         try:
@@ -93,11 +97,15 @@ class InProcessTransport:
         except TimeoutError as error:
             raise self._http.ReadTimeout(str(error), request=request) from error
         if body.get("stream"):
-            return self._http.Response(200, headers={"content-type": "text/event-stream"}, content=_events(found))
+            return self._http.Response(
+                200, headers={"content-type": "text/event-stream"}, content=_events(found)
+            )
         # json= would refuse half a surrogate pair and a value that is no number, which are the
         # caller's to judge.
         content = json.dumps(found).encode()
-        return self._http.Response(200, headers={"content-type": "application/json"}, content=content)
+        return self._http.Response(
+            200, headers={"content-type": "application/json"}, content=content
+        )
 
 
 def _events(chunks: Iterable[Body]) -> Iterator[bytes]:

@@ -1,7 +1,9 @@
-"""How many calls of a model may be under way, and when the next may start: shared by threads and machines.
+"""How many calls of a model may be under way, and when the next may start: shared by threads and
+machines.
 
-One clock per model for requests and one for tokens, shared by all threads and, through the cache's database, by all
-processes: the generic cell rate algorithm (ITU-T I.371, appendix I), with a burst of one call.
+One clock per model for requests and one for tokens, shared by all threads and, through the cache's
+database, by all processes: the generic cell rate algorithm (ITU-T I.371, appendix I), with a burst
+of one call.
 """
 
 import threading
@@ -19,17 +21,17 @@ from pipeline.models.conversations import StoppedError
 SHARE_OF_THE_LIMIT = 0.93
 """Clocks differ and networks bunch calls together: at the very limit some would be refused."""
 SECONDS_AHEAD = 30.0
-"""Of urgent calls: enough for one to pass the large calls of several processes; a burst of them exceeds what a minute
-lets through by at most half of it, and what comes later makes up for it."""
+"""Of urgent calls: enough for one to pass the large calls of several processes; a burst of them
+exceeds what a minute lets through by at most half of it, and what comes later makes up for it."""
 SECONDS_BETWEEN_CUTS = 1.0
 """One overload refuses all calls under way: it cuts once, not once for each of them."""
 
 GROWTH_AFTER_TIMEOUTS = 0.25
-"""A timeout costs the server all the work that it has done on the call: after one, the calls under way increase
-by one only when four times as many as they are have been answered."""
+"""A timeout costs the server all the work that it has done on the call: after one, the calls under
+way increase by one only when four times as many as they are have been answered."""
 MANY_OVERTAKEN, SHARE_OVERTAKEN = 3, 0.25
-"""So many calls, and for each answered call this share, that timed out while later ones were answered: fewer than
-that are slow by themselves, as a reply without end is."""
+"""So many calls, and for each answered call this share, that timed out while later ones were
+answered: fewer than that are slow by themselves, as a reply without end is."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Rate:
 
     def seconds(self, requests: int, tokens: int) -> tuple[float, float]:
         """How long the two clocks are taken up by so much."""
-        return _seconds(requests, self.requests_per_minute), _seconds(tokens, self.tokens_per_minute)
+        return _seconds(requests, self.requests_per_minute), _seconds(
+            tokens, self.tokens_per_minute
+        )
 
 
 def _seconds(amount: int, per_minute: float | None) -> float:
@@ -63,8 +67,8 @@ class Bucket:
     def take(self, tokens: int, urgent: bool = False) -> float:
         """Take the next turn for one call of so many tokens; seconds until it comes.
 
-        An urgent call may go SECONDS_AHEAD of its turn, and all turns after it are as much later as if it had waited:
-        the tolerance of the algorithm, given to some callers alone.
+        An urgent call may go SECONDS_AHEAD of its turn, and all turns after it are as much later as
+        if it had waited: the tolerance of the algorithm, given to some callers alone.
         """
         seconds = self._move(*self.rate.seconds(1, tokens))
         return max(0.0, seconds - SECONDS_AHEAD) if urgent else seconds
@@ -101,7 +105,9 @@ def _move(database: Database, name: str, requests: float, tokens: float) -> floa
     with database.connection(write=True) as connection:
         turn = connection.execute(update).first()
         if turn is None:
-            zero = INSERTS[connection.dialect.name](BUCKETS).values(name=name, requests_at=0, tokens_at=0)
+            zero = INSERTS[connection.dialect.name](BUCKETS).values(
+                name=name, requests_at=0, tokens_at=0
+            )
             connection.execute(zero.on_conflict_do_nothing())
             turn = connection.execute(update).one()
     return max(0.0, *turn)
@@ -111,7 +117,9 @@ def _hold(database: Database, name: str, seconds: float) -> None:
     now, latest = _now(database), _latest(database)
     later = latest(BUCKETS.c.requests_at, now + seconds)
     with database.connection(write=True) as connection:
-        connection.execute(sa.update(BUCKETS).where(BUCKETS.c.name == name).values(requests_at=later))
+        connection.execute(
+            sa.update(BUCKETS).where(BUCKETS.c.name == name).values(requests_at=later)
+        )
 
 
 def _now(database: Database) -> sa.ColumnElement[float]:
@@ -150,8 +158,8 @@ _LOCAL = _Clocks()
 
 @dataclass(frozen=True)
 class Place:
-    """A call's place among those under way. ``level``: how many were under way when it was sent, itself included;
-    ``since``: when that was (monotonic)."""
+    """A call's place among those under way. ``level``: how many were under way when it was sent,
+    itself included; ``since``: when that was (monotonic)."""
 
     level: int
     since: float
@@ -159,10 +167,12 @@ class Place:
 
 @dataclass
 class Limiter:
-    """Additive increase, multiplicative decrease (Chiu and Jain 1989) of the calls under way, up to ``most``;
-    ``bucket`` spaces their starts, less so where they are ``urgent``. Waiting is not a failed attempt.
+    """Additive increase, multiplicative decrease (Chiu and Jain 1989) of the calls under way, up to
+    ``most``; ``bucket`` spaces their starts, less so where they are ``urgent``. Waiting is not a
+    failed attempt.
 
-    ``ceiling``: the increase ends there, below the lowest level at which calls timed out while others were answered.
+    ``ceiling``: the increase ends there, below the lowest level at which calls timed out while
+    others were answered.
     """
 
     most: int
@@ -186,7 +196,8 @@ class Limiter:
         self.begin()
 
     def begin(self) -> None:
-        """Forget the timeouts of an earlier run: the server may have been busy with something else then."""
+        """Forget the timeouts of an earlier run: the server may have been busy with something else
+        then."""
         with self.changed:
             self.allowed = float(self.most)
             self.ceiling = self.most
@@ -196,7 +207,8 @@ class Limiter:
 
     @contextmanager
     def turn(self, tokens: int, stop: threading.Event) -> Iterator[Place]:
-        """Wait for a place and for the bucket's turn. Raises StoppedError when ``stop`` is set before."""
+        """Wait for a place and for the bucket's turn. Raises StoppedError when ``stop`` is set
+        before."""
         _unless_stopped(stop)
         with self.changed:
             while self.under_way >= max(1, int(self.allowed)):
@@ -205,7 +217,9 @@ class Limiter:
             self.under_way += 1
         try:
             if self.bucket.rate.limited:
-                with self.next_in_line:  # the others take their turns when it is known what replies have cost
+                with (
+                    self.next_in_line
+                ):  # the others take their turns when it is known what replies have cost
                     _unless_stopped(stop)
                     sleep(self.bucket.take(tokens, self.urgent), stop)
             while (seconds := self.held_until - time.monotonic()) > 0:
@@ -217,7 +231,8 @@ class Limiter:
                 self.changed.notify()
 
     def succeeded(self, place: Place) -> None:
-        """Note that the call at this place was answered: one more may be under way, sooner or later."""
+        """Note that the call at this place was answered: one more may be under way, sooner or
+        later."""
         with self.changed:
             self.answered_at = time.monotonic()
             self.newest_answered = max(self.newest_answered, place.since)
@@ -228,7 +243,8 @@ class Limiter:
             self.changed.notify()
 
     def overloaded(self, hold: float) -> None:
-        """Note that the endpoint is too busy: fewer calls from now on, and none for ``hold`` seconds."""
+        """Note that the endpoint is too busy: fewer calls from now on, and none for ``hold``
+        seconds."""
         with self.changed:
             now = time.monotonic()
             if now - self.cut_at >= SECONDS_BETWEEN_CUTS:
@@ -242,17 +258,21 @@ class Limiter:
     def timed_out(self, place: Place) -> bool:
         """Return whether the call at this place timed out because it had to queue at the server.
 
-        It had not if no other call is under way, or if a call that was sent later has been answered: a server that
-        takes calls in their order was then at work on this one. Too many calls are under way in the first case, and
-        also where a large part of them is overtaken, as by a server that works on all of them ever more slowly:
-        then fewer may be under way from now on. One cut is for all calls that were sent before it.
+        It had not if no other call is under way, or if a call that was sent later has been
+        answered: a server that takes calls in their order was then at work on this one. Too many
+        calls are under way in the first case, and also where a large part of them is overtaken, as
+        by a server that works on all of them ever more slowly: then fewer may be under way from now
+        on. One cut is for all calls that were sent before it.
         """
         with self.changed:
             alone = place.level == 1 or self.under_way == 0
             overtaken = self.newest_answered > place.since
             if overtaken:
                 self.overtaken += 1
-            many = self.overtaken >= MANY_OVERTAKEN and self.overtaken >= SHARE_OVERTAKEN * self.answers
+            many = (
+                self.overtaken >= MANY_OVERTAKEN
+                and self.overtaken >= SHARE_OVERTAKEN * self.answers
+            )
             if alone or (overtaken and not many):
                 return False
             self.timeouts += 1
@@ -261,7 +281,9 @@ class Limiter:
                 self.cut_at = time.monotonic()
                 self.allowed = max(1.0, min(self.allowed, place.level) / 2)
                 self.answers = self.overtaken = 0
-            if self.answered_at > place.since:  # else the server may have been busy with something else
+            if (
+                self.answered_at > place.since
+            ):  # else the server may have been busy with something else
                 self.ceiling = max(1, min(self.ceiling, place.level - 1))
                 self.allowed = min(self.allowed, self.ceiling)
             return not overtaken
@@ -271,11 +293,14 @@ class Limiter:
         return self.answered_at > moment
 
     def note(self, setting: str) -> str:
-        """Return what the timeouts came to, or "" where there were none; ``setting`` names the concurrency."""
+        """Return what the timeouts came to, or "" where there were none; ``setting`` names the
+        concurrency."""
         if not self.timeouts:
             return ""
         few = f"{counted(self.timeouts, 'timeout')} with {self.highest_timeout} calls under way"
-        return f"{few}: concurrency lowered to {int(self.allowed)}; set {setting}: {int(self.allowed)}"
+        return (
+            f"{few}: concurrency lowered to {int(self.allowed)}; set {setting}: {int(self.allowed)}"
+        )
 
 
 def sleep(seconds: float, stop: threading.Event) -> None:

@@ -45,7 +45,11 @@ class LitellmEndpoint(InProcessEndpoint):
 
     @property
     def shown(self) -> str:
-        return f"{self.provider}, {self.address}" if self.base_url else f"{self.provider}, {self._service}"
+        return (
+            f"{self.provider}, {self.address}"
+            if self.base_url
+            else f"{self.provider}, {self._service}"
+        )
 
     @property
     def address(self) -> str:
@@ -71,7 +75,9 @@ class LitellmEndpoint(InProcessEndpoint):
             raise SettingsError(f"{self.where}: {fact}; {action}") from None
         if self.api_key or self.arguments or self.connection.headers:
             return
-        missing = library.validate_environment(self.model, api_base=self.base_url or None)["missing_keys"]
+        missing = library.validate_environment(self.model, api_base=self.base_url or None)[
+            "missing_keys"
+        ]
         # Credentials of clouds may also lie in files and in the machine's own identity: only plain
         # keys are asked for.
         keys = [name for name in missing if name.endswith("_API_KEY")]
@@ -119,7 +125,9 @@ class LitellmEndpoint(InProcessEndpoint):
         said, kind = self._safe(_said(error)), type(error).__name__
         if NO_PROVIDER in said:
             fact = f"LiteLLM knows no provider of the model '{self.model}'"
-            return Failure("bad_request", said, fatal=self._error(fact, "write it as provider/model"))
+            return Failure(
+                "bad_request", said, fatal=self._error(fact, "write it as provider/model")
+            )
         if _is_unreachable(error):
             return Failure(
                 "server_error",
@@ -141,7 +149,10 @@ class LitellmEndpoint(InProcessEndpoint):
         return super()._safe(text)
 
     def _key_refused(self, status: int) -> AuthError:
-        action = f"correct api_key, or the credentials of {self._service} in arguments or in the environment"
+        action = (
+            f"correct api_key, or the credentials of {self._service} in arguments or in the"
+            " environment"
+        )
         return AuthError(f"{self.where}: {self._service} refused the key ({status}); {action}")
 
 
@@ -149,8 +160,12 @@ class LitellmEndpoint(InProcessEndpoint):
 def library() -> Any:
     """Import LiteLLM in such a way that it asks nothing of the network, reads no .env file and
     prints nothing."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import fetches a list of prices from the web
-    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")  # else its import reads .env into the environment
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = (
+        "True"  # else its import fetches a list of prices from the web
+    )
+    os.environ.setdefault(
+        "LITELLM_MODE", "PRODUCTION"
+    )  # else its import reads .env into the environment
     found: Any = import_module("litellm")
     found.suppress_debug_info = True
     found.telemetry = False
@@ -165,7 +180,9 @@ def _chunks(stream: Iterable[Any]) -> Iterator[Body]:
 
 def _said(error: BaseException) -> str:
     """Return the message without the names of classes that LiteLLM writes in front of it."""
-    return re.sub(r"^(litellm\.)?(\w+(Error|Exception): )*", "", str(getattr(error, "message", error)))
+    return re.sub(
+        r"^(litellm\.)?(\w+(Error|Exception): )*", "", str(getattr(error, "message", error))
+    )
 
 
 def _is_unreachable(error: BaseException) -> bool:

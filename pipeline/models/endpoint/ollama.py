@@ -46,7 +46,8 @@ WHOLE = 0.99
 """A share of the window. A prompt that takes so much leaves no room for a reply: the server has cut
 it to fit."""
 NAMES = {
-    "temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop", "max_tokens": "num_predict",
+    "temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop",
+    "max_tokens": "num_predict",
     "max_completion_tokens": "num_predict", "frequency_penalty": "frequency_penalty",
     "presence_penalty": "presence_penalty",
 }  # fmt: skip
@@ -109,14 +110,18 @@ class OllamaEndpoint(Endpoint):
         message = f"HTTP 404: {self._safe(detail)}"
         if "model" in detail and "not found" in detail:
             fact = f"{self.where}: {self.address} has not pulled the model '{self.model}'"
-            missing = NoSuchModelError(f"{fact}; run 'ollama pull {self.model}', or correct {self.where}.model")
+            missing = NoSuchModelError(
+                f"{fact}; run 'ollama pull {self.model}', or correct {self.where}.model"
+            )
         else:
             fact = f"{self.where}: {self.address} is no Ollama server ({message})"
             missing = NoSuchModelError(f"{fact}; correct base_url, or remove provider: ollama")
         return Failure("bad_request", message, fatal=missing)
 
     def _show(self, client: "OpenAI", seconds: float) -> dict[str, Any]:
-        told = client.with_options(timeout=seconds).post(SHOW, cast_to=object, body={"model": self.model})
+        told = client.with_options(timeout=seconds).post(
+            SHOW, cast_to=object, body={"model": self.model}
+        )
         return told if isinstance(told, dict) else {}
 
 
@@ -143,7 +148,9 @@ class OllamaChat(OpenAIChat):
     def look(self, client: "OpenAI") -> Tokens:
         """Ask what the server knows of the model: it loads a model when it is first asked, which
         may take long."""
-        client.with_options(timeout=SECONDS_OF_A_LOOK).post(SHOW, cast_to=object, body={"model": self.model})
+        client.with_options(timeout=SECONDS_OF_A_LOOK).post(
+            SHOW, cast_to=object, body={"model": self.model}
+        )
         return NO_TOKENS
 
     def body(self, request: ChatRequest, limit: Limit | None = None) -> dict[str, Any]:
@@ -153,7 +160,9 @@ class OllamaChat(OpenAIChat):
         limits = {"num_predict": limit.tokens} if limit else {}
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [{**message, "content": sendable(message["content"])} for message in request.messages],
+            "messages": [
+                {**message, "content": sendable(message["content"])} for message in request.messages
+            ],
             "options": {"num_ctx": self.window, **limits, **own, **more.pop("options", {})},
             # Older servers know neither of the two, and cut: refuse_unread finds that out.
             "truncate": False,
@@ -168,18 +177,28 @@ class OllamaChat(OpenAIChat):
             body["format"] = _format(request.response_format)
         return body | more
 
-    def _fetch(self, request: ChatRequest, client: "OpenAI", limit: Limit | None) -> tuple[Completion, Tokens, bool]:
-        answer = self.endpoint.fetch(_answering(self._post(request, client, stream=False, limit=limit)))
+    def _fetch(
+        self, request: ChatRequest, client: "OpenAI", limit: Limit | None
+    ) -> tuple[Completion, Tokens, bool]:
+        answer = self.endpoint.fetch(
+            _answering(self._post(request, client, stream=False, limit=limit))
+        )
         if answer.get("error"):
             raise StreamedError(answer["error"])
         chunk = self._chunk(answer)
         reported = reported_tokens(chunk.usage)
-        completion = Completion(clean(chunk.text), chunk.finish_reason or "stop", reported.input, reported.output)
-        counted, tokens = self.with_counts(completion, reported, lambda: self.count(request), chunk.written)
+        completion = Completion(
+            clean(chunk.text), chunk.finish_reason or "stop", reported.input, reported.output
+        )
+        counted, tokens = self.with_counts(
+            completion, reported, lambda: self.count(request), chunk.written
+        )
         self.refuse_unread(request, tokens._replace(input=reported.input))
         return counted, tokens, bool((answer.get("message") or {}).get("thinking"))
 
-    def _open(self, request: ChatRequest, limit: Limit | None, client: "OpenAI") -> tuple[Any, Tokens]:
+    def _open(
+        self, request: ChatRequest, limit: Limit | None, client: "OpenAI"
+    ) -> tuple[Any, Tokens]:
         return self._post(request, client, stream=True, limit=limit), NO_TOKENS
 
     def _chunks(self, stream: "Stream[Any]") -> Iterator[Chunk]:
@@ -188,7 +207,9 @@ class OllamaChat(OpenAIChat):
             if line.strip():
                 yield self._chunk(json_object(line))
 
-    def _post(self, request: ChatRequest, client: "OpenAI", stream: bool, limit: Limit | None = None) -> "Stream[Any]":
+    def _post(
+        self, request: ChatRequest, client: "OpenAI", stream: bool, limit: Limit | None = None
+    ) -> "Stream[Any]":
         """Send the request; the answer's bytes are read later, whether it is streamed or not."""
         from openai import Stream
 
@@ -215,7 +236,10 @@ class OllamaChat(OpenAIChat):
         nearly_full = sent > NEARLY_FULL * self.window
         if whole and not (nearly_full and 0 < read < FAR_BELOW * sent):
             return
-        said = f"the server has read {read:,} tokens of a prompt of about {sent:,}: more than its context length"
+        said = (
+            f"the server has read {read:,} tokens of a prompt of about {sent:,}: more than its"
+            " context length"
+        )
         raise UnreadPromptError(f"{said} (n_ctx: {self.window})", billed)
 
 

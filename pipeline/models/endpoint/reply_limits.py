@@ -22,8 +22,12 @@ first, OpenAI's reasoning models only the second."""
 OWN_OPTIONS = frozenset({*NAMES, "reasoning_effort", "n_predict", "num_predict"})
 """Options of the settings beside which graphmill sends no limit. They are limits themselves, or
 they turn on thinking, which is paid for as a part of the reply and has no natural length."""
-NAMED_IN_A_REFUSAL = re.compile(r"max_(completion_|new_)?tokens|in the completion|completion tokens", re.IGNORECASE)
-NAMES_THE_WINDOW = re.compile(r"context.?(length|window|size)|tokens.{0,2}\+ .?max_new_tokens", re.IGNORECASE)
+NAMED_IN_A_REFUSAL = re.compile(
+    r"max_(completion_|new_)?tokens|in the completion|completion tokens", re.IGNORECASE
+)
+NAMES_THE_WINDOW = re.compile(
+    r"context.?(length|window|size)|tokens.{0,2}\+ .?max_new_tokens", re.IGNORECASE
+)
 USE_THE_OTHER = re.compile(r"max_completion_tokens", re.IGNORECASE)
 REFUSALS = (400, 422)
 REFUSALS_OF_LENGTH = (*REFUSALS, 413, 429)
@@ -159,4 +163,6 @@ def reports_thinking(body: Mapping[str, Any]) -> bool:
     choices = body.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, Mapping) else None
-    return isinstance(message, Mapping) and bool(message.get("reasoning_content") or message.get("reasoning"))
+    return isinstance(message, Mapping) and bool(
+        message.get("reasoning_content") or message.get("reasoning")
+    )

@@ -1,5 +1,5 @@
-"""Rerankers behind any address that speaks the protocol of Jina, Cohere and vLLM (``POST .../rerank``), or that of
-Hugging Face's Text Embeddings Inference."""
+"""Rerankers behind any address that speaks the protocol of Jina, Cohere and vLLM (``POST
+.../rerank``), or that of Hugging Face's Text Embeddings Inference."""
 
 import math
 import threading
@@ -27,9 +27,10 @@ TEXTS_OF_A_SEARCH = 100
 
 @dataclass(frozen=True)
 class EndpointReranker(RemoteModel):
-    """A Reranker. ``batch_size``: documents in a call; of each, only its first ``max_characters`` are read, fewer where
-    the endpoint finds them too long. ``timeout``: seconds of a call, and of waiting while the endpoint refuses all.
-    ``search_price``: per thousand searches; some endpoints are paid by these, some by ``input_price``.
+    """A Reranker. ``batch_size``: documents in a call; of each, only its first ``max_characters``
+    are read, fewer where the endpoint finds them too long. ``timeout``: seconds of a call, and of
+    waiting while the endpoint refuses all. ``search_price``: per thousand searches; some endpoints
+    are paid by these, some by ``input_price``.
 
     Raises SettingsError without an address.
     """
@@ -62,9 +63,13 @@ class EndpointReranker(RemoteModel):
         address = address.rstrip("/").removesuffix("/rerank") + mark + query
         return self.connect(self.where, self.model, address, self.api_key, self.timeout)
 
-    def rerank(self, query: str, documents: Sequence[str], listener: Listener | None = None) -> list[float]:
+    def rerank(
+        self, query: str, documents: Sequence[str], listener: Listener | None = None
+    ) -> list[float]:
         """See Reranker. A document that the endpoint leaves out comes after all that it names."""
-        attempts = replace(self.attempts(listener), patience=RetryWindow(self.endpoint, 1, self.timeout))
+        attempts = replace(
+            self.attempts(listener), patience=RetryWindow(self.endpoint, 1, self.timeout)
+        )
 
         def ask(start: int) -> dict[int, float]:
             some = documents[start : start + self.batch_size]
@@ -77,7 +82,9 @@ class EndpointReranker(RemoteModel):
         last = math.nextafter(min(scores.values(), default=0.0), -math.inf)
         return [scores.get(index, last) for index in range(len(documents))]
 
-    def _scores(self, query: str, documents: Sequence[str], longest: int, attempts: Attempts) -> dict[int, float]:
+    def _scores(
+        self, query: str, documents: Sequence[str], longest: int, attempts: Attempts
+    ) -> dict[int, float]:
         texts = [sendable(document[:longest]) for document in documents]
         searches = math.ceil(len(texts) / TEXTS_OF_A_SEARCH)
         call = Call("", len(query) + sum(map(len, texts)), texts=len(texts), searches=searches)
@@ -87,7 +94,11 @@ class EndpointReranker(RemoteModel):
         longest = min(longest, max(map(len, documents))) // 2
         if answer.reason == "too_long" and longest >= SHORTEST_TO_HALVE:
             return self._scores(query, documents, longest, attempts)
-        action = "lower batch_size or max_characters" if answer.status in (400, 413, 422) else "look at the server"
+        action = (
+            "lower batch_size or max_characters"
+            if answer.status in (400, 413, 422)
+            else "look at the server"
+        )
         raise ModelError(f"{self.where}: {answer.message}; {action}")
 
     def _send(
@@ -106,7 +117,8 @@ class EndpointReranker(RemoteModel):
         return _read_scores(answer, len(texts), tokens), tokens
 
     def _estimated(self, query: str, texts: list[str], expected: Tokens) -> Tokens:
-        """Count the tokens: a reranker reads the query together with each text, and is billed so."""
+        """Count the tokens: a reranker reads the query together with each text, and is billed
+        so."""
         count = tokenizer(self.model).count
         tokens = count(query) * len(texts) + sum(map(count, texts))
         return Tokens(tokens, 0, searches=expected.searches, estimated=True)
@@ -124,9 +136,11 @@ class EndpointReranker(RemoteModel):
 
 
 def _reported(answer: object, expected: Tokens) -> Tokens | None:
-    """Return what the endpoint reports: Jina and vLLM their tokens, Cohere its searches; None if it reports neither.
+    """Return what the endpoint reports: Jina and vLLM their tokens, Cohere its searches; None if it
+    reports neither.
 
-    The one of both that it does not report is as expected. A count of 0 reports nothing: every call has tokens.
+    The one of both that it does not report is as expected. A count of 0 reports nothing: every call
+    has tokens.
     """
     tokens = _count(answer, "usage", "total_tokens")
     searches = _count(answer, "meta", "billed_units", "search_units")
@@ -142,7 +156,8 @@ def _count(answer: Any, *path: str) -> int | None:
 
 
 def _read_scores(answer: object, n_documents: int, tokens: Tokens) -> dict[int, float]:
-    """Position -> score, of the entries that can be read. Raises UselessAnswerError when there is none."""
+    """Position -> score, of the entries that can be read. Raises UselessAnswerError when there is
+    none."""
     entries = answer.get("results", answer.get("data")) if isinstance(answer, dict) else answer
     found = dict(_pairs(entries if isinstance(entries, list) else (), n_documents))
     if not found:

@@ -17,7 +17,8 @@ _NAMES_THE_SCHEMA = re.compile(r"schema|grammar|response_format|maxitems|maxleng
 
 @dataclass
 class SchemaLimits:
-    """Keep whether one server takes such limits. ``refused``: it has refused them in this process."""
+    """Keep whether one server takes such limits. ``refused``: it has refused them in this
+    process."""
 
     refused: bool = False
 
@@ -40,4 +41,6 @@ class SchemaLimits:
     def learn(self, failure: Failure, answered_without: bool) -> None:
         """Note that limits are refused: the server says so, or it answers the same request without
         them."""
-        self.refused = self.refused or answered_without or bool(_NAMES_THE_SCHEMA.search(failure.message))
+        self.refused = (
+            self.refused or answered_without or bool(_NAMES_THE_SCHEMA.search(failure.message))
+        )

@@ -15,7 +15,8 @@ SECONDS_FOR_A_REFUSAL = 30.0
 """A server that refuses connections before it has answered any call may be about to listen; more
 often the address is wrong or nobody has started it, so the wait is short."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""The seconds between two looks at a server that is starting; each pause is twice the one before."""
+"""The seconds between two looks at a server that is starting; each pause is twice the one
+before."""
 SECONDS_BETWEEN_MESSAGES = 20.0
 UNAVAILABLE = (502, 503, 504)
 """HTTP statuses of a server that is starting, or of a proxy in front of one. A single call may also
@@ -69,11 +70,14 @@ class ServerWatch:
             self.failures += 1
             self.failing_since = self.failing_since or now
             silence = now - self.failing_since
-            hopeless = bool(self.seconds) and self.failures >= self.enough and silence > self.seconds
+            hopeless = (
+                bool(self.seconds) and self.failures >= self.enough and silence > self.seconds
+            )
         if hopeless:
             raise ModelError(
-                f"{self.endpoint.where}: no call has succeeded for {minutes(silence)}; the last failed with: "
-                f"{failure.message}; look at the server, then run again: what was answered is kept"
+                f"{self.endpoint.where}: no call has succeeded for {minutes(silence)}; the last"
+                f" failed with: {failure.message}; look at the server, then run again: what was"
+                " answered is kept"
             )
 
     def answered_since(self, moment: float) -> bool:
@@ -149,11 +153,13 @@ class ServerWatch:
     def _too_long(self, failure: Failure, limit: float) -> ModelError:
         if not failure.listens:
             return self.endpoint.silent(failure)
-        asks = f", and asks to wait {failure.retry_after:,.0f} s more" if failure.retry_after else ""
+        asks = (
+            f", and asks to wait {failure.retry_after:,.0f} s more" if failure.retry_after else ""
+        )
         return ModelError(
-            f"{self.endpoint.where}: {self.endpoint.address} has not been ready within {minutes(limit)} "
-            f"({failure.message}){asks}; look at the server or raise wait_for_model, then run again: what was "
-            "answered is kept"
+            f"{self.endpoint.where}: {self.endpoint.address} has not been ready within"
+            f" {minutes(limit)} ({failure.message}){asks}; look at the server or raise"
+            " wait_for_model, then run again: what was answered is kept"
         )
 
 

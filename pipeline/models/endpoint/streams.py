@@ -61,7 +61,9 @@ def lines_in_time(pieces: Iterable[bytes], seconds: float) -> Iterator[str]:
     yield rest.decode("utf-8", "replace")
 
 
-def read_events(lines: Iterator[str], whole: Callable[[Mapping[str, Any]], Chunk]) -> Iterator[Chunk]:
+def read_events(
+    lines: Iterator[str], whole: Callable[[Mapping[str, Any]], Chunk]
+) -> Iterator[Chunk]:
     """Yield the chunks of a streamed answer of the OpenAI protocol.
 
     An endpoint that does not stream answers with one JSON object instead, of which ``whole`` makes

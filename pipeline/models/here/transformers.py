@@ -1,4 +1,5 @@
-"""Embedding and reranking by sentence-transformers models on this machine (extra ``transformers``), no download."""
+"""Embedding and reranking by sentence-transformers models on this machine (extra ``transformers``),
+no download."""
 
 import hashlib
 import os
@@ -118,8 +119,8 @@ def folder_digest(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class CrossEncoderReranker(Reranker):
-    """A Reranker. ``model``: the folder of a cross-encoder with one score; ``batch_size``: documents at a time; of
-    each, only its first ``max_characters`` are read.
+    """A Reranker. ``model``: the folder of a cross-encoder with one score; ``batch_size``:
+    documents at a time; of each, only its first ``max_characters`` are read.
 
     Raises SettingsError when the extra is not installed or there is no such folder.
     """
@@ -142,13 +143,17 @@ class CrossEncoderReranker(Reranker):
         """The model's content, wherever its folder is."""
         return {"provider": "local", "model": self._digest, "max_characters": self.max_characters}
 
-    def rerank(self, query: str, documents: Sequence[str], listener: Listener | None = None) -> list[float]:
+    def rerank(
+        self, query: str, documents: Sequence[str], listener: Listener | None = None
+    ) -> list[float]:
         """See Reranker. Nothing is called."""
         if not documents:
             return []
         pairs = [(query, document[: self.max_characters]) for document in documents]
         with _WORKING:
-            scores = np.asarray(self._loaded.predict(pairs, batch_size=self.batch_size, show_progress_bar=False))
+            scores = np.asarray(
+                self._loaded.predict(pairs, batch_size=self.batch_size, show_progress_bar=False)
+            )
         if scores.shape != (len(documents),) or not np.isfinite(scores).all():
             fact = f"'{self.model}' gives no score for each document (their shape: {scores.shape})"
             raise ModelError(f"{self.where}: {fact}; take a cross-encoder for reranking")
@@ -166,7 +171,9 @@ class CrossEncoderReranker(Reranker):
     def _loaded(self) -> Any:
         with loading_offline():
             try:
-                return import_module("sentence_transformers").CrossEncoder(str(self._folder), local_files_only=True)
+                return import_module("sentence_transformers").CrossEncoder(
+                    str(self._folder), local_files_only=True
+                )
             except (OSError, ValueError, KeyError) as error:
                 fact = f"'{self.model}' cannot be loaded ({in_words(error)[:200]})"
         raise SettingsError(f"{self.where}: {fact}; give the folder of a cross-encoder")

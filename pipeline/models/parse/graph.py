@@ -59,7 +59,9 @@ _DELIMITER = re.compile(
     r"|[<{]\|?(?:tuple_delimiter|sep)\|?[>}]",
     re.IGNORECASE,
 )
-_REMAINS = rf"{_LT}\s?{_BAR}{{1,3}}#?{_BAR}?|{_LT}?{_BAR}?#?{_BAR}{{1,2}}\s?{_GT}|{_LT}\s?[#/]?\s?{_GT}"
+_REMAINS = (
+    rf"{_LT}\s?{_BAR}{{1,3}}#?{_BAR}?|{_LT}?{_BAR}?#?{_BAR}{{1,2}}\s?{_GT}|{_LT}\s?[#/]?\s?{_GT}"
+)
 _DAMAGED = rf"(?:(?<!\s)(?:{_REMAINS})|(?:{_REMAINS})(?!\s)|(?<={_Q})\s?{_BAR}\s?(?={_Q}|\d))"
 _DAMAGED_DELIMITER = re.compile(_DAMAGED)
 _BARE_BAR = re.compile(_BAR)
@@ -68,8 +70,11 @@ _SEPARATOR = re.compile(rf"(?<=[{CLOSE}\]}}])\s?##|##\s?(?:\n|\Z)")
 _CLOSED_AFTER_QUOTE = re.compile(rf"(?:{_Q}|\d)\s?[{CLOSE}]{{1,3}}[\s,;]{{0,3}}(?:\n|\Z)")
 _CLOSED = re.compile(rf"[{CLOSE}\]}}][ ,;]{{0,3}}(?:\n|\Z)")
 _LINES = re.compile(r"##|\n")
-_BEGUN_MARK = re.compile(rf"(?<=[{CLOSE}])\s?(?:#|{_LT}\s?{_BAR}?\s?(?:C[A-Z]{{0,7}})?)\Z", re.IGNORECASE)
-"""At the end of a reply: the beginning of a separator or of the completion mark, after a whole record."""
+_BEGUN_MARK = re.compile(
+    rf"(?<=[{CLOSE}])\s?(?:#|{_LT}\s?{_BAR}?\s?(?:C[A-Z]{{0,7}})?)\Z", re.IGNORECASE
+)
+"""At the end of a reply: the beginning of a separator or of the completion mark, after a whole
+record."""
 _BEGUN_RECORD = re.compile(rf"(?:\n|##)\s?(?P<begun>[{OPEN}][^{CLOSE}\n{_MARK}]{{0,60}})\Z")
 """At the end of a reply: a record of which not even its kind was written whole."""
 _SPACES = re.compile(r"[^\S\n]+")
@@ -95,8 +100,9 @@ LEAST_FIELDS = 7
 
 @dataclass(frozen=True)
 class Kind(Generic[Item]):
-    """``words``: a pattern of its name; ``marks``: delimiters before the field that is its last, be it several lines;
-    ``fields``: how many it has; ``read``: a record of its fields, None for a kind that is passed over."""
+    """``words``: a pattern of its name; ``marks``: delimiters before the field that is its last, be
+    it several lines; ``fields``: how many it has; ``read``: a record of its fields, None for a kind
+    that is passed over."""
 
     words: str
     marks: int
@@ -130,7 +136,9 @@ class RecordFormat(Generic[Item]):
         marked = _DELIMITER.sub(_MARK, whole).strip()
         heads = list(self._head.finditer(marked))
         ends = [head.start() for head in heads[1:]] + [len(marked)]
-        found: list[Item | Problem] = [*self._stray(marked[: heads[0].start()] if heads else marked)]
+        found: list[Item | Problem] = [
+            *self._stray(marked[: heads[0].start()] if heads else marked)
+        ]
         for head, end in zip(heads, ends, strict=False):
             may_be_cut = end == len(marked) and not complete
             found += self._read(head, marked[head.end() : end], may_be_cut)
@@ -158,7 +166,9 @@ class RecordFormat(Generic[Item]):
 
     def _read(self, head: re.Match[str], region: str, may_be_cut: bool) -> list[Item | Problem]:
         """The record after this head, and what else stands before the next one."""
-        kind = next(kind for kind in self.kinds if re.fullmatch(kind.words, head["kind"], re.IGNORECASE))
+        kind = next(
+            kind for kind in self.kinds if re.fullmatch(kind.words, head["kind"], re.IGNORECASE)
+        )
         body, closed, rest = _cut(region, bool(head["opened"]), kind.marks)
         if kind.read is None:
             return [*self._stray(rest)]
@@ -179,22 +189,27 @@ def has_end_mark(text: str) -> bool:
 
 
 def _tidied(text: str) -> str:
-    """White space collapsed, line ends that the reply spells out made real, record separators as ``##``."""
+    """White space collapsed, line ends that the reply spells out made real, record separators as
+    ``##``."""
     lines = text if "\n" in text.strip() else text.replace("\\n", "\n")
     spaced = _LINE_ENDS.sub("\n", _SPACES.sub(" ", lines))
     return _BLANK_LINES.sub("\n\n", spaced).replace("＃＃", "##")
 
 
 def _cut(region: str, opened: bool, marks: int) -> tuple[str, bool, str]:
-    """(record, whether it was closed, what follows it). A closing parenthesis ends a record only after its
-    last delimiters, for a field may hold some at the end of a line."""
+    """(record, whether it was closed, what follows it). A closing parenthesis ends a record only
+    after its last delimiters, for a field may hold some at the end of a line."""
     separator = _SEPARATOR.search(region)
-    region, rest = (region[: separator.start()], region[separator.end() :]) if separator else (region, "")
+    region, rest = (
+        (region[: separator.start()], region[separator.end() :]) if separator else (region, "")
+    )
     start = 0
     for _ in range(marks):
         start = region.find(_MARK, start) + 1 or start
     quoted = region[start : start + 2].strip()[:1] in QUOTES
-    end = (_CLOSED_AFTER_QUOTE.search(region, start) if quoted else None) or _CLOSED.search(region, start)
+    end = (_CLOSED_AFTER_QUOTE.search(region, start) if quoted else None) or _CLOSED.search(
+        region, start
+    )
     if opened and end:
         return region[: end.end()], True, region[end.end() :] + rest
     broken = region.find("\n\n" if opened else "\n", start)
@@ -206,8 +221,8 @@ def _cut(region: str, opened: bool, marks: int) -> tuple[str, bool, str]:
 def _is_cut(head: re.Match[str], body: str, closed: bool, marks: int) -> bool:
     """Check that the last record of a reply without a completion mark is cut.
 
-    A closing parenthesis at its end may belong to its text, as in ``("entity"<|>Ivo (the miller)``: only as many of
-    them as were opened close the record.
+    A closing parenthesis at its end may belong to its text, as in ``("entity"<|>Ivo (the miller)``:
+    only as many of them as were opened close the record.
     """
     record = f"{head[0]}{body}"
     opened, ended = (sum(map(record.count, brackets)) for brackets in (OPEN, CLOSE))
@@ -255,10 +270,12 @@ def record_problem(reason: str, text: str, message: str) -> Problem:
 
 
 def parse_graph_json(reply: str) -> Graph:
-    """Return the records of a reply that is, or holds, ``{"entities": [...], "relationships": [...]}``.
+    """Return the records of a reply that is, or holds, ``{"entities": [...], "relationships":
+    [...]}``.
 
-    A bare list of records is read too. ``complete``: there is a list of entities, be it empty. ``cut``: the JSON does
-    not close. A record in which it stops is left out, for nobody knows the rest of its fields.
+    A bare list of records is read too. ``complete``: there is a list of entities, be it empty.
+    ``cut``: the JSON does not close. A record in which it stops is left out, for nobody knows the
+    rest of its fields.
     """
     values, ending = json_values(reply), ending_of(reply)
     problems: list[Problem] = []
@@ -275,11 +292,14 @@ def parse_graph_json(reply: str) -> Graph:
 
 
 def _without_last_record(value: Any) -> tuple[Any, Any]:
-    """Take the last record out of a graph, a list of graphs or a list of records. Returns both, the record None if
-    there is none. Objects keep the order of the text, so the last list is the one that was being written."""
+    """Take the last record out of a graph, a list of graphs or a list of records. Returns both, the
+    record None if there is none. Objects keep the order of the text, so the last list is the one
+    that was being written."""
     if isinstance(value, list) and value:
         fields = folded(value[-1])
-        is_graph = any(isinstance(first_of(fields, names), list) for names in (_ENTITIES, _RELATIONSHIPS))
+        is_graph = any(
+            isinstance(first_of(fields, names), list) for names in (_ENTITIES, _RELATIONSHIPS)
+        )
         if not is_graph:
             return value[:-1], value[-1]
         rest, last = _without_last_record(value[-1])
@@ -292,7 +312,8 @@ def _without_last_record(value: Any) -> tuple[Any, Any]:
 
 
 class SearchTerms(NamedTuple):
-    """High-level and low-level keywords, and the question as it stands without its conversation, if given."""
+    """High-level and low-level keywords, and the question as it stands without its conversation, if
+    given."""
 
     high: list[str]
     low: list[str]
@@ -305,12 +326,17 @@ def parse_keywords(reply: str) -> SearchTerms | None:
         fields = folded(value)
         high, low = first_of(fields, _HIGH), first_of(fields, _LOW)
         if high is not None or low is not None:
-            return SearchTerms(_phrases(high), _phrases(low), " ".join(text_of(first_of(fields, _QUESTION)).split()))
+            return SearchTerms(
+                _phrases(high),
+                _phrases(low),
+                " ".join(text_of(first_of(fields, _QUESTION)).split()),
+            )
     return None
 
 
 def _items(value: Any) -> Iterator[Any]:
-    """What should be records: those of a graph, of a list of graphs or records, or the value itself."""
+    """What should be records: those of a graph, of a list of graphs or records, or the value
+    itself."""
     if isinstance(value, list):
         for item in value:
             yield from _items(item) if isinstance(item, Mapping) else [item]
@@ -337,7 +363,9 @@ def _record(item: Any) -> Record | Problem:
 
 
 def _phrases(value: Any) -> list[str]:
-    return list(distinct_names(_texts(value)) if isinstance(value, list) else keywords_of(_texts(value)))
+    return list(
+        distinct_names(_texts(value)) if isinstance(value, list) else keywords_of(_texts(value))
+    )
 
 
 def _texts(value: Any) -> Iterable[str]:
@@ -362,7 +390,9 @@ def _entity(fields: list[str], shown: str) -> Record | Problem:
 
 def _relationship(fields: list[str], shown: str) -> Record | Problem:
     if len(fields) < 3:
-        return record_problem("fields", shown, "a relationship needs a source, a target and a description")
+        return record_problem(
+            "fields", shown, "a relationship needs a source, a target and a description"
+        )
     source, target, *others = fields
     weight = weight_of(others[-1], strict=len(others) < 3)
     if weight is None and len(others) > 2 and weight_of(others[-2], strict=True) is not None:
@@ -371,7 +401,9 @@ def _relationship(fields: list[str], shown: str) -> Record | Problem:
     if weight is not None:
         others.pop()
     keywords = others.pop() if len(others) > 1 else ""
-    return relationship(source, target, running_text(others), keywords_of([keywords]), weight, shown)
+    return relationship(
+        source, target, running_text(others), keywords_of([keywords]), weight, shown
+    )
 
 
 _FORMAT: RecordFormat[Record] = RecordFormat(
@@ -385,17 +417,22 @@ _FORMAT: RecordFormat[Record] = RecordFormat(
 
 
 def parse_claims(reply: str) -> ParsedReply[Claim]:
-    """The claims of a reply, however damaged: subject, object, type, status, start, end, description, source text."""
+    """The claims of a reply, however damaged: subject, object, type, status, start, end,
+    description, source text."""
     return _CLAIM_FORMAT.parse(reply)
 
 
 def _claim(fields: list[str], shown: str) -> Claim | Problem:
     if len(fields) < LEAST_FIELDS:
         return record_problem(
-            "fields", shown, "a claim needs a subject, an object, a type, a status, two dates and words"
+            "fields",
+            shown,
+            "a claim needs a subject, an object, a type, a status, two dates and words",
         )
     subject, object, type, status, start, end, description, *source = fields
-    return claim(subject, object, status, (start, end), (type, description, " ".join(source)), shown)
+    return claim(
+        subject, object, status, (start, end), (type, description, " ".join(source)), shown
+    )
 
 
 _CLAIM_FORMAT: RecordFormat[Claim] = RecordFormat(

@@ -97,7 +97,7 @@ after the last one. No headings, no code fence, no line breaks or `{DELIMITER}` 
 If there is nothing to write down, output only the completion mark.
 
 Example for "{_EXAMPLE_TEXT}":
-{as_records(_EXAMPLE)}"""
+{as_records(_EXAMPLE)}"""  # noqa: E501
 """The text for ``$format`` in a prompt that asks for records. Earlier prompt files have these very
 words."""
 
@@ -109,14 +109,17 @@ and "strength".
 If there is nothing to write down, both lists are empty: {as_json(())}
 
 Example for "{_EXAMPLE_TEXT}":
-{as_json(_EXAMPLE)}"""
+{as_json(_EXAMPLE)}"""  # noqa: E501
 """The text for ``$format`` in a prompt that asks for JSON."""
 
 ASK_FOR_GRAPH_JSON: Message = {
     "role": "system",
-    "content": "Where the format of records is described, give one JSON object instead, "
-    '{"entities": [...], "relationships": [...]}, each record an object with the same fields under their '
-    "names, keywords as a list of strings, no completion mark. If there is nothing, both lists are empty.",
+    "content": (
+        'Where the format of records is described, give one JSON object instead, {"entities":'
+        ' [...], "relationships": [...]}, each record an object with the same fields under their'
+        " names, keywords as a list of strings, no completion mark. If there is nothing, both lists"
+        " are empty."
+    ),
 }
 """The message before a prompt of the owner's own that describes the record format, if JSON is asked
 for."""
@@ -152,7 +155,9 @@ def _response_format(bounded: bool) -> Mapping[str, Any]:
         keywords=list_of(text_of(LONGEST_KEYWORD), MOST_KEYWORDS),
         strength={"type": "integer"},
     )
-    graph = _record(entities=list_of(entity, MOST_RECORDS), relationships=list_of(relationship, MOST_RECORDS))
+    graph = _record(
+        entities=list_of(entity, MOST_RECORDS), relationships=list_of(relationship, MOST_RECORDS)
+    )
     return {
         "type": "json_schema",
         "json_schema": {"name": "graph", "strict": True, "schema": graph},

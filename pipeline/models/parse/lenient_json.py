@@ -23,16 +23,19 @@ _LABEL = r"(?:relationship[ _])?(?:strength|weight|score|rating|强度|強度)?\
 _NUMBER = r"(?P<number>[-+]?\d{1,20}(?:[.,]\d{1,20})?(?:e[-+]?\d{1,4})?)"
 _SCALE = r"(?:\s?(?:/|out of|of)\s?(?P<scale>\d{1,20}))?"
 _NO_NUMBER = r"[-+]?(?:nan|inf|infinity)|none|null|n/a|unknown|high|strong|medium|moderate|low|weak"
-_STRENGTH = re.compile(rf"{_LABEL}(?:{_NUMBER}{_SCALE}|{_NO_NUMBER})(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
+_STRENGTH = re.compile(
+    rf"{_LABEL}(?:{_NUMBER}{_SCALE}|{_NO_NUMBER})(?P<rest>.*)", re.IGNORECASE | re.DOTALL
+)
 _LIST_SEPARATOR = re.compile(r"[,;，；、\n]")
 _START = re.compile(r"[{\[]\s{0,20}[\"'“{\[}\]]|\{\s{0,20}\w{1,40}\s?:")
 _BRACKET = re.compile(r"[{}\[\]]")
 _DECODER = json.JSONDecoder(strict=False)
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*+(?P<end>"|\\?\Z)', re.DOTALL)
-"""A text in JSON, or the rest of the reply from a quote that no other one closes. The rest is one match: to look for
-the end of a text at each quote in it anew would take quadratic time."""
+"""A text in JSON, or the rest of the reply from a quote that no other one closes. The rest is one
+match: to look for the end of a text at each quote in it anew would take quadratic time."""
 _BEGUN_VALUE = re.compile(r"[-+.\w]{0,8}")
-"""A number or a literal such as ``true`` may be cut in its middle; it is the rest of the text then."""
+"""A number or a literal such as ``true`` may be cut in its middle; it is the rest of the text
+then."""
 _DEEPEST, _LONGEST_REPAIR = 30, 200_000
 """Nesting beyond any graph, and a length at which json_repair still takes seconds at worst."""
 
@@ -101,7 +104,11 @@ def name_of(text: str) -> str:
 
 
 def _unbold(text: str) -> str:
-    return text[2:-2].strip() if len(text) > 4 and text.startswith("**") and text.endswith("**") else text
+    return (
+        text[2:-2].strip()
+        if len(text) > 4 and text.startswith("**") and text.endswith("**")
+        else text
+    )
 
 
 def keywords_of(texts: Iterable[str]) -> tuple[str, ...]:
@@ -128,8 +135,9 @@ def balanced(text: str) -> str:
 
 
 def weight_of(text: str, strict: bool = False) -> float | None:
-    """A strength within 0.1 to 10 ("8", "8/10", "strength: 8.5"), 1.0 for one that is no finite number;
-    None when the text is not a strength. ``strict``: nor is a number with words after it."""
+    """A strength within 0.1 to 10 ("8", "8/10", "strength: 8.5"), 1.0 for one that is no finite
+    number; None when the text is not a strength. ``strict``: nor is a number with words after
+    it."""
     match = _STRENGTH.match(text.strip(_EDGES + CLOSE + "]}"))
     if match is None:
         return None
@@ -138,9 +146,14 @@ def weight_of(text: str, strict: bool = False) -> float | None:
         return None
     if match["number"] is None:
         return MISSING_WEIGHT
-    value, scale = float(match["number"].replace(",", ".")), float(match["scale"] or GREATEST_WEIGHT)
+    value, scale = (
+        float(match["number"].replace(",", ".")),
+        float(match["scale"] or GREATEST_WEIGHT),
+    )
     scaled = value * GREATEST_WEIGHT / scale if scale else value
-    return min(max(scaled, LEAST_WEIGHT), GREATEST_WEIGHT) if math.isfinite(scaled) else MISSING_WEIGHT
+    return (
+        min(max(scaled, LEAST_WEIGHT), GREATEST_WEIGHT) if math.isfinite(scaled) else MISSING_WEIGHT
+    )
 
 
 def json_values(reply: str) -> list[Any]:
@@ -170,7 +183,8 @@ def _repaired(text: str) -> list[Any]:
 
 
 Ending = Literal["whole", "between", "inside"]
-"""Where the JSON of a reply ends: it closes; it is cut between two records; it is cut inside a record."""
+"""Where the JSON of a reply ends: it closes; it is cut between two records; it is cut inside a
+record."""
 
 
 def ending_of(reply: str) -> Ending:
@@ -204,7 +218,8 @@ def _ran_out(text: str, error: json.JSONDecodeError) -> bool:
 
 
 def _stays_open(text: str) -> bool:
-    """Check that malformed JSON is cut too: it does not end in a bracket and opens more of them than it closes."""
+    """Check that malformed JSON is cut too: it does not end in a bracket and opens more of them
+    than it closes."""
     outside = without_texts(text)
     opened = outside.count("{") + outside.count("[")
     closed = outside.count("}") + outside.count("]")
@@ -212,7 +227,8 @@ def _stays_open(text: str) -> bool:
 
 
 def _is_inside_record(text: str) -> bool:
-    """Check that JSON without its end stops in an object that is an item of a list: records are such objects."""
+    """Check that JSON without its end stops in an object that is an item of a list: records are
+    such objects."""
     open_brackets = ""
     for bracket in _BRACKET.findall(without_texts(text).partition('"')[0]):
         open_brackets = open_brackets + bracket if bracket in "{[" else open_brackets[:-1]
@@ -240,5 +256,11 @@ def first_of(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
 
 def text_of(value: Any) -> str:
     if isinstance(value, list):
-        return ", ".join(map(text_of, value)) if all(isinstance(item, str) for item in value) else ""
-    return clean(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+        return (
+            ", ".join(map(text_of, value)) if all(isinstance(item, str) for item in value) else ""
+        )
+    return (
+        clean(str(value))
+        if isinstance(value, str | int | float) and not isinstance(value, bool)
+        else ""
+    )

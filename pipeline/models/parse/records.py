@@ -14,7 +14,14 @@ from pipeline.models.parse.lenient_json import MISSING_WEIGHT, name_of, one_line
 LONGEST_NAME = 500
 _NOBODY = frozenset({"", "none", "null", "n/a", "na", "nil", "unknown", "无", "無"})
 _TRUE, _FALSE, _SUSPECTED = "TRUE", "FALSE", "SUSPECTED"
-_STATUS = {"true": _TRUE, "confirmed": _TRUE, "yes": _TRUE, "false": _FALSE, "refuted": _FALSE, "no": _FALSE}
+_STATUS = {
+    "true": _TRUE,
+    "confirmed": _TRUE,
+    "yes": _TRUE,
+    "false": _FALSE,
+    "refuted": _FALSE,
+    "no": _FALSE,
+}
 Item = TypeVar("Item")
 _REFUSAL = re.compile(
     r"\W{0,5}(?:(?:i['’]?m|i am|we are|we['’]re) (?:very |so )?sorry|sorry(?:,| but)"
@@ -24,10 +31,15 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _TIME = (
-    r"(?:[T ](?P<hours>\d{1,2}):(?P<minutes>\d{2})(?::(?P<seconds>\d{2}))?(?:\.\d{1,9})?\s?(?:Z|[+-]\d{2}:?\d{2})?)?"
+    r"(?:[T"
+    r" ](?P<hours>\d{1,2}):(?P<minutes>\d{2})(?::(?P<seconds>\d{2}))?(?:\.\d{1,9})?\s?(?:Z|[+-]\d{2}:?\d{2})?)?"  # noqa: E501
 )
-_NAMES = "january february march april may june july august september october november december".split()
-_MONTHS = {form: number for number, name in enumerate(_NAMES, 1) for form in (name, name[:3], name[:4])}
+_NAMES = (
+    "january february march april may june july august september october november december".split()
+)
+_MONTHS = {
+    form: number for number, name in enumerate(_NAMES, 1) for form in (name, name[:3], name[:4])
+}
 _MONTH = r"(?P<name>[A-Za-z]{3,9})\.?"
 _FORMS = [
     re.compile(form, re.IGNORECASE)
@@ -60,8 +72,9 @@ class Relationship:
 
 @dataclass(frozen=True)
 class Claim:
-    """``object`` is empty where the reply names none; ``status`` is TRUE, FALSE or SUSPECTED; dates are ISO 8601, empty
-    where there is none that can be read; ``source_text`` is what the text says."""
+    """``object`` is empty where the reply names none; ``status`` is TRUE, FALSE or SUSPECTED; dates
+    are ISO 8601, empty where there is none that can be read; ``source_text`` is what the text
+    says."""
 
     subject: str
     object: str
@@ -78,8 +91,8 @@ Record = Entity | Relationship
 
 @dataclass(frozen=True)
 class Problem:
-    """What could not be read. ``reason``: of a reply, a reject's; of a record in it, kind, fields, name, parse or
-    truncated: that one is a reject for the reason ``record``."""
+    """What could not be read. ``reason``: of a reply, a reject's; of a record in it, kind, fields,
+    name, parse or truncated: that one is a reject for the reason ``record``."""
 
     reason: str
     record_text: str
@@ -90,8 +103,9 @@ class Problem:
 class ParsedReply(Generic[Item]):
     """The content of a reply.
 
-    ``records``: whole records, in the order they came. ``complete``: the reply says that it is at its end.
-    ``cut``: it ends inside a record, or its JSON does not close. The record that was cut is a problem.
+    ``records``: whole records, in the order they came. ``complete``: the reply says that it is at
+    its end. ``cut``: it ends inside a record, or its JSON does not close. The record that was cut
+    is a problem.
     """
 
     records: tuple[Item, ...]
@@ -112,7 +126,8 @@ class Graph(ParsedReply[Record]):
 
 
 def cut_problem(parsed: ParsedReply[Item]) -> Problem | None:
-    """Return the problem of a reply that ends too early, whatever its finish reason is; else None."""
+    """Return the problem of a reply that ends too early, whatever its finish reason is; else
+    None."""
     if not parsed.cut:
         return None
     inside = next((found for found in parsed.problems if found.reason == "truncated"), None)
@@ -122,12 +137,15 @@ def cut_problem(parsed: ParsedReply[Item]) -> Problem | None:
 
 
 def unreadable(parsed: ParsedReply[Item], reply: str) -> Problem | None:
-    """Return the problem that makes a reply useless as a whole; None if it has a record, or says that there is none."""
+    """Return the problem that makes a reply useless as a whole; None if it has a record, or says
+    that there is none."""
     if parsed.records or (parsed.complete and not parsed.problems):
         return None
     if parsed.problems:
         first = parsed.problems[0]
-        return Problem("parse", first.record_text, f"no readable record; the first: {first.message}")
+        return Problem(
+            "parse", first.record_text, f"no readable record; the first: {first.message}"
+        )
     return unusable(reply) or problem("parse", plain(reply), "no record in the reply")
 
 
@@ -140,7 +158,8 @@ def unusable(reply: str) -> Problem | None:
 
 
 def failed(reply: ChatReply) -> Problem | None:
-    """Return why the call brought no reply, or only a part of one, or one to a part of the prompt; else None."""
+    """Return why the call brought no reply, or only a part of one, or one to a part of the prompt;
+    else None."""
     if reply.reason:
         return Problem(reply.reason, clipped(reply.text), reply.message)
     if reply.finish_reason == "length":
@@ -174,9 +193,15 @@ def relationship(
 
 
 def claim(
-    subject: str, object: str, status: str, dates: tuple[str, str], words: tuple[str, str, str], record_text: str
+    subject: str,
+    object: str,
+    status: str,
+    dates: tuple[str, str],
+    words: tuple[str, str, str],
+    record_text: str,
 ) -> Claim | Problem:
-    """The claim, or what is wrong with its subject; ``words``: its type, description and source text."""
+    """The claim, or what is wrong with its subject; ``words``: its type, description and source
+    text."""
     cleaned = name_of(subject)
     if not _is_name(cleaned):
         return problem("name", record_text, "the subject of the claim is empty or too long")
@@ -213,9 +238,12 @@ def _status(text: str) -> str:
 
 
 def iso_date(text: str) -> str:
-    """``YYYY``, ``YYYY-MM`` or ``YYYY-MM-DD``, with ``THH:MM:SS`` where the text has a time other than midnight; zones
-    are left out. Empty for what is no date, or may be read in two ways (``03/04/1871``)."""
-    found = next((match for form in _FORMS if (match := form.fullmatch(" ".join(text.split())))), None)
+    """``YYYY``, ``YYYY-MM`` or ``YYYY-MM-DD``, with ``THH:MM:SS`` where the text has a time other
+    than midnight; zones are left out. Empty for what is no date, or may be read in two ways
+    (``03/04/1871``)."""
+    found = next(
+        (match for form in _FORMS if (match := form.fullmatch(" ".join(text.split())))), None
+    )
     if found is None:
         return ""
     parts = found.groupdict()
@@ -223,7 +251,11 @@ def iso_date(text: str) -> str:
         month = _month(parts)
         day = int(parts["day"]) if parts.get("day") else None
         date(int(parts["year"]), month or 1, day or 1)
-        clock = time(int(parts.get("hours") or 0), int(parts.get("minutes") or 0), int(parts.get("seconds") or 0))
+        clock = time(
+            int(parts.get("hours") or 0),
+            int(parts.get("minutes") or 0),
+            int(parts.get("seconds") or 0),
+        )
     except ValueError:
         return ""
     pieces = [f"{int(parts['year']):04}", *(f"{number:02}" for number in (month, day) if number)]

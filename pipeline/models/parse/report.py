@@ -80,7 +80,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """``title`` is empty where the reply has none; ``rating`` is within 0 to 10, 0 where it has none."""
+    """``title`` is empty where the reply has none; ``rating`` is within 0 to 10, 0 where it has
+    none."""
 
     title: str
     summary: str
@@ -90,7 +91,8 @@ class Report:
 
 
 def parse_report(reply: str) -> Report | Problem:
-    """The first object of the reply that has a summary, or why there is none (a reject's reason)."""
+    """The first object of the reply that has a summary, or why there is none (a reject's
+    reason)."""
     for value in json_values(reply):
         for item in value if isinstance(value, list) else [value]:
             report = _report(folded(item))
@@ -104,8 +106,8 @@ def parse_report(reply: str) -> Report | Problem:
 
 
 def _breaks_off(reply: str, report: Report) -> bool:
-    """Whether its object is closed nowhere, which is forgiven where all that is asked for is there up to the end of a
-    text. Braces in texts do not count, unless their quotes are broken."""
+    """Whether its object is closed nowhere, which is forgiven where all that is asked for is there
+    up to the end of a text. Braces in texts do not count, unless their quotes are broken."""
     text = bare(reply).rstrip()
     outside = without_texts(text[text.find("{") :])
     closed = text.endswith(("}", "]")) or outside.count("}") >= outside.count("{")
@@ -131,7 +133,9 @@ def _finding(item: Any) -> Finding:
     if not isinstance(item, Mapping):
         return Finding(_line(item), "")
     fields = folded(item)
-    return Finding(_line(first_of(fields, _SUMMARY + _TITLE)), _paragraph(first_of(fields, _EXPLANATION)))
+    return Finding(
+        _line(first_of(fields, _SUMMARY + _TITLE)), _paragraph(first_of(fields, _EXPLANATION))
+    )
 
 
 def _rating(text: str) -> float:
@@ -157,7 +161,8 @@ class Point:
 
 @dataclass(frozen=True)
 class PartialAnswer:
-    """What a part of the evidence answers, how much of the question that is (0 to 100), and what to ask next."""
+    """What a part of the evidence answers, how much of the question that is (0 to 100), and what to
+    ask next."""
 
     text: str
     score: float
@@ -165,8 +170,8 @@ class PartialAnswer:
 
 
 def parse_points(reply: str) -> list[Point] | None:
-    """``{"points": [{"description", "score"}]}``, a bare list of these or of texts, or one of these alone; None when
-    the reply holds no such list."""
+    """``{"points": [{"description", "score"}]}``, a bare list of these or of texts, or one of these
+    alone; None when the reply holds no such list."""
     for value in json_values(reply):
         points = value if isinstance(value, list) else first_of(folded(value), _POINTS)
         if points is None and {"description", "score"} <= folded(value).keys():
@@ -184,14 +189,17 @@ def _points(points: Iterable[Any]) -> Iterator[Point]:
 
 
 def parse_ratings(reply: str) -> dict[int, float] | None:
-    """Number of a report -> its relevance, 0 to 5, from ``{"ratings": [{"id", "rating"}]}``, a bare list of these, or a
-    mapping of ids to ratings; None without such a list. What cannot be read is left out."""
+    """Number of a report -> its relevance, 0 to 5, from ``{"ratings": [{"id", "rating"}]}``, a bare
+    list of these, or a mapping of ids to ratings; None without such a list. What cannot be read is
+    left out."""
     for value in json_values(reply):
         inner = value if isinstance(value, list) else first_of(folded(value), _RATINGS)
         ratings = value if inner is None else inner
         if isinstance(ratings, Mapping):
             ratings = [{"id": id, "rating": rating} for id, rating in ratings.items()]
-        if isinstance(ratings, list) and (inner is not None or any(True for _ in _rated(map(folded, ratings)))):
+        if isinstance(ratings, list) and (
+            inner is not None or any(True for _ in _rated(map(folded, ratings)))
+        ):
             return dict(_rated(map(folded, ratings)))
     return None
 
@@ -208,9 +216,12 @@ def parse_partial_answer(reply: str) -> PartialAnswer | None:
 
 
 def parse_questions(reply: str) -> list[str]:
-    """The questions of ``{"questions": [...]}`` or of a bare list, else the bulleted or numbered lines; each once."""
+    """The questions of ``{"questions": [...]}`` or of a bare list, else the bulleted or numbered
+    lines; each once."""
     for value in json_values(reply):
-        found = list(_questions(value if isinstance(value, list) else first_of(folded(value), _QUESTIONS)))
+        found = list(
+            _questions(value if isinstance(value, list) else first_of(folded(value), _QUESTIONS))
+        )
         if found:
             return found
     return list(dict.fromkeys(one_line(line) for line in _BULLET.findall(reply)))
@@ -227,7 +238,9 @@ def _questions(value: Any) -> Iterator[str]:
     """Each once, whatever its case."""
     seen: set[str] = set()
     for item in value if isinstance(value, list) else []:
-        text = one_line(text_of(item if isinstance(item, str) else first_of(folded(item), _QUESTION)))
+        text = one_line(
+            text_of(item if isinstance(item, str) else first_of(folded(item), _QUESTION))
+        )
         if 0 < len(text) <= LONGEST_QUESTION and text.casefold() not in seen:
             seen.add(text.casefold())
             yield text

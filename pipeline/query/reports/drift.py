@@ -1,6 +1,8 @@
-"""Mode ``drift``: a first answer from the reports most like the question, then local searches for the rest.
+"""Mode ``drift``: a first answer from the reports most like the question, then local searches for
+the rest.
 
-The answer is from all of them (DRIFT search of Microsoft GraphRAG: dynamic reasoning, flexible traversal).
+The answer is from all of them (DRIFT search of Microsoft GraphRAG: dynamic reasoning, flexible
+traversal).
 """
 
 from collections.abc import Sequence
@@ -66,8 +68,8 @@ class LocalContexts:
     built: list[Context] = field(default_factory=list)
 
     def of(self, questions: Sequence[str]) -> tuple[list[LocalSearch], tuple[str, ...]]:
-        """A search for each question, without those that find nothing, from one read of the stores; and what is to be
-        said of the moment. The question itself is what is searched for."""
+        """A search for each question, without those that find nothing, from one read of the stores;
+        and what is to be said of the moment. The question itself is what is searched for."""
         if not questions:
             return [], ()
         vectors = self.resources.embedding.embed(questions)
@@ -75,7 +77,8 @@ class LocalContexts:
             allowed(self.request, lambda *stores: self._found(questions, vectors, *stores))
         )
         searches = [
-            LocalSearch(question, self._context(question, one)) for question, one in zip(questions, found, strict=True)
+            LocalSearch(question, self._context(question, one))
+            for question, one in zip(questions, found, strict=True)
         ]
         shown = [search for search in searches if not search.context.empty]
         self.built.extend(search.context for search in shown)
@@ -96,13 +99,21 @@ class LocalContexts:
         )
 
     def _found(
-        self, questions: Sequence[str], embedded: np.ndarray, vectors: VectorReads, graph: GraphReads
+        self,
+        questions: Sequence[str],
+        embedded: np.ndarray,
+        vectors: VectorReads,
+        graph: GraphReads,
     ) -> list[Found]:
         searched = zip(questions, embedded, strict=True)
         n_chunks = self.request.chunk_top_k
         return [
             find_evidence(
-                self._local(question), QuestionVectors(question, vector, vector, None), vectors, graph, n_chunks
+                self._local(question),
+                QuestionVectors(question, vector, vector, None),
+                vectors,
+                graph,
+                n_chunks,
             )
             for question, vector in searched
         ]
@@ -110,13 +121,17 @@ class LocalContexts:
     def _context(self, question: str, found: Found) -> Context:
         evidence, chunks = found
         tokenizer = self.resources.tokenizer
-        overhead = count_tokens(instructed(self.request, self.resources, LOCAL, "", question), tokenizer)
+        overhead = count_tokens(
+            instructed(self.request, self.resources, LOCAL, "", question), tokenizer
+        )
         total = min(self.request.max_total_tokens, self.request.max_map_tokens + overhead + RESERVE)
         local = self._local(question).model_copy(update={"max_total_tokens": total})
         return mixed_context(local, evidence, chunks, tokenizer, overhead, self.numbers)
 
     def _local(self, question: str) -> QueryRequest:
-        return self.request.model_copy(update={"mode": "local", "context": "graphrag", "query": question})
+        return self.request.model_copy(
+            update={"mode": "local", "context": "graphrag", "query": question}
+        )
 
 
 def _merged(tables: Sequence[Table[Numbered]]) -> Table[Numbered]:
@@ -125,12 +140,15 @@ def _merged(tables: Sequence[Table[Numbered]]) -> Table[Numbered]:
     for record in chain.from_iterable(table.records for table in tables):
         records.setdefault(record.id, record)
     ordered = sorted(records.values(), key=lambda record: record.number)
-    return Table(ordered, "", sum(table.tokens for table in tables), sum(table.dropped for table in tables))
+    return Table(
+        ordered, "", sum(table.tokens for table in tables), sum(table.dropped for table in tables)
+    )
 
 
 @dataclass
 class FollowUps:
-    """``question``: the one that is asked already. Questions that differ by case only are the same."""
+    """``question``: the one that is asked already. Questions that differ by case only are the
+    same."""
 
     question: str
     _open: list[tuple[float, int, str]] = field(default_factory=list)
@@ -146,7 +164,8 @@ class FollowUps:
                 self._open.append((-answer.score, place, question))
 
     def best(self, most: int) -> list[str]:
-        """Taken out: those that the best answers have left open, an answer's own in its order, ties by text."""
+        """Taken out: those that the best answers have left open, an answer's own in its order, ties
+        by text."""
         self._open.sort()
         chosen, self._open = self._open[: max(most, 0)], self._open[max(most, 0) :]
         return [question for _, _, question in chosen]
@@ -154,8 +173,8 @@ class FollowUps:
 
 @dataclass(frozen=True)
 class CallBudget:
-    """How many a question may take: ``folds`` of the primer, ``searches`` by local search, each once more where its
-    reply cannot be read, and the answer's; ``all`` of them."""
+    """How many a question may take: ``folds`` of the primer, ``searches`` by local search, each
+    once more where its reply cannot be read, and the answer's; ``all`` of them."""
 
     folds: int
     searches: int
@@ -187,13 +206,19 @@ def prepare_drift(request: QueryRequest, resources: QueryResources) -> PreparedQ
         request,
         Keywords(),
         context,
-        tuple(message for window in windows for message in _primer_request(request, resources, window).messages),
+        tuple(
+            message
+            for window in windows
+            for message in _primer_request(request, resources, window).messages
+        ),
         clock.parts,
         "" if windows else "no_room" if len(reports) else "nothing_found",
         notes,
         calls.most,
     )
-    return replace(prepared, inquiry=partial(_inquire, prepared, resources, windows, calls, numbers))
+    return replace(
+        prepared, inquiry=partial(_inquire, prepared, resources, windows, calls, numbers)
+    )
 
 
 def _calls(request: QueryRequest, folds: int) -> CallBudget:
@@ -201,7 +226,9 @@ def _calls(request: QueryRequest, folds: int) -> CallBudget:
     return CallBudget(folds, min(wanted, request.max_calls - LAST_CALL - folds), request.max_calls)
 
 
-def _nearest_reports(request: QueryRequest, resources: QueryResources) -> tuple[list[Report], tuple[str, ...]]:
+def _nearest_reports(
+    request: QueryRequest, resources: QueryResources
+) -> tuple[list[Report], tuple[str, ...]]:
     """The best first."""
     [question] = resources.embedding.embed([request.query])
 
@@ -212,26 +239,43 @@ def _nearest_reports(request: QueryRequest, resources: QueryResources) -> tuple[
     return read_reports(request, resources, nearest)
 
 
-def _folds(reports: Sequence[Report], request: QueryRequest, resources: QueryResources) -> list[Window]:
-    """The reports dealt out to the folds, so that each has some of the best; of each what one window holds."""
+def _folds(
+    reports: Sequence[Report], request: QueryRequest, resources: QueryResources
+) -> list[Window]:
+    """The reports dealt out to the folds, so that each has some of the best; of each what one
+    window holds."""
     n_folds = min(request.primer_folds, request.max_calls - LAST_CALL, len(reports))
     budget = window_budget(request, resources, PRIMER)
     hands = [reports[start::n_folds] for start in range(n_folds)]
-    return [window for hand in hands for window in windows_of(hand, budget, resources.tokenizer)[:1]]
+    return [
+        window for hand in hands for window in windows_of(hand, budget, resources.tokenizer)[:1]
+    ]
 
 
-def _primer_request(request: QueryRequest, resources: QueryResources, window: Window) -> ChatRequest:
+def _primer_request(
+    request: QueryRequest, resources: QueryResources, window: Window
+) -> ChatRequest:
     form = resources.answering_in(formats.PARTIAL_ANSWER, request.model)
-    return ChatRequest("primer", instructed(request, resources, PRIMER, window.text, request.query), form, _CHECK)
+    return ChatRequest(
+        "primer", instructed(request, resources, PRIMER, window.text, request.query), form, _CHECK
+    )
 
 
-def _search_request(request: QueryRequest, resources: QueryResources, search: LocalSearch) -> ChatRequest:
+def _search_request(
+    request: QueryRequest, resources: QueryResources, search: LocalSearch
+) -> ChatRequest:
     asked = instructed(request, resources, LOCAL, search.context.text, search.question)
-    return ChatRequest("search", asked, resources.answering_in(formats.PARTIAL_ANSWER, request.model), _CHECK)
+    return ChatRequest(
+        "search", asked, resources.answering_in(formats.PARTIAL_ANSWER, request.model), _CHECK
+    )
 
 
 def _inquire(
-    prepared: PreparedQuery, resources: QueryResources, windows: Sequence[Window], calls: CallBudget, numbers: Numbers
+    prepared: PreparedQuery,
+    resources: QueryResources,
+    windows: Sequence[Window],
+    calls: CallBudget,
+    numbers: Numbers,
 ) -> Talk[PreparedQuery]:
     request, contexts = prepared.request, LocalContexts(prepared.request, resources, numbers)
     primers = [_primer_request(request, resources, window) for window in windows]
@@ -242,7 +286,9 @@ def _inquire(
         found.append(_read(reply, window.citable, follow_ups))
     told, notes = list(replies), []
     for _ in range(request.n_depth):
-        searches, more = contexts.of(follow_ups.best(min(request.drift_k_followups, calls.left(len(asked)))))
+        searches, more = contexts.of(
+            follow_ups.best(min(request.drift_k_followups, calls.left(len(asked))))
+        )
         notes.extend(more)
         if not searches:
             break
@@ -253,7 +299,13 @@ def _inquire(
         for reply, search in zip(replies, searches, strict=True):
             found.append(_read(reply, search.citable, follow_ups))
     ready = replace(prepared, context=contexts.merged_with(prepared.context))
-    return reduced(ready, resources, found, asked, (*told_failures(told, "partial answers"), *dict.fromkeys(notes)))
+    return reduced(
+        ready,
+        resources,
+        found,
+        asked,
+        (*told_failures(told, "partial answers"), *dict.fromkeys(notes)),
+    )
 
 
 def _read(reply: ChatReply, citable: DataCitations, follow_ups: FollowUps) -> CheckedPoints:

@@ -1,7 +1,8 @@
 """From what an answer says of reports to the passages that this rests on.
 
-A report is written of a whole community, and cites nothing. But what is said of it names its members, and where each of
-them is mentioned is known: the passages that mention most of those named, the rarest first, are what it rests on.
+A report is written of a whole community, and cites nothing. But what is said of it names its
+members, and where each of them is mentioned is known: the passages that mention most of those
+named, the rarest first, are what it rests on.
 """
 
 import re
@@ -29,19 +30,34 @@ Mentions = Mapping[str, Sequence[str]]
 
 
 def with_sources(
-    context: Context, text: str, numbers: Sequence[int], request: QueryRequest, resources: QueryResources
+    context: Context,
+    text: str,
+    numbers: Sequence[int],
+    request: QueryRequest,
+    resources: QueryResources,
 ) -> Context:
-    """The context with references to the passages that the cited reports rest on; ``text``: the answer, ``numbers``:
-    of the reports that it cites."""
+    """The context with references to the passages that the cited reports rest on; ``text``: the
+    answer, ``numbers``: of the reports that it cites."""
     said = said_of(text)
-    cited = {report.number: report for report in context.reports.records if report.number in numbers}
+    cited = {
+        report.number: report for report in context.reports.records if report.number in numbers
+    }
     units = list(dict.fromkeys(unit for report in cited.values() for unit in report.text_unit_ids))
     [question] = resources.embedding.embed([request.query])
 
-    def find(vectors: VectorReads, graph: GraphReads) -> tuple[dict[int, Sequence[str]], list[Passage]]:
-        mentions = {match_key(named.name): named.passages for named in vectors.mentions(units, (), COMMON)}
-        found = {number: _passages(report, said.get(number, ""), mentions) for number, report in cited.items()}
-        return found, vectors.chunks(list(dict.fromkeys(id for ids in found.values() for id in ids)), question)
+    def find(
+        vectors: VectorReads, graph: GraphReads
+    ) -> tuple[dict[int, Sequence[str]], list[Passage]]:
+        mentions = {
+            match_key(named.name): named.passages for named in vectors.mentions(units, (), COMMON)
+        }
+        found = {
+            number: _passages(report, said.get(number, ""), mentions)
+            for number, report in cited.items()
+        }
+        return found, vectors.chunks(
+            list(dict.fromkeys(id for ids in found.values() for id in ids)), question
+        )
 
     (found, chunks), _ = resources.read(allowed(request, find))
     return _referred(context, found, chunks)
@@ -84,19 +100,31 @@ def _mentioning(text: str, units: Sequence[str], mentions: Mentions) -> list[str
         found = own.intersection(ids)
         if found and _names(key, name):
             scores.update(dict.fromkeys(found, 1 / len(found)))  # pyright: ignore[reportArgumentType,reportCallIssue]
-    return sorted((unit for unit in units if scores[unit] > 0), key=lambda unit: -scores[unit])[:MOST]
+    return sorted((unit for unit in units if scores[unit] > 0), key=lambda unit: -scores[unit])[
+        :MOST
+    ]
 
 
 def _names(text: str, name: str) -> bool:
     if name not in text:
         return False
-    return any(map(is_syllabic, name)) or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+    return (
+        any(map(is_syllabic, name))
+        or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+    )
 
 
-def _referred(context: Context, found: Mapping[int, Sequence[str]], chunks: Sequence[Passage]) -> Context:
+def _referred(
+    context: Context, found: Mapping[int, Sequence[str]], chunks: Sequence[Passage]
+) -> Context:
     """A passage that is there already keeps its number."""
-    reports = {chunk.id: tuple(number for number, ids in found.items() if chunk.id in ids) for chunk in chunks}
-    known = [replace(entry, reports=reports.get(entry.chunk_id, ())) for entry in context.references]
+    reports = {
+        chunk.id: tuple(number for number, ids in found.items() if chunk.id in ids)
+        for chunk in chunks
+    }
+    known = [
+        replace(entry, reports=reports.get(entry.chunk_id, ())) for entry in context.references
+    ]
     there = {entry.chunk_id for entry in known}
     new = (chunk for chunk in chunks if chunk.id not in there)
     first = max((entry.id for entry in known), default=0) + 1

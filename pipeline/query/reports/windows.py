@@ -38,7 +38,8 @@ POINT_HEADER = ["score", "point"]
 
 @dataclass(frozen=True)
 class ReportRow:
-    """``lines``: the report in full and, where there is no room for that, its summary; each with its tokens."""
+    """``lines``: the report in full and, where there is no room for that, its summary; each with
+    its tokens."""
 
     number: int
     lines: tuple[tuple[str, int], ...]
@@ -61,8 +62,8 @@ def frame_tokens(tokenizer: Tokenizer) -> int:
 
 
 def report_table(reports: Sequence[Report], budget: int, tokenizer: Tokenizer) -> Table[Report]:
-    """The reports, the first first, that the budget has room for: in full, else by their summaries. ``reports`` as of
-    ``report_rows``."""
+    """The reports, the first first, that the budget has room for: in full, else by their summaries.
+    ``reports`` as of ``report_rows``."""
     used = frame_tokens(tokenizer)
     lines: dict[int, str] = {}
     for row in report_rows(reports, tokenizer):
@@ -70,7 +71,12 @@ def report_table(reports: Sequence[Report], budget: int, tokenizer: Tokenizer) -
             lines[row.number] = line[0]
             used += line[1]
     kept = [report for report in reports if report.number in lines]
-    return Table(kept, "".join([HEADER_LINE, *lines.values()]), used if lines else 0, len(reports) - len(kept))
+    return Table(
+        kept,
+        "".join([HEADER_LINE, *lines.values()]),
+        used if lines else 0,
+        len(reports) - len(kept),
+    )
 
 
 @dataclass(frozen=True)
@@ -85,19 +91,29 @@ class Window:
 
 
 def shuffled(reports: Iterable[Report]) -> list[Report]:
-    """In an order that has nothing to do with rank, so that no window holds only what matters least. It is the same for
-    the same reports, and one more or less leaves that of the others."""
+    """In an order that has nothing to do with rank, so that no window holds only what matters
+    least. It is the same for the same reports, and one more or less leaves that of the others."""
     return sorted(reports, key=lambda report: digest(f"{SEED} {report.id}"))
 
 
 def windows_of(reports: Iterable[Report], budget: int, tokenizer: Tokenizer) -> list[Window]:
-    """The reports in their order, ``number`` being what they are cited by, in as many windows as it takes, each within
-    the budget. One too long for a window is shown by its summary; left out where that is too long too."""
-    return list(_packed(report_rows(reports, tokenizer), budget - frame_tokens(tokenizer), frame_tokens(tokenizer)))
+    """The reports in their order, ``number`` being what they are cited by, in as many windows as it
+    takes, each within the budget. One too long for a window is shown by its summary; left out where
+    that is too long too."""
+    return list(
+        _packed(
+            report_rows(reports, tokenizer),
+            budget - frame_tokens(tokenizer),
+            frame_tokens(tokenizer),
+        )
+    )
 
 
-def fewer_windows(reports: Sequence[Report], budget: int, most: int, tokenizer: Tokenizer) -> list[Window]:
-    """At most so many windows over the shuffled reports; those at the end are left out where it takes more."""
+def fewer_windows(
+    reports: Sequence[Report], budget: int, most: int, tokenizer: Tokenizer
+) -> list[Window]:
+    """At most so many windows over the shuffled reports; those at the end are left out where it
+    takes more."""
     windows = windows_of(shuffled(reports), budget, tokenizer)
     while len(windows) > most:
         reports = reports[: len(reports) * most // len(windows)]
@@ -122,13 +138,16 @@ def _packed(rows: Iterable[ReportRow], room: int, frame: int) -> Iterable[Window
 
 
 def _window(lines: dict[int, str], tokens: int) -> Window:
-    return Window(SECTION.format("Reports", "".join([HEADER_LINE, *lines.values()])), tokens, tuple(lines))
+    return Window(
+        SECTION.format("Reports", "".join([HEADER_LINE, *lines.values()])), tokens, tuple(lines)
+    )
 
 
 def read_reports(
     request: QueryRequest, resources: QueryResources, find: Work[list[Report]]
 ) -> tuple[list[Report], Notes]:
-    """Return what ``find`` finds among the reports that the request may see, and what is to be said of the moment.
+    """Return what ``find`` finds among the reports that the request may see, and what is to be said
+    of the moment.
 
     Raises NothingLoadedError where the workspace has none at all.
     """
@@ -142,8 +161,11 @@ def read_reports(
 
 
 def window_budget(request: QueryRequest, resources: QueryResources, prompt: str) -> int:
-    """Tokens of evidence that a call with this prompt may have: max_map_tokens, within max_total_tokens."""
-    overhead = count_tokens(instructed(request, resources, prompt, "", request.query), resources.tokenizer)
+    """Tokens of evidence that a call with this prompt may have: max_map_tokens, within
+    max_total_tokens."""
+    overhead = count_tokens(
+        instructed(request, resources, prompt, "", request.query), resources.tokenizer
+    )
     return max(min(request.max_map_tokens, request.max_total_tokens - overhead - RESERVE), 0)
 
 
@@ -152,12 +174,15 @@ def report_context(reports: Sequence[Report], windows: Sequence[Window]) -> Cont
     shown = {number for window in windows for number in window.numbers}
     kept = [report for report in reports if report.number in shown]
     table = Table(kept, "", sum(window.tokens for window in windows), len(reports) - len(kept))
-    return Context(NO_TABLE, NO_TABLE, NO_TABLE, (), table, windows=tuple(window.text for window in windows))
+    return Context(
+        NO_TABLE, NO_TABLE, NO_TABLE, (), table, windows=tuple(window.text for window in windows)
+    )
 
 
 @dataclass(frozen=True)
 class CheckedPoints:
-    """Points without citations of what their call was not shown, and how many of those there were."""
+    """Points without citations of what their call was not shown, and how many of those there
+    were."""
 
     points: "tuple[Point, ...]"
     removed: int
@@ -177,8 +202,8 @@ def reduced(
     replies: Sequence[ChatReply],
     notes: Sequence[str],
 ) -> PreparedQuery:
-    """Ready for the answer: the points by their scores, ties in the order found, as many as max_total_tokens has room
-    for. The answer may cite what they cite."""
+    """Ready for the answer: the points by their scores, ties in the order found, as many as
+    max_total_tokens has room for. The answer may cite what they cite."""
     points = _ranked(found)
     overhead = count_tokens(messages(prepared.request, resources, ""), resources.tokenizer)
     rows = [(f"{point.score:g}", point.description) for point in points]
@@ -192,7 +217,9 @@ def reduced(
         abstention=_abstention(points, shown),
         notes=tuple(dict.fromkeys((*prepared.notes, *notes, *unshown))),
         replies=(*prepared.replies, *replies),
-        citable=DataCitations.of(cited_records("\n".join(point.description for point in table.records))),
+        citable=DataCitations.of(
+            cited_records("\n".join(point.description for point in table.records))
+        ),
         removed_citations=prepared.removed_citations + sum(one.removed for one in found),
         inquiry=None,
     )
@@ -201,7 +228,9 @@ def reduced(
 def _ranked(found: Sequence[CheckedPoints]) -> "list[Point]":
     """Each text once, by its best score."""
     unique: dict[str, Point] = {}
-    for point in sorted((point for one in found for point in one.points), key=lambda point: -point.score):
+    for point in sorted(
+        (point for one in found for point in one.points), key=lambda point: -point.score
+    ):
         unique.setdefault(point.description, point)
     return list(unique.values())
 

@@ -1,8 +1,9 @@
 """The stores as those see them who may see some documents only.
 
-A text unit of another document is not there. An entity or relationship is there if a text unit of these documents is
-one of its sources; what was written of it from other documents too (description, type, keywords) is left out. A report
-is there if all of its sources are text units of these documents, a claim if its one is.
+A text unit of another document is not there. An entity or relationship is there if a text unit of
+these documents is one of its sources; what was written of it from other documents too (description,
+type, keywords) is left out. A report is there if all of its sources are text units of these
+documents, a claim if its one is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -64,19 +65,25 @@ class NarrowedDocuments:
     def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
         return self.vectors.listed(listing, (*self.allowed, *within))
 
-    def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
+    def units_of(
+        self, document_id: str, first: int, limit: int, within: Within = ()
+    ) -> list[TextUnit]:
         return self.vectors.units_of(document_id, first, limit, (*self.allowed, *within))
 
     def unit_ids_of(self, document_id: str, limit: int, within: Within = ()) -> list[str]:
         return self.vectors.unit_ids_of(document_id, limit, (*self.allowed, *within))
 
-    def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> Mapping[str, tuple[str, int]]:
+    def places(
+        self, text_unit_ids: Sequence[str], within: Within = ()
+    ) -> Mapping[str, tuple[str, int]]:
         return self.vectors.places(text_unit_ids, (*self.allowed, *within))
 
 
 @dataclass(frozen=True)
 class FilteredVectors(NarrowedDocuments):
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
+    def nearest(
+        self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
+    ) -> list[Hits]:
         return self.vectors.nearest(searches, (*self.allowed, *within), rights)
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
@@ -86,13 +93,19 @@ class FilteredVectors(NarrowedDocuments):
         seen = self.visible("chunks", ids)
         return self.vectors.chunks([id for id in ids if id in seen], question)
 
-    def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
+    def origins(
+        self, table: str, ids: Sequence[str], within: Within
+    ) -> Mapping[str, tuple[bool, bool]]:
         return self.vectors.origins(table, ids, (*self.allowed, *within))
 
-    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
+    def lexical(
+        self, question: str, limit: int, within: Within = (), rights: Within = ()
+    ) -> Lexical:
         return self.vectors.lexical(question, limit, (*self.allowed, *within), rights)
 
-    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
+    def mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
+    ) -> list[EntityMentions]:
         found = self.vectors.mentions(text_unit_ids, entity_ids, most)
         entities = self.visible("entities", [entity.id for entity in found])
         units = self.visible("chunks", _each([entity.passages for entity in found]))
@@ -103,7 +116,12 @@ class FilteredVectors(NarrowedDocuments):
         ]
 
     def opened_mentions(
-        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+        self,
+        text_unit_ids: Sequence[str],
+        entity_ids: Sequence[str],
+        most: int,
+        passages: int,
+        length: int,
     ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
         """More statements than one: of the passages the first are those that are left."""
         mentioned = self.mentions(text_unit_ids, entity_ids, most)
@@ -133,7 +151,9 @@ class FilteredVectors(NarrowedDocuments):
     def visible_and_whole(self, table: str, ids: Sequence[str]) -> tuple[set[str], set[str]]:
         """The ids that have a source in the documents, and those of them that have no other."""
         origins = self.vectors.origins(table, ids, self.allowed)
-        return {id for id, (some, _) in origins.items() if some}, {id for id, (_, all) in origins.items() if all}
+        return {id for id, (some, _) in origins.items() if some}, {
+            id for id, (_, all) in origins.items() if all
+        }
 
 
 @dataclass(frozen=True)
@@ -153,7 +173,9 @@ class FilteredGraph:
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         shared = self.graph.shared_units(entity_ids)
-        visible = self.vectors.visible("chunks", list(dict.fromkeys(found.text_unit_id for found in shared)))
+        visible = self.vectors.visible(
+            "chunks", list(dict.fromkeys(found.text_unit_id for found in shared))
+        )
         return [found for found in shared if found.text_unit_id in visible]
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
@@ -162,7 +184,9 @@ class FilteredGraph:
         return [link for link in links if link.id in visible]
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
-        return self.graph.communities_of(sorted(self.vectors.visible("entities", entity_ids)), level)
+        return self.graph.communities_of(
+            sorted(self.vectors.visible("entities", entity_ids)), level
+        )
 
     def named(self, text: str, limit: int) -> list[Dot]:
         return self._dots(self.graph.named(text, MORE * limit))[:limit]
@@ -191,24 +215,33 @@ class FilteredGraph:
 
     def _dots(self, rows: Sequence[Dot]) -> list[Dot]:
         told = {entity.id: entity for entity in self.entities([row.id for row in rows])}
-        return [replace(row, type=told[row.id].type, x=None, y=None) for row in rows if row.id in told]
+        return [
+            replace(row, type=told[row.id].type, x=None, y=None) for row in rows if row.id in told
+        ]
 
     def _lines(self, rows: Sequence[Line]) -> list[Line]:
         told = {link.id: link for link in self.relationships([row.id for row in rows])}
-        return [replace(row, keyword=next(iter(told[row.id].keywords), "")) for row in rows if row.id in told]
+        return [
+            replace(row, keyword=next(iter(told[row.id].keywords), ""))
+            for row in rows
+            if row.id in told
+        ]
 
     def _told(self, rows: Sequence[Relationship]) -> list[Relationship]:
         seen, whole = self._seen("relationships", rows)
-        return [row if row.id in whole else replace(row, description="", keywords=()) for row in seen]
+        return [
+            row if row.id in whole else replace(row, description="", keywords=()) for row in seen
+        ]
 
     def _seen(self, table: str, rows: Sequence[Sourced]) -> tuple[list[Sourced], set[str]]:
-        """The rows that have a source in the documents, with those sources; and the ids of those that have no other,
-        of which all may be told that was written."""
+        """The rows that have a source in the documents, with those sources; and the ids of those
+        that have no other, of which all may be told that was written."""
         visible, whole = self.vectors.visible_and_whole(table, [row.id for row in rows])
         seen = [row for row in rows if row.id in visible]
         units = self.vectors.visible("chunks", _each([row.text_unit_ids for row in seen]))
         return [
-            replace(row, text_unit_ids=[unit for unit in row.text_unit_ids if unit in units]) for row in seen
+            replace(row, text_unit_ids=[unit for unit in row.text_unit_ids if unit in units])
+            for row in seen
         ], whole
 
 

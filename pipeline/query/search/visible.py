@@ -1,7 +1,8 @@
 """The stores as those see them who may know nothing of other documents, whatever they ask for.
 
-Only documents and text units are there. Vectors of entities, relationships and reports, degrees, communities and names
-are made of all documents together, so that any of them would tell of the hidden ones.
+Only documents and text units are there. Vectors of entities, relationships and reports, degrees,
+communities and names are made of all documents together, so that any of them would tell of the
+hidden ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,15 @@ import numpy as np
 from pipeline.contract.conditions import Conditions
 from pipeline.query.resources import ReadTogether, Result
 from pipeline.query.search.filtered import NarrowedDocuments, Work
-from pipeline.stores.reads import GraphReads, Hits, Lexical, Opening, VectorReads, VectorSearch, Within
+from pipeline.stores.reads import (
+    GraphReads,
+    Hits,
+    Lexical,
+    Opening,
+    VectorReads,
+    VectorSearch,
+    Within,
+)
 from pipeline.stores.records import (
     Between,
     Claim,
@@ -34,7 +43,9 @@ from pipeline.stores.records import (
 class VisiblePassages(NarrowedDocuments):
     """Documents that satisfy ``allowed`` and their text units, as if there were no others."""
 
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
+    def nearest(
+        self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
+    ) -> list[Hits]:
         of_text_units = [search for search in searches if search.table == "chunks"]
         found = iter(self.vectors.nearest(of_text_units, within, (*self.allowed, *rights)))
         return [next(found) if search.table == "chunks" else [] for search in searches]
@@ -45,17 +56,28 @@ class VisiblePassages(NarrowedDocuments):
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
         return self.vectors.chunks(self._there("chunks", ids), question)
 
-    def origins(self, table: str, ids: Sequence[str], within: Within) -> Mapping[str, tuple[bool, bool]]:
+    def origins(
+        self, table: str, ids: Sequence[str], within: Within
+    ) -> Mapping[str, tuple[bool, bool]]:
         return self.vectors.origins(table, self._there(table, ids), (*self.allowed, *within))
 
-    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
+    def lexical(
+        self, question: str, limit: int, within: Within = (), rights: Within = ()
+    ) -> Lexical:
         return self.vectors.lexical(question, limit, within, (*self.allowed, *rights))
 
-    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
+    def mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
+    ) -> list[EntityMentions]:
         return []
 
     def opened_mentions(
-        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+        self,
+        text_unit_ids: Sequence[str],
+        entity_ids: Sequence[str],
+        most: int,
+        passages: int,
+        length: int,
     ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
         return [], {}
 
@@ -83,7 +105,8 @@ class VisiblePassages(NarrowedDocuments):
 
 
 class NoGraph:
-    """The graph for those who may know nothing of some documents: it is made of all, so nothing of it is there."""
+    """The graph for those who may know nothing of some documents: it is made of all, so nothing of
+    it is there."""
 
     def entities(self, ids: Sequence[str]) -> list[Entity]:
         return []
@@ -129,7 +152,8 @@ class NoGraph:
 
 
 def only_visible(where: Conditions, read: ReadTogether) -> ReadTogether:
-    """Return the same reads for who may see the documents of ``where`` alone; without conditions ``read`` itself.
+    """Return the same reads for who may see the documents of ``where`` alone; without conditions
+    ``read`` itself.
 
     Nothing is said of the moment, for it is the graph's.
     """

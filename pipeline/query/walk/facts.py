@@ -1,7 +1,8 @@
 """Facts near a question, and paths of two of them.
 
-A question of several hops is near no single fact: the second one is near what is left of it when the first is taken
-off. The score of a pair is as in PropRAG's beam search (Wang and Han 2025, "PropRAG"), of length two.
+A question of several hops is near no single fact: the second one is near what is left of it when
+the first is taken off. The score of a pair is as in PropRAG's beam search (Wang and Han 2025,
+"PropRAG"), of length two.
 """
 
 from collections import defaultdict
@@ -26,23 +27,32 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """``nearest``: the facts near the question, the nearest first. ``links``: the relationships next to them.
-    ``scores``: relationship -> what it counts, 1 at most."""
+    """``nearest``: the facts near the question, the nearest first. ``links``: the relationships
+    next to them. ``scores``: relationship -> what it counts, 1 at most."""
 
     nearest: Sequence[Relationship]
     links: Sequence[Link]
     scores: Mapping[str, float]
 
 
-def find_facts(hits: Mapping[str, float], more_entities: Sequence[str], graph: GraphReads) -> GraphFacts:
-    """The facts near the question, by their similarity to it, and the links of their ends and of ``more_entities``."""
+def find_facts(
+    hits: Mapping[str, float], more_entities: Sequence[str], graph: GraphReads
+) -> GraphFacts:
+    """The facts near the question, by their similarity to it, and the links of their ends and of
+    ``more_entities``."""
     nearest = graph.relationships(list(hits))
     ends = chain(
-        (fact.source_entity_id for fact in nearest), (fact.target_entity_id for fact in nearest), more_entities
+        (fact.source_entity_id for fact in nearest),
+        (fact.target_entity_id for fact in nearest),
+        more_entities,
     )
     links = graph.links(list(dict.fromkeys(ends)), NEIGHBOURS, LINKS)
     best = max(hits.values(), default=0.0)
-    scores = {fact.id: max(hits[fact.id], 0.0) / best for fact in nearest[:START_FACTS]} if best > 0 else {}
+    scores = (
+        {fact.id: max(hits[fact.id], 0.0) / best for fact in nearest[:START_FACTS]}
+        if best > 0
+        else {}
+    )
     return GraphFacts(nearest, links, scores)
 
 
@@ -61,7 +71,9 @@ def best_paths(
     return graph.relationships(list(scores)), scores
 
 
-def _pairs(question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndarray]) -> list[tuple[float, Pair]]:
+def _pairs(
+    question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndarray]
+) -> list[tuple[float, Pair]]:
     """The pairs of a near fact and one that shares an entity with it, the best first."""
     at_entity = defaultdict(list)
     for link in facts.links:
@@ -71,7 +83,9 @@ def _pairs(question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndar
     for fact in facts.nearest:
         if fact.id not in stored:
             continue
-        beside = dict.fromkeys(chain(at_entity[fact.source_entity_id], at_entity[fact.target_entity_id]))
+        beside = dict.fromkeys(
+            chain(at_entity[fact.source_entity_id], at_entity[fact.target_entity_id])
+        )
         left = _unit(question - TAKEN_OFF * stored[fact.id])
         first = float(question @ stored[fact.id])
         scored |= {
@@ -79,7 +93,9 @@ def _pairs(question: np.ndarray, facts: GraphFacts, stored: Mapping[str, np.ndar
             for other in beside
             if other in stored and other != fact.id
         }
-    return sorted(((score, pair) for pair, score in scored.items()), key=lambda entry: (-entry[0], entry[1]))
+    return sorted(
+        ((score, pair) for pair, score in scored.items()), key=lambda entry: (-entry[0], entry[1])
+    )
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""Graph search: personalised PageRank over passages and entities, from the question alone, without a chat model.
+"""Graph search: personalised PageRank over passages and entities, from the question alone, without
+a chat model.
 
-After HippoRAG 2 (Gutiérrez et al. 2025, "From RAG to memory", section 3): facts and passages are where the walk starts,
-and it ranks passages. What steps over names (seeds.py) and paths of two facts (facts.py) lead to is
-started from as well, so that the second hop weighs as much as the first.
+After HippoRAG 2 (Gutiérrez et al. 2025, "From RAG to memory", section 3): facts and passages are
+where the walk starts, and it ranks passages. What steps over names (seeds.py) and paths of two
+facts (facts.py) lead to is started from as well, so that the second hop weighs as much as the
+first.
 """
 
 import math
@@ -33,11 +35,11 @@ from pipeline.stores.records import EntityMentions, Relationship
 SEEDS = 20
 """Passages that names are looked for in."""
 STEPPED, FACT, ENTITY = 1.5, 0.7, 0.5
-"""What the best passage gets for being stepped to, one for holding a fact that is near or on a path, and an end of that
-fact; 1 is what the best by words gets."""
+"""What the best passage gets for being stepped to, one for holding a fact that is near or on a
+path, and an end of that fact; 1 is what the best by words gets."""
 QUOTED, QUOTED_FROM = 0.2, 40
-"""What of that is left where the fact is a sentence of the passage, as in a graph that no model made: it says nothing
-that the passage does not; and characters that tell."""
+"""What of that is left where the fact is a sentence of the passage, as in a graph that no model
+made: it says nothing that the passage does not; and characters that tell."""
 
 
 def graph_search(
@@ -48,8 +50,8 @@ def graph_search(
     vectors: VectorReads,
     graph: GraphReads,
 ) -> Evidence:
-    """Passages, entities and relationships by the mass they end with, in as many reads whatever the limits are and
-    however large the graph is."""
+    """Passages, entities and relationships by the mass they end with, in as many reads whatever the
+    limits are and however large the graph is."""
     near = VectorSearch("relationships", vector, FACTS), VectorSearch("chunks", vector, POOL)
     near_facts, near_passages = vectors.nearest(near)
     named, openings = named_entities(question, vectors)
@@ -60,14 +62,20 @@ def graph_search(
     _add(restart, named_passages(named, openings))
     started = [fact for fact in facts.nearest if fact.id in facts.scores]
     seeds = _ranked(restart, restart)[:SEEDS]
-    texts = _read_texts([*seeds, *_first_passages(started), *_first_passages(in_paths)], vector, vectors)
-    steps = _steps({id: texts[id] for id in seeds if id in texts}, restart, named, facts, lexical, vectors)
+    texts = _read_texts(
+        [*seeds, *_first_passages(started), *_first_passages(in_paths)], vector, vectors
+    )
+    steps = _steps(
+        {id: texts[id] for id in seeds if id in texts}, restart, named, facts, lexical, vectors
+    )
     _add(restart, steps.reached, STEPPED)
     for found, scores in ((started, facts.scores), (in_paths, path_scores)):
         _add(restart, _fact_mass(found, scores, steps.mentioned, texts), FACT)
     links = [(link.source_entity_id, link.target_entity_id, 1.0) for link in facts.links]
     mass = personalised_pagerank([*steps.edges, *links], restart, DAMPING)
-    return _evidence(mass, surely_first(lexical.hits, near_passages), facts, steps, top_k, chunk_top_k, graph)
+    return _evidence(
+        mass, surely_first(lexical.hits, near_passages), facts, steps, top_k, chunk_top_k, graph
+    )
 
 
 def _first_passages(facts: Iterable[Relationship]) -> list[str]:
@@ -75,7 +83,9 @@ def _first_passages(facts: Iterable[Relationship]) -> list[str]:
 
 
 def _read_texts(ids: Sequence[str], vector: np.ndarray, vectors: VectorReads) -> dict[str, str]:
-    return {passage.id: passage.content for passage in vectors.chunks(list(dict.fromkeys(ids)), vector)}
+    return {
+        passage.id: passage.content for passage in vectors.chunks(list(dict.fromkeys(ids)), vector)
+    }
 
 
 def _steps(
@@ -104,12 +114,15 @@ def _fact_mass(
     mentioned: Sequence[EntityMentions],
     texts: Mapping[str, str],
 ) -> dict[str, float]:
-    """What the passages that hold the facts get, and the entities at their ends, each by how few passages it is in."""
+    """What the passages that hold the facts get, and the entities at their ends, each by how few
+    passages it is in."""
     passages = {entity.id: len(entity.passages) for entity in mentioned}
     mass: dict[str, float] = {}
     for fact in facts:
         held = fact.text_unit_ids
-        quoted = any(_quotes(fact.description, texts[passage]) for passage in held[:1] if passage in texts)
+        quoted = any(
+            _quotes(fact.description, texts[passage]) for passage in held[:1] if passage in texts
+        )
         score = scores.get(fact.id, 0.0) * (QUOTED if quoted else 1.0)
         for passage in held[:FEW]:
             mass[passage] = max(mass.get(passage, 0.0), score)
@@ -133,9 +146,15 @@ def _evidence(
     graph: GraphReads,
 ) -> Evidence:
     """``first``: passages that stand before all others, whatever their mass."""
-    ends = {link.id: (link.source_entity_id, link.target_entity_id) for link in chain(facts.nearest, facts.links)}
+    ends = {
+        link.id: (link.source_entity_id, link.target_entity_id)
+        for link in chain(facts.nearest, facts.links)
+    }
     entities = {entity.id for entity in steps.mentioned}.union(*ends.values())
-    weights = {id: math.sqrt(mass.get(source, 0.0) * mass.get(target, 0.0)) for id, (source, target) in ends.items()}
+    weights = {
+        id: math.sqrt(mass.get(source, 0.0) * mass.get(target, 0.0))
+        for id, (source, target) in ends.items()
+    }
     passages = list(dict.fromkeys([*first, *_ranked(mass, mass.keys() - entities)]))
     return Evidence(
         entities=graph.entities(_ranked(mass, entities)[:top_k]),

@@ -13,10 +13,12 @@ Edge = tuple[str, str, float]
 """Two nodes and how strongly they are linked, above 0."""
 
 
-def personalised_pagerank(edges: Sequence[Edge], restart: Mapping[str, float], damping: float) -> dict[str, float]:
-    """Each node's share of the mass, which sums to one: with ``damping`` a step goes on along an edge in proportion to
-    its weight, else back to a node in proportion to ``restart``. From a node without edges it goes back. Nothing where
-    nothing restarts.
+def personalised_pagerank(
+    edges: Sequence[Edge], restart: Mapping[str, float], damping: float
+) -> dict[str, float]:
+    """Each node's share of the mass, which sums to one: with ``damping`` a step goes on along an
+    edge in proportion to its weight, else back to a node in proportion to ``restart``. From a node
+    without edges it goes back. Nothing where nothing restarts.
 
     The result is the same in whatever order edges and nodes come.
     """

@@ -1,10 +1,11 @@
 """Where a walk over passages and entities starts, and its steps over names.
 
-Names and passages are enough: no relationship needs to be extracted. A step counts by how many of the question's words
-are in the sentence that holds the name, so that of all names in a passage the one is followed that the question asks
-for; by how many of them the passage leaves open, so that an answer in one passage is not left behind for what its names
-lead to, and how many of these begin the passage at its end; and by whether that one is about the name or just holds
-it. LinearRAG (Zhuang et al. 2025) walks sentences, entities and passages in the same way.
+Names and passages are enough: no relationship needs to be extracted. A step counts by how many of
+the question's words are in the sentence that holds the name, so that of all names in a passage the
+one is followed that the question asks for; by how many of them the passage leaves open, so that an
+answer in one passage is not left behind for what its names lead to, and how many of these begin the
+passage at its end; and by whether that one is about the name or just holds it. LinearRAG (Zhuang et
+al. 2025) walks sentences, entities and passages in the same way.
 """
 
 import re
@@ -30,15 +31,17 @@ ABOUT, PERHAPS, ASIDE = 1.0, 0.3, 0.1
 ANY_NAME = 0.3
 """What a name counts in whose sentences no word of the question is."""
 OPEN, COVERED = 3.0, 0.5
-"""A passage that leaves a third of the question's words open, or more, is stepped from in full; and how far one is that
-has them all, for it may name what is asked for and not tell it."""
+"""A passage that leaves a third of the question's words open, or more, is stepped from in full; and
+how far one is that has them all, for it may name what is asked for and not tell it."""
 GOES_ON, FILLED = 0.8, 3.0
-"""What a step counts to a passage that begins with no word of those left open; and how much each share of them adds, 1
-at most, so that a third of them do."""
+"""What a step counts to a passage that begins with no word of those left open; and how much each
+share of them adds, 1 at most, so that a third of them do."""
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
 _key = lru_cache(10_000)(match_key)
 """A passage is looked at once for each name in it."""
-_WIDE = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_WIDE = re.compile(
+    "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]"
+)
 POOL = 50
 """Passages of either lane."""
 FEW = 30
@@ -52,7 +55,8 @@ NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
 
 
 def possible_names(question: str) -> list[str]:
-    """Match keys of all runs of up to LONGEST words, longest first, then by place; no lone stop word."""
+    """Match keys of all runs of up to LONGEST words, longest first, then by place; no lone stop
+    word."""
     parts = [part for word in match_key(question).split() for part in _parts(word)]
     stop = stop_words(guess_language(match_key(question).split()))
     runs = (run for size in range(min(LONGEST, len(parts)), 0, -1) for run in _runs(parts, size))
@@ -85,8 +89,8 @@ def _runs(parts: list[str], size: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class WalkSteps:
-    """``reached``: passage -> the score of the best step to it, 1 at most where the scores of passages are. ``edges``:
-    what was stepped over. ``mentioned``: the entities."""
+    """``reached``: passage -> the score of the best step to it, 1 at most where the scores of
+    passages are. ``edges``: what was stepped over. ``mentioned``: the entities."""
 
     reached: Mapping[str, float]
     edges: Sequence[Edge]
@@ -101,17 +105,20 @@ def mention_steps(
     openings: Mapping[str, Opening],
     weights: Mapping[str, float],
 ) -> WalkSteps:
-    """Steps from the passages of ``texts``, whose scores are known, to those whose title and opening are. The fewer of
-    the question's words a passage leaves open, the less leads on from it: what is asked for may be there. What does
-    counts more the more of them it begins with.
+    """Steps from the passages of ``texts``, whose scores are known, to those whose title and
+    opening are. The fewer of the question's words a passage leaves open, the less leads on from it:
+    what is asked for may be there. What does counts more the more of them it begins with.
 
-    ``asked``: entities that the question names: where they are is known, nothing is stepped over them. ``weights``: the
-    question's words.
+    ``asked``: entities that the question names: where they are is known, nothing is stepped over
+    them. ``weights``: the question's words.
     """
     sentences = {passage: read_sentences(text) for passage, text in texts.items()}
     total = sum(weights.values()) or 1.0
     left = {id: left_open(held, weights) for id, held in sentences.items()}
-    onward = {id: scores[id] * min(1.0, max(COVERED, OPEN * sum(left[id].values()) / total)) for id in sentences}
+    onward = {
+        id: scores[id] * min(1.0, max(COVERED, OPEN * sum(left[id].values()) / total))
+        for id in sentences
+    }
 
     @cache
     def begins(passage: str) -> frozenset[str]:
@@ -121,9 +128,17 @@ def mention_steps(
     reached: dict[str, float] = {}
     edges = []
     for entity in mentioned:
-        about = {id: aboutness(entity.name, *openings[id]) for id in entity.passages if id in openings}
-        links = {id: ANY_NAME + overlap(sentences[id], entity, weights) for id in entity.passages if id in sentences}
-        edges += [(entity.id, id, links.get(id, 0.0) + about.get(id, 0.0)) for id in {**about, **links}]
+        about = {
+            id: aboutness(entity.name, *openings[id]) for id in entity.passages if id in openings
+        }
+        links = {
+            id: ANY_NAME + overlap(sentences[id], entity, weights)
+            for id in entity.passages
+            if id in sentences
+        }
+        edges += [
+            (entity.id, id, links.get(id, 0.0) + about.get(id, 0.0)) for id in {**about, **links}
+        ]
         if entity.id in asked:
             continue
         for passage, link in links.items():
@@ -145,7 +160,9 @@ class SentenceWords:
 def read_sentences(text: str) -> list[SentenceWords]:
     """What ``overlap`` compares a text by."""
     sentences = (text[start:end] for start, end in sentence_spans(text))
-    return [SentenceWords(match_key(sentence), frozenset(words(sentence))) for sentence in sentences]
+    return [
+        SentenceWords(match_key(sentence), frozenset(words(sentence))) for sentence in sentences
+    ]
 
 
 def left_open(sentences: Sequence[SentenceWords], weights: Mapping[str, float]) -> dict[str, float]:
@@ -155,15 +172,18 @@ def left_open(sentences: Sequence[SentenceWords], weights: Mapping[str, float]) 
 
 
 def goes_on(left: Mapping[str, float], begins: Collection[str]) -> float:
-    """What a step counts from a passage that leaves those words open to one that begins with these."""
+    """What a step counts from a passage that leaves those words open to one that begins with
+    these."""
     total = sum(left.values()) or 1.0
     found = sum(weight for word, weight in left.items() if word in begins) / total
     return GOES_ON + min(1.0, FILLED * found)
 
 
-def overlap(sentences: Sequence[SentenceWords], entity: EntityMentions, weights: Mapping[str, float]) -> float:
-    """The share of the question's words, by weight, in the best of the sentences that hold the name; the words of the
-    name itself left out."""
+def overlap(
+    sentences: Sequence[SentenceWords], entity: EntityMentions, weights: Mapping[str, float]
+) -> float:
+    """The share of the question's words, by weight, in the best of the sentences that hold the
+    name; the words of the name itself left out."""
     total = sum(weights.values()) or 1.0
     name, own = _key(entity.name), frozenset(words(entity.name))
     asked = {word: weight for word, weight in weights.items() if word not in own}
@@ -183,7 +203,8 @@ def holds(text: str, name: str) -> bool:
 
 
 def aboutness(name: str, title: str, opening: str) -> float:
-    """How far a passage that mentions a name is about it: as its title, and by where in its opening the name is."""
+    """How far a passage that mentions a name is about it: as its title, and by where in its opening
+    the name is."""
     key = _key(name)
     if key in (_key(title), _key(_QUALIFIER.sub("", title))):
         return ABOUT
@@ -202,27 +223,33 @@ def _find(text: str, name: str) -> int:
 
 
 def _goes_on(text: str, start: int, end: int) -> bool:
-    return any(_is_inside(text[edge - 1 : edge + 1]) for edge in (start, end) if 0 < edge < len(text))
+    return any(
+        _is_inside(text[edge - 1 : edge + 1]) for edge in (start, end) if 0 < edge < len(text)
+    )
 
 
 def _is_inside(pair: str) -> bool:
-    """Whether a word goes on between two characters: in Chinese and Japanese nobody can tell, so not."""
+    """Whether a word goes on between two characters: in Chinese and Japanese nobody can tell, so
+    not."""
     return pair.isalnum() and not _WIDE.search(pair)
 
 
 def passage_scores(lexical: Hits, nearest: Hits) -> dict[str, float]:
-    """Of the best passages by words and by vector the sum of both scores, each as a share of the best one. One that
-    only the other lane has found gets what the last of this one has, which is the most it can have."""
+    """Of the best passages by words and by vector the sum of both scores, each as a share of the
+    best one. One that only the other lane has found gets what the last of this one has, which is
+    the most it can have."""
     by_words = _shares(lexical, 1)
     by_vector = {id: BY_VECTOR * share for id, share in _shares(nearest, SHARPNESS).items()}
-    floors = [min(shares.values()) if len(shares) == POOL else 0.0 for shares in (by_words, by_vector)]
+    floors = [
+        min(shares.values()) if len(shares) == POOL else 0.0 for shares in (by_words, by_vector)
+    ]
     found = dict.fromkeys([*by_words, *by_vector])
     return {id: by_words.get(id, floors[0]) + by_vector.get(id, floors[1]) for id in found}
 
 
 def surely_first(lexical: Hits, nearest: Hits) -> list[str]:
-    """The passage that both lanes have first, or that words have first by far, if there is one. Of a single one that
-    has any of the words nobody can tell how far it is ahead."""
+    """The passage that both lanes have first, or that words have first by far, if there is one. Of
+    a single one that has any of the words nobody can tell how far it is ahead."""
     if not lexical or not nearest:
         return []
     (first, score), *others = lexical
@@ -230,16 +257,20 @@ def surely_first(lexical: Hits, nearest: Hits) -> list[str]:
     return [first] if by_far or first == nearest[0][0] else []
 
 
-def named_entities(question: str, vectors: VectorReads) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
-    """The entities whose names the question holds, without those whose names are a part of another's; and how the
-    passages that mention them begin."""
+def named_entities(
+    question: str, vectors: VectorReads
+) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
+    """The entities whose names the question holds, without those whose names are a part of
+    another's; and how the passages that mention them begin."""
     ids = {entity_id(name): name for name in possible_names(question)}
     found, openings = vectors.opened_mentions([], list(ids), FEW, TARGETS, OPENING)
     kept = set(longest_names(question, [ids[entity.id] for entity in found]))
     return [entity for entity in found if ids[entity.id] in kept], openings
 
 
-def named_passages(named: Sequence[EntityMentions], openings: Mapping[str, Opening]) -> dict[str, float]:
+def named_passages(
+    named: Sequence[EntityMentions], openings: Mapping[str, Opening]
+) -> dict[str, float]:
     """What each passage that mentions one of the entities gets for being about it."""
     scores: dict[str, float] = {}
     for entity in named:

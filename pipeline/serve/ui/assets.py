@@ -1,5 +1,5 @@
-"""Style, scripts and vendored libraries, at addresses that change with what any of them holds: they are kept by
-browsers for good."""
+"""Style, scripts and vendored libraries, at addresses that change with what any of them holds: they
+are kept by browsers for good."""
 
 import gzip
 import hashlib
@@ -38,7 +38,8 @@ class Asset:
 
 @dataclass(frozen=True)
 class Assets:
-    """``version``: of them together, so that a module finds those beside it by a relative address."""
+    """``version``: of them together, so that a module finds those beside it by a relative
+    address."""
 
     files: Mapping[str, Asset]
     version: str
@@ -50,7 +51,8 @@ class Assets:
 
 
 def read_assets() -> Assets:
-    """``style.css`` and ``texts.js`` stand beside the scripts; licences and other notes are not served."""
+    """``style.css`` and ``texts.js`` stand beside the scripts; licences and other notes are not
+    served."""
     found = {
         prefix + file.relative_to(folder).as_posix(): Asset(file.read_bytes(), TYPES[file.suffix])
         for prefix, folder in FOLDERS.items()
@@ -71,11 +73,15 @@ def router(assets: Assets) -> APIRouter:
     @routes.api_route("/assets/{version}/{name:path}", methods=["GET", "HEAD"])
     async def asset(http: Request, version: str, name: str) -> Response:
         found = assets.files.get(name)
-        if found is None or version != assets.version:  # of an earlier server: its page is loaded anew
+        if (
+            found is None or version != assets.version
+        ):  # of an earlier server: its page is loaded anew
             raise HTTPException(404, texts()["failures"]["no_asset"])
         headers = dict(FOR_GOOD)
         if packed := found.packs and "gzip" in http.headers.get("accept-encoding", ""):
             headers["Content-Encoding"] = "gzip"
-        return Response(found.packed if packed else found.content, media_type=found.type, headers=headers)
+        return Response(
+            found.packed if packed else found.content, media_type=found.type, headers=headers
+        )
 
     return routes

@@ -1,4 +1,5 @@
-"""What an editor begins: the next run, or a retry, each as the command does it, in a process of its own."""
+"""What an editor begins: the next run, or a retry, each as the command does it, in a process of its
+own."""
 
 import json
 import os
@@ -63,21 +64,31 @@ def router(ui: Ui) -> APIRouter:
 
 
 def _begun(project: Project, *command: str) -> str:
-    """The id of the run, which goes on whatever becomes of this process. That it is the only one is seen to by the
-    project's lock, as for everybody: of two that are begun at once the second is refused by it."""
+    """The id of the run, which goes on whatever becomes of this process. That it is the only one is
+    seen to by the project's lock, as for everybody: of two that are begun at once the second is
+    refused by it."""
     _refuse_where_none_can_begin(project)
     known = set(project.runs.known_ids())
     line = [sys.executable, "-P", "-m", "pipeline", "-C", str(project.root), *command, "--json"]
     environment = {**os.environ, HANDED_ON: json.dumps(project.overrides)}
     with TemporaryFile() as out, TemporaryFile() as aside:
         process = subprocess.Popen(  # noqa: S603 - this package's own command, of a workflow that has been run
-            line, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=aside, start_new_session=True
+            line,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=aside,
+            start_new_session=True,
         )
-        Thread(target=process.wait, daemon=True).start()  # else it stays in the list of processes when it has ended
+        Thread(
+            target=process.wait, daemon=True
+        ).start()  # else it stays in the list of processes when it has ended
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             code = process.poll()
-            of_it = (one for one in project.runs.unreported() if one.process == process_of(process.pid))
+            of_it = (
+                one for one in project.runs.unreported() if one.process == process_of(process.pid)
+            )
             if run := next((one.run_id for one in of_it if one.run_id not in known), ""):
                 return run
             if code is not None:
@@ -96,18 +107,24 @@ def _refuse_where_none_can_begin(project: Project) -> None:
     except SettingsError as error:
         raise HTTPException(409, words["begin_no_folder"].format(why=error)) from None
     if not os.access(data if data.exists() else project.root, os.W_OK):
-        raise HTTPException(409, words["begin_no_folder"].format(why=words["begin_read_only"].format(folder=data)))
+        raise HTTPException(
+            409, words["begin_no_folder"].format(why=words["begin_read_only"].format(folder=data))
+        )
 
 
 def _ended(out: IO[bytes], aside: IO[bytes], code: int) -> str:
-    """The id of a run that was over at once. Raises HTTPException where there was none, with what the command said."""
+    """The id of a run that was over at once. Raises HTTPException where there was none, with what
+    the command said."""
     out.seek(0)
     aside.seek(0)
     words, lines = texts()["nights"], aside.read().decode(errors="replace").split("\n")
     try:
         report = json.loads(out.read())
     except ValueError:
-        report = {"run_id": "", "message": next((line for line in reversed(lines) if line.strip()), "")}
+        report = {
+            "run_id": "",
+            "message": next((line for line in reversed(lines) if line.strip()), ""),
+        }
     if not report["run_id"]:
         why = report["message"] or words["begin_ended"].format(code=code)
         raise HTTPException(409, words["begin_refused"].format(why=why))

@@ -1,4 +1,5 @@
-"""The view Documents: a list, and one of them with its text units, what is said there and what was left out."""
+"""The view Documents: a list, and one of them with its text units, what is said there and what was
+left out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -47,17 +48,22 @@ def router(ui: Ui) -> APIRouter:
 
     @routes.get("/documents")
     async def documents(
-        http: Request, q: Text = "", within: Annotated[Literal["names", "texts"], Query(alias="in")] = "names",
+        http: Request, q: Text = "", within: Annotated[Literal["names", "texts"],
+            Query(alias="in")] = "names",
         where: Lines = "", page: Page = 1,
     ) -> Response:  # fmt: skip
         """``where``: a condition a line."""
         asked = {"q": q, "within": within, "where": where, "page": page}
-        return await ui.page(http, "documents.html.j2", lambda door: {**asked, **_listed(door, **asked)})
+        return await ui.page(
+            http, "documents.html.j2", lambda door: {**asked, **_listed(door, **asked)}
+        )
 
     @routes.get("/documents/{id}")
     async def document(http: Request, id: Text, page: Page = 1, at: Text = "") -> Response:
         """``at``: a text unit; the page that has it is shown."""
-        return await ui.page(http, "document.html.j2", lambda door: _opened(door, id, UNITS * (page - 1), at))
+        return await ui.page(
+            http, "document.html.j2", lambda door: _opened(door, id, UNITS * (page - 1), at)
+        )
 
     return routes
 
@@ -65,7 +71,10 @@ def router(ui: Ui) -> APIRouter:
 def _listed(door: Door, q: str, within: str, where: str, page: int) -> dict[str, Any]:
     conditions = _conditions(where)
     if within == "texts" and q:
-        return {"passages": door.project.read(partial(search_passages, q, conditions), door.asker), "metadata": None}
+        return {
+            "passages": door.project.read(partial(search_passages, q, conditions), door.asker),
+            "metadata": None,
+        }
     first = DOCUMENTS * (page - 1)
     listing = Listing(q, first=first, limit=DOCUMENTS)
     try:
@@ -81,7 +90,9 @@ def _listed(door: Door, q: str, within: str, where: str, page: int) -> dict[str,
 
 def _conditions(lines: str) -> Conditions:
     try:
-        return read_where(read_conditions([line.strip() for line in lines.splitlines() if line.strip()]))
+        return read_where(
+            read_conditions([line.strip() for line in lines.splitlines() if line.strip()])
+        )
     except ValueError as error:
         raise UsageError(f"documents: {error}") from None
 
@@ -92,21 +103,26 @@ def _opened(door: Door, id: str, first: int, at: str) -> dict[str, Any]:
         raise HTTPException(404, texts()["documents"]["no_such"])
     page, all = read.first // UNITS + 1, read.document.text_units
     return {
-        "read": read, "at": at, "fields": metadata_shown(read.document.metadata), "left_out": _left_out(door, read),
+        "read": read, "at": at, "fields": metadata_shown(read.document.metadata),
+        "left_out": _left_out(door, read),
         "draws": not door.asker.where, "last": read.first + len(read.units),
-        "before": page - 1 or None, "after": page + 1 if read.first + len(read.units) < all else None,
+        "before": page - 1 or None,
+        "after": page + 1 if read.first + len(read.units) < all else None,
     }  # fmt: skip
 
 
 def _left_out(door: Door, read: DocumentRead) -> Mapping[str, Sequence[LeftOut]] | None:
     """Document or text unit -> what the last run left out of it; None where that is not known.
 
-    A run tells of files, which may hold hidden documents too: it is not known to who sees some documents only.
+    A run tells of files, which may hold hidden documents too: it is not known to who sees some
+    documents only.
     """
     if not door.at_home or door.asker.where:
         return None
     document = read.document
-    of = {document.source: document.id, document.id: document.id} | {unit.unit.id: unit.unit.id for unit in read.units}
+    of = {document.source: document.id, document.id: document.id} | {
+        unit.unit.id: unit.unit.id for unit in read.units
+    }
     try:
         rejects = door.project.left_out_of(of.keys())
     except GraphmillError:
@@ -114,6 +130,12 @@ def _left_out(door: Door, read: DocumentRead) -> Mapping[str, Sequence[LeftOut]]
     found: dict[str, list[LeftOut]] = {}
     for row in rejects.to_dict("records"):
         reason = str(row["reason"])
-        why = row["message"] if tells_why(door) else REASONS[reason].meaning if reason in REASONS else ""
+        why = (
+            row["message"]
+            if tells_why(door)
+            else REASONS[reason].meaning
+            if reason in REASONS
+            else ""
+        )
         found.setdefault(of[row["row_id"]], []).append(LeftOut(row["step"], reason, why))
     return found

@@ -18,7 +18,9 @@ from pipeline.stores.reads import Listing
 Id = Annotated[str, StringConstraints(min_length=1, max_length=300), CLEANED]
 Name = Annotated[str, StringConstraints(max_length=300), CLEANED]
 Limit = Annotated[int, Query(ge=1, le=2000)]
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), CLEANED]
+Text = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), CLEANED
+]
 MOST_ENTITIES = 20
 """That a neighbourhood is drawn around."""
 
@@ -66,7 +68,9 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
     @routes.post("/ui/graph/find")
     async def find(http: Request, wanted: Wanted) -> Response:
         def look(door: Door) -> dict[str, Any]:
-            found = door.project.find_entities(wanted.text, wanted.by == "meaning", wanted.limit, door.asker)
+            found = door.project.find_entities(
+                wanted.text, wanted.by == "meaning", wanted.limit, door.asker
+            )
             return {"entities": [asdict(dot) for dot in found]}
 
         return await ui.data(http, look)
@@ -78,7 +82,9 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
         def look(door: Door) -> dict[str, Any]:
             listing = Listing(wanted.text, limit=wanted.limit)
             found, _ = door.project.read(lambda vectors, graph: vectors.listed(listing), door.asker)
-            return {"documents": [{"id": one.id, "title": one.title or one.source} for one in found]}
+            return {
+                "documents": [{"id": one.id, "title": one.title or one.source} for one in found]
+            }
 
         return await ui.data(http, look)
 
@@ -86,7 +92,8 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
 def _add_details(routes: APIRouter, ui: Ui) -> None:
     @routes.get("/ui/graph/entity")
     async def entity(http: Request, id: Id) -> Response:
-        """With ``names``: what it is also called and what it is told from; null where nothing decides on names."""
+        """With ``names``: what it is also called and what it is told from; null where nothing
+        decides on names."""
 
         def look(door: Door) -> dict[str, Any]:
             found = _found(door.project.read(partial(drawing.entity_details, id), door.asker))
@@ -97,7 +104,10 @@ def _add_details(routes: APIRouter, ui: Ui) -> None:
     @routes.get("/ui/graph/relationship")
     async def relationship(http: Request, id: Id) -> Response:
         return await ui.data(
-            http, lambda door: _found(door.project.read(partial(drawing.relationship_details, id), door.asker))
+            http,
+            lambda door: _found(
+                door.project.read(partial(drawing.relationship_details, id), door.asker)
+            ),
         )
 
 

@@ -1,4 +1,5 @@
-"""A key typed into a page becomes a session of this browser: the key itself is in no address, cookie or log."""
+"""A key typed into a page becomes a session of this browser: the key itself is in no address,
+cookie or log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ SEE_OTHER = 303
 
 @dataclass(frozen=True)
 class KeyForm:
-    """The page that asks for a key, or of ``graphmill ui`` for its token, or leads to an OpenID Connect provider."""
+    """The page that asks for a key, or of ``graphmill ui`` for its token, or leads to an OpenID
+    Connect provider."""
 
     ui: Ui
     sessions: Sessions
@@ -30,7 +32,12 @@ class KeyForm:
     by_provider: bool = False
 
     def shown(
-        self, http: Request, back: str, refused: str = "", status: int = 200, headers: Mapping[str, str] | None = None
+        self,
+        http: Request,
+        back: str,
+        refused: str = "",
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
     ) -> Response:
         about = texts()["shell"]["token_about" if self.sessions.token else "key_about"]
         told = about.format(hours=f"{self.sessions.seconds / 3600:g}")
@@ -48,14 +55,19 @@ class KeyForm:
     async def refusing(self, http: Request, back: str) -> Response:
         """Count a wrong key or token, and say so.
 
-        Those that come after too many are not in the audit log: else any stranger could fill the disk with it.
+        Those that come after too many are not in the audit log: else any stranger could fill the
+        disk with it.
         """
         said = texts()["shell"]
         if seconds := await self.tries.count(sender_of(http.scope)):
             too_many = said["too_many_tries"].format(wait=span(seconds))
             return self.shown(http, back, too_many, 429, {"Retry-After": str(seconds)})
-        self.audit.signed_in("token" if self.sessions.token else "key", "refused", sender_of(http.scope))
-        return self.shown(http, back, said["wrong_token" if self.sessions.token else "wrong_key"], 401)
+        self.audit.signed_in(
+            "token" if self.sessions.token else "key", "refused", sender_of(http.scope)
+        )
+        return self.shown(
+            http, back, said["wrong_token" if self.sessions.token else "wrong_key"], 401
+        )
 
 
 def router(form: KeyForm) -> APIRouter:
@@ -70,8 +82,8 @@ def router(form: KeyForm) -> APIRouter:
         door = sessions.opened_by(token)
         if door is None:
             return await form.refusing(http, next)
-        # A page, and no redirection: the browser counts that to the file or the terminal that led here, and
-        # sends no SameSite=Strict cookie along.
+        # A page, and no redirection: the browser counts that to the file or the terminal that led
+        # here, and sends no SameSite=Strict cookie along.
         answer = HTMLResponse(ui.render(http, "signed_in.html.j2", back=below_root(next)))
         form.audit.signed_in("token", "ok", sender_of(http.scope), door)
         sessions.begin(answer, door, https=_is_https(http))

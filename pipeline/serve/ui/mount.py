@@ -22,7 +22,12 @@ OPEN_PATHS = ("/login", "/logout", "/session", "/assets/", "/oidc/")
 
 
 def mount(
-    app: FastAPI, queries: Queries, sessions: Sessions, tries: Tries, provider: "Provider | None", audit: Audit
+    app: FastAPI,
+    queries: Queries,
+    sessions: Sessions,
+    tries: Tries,
+    provider: "Provider | None",
+    audit: Audit,
 ) -> Ui:
     ui = Ui(queries, read_assets())
     form = login.KeyForm(ui, sessions, tries, audit, provider is not None)

@@ -1,4 +1,5 @@
-"""The view Nights: the runs of the project, one of them, how far it is, and what the next would do."""
+"""The view Nights: the runs of the project, one of them, how far it is, and what the next would
+do."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -24,7 +25,9 @@ def router(ui: Ui) -> APIRouter:
     routes = APIRouter(include_in_schema=False, dependencies=[Depends(home_door)])
 
     @routes.get("/nights")
-    async def nights(http: Request, page: Annotated[int, Query(ge=1, le=1_000_000)] = 1) -> Response:
+    async def nights(
+        http: Request, page: Annotated[int, Query(ge=1, le=1_000_000)] = 1
+    ) -> Response:
         return await ui.page(http, "nights.html.j2", lambda door: _listed(door, page))
 
     @routes.get("/nights/plan")
@@ -60,13 +63,20 @@ def _listed(door: Door, page: int) -> dict[str, Any]:
 
 def _opened(door: Door, run: str) -> dict[str, Any]:
     night = door.project.night(_known(door, run))
-    return {**shown(night), "told": tells_why(door), "may_retry": door.may_change and _can_be_retried(door, night)}
+    return {
+        **shown(night),
+        "told": tells_why(door),
+        "may_retry": door.may_change and _can_be_retried(door, night),
+    }
 
 
 def _can_be_retried(door: Door, night: Night) -> bool:
-    """Whether it has lost rows that a retry asks for: its tables are those that its workflow has now."""
+    """Whether it has lost rows that a retry asks for: its tables are those that its workflow has
+    now."""
     lost = any(each.kind in ASKED_AGAIN and each.loss == "lost" for each in night.left_out or ())
-    return lost and night.entry.manifest in door.project.snapshots.history(night.entry.workflow)[-1:]
+    return (
+        lost and night.entry.manifest in door.project.snapshots.history(night.entry.workflow)[-1:]
+    )
 
 
 def tells_why(door: Door) -> bool:
@@ -88,7 +98,12 @@ def _known(door: Door, run: str) -> str:
 def _planned(door: Door) -> dict[str, Any]:
     """``problem``: why there is no plan, as of a folder without documents."""
     runs = door.project.runs
-    state = {"going": runs.under_way(), "held": runs.holder(), "may_begin": door.may_change, "locked": locked(door)}
+    state = {
+        "going": runs.under_way(),
+        "held": runs.holder(),
+        "may_begin": door.may_change,
+        "locked": locked(door),
+    }
     try:
         return {**state, "problem": "", **_plan(door)}
     except GraphmillError as error:
@@ -100,7 +115,8 @@ def _in_words(door: Door, error: GraphmillError) -> str:
 
 
 def _why_refused(door: Door) -> str:
-    """Why a run would end before it begins, as where the workspace shows another workflow; empty where it would not."""
+    """Why a run would end before it begins, as where the workspace shows another workflow; empty
+    where it would not."""
     try:
         door.project.reach_stores(door.project.workflow(), RunOptions(), indexes=True)
     except GraphmillError as error:

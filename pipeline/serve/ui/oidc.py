@@ -27,7 +27,9 @@ def router(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> API
         answer = RedirectResponse(address, SEE_OTHER)
         kept = sessions.signed(flow, "flow")
         # Lax: the provider's page leads back here, and a Strict cookie would not come along.
-        answer.set_cookie(flow_cookie, kept, FLOW_SECONDS, path="/", secure=https, httponly=True, samesite="lax")
+        answer.set_cookie(
+            flow_cookie, kept, FLOW_SECONDS, path="/", secure=https, httponly=True, samesite="lax"
+        )
         return answer
 
     @routes.get("/oidc/callback")
@@ -37,13 +39,16 @@ def router(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> API
         try:
             named = await provider.arrive(http, flow)
         except SignInError:
-            # Anybody can ask for this address: after too many failures none has a line, as with wrong keys.
+            # Anybody can ask for this address: after too many failures none has a line, as with
+            # wrong keys.
             if not await form.tries.count(sender_of(http.scope)):
                 form.audit.signed_in("oidc", "refused", sender_of(http.scope))
             answer = form.shown(http, back, said["provider_refused"], 401)
         else:
             door = sessions.doors.users.door(named.user, named.groups)
-            form.audit.signed_in("oidc", "ok" if door else "refused", sender_of(http.scope), door, named.user)
+            form.audit.signed_in(
+                "oidc", "ok" if door else "refused", sender_of(http.scope), door, named.user
+            )
             if door is None:
                 answer = form.shown(http, back, said["no_group"].format(user=named.user), 403)
             else:

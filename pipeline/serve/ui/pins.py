@@ -9,7 +9,9 @@ from pipeline.errors import SettingsError, UsageError
 from pipeline.pages.environment import texts
 from pipeline.serve.ui.view import CLEANED, Ui, editor
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000), CLEANED]
+Name = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000), CLEANED
+]
 
 
 class Pinned(BaseModel):
@@ -26,8 +28,8 @@ def router(ui: Ui) -> APIRouter:
 
     @routes.post("/ui/pin")
     async def pin(http: Request, body: Pinned) -> Response:
-        """``{"done", "unknown", "then"}``: what became of it, names that no entity of the last run has, and when it
-        holds."""
+        """``{"done", "unknown", "then"}``: what became of it, names that no entity of the last run
+        has, and when it holds."""
 
         if "edit" in http.scope:
             http.scope["edit"]["text"] = f"{body.decision}: {body.a} | {body.b}"
@@ -41,7 +43,11 @@ def router(ui: Ui) -> APIRouter:
                     report = project.pin(body.decision, body.a, body.b)
             except SettingsError as error:  # what other pins say: an editor may know and mend it
                 raise UsageError(str(error)) from None
-            return {"done": report.done, "unknown": report.unknown, "then": texts()["shell"]["pinned"]}
+            return {
+                "done": report.done,
+                "unknown": report.unknown,
+                "then": texts()["shell"]["pinned"],
+            }
 
         return await ui.data(http, lambda _: work())
 

@@ -1,4 +1,5 @@
-"""The API in words, from its own OpenAPI document: what Swagger's page shows, without a script of another host."""
+"""The API in words, from its own OpenAPI document: what Swagger's page shows, without a script of
+another host."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -36,7 +37,10 @@ def router(ui: Ui, app: FastAPI) -> APIRouter:
     async def docs(http: Request) -> Response:
         def look(door: Door) -> Mapping[str, Any]:
             document = app.openapi()
-            return {"about": document["info"]["description"], "operations": list(_operations(document))}
+            return {
+                "about": document["info"]["description"],
+                "operations": list(_operations(document)),
+            }
 
         return await ui.page(http, "reference.html.j2", look)
 
@@ -53,7 +57,10 @@ def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
                 told["summary"],
                 told.get("description", ""),
                 [
-                    *(_field(one["name"], one, one["schema"]) for one in told.get("parameters", [])),
+                    *(
+                        _field(one["name"], one, one["schema"])
+                        for one in told.get("parameters", [])
+                    ),
                     *_fields(told.get("requestBody", {}), schemas),
                 ],
                 _fields(told["responses"]["200"], schemas),
@@ -82,5 +89,9 @@ def _type(schema: Mapping[str, Any]) -> str:
         return " or ".join(schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
-    limits = [f"{word} {schema[key]:,.12g}" for key, word in (("minimum", "from"), ("maximum", "to")) if key in schema]
+    limits = [
+        f"{word} {schema[key]:,.12g}"
+        for key, word in (("minimum", "from"), ("maximum", "to"))
+        if key in schema
+    ]
     return " ".join([schema.get("type", "any"), *limits])

@@ -1,4 +1,5 @@
-"""What the frame of each view says: of which workspace, who asks, what they may, and what is loaded."""
+"""What the frame of each view says: of which workspace, who asks, what they may, and what is
+loaded."""
 
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -17,8 +18,8 @@ VIEWS = {"ask": "", "graph": "graph", "documents": "documents", "nights": "night
 
 @dataclass(frozen=True)
 class Shell:
-    """``who``: the name of the user or the key, "" where none is wanted or given. ``views``: name and address of those
-    that they may see."""
+    """``who``: the name of the user or the key, "" where none is wanted or given. ``views``: name
+    and address of those that they may see."""
 
     who: str = ""
     workspace: str = ""
@@ -32,7 +33,13 @@ def shell_of(door: Door | None) -> Shell:
         return Shell()
     hidden = {"graph", "nights"} if door.asker.where else set() if door.at_home else {"nights"}
     views = tuple((name, address) for name, address in VIEWS.items() if name not in hidden)
-    return Shell(_who(door), door.workspace, door.workspaces, views, signed_in=door.signed_in and not door.here)
+    return Shell(
+        _who(door),
+        door.workspace,
+        door.workspaces,
+        views,
+        signed_in=door.signed_in and not door.here,
+    )
 
 
 def _who(door: Door) -> str:
@@ -43,9 +50,9 @@ def _who(door: Door) -> str:
 
 
 def state_of(door: Door) -> dict[str, Any]:
-    """For scripts. ``problem`` says why nothing can be asked now, with ``command``, if one mends it. ``editor``: may
-    change something; ``locked``: why not, in words. ``loaded``: the workflow that is shown, and the run that
-    loaded it, "" in a workspace that runs do not fill."""
+    """For scripts. ``problem`` says why nothing can be asked now, with ``command``, if one mends
+    it. ``editor``: may change something; ``locked``: why not, in words. ``loaded``: the workflow
+    that is shown, and the run that loaded it, "" in a workspace that runs do not fill."""
     project, asker = door.project, door.asker
     query = project.settings.query
     chat = project.settings.models.chat.get(DEFAULT)
@@ -68,10 +75,22 @@ def locked(door: Door) -> str:
     if door.may_change:
         return ""
     if door.user:
-        return words["user"] if not door.editor else words["settings"] if door.at_home else words["elsewhere"]
+        return (
+            words["user"]
+            if not door.editor
+            else words["settings"]
+            if door.at_home
+            else words["elsewhere"]
+        )
     if not door.key:
         return words["open"]
-    return words["key"] if not door.editor else words["settings"] if door.at_home else words["elsewhere"]
+    return (
+        words["key"]
+        if not door.editor
+        else words["settings"]
+        if door.at_home
+        else words["elsewhere"]
+    )
 
 
 def _loaded(door: Door) -> dict[str, Any]:
@@ -91,5 +110,9 @@ def _loaded(door: Door) -> dict[str, Any]:
         }
     run = (door.at_home and door.project.runs.loaded(live.workflow)) or ""
     report = door.project.runs.report(run) if run else None
-    loaded = {"workflow": live.workflow, "run": run, "began": RunEntry.of(report).began if report else ""}
+    loaded = {
+        "workflow": live.workflow,
+        "run": run,
+        "began": RunEntry.of(report).began if report else "",
+    }
     return {"loaded": loaded, "problem": "", "command": ""}

@@ -1,4 +1,5 @@
-"""What each view is made with: its page, rendered, and its data, both in a query's thread and with its limits."""
+"""What each view is made with: its page, rendered, and its data, both in a query's thread and with
+its limits."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,8 +24,8 @@ from pipeline.serve.ui.shell import locked, shell_of
 from pipeline.text.ids import clean
 
 Look = Callable[[Door], Mapping[str, Any]]
-"""What a page shows, or the data of an answer, for whom the door has let in. It may block, and may raise errors of
-graphmill: they become an answer that says so."""
+"""What a page shows, or the data of an answer, for whom the door has let in. It may block, and may
+raise errors of graphmill: they become an answer that says so."""
 
 
 def _cleaned(given: Any) -> Any:
@@ -43,7 +44,9 @@ def nothing(door: Door) -> Mapping[str, Any]:
 class Ui:
     queries: Queries
     assets: Assets
-    templates: Environment = field(default_factory=lambda: environment(Path(__file__).parent / "templates"))
+    templates: Environment = field(
+        default_factory=lambda: environment(Path(__file__).parent / "templates")
+    )
 
     async def page(self, http: Request, template: str, look: Look = nothing) -> Response:
         """An HTML page: the template, with what ``look`` finds."""
@@ -52,7 +55,11 @@ class Ui:
             door = door_of(http)
             return HTMLResponse(self.render(http, template, **look(door)))
 
-        return await answered(http, self.queries.run(work, door_of(http).claim(chat=False)), partial(self.failed, http))
+        return await answered(
+            http,
+            self.queries.run(work, door_of(http).claim(chat=False)),
+            partial(self.failed, http),
+        )
 
     async def data(self, http: Request, look: Callable[[Door], Any]) -> Response:
         """JSON: what ``look`` finds."""
@@ -63,15 +70,18 @@ class Ui:
         return await answered(http, self.queries.run(work, door_of(http).claim(chat=False)))
 
     def render(self, http: Request, template: str, **values: Any) -> str:
-        """The template by itself. It knows ``root`` (to this server's own root, from this address), ``assets`` (the
-        folder of style and scripts), ``shell`` (who asks, of what) and ``texts``."""
+        """The template by itself. It knows ``root`` (to this server's own root, from this address),
+        ``assets`` (the folder of style and scripts), ``shell`` (who asks, of what) and
+        ``texts``."""
         root = root_of(http.scope)
         shell = shell_of(http.scope["door"])
         return self.templates.get_template(template).render(
             root=root, assets=root + self.assets.folder, shell=shell, **values
         )
 
-    def failed(self, http: Request, failure: Failure, headers: Mapping[str, str] | None = None) -> Response:
+    def failed(
+        self, http: Request, failure: Failure, headers: Mapping[str, str] | None = None
+    ) -> Response:
         """As a page where one was asked for, else as JSON."""
         if not wants_page(http.scope):
             return respond(failure, headers)
@@ -92,8 +102,8 @@ def wide_door(http: Request) -> Door:
 
 
 def home_door(http: Request) -> Door:
-    """A dependency: who sees all documents, and asks the workspace that the project's runs fill. Raises NotAllowedError
-    for others."""
+    """A dependency: who sees all documents, and asks the workspace that the project's runs fill.
+    Raises NotAllowedError for others."""
     door = wide_door(http)
     if not door.at_home:
         raise NotAllowedError(texts()["shell"]["own_runs_only"])
@@ -101,7 +111,8 @@ def home_door(http: Request) -> Door:
 
 
 def editor(http: Request) -> Door:
-    """A dependency of whatever changes something: who may. Raises NotAllowedError for others, saying why."""
+    """A dependency of whatever changes something: who may. Raises NotAllowedError for others,
+    saying why."""
     door = door_of(http)
     if "edit" in http.scope:  # for the audit log, refused or not
         http.scope["edit"]["path"] = http.scope["path"]

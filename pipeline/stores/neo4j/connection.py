@@ -1,4 +1,5 @@
-"""The connection to a Neo4j: its driver, reads in one statement, and what the driver raises in our words."""
+"""The connection to a Neo4j: its driver, reads in one statement, and what the driver raises in our
+words."""
 
 import math
 from collections.abc import Iterator
@@ -21,12 +22,14 @@ Record = TypeVar("Record")
 FETCH_ROWS = 10_000
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
 IDLE_SECONDS = 1.0
-"""A connection that was idle for longer is tried before it is used: the server may have been restarted."""
+"""A connection that was idle for longer is tried before it is used: the server may have been
+restarted."""
 
 
 @contextmanager
 def store_errors(uri: str, database: str) -> Iterator[None]:
-    """Raises StoreError for what the driver raises; LostConnectionError where trying again may cure it."""
+    """Raises StoreError for what the driver raises; LostConnectionError where trying again may cure
+    it."""
     address = shown_neo4j(uri)
     try:
         yield
@@ -43,7 +46,8 @@ def store_errors(uri: str, database: str) -> Iterator[None]:
     except Neo4jError as error:
         if error.is_retryable():
             raise LostConnectionError(
-                f"stores.neo4j: {address}, database '{database}', could not now ({error.message}); try again"
+                f"stores.neo4j: {address}, database '{database}', could not now ({error.message});"
+                " try again"
             ) from error
         raise StoreError(
             f"stores.neo4j: {address}, database '{database}', refuses ({error.message}); "
@@ -71,8 +75,9 @@ def _first_line(error: Exception) -> str:
 class Neo4jConnection:
     """To one workspace in one database.
 
-    ``batch_rows``: rows a transaction writes where a load goes in batches, as one of more than ``atomic_rows``
-    changes does. ``max_source_ids``: how many of its text units a row names; ``source_count`` counts them all.
+    ``batch_rows``: rows a transaction writes where a load goes in batches, as one of more than
+    ``atomic_rows`` changes does. ``max_source_ids``: how many of its text units a row names;
+    ``source_count`` counts them all.
     """
 
     uri: str
@@ -113,8 +118,9 @@ class Neo4jConnection:
             return driver
 
     def read(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
-        """Return the rows of a query. Raises RequestEndedError when the current request ends: the server is told to
-        end the transaction then, and ends it by itself when the request's time is over."""
+        """Return the rows of a query. Raises RequestEndedError when the current request ends: the
+        server is told to end the transaction then, and ends it by itself when the request's time is
+        over."""
         check_request()
         given = {"workspace": self.workspace, "sources": SOURCES, "hub": HUB, **parameters}
         request = current_request()
@@ -126,11 +132,16 @@ class Neo4jConnection:
         with breakable(partial(self._terminate, name), again=True):
             return self._rows(query, given, metadata={"request": name}, timeout=seconds)
 
-    def _rows(self, query: LiteralString, parameters: dict[str, Any], **limits: Any) -> list[list[Any]]:
+    def _rows(
+        self, query: LiteralString, parameters: dict[str, Any], **limits: Any
+    ) -> list[list[Any]]:
         with self.errors():
             try:
                 result = self.driver.execute_query(
-                    Query(query, **limits), parameters, database_=self.database, routing_=RoutingControl.READ
+                    Query(query, **limits),
+                    parameters,
+                    database_=self.database,
+                    routing_=RoutingControl.READ,
                 )
             except (DriverError, Neo4jError):
                 check_request()  # what was ended for it has not failed
@@ -138,7 +149,8 @@ class Neo4jConnection:
         return [record.values() for record in result.records]
 
     def _terminate(self, name: str) -> None:
-        """End the transaction of this name. A server that does not let us leaves it to its own limit of time."""
+        """End the transaction of this name. A server that does not let us leaves it to its own
+        limit of time."""
         with suppress(DriverError, Neo4jError):
             self.driver.execute_query(cypher.TERMINATE, {"request": name}, database_=self.database)
 
@@ -146,8 +158,8 @@ class Neo4jConnection:
         return [kind(*row) for row in self.whole_rows(query, **parameters)]
 
     def whole_rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
-        """What a load deletes while it is read has lost its id, the first column: LostConnectionError, to be read
-        again."""
+        """What a load deletes while it is read has lost its id, the first column:
+        LostConnectionError, to be read again."""
         rows = self.read(query, **parameters)
         if any(row[0] is None for row in rows):
             raise LostConnectionError(

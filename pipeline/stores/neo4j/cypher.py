@@ -1,5 +1,5 @@
-"""Every statement the Neo4j store sends. All are constants: values, labels and types go in as parameters
-(``$(...)`` is Cypher's dynamic label or type), so that no name ever becomes query text.
+"""Every statement the Neo4j store sends. All are constants: values, labels and types go in as
+parameters (``$(...)`` is Cypher's dynamic label or type), so that no name ever becomes query text.
 
 Rows that are written are lists: half of what a map costs to send and to read.
 """
@@ -8,18 +8,30 @@ from collections.abc import Mapping
 from typing import LiteralString
 
 CONSTRAINTS: tuple[LiteralString, ...] = (
-    "CREATE CONSTRAINT graphmill_entity IF NOT EXISTS FOR (n:Entity) REQUIRE (n.workspace, n.id) IS UNIQUE",
-    "CREATE CONSTRAINT graphmill_community IF NOT EXISTS FOR (n:Community) REQUIRE (n.workspace, n.id) IS UNIQUE",
-    "CREATE CONSTRAINT graphmill_live IF NOT EXISTS FOR (n:GraphmillLive) REQUIRE n.workspace IS UNIQUE",
-    "CREATE CONSTRAINT graphmill_lock IF NOT EXISTS FOR (n:GraphmillLock) REQUIRE n.workspace IS UNIQUE",
+    (
+        "CREATE CONSTRAINT graphmill_entity IF NOT EXISTS FOR (n:Entity) REQUIRE (n.workspace,"
+        " n.id) IS UNIQUE"
+    ),
+    (
+        "CREATE CONSTRAINT graphmill_community IF NOT EXISTS FOR (n:Community) REQUIRE"
+        " (n.workspace, n.id) IS UNIQUE"
+    ),
+    (
+        "CREATE CONSTRAINT graphmill_live IF NOT EXISTS FOR (n:GraphmillLive) REQUIRE n.workspace"
+        " IS UNIQUE"
+    ),
+    (
+        "CREATE CONSTRAINT graphmill_lock IF NOT EXISTS FOR (n:GraphmillLock) REQUIRE n.workspace"
+        " IS UNIQUE"
+    ),
 )
 INDEXES: tuple[LiteralString, ...] = (
     "CREATE INDEX graphmill_entity_name IF NOT EXISTS FOR (n:Entity) ON (n.workspace, n.name_key)",
 )
 
-# The lock is no part of the live row: a load that holds it can still say for all to see that it is under way.
-# It is there before it is taken, and stays: nobody waits for what is being made or deleted.
-# What waits for a lock has the same name, but is blocked.
+# The lock is no part of the live row: a load that holds it can still say for all to see that it is
+# under way. It is there before it is taken, and stays: nobody waits for what is being made or
+# deleted. What waits for a lock has the same name, but is blocked.
 HOLDER = """
     SHOW TRANSACTIONS YIELD transactionId, database, metaData, startTime, status
     WHERE database = $database AND metaData.lock = $name AND NOT status STARTS WITH 'Blocked'
@@ -33,37 +45,46 @@ TERMINATE = """
     """
 MAKE_LOCK = "MERGE (:GraphmillLock {workspace: $name})"
 LOCK = "MATCH (lock:GraphmillLock {workspace: $name}) SET lock.held = true"
-# Whose rows they will be is said before the first is written: a load that is cut off leaves none that are nobody's.
+# Whose rows they will be is said before the first is written: a load that is cut off leaves none
+# that are nobody's.
 BEGIN = """
     MERGE (live:GraphmillLive {workspace: $workspace})
-    SET live.loading = true, live.owner = coalesce($owner, live.owner), live.place = coalesce($place, live.place)
+    SET live.loading = true, live.owner = coalesce($owner, live.owner),
+        live.place = coalesce($place, live.place)
     """
 PUBLISH = "MERGE (live:GraphmillLive {workspace: $workspace}) SET live = $properties"
 LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN properties(live) AS properties"
 MOMENT = """
     MATCH (live:GraphmillLive {workspace: $workspace})
-    RETURN live.version AS version, coalesce(live.loading, false) AS loading, coalesce(live.owner, '') AS owner
+    RETURN live.version AS version, coalesce(live.loading, false) AS loading, coalesce(live.owner,
+        '') AS owner
     """
 MOST = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN live.max_source_ids AS most"
-WORKSPACES = "MATCH (live:GraphmillLive) RETURN properties(live) AS properties ORDER BY live.workspace"
+WORKSPACES = (
+    "MATCH (live:GraphmillLive) RETURN properties(live) AS properties ORDER BY live.workspace"
+)
 
-# Without a hash: a node that no name leads to, a relationship that is not between the ends that its id names (a stray),
-# a community with more or fewer members or another parent than it should have, and, where $most is given, a row that
-# names more or fewer text units than that allows.
+# Without a hash: a node that no name leads to, a relationship that is not between the ends that its
+# id names (a stray), a community with more or fewer members or another parent than it should have,
+# and, where $most is given, a row that names more or fewer text units than that allows.
 HASHES: Mapping[str, LiteralString] = {
-    "sourced_nodes": """
+    "sourced_nodes": (
+        """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         RETURN [n.id] AS ids, [CASE
             WHEN n.name_key IS NOT NULL AND ($most IS NULL
               OR size(n.source_id) = CASE WHEN n.source_count > $most THEN $most ELSE n.source_count END)
             THEN coalesce(n.row_hash, '') ELSE '' END
         ] AS hashes, [] AS strays
-        """,
-    "sourced_edges": """
+        """  # noqa: E501
+    ),
+    "sourced_edges": (
+        """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         CALL (n) {
             MATCH (n)-[r {workspace: $workspace}]->(target) WHERE r.id IS NOT NULL
-            WITH r, coalesce(r.id <> 'rel-' + substring(n.id, 4) + '-' + substring(target.id, 4), true) AS stray
+            WITH r, coalesce(r.id <> 'rel-' + substring(n.id, 4) + '-' + substring(target.id, 4),
+                true) AS stray
             RETURN collect(r.id) AS ids, collect(CASE
                 WHEN NOT stray AND ($most IS NULL
                   OR size(r.source_id) = CASE WHEN r.source_count > $most THEN $most ELSE r.source_count END)
@@ -72,77 +93,106 @@ HASHES: Mapping[str, LiteralString] = {
         }
         WITH ids, hashes, strays WHERE size(ids) > 0
         RETURN ids, hashes, strays
-        """,
-    "communities": """
+        """  # noqa: E501
+    ),
+    "communities": (
+        """
         MATCH (c:Community {workspace: $workspace}) WHERE c.id IS NOT NULL
         RETURN [c.id] AS ids, [CASE
             WHEN c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-(:Entity {workspace: $workspace}) }
               AND c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-() }
               AND COUNT { (c)-[:PARENT]->() } = CASE c.parent WHEN '' THEN 0 ELSE 1 END
-              AND (c.parent = '' OR EXISTS { (c)-[:PARENT]->(:Community {workspace: $workspace, id: c.parent}) })
+              AND (c.parent = '' OR EXISTS { (c)-[:PARENT]->(:Community {workspace: $workspace,
+                  id: c.parent}) })
             THEN coalesce(c.row_hash, '') ELSE '' END
         ] AS hashes, [] AS strays
-        """,
+        """
+    ),
 }
 
-# Twelve hexadecimal digits as a number that sums of millions of rows stay exact with: Cypher reads no
-# hexadecimal text and has no hash function. pipeline/stores/neo4j/rows.py says the same of rows at hand.
-# A hash that HASHES leaves out without $most is left out here.
+# Twelve hexadecimal digits as a number that sums of millions of rows stay exact with: Cypher reads
+# no hexadecimal text and has no hash function. pipeline/stores/neo4j/rows.py says the same of rows
+# at hand. A hash that HASHES leaves out without $most is left out here.
 STATES: Mapping[str, LiteralString] = {
-    "sourced_nodes": """
+    "sourced_nodes": (
+        """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
-        WITH [digits IN [CASE WHEN n.name_key IS NULL THEN '' ELSE left(n.row_hash, 12) END, right(n.id, 12)]
+        WITH [digits IN [CASE WHEN n.name_key IS NULL THEN '' ELSE left(n.row_hash, 12) END,
+            right(n.id, 12)]
             | toInteger(replace(replace(replace(replace(replace(replace(
-                digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))] AS numbers
-        RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1])) AS checksum
-        """,
-    "sourced_edges": """
+                digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))]
+                    AS numbers
+        RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1]))
+            AS checksum
+        """
+    ),
+    "sourced_edges": (
+        """
         MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->(target)
         WHERE n.id IS NOT NULL AND r.id IS NOT NULL
         WITH [digits IN [
             CASE WHEN r.id = 'rel-' + substring(n.id, 4) + '-' + substring(target.id, 4)
             THEN left(r.row_hash, 12) ELSE '' END, right(r.id, 12)]
             | toInteger(replace(replace(replace(replace(replace(replace(
-                digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))] AS numbers
-        RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1])) AS checksum
-        """,
-    "communities": """
+                digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))]
+                    AS numbers
+        RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1]))
+            AS checksum
+        """
+    ),
+    "communities": (
+        """
         MATCH (c:Community {workspace: $workspace}) WHERE c.id IS NOT NULL
         WITH [digits IN [
             CASE WHEN c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-(:Entity {workspace: $workspace}) }
               AND c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-() }
               AND COUNT { (c)-[:PARENT]->() } = CASE c.parent WHEN '' THEN 0 ELSE 1 END
-              AND (c.parent = '' OR EXISTS { (c)-[:PARENT]->(:Community {workspace: $workspace, id: c.parent}) })
+              AND (c.parent = '' OR EXISTS { (c)-[:PARENT]->(:Community {workspace: $workspace,
+                  id: c.parent}) })
             THEN left(c.row_hash, 12) ELSE '' END, right(c.id, 12)]
             | toInteger(replace(replace(replace(replace(replace(replace(
-                digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))] AS numbers
-        RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1])) AS checksum
-        """,
+                digits, 'a', '0'), 'b', '1'), 'c', '2'), 'd', '3'), 'e', '4'), 'f', '5'))]
+                    AS numbers
+        RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1]))
+            AS checksum
+        """  # noqa: E501
+    ),
 }
 
 ROWS: Mapping[str, LiteralString] = {
-    "sourced_nodes": """
+    "sourced_nodes": (
+        """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         RETURN n.id AS id, n.displayName AS display_name, n.entity_type AS entity_type,
-               n.description AS description, n.source_id AS source_id, n.degree AS degree, n.x AS x, n.y AS y,
+               n.description AS description, n.source_id AS source_id, n.degree AS degree, n.x
+                   AS x, n.y AS y,
                n.row_hash AS row_hash, n.name_key AS name_key, n.source_count AS source_count,
                [label IN ['Entity', n.entity_type] WHERE label IN labels(n)] AS labels
-        """,
-    "sourced_edges": """
+        """
+    ),
+    "sourced_edges": (
+        """
         MATCH (source:Entity {workspace: $workspace})-[r {workspace: $workspace}]->(target)
         WHERE source.id IS NOT NULL AND r.id IS NOT NULL
         RETURN r.id AS id, source.id AS source_entity_id, target.id AS target_entity_id,
-               source.displayName AS source, target.displayName AS target, r.description AS description,
+               source.displayName AS source, target.displayName AS target, r.description
+                   AS description,
                r.weight AS weight, type(r) AS type, r.keywords AS keywords,
                r.source_id AS source_id, r.row_hash AS row_hash, r.source_count AS source_count
-        """,
-    "communities": """
+        """
+    ),
+    "communities": (
+        """
         MATCH (c:Community {workspace: $workspace}) WHERE c.id IS NOT NULL
-        RETURN c.id AS id, c.level AS level, c.parent AS parent, c.title AS title, c.summary AS summary,
-               c.rating AS rating, c.weight AS weight, c.size AS size, c.entity_count AS entity_count,
-               [(c)<-[:IN_COMMUNITY]-(n) | n.id] AS entity_ids, [(c)-[:PARENT]->(p) | p.id] AS parents,
+        RETURN c.id AS id, c.level AS level, c.parent AS parent, c.title AS title, c.summary
+            AS summary,
+               c.rating AS rating, c.weight AS weight, c.size AS size, c.entity_count
+                   AS entity_count,
+               [(c)<-[:IN_COMMUNITY]-(n) | n.id] AS entity_ids, [(c)-[:PARENT]->(p) | p.id]
+                   AS parents,
                c.row_hash AS row_hash
-        """,
+        """
+    ),
 }
 
 WRITE_NODES = """
@@ -151,7 +201,8 @@ WRITE_NODES = """
     REMOVE n:$(coalesce(n.entity_type, row[1]))
     SET n:$(row[1])
     SET n.entity_type = row[1], n.displayName = row[2], n.name_key = row[3], n.description = row[4],
-        n.degree = row[5], n.source_id = row[6], n.source_count = row[7], n.x = row[8], n.y = row[9],
+        n.degree = row[5], n.source_id = row[6], n.source_count = row[7], n.x = row[8],
+            n.y = row[9],
         n.row_hash = row[10]
     """
 DELETE_NODES = """
@@ -180,11 +231,13 @@ DELETE_STRAYS = """
     MATCH (:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE r.id IN $rows
     DELETE r
     """
-# What leads to it and to its parent is made anew: its hash is right as soon as it is written, its counts are not.
+# What leads to it and to its parent is made anew: its hash is right as soon as it is written, its
+# counts are not.
 WRITE_COMMUNITIES = """
     UNWIND $rows AS row
     MERGE (c:Community {workspace: $workspace, id: row[0]})
-    SET c.level = row[1], c.parent = row[2], c.title = row[3], c.summary = row[4], c.rating = row[5],
+    SET c.level = row[1], c.parent = row[2], c.title = row[3], c.summary = row[4],
+        c.rating = row[5],
         c.weight = row[6], c.size = row[7], c.entity_count = row[8], c.row_hash = row[9]
     WITH c
     CALL (c) { MATCH (c)<-[r:IN_COMMUNITY]-() DELETE r }
@@ -205,13 +258,15 @@ WRITE_PARENTS = """
 # Of communities of one parent; of what the checksums of these tables say, which is kept with it.
 COUNTED = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN live.between"
 DELETE_BETWEEN = "MATCH (:Community {workspace: $workspace})-[r:BETWEEN]->() DELETE r"
-# Sums of floats depend on their order, which depends on the history of the database: weights are added by size.
+# Sums of floats depend on their order, which depends on the history of the database: weights are
+# added by size.
 EXPECTED_BETWEEN: LiteralString = """
     MATCH (n:Entity {workspace: $workspace})-[:IN_COMMUNITY]->(c:Community)
     WITH n, c
     MATCH (n)-[r {workspace: $workspace}]->(:Entity)-[:IN_COMMUNITY]->(other:Community)
     WHERE r.id IS NOT NULL AND other.level = c.level AND other.parent = c.parent AND other <> c
-    WITH CASE WHEN c.id < other.id THEN [c, other] ELSE [other, c] END AS ends, coalesce(r.weight, 0.0) AS weight
+    WITH CASE WHEN c.id < other.id THEN [c, other] ELSE [other, c] END AS ends, coalesce(r.weight,
+        0.0) AS weight
     ORDER BY weight
     WITH ends, collect(weight) AS weights
     WITH ends[0] AS one, ends[1] AS other, size(weights) AS relationships,
@@ -229,7 +284,8 @@ MISCOUNTED = (
     + """
         OPTIONAL MATCH (one)-[r:BETWEEN]->(other)
         WITH one, other, relationships, weight, collect(r) AS stored
-        WITH size(stored) = 1 AND all(r IN stored WHERE r.relationships = relationships AND r.weight = weight) AS same
+        WITH size(stored) = 1 AND all(r IN stored WHERE r.relationships = relationships
+            AND r.weight = weight) AS same
         RETURN count(*) AS expected, count(CASE WHEN same THEN 1 END) AS same
     }
     CALL () {
@@ -244,32 +300,43 @@ DELETE_COMMUNITIES = """
     DETACH DELETE c
     """
 
-# Each commits by itself, some thousands at a time: they are run outside any transaction. Whatever a load has written
-# goes, also what has lost its label since.
+# Each commits by itself, some thousands at a time: they are run outside any transaction. Whatever a
+# load has written goes, also what has lost its label since.
 DROP: Mapping[str, LiteralString] = {
-    "members": """
+    "members": (
+        """
         MATCH (:Community {workspace: $workspace})<-[r:IN_COMMUNITY]-()
         CALL (r) { DELETE r } IN TRANSACTIONS OF 10000 ROWS
-        """,
-    "communities": """
+        """
+    ),
+    "communities": (
+        """
         MATCH (c:Community {workspace: $workspace}) WHERE c.row_hash IS NOT NULL
         CALL (c) { DETACH DELETE c } IN TRANSACTIONS OF 10000 ROWS
-        """,
-    "edges": """
-        MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE n.id IS NOT NULL
+        """
+    ),
+    "edges": (
+        """
+        MATCH (n:Entity {workspace: $workspace})-[r {workspace: $workspace}]->()
+            WHERE n.id IS NOT NULL
         CALL (r) { DELETE r } IN TRANSACTIONS OF 10000 ROWS
-        """,
-    "nodes": """
+        """
+    ),
+    "nodes": (
+        """
         MATCH (n) WHERE n.workspace = $workspace AND n.row_hash IS NOT NULL
         CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 10000 ROWS
-        """,
+        """
+    ),
 }
 DROP_LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) DELETE live"
 
-# Of a row that a load deletes as it is read, the id is null as all else; what is missing otherwise is empty.
+# Of a row that a load deletes as it is read, the id is null as all else; what is missing otherwise
+# is empty.
 ENTITIES = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.description, ''),
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.description,
+        ''),
            coalesce(n.degree, 0), coalesce(n.source_id, [])[..$sources]
     """
 RELATIONSHIPS = """
@@ -315,7 +382,8 @@ SHARED_UNITS = """
     WITH n, coalesce(n.source_id, [])[..$sources] AS units
     CALL (n, units) {
         MATCH (n) WHERE n.degree <= $hub
-        MATCH (n)-[r {workspace: $workspace}]-(neighbour:Entity) WHERE neighbour <> n AND neighbour.degree <= $hub
+        MATCH (n)-[r {workspace: $workspace}]-(neighbour:Entity) WHERE neighbour <> n
+            AND neighbour.degree <= $hub
         WITH DISTINCT neighbour
         UNWIND neighbour.source_id AS unit
         WITH neighbour, unit WHERE unit IN units

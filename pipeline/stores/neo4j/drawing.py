@@ -1,4 +1,5 @@
-"""The graph in Neo4j as a drawing needs it: see DrawingReads. Its statements are constants, as those in cypher.py."""
+"""The graph in Neo4j as a drawing needs it: see DrawingReads. Its statements are constants, as
+those in cypher.py."""
 
 from collections.abc import Sequence
 
@@ -9,23 +10,30 @@ from pipeline.stores.records import Between, Community, Dot, Line
 NAMED = """
     MATCH (n:Entity {workspace: $workspace}) WITH n, toLower(coalesce(n.displayName, '')) AS name
     WHERE all(word IN $words WHERE name CONTAINS toLower(word))
-    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0), n.x, n.y
-    ORDER BY name = toLower($text) DESC, name STARTS WITH toLower($text) DESC, coalesce(n.degree, 0) DESC, n.id
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0),
+        n.x, n.y
+    ORDER BY name = toLower($text) DESC, name STARTS WITH toLower($text) DESC, coalesce(n.degree,
+        0) DESC, n.id
     LIMIT $limit
     """
 DOTS = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
-    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0), n.x, n.y
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0),
+        n.x, n.y
     """
 MOST_LINKED = """
-    MATCH (n:Entity {workspace: $workspace}) WITH n ORDER BY coalesce(n.degree, 0) DESC, n.id LIMIT $limit
-    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0), n.x, n.y
+    MATCH (n:Entity {workspace: $workspace}) WITH n ORDER BY coalesce(n.degree, 0) DESC,
+        n.id LIMIT $limit
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0),
+        n.x, n.y
     ORDER BY coalesce(n.degree, 0) DESC, n.id
     """
 MOST_LINKED_IN = """
-    MATCH (:Community {workspace: $workspace, id: $community})<-[:IN_COMMUNITY]-(n:Entity {workspace: $workspace})
+    MATCH (:Community {workspace: $workspace,
+        id: $community})<-[:IN_COMMUNITY]-(n:Entity {workspace: $workspace})
     WITH n ORDER BY coalesce(n.degree, 0) DESC, n.id LIMIT $limit
-    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0), n.x, n.y
+    RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.degree, 0),
+        n.x, n.y
     ORDER BY coalesce(n.degree, 0) DESC, n.id
     """
 LINES_OF = """
@@ -34,33 +42,38 @@ LINES_OF = """
     WITH DISTINCT r, startNode(r) AS source, endNode(r) AS target
     WITH r, source, target, coalesce(source.degree, 0) + coalesce(target.degree, 0) AS rank
     ORDER BY coalesce(r.weight, 0.0) DESC, rank DESC, r.id LIMIT $limit
-    RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(r.keywords[0], ''), coalesce(r.weight, 0.0)
+    RETURN r.id, coalesce(source.id, ''), coalesce(target.id, ''), coalesce(r.keywords[0], ''),
+        coalesce(r.weight, 0.0)
     ORDER BY coalesce(r.weight, 0.0) DESC, rank DESC, r.id
     """
 LINES_AMONG = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
     MATCH (n)-[r {workspace: $workspace}]->(target:Entity)
     WHERE r.id IS NOT NULL AND target.workspace = $workspace AND target.id IN $ids
-    RETURN r.id, coalesce(n.id, ''), coalesce(target.id, ''), coalesce(r.keywords[0], ''), coalesce(r.weight, 0.0)
+    RETURN r.id, coalesce(n.id, ''), coalesce(target.id, ''), coalesce(r.keywords[0], ''),
+        coalesce(r.weight, 0.0)
     ORDER BY coalesce(r.weight, 0.0) DESC, r.id LIMIT $limit
     """
 COMMUNITIES = """
     MATCH (c:Community) WHERE c.workspace = $workspace AND c.id IN $ids
-    RETURN c.id, coalesce(c.level, 0), coalesce(c.parent, ''), coalesce(c.title, ''), coalesce(c.summary, ''),
+    RETURN c.id, coalesce(c.level, 0), coalesce(c.parent, ''), coalesce(c.title, ''),
+        coalesce(c.summary, ''),
            coalesce(c.size, 0), COUNT { (c)<-[:PARENT]-() }
     ORDER BY coalesce(c.size, 0) DESC, c.id
     """
 PARTS_OF = """
     MATCH (c:Community {workspace: $workspace}) WHERE coalesce(c.parent, '') = $community
     WITH c ORDER BY coalesce(c.size, 0) DESC, c.id LIMIT $limit
-    RETURN c.id, coalesce(c.level, 0), coalesce(c.parent, ''), coalesce(c.title, ''), coalesce(c.summary, ''),
+    RETURN c.id, coalesce(c.level, 0), coalesce(c.parent, ''), coalesce(c.title, ''),
+        coalesce(c.summary, ''),
            coalesce(c.size, 0), COUNT { (c)<-[:PARENT]-() }
     ORDER BY coalesce(c.size, 0) DESC, c.id
     """
 BETWEEN = """
     MATCH (one:Community) WHERE one.workspace = $workspace AND one.id IN $ids
     MATCH (one)-[r:BETWEEN]->(other:Community) WHERE other.id IN $ids
-    RETURN one.id, other.id, r.relationships, r.weight ORDER BY r.relationships DESC, one.id, other.id
+    RETURN one.id, other.id, r.relationships, r.weight ORDER BY r.relationships DESC, one.id,
+        other.id
     """
 
 

@@ -1,4 +1,5 @@
-"""Rows of "sourced_nodes", "sourced_edges" and "communities" as Neo4j takes them, their batches, and their state."""
+"""Rows of "sourced_nodes", "sourced_edges" and "communities" as Neo4j takes them, their batches,
+and their state."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,9 @@ from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.list_columns import first_items, lengths_of, values_of
 from pipeline.text.ids import digest, relationship_ends
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 
 NAME_KEY_LENGTH, NAME_KEY_HEAD = 500, 400
 """Characters of a name that an index takes whole, and of its beginning where it is longer."""
@@ -32,15 +35,18 @@ UNORDERED = frozenset({"entity_ids", "parents"})
 LONG_TEXTS = ("description", "display_name", "summary")
 WRITTEN: Mapping[str, Sequence[str]] = {
     "sourced_nodes": [
-        "id", "entity_type", "display_name", "name_key", "description", "degree", "source_id", "source_count",
+        "id", "entity_type", "display_name", "name_key", "description", "degree", "source_id",
+        "source_count",
         "x", "y", "row_hash",
     ],
     "sourced_edges": [
-        "id", "source_entity_id", "target_entity_id", "type", "description", "keywords", "weight", "source_id",
+        "id", "source_entity_id", "target_entity_id", "type", "description", "keywords", "weight",
+        "source_id",
         "source_count", "row_hash",
     ],
     "communities": [
-        "id", "level", "parent", "title", "summary", "rating", "weight", "size", "entity_count", "row_hash",
+        "id", "level", "parent", "title", "summary", "rating", "weight", "size", "entity_count",
+        "row_hash",
     ],
 }  # fmt: skip
 """The columns that a row is written by, in the order in which cypher's statements name them."""
@@ -56,8 +62,9 @@ def capped(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
 
 
 def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
-    """The rows as Neo4j keeps them: ``source_id`` capped, and how many it had; of nodes also the key of their name, and
-    their labels, to which people may have added others; of communities what they are related to."""
+    """The rows as Neo4j keeps them: ``source_id`` capped, and how many it had; of nodes also the
+    key of their name, and their labels, to which people may have added others; of communities what
+    they are related to."""
     if "entity_ids" in rows:
         members = [sorted(ids) for ids in values_of(rows["entity_ids"])]
         parents = [[parent] if parent else [] for parent in rows["parent"]]
@@ -74,11 +81,15 @@ def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
 
 
 def as_read(table: str, records: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """What cypher.ROWS gives of a table, with its ``content_hash``. A value that is of another type than was written,
-    as only a hand can have made it, is missing."""
+    """What cypher.ROWS gives of a table, with its ``content_hash``. A value that is of another type
+    than was written, as only a hand can have made it, is missing."""
     cells = zip(*records, strict=True)
-    found = pd.DataFrame({name: _typed(table, values, name) for name, values in zip(columns, cells, strict=True)})
-    kinds: dict[str, Kind] = {name: _kind(table, name) for name in sorted(columns) if name != "row_hash"}
+    found = pd.DataFrame(
+        {name: _typed(table, values, name) for name, values in zip(columns, cells, strict=True)}
+    )
+    kinds: dict[str, Kind] = {
+        name: _kind(table, name) for name in sorted(columns) if name != "row_hash"
+    }
     return found.assign(content_hash=pd.Series(digests(found, kinds), dtype=str))
 
 
@@ -97,7 +108,9 @@ def _typed(table: str, values: Sequence[Any], column: str) -> pd.Series:
     if kind == "int8":
         return pd.Series([value if type(value) is int else None for value in values], dtype="Int64")
     if kind == "float8":
-        return pd.Series([value if type(value) in (int, float) else None for value in values], dtype="float64")
+        return pd.Series(
+            [value if type(value) in (int, float) else None for value in values], dtype="float64"
+        )
     fits = _is_texts if kind == "text[]" else _is_text
     return pd.Series([value if fits(value) else None for value in values], dtype=object)
 
@@ -116,7 +129,8 @@ def name_key(name: str) -> str:
 
 
 def as_written(table: str, rows: pd.DataFrame, limit: int) -> list[list[Any]]:
-    """As the statements of cypher that write and delete rows of the table take them. ``limit``: of ``source_id``."""
+    """As the statements of cypher that write and delete rows of the table take them. ``limit``: of
+    ``source_id``."""
     stored = as_stored(rows, limit) if table in WRITTEN else rows
     columns = [_cells(stored[name]) for name in WRITTEN.get(table, stored.columns)]
     return [list(row) for row in zip(*columns, strict=True)]
@@ -160,7 +174,9 @@ def bytes_of(rows: pd.DataFrame, max_source_ids: int) -> pd.Series:
     return (len(rows.columns) + lists) * CELL_BYTES + texts * 2
 
 
-def batches(rows: pd.DataFrame, sizes: pd.Series, most_rows: int, most_bytes: int) -> Iterator[pd.DataFrame]:
+def batches(
+    rows: pd.DataFrame, sizes: pd.Series, most_rows: int, most_bytes: int
+) -> Iterator[pd.DataFrame]:
     """The rows in their order, cut so that no batch passes either limit (a single row may)."""
     start, total = 0, 0
     for position, size in enumerate(sizes.tolist()):
@@ -199,11 +215,16 @@ def _sums(state: TableState) -> list[int]:
 
 
 def _total(texts: pa.ChunkedArray) -> int:
-    """The sum of the numbers that they are with a to f as 0 to 5; what is no such number counts as 0."""
+    """The sum of the numbers that they are with a to f as 0 to 5; what is no such number counts as
+    0."""
     texts = texts.combine_chunks()
-    numbers = texts.filter(pc.match_substring_regex(texts, f"^[0-9a-f]{{{DIGITS}}}$")).cast(pa.binary(DIGITS))
+    numbers = texts.filter(pc.match_substring_regex(texts, f"^[0-9a-f]{{{DIGITS}}}$")).cast(
+        pa.binary(DIGITS)
+    )
     if not len(numbers):
         return 0
-    whole = np.frombuffer(numbers.buffers()[1], np.uint8, len(numbers) * DIGITS, numbers.offset * DIGITS)
+    whole = np.frombuffer(
+        numbers.buffers()[1], np.uint8, len(numbers) * DIGITS, numbers.offset * DIGITS
+    )
     digits = whole - np.where(whole >= ord("a"), np.uint8(ord("a")), np.uint8(ord("0")))
     return int((digits.reshape(-1, DIGITS) @ 10 ** np.arange(DIGITS - 1, -1, -1)).sum())

@@ -1,12 +1,13 @@
 """The graph in Neo4j 5.26 or later.
 
 (:Entity:<TYPE> {workspace, id, displayName, ...})-[:<KEYWORD> {workspace, id, ...}]->(:Entity)
-(:Entity)-[:IN_COMMUNITY]->(:Community {workspace, id, ...})-[:PARENT]->(:Community)
-(:GraphmillLive {workspace, ...})   what the workspace shows; ``loading`` while a load of many rows is under way
-(:GraphmillLock {workspace})        who writes it holds the workspace's rows; "<workspace>/stores": see ``alone``
+(:Entity)-[:IN_COMMUNITY]->(:Community {workspace, id, ...})-[:PARENT]->(:Community) (:GraphmillLive
+{workspace, ...})   what the workspace shows; ``loading`` while a load of many rows is under way
+(:GraphmillLock {workspace})        who writes it holds the workspace's rows; "<workspace>/stores":
+see ``alone``
 
-A relationship is found by its ends, which its id names: types are many, and Neo4j indexes relationships by
-type only.
+A relationship is found by its ends, which its id names: types are many, and Neo4j indexes
+relationships by type only.
 """
 
 import json
@@ -35,7 +36,8 @@ from pipeline.stores.reads import GraphState, VectorStore, in_order
 from pipeline.stores.records import Entity, Link, Membership, Relationship, SharedUnit
 
 WAITING_SECONDS = 1.0
-"""After so long somebody else is sure to have the lock: Neo4j says who has one, but not whether one may be had."""
+"""After so long somebody else is sure to have the lock: Neo4j says who has one, but not whether one
+may be had."""
 
 MADE_MEANWHILE = "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists"
 
@@ -54,7 +56,9 @@ class Neo4jStore(Neo4jDrawing):
             around.commit()
 
     @contextmanager
-    def writing(self, live: Live, advanced: Advanced = silent, waits: Waits = silent) -> Iterator[Neo4jWriter]:
+    def writing(
+        self, live: Live, advanced: Advanced = silent, waits: Waits = silent
+    ) -> Iterator[Neo4jWriter]:
         """The transaction that locks the workspace is the one that publishes, at its end."""
         with self.errors(), self._locked(self.workspace, waits) as around:
             writer = Neo4jWriter(self, around, live, advanced)
@@ -66,14 +70,18 @@ class Neo4jStore(Neo4jDrawing):
         for [properties] in self.read(cypher.LIVE):
             live = _live(properties)
             refuse_newer(
-                live.schema_version, f"stores.neo4j.uri: {shown_neo4j(self.uri)}, workspace '{self.workspace}'"
+                live.schema_version,
+                f"stores.neo4j.uri: {shown_neo4j(self.uri)}, workspace '{self.workspace}'",
             )
             return live if live.workflow else None
         return None
 
     def shown(self) -> GraphState:
         moments = self.read(cypher.MOMENT)
-        return next((GraphState(version or "", loading, owner) for version, loading, owner in moments), GraphState(""))
+        return next(
+            (GraphState(version or "", loading, owner) for version, loading, owner in moments),
+            GraphState(""),
+        )
 
     def begun(self) -> bool:
         return any(loading and version is None for version, loading, _ in self.read(cypher.MOMENT))
@@ -96,7 +104,8 @@ class Neo4jStore(Neo4jDrawing):
             return read_hashes(self, table).hashes
 
     def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
-        """As ``as_stored`` makes them; ``row_hash`` is of the whole row, ``content_hash`` of what is kept."""
+        """As ``as_stored`` makes them; ``row_hash`` is of the whole row, ``content_hash`` of what
+        is kept."""
         with (
             self.errors(),
             self.driver.session(database=self.database, fetch_size=FETCH_ROWS) as session,
@@ -105,15 +114,23 @@ class Neo4jStore(Neo4jDrawing):
             result = transaction.run(cypher.ROWS[table], workspace=self.workspace)
             while records := result.fetch(FETCH_ROWS):
                 found = as_read(table, [record.values() for record in records], result.keys())
-                yield found if columns is None else found[["id", "row_hash", "content_hash", *columns]]
+                yield (
+                    found
+                    if columns is None
+                    else found[["id", "row_hash", "content_hash", *columns]]
+                )
 
     def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows of a table as ``rows`` gives them where all is well."""
         return as_stored(rows, self.max_source_ids)
 
     def workspaces(self) -> dict[str, Live]:
-        """What each workspace of the database shows; nothing but empty texts where a first load has not ended."""
-        return {properties["workspace"]: _live(properties) for [properties] in self.read(cypher.WORKSPACES)}
+        """What each workspace of the database shows; nothing but empty texts where a first load has
+        not ended."""
+        return {
+            properties["workspace"]: _live(properties)
+            for [properties] in self.read(cypher.WORKSPACES)
+        }
 
     def drop(self) -> dict[str, int]:
         """Delete the workspace, some thousands of rows at a time: rows deleted, by table."""
@@ -142,7 +159,9 @@ class Neo4jStore(Neo4jDrawing):
         return in_order(self.records(Relationship, cypher.RELATIONSHIPS, rows=places(ids)), ids)
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
-        return self.records(Relationship, cypher.RELATIONSHIPS_OF, ids=list(entity_ids), limit=limit)
+        return self.records(
+            Relationship, cypher.RELATIONSHIPS_OF, ids=list(entity_ids), limit=limit
+        )
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
         return self.records(Link, cypher.LINKS, ids=list(entity_ids), most=most, limit=limit)
@@ -159,8 +178,8 @@ class Neo4jStore(Neo4jDrawing):
 
     @contextmanager
     def _locked(self, name: str, waits: Waits = silent) -> Iterator[Transaction]:
-        """The transaction that holds the lock; undone unless it is committed, and when this process ends. The server's
-        own limit of time does not end it: a load takes as long as it takes."""
+        """The transaction that holds the lock; undone unless it is committed, and when this process
+        ends. The server's own limit of time does not end it: a load takes as long as it takes."""
 
         def run(transaction: ManagedTransaction, statement: LiteralString) -> None:
             transaction.run(statement, name=name).consume()
@@ -169,7 +188,9 @@ class Neo4jStore(Neo4jDrawing):
             for statement in (*cypher.CONSTRAINTS, *cypher.INDEXES, cypher.MAKE_LOCK):
                 try:
                     session.execute_write(run, statement)
-                except ClientError as error:  # IF NOT EXISTS does not see what another load makes at this instant
+                except (
+                    ClientError
+                ) as error:  # IF NOT EXISTS does not see what another load makes at this instant
                     if error.code != MADE_MEANWHILE:
                         raise
             told_by = {"lock": name, "client": this_client()}
@@ -187,7 +208,9 @@ class Neo4jStore(Neo4jDrawing):
         """Nothing that goes wrong here is worth the load."""
         holder = "another client that this user may not see"
         with suppress(StoreError):
-            for client, since, transaction in self.read(cypher.HOLDER, name=name, database=self.database):
+            for client, since, transaction in self.read(
+                cypher.HOLDER, name=name, database=self.database
+            ):
                 holder = f"'{client}' since {since} ({transaction} of Neo4j)"
         workspace = name.partition("/")[0]
         waits(f"workspace '{workspace}' is held by {holder}; waiting for that to end")

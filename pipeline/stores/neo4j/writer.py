@@ -47,7 +47,8 @@ NO_END: Mapping[LiteralString, str] = {
 }
 """Of the statements that make a relationship of each row: what is said of those that make none."""
 CELLS_READ: Mapping[LiteralString, int] = {cypher.DELETE_EDGES: 3}
-"""Of the statements that read the first cells of a row alone how many these are: the driver packs each by itself."""
+"""Of the statements that read the first cells of a row alone how many these are: the driver packs
+each by itself."""
 SIDE_BY_SIDE = frozenset({cypher.WRITE_NODES, cypher.WRITE_EDGES, cypher.WRITE_MEMBERS})
 """What replaces relationships holds locks before it commits: one batch after the other."""
 
@@ -58,13 +59,14 @@ Statement = tuple[LiteralString, dict[str, Any]]
 class Neo4jWriter:
     """``around`` is the transaction that holds the workspace's lock.
 
-    A load of few changes goes into it whole. A commit is no single moment for Neo4j's readers, so that it is said just
-    before; a larger load says from its start that it is under way and goes in batches, each a transaction: several run
-    side by side, but commit one at a time, for relationships are chained, and commits at once of chains that touch
-    deadlock, whatever their ends.
-    Nodes are deleted when the load is published, so that every relationship that goes is found by its ends; and
-    communities get their parents then. ``expected``: what the tables have when all is written; ``compared``: those of
-    which that is told row by row; ``relinked``: whether relationships or communities are written or deleted.
+    A load of few changes goes into it whole. A commit is no single moment for Neo4j's readers, so
+    that it is said just before; a larger load says from its start that it is under way and goes in
+    batches, each a transaction: several run side by side, but commit one at a time, for
+    relationships are chained, and commits at once of chains that touch deadlock, whatever their
+    ends. Nodes are deleted when the load is published, so that every relationship that goes is
+    found by its ends; and communities get their parents then. ``expected``: what the tables have
+    when all is written; ``compared``: those of which that is told row by row; ``relinked``: whether
+    relationships or communities are written or deleted.
     """
 
     store: Neo4jConnection
@@ -78,7 +80,9 @@ class Neo4jWriter:
     relinked: bool = False
     waiting: list[tuple[str, Delta]] = field(default_factory=list)
     gone: list[str] = field(default_factory=list)
-    parents: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"id": [], "parent": []}, dtype=object))
+    parents: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame({"id": [], "parent": []}, dtype=object)
+    )
     strays: frozenset[str] = frozenset()
     commits: Lock = field(default_factory=Lock)
 
@@ -118,7 +122,11 @@ class Neo4jWriter:
         stored = self.live.stored(states)
         nested = {name: json.dumps(stored[name], sort_keys=True) for name in NESTED}
         between = self._count_between(states)
-        own = {"workspace": self.store.workspace, "max_source_ids": self.store.max_source_ids, "between": between}
+        own = {
+            "workspace": self.store.workspace,
+            "max_source_ids": self.store.max_source_ids,
+            "between": between,
+        }
         properties = {**stored, **nested, **own}
         if not self.in_batches:
             self._say_loading()
@@ -126,8 +134,8 @@ class Neo4jWriter:
         self.published = True
 
     def _count_between(self, states: Mapping[str, TableState]) -> str:
-        """What leads between communities, where that is not of these relationships and communities yet, or what was
-        lost of them is there again; what they are known by."""
+        """What leads between communities, where that is not of these relationships and communities
+        yet, or what was lost of them is there again; what they are known by."""
         of = " ".join(states[table].checksum for table in ("sourced_edges", "communities"))
         counted = self.around.run(cypher.COUNTED, workspace=self.store.workspace).single()
         is_known = counted is not None and counted.value() == of
@@ -137,7 +145,11 @@ class Neo4jWriter:
 
     def _are_miscounted(self) -> bool:
         """Check for counts that somebody has changed by hand."""
-        return bool(self.around.run(cypher.MISCOUNTED, workspace=self.store.workspace).single(strict=True).value())
+        return bool(
+            self.around.run(cypher.MISCOUNTED, workspace=self.store.workspace)
+            .single(strict=True)
+            .value()
+        )
 
     def _say_loading(self) -> None:
         self._commit([(cypher.BEGIN, {"owner": self.live.owner, "place": self.live.place})])
@@ -147,7 +159,9 @@ class Neo4jWriter:
         for _, delta in self.waiting:
             rows += len(delta.deleted)
             for part in (delta.inserted, delta.updated):
-                rows += len(part) + (int(lengths_of(part["entity_ids"]).sum()) if "entity_ids" in part else 0)
+                rows += len(part) + (
+                    int(lengths_of(part["entity_ids"]).sum()) if "entity_ids" in part else 0
+                )
                 size += int(bytes_of(part, self.store.max_source_ids).sum())
         return rows > self.store.atomic_rows or size > ATOMIC_BYTES
 
@@ -179,20 +193,28 @@ class Neo4jWriter:
 
         def write(batch: pd.DataFrame) -> int:
             sent = as_written(table, batch, self.store.max_source_ids)
-            self._send([(query, {"rows": [row[: CELLS_READ.get(query)] for row in sent]}) for query in queries])
+            self._send(
+                [
+                    (query, {"rows": [row[: CELLS_READ.get(query)] for row in sent]})
+                    for query in queries
+                ]
+            )
             return len(batch)
 
         sizes = bytes_of(rows, self.store.max_source_ids)
         cut = batches(rows, sizes, self.store.batch_rows, BATCH_BYTES)
         side_by_side = self.in_batches and SIDE_BY_SIDE.issuperset(queries)
         done = 0
-        with ThreadPoolExecutor(IN_FLIGHT) as pool:  # an error ends it when the batches in flight have ended
+        with ThreadPoolExecutor(
+            IN_FLIGHT
+        ) as pool:  # an error ends it when the batches in flight have ended
             for written in (pool.map if side_by_side else map)(write, cut):
                 done += written
                 self.advanced(table, done, len(rows))
 
     def _delete_edges(self, ids: Sequence[str]) -> None:
-        """By their ends. Those that their ids do not lead to are strays, for which all are looked through."""
+        """By their ends. Those that their ids do not lead to are strays, for which all are looked
+        through."""
         placed = places(ids)
         self._delete(cypher.DELETE_EDGES, placed)
         found = {row[0] for row in placed}
@@ -205,19 +227,22 @@ class Neo4jWriter:
     def _settled_states(self) -> dict[str, TableState]:
         """What the tables have, which is what they should have.
 
-        A transaction whose load lost its connection may have committed after this load had read what there is: another
-        load undoes what it did.
+        A transaction whose load lost its connection may have committed after this load had read
+        what there is: another load undoes what it did.
         """
         states = self._states()
         if self.expected.items() <= states.items():
             return states
         raise LostConnectionError(
-            f"stores.neo4j: rows of workspace '{self.store.workspace}' changed while they were loaded; load again"
+            f"stores.neo4j: rows of workspace '{self.store.workspace}' changed while they were"
+            " loaded; load again"
         )
 
     def _states(self) -> dict[str, TableState]:
         return {
-            table: TableState(*self.around.run(query, workspace=self.store.workspace).single(strict=True).values())
+            table: TableState(
+                *self.around.run(query, workspace=self.store.workspace).single(strict=True).values()
+            )
             for table, query in cypher.STATES.items()
         }
 
@@ -228,7 +253,8 @@ class Neo4jWriter:
             self._run(self.around, statements)
 
     def _commit(self, statements: Sequence[Statement]) -> None:
-        """The statements in a transaction of their own, tried again only after an error that says it was undone."""
+        """The statements in a transaction of their own, tried again only after an error that says
+        it was undone."""
         for pause in (*RETRY_PAUSES, None):
             try:
                 with (
@@ -250,22 +276,23 @@ class Neo4jWriter:
             created = result.consume().counters.relationships_created
             if query in NO_END and created != len(parameters["rows"]):
                 raise StoreError(
-                    f"stores.neo4j: {len(parameters['rows']) - created} {NO_END[query]} that is no node; run the "
-                    "workflow again, so that its tables agree"
+                    f"stores.neo4j: {len(parameters['rows']) - created} {NO_END[query]} that is no"
+                    " node; run the workflow again, so that its tables agree"
                 )
 
 
 @dataclass(frozen=True)
 class StoredHashes:
-    """``hashes``: see Store.hashes. ``strays``: ids of relationships that are there twice, or between other ends than
-    the id names; all that have such an id are to go."""
+    """``hashes``: see Store.hashes. ``strays``: ids of relationships that are there twice, or
+    between other ends than the id names; all that have such an id are to go."""
 
     hashes: pa.Table
     strays: frozenset[str]
 
 
 def read_hashes(store: Neo4jConnection, table: str) -> StoredHashes:
-    """Lists are as long as ``max_source_ids`` says unless that was another when they were written."""
+    """Lists are as long as ``max_source_ids`` says unless that was another when they were
+    written."""
     most = store.max_source_ids if store.outdated() else None
 
     def read(transaction: ManagedTransaction) -> StoredHashes:

@@ -1,4 +1,5 @@
-"""Conditions on documents as SQL: what ``contract.conditions.holds`` says of a document, said by the database.
+"""Conditions on documents as SQL: what ``contract.conditions.holds`` says of a document, said by
+the database.
 
 All that comes from the conditions, fields' names too, is a parameter.
 """
@@ -36,7 +37,8 @@ from pipeline.contract.conditions import NEGATED, OWN, Conditions, as_text, is_n
 from pipeline.stores.postgres.schema import DOCUMENTS
 
 SPACES = (
-    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f"
+    " \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
 """What Python strips off a text."""
@@ -46,15 +48,16 @@ _SET = re.compile(r"\[(?:(?P<negated>!)|(?!!))(?P<items>.[^\]]*)\]", re.DOTALL)
 Cell = ColumnElement[Any]
 Test = ColumnElement[bool]
 FEW = 2000
-"""Documents that are named one by one: to go through an index until some of theirs come up takes longer."""
+"""Documents that are named one by one: to go through an index until some of theirs come up takes
+longer."""
 MOST_REMEMBERED_BYTES = 8 * 2**20
 """The memory that remembered conditions and their documents' ids may take in one process."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """The documents that may be seen: those that satisfy all of the conditions. ``few``: their ids where they are known
-    to be few."""
+    """The documents that may be seen: those that satisfy all of the conditions. ``few``: their ids
+    where they are known to be few."""
 
     within: Sequence[Conditions]
     few: tuple[str, ...] | None = None
@@ -66,7 +69,9 @@ class Allowed:
         if self.few is not None:
             return func.coalesce(document == func.any(list(self.few)), False)
         rows = DOCUMENTS.alias("allowed")
-        found = exists().where(rows.c.workspace == workspace, rows.c.id == document, *_satisfied(rows, self.within))
+        found = exists().where(
+            rows.c.workspace == workspace, rows.c.id == document, *_satisfied(rows, self.within)
+        )
         return found.correlate_except(rows)
 
 
@@ -80,8 +85,11 @@ class AllowedDocuments:
 
     remembered: "_Remembered" = field(default_factory=lambda: _Remembered(""))
 
-    def find(self, connection: Connection, workspace: str, version: str, within: Sequence[Conditions]) -> Allowed:
-        """Return the documents that satisfy ``within``; ``version`` names the load that is shown."""
+    def find(
+        self, connection: Connection, workspace: str, version: str, within: Sequence[Conditions]
+    ) -> Allowed:
+        """Return the documents that satisfy ``within``; ``version`` names the load that is
+        shown."""
         remembered = self.remembered
         if remembered.version != version:
             self.remembered = remembered = _Remembered(version)
@@ -89,7 +97,9 @@ class AllowedDocuments:
         key = hashlib.sha256(repr(within).encode()).digest()
         known, few = remembered.look_up(key)
         if not known:
-            rows = select(DOCUMENTS.c.id).where(DOCUMENTS.c.workspace == workspace, *_satisfied(DOCUMENTS, within))
+            rows = select(DOCUMENTS.c.id).where(
+                DOCUMENTS.c.workspace == workspace, *_satisfied(DOCUMENTS, within)
+            )
             found = connection.execute(rows.limit(FEW + 1)).scalars().all()
             few = tuple(found) if len(found) <= FEW else None
             remembered.add(key, few)
@@ -106,7 +116,8 @@ class _Remembered:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __reduce__(self) -> tuple[type["_Remembered"], tuple[str]]:
-        """Let a store be sent to another process, which begins without answers: a lock cannot be sent."""
+        """Let a store be sent to another process, which begins without answers: a lock cannot be
+        sent."""
         return _Remembered, (self.version,)
 
     def look_up(self, key: bytes) -> tuple[bool, tuple[str, ...] | None]:
@@ -135,13 +146,20 @@ def _bytes_of(key: bytes, few: tuple[str, ...] | None) -> int:
 
 
 def _satisfied(rows: Any, within: Sequence[Conditions]) -> list[Test]:
-    return [_satisfies(rows, name, condition) for each in within for name, condition in each.items()]
+    return [
+        _satisfies(rows, name, condition) for each in within for name, condition in each.items()
+    ]
 
 
 def _satisfies(rows: Any, field: str, condition: Mapping[str, Any]) -> Test:
     if field in OWN:
         return and_(*(_own(rows.c[field], name, operand) for name, operand in condition.items()))
-    return and_(*(_of_metadata(rows.c.metadata[field], name, operand) for name, operand in condition.items()))
+    return and_(
+        *(
+            _of_metadata(rows.c.metadata[field], name, operand)
+            for name, operand in condition.items()
+        )
+    )
 
 
 def _own(cell: Cell, name: str, operand: Any) -> Test:
@@ -161,7 +179,8 @@ def _of_metadata(cell: Cell, name: str, operand: Any) -> Test:
     items = func.jsonb_array_elements(cell).table_valued(column("value", JSONB), name="item")
     some = exists().select_from(items).where(_item_holds(items.c.value, name, operand))
     return func.coalesce(
-        case((func.jsonb_typeof(cell) == "array", some), else_=_item_holds(cell, name, operand)), False
+        case((func.jsonb_typeof(cell) == "array", some), else_=_item_holds(cell, name, operand)),
+        False,
     )
 
 
@@ -190,7 +209,9 @@ def _tested(text: Cell, number: Cell | None, name: str, operand: Any) -> Test:
             return same
         return case((number.is_not(None), number == _plain_number(wanted)), else_=same)
     if is_number(wanted):
-        return case((text.regexp_match(A_NUMBER), text.cast(Numeric).op(name)(Decimal(wanted))), else_=False)
+        return case(
+            (text.regexp_match(A_NUMBER), text.cast(Numeric).op(name)(Decimal(wanted))), else_=False
+        )
     return text.collate("C").bool_op(name)(wanted)
 
 

@@ -1,9 +1,9 @@
-"""A workspace that a graphmill of schema 6 has loaded, made one of this schema by SQL, in the transaction of its next
-load: cut off, it is as it was.
+"""A workspace that a graphmill of schema 6 has loaded, made one of this schema by SQL, in the
+transaction of its next load: cut off, it is as it was.
 
-Schema 6 kept lists of sources beside the vectors and in the graph, where they were part of a row's hash. They are
-copied to the table that has them now. No other row is written, for a vector would be indexed anew: what the row_hash
-beside it would be now is kept in a table of its own.
+Schema 6 kept lists of sources beside the vectors and in the graph, where they were part of a row's
+hash. They are copied to the table that has them now. No other row is written, for a vector would be
+indexed anew: what the row_hash beside it would be now is kept in a table of its own.
 """
 
 from contextlib import suppress
@@ -37,7 +37,8 @@ EARLIER_COLUMNS = {
     EDGES: ["source_id", "rank"],
 }
 PATIENCE = "500ms"
-"""How long dropping a column may wait for those who read the table, since all who come after it wait as well."""
+"""How long dropping a column may wait for those who read the table, since all who come after it
+wait as well."""
 COPY_LISTS = sql.SQL(
     "INSERT INTO {sources} (workspace, id, chunk_ids, row_hash) "
     "SELECT workspace, id, chunk_ids, {no_hash} || id FROM {rows} WHERE workspace = {workspace}"
@@ -48,7 +49,8 @@ COPY_HASHES = "COPY graphmill_earlier_hashes (workspace, earlier, now) FROM STDI
 
 
 def convert(connection: Connection, workspace: str) -> None:
-    """Where there is something to convert. The workspace must be locked, and its tables those of this version."""
+    """Where there is something to convert. The workspace must be locked, and its tables those of
+    this version."""
     version = select(LIVE.c.schema_version).where(LIVE.c.workspace == workspace)
     if connection.execute(version).scalar() != CONVERTIBLE:
         return
@@ -74,20 +76,24 @@ def _keep_hashes(connection: Connection, table: Table, workspace: str) -> None:
         return
     pairs = pd.concat(parts, ignore_index=True).drop_duplicates("row_hash")
     with cursor(connection).copy(COPY_HASHES) as copy:
-        for _, piece in copy_stream(pairs, {"row_hash": "text", "content_hash": "text"}, [workspace]):
+        for _, piece in copy_stream(
+            pairs, {"row_hash": "text", "content_hash": "text"}, [workspace]
+        ):
             copy.write(piece)
 
 
 def drop_earlier_columns(connection: Connection) -> None:
-    """What only graphmills before this schema read, when no workspace is of theirs any more; where nobody uses a table
-    just then, else after the next load."""
+    """What only graphmills before this schema read, when no workspace is of theirs any more; where
+    nobody uses a table just then, else after the next load."""
     earlier = exists().where(func.coalesce(LIVE.c.schema_version, 0) < LAYOUT)
     there = columns_there(connection, [table.name for table in EARLIER_COLUMNS])
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
     for table, columns in EARLIER_COLUMNS.items():
         found = [name for name in columns if (table.name, name) in there]
         if found and not connection.execute(select(earlier)).scalar():
-            drops = sql.SQL(", ").join(sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)) for name in found)
+            drops = sql.SQL(", ").join(
+                sql.SQL("DROP COLUMN {}").format(sql.Identifier(name)) for name in found
+            )
             statement = sql.SQL("ALTER TABLE {} {}").format(sql.Identifier(table.name), drops)
             with suppress(LockNotAvailable), connection.begin_nested():
                 cursor(connection).execute(statement)

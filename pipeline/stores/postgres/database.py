@@ -40,11 +40,14 @@ from pipeline.stores.postgres.errors import store_error
 
 KNOWS_TYPES, IDLE_SINCE = "graphmill_types", "graphmill_idle_since"
 IDLE_SECONDS = 1.0
-"""A connection that was idle for longer is tried before it is used: the server may have been restarted."""
+"""A connection that was idle for longer is tried before it is used: the server may have been
+restarted."""
 CONNECTIONS = 15
-"""At most. Each that was opened stays: what it has looked up of tables and planned costs more than a read."""
+"""At most. Each that was opened stays: what it has looked up of tables and planned costs more than
+a read."""
 CONNECTIONS_OF_A_KEY = max(1, CONNECTIONS // 4)
-"""That the requests of one key may hold where others ask too: who reads much does not keep them from reading."""
+"""That the requests of one key may hold where others ask too: who reads much does not keep them
+from reading."""
 LONGEST_LIMIT = 86_400.0
 """Seconds; PostgreSQL takes no limit of more than some weeks, and a longer one is none."""
 CANCEL_SECONDS = 5.0
@@ -69,7 +72,8 @@ class _Shares:
 
     @contextmanager
     def taken(self, key: str) -> Iterator[None]:
-        """Wait until the key holds fewer than it may. Raises RequestEndedError when the request ends before."""
+        """Wait until the key holds fewer than it may. Raises RequestEndedError when the request
+        ends before."""
         with breakable(self._wake), self.changed:
             while self.held[key] >= CONNECTIONS_OF_A_KEY:
                 self.changed.wait()
@@ -100,7 +104,10 @@ class PostgresDatabase:
     @cached_property
     def engine(self) -> Engine:
         engine = create_engine(
-            _driver_url(self.url), connect_args=_connect_args(), pool_size=CONNECTIONS, max_overflow=0
+            _driver_url(self.url),
+            connect_args=_connect_args(),
+            pool_size=CONNECTIONS,
+            max_overflow=0,
         )
         event.listen(engine, "connect", self._on_connect)
         event.listen(engine, "checkin", _on_checkin)
@@ -109,9 +116,9 @@ class PostgresDatabase:
 
     @contextmanager
     def connection(self, **options: Any) -> Iterator[Connection]:
-        """A transaction, with these options of SQLAlchemy's. Raises StoreError where the database cannot be reached or
-        refuses, LostConnectionError where it has gone away, RequestEndedError when the current request ends: what the
-        server is doing for it is cancelled."""
+        """A transaction, with these options of SQLAlchemy's. Raises StoreError where the database
+        cannot be reached or refuses, LostConnectionError where it has gone away, RequestEndedError
+        when the current request ends: what the server is doing for it is cancelled."""
         check_request()
         if self.moment is not None:
             yield self.moment.connection
@@ -131,7 +138,10 @@ class PostgresDatabase:
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
         """A connection without a transaction; raises as ``connection``."""
-        with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        with (
+            self._errors(),
+            self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+        ):
             yield connection
 
     def rows_of(self, query: Select | CompoundSelect, **parameters: Any) -> Sequence[Any]:
@@ -146,7 +156,10 @@ class PostgresDatabase:
     @property
     def address(self) -> str:
         """For people: no password in it."""
-        return f"stores.postgres.url: {make_url(self.url).set(query={}).render_as_string(hide_password=True)}"
+        return (
+            "stores.postgres.url:"
+            f" {make_url(self.url).set(query={}).render_as_string(hide_password=True)}"
+        )
 
     def close(self) -> None:
         if "engine" in self.__dict__:
@@ -154,8 +167,8 @@ class PostgresDatabase:
 
     @contextmanager
     def _share_of(self, request: CurrentRequest) -> Iterator[None]:
-        """Count the connection as one of the request's key. A second one of a request does not wait for a share:
-        all who hold a first one might wait for each other."""
+        """Count the connection as one of the request's key. A second one of a request does not wait
+        for a share: all who hold a first one might wait for each other."""
         with ExitStack() as taken:
             if request.key is not None and not request.reading:
                 taken.enter_context(self._shares.taken(request.key))
@@ -214,7 +227,8 @@ def _cancel(driver_connection: Any) -> None:
 
 
 def _limit_time(connection: Connection, seconds: float) -> None:
-    """Let the server end each statement of the transaction after so long, also where this process is gone by then."""
+    """Let the server end each statement of the transaction after so long, also where this process
+    is gone by then."""
     if seconds < LONGEST_LIMIT:
         milliseconds = max(1, int(seconds * 1000))
         connection.execute(select(func.set_config("statement_timeout", str(milliseconds), True)))
@@ -231,8 +245,8 @@ def _is_alive(connection: psycopg.Connection) -> bool:
 
 
 def _connect_args() -> dict[str, Any]:
-    """By its name, which the server cuts at 63 bytes, other clients tell people who holds a lock; a name in the address
-    goes before it."""
+    """By its name, which the server cuts at 63 bytes, other clients tell people who holds a lock; a
+    name in the address goes before it."""
     return {"connect_timeout": 10, "fallback_application_name": this_client()}
 
 
@@ -242,9 +256,11 @@ def _driver_url(url: str) -> str:
     return make_url(url).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
 
 
-def given(name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]] = NULLTYPE) -> BindParameter[Any]:
-    """What a query is given each time: to make one anew takes longer than to read a few rows. ``kind``: where the
-    database could not tell it."""
+def given(
+    name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]] = NULLTYPE
+) -> BindParameter[Any]:
+    """What a query is given each time: to make one anew takes longer than to read a few rows.
+    ``kind``: where the database could not tell it."""
     return bindparam(name, type_=kind)
 
 
@@ -262,7 +278,8 @@ def field_names(kind: type) -> list[str]:
 
 
 def cursor(connection: Connection, binary: bool = False) -> Any:
-    """psycopg's own cursor inside this transaction: for COPY, quoted identifiers and rows in binary."""
+    """psycopg's own cursor inside this transaction: for COPY, quoted identifiers and rows in
+    binary."""
     driver_connection: Any = connection.connection
     return driver_connection.cursor(binary=binary)
 

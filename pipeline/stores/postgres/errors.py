@@ -3,13 +3,23 @@
 import psycopg
 from sqlalchemy.exc import DBAPIError
 
-from pipeline.errors import GraphmillError, LostConnectionError, StoreAuthError, StoreError, UsageError
+from pipeline.errors import (
+    GraphmillError,
+    LostConnectionError,
+    StoreAuthError,
+    StoreError,
+    UsageError,
+)
 
 CONNECTION, SERVER_GOES = "08", "57P"
-"""How the codes of errors begin that end a connection (PostgreSQL's documentation, appendix "Error Codes")."""
-EMBEDDED = " (the embedded one starts with any command, such as 'graphmill doctor', or with this one anew)"
+"""How the codes of errors begin that end a connection (PostgreSQL's documentation, appendix "Error
+Codes")."""
+EMBEDDED = (
+    " (the embedded one starts with any command, such as 'graphmill doctor', or with this one anew)"
+)
 INVALID_PATTERN = "2201B"
-"""The code of a regular expression that PostgreSQL refuses: only a pattern of a request becomes one."""
+"""The code of a regular expression that PostgreSQL refuses: only a pattern of a request becomes
+one."""
 UNDONE = frozenset({"40001", "40P01"})
 """Serialization failure, deadlock: nothing was done, and another try may go through."""
 REFUSALS = (
@@ -39,22 +49,28 @@ ACTIONS = {
 def store_error(error: DBAPIError | psycopg.Error, address: str, was_there: bool) -> GraphmillError:
     """Return the error of ours that an error of the driver means.
 
-    It is a LostConnectionError if another try may help, and a UsageError for a pattern that the server
-    refuses. ``address`` names the setting and the server, without a password; ``was_there`` says
-    whether the server has answered before.
+    It is a LostConnectionError if another try may help, and a UsageError for a pattern that the
+    server refuses. ``address`` names the setting and the server, without a password; ``was_there``
+    says whether the server has answered before.
     """
     fact, code = first_line(error), _code(error)
     if code == INVALID_PATTERN:
-        return UsageError(f"where: a pattern of 'matches' cannot be used ({fact}); write a simpler one")
+        return UsageError(
+            f"where: a pattern of 'matches' cannot be used ({fact}); write a simpler one"
+        )
     if code in UNDONE:
         return LostConnectionError(f"{address} could not now ({fact}); try again")
     if not _ends_the_connection(error, code):
         return StoreError(f"{address}: {fact}; {ACTIONS.get(code, 'see the log of the server')}")
     if any(refusal in str(error) for refusal in REFUSALS):
-        return StoreAuthError(f"{address} is refused ({fact}); correct user, password, database or options in it")
+        return StoreAuthError(
+            f"{address} is refused ({fact}); correct user, password, database or options in it"
+        )
     if was_there:
         return LostConnectionError(f"{address} went away ({fact}); start it again{EMBEDDED}")
-    return StoreError(f"{address} does not answer ({fact}); start it{EMBEDDED}, or set url: embedded")
+    return StoreError(
+        f"{address} does not answer ({fact}); start it{EMBEDDED}, or set url: embedded"
+    )
 
 
 def first_line(error: DBAPIError | psycopg.Error) -> str:
@@ -67,7 +83,10 @@ def _code(error: DBAPIError | psycopg.Error) -> str:
 
 
 def _ends_the_connection(error: DBAPIError | psycopg.Error, code: str) -> bool:
-    """An error of operation without a code is the driver's own: it has no connection, or lost it."""
+    """An error of operation without a code is the driver's own: it has no connection, or lost
+    it."""
     if code:
         return code.startswith((CONNECTION, SERVER_GOES))
-    return isinstance(getattr(error, "orig", error), psycopg.OperationalError | psycopg.InterfaceError)
+    return isinstance(
+        getattr(error, "orig", error), psycopg.OperationalError | psycopg.InterfaceError
+    )

@@ -43,7 +43,11 @@ class PostgresGraph(PostgresDrawing):
     def shown(self) -> GraphState:
         """Nothing where the last load has put the graph elsewhere."""
         live = self.store.live()
-        return GraphState(live.version, owner=live.owner) if live and "nodes" in live.tables else GraphState("")
+        return (
+            GraphState(live.version, owner=live.owner)
+            if live and "nodes" in live.tables
+            else GraphState("")
+        )
 
     def close(self) -> None:
         self.store.close()
@@ -55,7 +59,9 @@ class PostgresGraph(PostgresDrawing):
         return in_order(self.store.records(Relationship, _relationships(), ids=list(ids)), ids)
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
-        return self.store.records(Relationship, _relationships_of(), ids=list(entity_ids), limit=limit)
+        return self.store.records(
+            Relationship, _relationships_of(), ids=list(entity_ids), limit=limit
+        )
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         return self.store.records(SharedUnit, _shared_units(), ids=list(entity_ids), most=HUB)
@@ -64,7 +70,9 @@ class PostgresGraph(PostgresDrawing):
         return self.store.records(Link, _links(), ids=list(entity_ids), most=most, limit=limit)
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
-        return self.store.records(Membership, _communities_of(), ids=sorted(set(entity_ids)), level=level)
+        return self.store.records(
+            Membership, _communities_of(), ids=sorted(set(entity_ids)), level=level
+        )
 
 
 @cache
@@ -108,7 +116,8 @@ def _relationships_of() -> Select:
 
 @cache
 def _shared_units() -> Select:
-    """Whatever the planner thinks, no neighbour's list is found by reading all: it is looked up by its id."""
+    """Whatever the planner thinks, no neighbour's list is found by reading all: it is looked up by
+    its id."""
     found = (
         select(SOURCE_LISTS.c.id, func.unnest(FIRST_UNITS).label("unit"))
         .where(SOURCE_LISTS.c.workspace == WORKSPACE, SOURCE_LISTS.c.id == func.any(given("ids")))
@@ -126,15 +135,23 @@ def _shared_units() -> Select:
     theirs = (
         select(SOURCE_LISTS.c.chunk_ids)
         .join_from(NODES, SOURCE_LISTS, is_of(NODES))
-        .where(NODES.c.workspace == WORKSPACE, NODES.c.id == pairs.c.neighbour, NODES.c.degree <= given("most"))
+        .where(
+            NODES.c.workspace == WORKSPACE,
+            NODES.c.id == pairs.c.neighbour,
+            NODES.c.degree <= given("most"),
+        )
         .limit(1)
         .lateral()
     )
-    shared = select(pairs.c.entity, func.unnest(theirs.c.chunk_ids).label("unit")).join_from(pairs, theirs, true())
+    shared = select(pairs.c.entity, func.unnest(theirs.c.chunk_ids).label("unit")).join_from(
+        pairs, theirs, true()
+    )
     counted = shared.subquery()
     return (
         select(found.c.id, found.c.unit, func.count(counted.c.entity))
-        .outerjoin_from(found, counted, (counted.c.entity == found.c.id) & (counted.c.unit == found.c.unit))
+        .outerjoin_from(
+            found, counted, (counted.c.entity == found.c.id) & (counted.c.unit == found.c.unit)
+        )
         .group_by(found.c.id, found.c.unit)
         .order_by(found.c.id.collate("C"), found.c.unit.collate("C"))
     )
@@ -149,12 +166,18 @@ def _links() -> Select:
 
 @cache
 def _communities_of() -> Select:
-    asked = func.unnest(cast(given("ids"), ARRAY(Text))).table_valued("id", name="asked").render_derived()
+    asked = (
+        func.unnest(cast(given("ids"), ARRAY(Text)))
+        .table_valued("id", name="asked")
+        .render_derived()
+    )
     finest = (
         select(COMMUNITIES.c.id, COMMUNITIES.c.level)
         .where(
             COMMUNITIES.c.workspace == WORKSPACE,
-            COMMUNITIES.c.entity_ids.bool_op("@>")(array([asked.c.id])),  # the index has it by itself
+            COMMUNITIES.c.entity_ids.bool_op("@>")(
+                array([asked.c.id])
+            ),  # the index has it by itself
             COMMUNITIES.c.level <= given("level"),
         )
         .order_by(COMMUNITIES.c.level.desc(), COMMUNITIES.c.id.collate("C"))
@@ -166,8 +189,8 @@ def _communities_of() -> Select:
 
 
 def _asked(most: ColumnElement[int] | None = None) -> CTE:
-    """(id, degree) of those of the entities that have at most so many neighbours, found before any relationship is
-    looked at."""
+    """(id, degree) of those of the entities that have at most so many neighbours, found before any
+    relationship is looked at."""
     query = select(NODES.c.id, NODES.c.degree).where(
         NODES.c.workspace == WORKSPACE, NODES.c.id == func.any(given("ids"))
     )
@@ -176,9 +199,9 @@ def _asked(most: ColumnElement[int] | None = None) -> CTE:
 
 
 def _edges_of(asked: CTE, columns: Sequence[str]) -> Subquery:
-    """These columns and the rank, which is the degrees of both ends, of the relationships at either end of the
-    entities, each once: one between two of them comes up at its source. The degree of one end is known: that of the
-    other alone is looked up."""
+    """These columns and the rank, which is the degrees of both ends, of the relationships at either
+    end of the entities, each once: one between two of them comes up at its source. The degree of
+    one end is known: that of the other alone is looked up."""
     other = NODES.alias("other")
     rank = (asked.c.degree + func.coalesce(other.c.degree, 0)).label("rank")
     leading_out, leading_in = (

@@ -44,7 +44,12 @@ INDEXES = (
         JOIN pg_am AS method ON method.oid = entry.relam
         WHERE method.amname = 'hnsw' AND pg_table_is_visible(indrelid)
         """)
-    .columns(column("name", Text), column("partition", Text), column("valid", Boolean), column("condition", Text))
+    .columns(
+        column("name", Text),
+        column("partition", Text),
+        column("valid", Boolean),
+        column("condition", Text),
+    )
     .subquery("hnsw")
 )
 """Every HNSW index; its condition names the model whose vectors it has."""
@@ -52,8 +57,9 @@ INDEXES = (
 
 @dataclass(frozen=True)
 class Hnsw:
-    """``m`` and ``ef_construction`` decide how it is built, ``ef_search`` the least breadth of a search. Below
-    ``exact_below`` rows there is none, and every vector is compared. ``build_mb``: memory it may be built in."""
+    """``m`` and ``ef_construction`` decide how it is built, ``ef_search`` the least breadth of a
+    search. Below ``exact_below`` rows there is none, and every vector is compared. ``build_mb``:
+    memory it may be built in."""
 
     m: int = 16
     ef_construction: int = 64
@@ -69,22 +75,28 @@ def index_name(table: Table, workspace: str, embedding_key: str, hnsw: Hnsw) -> 
 
 def indexed_type(dimensions: int) -> VECTOR | HALFVEC:
     """What a vector is compared as; above the limit of half vectors no index is possible."""
-    return VECTOR(dimensions) if not VECTOR_LIMIT < dimensions <= HALFVEC_LIMIT else HALFVEC(dimensions)
+    return (
+        VECTOR(dimensions)
+        if not VECTOR_LIMIT < dimensions <= HALFVEC_LIMIT
+        else HALFVEC(dimensions)
+    )
 
 
 def of_model(table: Table, embedding_key: str) -> ColumnElement[bool]:
-    """The condition of the index. Written out, not a parameter, so that PostgreSQL sees it is the index's."""
+    """The condition of the index. Written out, not a parameter, so that PostgreSQL sees it is the
+    index's."""
     return table.c.embedding_key == literal(embedding_key, literal_execute=True)
 
 
 @cache
 def search_settings() -> Select:
-    """Sets this transaction up for vector searches, given ``search_parameters``. The planner thinks it cheap to
-    compare and sort all rows, vectors stored out of line above all; where there is an index it is told otherwise.
-    Of few text units it would rather read all, and parse each of them for each word of the question, than look the
-    word up: of these it is told so to the end of the transaction. A plan that must read all then looks so dear to
-    servers before 18 that they would compile it. Nothing is to be sorted to be joined: how long lists of text units
-    are, it does not know."""
+    """Sets this transaction up for vector searches, given ``search_parameters``. The planner thinks
+    it cheap to compare and sort all rows, vectors stored out of line above all; where there is an
+    index it is told otherwise. Of few text units it would rather read all, and parse each of them
+    for each word of the question, than look the word up: of these it is told so to the end of the
+    transaction. A plan that must read all then looks so dear to servers before 18 that they would
+    compile it. Nothing is to be sorted to be joined: how long lists of text units are, it does not
+    know."""
     of_any_parameters = exists().where(
         INDEXES.c.partition == func.any(given("partitions")),
         INDEXES.c.valid,
@@ -102,7 +114,9 @@ def search_settings() -> Select:
     )
 
 
-def search_parameters(searches: Sequence[VectorSearch], workspace: str, live: Live, hnsw: Hnsw) -> dict[str, Any]:
+def search_parameters(
+    searches: Sequence[VectorSearch], workspace: str, live: Live, hnsw: Hnsw
+) -> dict[str, Any]:
     most = max((search.limit for search in searches), default=0)
     few = "chunks" in live.tables and live.tables["chunks"].rows < FEW_TEXT_UNITS
     return {
@@ -118,7 +132,9 @@ def usual_settings() -> ColumnElement[str]:
     return func.set_config("enable_sort", "on", True)
 
 
-def build_index(connection: Connection, table: Table, rows: int, workspace: str, live: Live, hnsw: Hnsw) -> None:
+def build_index(
+    connection: Connection, table: Table, rows: int, workspace: str, live: Live, hnsw: Hnsw
+) -> None:
     """Where the rows are many enough and it is not there."""
     name = index_name(table, workspace, live.embedding_key, hnsw)
     if not _is_indexed(live, rows, hnsw):
@@ -137,7 +153,8 @@ def indexes(connection: Connection, workspace: str) -> dict[str, bool]:
 
 
 def unindexed(there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
-    """The tables whose vectors have no index, or none with these parameters, and should. ``there``: see ``indexes``."""
+    """The tables whose vectors have no index, or none with these parameters, and should. ``there``:
+    see ``indexes``."""
     return [
         name
         for name, table in VECTOR_TABLES.items()
@@ -147,9 +164,13 @@ def unindexed(there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw)
     ]
 
 
-def outdated_indexes(there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
+def outdated_indexes(
+    there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw
+) -> list[str]:
     """The indexes of earlier models and parameters."""
-    current = {index_name(table, workspace, live.embedding_key, hnsw) for table in VECTOR_TABLES.values()}
+    current = {
+        index_name(table, workspace, live.embedding_key, hnsw) for table in VECTOR_TABLES.values()
+    }
     return sorted(there.keys() - current)
 
 
@@ -159,9 +180,11 @@ def broken_indexes(there: Mapping[str, bool]) -> list[str]:
 
 
 def drop_index(connection: Connection, name: str) -> None:
-    """Without holding up those who read, once those who do now have ended. The connection must not be in a
-    transaction."""
-    cursor(connection).execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name)))
+    """Without holding up those who read, once those who do now have ended. The connection must not
+    be in a transaction."""
+    cursor(connection).execute(
+        sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name))
+    )
 
 
 def _is_indexed(live: Live, rows: int, hnsw: Hnsw) -> bool:
@@ -171,8 +194,8 @@ def _is_indexed(live: Live, rows: int, hnsw: Hnsw) -> bool:
 def _create_index(name: str, partition: str, live: Live, hnsw: Hnsw) -> sql.Composed:
     type_name = "vector" if live.dimensions <= VECTOR_LIMIT else "halfvec"
     return sql.SQL(
-        "CREATE INDEX {} ON {} USING hnsw ((embedding::{}({})) {}) WITH (m = {}, ef_construction = {}) "
-        "WHERE embedding_key = {}"
+        "CREATE INDEX {} ON {} USING hnsw ((embedding::{}({})) {}) WITH (m = {}, ef_construction ="
+        " {}) WHERE embedding_key = {}"
     ).format(
         sql.Identifier(name),
         sql.Identifier(partition),

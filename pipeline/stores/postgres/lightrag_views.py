@@ -1,9 +1,11 @@
-"""Views under the names of LightRAG's tables, in a schema of their own, for SQL that orders by the plain column.
+"""Views under the names of LightRAG's tables, in a schema of their own, for SQL that orders by the
+plain column.
 
-The tables hold vectors of any dimensions: an index over them is one of a cast, and of one model's rows, which such SQL
-names neither of. A view has both written out for each workspace. The planner takes it apart: of a workspace that is not
-asked for it reads nothing, in the other it finds the index. The model's key is compared outside the union, since a
-branch with a condition of its own would be sorted whole.
+The tables hold vectors of any dimensions: an index over them is one of a cast, and of one model's
+rows, which such SQL names neither of. A view has both written out for each workspace. The planner
+takes it apart: of a workspace that is not asked for it reads nothing, in the other it finds the
+index. The model's key is compared outside the union, since a branch with a condition of its own
+would be sorted whole.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,14 +33,21 @@ TABLES = (CHUNKS, ENTITIES, RELATIONSHIPS)
 PATIENCE = "500ms"
 """How long a view may wait for those who read it, since all who come after it wait as well."""
 CURRENT = "current_key"
-REFUSED = (errors.LockNotAvailable, errors.InsufficientPrivilege, errors.UndefinedTable, errors.UndefinedColumn)
+REFUSED = (
+    errors.LockNotAvailable,
+    errors.InsufficientPrivilege,
+    errors.UndefinedTable,
+    errors.UndefinedColumn,
+)
 MADE_OF = text("SELECT obj_description(to_regclass(:name), 'pg_class')")
 
 
-def make_views(connection: Connection, shown_by: Callable[[Connection], Mapping[str, Live]]) -> bool:
-    """Of what the workspaces show in this transaction, where the views are of something else. False where not all can
-    be made now: the next load makes them. ``shown_by``: tells what each shows. To be called last: it waits for other
-    loads that do the same, and they for this one's end."""
+def make_views(
+    connection: Connection, shown_by: Callable[[Connection], Mapping[str, Live]]
+) -> bool:
+    """Of what the workspaces show in this transaction, where the views are of something else. False
+    where not all can be made now: the next load makes them. ``shown_by``: tells what each shows. To
+    be called last: it waits for other loads that do the same, and they for this one's end."""
     connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("graphmill/views"))))
     lives = shown_by(connection)
     shown = {
@@ -82,14 +91,17 @@ def _query(table: Table, shown: Mapping[str, Live]) -> sql.Composed:
     return sql.SQL("SELECT {} FROM ({}) AS rows WHERE {} = {}").format(
         sql.SQL(", ").join(map(sql.Identifier, columns)),
         sql.SQL(" UNION ALL ").join(
-            _branch(table, columns, name, live, "halfvec" if halves else "vector") for name, live in shown.items()
+            _branch(table, columns, name, live, "halfvec" if halves else "vector")
+            for name, live in shown.items()
         ),
         sql.Identifier(MODEL),
         sql.Identifier(CURRENT),
     )
 
 
-def _branch(table: Table, columns: list[str], workspace: str, live: Live, shared: str) -> sql.Composed:
+def _branch(
+    table: Table, columns: list[str], workspace: str, live: Live, shared: str
+) -> sql.Composed:
     """``shared``: the type that the vectors of all workspaces are shown as."""
     type_name = "halfvec" if VECTOR_LIMIT < live.dimensions <= HALFVEC_LIMIT else "vector"
     vector = sql.SQL("embedding::{}({})::{}").format(
@@ -102,7 +114,8 @@ def _branch(table: Table, columns: list[str], workspace: str, live: Live, shared
     }
     return sql.SQL("SELECT {}, {}::text AS {} FROM {}").format(
         sql.SQL(", ").join(
-            sql.SQL("{} AS {}").format(made.get(name, sql.Identifier(name)), sql.Identifier(name)) for name in columns
+            sql.SQL("{} AS {}").format(made.get(name, sql.Identifier(name)), sql.Identifier(name))
+            for name in columns
         ),
         sql.Literal(live.embedding_key),
         sql.Identifier(CURRENT),

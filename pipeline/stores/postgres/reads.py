@@ -1,4 +1,5 @@
-"""What queries ask of a workspace in PostgreSQL: vectors, words, text units, mentions, reports and claims."""
+"""What queries ask of a workspace in PostgreSQL: vectors, words, text units, mentions, reports and
+claims."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,16 @@ from pipeline.stores.postgres.lexical import RememberedStatistics, lexical_searc
 from pipeline.stores.postgres.schema import CHUNKS, CLAIMS, DOCUMENTS, REPORTS, VECTOR_TABLES
 from pipeline.stores.postgres.sources import sources_of, told_by
 from pipeline.stores.postgres.workspaces import shown_at_begin, workspaces
-from pipeline.stores.reads import SOURCES, Hits, Lexical, Listing, Opening, VectorSearch, Within, in_order
+from pipeline.stores.reads import (
+    SOURCES,
+    Hits,
+    Lexical,
+    Listing,
+    Opening,
+    VectorSearch,
+    Within,
+    in_order,
+)
 from pipeline.stores.records import (
     Claim,
     Document,
@@ -42,7 +52,9 @@ class PostgresReads(PostgresDatabase):
     """VectorReads, see there."""
 
     hnsw: Hnsw = Hnsw()
-    filters: AllowedDocuments = field(default_factory=AllowedDocuments, repr=False, compare=False, kw_only=True)
+    filters: AllowedDocuments = field(
+        default_factory=AllowedDocuments, repr=False, compare=False, kw_only=True
+    )
     statistics: RememberedStatistics = field(
         default_factory=RememberedStatistics, repr=False, compare=False, kw_only=True
     )
@@ -52,13 +64,17 @@ class PostgresReads(PostgresDatabase):
             return Allowed(within)
         live = self.live()
         with self.connection() as connection:
-            return self.filters.find(connection, self.workspace, live.version if live else "", within)
+            return self.filters.find(
+                connection, self.workspace, live.version if live else "", within
+            )
 
     @contextmanager
     def reading(self) -> Iterator[Self]:
-        """See VectorStore. Raises NothingLoadedError where the workspace was loaded by a version of the software whose
-        tables lack what is read now."""
-        with self.connection(isolation_level="REPEATABLE READ", postgresql_readonly=True) as connection:
+        """See VectorStore. Raises NothingLoadedError where the workspace was loaded by a version of
+        the software whose tables lack what is read now."""
+        with self.connection(
+            isolation_level="REPEATABLE READ", postgresql_readonly=True
+        ) as connection:
             live = self._not_newer(shown_at_begin(connection, self.workspace))
             if live is not None:
                 refuse_earlier(live, f"{self.address}, workspace '{self.workspace}'")
@@ -79,7 +95,9 @@ class PostgresReads(PostgresDatabase):
             refuse_newer(live.schema_version, f"{self.address}, workspace '{self.workspace}'")
         return live
 
-    def nearest(self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()) -> list[Hits]:
+    def nearest(
+        self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
+    ) -> list[Hits]:
         live = self.live()
         if live is None or any(len(search.vector) != live.dimensions for search in searches):
             return [[] for _ in searches]
@@ -90,12 +108,19 @@ class PostgresReads(PostgresDatabase):
             # What an approximate index finds depends on all rows in it, the hidden ones too.
             if rights or allowed.few is not None:
                 return hits_of(searches)
-            connection.execute(search_settings(), search_parameters(searches, self.workspace, live, self.hnsw))
+            connection.execute(
+                search_settings(), search_parameters(searches, self.workspace, live, self.hnsw)
+            )
             found = hits_of(searches, by_index=True)
             if within:  # the index gives up before it has seen all
-                short = [place for place, hits in enumerate(found) if len(hits) < searches[place].limit]
+                short = [
+                    place for place, hits in enumerate(found) if len(hits) < searches[place].limit
+                ]
                 exact = hits_of([searches[place] for place in short])
-                found = [dict(zip(short, exact, strict=True)).get(place, hits) for place, hits in enumerate(found)]
+                found = [
+                    dict(zip(short, exact, strict=True)).get(place, hits)
+                    for place, hits in enumerate(found)
+                ]
         return found
 
     def _hits(
@@ -109,7 +134,11 @@ class PostgresReads(PostgresDatabase):
         if not searches:
             return []
         tables = tuple(search.table for search in searches)
-        make = partial(queries.searches, allowed=allowed) if allowed.within else queries.searches_of_all
+        make = (
+            partial(queries.searches, allowed=allowed)
+            if allowed.within
+            else queries.searches_of_all
+        )
         query = make(tables, live.embedding_key, live.dimensions, by_index)
         parameters: dict[str, Any] = {"workspace": self.workspace}
         for place, search in enumerate(searches):
@@ -127,11 +156,13 @@ class PostgresReads(PostgresDatabase):
     def documents(self, within: Within = ()) -> list[Document]:
         there = self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace)
         columns = (DOCUMENTS.c[name] for name in field_names(Document))
-        return self.records(Document, select(*columns).where(DOCUMENTS.c.workspace == self.workspace, there))
+        return self.records(
+            Document, select(*columns).where(DOCUMENTS.c.workspace == self.workspace, there)
+        )
 
     def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
-        """One statement, which looks at each document once: the number of all stands beside each of the page, and alone
-        beside an empty page."""
+        """One statement, which looks at each document once: the number of all stands beside each of
+        the page, and alone beside an empty page."""
         found = (
             select(DOCUMENTS.c.id, func.lower(DOCUMENTS.c.title).collate("C").label("place"))
             .where(
@@ -143,10 +174,19 @@ class PostgresReads(PostgresDatabase):
             .prefix_with("MATERIALIZED")
         )
         by_title = found.c.place, found.c.id.collate("C")
-        page = select(found).order_by(*by_title).offset(listing.first).limit(listing.limit).subquery("page")
+        page = (
+            select(found)
+            .order_by(*by_title)
+            .offset(listing.first)
+            .limit(listing.limit)
+            .subquery("page")
+        )
         number = select(func.count().label("all")).select_from(found).subquery("number")
         sums = (
-            select(func.count().label("text_units"), func.coalesce(func.sum(CHUNKS.c.tokens), 0).label("tokens"))
+            select(
+                func.count().label("text_units"),
+                func.coalesce(func.sum(CHUNKS.c.tokens), 0).label("tokens"),
+            )
             .where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.full_doc_id == page.c.id)
             .lateral("sums")
         )
@@ -154,14 +194,18 @@ class PostgresReads(PostgresDatabase):
         query = (
             select(number.c.all, *shown, sums.c.text_units, sums.c.tokens)
             .outerjoin_from(number, page, true())
-            .outerjoin(DOCUMENTS, (DOCUMENTS.c.workspace == self.workspace) & (DOCUMENTS.c.id == page.c.id))
+            .outerjoin(
+                DOCUMENTS, (DOCUMENTS.c.workspace == self.workspace) & (DOCUMENTS.c.id == page.c.id)
+            )
             .outerjoin(sums, true())
             .order_by(page.c.place, page.c.id.collate("C"))
         )
         rows = self.rows_of(query)
         return [ListedDocument(*row[1:]) for row in rows if row[1] is not None], rows[0][0]
 
-    def units_of(self, document_id: str, first: int, limit: int, within: Within = ()) -> list[TextUnit]:
+    def units_of(
+        self, document_id: str, first: int, limit: int, within: Within = ()
+    ) -> list[TextUnit]:
         place = CHUNKS.c.chunk_order_index
         query = (
             select(
@@ -197,7 +241,9 @@ class PostgresReads(PostgresDatabase):
         )
         return [id for (id,) in self.rows_of(query)]
 
-    def places(self, text_unit_ids: Sequence[str], within: Within = ()) -> dict[str, tuple[str, int]]:
+    def places(
+        self, text_unit_ids: Sequence[str], within: Within = ()
+    ) -> dict[str, tuple[str, int]]:
         query = select(CHUNKS.c.id, CHUNKS.c.full_doc_id, CHUNKS.c.chunk_order_index).where(
             CHUNKS.c.workspace == self.workspace,
             CHUNKS.c.id == func.any(list(text_unit_ids)),
@@ -205,19 +251,30 @@ class PostgresReads(PostgresDatabase):
         )
         return {id: (document, place) for id, document, place in self.rows_of(query)}
 
-    def origins(self, table: str, ids: Sequence[str], within: Within) -> dict[str, tuple[bool, bool]]:
+    def origins(
+        self, table: str, ids: Sequence[str], within: Within
+    ) -> dict[str, tuple[bool, bool]]:
         rows = sources_of(self.workspace, VECTOR_TABLES[table], ids).subquery()
         chunk = CHUNKS.alias("source")
-        belongs = func.coalesce(self.allowed(within).has(chunk.c.full_doc_id, chunk.c.workspace), False)
+        belongs = func.coalesce(
+            self.allowed(within).has(chunk.c.full_doc_id, chunk.c.workspace), False
+        )
         query = (
             select(rows.c.id, func.bool_or(belongs), func.bool_and(belongs))
-            .outerjoin_from(rows, chunk, (chunk.c.workspace == self.workspace) & (chunk.c.id == rows.c.source))
+            .outerjoin_from(
+                rows, chunk, (chunk.c.workspace == self.workspace) & (chunk.c.id == rows.c.source)
+            )
             .group_by(rows.c.id)
         )
         return {id: (some, all) for id, some, all in self.rows_of(query)}
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
-        return in_order(self.records(Passage, queries.passages(len(question)), ids=list(ids), question=question), ids)
+        return in_order(
+            self.records(
+                Passage, queries.passages(len(question)), ids=list(ids), question=question
+            ),
+            ids,
+        )
 
     def contents(self) -> Iterator[list[tuple[str, str]]]:
         query = select(CHUNKS.c.id, CHUNKS.c.content).where(CHUNKS.c.workspace == self.workspace)
@@ -225,23 +282,44 @@ class PostgresReads(PostgresDatabase):
             found = connection.execute(query, execution_options={"yield_per": PAGE})
             yield from ([(id, content) for id, content in page] for page in found.partitions())
 
-    def lexical(self, question: str, limit: int, within: Within = (), rights: Within = ()) -> Lexical:
+    def lexical(
+        self, question: str, limit: int, within: Within = (), rights: Within = ()
+    ) -> Lexical:
         visible, live = self.allowed(rights), self.live()
         allowed = self.allowed((*rights, *within))
         with self.connection() as connection:
-            known = self.statistics.of(connection, self.workspace, live.version if live else "", visible)
-            return lexical_search(connection, self.workspace, question, limit, allowed, visible, known)
+            known = self.statistics.of(
+                connection, self.workspace, live.version if live else "", visible
+            )
+            return lexical_search(
+                connection, self.workspace, question, limit, allowed, visible, known
+            )
 
-    def mentions(self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int) -> list[EntityMentions]:
-        return self.records(EntityMentions, queries.mentions(), **queries.mentioned_by(text_unit_ids, entity_ids, most))
+    def mentions(
+        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
+    ) -> list[EntityMentions]:
+        return self.records(
+            EntityMentions,
+            queries.mentions(),
+            **queries.mentioned_by(text_unit_ids, entity_ids, most),
+        )
 
     def opened_mentions(
-        self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int, passages: int, length: int
+        self,
+        text_unit_ids: Sequence[str],
+        entity_ids: Sequence[str],
+        most: int,
+        passages: int,
+        length: int,
     ) -> tuple[list[EntityMentions], dict[str, Opening]]:
         asked = queries.mentioned_by(text_unit_ids, entity_ids, most)
         rows = self.rows_of(queries.opened_mentions(), **asked, passages=passages, length=length)
-        mentioned = [EntityMentions(id, name, units) for id, name, _, units in rows if units is not None]
-        openings = {id: (title or "", opening or "") for id, title, opening, units in rows if units is None}
+        mentioned = [
+            EntityMentions(id, name, units) for id, name, _, units in rows if units is not None
+        ]
+        openings = {
+            id: (title or "", opening or "") for id, title, opening, units in rows if units is None
+        }
         return sorted(mentioned, key=attrgetter("id")), openings
 
     def openings(self, ids: Sequence[str], length: int) -> dict[str, Opening]:
@@ -267,15 +345,21 @@ class PostgresReads(PostgresDatabase):
             .order_by(REPORTS.c.weight.desc(), REPORTS.c.rating.desc(), REPORTS.c.id.collate("C"))
             .limit(limit)
         )
-        return self.records(Report, query.where(told_by(REPORTS, self.allowed(within))) if within else query)
+        return self.records(
+            Report, query.where(told_by(REPORTS, self.allowed(within))) if within else query
+        )
 
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
         ids, document = list(entity_ids), CHUNKS.c.full_doc_id
         found = {"document_id": func.coalesce(document, "").label("document_id")}
         query = (
-            select(*(found[name] if name in found else CLAIMS.c[name] for name in field_names(Claim)))
+            select(
+                *(found[name] if name in found else CLAIMS.c[name] for name in field_names(Claim))
+            )
             .outerjoin_from(
-                CLAIMS, CHUNKS, (CHUNKS.c.workspace == CLAIMS.c.workspace) & (CHUNKS.c.id == CLAIMS.c.text_unit_id)
+                CLAIMS,
+                CHUNKS,
+                (CHUNKS.c.workspace == CLAIMS.c.workspace) & (CHUNKS.c.id == CLAIMS.c.text_unit_id),
             )
             .where(
                 CLAIMS.c.workspace == self.workspace,
@@ -284,23 +368,33 @@ class PostgresReads(PostgresDatabase):
             .order_by(CLAIMS.c.subject.collate("C"), CLAIMS.c.id.collate("C"))
             .limit(limit)
         )
-        return self.records(Claim, query.where(self.allowed(within).has(document, CLAIMS.c.workspace)))
+        return self.records(
+            Claim, query.where(self.allowed(within).has(document, CLAIMS.c.workspace))
+        )
 
 
 def _listed(listing: Listing) -> list[ColumnElement[bool]]:
     if listing.ids is not None:
         return [DOCUMENTS.c.id == func.any(list(listing.ids))]
     told = (DOCUMENTS.c.title, DOCUMENTS.c.source, DOCUMENTS.c.id)
-    return [or_(*(column.icontains(listing.part, autoescape=True) for column in told))] if listing.part else []
+    return (
+        [or_(*(column.icontains(listing.part, autoescape=True) for column in told))]
+        if listing.part
+        else []
+    )
 
 
 def _hits(found: Sequence[tuple[float | None, str]]) -> Hits:
     """``found``: (distance, id); of a vector of zeros no distance is known."""
-    known = [(distance, id) for distance, id in found if distance is not None and math.isfinite(distance)]
+    known = [
+        (distance, id) for distance, id in found if distance is not None and math.isfinite(distance)
+    ]
     return [(id, 1 - distance) for distance, id in sorted(known)]
 
 
 def _reports(workspace: str) -> Select:
     units = REPORTS.c.chunk_ids[1:SOURCES].label("text_unit_ids")
-    columns = [units if name == "text_unit_ids" else REPORTS.c[name] for name in field_names(Report)]
+    columns = [
+        units if name == "text_unit_ids" else REPORTS.c[name] for name in field_names(Report)
+    ]
     return select(*columns).where(REPORTS.c.workspace == workspace)

@@ -1,4 +1,5 @@
-"""Rows of a workspace's tables as PostgreSQL has them: all of them, their hashes, and their state."""
+"""Rows of a workspace's tables as PostgreSQL has them: all of them, their hashes, and their
+state."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -6,7 +7,18 @@ from decimal import Decimal
 import pandas as pd
 import pyarrow as pa
 from psycopg import sql
-from sqlalchemy import ColumnElement, Connection, Numeric, Table, Text, cast, func, literal, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Numeric,
+    Table,
+    Text,
+    cast,
+    func,
+    literal,
+    select,
+    union_all,
+)
 
 from pipeline.contract.schemas import HASHES
 from pipeline.stores.base import TableState
@@ -25,7 +37,9 @@ COPY_ROWS = sql.SQL(
 )
 
 
-def rows(connection: Connection, table: Table, workspace: str, columns: Sequence[str] | None) -> Iterator[pd.DataFrame]:
+def rows(
+    connection: Connection, table: Table, workspace: str, columns: Sequence[str] | None
+) -> Iterator[pd.DataFrame]:
     """As Store.rows; in no order."""
     kinds = _hashed_kinds(table)
     fields = [ROW_HASH, *(_as_hashed(name, kind) for name, kind in kinds.items())]
@@ -52,20 +66,27 @@ def _copied(
     connection: Connection, table: Table, workspace: str, fields: Sequence[sql.Composable]
 ) -> Iterator[CopiedRows]:
     statement = COPY_ROWS.format(
-        fields=sql.SQL(", ").join(fields), table=sql.Identifier(table.name), workspace=sql.Literal(workspace)
+        fields=sql.SQL(", ").join(fields),
+        table=sql.Identifier(table.name),
+        workspace=sql.Literal(workspace),
     )
     with cursor(connection).copy(statement) as copy:
         yield from copied(copy, len(fields))
 
 
 def _frame(part: CopiedRows, kinds: Mapping[str, Kind], columns: Sequence[str]) -> pd.DataFrame:
-    """What PostgreSQL writes as JSON is not what was written, so that it is made anew to be hashed."""
+    """What PostgreSQL writes as JSON is not what was written, so that it is made anew to be
+    hashed."""
     places = {name: place for place, name in enumerate(kinds, start=1)}
     of_values = "jsonb" in kinds.values()
-    made = {name: part.column(places[name], kinds[name]) for name in (kinds if of_values else columns)}
+    made = {
+        name: part.column(places[name], kinds[name]) for name in (kinds if of_values else columns)
+    }
     found = digests(pd.DataFrame(made), kinds) if of_values else part.digests(1)
     shown = {name: made[name] for name in columns}
-    return pd.DataFrame({**shown, HASH: part.column(0, "text"), CONTENT: pd.Series(found, dtype=str)})
+    return pd.DataFrame(
+        {**shown, HASH: part.column(0, "text"), CONTENT: pd.Series(found, dtype=str)}
+    )
 
 
 def _hashed_kinds(table: Table) -> dict[str, Kind]:
@@ -80,20 +101,27 @@ def _as_hashed(name: str, kind: Kind) -> sql.Composable:
     return sql.SQL("{}::int8").format(column) if kind == "int8" else column
 
 
-def table_states(connection: Connection, workspace: str, tables: Sequence[str]) -> dict[str, TableState]:
+def table_states(
+    connection: Connection, workspace: str, tables: Sequence[str]
+) -> dict[str, TableState]:
     """All in one query; the tables must exist."""
     states = [
-        select(literal(name), func.count(), func.coalesce(func.sum(_row_number(TABLES[name])), 0).cast(Text)).where(
-            TABLES[name].c.workspace == workspace
-        )
+        select(
+            literal(name),
+            func.count(),
+            func.coalesce(func.sum(_row_number(TABLES[name])), 0).cast(Text),
+        ).where(TABLES[name].c.workspace == workspace)
         for name in tables
     ]
-    return {name: TableState(rows, checksum) for name, rows, checksum in connection.execute(union_all(*states))}
+    return {
+        name: TableState(rows, checksum)
+        for name, rows, checksum in connection.execute(union_all(*states))
+    }
 
 
 def _row_number(table: Table) -> ColumnElement[Decimal]:
-    """A number of the row's id and hash, and of whose its vector is, that PostgreSQL makes; as numeric, so that no sum
-    is too large."""
+    """A number of the row's id and hash, and of whose its vector is, that PostgreSQL makes; as
+    numeric, so that no sum is too large."""
     texts = table.c.id + table.c.row_hash
     texts = texts + func.coalesce(table.c[MODEL], "") if MODEL in table.c else texts
     return cast(func.hashtextextended(texts, 0), Numeric)

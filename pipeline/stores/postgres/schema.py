@@ -1,9 +1,9 @@
 """The PostgreSQL tables: `lightrag_*` as users of the data know them, the graph, and what is live.
 
-The tables with vectors are partitioned by workspace over a column without dimensions: workspaces may use
-different models, and an index never has to filter other workspaces' rows out. ``embedding_key`` tells the vectors
-of one model from those of another, so that an index holds one model's only. The lists of sources are partitioned too,
-for the index over them.
+The tables with vectors are partitioned by workspace over a column without dimensions: workspaces
+may use different models, and an index never has to filter other workspaces' rows out.
+``embedding_key`` tells the vectors of one model from those of another, so that an index holds one
+model's only. The lists of sources are partitioned too, for the index over them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def _vector_table(name: str, *columns: Column) -> Table:
     return _table(name, *columns, *vectors, partitioned=True)
 
 
-DOCUMENTS = _table("graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB))
+DOCUMENTS = _table(
+    "graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB)
+)
 CHUNKS = _vector_table(
     "lightrag_chunks",
     Column("full_doc_id", Text),
@@ -72,7 +74,8 @@ RELATIONSHIPS = _vector_table(
     Column("tgt_id", Text),
     Column("content", Text),
 )
-# Of entities and relationships. Beside a vector, a list that changes would have the vector written and indexed anew.
+# Of entities and relationships. Beside a vector, a list that changes would have the vector written
+# and indexed anew.
 SOURCE_LISTS = _table("graphmill_sources", Column("chunk_ids", ARRAY(Text)), partitioned=True)
 REPORTS = _vector_table(
     "graphmill_reports",
@@ -169,7 +172,8 @@ LIVE = Table(
     Column("place", Text),
 )
 
-# Of rows that an earlier version has loaded and that need not be written for their hash alone: see conversion.py.
+# Of rows that an earlier version has loaded and that need not be written for their hash alone: see
+# conversion.py.
 EARLIER_HASHES = Table(
     "graphmill_earlier_hashes",
     METADATA,
@@ -178,15 +182,28 @@ EARLIER_HASHES = Table(
     Column("now", Text, nullable=False),
 )
 
-VECTOR_TABLES = {"chunks": CHUNKS, "entities": ENTITIES, "relationships": RELATIONSHIPS, "reports": REPORTS}
+VECTOR_TABLES = {
+    "chunks": CHUNKS,
+    "entities": ENTITIES,
+    "relationships": RELATIONSHIPS,
+    "reports": REPORTS,
+}
 GRAPH_TABLES = {"nodes": NODES, "edges": EDGES, "communities": COMMUNITIES}
-TABLES = {"documents": DOCUMENTS, **VECTOR_TABLES, "sources": SOURCE_LISTS, "claims": CLAIMS, **GRAPH_TABLES}
+TABLES = {
+    "documents": DOCUMENTS,
+    **VECTOR_TABLES,
+    "sources": SOURCE_LISTS,
+    "claims": CLAIMS,
+    **GRAPH_TABLES,
+}
 # What a load makes of the rows of TABLES. verify compares it with them, and load writes it again.
 DERIVED_TABLES = {"between": BETWEEN}
-# What a load notes about itself. It tells nothing of the documents' contents that verify could compare.
+# What a load notes about itself. It tells nothing of the documents' contents that verify could
+# compare.
 NOTES_OF_LOADS = (LIVE, EARLIER_HASHES)
 ROW_TABLES = {**{table.name: "id" for table in TABLES.values()}, BETWEEN.name: "one_id, other_id"}
-"""Every table that verify compares, by its name in the database, with the columns that order a workspace's rows."""
+"""Every table that verify compares, by its name in the database, with the columns that order a
+workspace's rows."""
 PARTITIONED = (*VECTOR_TABLES.values(), SOURCE_LISTS)
 ENTITY_IDS = "ent-"
 """What the ids of entities begin with, and no others."""
@@ -199,7 +216,8 @@ VECTOR_LIMIT, HALFVEC_LIMIT = 2000, 4000
 """Dimensions up to which pgvector can index a ``vector`` and a ``halfvec``."""
 
 PLAIN_LIMIT = 1800
-"""Dimensions up to which a vector can be kept in its row's page, beside the other columns, all stored out of line."""
+"""Dimensions up to which a vector can be kept in its row's page, beside the other columns, all
+stored out of line."""
 
 
 def partition_of(table: Table, workspace: str) -> str:

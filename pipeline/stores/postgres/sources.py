@@ -1,4 +1,5 @@
-"""The text units that rows were made of, and whether those who may see some documents only may see a row."""
+"""The text units that rows were made of, and whether those who may see some documents only may see
+a row."""
 
 from collections.abc import Sequence
 
@@ -9,8 +10,8 @@ from pipeline.stores.postgres.schema import CHUNKS, REPORTS, SOURCE_LISTS
 
 
 def told_by(table: Table, allowed: Allowed) -> ColumnElement[bool]:
-    """The condition that the row is there for who may see these documents only: a report tells of all its sources at
-    once, so that all must be theirs."""
+    """The condition that the row is there for who may see these documents only: a report tells of
+    all its sources at once, so that all must be theirs."""
     if table is REPORTS:
         return _has_source_in(table, allowed) & ~_has_source_outside(table, allowed)
     return _has_source_in(table, allowed)
@@ -21,7 +22,10 @@ def _has_source_in(table: Table, allowed: Allowed) -> ColumnElement[bool]:
     if table is CHUNKS:
         return allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
     chunk, lists = CHUNKS.alias("source"), _lists_of(table)
-    there = chunk.c.workspace == table.c.workspace, allowed.has(chunk.c.full_doc_id, chunk.c.workspace)
+    there = (
+        chunk.c.workspace == table.c.workspace,
+        allowed.has(chunk.c.full_doc_id, chunk.c.workspace),
+    )
     if allowed.few is None:
         found = exists().where(chunk.c.id == func.any(lists.c.chunk_ids), *there)
         return found if lists is table else found.where(is_of(table))

@@ -1,4 +1,5 @@
-"""PostgreSQL with pgvector: chunks, entities and relationships with vectors, loaded in one transaction."""
+"""PostgreSQL with pgvector: chunks, entities and relationships with vectors, loaded in one
+transaction."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,13 @@ from pipeline.stores.base import Advanced, Live, TableState, Waits, silent
 from pipeline.stores.connection import PAUSE_SECONDS
 from pipeline.stores.postgres.conversion import convert, drop_earlier_columns
 from pipeline.stores.postgres.drawing import miscounted
-from pipeline.stores.postgres.hnsw import broken_indexes, drop_index, indexes, outdated_indexes, unindexed
+from pipeline.stores.postgres.hnsw import (
+    broken_indexes,
+    drop_index,
+    indexes,
+    outdated_indexes,
+    unindexed,
+)
 from pipeline.stores.postgres.lexical import index_name as lexical_index
 from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.maintenance import (
@@ -29,19 +36,27 @@ from pipeline.stores.postgres.maintenance import (
 )
 from pipeline.stores.postgres.reads import PostgresReads
 from pipeline.stores.postgres.rows import hashes, rows, table_states
-from pipeline.stores.postgres.schema import DOCUMENTS, GRAPH_TABLES, HALFVEC_LIMIT, TABLES, VECTOR_TABLES
+from pipeline.stores.postgres.schema import (
+    DOCUMENTS,
+    GRAPH_TABLES,
+    HALFVEC_LIMIT,
+    TABLES,
+    VECTOR_TABLES,
+)
 from pipeline.stores.postgres.workspaces import drop, has_partitions, lock, workspaces
 from pipeline.stores.postgres.writer import PostgresWriter
 
 NO_INDEX = (
-    "no index takes vectors of {:,} dimensions, so every search compares them all; have a model give at most {:,}"
+    "no index takes vectors of {:,} dimensions, so every search compares them all; have a model"
+    " give at most {:,}"
 )
 
 
 @dataclass(frozen=True)
 class PostgresStore(PostgresReads):
-    """One workspace in one database. ``with_graph``: it holds the graph as well. ``vacuums``: each load clears away the
-    dead rows that it leaves, for a server that never runs long enough to do so itself."""
+    """One workspace in one database. ``with_graph``: it holds the graph as well. ``vacuums``: each
+    load clears away the dead rows that it leaves, for a server that never runs long enough to do so
+    itself."""
 
     with_graph: bool = True
     name: str = "postgres"
@@ -58,7 +73,9 @@ class PostgresStore(PostgresReads):
             yield
 
     @contextmanager
-    def writing(self, live: Live, advanced: Advanced = silent, waits: Waits = silent) -> Iterator[PostgresWriter]:
+    def writing(
+        self, live: Live, advanced: Advanced = silent, waits: Waits = silent
+    ) -> Iterator[PostgresWriter]:
         self._prepare(live, waits)
         ready = views_made = False
         while not ready:
@@ -66,10 +83,14 @@ class PostgresStore(PostgresReads):
                 lock(connection, self.workspace, waits)
                 if ready := has_partitions(connection, self.workspace):
                     convert(connection, self.workspace)
-                    writer = PostgresWriter(connection, self.workspace, self.tables, self.hnsw, live, advanced)
+                    writer = PostgresWriter(
+                        connection, self.workspace, self.tables, self.hnsw, live, advanced
+                    )
                     yield writer
                     views_made = writer.views_made
-                    if self.vacuums:  # else what died in this load is not counted yet when it has ended
+                    if (
+                        self.vacuums
+                    ):  # else what died in this load is not counted yet when it has ended
                         connection.execute(select(func.pg_stat_force_next_flush()))
             if not ready:
                 self._prepare(live, waits)
@@ -96,13 +117,17 @@ class PostgresStore(PostgresReads):
                 return []
             there = indexes(connection, self.workspace)
             gone = missing(
-                connection, [index(self.workspace) for index in (lexical_index, document_index, mention_index)]
+                connection,
+                [index(self.workspace) for index in (lexical_index, document_index, mention_index)],
             )
         without = unindexed(there, self.workspace, live, self.hnsw)
         old = outdated_indexes(there, self.workspace, live, self.hnsw)
         return [
             *(f"index {name} is gone" for name in gone),
-            *(f"{table}: its vectors have no index such as stores.postgres.hnsw asks for" for table in without),
+            *(
+                f"{table}: its vectors have no index such as stores.postgres.hnsw asks for"
+                for table in without
+            ),
             *(f"index {name} of earlier settings or another model is still there" for name in old),
         ]
 
@@ -114,13 +139,23 @@ class PostgresStore(PostgresReads):
         live = self.live()
         if live is None or live.dimensions <= HALFVEC_LIMIT:
             return self.outdated()
-        few = all(live.tables[table].rows < self.hnsw.exact_below for table in VECTOR_TABLES if table in live.tables)
-        return self.outdated() if few else [*self.outdated(), NO_INDEX.format(live.dimensions, HALFVEC_LIMIT)]
+        few = all(
+            live.tables[table].rows < self.hnsw.exact_below
+            for table in VECTOR_TABLES
+            if table in live.tables
+        )
+        return (
+            self.outdated()
+            if few
+            else [*self.outdated(), NO_INDEX.format(live.dimensions, HALFVEC_LIMIT)]
+        )
 
     def hashes(self, table: str) -> pa.Table:
         with self.connection() as connection:
             live = self.live_in(connection)
-            return hashes(connection, TABLES[table], self.workspace, live.embedding_key if live else "")
+            return hashes(
+                connection, TABLES[table], self.workspace, live.embedding_key if live else ""
+            )
 
     def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
         with self.connection() as connection:
@@ -143,7 +178,8 @@ class PostgresStore(PostgresReads):
         return drop(self.connection, self.workspace)
 
     def _prepare(self, live: Live, waits: Waits) -> None:
-        """Tables and partitions. In transactions of their own: other workspaces' loads wait for them."""
+        """Tables and partitions. In transactions of their own: other workspaces' loads wait for
+        them."""
         with self.connection() as connection:
             create_tables(connection, self.workspace)
         while not self._vectors_are_placed(live, waits):
@@ -159,10 +195,13 @@ class PostgresStore(PostgresReads):
             return not there or place_vectors(connection, self.workspace, live.dimensions)
 
     def _drop_outdated_indexes(self, live: Live) -> None:
-        """The load is over: what cannot be dropped now is left to the next, and told by ``outdated``."""
+        """The load is over: what cannot be dropped now is left to the next, and told by
+        ``outdated``."""
         with suppress(StoreError):
             with self.connection() as connection:
-                names = outdated_indexes(indexes(connection, self.workspace), self.workspace, live, self.hnsw)
+                names = outdated_indexes(
+                    indexes(connection, self.workspace), self.workspace, live, self.hnsw
+                )
                 names += indexes_of_earlier_versions(connection, self.workspace)
             self._drop_indexes(names)
 

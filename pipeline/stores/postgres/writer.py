@@ -23,7 +23,9 @@ from pipeline.stores.postgres.rows import hashes, table_states
 from pipeline.stores.postgres.schema import KEYS, LIVE, TABLES, VECTOR_TABLES, kind_of, stored_in
 from pipeline.stores.postgres.workspaces import workspaces
 
-SEARCHED = frozenset({"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"})
+SEARCHED = frozenset(
+    {"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"}
+)
 IDS_AT_ONCE = 1_000_000
 """PostgreSQL takes no value of more than 1 GiB, which an array of some 14 million ids is."""
 
@@ -55,7 +57,9 @@ class PostgresWriter:
         gone = [*delta.deleted, *delta.updated["id"]]
         for start in range(0, len(gone), IDS_AT_ONCE):
             some = gone[start : start + IDS_AT_ONCE]
-            self.connection.execute(delete(rows).where(rows.c.workspace == self.workspace, rows.c.id == func.any(some)))
+            self.connection.execute(
+                delete(rows).where(rows.c.workspace == self.workspace, rows.c.id == func.any(some))
+            )
         expected = self.written[table] + len(delta.inserted) + len(delta.updated) + delta.following
         for frame in (delta.inserted, delta.updated):
             if len(frame):
@@ -67,7 +71,9 @@ class PostgresWriter:
         states = self.states()
         for name, table in VECTOR_TABLES.items():
             with watched(self.connection, f"index of {name}", self.advanced):
-                build_index(self.connection, table, states[name].rows, self.workspace, self.live, self.hnsw)
+                build_index(
+                    self.connection, table, states[name].rows, self.workspace, self.live, self.hnsw
+                )
         with watched(self.connection, "word index of chunks", self.advanced):
             build_lexical_index(self.connection, self.workspace, self.hnsw.build_mb)
         with watched(self.connection, "document index of chunks", self.advanced):
@@ -75,22 +81,30 @@ class PostgresWriter:
         with watched(self.connection, "mention index of entities", self.advanced):
             build_mention_index(self.connection, self.workspace, self.hnsw.build_mb)
         for name in TABLES.keys() - set(self.tables):
-            self.connection.execute(delete(TABLES[name]).where(TABLES[name].c.workspace == self.workspace))
+            self.connection.execute(
+                delete(TABLES[name]).where(TABLES[name].c.workspace == self.workspace)
+            )
         values = {
             **self.live.stored(states),
             "probe": asdict(self.live.probe) if self.live.probe else None,
             "lexical": read_statistics(self.connection, self.workspace, states["chunks"].rows),
         }
         statement = insert(LIVE).values(workspace=self.workspace, **values)
-        self.connection.execute(statement.on_conflict_do_update(index_elements=["workspace"], set_=values))
+        self.connection.execute(
+            statement.on_conflict_do_update(index_elements=["workspace"], set_=values)
+        )
         self.views_made = make_views(self.connection, workspaces)
-        count_between(self.connection, self.workspace)  # rows of it may have been changed by hand, as any others
+        count_between(
+            self.connection, self.workspace
+        )  # rows of it may have been changed by hand, as any others
 
     def _copy(self, name: str, frame: pd.DataFrame, expected: int) -> None:
         table = TABLES[name]
         constants = {"workspace": self.workspace, "embedding_key": self.live.embedding_key}
         constants = {key: value for key, value in constants.items() if key in table.c}
-        kinds: dict[str, Kind] = {column.name: kind_of(column) for column in table.c if column.name not in KEYS}
+        kinds: dict[str, Kind] = {
+            column.name: kind_of(column) for column in table.c if column.name not in KEYS
+        }
         statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT BINARY)").format(
             sql.Identifier(stored_in(table, self.workspace)),
             sql.SQL(", ").join(sql.Identifier(column) for column in [*constants, *kinds]),
@@ -104,12 +118,14 @@ class PostgresWriter:
                     self.advanced(name, self.written[name], expected)
 
     def _analyze(self, tables: Iterable[str]) -> None:
-        """Else the first reads after a load are planned by the figures of the one before, and slow. Of what is
-        searched by alone, and of few rows: a sample of vectors takes as long as their load."""
+        """Else the first reads after a load are planned by the figures of the one before, and slow.
+        Of what is searched by alone, and of few rows: a sample of vectors takes as long as their
+        load."""
         self.connection.execute(select(func.set_config("default_statistics_target", "10", True)))
         for table in map(TABLES.__getitem__, tables):
             names = [column.name for column in table.c if column.name in SEARCHED]
             statement = sql.SQL("ANALYZE {} ({})").format(
-                sql.Identifier(stored_in(table, self.workspace)), sql.SQL(", ").join(map(sql.Identifier, names))
+                sql.Identifier(stored_in(table, self.workspace)),
+                sql.SQL(", ").join(map(sql.Identifier, names)),
             )
             cursor(self.connection).execute(statement)

@@ -1,4 +1,5 @@
-"""Columns of texts as numbers, which are grouped and sorted many times as fast, and lists made of groups."""
+"""Columns of texts as numbers, which are grouped and sorted many times as fast, and lists made of
+groups."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,9 @@ import pyarrow.compute
 
 from pipeline.contract.schemas import STRING, STRINGS
 
-pc: Any = pyarrow.compute  # its functions are made as it is imported: type checkers see none of them
+pc: Any = (
+    pyarrow.compute
+)  # its functions are made as it is imported: type checkers see none of them
 Codes = np.ndarray
 
 
@@ -26,8 +29,11 @@ class Coded:
 
 
 def coded(*columns: pd.Series) -> Coded:
-    """The rows of the columns, one column after the other; texts are in the order of code points."""
-    whole = pa.concat_arrays([whole_array(column, STRING) for column in columns]).dictionary_encode()
+    """The rows of the columns, one column after the other; texts are in the order of code
+    points."""
+    whole = pa.concat_arrays(
+        [whole_array(column, STRING) for column in columns]
+    ).dictionary_encode()
     order = pc.sort_indices(whole.dictionary)
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order.to_numpy()] = np.arange(len(order))
@@ -41,11 +47,15 @@ def whole_array(column: pd.Series, type: pa.DataType) -> pa.Array:
 
 
 def places(records: pd.DataFrame, *others: pd.DataFrame) -> Coded:
-    """Of each record its text unit, in reading order: by document, then as they stand in it. ``others``: records of
-    text units that ``records`` have too, which alone say where these stand."""
+    """Of each record its text unit, in reading order: by document, then as they stand in it.
+    ``others``: records of text units that ``records`` have too, which alone say where these
+    stand."""
     units = coded(records["text_unit_id"], *(rows["text_unit_id"] for rows in others))
     first = first_rows(units.codes, len(units.texts))
-    documents, orders = coded(records["document_id"].take(first)).codes, records["unit_order"].to_numpy()[first]
+    documents, orders = (
+        coded(records["document_id"].take(first)).codes,
+        records["unit_order"].to_numpy()[first],
+    )
     ranked = np.lexsort([orders, documents])  # those alike stay as their ids are
     ranks = np.empty(len(ranked), np.int64)
     ranks[ranked] = np.arange(len(ranked))
@@ -60,7 +70,8 @@ def first_rows(codes: Codes, number: int) -> np.ndarray:
 
 
 def paired(groups: Codes, values: Codes, size: int) -> Codes:
-    """A number for each two, in the order of the groups, then of the values, which are less than ``size``."""
+    """A number for each two, in the order of the groups, then of the values, which are less than
+    ``size``."""
     return groups * size + values
 
 
@@ -71,20 +82,26 @@ def firsts(groups: Codes, values: Codes) -> np.ndarray:
 
 
 def sums(groups: Codes, amounts: np.ndarray) -> pd.Series:
-    """The sum of each group's amounts, by group. They are added in the order of the rows, so that a group alone has the
-    same sum to the last bit."""
+    """The sum of each group's amounts, by group. They are added in the order of the rows, so that a
+    group alone has the same sum to the last bit."""
     there, places = np.unique(groups, return_inverse=True)
     return pd.Series(np.bincount(places, weights=amounts, minlength=len(there)), index=there)
 
 
-def list_column(groups: Codes, number: int, items: pa.Array, type: pa.DataType = STRINGS) -> pd.Series:
-    """Of each of the groups 0, 1, ... its items, which stand group by group, without a Python list for each."""
+def list_column(
+    groups: Codes, number: int, items: pa.Array, type: pa.DataType = STRINGS
+) -> pd.Series:
+    """Of each of the groups 0, 1, ... its items, which stand group by group, without a Python list
+    for each."""
     ends = np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=number))])
-    return pd.Series(pa.LargeListArray.from_arrays(pa.array(ends), items, type=type), dtype=pd.ArrowDtype(type))
+    return pd.Series(
+        pa.LargeListArray.from_arrays(pa.array(ends), items, type=type), dtype=pd.ArrowDtype(type)
+    )
 
 
 def distinct_texts(groups: Codes, texts: pd.Series, number: int) -> pd.Series:
-    """Of each of the groups 0, 1, ... its texts, each once, in the order of the rows; an empty one says nothing."""
+    """Of each of the groups 0, 1, ... its texts, each once, in the order of the rows; an empty one
+    says nothing."""
     said = (texts != "").to_numpy(dtype=bool)
     groups, told = groups[said], coded(texts[said])
     rows = firsts(groups, told.codes)

@@ -1,4 +1,5 @@
-"""Who is meant where a name means several: what each text unit says of its bearers, and what all of them come to."""
+"""Who is meant where a name means several: what each text unit says of its bearers, and what all of
+them come to."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -25,8 +26,8 @@ SAID = ["suffix", "place", "ordinal", "born", "died"]
 def find_bearers(
     extractions: pd.DataFrame, text_units: pd.DataFrame, tracker: Tracker = UNTRACKED
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What text units (TEXT_UNITS) say of those whom their records (NAMING_RECORDS) call by a name (BEARERS), and which
-    of the names are fuller forms of others (FULL_NAMES)."""
+    """What text units (TEXT_UNITS) say of those whom their records (NAMING_RECORDS) call by a name
+    (BEARERS), and which of the names are fuller forms of others (FULL_NAMES)."""
     units = text_units.drop_duplicates("id", keep="last")
     tracker.expect(len(units))
     named = names_of_people(complete(extractions))
@@ -42,8 +43,8 @@ def find_bearers(
 def tell_namesakes(bearers: pd.DataFrame, full_names: pd.DataFrame) -> pd.DataFrame:
     """Whom text units mean by names that mean several (NAMESAKES), from BEARERS and FULL_NAMES.
 
-    A text unit means those of whom it says something; one that says nothing means whom the others of its document mean,
-    if these agree; what is open has no row, and keeps the bare name."""
+    A text unit means those of whom it says something; one that says nothing means whom the others
+    of its document mean, if these agree; what is open has no row, and keeps the bare name."""
     kinds = bearers[["key", *SAID]].drop_duplicates()["key"].value_counts()
     several = bearers[bearers["key"].isin(kinds.index[kinds > 1])]
     known = full_names[full_names["key"].isin(several["key"])].groupby("key")["full"].agg(list)
@@ -55,26 +56,35 @@ def tell_namesakes(bearers: pd.DataFrame, full_names: pd.DataFrame) -> pd.DataFr
 
 
 def _bearers(
-    said: Mapping[str, tuple[str, list[tuple[int, Bearer]]]], named: pd.DataFrame, units: pd.DataFrame
+    said: Mapping[str, tuple[str, list[tuple[int, Bearer]]]],
+    named: pd.DataFrame,
+    units: pd.DataFrame,
 ) -> pd.DataFrame:
     """BEARERS of text units with their texts and what these say of anybody."""
     forms = [name for name in _cells(named["name"].drop_duplicates()) if numbered(name)]
     talking = {*said, *_cells(named["text_unit_id"][named["name"].isin(forms)])}
     named = named[named["text_unit_id"].isin(talking)]
     names: dict[str, dict[str, str]] = defaultdict(dict)
-    for unit, name, key in zip(*map(_cells, (named[column] for column in named.columns)), strict=True):
+    for unit, name, key in zip(
+        *map(_cells, (named[column] for column in named.columns)), strict=True
+    ):
         names[unit][name] = key
     units = units[units["id"].isin(names.keys())]
     rows: list[tuple[object, ...]] = []
     for unit, document in zip(_cells(units["id"]), _cells(units["document_id"]), strict=True):
         counts = Counter(bearers_of(names[unit], *said.get(unit, ("", []))))
-        rows += [(unit, document, key, *(getattr(one, cell) for cell in SAID), n) for (key, one), n in counts.items()]
+        rows += [
+            (unit, document, key, *(getattr(one, cell) for cell in SAID), n)
+            for (key, one), n in counts.items()
+        ]
     return BEARERS.frame(rows)
 
 
 def _full_names(named: pd.DataFrame) -> pd.DataFrame:
     """FULL_NAMES of names with their text units and match keys."""
-    heads = [(full, bare) for full in _cells(named["key"].drop_duplicates()) for bare in bare_names(full)]
+    heads = [
+        (full, bare) for full in _cells(named["key"].drop_duplicates()) for bare in bare_names(full)
+    ]
     of_keys = pd.DataFrame(heads, columns=["full", "key"], dtype="str")
     found = named[["text_unit_id", "key"]].drop_duplicates().rename(columns={"key": "full"})
     return found.merge(of_keys, on="full")[FULL_NAMES.columns]

@@ -1,4 +1,5 @@
-"""Records of text units get ids of the entities that they name; those that name none well are rejects."""
+"""Records of text units get ids of the entities that they name; those that name none well are
+rejects."""
 
 from collections.abc import Iterator
 
@@ -18,11 +19,13 @@ ENDS = ("name", "source", "target")
 def name_records(
     extractions: pd.DataFrame, text_units: pd.DataFrame, namesakes: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What the records (EXTRACTIONS) say of entities and of relationships (ENTITY_RECORDS, RELATIONSHIP_RECORDS), with
-    the fuller names that NAMESAKES has for their text units (TEXT_UNITS).
+    """What the records (EXTRACTIONS) say of entities and of relationships (ENTITY_RECORDS,
+    RELATIONSHIP_RECORDS), with the fuller names that NAMESAKES has for their text units
+    (TEXT_UNITS).
 
-    Left out are records that are incomplete, and relationships between a bare name and the fuller one that it means.
-    What is of no text unit that is there counts as of a document without a name."""
+    Left out are records that are incomplete, and relationships between a bare name and the fuller
+    one that it means. What is of no text unit that is there counts as of a document without a
+    name."""
     records = complete(extractions)
     units = text_units.drop_duplicates("id", keep="last").set_index("id")[["document_id", "order"]]
     placed = units.rename(columns={"order": "unit_order"}).reindex(records["text_unit_id"])
@@ -37,7 +40,9 @@ def name_records(
     links = records[[name for name in RELATIONSHIP_RECORDS.columns if name in records]][~of_entity]
     names = coded(entities["name"], links["source"], links["target"])
     ids = coded(pd.Series(list(map(entity_id, names.texts.to_pylist())), dtype="str"))
-    entity, source, target = np.split(ids.codes[names.codes], [len(entities), len(entities) + len(links)])
+    entity, source, target = np.split(
+        ids.codes[names.codes], [len(entities), len(entities) + len(links)]
+    )
     sources, targets = ids.of(source), ids.of(target)
     links = links.assign(
         id=_relationship_ids(sources, targets).to_pandas().array,
@@ -50,18 +55,28 @@ def name_records(
 
 
 def find_orphans(named_relationships: pd.DataFrame, entity_records: pd.DataFrame) -> pd.DataFrame:
-    """The records (RELATIONSHIP_RECORDS); those with an end that none of DESCRIBED_IDS describes are orphans."""
+    """The records (RELATIONSHIP_RECORDS); those with an end that none of DESCRIBED_IDS describes
+    are orphans."""
     described = set(entity_records["entity_id"].unique())
-    source, target = (named_relationships[f"{end}_entity_id"].isin(described) for end in ("source", "target"))
-    return named_relationships.assign(fault=named_relationships["fault"].where(source & target, "orphan"))
+    source, target = (
+        named_relationships[f"{end}_entity_id"].isin(described) for end in ("source", "target")
+    )
+    return named_relationships.assign(
+        fault=named_relationships["fault"].where(source & target, "orphan")
+    )
 
 
 def reject_records(extractions: pd.DataFrame, relationship_records: pd.DataFrame) -> pd.DataFrame:
-    """REJECTS: records (LISTED_RECORDS) that are incomplete, and relationships with a fault (FAULTY_RECORDS)."""
+    """REJECTS: records (LISTED_RECORDS) that are incomplete, and relationships with a fault
+    (FAULTY_RECORDS)."""
     links = relationship_records.assign(kind="relationship", name="")
     loops, orphans = (links[links["fault"] == fault] for fault in ("self_loop", "orphan"))
     lacking = extractions[_incomplete(extractions)]
-    rows = [*_rejects(loops, "self_loop"), *_rejects(orphans, "orphan"), *_rejects(lacking, "incomplete")]
+    rows = [
+        *_rejects(loops, "self_loop"),
+        *_rejects(orphans, "orphan"),
+        *_rejects(lacking, "incomplete"),
+    ]
     return REJECTS.frame(rows)
 
 
@@ -78,8 +93,8 @@ def complete(extractions: pd.DataFrame) -> pd.DataFrame:
 
 
 def names_of_people(records: pd.DataFrame) -> pd.DataFrame:
-    """(text_unit_id, name, key): names in the records of text units, each once, and their match keys; but for what one
-    of these records calls by a type of what is no person."""
+    """(text_unit_id, name, key): names in the records of text units, each once, and their match
+    keys; but for what one of these records calls by a type of what is no person."""
     there = [(records[end] != "").to_numpy(dtype=bool) for end in ENDS]
     nobody = is_nobody(records["type"]).to_numpy(dtype=bool)
     units = coded(records["text_unit_id"])
@@ -108,11 +123,14 @@ def _incomplete(extractions: pd.DataFrame) -> "pd.Series[bool]":
 
 
 def _renamed(records: pd.DataFrame, namesakes: pd.DataFrame) -> pd.DataFrame:
-    """The records with fuller names; relationships of a name with itself that come of it are gone."""
+    """The records with fuller names; relationships of a name with itself that come of it are
+    gone."""
     named = names_of_people(records)
     named = named[named["key"].isin(namesakes["key"])]
     documents = records.drop_duplicates("text_unit_id").set_index("text_unit_id")["document_id"]
-    cells = namesakes[["key", "document_id", "text_unit_id", "suffix", "known"]].itertuples(index=False, name=None)
+    cells = namesakes[["key", "document_id", "text_unit_id", "suffix", "known"]].itertuples(
+        index=False, name=None
+    )
     meant = {(key, document, unit): (suffix, known) for key, document, unit, suffix, known in cells}
     fuller = {
         (unit, name): full_name(name, *said)
@@ -122,8 +140,13 @@ def _renamed(records: pd.DataFrame, namesakes: pd.DataFrame) -> pd.DataFrame:
     }
     there = records[records["text_unit_id"].isin({unit for unit, _ in fuller})]
     units = there["text_unit_id"].tolist()
-    full = {end: [fuller.get(pair, pair[1]) for pair in zip(units, there[end].tolist(), strict=True)] for end in ENDS}
-    renamed = there.assign(**{end: pd.Series(names, there.index, dtype="str") for end, names in full.items()})
+    full = {
+        end: [fuller.get(pair, pair[1]) for pair in zip(units, there[end].tolist(), strict=True)]
+        for end in ENDS
+    }
+    renamed = there.assign(
+        **{end: pd.Series(names, there.index, dtype="str") for end, names in full.items()}
+    )
     alias = _loops(renamed) & ~_loops(there)
     return pd.concat([records.drop(there.index), renamed[~alias]]).sort_index()
 
@@ -140,7 +163,10 @@ def _rejects(records: pd.DataFrame, reason: str) -> Iterator[dict[str, str]]:
         said = {
             "self_loop": f"{source!r} related to itself",
             "orphan": f"{source!r} and {target!r} related, and an end is described nowhere",
-            "incomplete": f"record of kind {kind!r}, name {name!r}, source {source!r}, target {target!r} lacks one",
+            "incomplete": (
+                f"record of kind {kind!r}, name {name!r}, source {source!r}, target {target!r}"
+                " lacks one"
+            ),
         }[reason]
         message = f"{said}: {description}"[:300]
         yield {"step": "", "row_id": unit, "kind": "record", "reason": reason, "message": message}

@@ -18,9 +18,11 @@ from pipeline.verbs.merging.codes import (
 )
 
 
-def merge_relationships(relationship_records: pd.DataFrame, merged_entities: pd.DataFrame) -> pd.DataFrame:
-    """Relationships (MERGED_RELATIONSHIPS) by their ids, from RELATIONSHIP_RECORDS; their ends have the names of
-    ENTITY_NAMES.
+def merge_relationships(
+    relationship_records: pd.DataFrame, merged_entities: pd.DataFrame
+) -> pd.DataFrame:
+    """Relationships (MERGED_RELATIONSHIPS) by their ids, from RELATIONSHIP_RECORDS; their ends have
+    the names of ENTITY_NAMES.
 
     Weights add up; keywords are the union in order of frequency. A record with a fault is none."""
     sound = relationship_records[relationship_records["fault"] == ""]
@@ -49,8 +51,8 @@ def merge_relationships(relationship_records: pd.DataFrame, merged_entities: pd.
 
 
 def _keywords(relationship: Codes, keywords: pd.Series, number: int) -> pd.Series:
-    """The most frequent first, then in order of appearance; those that are stated before CO_OCCURS, the others behind
-    it."""
+    """The most frequent first, then in order of appearance; those that are stated before CO_OCCURS,
+    the others behind it."""
     lists = whole_array(keywords, STRINGS)
     row, words = pc.list_parent_indices(lists).to_numpy(), lists.flatten()
     there = words.is_valid().to_numpy(zero_copy_only=False)
@@ -58,7 +60,10 @@ def _keywords(relationship: Codes, keywords: pd.Series, number: int) -> pd.Serie
     co_occurs = pc.equal(word.texts, CO_OCCURS).to_numpy(zero_copy_only=False)[word.codes]
     size = len(word.texts)
     pairs, first, pair, counts = np.unique(
-        paired(relationship[row], word.codes, size), return_index=True, return_inverse=True, return_counts=True
+        paired(relationship[row], word.codes, size),
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
     )
     of, text = np.divmod(pairs, size)
     stated = np.bincount(pair[_before(co_occurs, row)], minlength=len(pairs)) > 0
@@ -68,7 +73,8 @@ def _keywords(relationship: Codes, keywords: pd.Series, number: int) -> pd.Serie
 
 
 def _before(found: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Which items of lists stand before any that is ``found``; ``row``: which list an item is of."""
+    """Which items of lists stand before any that is ``found``; ``row``: which list an item is
+    of."""
     so_far = np.cumsum(found)
     starts = np.flatnonzero(np.diff(row, prepend=-1))
     earlier = np.repeat(so_far[starts] - found[starts], np.diff(np.append(starts, len(row))))

@@ -1,7 +1,8 @@
 """Columns and cells of a derived table: of which type they are, and as Python has them.
 
-A derived table keeps the key of the table it comes from. Where a column of the key is gone, or one row may have become
-several, all other columns follow in the key, so that the order of the rows is a matter of their content alone.
+A derived table keeps the key of the table it comes from. Where a column of the key is gone, or one
+row may have become several, all other columns follow in the key, so that the order of the rows is a
+matter of their content alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,13 +37,18 @@ def type_of(schema: TableSchema, name: str) -> pa.DataType:
 def text_column(schema: TableSchema, name: str) -> None:
     """Raises ValueError unless the column holds texts."""
     if type_of(schema, name) != STRING:
-        raise ValueError(f"column '{name}' holds {type_name(type_of(schema, name))}, no text; convert it first")
+        raise ValueError(
+            f"column '{name}' holds {type_name(type_of(schema, name))}, no text; convert it first"
+        )
 
 
 def plain_column(schema: TableSchema, name: str) -> None:
     """Raises ValueError for a column of lists or records."""
     if pa.types.is_nested(type_of(schema, name)):
-        raise ValueError(f"column '{name}' holds {type_name(type_of(schema, name))}; unroll or join its items first")
+        raise ValueError(
+            f"column '{name}' holds {type_name(type_of(schema, name))}; unroll or join its items"
+            " first"
+        )
 
 
 def number_column(schema: TableSchema, name: str) -> None:
@@ -52,9 +58,11 @@ def number_column(schema: TableSchema, name: str) -> None:
         raise ValueError(f"column '{name}' holds {type_name(kind)}, no number; convert it first")
 
 
-def derived(schema: TableSchema, columns: Mapping[str, pa.DataType], *, one_to_one: bool = True) -> TableSchema:
-    """The schema of what comes of the table: these columns, the key kept as far as it can be. ``one_to_one``: no row
-    becomes two."""
+def derived(
+    schema: TableSchema, columns: Mapping[str, pa.DataType], *, one_to_one: bool = True
+) -> TableSchema:
+    """The schema of what comes of the table: these columns, the key kept as far as it can be.
+    ``one_to_one``: no row becomes two."""
     key = [name for name in schema.key if name in columns]
     whole = one_to_one and len(key) == len(schema.key)
     rest = [] if whole else [name for name in columns if name not in key]
@@ -68,7 +76,8 @@ def types_of(schema: TableSchema, names: Iterable[str] | None = None) -> dict[st
 
 
 def plain(cell: Any) -> Any:
-    """A cell without numpy's types: lists for arrays, None for what is missing, a number that is NaN too."""
+    """A cell without numpy's types: lists for arrays, None for what is missing, a number that is
+    NaN too."""
     if isinstance(cell, np.ndarray):
         return [plain(item) for item in cell.tolist()]
     if isinstance(cell, list | dict):
@@ -97,4 +106,6 @@ def comparable_cells(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _holds_lists(cells: pd.Series) -> bool:
-    return cells.dtype == object and any(isinstance(cell, np.ndarray | list | dict) for cell in cells)
+    return cells.dtype == object and any(
+        isinstance(cell, np.ndarray | list | dict) for cell in cells
+    )

@@ -26,10 +26,22 @@ from pipeline.verbs.tables.cells import (
     text_column,
     types_of,
 )
-from pipeline.verbs.tables.operations import EXACT, LARGEST, Operation, cells_of, type_made, written_short
+from pipeline.verbs.tables.operations import (
+    EXACT,
+    LARGEST,
+    Operation,
+    cells_of,
+    type_made,
+    written_short,
+)
 
 Type = Literal["text", "integer", "number", "boolean"]
-TYPES: Mapping[Type, pa.DataType] = {"text": STRING, "integer": INT, "number": FLOAT, "boolean": BOOL}
+TYPES: Mapping[Type, pa.DataType] = {
+    "text": STRING,
+    "integer": INT,
+    "number": FLOAT,
+    "boolean": BOOL,
+}
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _WHOLE = re.compile(r"\s*[+-]?\d{1,30}\s*")
 
@@ -83,7 +95,9 @@ def _rename_result(read: Mapping[str, TableSchema], params: RenameParams) -> Tab
         field_of(table, name)
     names = [new.get(name, name) for name in table.columns]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"columns: two would be called '{twice[0]}'; choose another name, or drop one first")
+        raise ValueError(
+            f"columns: two would be called '{twice[0]}'; choose another name, or drop one first"
+        )
     return replace(
         table,
         arrow=pa.schema(list(zip(names, table.arrow.types, strict=True))),
@@ -99,8 +113,8 @@ def rename(table: pd.DataFrame, params: RenameParams) -> pd.DataFrame:
 
 
 class ConvertParams(Params):
-    """``columns``: name -> text, integer, number or boolean. ``invalid``: whether a row with a cell that is none is a
-    reject, or has nothing in that cell."""
+    """``columns``: name -> text, integer, number or boolean. ``invalid``: whether a row with a cell
+    that is none is a reject, or has nothing in that cell."""
 
     columns: dict[str, Type] = Field(min_length=1)
     invalid: Literal["reject", "null"] = "reject"
@@ -109,20 +123,34 @@ class ConvertParams(Params):
 def _convert_result(read: Mapping[str, TableSchema], params: ConvertParams) -> TableSchema:
     for name in params.columns:
         plain_column(read["table"], name)
-    return derived(read["table"], types_of(read["table"]) | {name: TYPES[to] for name, to in params.columns.items()})
+    return derived(
+        read["table"],
+        types_of(read["table"]) | {name: TYPES[to] for name, to in params.columns.items()},
+    )
 
 
-@verb(inputs={"table": ANY}, outputs={"result": _convert_result, "rejects": REJECTS}, rowwise="table")
+@verb(
+    inputs={"table": ANY}, outputs={"result": _convert_result, "rejects": REJECTS}, rowwise="table"
+)
 def convert(table: pd.DataFrame, params: ConvertParams) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The table with these types; nothing stays nothing. A text is an integer or a number as JSON writes it, a truth
-    value as true/false, yes/no or 1/0. A reject is named by its column ``id``, or by a digest of the row."""
+    """The table with these types; nothing stays nothing. A text is an integer or a number as JSON
+    writes it, a truth value as true/false, yes/no or 1/0. A reject is named by its column ``id``,
+    or by a digest of the row."""
     converted = {name: _converted(table[name], _TO[to]) for name, to in params.columns.items()}
-    result = table.assign(**{name: pd.Series(cells, index=table.index) for name, (cells, _) in converted.items()})
+    result = table.assign(
+        **{name: pd.Series(cells, index=table.index) for name, (cells, _) in converted.items()}
+    )
     if params.invalid == "null":
         return result, REJECTS.frame()
     lost = np.any([wrong for _, wrong in converted.values()], axis=0)
-    first = [next(name for name, (_, wrong) in converted.items() if wrong[row]) for row in np.flatnonzero(lost)]
-    messages = [f"column '{name}': no {params.columns[name]}; correct it, or set invalid: null" for name in first]
+    first = [
+        next(name for name, (_, wrong) in converted.items() if wrong[row])
+        for row in np.flatnonzero(lost)
+    ]
+    messages = [
+        f"column '{name}': no {params.columns[name]}; correct it, or set invalid: null"
+        for name in first
+    ]
     rows = zip(_row_ids(table[lost]), messages, strict=True)
     return result[~lost], REJECTS.frame([("", id, "row", "parse", message) for id, message in rows])
 
@@ -132,7 +160,10 @@ def _converted(cells: pd.Series, to: Callable[[Any], Any]) -> tuple[np.ndarray, 
     places, values = distinct_cells(cells)
     new = np.empty(len(values), dtype=object)
     new[:] = [None if value is None else to(value) for value in values]
-    wrong = np.array([value is not None and cell is None for value, cell in zip(values, new, strict=True)], dtype=bool)
+    wrong = np.array(
+        [value is not None and cell is None for value, cell in zip(values, new, strict=True)],
+        dtype=bool,
+    )
     return new[places], wrong[places]
 
 
@@ -141,7 +172,9 @@ def _integer(value: Any) -> int | None:
         whole = int(value)
         return whole if -LARGEST <= whole < LARGEST else None
     number = _number(value)
-    return int(number) if number is not None and number.is_integer() and abs(number) <= EXACT else None
+    return (
+        int(number) if number is not None and number.is_integer() and abs(number) <= EXACT else None
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -156,17 +189,26 @@ def _boolean(value: Any) -> bool | None:
     return _TRUTH.get(as_text(value).lower())
 
 
-_TO: Mapping[str, Callable[[Any], Any]] = {"text": as_text, "integer": _integer, "number": _number, "boolean": _boolean}
+_TO: Mapping[str, Callable[[Any], Any]] = {
+    "text": as_text,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+}
 
 
 def _row_ids(table: pd.DataFrame) -> list[str]:
     if "id" in table.columns:
         return [as_text(cell) for cell in plain_cells(table["id"])]
-    return [f"row-{digest(*map(repr, row))}" for row in zip(*(plain_cells(table[name]) for name in table), strict=True)]
+    return [
+        f"row-{digest(*map(repr, row))}"
+        for row in zip(*(plain_cells(table[name]) for name in table), strict=True)
+    ]
 
 
 class Replacement(Params):
-    """``find`` becomes ``put``; ``regex``: find is a regular expression of Python's re, put its template."""
+    """``find`` becomes ``put``; ``regex``: find is a regular expression of Python's re, put its
+    template."""
 
     find: str = Field(min_length=1)
     put: str = ""
@@ -179,12 +221,15 @@ class Replacement(Params):
             if self.regex:
                 re.compile(self.find)
         except (re.error, IndexError) as error:
-            raise ValueError(f"no regular expression and template ({error}); correct them") from error
+            raise ValueError(
+                f"no regular expression and template ({error}); correct them"
+            ) from error
         return self
 
 
 class ReplaceParams(Params):
-    """``columns``: those whose texts change; ``replace``: what becomes what, one after the other."""
+    """``columns``: those whose texts change; ``replace``: what becomes what, one after the
+    other."""
 
     columns: tuple[str, ...] = Field(min_length=1)
     replace: tuple[Replacement, ...] = Field(min_length=1)
@@ -203,27 +248,40 @@ def replace_text(table: pd.DataFrame, params: ReplaceParams) -> pd.DataFrame:
     def replaced(text: str) -> str:
         return reduce(_replaced, params.replace, text)
 
-    return table.assign(**{name: table[name].map(replaced, na_action="ignore") for name in params.columns})
+    return table.assign(
+        **{name: table[name].map(replaced, na_action="ignore") for name in params.columns}
+    )
 
 
 def _replaced(text: str, entry: Replacement) -> str:
-    return re.sub(entry.find, entry.put, text) if entry.regex else text.replace(entry.find, entry.put)
+    return (
+        re.sub(entry.find, entry.put, text) if entry.regex else text.replace(entry.find, entry.put)
+    )
 
 
 class DeriveParams(Params):
-    """``columns``: name -> one of the operations in operations.py and what it takes, as {lower: name}, or
-    {concat: [name, description], separator: " "}. All read the table as it was; a new column may replace one of it."""
+    """``columns``: name -> one of the operations in operations.py and what it takes, as {lower:
+    name}, or {concat: [name, description], separator: " "}. All read the table as it was; a new
+    column may replace one of it."""
 
-    columns: dict[ColumnName, Annotated[Operation, BeforeValidator(written_short)]] = Field(min_length=1)
+    columns: dict[ColumnName, Annotated[Operation, BeforeValidator(written_short)]] = Field(
+        min_length=1
+    )
 
 
 def _derive_result(read: Mapping[str, TableSchema], params: DeriveParams) -> TableSchema:
     table = read["table"]
-    return derived(table, types_of(table) | {name: type_made(entry, table) for name, entry in params.columns.items()})
+    return derived(
+        table,
+        types_of(table) | {name: type_made(entry, table) for name, entry in params.columns.items()},
+    )
 
 
 @verb(inputs={"table": ANY}, outputs={"result": _derive_result}, rowwise="table")
 def derive(table: pd.DataFrame, params: DeriveParams) -> pd.DataFrame:
-    """The table and the new columns. Where an operand is missing, so is the result, unless the operation says else."""
+    """The table and the new columns. Where an operand is missing, so is the result, unless the
+    operation says else."""
     made = {name: cells_of(entry, table) for name, entry in params.columns.items()}
-    return table.assign(**{name: pd.Series(cells, table.index, dtype=object) for name, cells in made.items()})
+    return table.assign(
+        **{name: pd.Series(cells, table.index, dtype=object) for name, cells in made.items()}
+    )

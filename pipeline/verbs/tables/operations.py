@@ -1,4 +1,5 @@
-"""The operations of ``derive``: a closed list, each read from YAML as data. No text is ever run as code."""
+"""The operations of ``derive``: a closed list, each read from YAML as data. No text is ever run as
+code."""
 
 import json
 import math
@@ -14,11 +15,26 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model
 
 from pipeline.contract.conditions import as_text
 from pipeline.contract.registry import Params
-from pipeline.contract.schemas import BOOL, FLOAT, INT, STRING, STRINGS, TableSchema, is_list, type_name
+from pipeline.contract.schemas import (
+    BOOL,
+    FLOAT,
+    INT,
+    STRING,
+    STRINGS,
+    TableSchema,
+    is_list,
+    type_name,
+)
 from pipeline.documents.metadata import as_json
 from pipeline.settings.validation import did_you_mean
 from pipeline.text.ids import digest
-from pipeline.verbs.tables.cells import number_column, plain_cells, plain_column, text_column, type_of
+from pipeline.verbs.tables.cells import (
+    number_column,
+    plain_cells,
+    plain_column,
+    text_column,
+    type_of,
+)
 
 Value = StrictStr | StrictBool | StrictInt | StrictFloat
 TYPES: Mapping[type, pa.DataType] = {str: STRING, bool: BOOL, int: INT, float: FLOAT}
@@ -28,7 +44,8 @@ ARITHMETIC = ("add", "subtract", "multiply", "divide")
 
 
 class Operation(Params):
-    """``operands``: columns, and for arithmetic numbers as well. The other fields are options of some operations."""
+    """``operands``: columns, and for arithmetic numbers as well. The other fields are options of
+    some operations."""
 
     operation: str
     operands: tuple[Value, ...] = Field(min_length=1)
@@ -40,7 +57,9 @@ class Operation(Params):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.operation not in OPERATIONS:
-            raise ValueError(f"no operation '{self.operation}'; {did_you_mean(self.operation, OPERATIONS)}")
+            raise ValueError(
+                f"no operation '{self.operation}'; {did_you_mean(self.operation, OPERATIONS)}"
+            )
         rule = OPERATIONS[self.operation]
         given = self.model_fields_set - {"operation", "operands"}
         if odd := sorted(given - set(rule.options)):
@@ -49,7 +68,9 @@ class Operation(Params):
             raise ValueError(f"{self.operation} needs '{lost[0]}'; name it")
         if not rule.least <= len(self.operands) <= (rule.most or len(self.operands)):
             raise ValueError(f"{self.operation} does not take {len(self.operands)} operands")
-        if self.operation not in (*ARITHMETIC, "literal") and not all(isinstance(one, str) for one in self.operands):
+        if self.operation not in (*ARITHMETIC, "literal") and not all(
+            isinstance(one, str) for one in self.operands
+        ):
             raise ValueError(f"{self.operation} takes columns; use literal for a value of its own")
         return self
 
@@ -64,14 +85,19 @@ def written_short(entry: object) -> object:
         raise ValueError("name one operation, as {lower: name}")
     given = entry[names[0]]
     operands = given if isinstance(given, list | tuple) else [given]
-    return {"operation": names[0], "operands": operands, **{name: entry[name] for name in entry if name in options}}
+    return {
+        "operation": names[0],
+        "operands": operands,
+        **{name: entry[name] for name in entry if name in options},
+    }
 
 
 @dataclass(frozen=True)
 class Rule:
-    """``type``: of the new column, raising ValueError where the table does not fit; ``cell``: made of one cell for each
-    operand. ``sees_nothing``: whether it is asked about missing cells, as None, too. ``options``: those that it
-    knows; ``least`` and ``most`` operands, 0 for any number."""
+    """``type``: of the new column, raising ValueError where the table does not fit; ``cell``: made
+    of one cell for each operand. ``sees_nothing``: whether it is asked about missing cells, as
+    None, too. ``options``: those that it knows; ``least`` and ``most`` operands, 0 for any
+    number."""
 
     type: Callable[[Operation, TableSchema], pa.DataType]
     cell: Callable[..., Any]
@@ -95,7 +121,10 @@ def cells_of(operation: Operation, table: pd.DataFrame) -> list[Any]:
         for operand in operation.operands
     ]
     rows = zip(*columns, strict=True)
-    return [None if not rule.sees_nothing and None in row else rule.cell(operation, *row) for row in rows]
+    return [
+        None if not rule.sees_nothing and None in row else rule.cell(operation, *row)
+        for row in rows
+    ]
 
 
 def _columns(operation: Operation) -> list[str]:
@@ -134,14 +163,19 @@ def _of_texts(made: pa.DataType) -> Callable[[Operation, TableSchema], pa.DataTy
 def _of_lists(operation: Operation, table: TableSchema) -> pa.DataType:
     kind = _as_column(operation, table)
     if not is_list(kind) or pa.types.is_nested(kind.value_type):
-        raise ValueError(f"column '{operation.operands[0]}' holds {type_name(kind)}, no lists of texts or numbers")
+        raise ValueError(
+            f"column '{operation.operands[0]}' holds {type_name(kind)}, no lists of texts or"
+            " numbers"
+        )
     return STRING
 
 
 def _of_countable(operation: Operation, table: TableSchema) -> pa.DataType:
     kind = _as_column(operation, table)
     if kind != STRING and not is_list(kind):
-        raise ValueError(f"column '{operation.operands[0]}' holds {type_name(kind)}, neither texts nor lists")
+        raise ValueError(
+            f"column '{operation.operands[0]}' holds {type_name(kind)}, neither texts nor lists"
+        )
     return INT
 
 
@@ -149,7 +183,8 @@ def _filled(operation: Operation, table: TableSchema) -> pa.DataType:
     kind, given = _as_column(operation, table), TYPES[type(operation.value)]
     if kind != given and (kind, given) != (FLOAT, INT):
         raise ValueError(
-            f"fill: column '{operation.operands[0]}' holds {type_name(kind)}, and the value is {given}; make them agree"
+            f"fill: column '{operation.operands[0]}' holds {type_name(kind)}, and the value is"
+            f" {given}; make them agree"
         )
     return kind
 
@@ -157,7 +192,9 @@ def _filled(operation: Operation, table: TableSchema) -> pa.DataType:
 def _of_equals(operation: Operation, table: TableSchema) -> pa.DataType:
     left, right = (type_of(table, name) for name in _columns(operation))
     if left != right:
-        raise ValueError(f"equal: {operation.operands} are {left} and {right}; convert one of them first")
+        raise ValueError(
+            f"equal: {operation.operands} are {left} and {right}; convert one of them first"
+        )
     return BOOL
 
 
@@ -166,13 +203,17 @@ def _of_numbers(operation: Operation, table: TableSchema) -> pa.DataType:
         number_column(table, name)
     if any(isinstance(operand, bool) for operand in operation.operands):
         raise ValueError(f"{operation.operation} takes columns and numbers, no truth values")
-    kinds = [type_of(table, one) if isinstance(one, str) else TYPES[type(one)] for one in operation.operands]
+    kinds = [
+        type_of(table, one) if isinstance(one, str) else TYPES[type(one)]
+        for one in operation.operands
+    ]
     whole = operation.operation != "divide" and all(map(pa.types.is_integer, kinds))
     return INT if whole else FLOAT
 
 
 def _calculated(step: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    """Left to right; nothing for what no column can hold: a division by 0, a result out of range."""
+    """Left to right; nothing for what no column can hold: a division by 0, a result out of
+    range."""
 
     def cell(operation: Operation, *numbers: Any) -> Any:
         try:
@@ -192,7 +233,9 @@ def _numbers(column: pd.Series) -> list[Any]:
 
 
 def _whole(cell: Any) -> Any:
-    return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < EXACT else cell
+    return (
+        int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < EXACT else cell
+    )
 
 
 def _concat(operation: Operation, *cells: Any) -> str:
@@ -226,13 +269,20 @@ def _field(operation: Operation, text: str) -> str | None:
 
 
 def _digest(operation: Operation, *cells: Any) -> str:
-    return operation.prefix + digest(*("" if cell is None else as_text_unstripped(cell) for cell in cells))
+    return operation.prefix + digest(
+        *("" if cell is None else as_text_unstripped(cell) for cell in cells)
+    )
 
 
 OPERATIONS: Mapping[str, Rule] = {
     "literal": Rule(_of_value, lambda _, value: value),
     "copy": Rule(_as_column, lambda _, cell: cell),
-    "fill": Rule(_filled, lambda made, cell: made.value if cell is None else cell, ("value",), sees_nothing=True),
+    "fill": Rule(
+        _filled,
+        lambda made, cell: made.value if cell is None else cell,
+        ("value",),
+        sees_nothing=True,
+    ),
     "concat": Rule(_text_of_plain, _concat, ("separator",), most=0, sees_nothing=True),
     "join_items": Rule(_of_lists, _join_items, ("separator",)),
     "split": Rule(_of_texts(STRINGS), _split, ("separator",)),
@@ -243,7 +293,9 @@ OPERATIONS: Mapping[str, Rule] = {
     "digest": Rule(_text_of_plain, _digest, ("prefix",), most=0, sees_nothing=True),
     "json": Rule(_text_of_any, _json, most=0, sees_nothing=True),
     "field": Rule(_of_texts(STRING), _field, ("key",)),
-    "equal": Rule(_of_equals, lambda _, left, right: left == right, least=2, most=2, sees_nothing=True),
+    "equal": Rule(
+        _of_equals, lambda _, left, right: left == right, least=2, most=2, sees_nothing=True
+    ),
     "add": Rule(_of_numbers, _calculated(add), least=2, most=0),
     "subtract": Rule(_of_numbers, _calculated(sub), least=2, most=0),
     "multiply": Rule(_of_numbers, _calculated(mul), least=2, most=0),

@@ -23,8 +23,8 @@ from pipeline.verbs.tables.cells import (
 
 
 class FilterRowsParams(Params):
-    """``where``: column -> a value, a list of which any will do, or a mapping of operators (=, !=, <, <=, >, >=, in,
-    not in, matches, exists). ``match``: whether all columns must fit or any."""
+    """``where``: column -> a value, a list of which any will do, or a mapping of operators (=, !=,
+    <, <=, >, >=, in, not in, matches, exists). ``match``: whether all columns must fit or any."""
 
     where: dict[str, Any] = Field(min_length=1)
     match: Literal["all", "any"] = "all"
@@ -67,7 +67,8 @@ def _dedupe_result(read: Mapping[str, TableSchema], params: DedupeParams) -> Tab
 
 @verb(inputs={"table": ANY}, outputs={"result": _dedupe_result})
 def dedupe(table: pd.DataFrame, params: DedupeParams = DedupeParams()) -> pd.DataFrame:
-    """The first of each: that with the smaller cells, columns compared from left to right, nothing last."""
+    """The first of each: that with the smaller cells, columns compared from left to right, nothing
+    last."""
     cells = comparable_cells(table)
     ordered = cells.sort_values(list(cells.columns), kind="stable")
     first = ordered.drop_duplicates(subset=list(params.by) or None)
@@ -75,8 +76,8 @@ def dedupe(table: pd.DataFrame, params: DedupeParams = DedupeParams()) -> pd.Dat
 
 
 class OrderParams(Params):
-    """``by``: the columns, the first first; ``descending``: those of them from the greatest down. ``limit``: how many
-    rows stay; all by default."""
+    """``by``: the columns, the first first; ``descending``: those of them from the greatest down.
+    ``limit``: how many rows stay; all by default."""
 
     by: tuple[str, ...] = Field(min_length=1)
     descending: tuple[str, ...] = ()
@@ -100,13 +101,16 @@ def _order_by_result(read: Mapping[str, TableSchema], params: OrderParams) -> Ta
 
 @verb(inputs={"table": ANY}, outputs={"result": _order_by_result})
 def order_by(table: pd.DataFrame, params: OrderParams) -> pd.DataFrame:
-    """The rows, which the snapshot keeps in this order; equal ones by their other columns. Nothing comes last."""
+    """The rows, which the snapshot keeps in this order; equal ones by their other columns. Nothing
+    comes last."""
     if params.limit is None:
         return table
     cells = comparable_cells(table)
     names = list(dict.fromkeys([*params.by, *table.columns]))
     ascending = [name not in params.descending for name in names]
-    return table.iloc[cells.sort_values(names, ascending=ascending, kind="stable").index[: params.limit]]
+    return table.iloc[
+        cells.sort_values(names, ascending=ascending, kind="stable").index[: params.limit]
+    ]
 
 
 def _concat_result(read: Mapping[str, TableSchema], params: Params) -> TableSchema:
@@ -123,14 +127,16 @@ def _concat_result(read: Mapping[str, TableSchema], params: Params) -> TableSche
 
 @verb(inputs={"table": ANY, "other": ANY}, outputs={"result": _concat_result})
 def concat(table: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """All rows of both; equal rows stay. The tables must have the same columns, in whatever order."""
+    """All rows of both; equal rows stay. The tables must have the same columns, in whatever
+    order."""
     frames = [frame for frame in (table, other[list(table.columns)]) if len(frame)] or [table]
     return pd.concat(frames, ignore_index=True)
 
 
 class UnrollParams(Params):
-    """``column``: the lists. ``position``: the name of a column for each item's place in its list, from 0; none by
-    default. ``keep_empty``: whether a row with an empty list stays, with nothing in the cell."""
+    """``column``: the lists. ``position``: the name of a column for each item's place in its list,
+    from 0; none by default. ``keep_empty``: whether a row with an empty list stays, with nothing in
+    the cell."""
 
     column: str
     position: ColumnName | Literal[""] = ""
@@ -140,11 +146,17 @@ class UnrollParams(Params):
 def _unroll_result(read: Mapping[str, TableSchema], params: UnrollParams) -> TableSchema:
     table, kind = read["table"], type_of(read["table"], params.column)
     if not is_list(kind):
-        raise ValueError(f"column '{params.column}' holds {type_name(kind)}, no lists; name one that does")
+        raise ValueError(
+            f"column '{params.column}' holds {type_name(kind)}, no lists; name one that does"
+        )
     if params.position in table.columns:
-        raise ValueError(f"position: the table has a column '{params.position}'; choose another name")
+        raise ValueError(
+            f"position: the table has a column '{params.position}'; choose another name"
+        )
     place = {params.position: INT} if params.position else {}
-    return derived(table, types_of(table) | {params.column: kind.value_type} | place, one_to_one=False)
+    return derived(
+        table, types_of(table) | {params.column: kind.value_type} | place, one_to_one=False
+    )
 
 
 @verb(inputs={"table": ANY}, outputs={"result": _unroll_result}, rowwise="table")
@@ -155,7 +167,9 @@ def unroll(table: pd.DataFrame, params: UnrollParams) -> pd.DataFrame:
     unrolled = rows.reset_index(drop=True).explode(params.column)
     if params.position:
         places = unrolled.groupby(level=0).cumcount()
-        unrolled[params.position] = places.where(filled[unrolled.index]) if params.keep_empty else places
+        unrolled[params.position] = (
+            places.where(filled[unrolled.index]) if params.keep_empty else places
+        )
     return unrolled.reset_index(drop=True)
 
 

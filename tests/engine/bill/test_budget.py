@@ -24,7 +24,10 @@ def test_without_limits_all_may_be_spent():
 
 @pytest.mark.parametrize(
     ("budget", "message"),
-    [(Budget(max_tokens=1000), "1,000 tokens of --max-tokens 1,000"), (Budget(max_cost=2.0), "of --max-cost 2 ")],
+    [
+        (Budget(max_tokens=1000), "1,000 tokens of --max-tokens 1,000"),
+        (Budget(max_cost=2.0), "of --max-cost 2 "),
+    ],
 )
 def test_it_stops_when_the_limit_is_reached_not_before(budget: Budget, message: str):
     budget.spend(999, 1.999)
@@ -49,7 +52,10 @@ def test_what_is_bound_at_once_has_to_fit_as_a_whole():
 
 def test_threads_may_spend_at_the_same_time():
     budget = Budget(max_tokens=10**9)
-    threads = [threading.Thread(target=lambda: [budget.spend(1, 1.0) for _ in range(500)]) for _ in range(8)]
+    threads = [
+        threading.Thread(target=lambda: [budget.spend(1, 1.0) for _ in range(500)])
+        for _ in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -59,11 +65,16 @@ def test_threads_may_spend_at_the_same_time():
 
 @pytest.fixture
 def folder(tmp_path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
-    documents = {f"{n}.txt": f"Mira Vale {n} built the Harrow Light {n} at Quill Point {n}." for n in range(30)}
+    documents = {
+        f"{n}.txt": f"Mira Vale {n} built the Harrow Light {n} at Quill Point {n}."
+        for n in range(30)
+    }
     return new_project(tmp_path / "mill", postgres_url, documents, openai)
 
 
-def test_a_run_stops_within_the_calls_in_flight_and_goes_on_from_there(folder: ProjectFolder, openai: OpenAIServer):
+def test_a_run_stops_within_the_calls_in_flight_and_goes_on_from_there(
+    folder: ProjectFolder, openai: OpenAIServer
+):
     overrides = [*folder.endpoint_overrides, "models.chat.default.concurrency=4"]
     with folder.open(*overrides) as project:
         with pytest.raises(BudgetError, match="run again with a higher limit"):
@@ -78,7 +89,9 @@ def test_a_run_stops_within_the_calls_in_flight_and_goes_on_from_there(folder: P
         usage = project.usage()
         assert len(usage) == 30
         assert usage["run_id"].value_counts().tolist() == [30 - already, already]
-        assert usage["input_tokens"].sum() == sum(request.prompt_tokens for request in openai.requests)
+        assert usage["input_tokens"].sum() == sum(
+            request.prompt_tokens for request in openai.requests
+        )
         assert usage["document_id"].nunique() == 30
         assert project.index("index").totals["calls"] == 0
 

@@ -35,9 +35,17 @@ class InBatches(Served):
         return 0.0
 
 
-def run(name: str, count: int, every: float, began: float = 0.0, **changed: Any) -> list[dict[str, Any]]:
+def run(
+    name: str, count: int, every: float, began: float = 0.0, **changed: Any
+) -> list[dict[str, Any]]:
     """Return calls of one run, two at a time, of which one ends every so many seconds."""
-    row = {"step": "extract", "model": "small", "outcome": "ok", "run_id": name, "seconds": 2 * every}
+    row = {
+        "step": "extract",
+        "model": "small",
+        "outcome": "ok",
+        "run_id": name,
+        "seconds": 2 * every,
+    }
     return [{**row, "at": began + every * (number + 1), **changed} for number in range(count)]
 
 
@@ -46,12 +54,15 @@ def usage(*rows: dict[str, Any]) -> pd.DataFrame:
     return frame.reindex(columns=[*USAGE.columns]) if len(frame) else USAGE.frame()
 
 
-def seconds(calls: tuple[int, int], *rows: dict[str, Any], model: Any = Served(), **tokens: Any) -> Any:
+def seconds(
+    calls: tuple[int, int], *rows: dict[str, Any], model: Any = Served(), **tokens: Any
+) -> Any:
     return seconds_of_calls("extract", model, Estimate(calls=calls, **tokens), usage(*rows))
 
 
 def test_calls_take_the_wall_time_of_an_earlier_run():
-    # 99 seconds lie between the first and the last end, and the first call began 2 seconds before its end.
+    # 99 seconds lie between the first and the last end, and the first call began 2 seconds before
+    # its end.
     assert seconds((50, 100), *run("one", 100, 1.0)) == pytest.approx((50 * 1.01, 100 * 1.01))
 
 
@@ -61,7 +72,9 @@ def test_the_fastest_run_gives_the_least_and_the_slowest_the_most():
 
 
 def test_runs_of_long_ago_do_not_count():
-    recent = [row for n in range(RECENT_RUNS) for row in run(f"run {n}", 1000, 1.0, began=1e6 + 2000 * n)]
+    recent = [
+        row for n in range(RECENT_RUNS) for row in run(f"run {n}", 1000, 1.0, began=1e6 + 2000 * n)
+    ]
     least, most = seconds((100, 100), *run("first", 1000, 50.0), *recent)
     assert least == most == pytest.approx(100, rel=0.01)
 
@@ -78,7 +91,13 @@ def test_limits_a_minute_bound_the_speed():
     slow = Served(rate=Rate(requests_per_minute=6))
     assert seconds((93, 93), *run("one", 100, 1.0), model=slow)[0] == pytest.approx(1000)
     few_tokens = Served(rate=Rate(tokens_per_minute=100))
-    took = seconds((1, 1), *run("one", 100, 1.0), model=few_tokens, input_tokens=(93, 93), output_tokens=(0, 93))
+    took = seconds(
+        (1, 1),
+        *run("one", 100, 1.0),
+        model=few_tokens,
+        input_tokens=(93, 93),
+        output_tokens=(0, 93),
+    )
     assert took == pytest.approx((60, 120))
 
 
@@ -90,7 +109,9 @@ def test_limits_a_minute_bound_the_speed():
 def test_rows_that_measure_nothing_of_it_are_left_out(changed: dict[str, Any]):
     assert seconds((10, 10), *run("one", 100, 1.0, **changed)) is None
     measured = run("two", 100, 1.0)
-    assert seconds((10, 10), *run("one", 100, 9.0, **changed), *measured) == seconds((10, 10), *measured)
+    assert seconds((10, 10), *run("one", 100, 9.0, **changed), *measured) == seconds(
+        (10, 10), *measured
+    )
 
 
 def test_nothing_is_invented_for_batches_and_before_the_first_run():
@@ -118,13 +139,17 @@ def test_the_total_is_unknown_where_one_step_is():
 
 def test_the_time_in_words():
     assert time_in_words({"load": (0.0, 0.0)}) == ""
-    assert time_in_words({"extract": (4800.0, 7000.0), "embed": (0.0, 200.0)}) == (
-        "time of model calls: 1 h 20 min to 2 h, at the speed that earlier runs or doctor measured"
+    assert (
+        time_in_words({"extract": (4800.0, 7000.0), "embed": (0.0, 200.0)})
+        == "time of model calls: 1 h 20 min to 2 h, at the speed that earlier runs or doctor"
+        " measured"
     )
     unknown = "not known yet; neither an earlier run nor doctor has measured this model"
     assert time_in_words({"extract": None, "load": (0.0, 0.0)}) == f"time: {unknown} (extract)"
-    assert time_in_words({"extract": (60.0, 60.0), "report": None}) == (
-        f"time of model calls (extract): 1 min, at the speed that earlier runs or doctor measured; report: {unknown}"
+    assert (
+        time_in_words({"extract": (60.0, 60.0), "report": None})
+        == "time of model calls (extract): 1 min, at the speed that earlier runs or doctor"
+        f" measured; report: {unknown}"
     )
 
 
@@ -142,7 +167,9 @@ def test_conversions_take_the_time_that_the_last_runs_measured():
 
 def test_conversions_in_words():
     assert conversion_in_words(0, 0, []) == ""
-    assert "1 file to be converted (0.1 MB): the time is not known yet" in conversion_in_words(1, 100_000, [])
+    assert "1 file to be converted (0.1 MB): the time is not known yet" in conversion_in_words(
+        1, 100_000, []
+    )
     known = conversion_in_words(3, 100_000, [ran(1_000, 1.0)])
     assert known.startswith("3 files to be converted (0.1 MB): 2 min at the speed of earlier runs")
 

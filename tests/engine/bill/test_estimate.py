@@ -27,7 +27,11 @@ MOST = 4
 """How many times what a run comes to the upper end of its plan may be."""
 
 
-NEW_STEPS = {"index": ["extract_graph"], "communities": ["report_communities"], "claims": ["extract_claims"]}
+NEW_STEPS = {
+    "index": ["extract_graph"],
+    "communities": ["report_communities"],
+    "claims": ["extract_claims"],
+}
 """Whose replies no other workflow has told the length of."""
 
 
@@ -46,15 +50,21 @@ def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
         return call
 
     def watched_parts(name: str, parts: Parts) -> Parts:
-        return lambda params: tuple(replace(part, function=watched(name, part.function)) for part in parts(params))
+        return lambda params: tuple(
+            replace(part, function=watched(name, part.function)) for part in parts(params)
+        )
 
     for name, verb in list(REGISTRY.verbs.items()):
         parts = watched_parts(name, verb.parts) if verb.parts and not verb.inputs else verb.parts
-        monkeypatch.setitem(REGISTRY.verbs, name, replace(verb, function=watched(name, verb.function), parts=parts))
+        monkeypatch.setitem(
+            REGISTRY.verbs, name, replace(verb, function=watched(name, verb.function), parts=parts)
+        )
     return seen
 
 
-def test_a_plan_of_a_workflow_that_pays_nothing_reads_documents_alone(tmp_path: Path, read: dict[str, int]):
+def test_a_plan_of_a_workflow_that_pays_nothing_reads_documents_alone(
+    tmp_path: Path, read: dict[str, int]
+):
     folder = new_project(tmp_path / "p", NO_STORE, voyages(12))
     with folder.open() as project:
         project.index("fast")
@@ -73,7 +83,9 @@ def test_a_plan_of_a_workflow_that_pays_nothing_reads_documents_alone(tmp_path: 
     ]  # fmt: skip
 
 
-def test_a_plan_works_only_on_rows_that_have_changed(tmp_path: Path, openai: OpenAIServer, read: dict[str, int]):
+def test_a_plan_works_only_on_rows_that_have_changed(
+    tmp_path: Path, openai: OpenAIServer, read: dict[str, int]
+):
     folder = new_project(tmp_path / "p", NO_STORE, voyages(12), models=models(openai))
     with folder.open() as project:
         project.index("index")
@@ -96,7 +108,9 @@ def test_what_is_gone_is_no_longer_worked_on(tmp_path: Path, openai: OpenAIServe
     with folder.open() as project:
         forecasts = project.forecast("index")
         reports = {step.step: step for step in project.index("index").steps}
-    assert [entry.documents.counts for entry in forecasts if entry.documents] == [{"new": 0, "edited": 0, "gone": 1}]
+    assert [entry.documents.counts for entry in forecasts if entry.documents] == [
+        {"new": 0, "edited": 0, "gone": 1}
+    ]
     for entry in forecasts:  # no reply is to come, so that all is known before
         assert entry.estimate.calls == (reports[entry.planned.step.id].calls,) * 2
 
@@ -116,27 +130,43 @@ def sample_corpus(root: Path, endpoint: OpenAIServer) -> ProjectFolder:
 def test_the_bill_of_six_nights_against_what_they_cost(tmp_path: Path, openai: OpenAIServer):
     openai.counting = Counting(tokenizer(MODEL).count, TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY)
     folder = sample_corpus(tmp_path / "p", openai)
-    texts = sorted(path for path in (folder.root / "data" / "input").rglob("*") if path.suffix in (".txt", ".md"))
+    texts = sorted(
+        path
+        for path in (folder.root / "data" / "input").rglob("*")
+        if path.suffix in (".txt", ".md")
+    )
 
     def add(place: int, line: str) -> None:
-        texts[place].write_text(f"{texts[place].read_text(encoding='utf-8')}\n\n{line}\n", encoding="utf-8")
+        texts[place].write_text(
+            f"{texts[place].read_text(encoding='utf-8')}\n\n{line}\n", encoding="utf-8"
+        )
 
     _within(folder, "index", guessed=True)
     add(3, "Idra Senn of Quill left the Brack Institute for Harrow.")
     texts[5].unlink()
-    folder.write("new1.txt", "Governor Pell opened the Tollen Observatory with Captain Orla Venn of Tessing Harbour.")
+    folder.write(
+        "new1.txt",
+        "Governor Pell opened the Tollen Observatory with Captain Orla Venn of Tessing Harbour.",
+    )
     _within(folder, "index", guessed=False)
     _within(folder, "communities", guessed=True)
     _within(folder, "claims", guessed=True)
     add(10, "Anselm Torr met Mira Vale at Quill Point.")
     texts[12].unlink()
-    folder.write("new2.txt", "Merchant Dorren sold seven lenses to the Harrow Light and left for Tessing Harbour.")
+    folder.write(
+        "new2.txt",
+        "Merchant Dorren sold seven lenses to the Harrow Light and left for Tessing Harbour.",
+    )
     _within(folder, "claims", guessed=False)
-    add(8, "Idra Senn went back to Quill.")  # which of the communities a line changes cannot be known before
+    add(
+        8, "Idra Senn went back to Quill."
+    )  # which of the communities a line changes cannot be known before
     with folder.open() as project:
         known = len(project.table("communities", "claims"))
         forecasts, steps = _night(project, "claims")
-    (reports,) = [entry.estimate for entry in forecasts if entry.planned.step.id == "report_communities"]
+    (reports,) = [
+        entry.estimate for entry in forecasts if entry.planned.step.id == "report_communities"
+    ]
     assert steps["report_communities"].calls <= reports.calls[1] <= 1.1 * known
     assert reports.expected.calls < known / 2
 
@@ -153,26 +183,40 @@ def _within(folder: ProjectFolder, workflow: str, guessed: bool) -> None:
     with folder.open() as project:
         forecasts, steps = _night(project, workflow)
     sums = totals(forecasts)
-    calls, cost = sum(step.calls for step in steps.values()), sum(step.cost or 0 for step in steps.values())
+    calls, cost = (
+        sum(step.calls for step in steps.values()),
+        sum(step.cost or 0 for step in steps.values()),
+    )
     assert sums["calls"][0] <= calls <= sums["calls"][1] <= MOST * calls
     assert sums["cost"][0] <= cost <= sums["cost"][1] <= MOST * cost
     for name in ("calls", "input_tokens", "output_tokens", "cost"):
         assert sums[name][0] <= sums["expected"][name] <= sums[name][1]
     assert cost / 3 <= sums["expected"]["cost"] <= cost * 3
-    assert any(entry.estimate.guessed for entry in forecasts if entry.planned.step.id in NEW_STEPS[workflow]) == guessed
+    assert (
+        any(
+            entry.estimate.guessed
+            for entry in forecasts
+            if entry.planned.step.id in NEW_STEPS[workflow]
+        )
+        == guessed
+    )
 
 
 def usage(*calls: tuple[str, str, str]) -> pd.DataFrame:
     """Of run, step and row."""
     rest = dict.fromkeys(USAGE.columns, "") | {
-        "attempt": 1, "input_tokens": 10, "cached_tokens": 0, "output_tokens": 5, "cost": 0.1, "seconds": 0.1,
+        "attempt": 1, "input_tokens": 10, "cached_tokens": 0, "output_tokens": 5, "cost": 0.1,
+        "seconds": 0.1,
         "texts": 2, "at": 0.0, "outcome": "ok", "estimated": False,
     }  # fmt: skip
-    return USAGE.frame([{**rest, "run_id": run, "step": step, "row_id": row} for run, step, row in calls])
+    return USAGE.frame(
+        [{**rest, "run_id": run, "step": step, "row_id": row} for run, step, row in calls]
+    )
 
 
 def nights(first: int, second: int, asked: int) -> pd.DataFrame:
-    """A first night of so many units, and a second of fewer, after which so many reports were asked for."""
+    """A first night of so many units, and a second of fewer, after which so many reports were asked
+    for."""
     return usage(
         *(("1", "extract", f"u{number}") for number in range(first)),
         *(("1", "report", f"c{number}") for number in range(10)),
@@ -185,7 +229,9 @@ COMING = PendingReplies("extract", 2, 40, frozenset(), Expectation(), Expectatio
 
 
 def test_former_nights_tell_how_many_reports_are_asked_for_anew():
-    assert PastCalls(nights(40, ENOUGH, 30)).a_night("report", COMING) == 12  # of nights with few texts alone
+    assert (
+        PastCalls(nights(40, ENOUGH, 30)).a_night("report", COMING) == 12
+    )  # of nights with few texts alone
     assert PastCalls(nights(40, ENOUGH - 1, 30)).a_night("report", COMING) is None
     assert PastCalls(nights(40, 0, 0)).a_night("report", COMING) is None
 

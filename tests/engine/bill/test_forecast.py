@@ -32,28 +32,38 @@ WITHIN = 0.02
 
 def voyages(count: int) -> dict[str, str]:
     return {
-        f"log-{number:03}.txt": f"Captain Orla Venn of ship {number} sailed from Port {chr(65 + number % 26)}ella to "
-        f"Tessing Harbour with {7 * number + 1} barrels of oil for Merchant {chr(65 + number % 17)}orren."
+        f"log-{number:03}.txt": (
+            f"Captain Orla Venn of ship {number} sailed from Port {chr(65 + number % 26)}ella to"
+            f" Tessing Harbour with {7 * number + 1} barrels of oil for Merchant"
+            f" {chr(65 + number % 17)}orren."
+        )
         for number in range(count)
     }
 
 
 def examples() -> dict[str, str]:
     """The example corpus: letters, minutes, a gazetteer, Chinese; or a part of it."""
-    paths = [path for path in sorted(EXAMPLES.rglob("*")) if path.suffix in (".txt", ".md")][size(2, 0) :: size(5, 1)]
-    return {path.relative_to(EXAMPLES).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+    paths = [path for path in sorted(EXAMPLES.rglob("*")) if path.suffix in (".txt", ".md")][
+        size(2, 0) :: size(5, 1)
+    ]
+    return {
+        path.relative_to(EXAMPLES).as_posix(): path.read_text(encoding="utf-8") for path in paths
+    }
 
 
 def catalogue() -> dict[str, str]:
     """Few words, many names, each said twice."""
     return {
-        f"{place}.md": "\n\n".join(f"{place} Hall. {place} Bridge met {place} Gate and Anselm Torr." for _ in range(2))
+        f"{place}.md": "\n\n".join(
+            f"{place} Hall. {place} Bridge met {place} Gate and Anselm Torr." for _ in range(2)
+        )
         for place in ("Quill", "Harrow", "Brack", "Tollen", "Pell", "Asken")
     }
 
 
 CORPORA: dict[str, Callable[[], dict[str, str]]] = {
-    "three": lambda: dict(DOCUMENTS), "voyages": lambda: voyages(40), "examples": examples, "catalogue": catalogue,
+    "three": lambda: dict(DOCUMENTS), "voyages": lambda: voyages(40), "examples": examples,
+    "catalogue": catalogue,
 }  # fmt: skip
 
 
@@ -70,7 +80,12 @@ def new_folder(
     bound = models(endpoint, model=MODEL, price=PRICE)
     bound["embedding"]["default"]["price"] = {"input": 0.02, "output": 0}
     folder = new_project(root, NO_STORE, documents, models=bound)
-    set_args(folder, chunk_documents={"size": size}, summarize_descriptions={"max_tokens": 40}, extract_graph=extract)
+    set_args(
+        folder,
+        chunk_documents={"size": size},
+        summarize_descriptions={"max_tokens": 40},
+        extract_graph=extract,
+    )
     return folder
 
 
@@ -110,9 +125,16 @@ def out_of_range(estimates: Mapping[str, Estimate], reports: Mapping[str, StepRe
 def edit(folder: ProjectFolder, documents: Mapping[str, str]) -> None:
     """One document is another, one is gone, one is new."""
     first, second, *_ = sorted(documents)
-    folder.write(first, documents[first].replace("the", "this").replace("Captain", "Commodore") + "\n\nIdra Senn left.")
+    folder.write(
+        first,
+        documents[first].replace("the", "this").replace("Captain", "Commodore")
+        + "\n\nIdra Senn left.",
+    )
     folder.delete(second)
-    folder.write("new.txt", "Governor Pell opened the Tollen Observatory with Captain Orla Venn of Tessing Harbour.")
+    folder.write(
+        "new.txt",
+        "Governor Pell opened the Tollen Observatory with Captain Orla Venn of Tessing Harbour.",
+    )
 
 
 @pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
@@ -124,31 +146,43 @@ def test_what_the_run_then_sends_is_in_the_ranges(
     first = foresee(folder)
     assert counting.requests == []
     assert out_of_range(first, index(folder)) == []
-    assert first["extract_graph"].input_tokens[0] == pytest.approx(sent_for_extraction(counting), rel=WITHIN)
+    assert first["extract_graph"].input_tokens[0] == pytest.approx(
+        sent_for_extraction(counting), rel=WITHIN
+    )
     assert first["extract_graph"].input_tokens[0] == first["extract_graph"].input_tokens[1]
     counting.forget()
     edit(folder, documents)
     second = foresee(folder)
     assert counting.requests == []
     assert out_of_range(second, index(folder)) == []
-    assert second["extract_graph"].input_tokens[0] == pytest.approx(sent_for_extraction(counting), rel=WITHIN)
+    assert second["extract_graph"].input_tokens[0] == pytest.approx(
+        sent_for_extraction(counting), rel=WITHIN
+    )
     assert 0 < second["extract_graph"].known < second["extract_graph"].rows
 
 
 @pytest.mark.parametrize("workflow", ["communities", "claims"])
-def test_reports_and_claims_are_in_the_ranges(tmp_path: Path, counting: OpenAIServer, workflow: str):
+def test_reports_and_claims_are_in_the_ranges(
+    tmp_path: Path, counting: OpenAIServer, workflow: str
+):
     documents = catalogue()
     folder = new_folder(tmp_path / "p", counting, documents)
-    set_args(folder, workflow, chunk_documents={"size": 60}, report_communities={"max_input_tokens": 500})
+    set_args(
+        folder, workflow, chunk_documents={"size": 60}, report_communities={"max_input_tokens": 500}
+    )
     first = foresee(folder, workflow)
     assert counting.requests == []
     assert out_of_range(first, index(folder, workflow)) == []
     edit(folder, documents)
     second = foresee(folder, workflow)
     assert out_of_range(second, index(folder, workflow)) == []
-    (folder.root / "prompts" / "report_communities.md").write_text("Give the rating_explanation of:\n$context")
+    (folder.root / "prompts" / "report_communities.md").write_text(
+        "Give the rating_explanation of:\n$context"
+    )
     third = foresee(folder, workflow)
-    assert third["report_communities"].calls[0] > 0  # nothing else is to come, so that the communities are known
+    assert (
+        third["report_communities"].calls[0] > 0
+    )  # nothing else is to come, so that the communities are known
     assert out_of_range(third, index(folder, workflow)) == []
 
 
@@ -181,7 +215,8 @@ def test_after_a_run_there_is_nothing_to_pay(tmp_path: Path, counting: OpenAISer
     with folder.open() as project:
         sums = totals(project.forecast("index"))
     assert sums == {
-        "rows": 0, "known": 0, "calls": [0, 0], "input_tokens": [0, 0], "output_tokens": [0, 0], "cost": [0.0, 0.0],
+        "rows": 0, "known": 0, "calls": [0, 0], "input_tokens": [0, 0], "output_tokens": [0, 0],
+        "cost": [0.0, 0.0],
         "expected": vars(Amount()), "guessed": False, "seconds": [0, 0],
     }  # fmt: skip
 
@@ -197,8 +232,11 @@ def test_steps_before_the_change_cost_nothing(tmp_path: Path, counting: OpenAISe
     assert out_of_range(estimates, index(folder)) == []
 
 
-def test_a_plan_works_on_what_changed_alone(tmp_path: Path, counting: OpenAIServer, monkeypatch: pytest.MonkeyPatch):
-    """Of steps that ask, and of those between that do not; a document that is gone leaves the rest known."""
+def test_a_plan_works_on_what_changed_alone(
+    tmp_path: Path, counting: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
+    """Of steps that ask, and of those between that do not; a document that is gone leaves the rest
+    known."""
     folder = new_folder(tmp_path / "p", counting, voyages(12))
     index(folder)
     folder.delete(min(voyages(12)))
@@ -206,14 +244,16 @@ def test_a_plan_works_on_what_changed_alone(tmp_path: Path, counting: OpenAIServ
     worked_on: dict[str, int] = {}
     call = Resources.call
 
-    def watched(resources: Resources, step: Step, inputs: Mapping[str, Any], *rest: Any, **named: Any) -> Any:
+    def watched(
+        resources: Resources, step: Step, inputs: Mapping[str, Any], *rest: Any, **named: Any
+    ) -> Any:
         worked_on[step.id] = max(map(len, inputs.values()), default=0)
         return call(resources, step, inputs, *rest, **named)
 
     monkeypatch.setattr(Resources, "call", watched)
     extraction = foresee(folder)["extract_graph"]
     assert (extraction.rows, extraction.known, extraction.calls) == (11, 10, (1, 1))
-    assert {step: worked_on[step] for step in ("load_documents", "chunk_documents", "extract_graph")} == {
+    assert {step: worked_on[step] for step in ("load_documents", "chunk_documents", "extract_graph")} == {  # noqa: E501
         "load_documents": 1, "chunk_documents": 1, "extract_graph": 1,
     }  # fmt: skip
 
@@ -222,7 +262,10 @@ def test_former_runs_tell_how_long_replies_are(tmp_path: Path, counting: OpenAIS
     folder = new_folder(tmp_path / "p", counting, voyages(ENOUGH + 5))
     before = foresee(folder)["extract_graph"].output_tokens
     actual = index(folder)["extract_graph"].output_tokens
-    for path in [*(folder.root / "data" / "snapshots").iterdir(), folder.root / "data" / "cache.sqlite"]:
+    for path in [
+        *(folder.root / "data" / "snapshots").iterdir(),
+        folder.root / "data" / "cache.sqlite",
+    ]:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     low, high = foresee(folder)["extract_graph"].output_tokens
     assert before[0] < low <= actual <= high
@@ -281,11 +324,13 @@ def test_nothing_is_asked_and_nothing_is_written(tmp_path: Path, monkeypatch: py
 
 
 def contents(folder: ProjectFolder) -> dict[str, bytes]:
-    """Of every file but those of caches: an opened database may make one, and hashes of files are kept once these are
-    some seconds old."""
+    """Of every file but those of caches: an opened database may make one, and hashes of files are
+    kept once these are some seconds old."""
     caches = ("cache.sqlite", HASHES_FOLDER)
     paths = [
-        path for path in sorted(folder.root.rglob("*")) if path.is_file() and not any(c in str(path) for c in caches)
+        path
+        for path in sorted(folder.root.rglob("*"))
+        if path.is_file() and not any(c in str(path) for c in caches)
     ]
     return {str(path): path.read_bytes() for path in paths}
 
@@ -300,14 +345,22 @@ def test_an_upgrade_is_announced_with_its_calls(
     def upgraded(name: str) -> str:
         source = _source(name)
         is_it = name == "pipeline.verbs.extract_graph"
-        return source.replace("\n    return ", "\n    upgraded = True\n    return ") if is_it else source
+        return (
+            source.replace("\n    return ", "\n    upgraded = True\n    return ")
+            if is_it
+            else source
+        )
 
     monkeypatch.setattr(pipeline.contract.definitions, "_source", upgraded)
-    monkeypatch.setattr(pipeline.contract.fingerprint, "folder_around", lambda _: None)  # keeps what is of the disk
+    monkeypatch.setattr(
+        pipeline.contract.fingerprint, "folder_around", lambda _: None
+    )  # keeps what is of the disk
     assert planned(folder) == ("run", "code", (0, 0))
     assert index(folder)["extract_graph"].calls == 0
     prompt = folder.root / "prompts" / "extract_graph.md"
-    prompt.write_text(prompt.read_text(encoding="utf-8").replace("You read a text", "You carefully read a text"))
+    prompt.write_text(
+        prompt.read_text(encoding="utf-8").replace("You read a text", "You carefully read a text")
+    )
     assert planned(folder) == ("run", "prompt", (units, units))
     assert index(folder)["extract_graph"].calls == units > 0
 
@@ -315,19 +368,24 @@ def test_an_upgrade_is_announced_with_its_calls(
 def planned(folder: ProjectFolder) -> tuple[str, str, tuple[int, int]]:
     """What becomes of the extraction, why, and its calls."""
     with folder.open() as project:
-        (entry,) = [entry for entry in project.forecast("index") if entry.planned.step.id == "extract_graph"]
+        (entry,) = [
+            entry for entry in project.forecast("index") if entry.planned.step.id == "extract_graph"
+        ]
     return entry.planned.action, entry.planned.reason, entry.estimate.calls
 
 
 PASSAGE = (
-    "Mira Vale built the Harrow Light at Quill Point in 1871, after the wreck of the brig Constance had cost the town "
-    "of Quill eleven sailors. The lens was ground by Anselm Torr, who taught optics at the Brack Institute and had "
-    "made the first lens of the Tollen Observatory for Governor Pell. Idra Senn, the founder of the institute, paid "
-    "for the stone, which came by barge from the Combs. The light was lit on the second of May."
+    "Mira Vale built the Harrow Light at Quill Point in 1871, after the wreck of the brig Constance"
+    " had cost the town of Quill eleven sailors. The lens was ground by Anselm Torr, who taught"
+    " optics at the Brack Institute and had made the first lens of the Tollen Observatory for"
+    " Governor Pell. Idra Senn, the founder of the institute, paid for the stone, which came by"
+    " barge from the Combs. The light was lit on the second of May."
 )
 
 
-def test_a_passage_of_100_tokens_takes_one_call_of_800_tokens(tmp_path: Path, counting: OpenAIServer):
+def test_a_passage_of_100_tokens_takes_one_call_of_800_tokens(
+    tmp_path: Path, counting: OpenAIServer
+):
     assert 100 <= tokenizer(MODEL).count(PASSAGE) <= 110
     folder = new_folder(tmp_path / "p", counting, {"passage.txt": PASSAGE}, size=1200)
     assert index(folder)["extract_graph"].calls == 1

@@ -90,7 +90,8 @@ for n in range(200):
 
 def test_processes_that_write_at_once_lose_no_line(tmp_path: Path):
     started = [
-        subprocess.Popen([sys.executable, "-c", MANY, str(tmp_path / QUESTIONS), name]) for name in ("a", "b", "c")
+        subprocess.Popen([sys.executable, "-c", MANY, str(tmp_path / QUESTIONS), name])
+        for name in ("a", "b", "c")
     ]
     assert [process.wait(60) for process in started] == [0, 0, 0]
     assert QuestionJournal(tmp_path / QUESTIONS).spent_today() == {"wiki": 600 * 0.25}
@@ -106,7 +107,11 @@ def test_past_days_become_tables_and_count_once(tmp_path: Path):
     settle(tmp_path)
     suffixes = sorted(path.suffix for path in (tmp_path / QUESTIONS).iterdir())
     assert suffixes == [".jsonl", ".jsonl", ".parquet"]
-    assert read_usage(tmp_path).sort_values("at", ignore_index=True).equals(before.sort_values("at", ignore_index=True))
+    assert (
+        read_usage(tmp_path)
+        .sort_values("at", ignore_index=True)
+        .equals(before.sort_values("at", ignore_index=True))
+    )
 
 
 def test_a_day_that_a_clock_ahead_has_ended_too_early_goes_on(tmp_path: Path):
@@ -126,12 +131,18 @@ def test_a_line_that_a_kill_cut_off_takes_no_other_with_it(tmp_path: Path):
     with path.open("ab") as file:
         file.write(b'{"begun": "q-0-1", "work')
     journal.ended(named, usage(), "chat", said())
-    assert journal.spent_today() == QuestionJournal(tmp_path / QUESTIONS).spent_today() == {"wiki": 0.25}
+    assert (
+        journal.spent_today()
+        == QuestionJournal(tmp_path / QUESTIONS).spent_today()
+        == {"wiki": 0.25}
+    )
     assert read_usage(tmp_path)["cost"].tolist() == [0.25]
 
 
 @pytest.mark.parametrize("line", [b"1", b"null", b"[]", b"\xff\xfe", b"\0\0", b"[" * 50_000, b"{}"])
-def test_a_damaged_line_is_told_and_the_others_count(tmp_path: Path, capsys: pytest.CaptureFixture[str], line: bytes):
+def test_a_damaged_line_is_told_and_the_others_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: bytes
+):
     journal = QuestionJournal(tmp_path / QUESTIONS)
     named = call(journal)
     with (tmp_path / QUESTIONS / f"{day_of(time.time())}.jsonl").open("ab") as file:
@@ -149,7 +160,7 @@ def test_questions_are_summed_apart_from_runs_and_days_over_both(tmp_path: Path)
     for name, key in (("q-1-1", "wiki"), ("q-1-2", "wiki"), ("q-2-1", "")):
         journal.ended(call(journal, name, key), usage(), "chat", said(key, name[:3]))
     frame = read_usage(tmp_path)
-    assert dict(zip(*[sums(frame, "question")[name] for name in ("question", "calls")], strict=True)) == {
+    assert dict(zip(*[sums(frame, "question")[name] for name in ("question", "calls")], strict=True)) == {  # noqa: E501
         "q-1": 2, "q-2": 1,
     }  # fmt: skip
     assert sums(frame, "key").set_index("key")["cost"].to_dict() == {"": 0.25, "wiki": 0.5}
@@ -159,7 +170,9 @@ def test_questions_are_summed_apart_from_runs_and_days_over_both(tmp_path: Path)
         sums(frame, "price")
 
 
-@pytest.mark.parametrize("lacks", [["estimated"], ["question", "workspace", "key", "mode", "estimated"]])
+@pytest.mark.parametrize(
+    "lacks", [["estimated"], ["question", "workspace", "key", "mode", "estimated"]]
+)
 def test_tables_of_an_earlier_version_are_read(tmp_path: Path, lacks: list[str]):
     run = Journal(tmp_path, "run-1", "index")
     run.ended("extract", "", usage("chunk-1"), run.begun("extract", "", expected("chunk-1")))

@@ -16,7 +16,18 @@ from pipeline.models.base import Usage
 
 
 def usage(row: str, outcome: str = "ok", attempt: int = 1, **more: object) -> Usage:
-    return Usage(row, "m", 100, 20, cached=False, seconds=0.5, outcome=outcome, attempt=attempt, cost=0.25, **more)
+    return Usage(
+        row,
+        "m",
+        100,
+        20,
+        cached=False,
+        seconds=0.5,
+        outcome=outcome,
+        attempt=attempt,
+        cost=0.25,
+        **more,
+    )
 
 
 def expected(row: str, tokens: int, texts: int = 0) -> Usage:
@@ -37,7 +48,17 @@ def test_a_journal_becomes_a_table(tmp_path: Path):
     assert [path.match("run-1.*.parquet") for path in tmp_path.iterdir()] == [True]
     assert frame.equals(during)
     assert list(frame.columns) == USAGE.columns
-    shown = ["run_id", "workflow", "step", "row_id", "document_id", "kind", "outcome", "attempt", "texts"]
+    shown = [
+        "run_id",
+        "workflow",
+        "step",
+        "row_id",
+        "document_id",
+        "kind",
+        "outcome",
+        "attempt",
+        "texts",
+    ]
     assert frame[shown].to_numpy().tolist() == [
         ["run-1", "index", "extract", "chunk-1", "doc-1", "chat", "throttled", 1, 0],
         ["run-1", "index", "extract", "chunk-1", "doc-1", "chat", "ok", 2, 0],
@@ -65,7 +86,7 @@ for row in range(5):
     if row < 3:
         journal.ended("extract", "doc-1", Usage(f"chunk-{row}", "m", 900, 80, cached=False, seconds=1), call)
 os.kill(os.getpid(), signal.SIGKILL)
-"""
+"""  # noqa: E501
 
 
 def test_calls_that_a_kill_cut_off_are_unknown_with_an_estimate(tmp_path: Path):
@@ -84,7 +105,12 @@ def test_calls_that_a_kill_cut_off_are_unknown_with_an_estimate(tmp_path: Path):
 def filled(folder: Path, run: str = "run-1", calls: int = 3) -> Journal:
     journal = Journal(folder, run, "index")
     for n in range(calls):
-        journal.ended("extract", "", usage(f"chunk-{n}"), journal.begun("extract", "", expected(f"chunk-{n}", 10)))
+        journal.ended(
+            "extract",
+            "",
+            usage(f"chunk-{n}"),
+            journal.begun("extract", "", expected(f"chunk-{n}", 10)),
+        )
     return journal
 
 
@@ -103,14 +129,21 @@ def test_a_kill_between_the_table_and_the_journal_s_end_counts_nothing_twice(tmp
 def test_a_run_that_ends_while_usage_is_read_is_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
-    """Its journal becomes a table right before, or right after, one of the two looks into the folder."""
+    """Its journal becomes a table right before, or right after, one of the two looks into the
+    folder."""
     for before in (True, False):
         folder = tmp_path / str(before)
         filled(folder, "run-0").close()
         journal = filled(folder)
         look = Path.glob
 
-        def end_meanwhile(self: Path, pattern: str, look: Any = look, journal: Journal = journal, first: bool = before):
+        def end_meanwhile(
+            self: Path,
+            pattern: str,
+            look: Any = look,
+            journal: Journal = journal,
+            first: bool = before,
+        ):
             if pattern != moment or journal._closed:
                 return look(self, pattern)
             found = [] if first else list(look(self, pattern))
@@ -178,9 +211,13 @@ def test_half_a_line_is_left_out(tmp_path: Path):
     assert len(read_usage(tmp_path)) == 1
 
 
-def test_what_was_there_stays_when_the_table_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_was_there_stays_when_the_table_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     journal = Journal(tmp_path, "run-1", "index")
-    journal.ended("extract", "", usage("chunk-1"), journal.begun("extract", "", expected("chunk-1", 10)))
+    journal.ended(
+        "extract", "", usage("chunk-1"), journal.begun("extract", "", expected("chunk-1", 10))
+    )
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -214,9 +251,13 @@ def test_threads_share_a_journal_and_runs_a_folder(tmp_path: Path):
 
 
 def test_of_some_runs_no_other_file_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    ended, going = (Journal(tmp_path, f"20260101T000000.{name}", "index") for name in ("1-a", "2-b"))
+    ended, going = (
+        Journal(tmp_path, f"20260101T000000.{name}", "index") for name in ("1-a", "2-b")
+    )
     for journal in (ended, going):
-        journal.ended("extract", "", usage("chunk-1"), journal.begun("extract", "", expected("chunk-1", 10)))
+        journal.ended(
+            "extract", "", usage("chunk-1"), journal.begun("extract", "", expected("chunk-1", 10))
+        )
         if journal is ended:
             journal.close()
     (tmp_path / "20260101T000000.3-c.parquet").write_text("no table")

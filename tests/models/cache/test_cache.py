@@ -83,7 +83,8 @@ for i in range(10):
     cache.store_completion(f"{{sys.argv[1]}}-{{i}}", "m", Completion("text", "stop", 1, 1))
 """
     processes = [
-        subprocess.Popen([sys.executable, "-c", code, str(n)], stdin=subprocess.PIPE, text=True) for n in range(3)
+        subprocess.Popen([sys.executable, "-c", code, str(n)], stdin=subprocess.PIPE, text=True)
+        for n in range(3)
     ]
     for process in processes:
         assert process.stdin
@@ -113,7 +114,9 @@ def test_thousands_of_keys_are_looked_up_and_flagged_in_slices(cache: ReplyCache
     cache.completions(["make the tables"])
     keys = [str(i) for i in range(2500)]
     with sqlite3.connect(path) as connection:
-        rows = [(key, "m", "t", "stop", 0, 0, None, "2030-01-01 00:00:00", "", None) for key in keys]
+        rows = [
+            (key, "m", "t", "stop", 0, 0, None, "2030-01-01 00:00:00", "", None) for key in keys
+        ]
         connection.executemany("INSERT INTO completions VALUES (?,?,?,?,?,?,?,?,?,?)", rows)
     connection.close()
     cache.flag(dict.fromkeys(keys, True))
@@ -123,7 +126,9 @@ def test_thousands_of_keys_are_looked_up_and_flagged_in_slices(cache: ReplyCache
 
 
 def test_vectors_come_back_bit_by_bit(cache: ReplyCache):
-    vectors = {str(i): np.random.default_rng(i).normal(size=64).astype(np.float32) for i in range(700)}
+    vectors = {
+        str(i): np.random.default_rng(i).normal(size=64).astype(np.float32) for i in range(700)
+    }
     cache.store_vectors("m", vectors)
     found = cache.vectors([*vectors, "unknown"])
     assert set(found) == set(vectors)
@@ -143,7 +148,9 @@ def test_an_empty_url_remembers_nothing():
 def test_a_file_that_is_no_database(path: Path):
     path.parent.mkdir()
     path.write_text("dear diary, " * 1000)
-    with pytest.raises(StoreError, match=r"cache: .*cache\.sqlite is not a working SQLite .*; run 'graphmill run'"):
+    with pytest.raises(
+        StoreError, match=r"cache: .*cache\.sqlite is not a working SQLite .*; run 'graphmill run'"
+    ):
         ReplyCache(f"sqlite:///{path}").completions(["a"])
 
 
@@ -156,7 +163,9 @@ def test_a_path_that_cannot_be_opened(path: Path):
         ReplyCache(f"sqlite:///{path}/file/cache.sqlite").completions(["a"])
 
 
-@pytest.mark.parametrize("url", ["mysql://u:secret@host/db", "sqlite://", "sqlite:///:memory:", "data/cache"])
+@pytest.mark.parametrize(
+    "url", ["mysql://u:secret@host/db", "sqlite://", "sqlite:///:memory:", "data/cache"]
+)
 def test_urls_that_cannot_be_a_cache(url: str):
     with pytest.raises(SettingsError, match="cache: ") as caught:
         ReplyCache(url)
@@ -175,14 +184,25 @@ def test_the_key_is_made_of_the_whole_request_and_the_model_but_not_of_the_row()
     others = [
         completion_key({"model": "m", "seed": 2}, request("a")),
         completion_key({"model": "m", "seed": 1}, request("b")),
-        completion_key({"model": "m", "seed": 1}, ChatRequest("", request("a").messages, {"type": "json"})),
-        completion_key({"model": "m", "seed": 1}, ChatRequest("", ({"role": "system", "content": "a"},))),
+        completion_key(
+            {"model": "m", "seed": 1}, ChatRequest("", request("a").messages, {"type": "json"})
+        ),
+        completion_key(
+            {"model": "m", "seed": 1}, ChatRequest("", ({"role": "system", "content": "a"},))
+        ),
         embedding_key({"model": "m", "seed": 1}, "a"),
     ]
     assert len({key, *others}) == 6
 
 
-@given(st.lists(st.text(alphabet=st.characters(categories=["Cs", "L", "P"])), min_size=2, max_size=2, unique=True))
+@given(
+    st.lists(
+        st.text(alphabet=st.characters(categories=["Cs", "L", "P"])),
+        min_size=2,
+        max_size=2,
+        unique=True,
+    )
+)
 def test_different_texts_have_different_keys(texts: list[str]):
     first, second = (embedding_key({"model": "m"}, text) for text in texts)
     assert first != second
@@ -199,7 +219,9 @@ CANARY = Completion("Zyxomandrel", "stop", 1, 1)
 
 
 def files_with_the_canary(path: Path) -> list[str]:
-    return [file.name for file in path.parent.iterdir() if CANARY.text.encode() in file.read_bytes()]
+    return [
+        file.name for file in path.parent.iterdir() if CANARY.text.encode() in file.read_bytes()
+    ]
 
 
 def test_forgotten_while_another_program_reads_it_is_said_and_the_next_time_goes_on(
@@ -210,7 +232,9 @@ def test_forgotten_while_another_program_reads_it_is_said_and_the_next_time_goes
     with closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM completions").fetchall()
-        with pytest.raises(StoreError, match=r"cache\.sqlite is read by another.*close the other runs, purge again"):
+        with pytest.raises(
+            StoreError, match=r"cache\.sqlite is read by another.*close the other runs, purge again"
+        ):
             cache.forget_all_but([])
         reader.execute("COMMIT")
     assert cache.forget_all_but([]) == 0
@@ -234,7 +258,9 @@ def test_forgotten_while_another_program_writes_it_is_a_store_error(
         cache.forget_all_but([])
 
 
-def test_forgotten_on_a_server_while_a_transaction_can_still_see_it(postgres_url: str, monkeypatch: pytest.MonkeyPatch):
+def test_forgotten_on_a_server_while_a_transaction_can_still_see_it(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(compaction, "SECONDS_TO_WAIT", 0)
     cache = ReplyCache(postgres_url, f"owner-{os.getpid()}")
     cache.store_completion("f" * 64, "m", CANARY)
@@ -262,7 +288,10 @@ def test_an_owner_forgets_its_own(cache: ReplyCache, path: Path):
 
 def filled(path: Path, rows: int = 400) -> dict[str, Completion]:
     cache = ReplyCache(f"sqlite:///{path}", "me")
-    replies = {f"{number:064x}": Completion(f"reply {number} " * 40, "stop", number, 2, True) for number in range(rows)}
+    replies = {
+        f"{number:064x}": Completion(f"reply {number} " * 40, "stop", number, 2, True)
+        for number in range(rows)
+    }
     cache.store_completions("m", replies)
     cache.close()
     with closing(sqlite3.connect(path)) as connection:

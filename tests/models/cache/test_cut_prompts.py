@@ -1,4 +1,5 @@
-"""Servers that cut prompts without a word, and servers that only count what their prefix cache did not hold."""
+"""Servers that cut prompts without a word, and servers that only count what their prefix cache did
+not hold."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -37,14 +38,17 @@ UNITS = [128, 308, 608, 1808]
 def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
     cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
     openai.reply = lambda messages, body: Reply(GRAPH)
-    model = OpenAIChat("m", openai.base_url, "test-key", cache, timeout=10, max_retries=0, concurrency=1)
+    model = OpenAIChat(
+        "m", openai.base_url, "test-key", cache, timeout=10, max_retries=0, concurrency=1
+    )
     yield model
     model.endpoint.client.close()
     cache.close()
 
 
 def text_of(tokens: int, first_word: str = "So") -> str:
-    """Return a text of sentences that has at least so many tokens, and at most one sentence more."""
+    """Return a text of sentences that has at least so many tokens, and at most one sentence
+    more."""
     sentences = [f"{first_word} it began."]
     while TOKENIZER.count(" ".join(sentences)) < tokens:
         sentences.append(f"Ivo Brand sold mill number {len(sentences)} to the miller.")
@@ -55,7 +59,10 @@ def extract(chat: OpenAIChat, *texts: str) -> dict[str, tuple[str, str]]:
     """Return (kind, reason) of each text unit that was not simply answered."""
     units = TEXT_UNITS.frame([(f"u{i}", text, 1, "doc", 0, 9, i) for i, text in enumerate(texts)])
     rejects: pd.DataFrame = extract_graph(units, ExtractParams(), EXTRACT, GLEAN, chat)[1]
-    return {row: (kind, why) for row, kind, why in rejects[["row_id", "kind", "reason"]].itertuples(index=False)}
+    return {
+        row: (kind, why)
+        for row, kind, why in rejects[["row_id", "kind", "reason"]].itertuples(index=False)
+    }
 
 
 @pytest.mark.parametrize("tokens", UNITS)
@@ -90,7 +97,9 @@ def test_a_cached_reply_whose_count_lacks_the_instructions_leads_to_no_call(
     assert openai.requests == []
 
 
-def test_the_first_half_of_a_text_in_the_prefix_cache_is_not_taken_for_cut(chat: OpenAIChat, openai: OpenAIServer):
+def test_the_first_half_of_a_text_in_the_prefix_cache_is_not_taken_for_cut(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     text = text_of(1208)
 
     def cut_reply_to_the_whole(messages: Any, body: Mapping[str, Any]) -> Reply:
@@ -98,14 +107,18 @@ def test_the_first_half_of_a_text_in_the_prefix_cache_is_not_taken_for_cut(chat:
 
     openai.prefix_cache, openai.reply = PrefixCache(), cut_reply_to_the_whole
     assert extract(chat, text) == {"u0": ("recovered", "truncated")}
-    first_half = next(one for one in openai.requests if one.messages[0]["content"].endswith(halves(text)[0]))
+    first_half = next(
+        one for one in openai.requests if one.messages[0]["content"].endswith(halves(text)[0])
+    )
     assert first_half.prompt_tokens < 20
     openai.forget()
     assert extract(chat, text) == {"u0": ("recovered", "truncated")}
     assert openai.requests == []
 
 
-def test_a_text_sent_again_after_a_failure_is_not_taken_for_cut(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_text_sent_again_after_a_failure_is_not_taken_for_cut(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     text = text_of(608)
     openai.prefix_cache = PrefixCache()
     openai.script("chat", [Reply("no", status=500)])
@@ -114,7 +127,9 @@ def test_a_text_sent_again_after_a_failure_is_not_taken_for_cut(chat: OpenAIChat
     assert openai.requests[-1].prompt_tokens == 1
 
 
-def test_a_text_of_3000_tokens_that_is_cut_to_a_window_of_2048_is_found(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_text_of_3000_tokens_that_is_cut_to_a_window_of_2048_is_found(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.context_tokens = 2048
     assert extract(chat, text_of(3000)) == {"u0": ("recovered", "unread")}
     assert openai.requests[0].prompt_tokens <= 2048
@@ -127,13 +142,19 @@ def test_a_text_of_3000_tokens_that_is_cut_to_a_window_of_2048_is_found(chat: Op
         (3000, 2047, True),  # Ollama fills the window with the end of the prompt
         (3000, 1452, True),  # llama.cpp drops blocks of half a window
         (3000, 2150, False),
-        (1808, 1390, False),  # a tokenizer that is 1.3 times as economical, without the instructions
+        (
+            1808,
+            1390,
+            False,
+        ),  # a tokenizer that is 1.3 times as economical, without the instructions
         (608, 430, False),  # too few tokens are missing
         (608, 1, False),  # the prefix cache held the whole prompt
         (608, 0, False),  # no count
     ],
 )
-def test_only_a_count_far_below_the_tokens_of_the_text_is_a_cut(tokens: int, reported: int, is_cut: bool):
+def test_only_a_count_far_below_the_tokens_of_the_text_is_a_cut(
+    tokens: int, reported: int, is_cut: bool
+):
     text = text_of(tokens)
     expected = TOKENIZER.count(text) if is_cut else None
     assert tokens_of_cut_text(text, reported) == expected
@@ -144,9 +165,13 @@ def test_without_a_text_no_prompt_is_taken_for_cut():
 
 
 @pytest.mark.parametrize("reported", [300, 1900])
-def test_a_purge_judges_a_stored_reply_as_a_run_does(chat: OpenAIChat, openai: OpenAIServer, reported: int):
+def test_a_purge_judges_a_stored_reply_as_a_run_does(
+    chat: OpenAIChat, openai: OpenAIServer, reported: int
+):
     text = text_of(1808)
-    request = ChatRequest("row", ({"role": "user", "content": text},), text=text, check=lambda reply: None)
+    request = ChatRequest(
+        "row", ({"role": "user", "content": text},), text=text, check=lambda reply: None
+    )
     key = completion_key(chat.identity, request)
     chat.cache.store_completion(key, "m", Completion("fine", "stop", reported, 1))
 

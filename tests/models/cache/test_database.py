@@ -20,7 +20,7 @@ CREATE TABLE embeddings (key VARCHAR(64) NOT NULL PRIMARY KEY, model TEXT NOT NU
 INSERT INTO completions VALUES ('good', 'm', 'a reply', 'stop', 12, 3, 1, '2025-01-01 00:00:00'),
     ('bad', 'm', 'nonsense', 'stop', 12, 3, 0, '2025-01-01 00:00:00'),
     ('unread', 'm', 'who knows', 'length', 12, 3, NULL, '2025-01-01 00:00:00');
-"""
+"""  # noqa: E501
 
 
 @pytest.fixture
@@ -29,7 +29,9 @@ def old(tmp_path: Path) -> Path:
     path = tmp_path / "cache.sqlite"
     connection = sqlite3.connect(path)
     connection.executescript(FIRST_VERSION)
-    connection.execute("INSERT INTO embeddings VALUES ('v', 'e', ?)", [np.ones(3, dtype="<f4").tobytes()])
+    connection.execute(
+        "INSERT INTO embeddings VALUES ('v', 'e', ?)", [np.ones(3, dtype="<f4").tobytes()]
+    )
     connection.commit()
     connection.close()
     return path
@@ -102,6 +104,9 @@ def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(old: Path):
     connection.commit()
     connection.close()
     for _ in range(2):
-        with pytest.raises(StoreError, match=rf"cache: .*newer graphmill \(schema {SCHEMA_VERSION + 1}; .*upgrade, or"):
+        with pytest.raises(
+            StoreError,
+            match=rf"cache: .*newer graphmill \(schema {SCHEMA_VERSION + 1}; .*upgrade, or",
+        ):
             ReplyCache(f"sqlite:///{old}").completions(["good"])
     assert version_in(old) == [SCHEMA_VERSION + 1]

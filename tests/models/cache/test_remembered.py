@@ -17,9 +17,16 @@ from pipeline.text.sentences import halves
 from pipeline.verbs.extract_graph import ExtractParams, extract_graph
 from tests.servers.openai_server import OpenAIServer, Reply
 
-EXTRACT, GLEAN = Prompt("extract", "Types: $entity_types\nText:\n$text"), Prompt("glean", "What else?")
+EXTRACT, GLEAN = (
+    Prompt("extract", "Types: $entity_types\nText:\n$text"),
+    Prompt("glean", "What else?"),
+)
 IVO = '("entity"<|>Ivo Brand<|>person<|>The miller.)'
-TEXTS = {"sound": "Ivo Brand.", "long": "Ivo Brand sold it. Ivo Brand left.", "odd": "Ivo Brand, oddly."}
+TEXTS = {
+    "sound": "Ivo Brand.",
+    "long": "Ivo Brand sold it. Ivo Brand left.",
+    "odd": "Ivo Brand, oddly.",
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,9 @@ def strong(messages: Any, body: Any) -> Reply:
 
 def extract(chat: Any, **params: Any) -> tuple[pd.DataFrame, dict[str, str]]:
     """(the records, what became of rows that were not simply answered)."""
-    units = TEXT_UNITS.frame([(id, text, 1, "doc", 0, 9, i) for i, (id, text) in enumerate(TEXTS.items())])
+    units = TEXT_UNITS.frame(
+        [(id, text, 1, "doc", 0, 9, i) for i, (id, text) in enumerate(TEXTS.items())]
+    )
     found, rejects = extract_graph(units, ExtractParams(**params), EXTRACT, GLEAN, chat)
     return found, dict(zip(rejects["row_id"], rejects["kind"], strict=True))
 
@@ -77,7 +86,9 @@ def test_a_recovered_row_is_served_without_a_call(chat: OpenAIChat, openai: Open
     assert same == became
 
 
-def test_recovered_rows_are_asked_anew_when_told_so_and_no_others(chat: OpenAIChat, openai: OpenAIServer):
+def test_recovered_rows_are_asked_anew_when_told_so_and_no_others(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.reply = weak
     extract(chat)
     openai.forget()
@@ -89,7 +100,9 @@ def test_recovered_rows_are_asked_anew_when_told_so_and_no_others(chat: OpenAICh
     assert openai.count("chat") == 2
 
 
-def test_rows_asked_anew_in_vain_are_recovered_by_what_is_known(chat: OpenAIChat, openai: OpenAIServer):
+def test_rows_asked_anew_in_vain_are_recovered_by_what_is_known(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.reply = weak
     extract(chat)
     openai.forget()
@@ -110,7 +123,9 @@ def test_rows_asked_anew_in_vain_are_recovered_by_what_is_known(chat: OpenAIChat
         Reply("no", status=500),
     ],
 )
-def test_a_worse_answer_replaces_no_usable_one(chat: OpenAIChat, openai: OpenAIServer, worse: Reply):
+def test_a_worse_answer_replaces_no_usable_one(
+    chat: OpenAIChat, openai: OpenAIServer, worse: Reply
+):
     openai.reply = weak
     found, became = extract(chat)
     openai.forget()
@@ -126,7 +141,9 @@ def test_a_worse_answer_replaces_no_usable_one(chat: OpenAIChat, openai: OpenAIS
 
 
 def test_a_rejected_row_is_asked_once_more_by_the_next_run(chat: OpenAIChat, openai: OpenAIServer):
-    openai.reply = lambda messages, body: Reply(IVO if TEXTS["sound"] in messages[0]["content"] else "Once upon a time")
+    openai.reply = lambda messages, body: Reply(
+        IVO if TEXTS["sound"] in messages[0]["content"] else "Once upon a time"
+    )
     assert extract(chat)[1] == {"long": "row", "odd": "row"}
     assert openai.count("chat") == 5
     openai.forget()
@@ -171,7 +188,10 @@ EXTRACT_LONG = (
 def test_another_parser_serves_what_it_can_read(chat: OpenAIChat, openai: OpenAIServer):
     request = ChatRequest("row", ({"role": "user", "content": "a"},))
     openai.reply = lambda messages, body: Reply("words")
-    strict, lax = replace(request, check=lambda text: "no"), replace(request, check=lambda text: None)
+    strict, lax = (
+        replace(request, check=lambda text: "no"),
+        replace(request, check=lambda text: None),
+    )
     assert chat.complete([strict])[0].message == "no"
     assert not chat.complete([strict])[0].cached
     reply: ChatReply = chat.complete([lax])[0]

@@ -1,4 +1,5 @@
-"""A full disk loses no reply that was paid for, and lets no call begin whose reply could not be stored."""
+"""A full disk loses no reply that was paid for, and lets no call begin whose reply could not be
+stored."""
 
 import errno
 import subprocess
@@ -38,7 +39,12 @@ def new_chat(openai: OpenAIServer) -> Iterator[Callable[..., OpenAIChat]]:
 
     def make(folder: Path, **more: Any) -> OpenAIChat:
         cache = ReplyCache(f"sqlite:///{folder}/cache.sqlite")
-        options = {"concurrency": CONCURRENCY, "timeout": 20, "where": "models.chat.default", **more}
+        options = {
+            "concurrency": CONCURRENCY,
+            "timeout": 20,
+            "where": "models.chat.default",
+            **more,
+        }
         made.append(OpenAIChat("m", openai.base_url, openai.key, cache, **options))
         return made[-1]
 
@@ -49,7 +55,10 @@ def new_chat(openai: OpenAIServer) -> Iterator[Callable[..., OpenAIChat]]:
 
 
 def requests(number: int) -> list[ChatRequest]:
-    return [ChatRequest(f"row-{n}", ({"role": "user", "content": f"question {n}"},)) for n in range(number)]
+    return [
+        ChatRequest(f"row-{n}", ({"role": "user", "content": f"question {n}"},))
+        for n in range(number)
+    ]
 
 
 def test_a_disk_that_becomes_full_loses_no_reply(
@@ -59,14 +68,18 @@ def test_a_disk_that_becomes_full_loses_no_reply(
     openai.delay = 0.05
     new_chat(disk.root).complete(requests(1))
     disk.fill(leave=(CONCURRENCY + 2) * BYTES_OF_A_REPLY)
-    with pytest.raises(CacheFullError, match="no further call was made; make space on that disk") as full:
+    with pytest.raises(
+        CacheFullError, match="no further call was made; make space on that disk"
+    ) as full:
         new_chat(disk.root).complete(requests(60))
     assert "nothing is lost" not in str(full.value)
     assert "must be paid for again" not in str(full.value)
     paid = openai.count("chat", 200)
     assert CONCURRENCY < paid < 60
 
-    with pytest.raises(CacheFullError, match=r"at once may bring replies of 0\.3 MB.* no call was made"):
+    with pytest.raises(
+        CacheFullError, match=r"at once may bring replies of 0\.3 MB.* no call was made"
+    ):
         new_chat(disk.root).complete(requests(60))
     assert openai.count("chat") == paid
 
@@ -95,7 +108,14 @@ def test_vectors_are_not_lost_either(disk: SmallDisk, openai: OpenAIServer):
     def embedding() -> OpenAIEmbedding:
         cache = ReplyCache(f"sqlite:///{disk.root}/cache.sqlite")
         return OpenAIEmbedding(
-            "e", openai.base_url, openai.key, cache, concurrency=2, timeout=20, batch_size=8, dimensions=1024
+            "e",
+            openai.base_url,
+            openai.key,
+            cache,
+            concurrency=2,
+            timeout=20,
+            batch_size=8,
+            dimensions=1024,
         )
 
     models = [embedding() for _ in range(3)]
@@ -124,7 +144,10 @@ def test_replies_that_are_lost_all_the_same_are_counted(
     def limit_the_pages(connection: Any) -> None:
         connection.exec_driver_sql("PRAGMA max_page_count = 1")
 
-    with pytest.raises(CacheFullError, match=r"\(4 replies under way could not be stored and must be paid for again\)"):
+    with pytest.raises(
+        CacheFullError,
+        match=r"\(4 replies under way could not be stored and must be paid for again\)",
+    ):
         chat.complete(requests(60))
     assert openai.count("chat") == 1 + CONCURRENCY
 
@@ -139,7 +162,7 @@ before = os.statvfs(sys.argv[1]).f_bavail
 reserve.begin()
 assert os.statvfs(sys.argv[1]).f_bavail < before
 os.kill(os.getpid(), signal.SIGKILL)
-"""
+"""  # noqa: E501
 
 
 def test_a_kill_leaves_nothing_of_the_reserve(disk: SmallDisk):

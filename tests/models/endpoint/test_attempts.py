@@ -43,7 +43,10 @@ def heard() -> Iterator[Hearer]:
 
 
 def ask(*texts: str) -> list[ChatRequest]:
-    return [ChatRequest(f"row-{i}", ({"role": "user", "content": text},)) for i, text in enumerate(texts)]
+    return [
+        ChatRequest(f"row-{i}", ({"role": "user", "content": text},))
+        for i, text in enumerate(texts)
+    ]
 
 
 def test_too_many_calls_are_no_failure(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
@@ -55,9 +58,16 @@ def test_too_many_calls_are_no_failure(chat: OpenAIChat, openai: OpenAIServer, h
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Retry-After": "1"}, {"retry-after-ms": "1000"}, {"Retry-After": "0.9", "retry-after-ms": "1000"}]
+    "headers",
+    [
+        {"Retry-After": "1"},
+        {"retry-after-ms": "1000"},
+        {"Retry-After": "0.9", "retry-after-ms": "1000"},
+    ],
 )
-def test_everybody_waits_as_long_as_the_endpoint_asks(chat: OpenAIChat, openai: OpenAIServer, headers: dict[str, str]):
+def test_everybody_waits_as_long_as_the_endpoint_asks(
+    chat: OpenAIChat, openai: OpenAIServer, headers: dict[str, str]
+):
     openai.script("chat", [Reply(status=429, headers=headers)])
     one_by_one = replace(chat, concurrency=1)
     one_by_one.complete(ask("a", "b"))
@@ -84,15 +94,21 @@ def test_what_may_pass_is_tried_again_and_then_has_a_reason(
     (reply,) = chat.complete(ask("a"), heard)
     assert reply.reason == "server_error"
     assert "it broke" in reply.message
-    assert [(usage.outcome, usage.attempt) for usage in heard.usages] == [("server_error", n) for n in (1, 2, 3)]
+    assert [(usage.outcome, usage.attempt) for usage in heard.usages] == [
+        ("server_error", n) for n in (1, 2, 3)
+    ]
     assert openai.count("chat") == 3
 
 
-def test_throttlings_between_failures_do_not_count(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+def test_throttlings_between_failures_do_not_count(
+    chat: OpenAIChat, openai: OpenAIServer, heard: Hearer
+):
     statuses = [429, 500, 429, 429, 500, 429]
     openai.script("chat", [Reply(status=status, headers=NOW) for status in statuses])
     assert chat.complete(ask("a"), heard)[0].text == "reply to a"
-    assert heard.outcomes == [{429: "throttled", 500: "server_error"}[status] for status in statuses] + ["ok"]
+    assert heard.outcomes == [
+        {429: "throttled", 500: "server_error"}[status] for status in statuses
+    ] + ["ok"]
 
 
 def test_a_timeout_is_tried_twice_at_most(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
@@ -104,7 +120,9 @@ def test_a_timeout_is_tried_twice_at_most(chat: OpenAIChat, openai: OpenAIServer
     impatient.endpoint.client.close()
 
 
-def test_white_space_does_not_keep_a_call_alive(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+def test_white_space_does_not_keep_a_call_alive(
+    chat: OpenAIChat, openai: OpenAIServer, heard: Hearer
+):
     openai.script("chat", [Reply(spaces=True)] * 2)
     impatient = replace(chat, timeout=0.3)
     begun = time.monotonic()
@@ -119,17 +137,23 @@ def test_white_space_does_not_keep_a_call_alive(chat: OpenAIChat, openai: OpenAI
     model.endpoint.client.close()
 
 
-def test_an_answer_without_a_reply_costs_what_the_endpoint_says(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+def test_an_answer_without_a_reply_costs_what_the_endpoint_says(
+    chat: OpenAIChat, openai: OpenAIServer, heard: Hearer
+):
     usage = b'"usage": {"prompt_tokens": 50, "completion_tokens": 7, "total_tokens": 57}'
     openai.script("chat", [Reply(raw=b'{"choices": [], ' + usage + b"}")])
-    (reply,) = replace(chat, max_retries=0, input_price=1.0, output_price=2.0).complete(ask("a"), heard)
+    (reply,) = replace(chat, max_retries=0, input_price=1.0, output_price=2.0).complete(
+        ask("a"), heard
+    )
     assert reply.reason == "server_error"
     (used,) = heard.usages
     assert (used.outcome, used.input_tokens, used.output_tokens) == ("server_error", 50, 7)
     assert used.cost == pytest.approx(64 / 1e6)
 
 
-@pytest.mark.parametrize(("status", "halved"), [(429, True), (500, True), (503, True), (409, False)])
+@pytest.mark.parametrize(
+    ("status", "halved"), [(429, True), (500, True), (503, True), (409, False)]
+)
 def test_an_overloaded_endpoint_gets_fewer_calls_at_a_time(
     chat: OpenAIChat, openai: OpenAIServer, status: int, halved: bool
 ):
@@ -140,7 +164,9 @@ def test_an_overloaded_endpoint_gets_fewer_calls_at_a_time(
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_what_cannot_pass_is_not_tried_again(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, status: int):
+def test_what_cannot_pass_is_not_tried_again(
+    chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, status: int
+):
     openai.script("chat", [Reply("no", status=status)])
     (reply,) = chat.complete(ask("a"), heard)
     assert heard.outcomes == [reply.reason]
@@ -148,7 +174,8 @@ def test_what_cannot_pass_is_not_tried_again(chat: OpenAIChat, openai: OpenAISer
 
 
 @pytest.mark.parametrize(
-    ("refusal", "error"), [(Reply(status=401), AuthError), (Reply("Insufficient Balance", status=402), ModelError)]
+    ("refusal", "error"),
+    [(Reply(status=401), AuthError), (Reply("Insufficient Balance", status=402), ModelError)],
 )
 def test_a_call_that_ends_the_work_is_counted_too(
     chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, refusal: Reply, error: type[Exception]
@@ -159,7 +186,9 @@ def test_a_call_that_ends_the_work_is_counted_too(
     assert len(heard.usages) == openai.count("chat") == 1
 
 
-def test_every_attempt_is_a_row_and_the_sums_are_the_servers(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+def test_every_attempt_is_a_row_and_the_sums_are_the_servers(
+    chat: OpenAIChat, openai: OpenAIServer, heard: Hearer
+):
     openai.faults = Faults(seed=3, error=0.1, truncated=0.1, malformed=0.1)
     openai.limits = Limits(requests_per_minute=40, minute=0.3)
     priced = replace(chat, input_price=1.0, output_price=3.0, concurrency=8)
@@ -167,7 +196,9 @@ def test_every_attempt_is_a_row_and_the_sums_are_the_servers(chat: OpenAIChat, o
     assert len(replies) == 150
     sent = openai.requests
     statuses = {"ok": 200, "truncated": 200, "throttled": 429, "server_error": 500}
-    assert Counter(statuses[outcome] for outcome in heard.outcomes) == Counter(request.status for request in sent)
+    assert Counter(statuses[outcome] for outcome in heard.outcomes) == Counter(
+        request.status for request in sent
+    )
     assert set(statuses) == set(heard.outcomes)
     assert sum(usage.calls for usage in heard.usages) == len(sent)
     input_tokens = sum(request.prompt_tokens for request in sent)
@@ -184,11 +215,15 @@ def test_embeddings_are_counted_by_attempt_too(openai: OpenAIServer, heard: Hear
     model.embed(list("abcdef"), heard)
     assert Counter(heard.outcomes) == {"throttled": 1, "server_error": 1, "ok": 2}
     assert sorted(usage.texts for usage in heard.usages if usage.outcome == "ok") == [2, 4]
-    assert sum(usage.input_tokens for usage in heard.usages) == sum(r.prompt_tokens for r in openai.requests)
+    assert sum(usage.input_tokens for usage in heard.usages) == sum(
+        r.prompt_tokens for r in openai.requests
+    )
     model.endpoint.client.close()
 
 
-def test_a_rate_keeps_the_endpoint_from_refusing(chat: OpenAIChat, openai: OpenAIServer, heard: Hearer):
+def test_a_rate_keeps_the_endpoint_from_refusing(
+    chat: OpenAIChat, openai: OpenAIServer, heard: Hearer
+):
     openai.limits = Limits(requests_per_minute=20, minute=1.0)
     paced = replace(chat, rate=Rate(requests_per_minute=20 * 60, tokens_per_minute=10**9))
     begun = time.monotonic()

@@ -36,7 +36,8 @@ class Asker:
     def chat(self, options: BatchOptions = AT_ONCE, **more: Any) -> BatchChat:
         self.caches.append(ReplyCache(f"sqlite:///{self.folder / 'cache.sqlite'}", "w"))
         chat = OpenAIChat(
-            model="gpt-4o-mini", base_url=self.endpoint.base_url, api_key=self.key or self.endpoint.key,
+            model="gpt-4o-mini", base_url=self.endpoint.base_url,
+            api_key=self.key or self.endpoint.key,
             input_price=1.0, output_price=2.0, where="models.chat.default",
             **{"cache": self.caches[-1], "max_retries": 2, **more},
         )  # fmt: skip
@@ -78,10 +79,14 @@ def custom_id(chat: BatchChat, request: ChatRequest) -> str:
     return chat.memory().key(request)
 
 
-def test_it_answers_as_the_model_itself_does_and_leaves_nothing_behind(openai: OpenAIServer, asker: Asker):
+def test_it_answers_as_the_model_itself_does_and_leaves_nothing_behind(
+    openai: OpenAIServer, asker: Asker
+):
     hearer = Hearer()
     replies = asker.chat().complete(questions(5), hearer)
-    assert texts(replies) == [f"The sources tell of Port {chr(65 + n)}ella [ref:1]." for n in range(5)]
+    assert texts(replies) == [
+        f"The sources tell of Port {chr(65 + n)}ella [ref:1]." for n in range(5)
+    ]
     assert [openai.count("batch"), openai.count("chat"), len(openai.batches)] == [5, 0, 1]
     assert asker.nothing_left
     assert {usage.row_id for usage in hearer.usages} == {request.row_id for request in questions(5)}
@@ -96,7 +101,9 @@ def test_half_the_price(openai: OpenAIServer, asker: Asker):
     rows = [request for request in openai.requests if request.kind == "batch"]
     full = sum(request.prompt_tokens + 2 * request.completion_tokens for request in rows) / 1e6
     assert sum(usage.cost or 0 for usage in hearer.usages) == pytest.approx(full / 2)
-    assert sum(usage.input_tokens for usage in hearer.usages) == sum(request.prompt_tokens for request in rows)
+    assert sum(usage.input_tokens for usage in hearer.usages) == sum(
+        request.prompt_tokens for request in rows
+    )
 
 
 def test_equal_requests_are_one_row(openai: OpenAIServer, asker: Asker):
@@ -113,11 +120,15 @@ def test_few_requests_go_directly(openai: OpenAIServer, asker: Asker):
 
 def recovering(n: int) -> Talk[str]:
     """Asks once more where the reply is not good."""
-    first = ChatRequest(f"row-{n}", ({"role": "user", "content": f"Question {n}"},), check=complaint)
+    first = ChatRequest(
+        f"row-{n}", ({"role": "user", "content": f"Question {n}"},), check=complaint
+    )
     (reply,) = yield (first,)
     if reply.good:
         return reply.text
-    repair = ChatRequest(f"row-{n}", ({"role": "user", "content": f"Repair {n}"},), check=complaint, mends=first)
+    repair = ChatRequest(
+        f"row-{n}", ({"role": "user", "content": f"Repair {n}"},), check=complaint, mends=first
+    )
     (reply,) = yield (repair,)
     return f"mended by {reply.text}" if reply.good else "lost"
 
@@ -135,7 +146,9 @@ def reply_that_is_bad_for(rows: set[str]) -> Callable[..., Reply]:
 
 
 @pytest.mark.parametrize("least", [2, 50])
-def test_a_reply_that_was_mended_is_not_paid_for_again(openai: OpenAIServer, asker: Asker, least: int):
+def test_a_reply_that_was_mended_is_not_paid_for_again(
+    openai: OpenAIServer, asker: Asker, least: int
+):
     """Whether the rows, or the repairs alone, went directly."""
     openai.reply = reply_that_is_bad_for({"1"})
     for night in range(3):
@@ -147,14 +160,21 @@ def test_a_reply_that_was_mended_is_not_paid_for_again(openai: OpenAIServer, ask
 
 @pytest.mark.parametrize("least", [2, 50])
 @pytest.mark.parametrize("still_bad", [set(), {"1"}])
-def test_chosen_rows_are_asked_anew_once(openai: OpenAIServer, asker: Asker, least: int, still_bad: set[str]):
+def test_chosen_rows_are_asked_anew_once(
+    openai: OpenAIServer, asker: Asker, least: int, still_bad: set[str]
+):
     options = replace(AT_ONCE, least=least)
     openai.reply = reply_that_is_bad_for({"0", "1"})
     asker.chat(options).converse(map(recovering, range(5)))
     openai.forget()
     openai.reply = reply_that_is_bad_for(still_bad)
-    told = asker.chat(options).converse(map(recovering, range(5)), None, {"row-0", "row-1"}.__contains__)
-    assert told[:2] == ["good Question 0", "mended by good Repair 1" if still_bad else "good Question 1"]
+    told = asker.chat(options).converse(
+        map(recovering, range(5)), None, {"row-0", "row-1"}.__contains__
+    )
+    assert told[:2] == [
+        "good Question 0",
+        "mended by good Repair 1" if still_bad else "good Question 1",
+    ]
     assert openai.count("chat") + openai.count("batch") == 2
 
 
@@ -192,7 +212,9 @@ def test_too_many_for_one_batch_are_several(openai: OpenAIServer, asker: Asker, 
 def test_a_held_batch_is_waited_for_and_found_again(openai: OpenAIServer, asker: Asker):
     openai.batch_hold = True
     for _ in range(2):
-        with pytest.raises(WaitingError, match="batch_000001: not ready yet; run the same command later"):
+        with pytest.raises(
+            WaitingError, match="batch_000001: not ready yet; run the same command later"
+        ):
             asker.chat(NO_WAIT).complete(questions(5))
     assert [len(openai.batches), len(openai.files)] == [1, 1]
     openai.batch_hold = False
@@ -202,7 +224,8 @@ def test_a_held_batch_is_waited_for_and_found_again(openai: OpenAIServer, asker:
 
 
 DAMAGED = {
-    "keys = replace(keys, '[', '{')": 5, "keys = substr(keys, 1, 150)": 2, "keys = 'x'": 0, "created = 'x'": 5,
+    "keys = replace(keys, '[', '{')": 5, "keys = substr(keys, 1, 150)": 2, "keys = 'x'": 0,
+    "created = 'x'": 5,
     "batch_id = 'batch_x'": 5, "file_id = 'file_x'": 5, "tokens = 'x'": 5, "tokens = -1": 5,
 }  # fmt: skip
 """Change of a batch's row -> how many of its five requests it still tells."""
@@ -235,7 +258,9 @@ def test_what_a_damaged_row_says_a_batch_takes_is_not_believed(openai: OpenAISer
     assert (intent.tokens, intent.batch_id, len(intent.keys)) == (0, None, 5)
 
 
-def test_a_batch_under_way_serves_its_rows_and_others_are_a_batch_of_their_own(openai: OpenAIServer, asker: Asker):
+def test_a_batch_under_way_serves_its_rows_and_others_are_a_batch_of_their_own(
+    openai: OpenAIServer, asker: Asker
+):
     openai.batch_hold = True
     with pytest.raises(WaitingError):
         asker.chat(NO_WAIT).complete(questions(5))
@@ -245,7 +270,9 @@ def test_a_batch_under_way_serves_its_rows_and_others_are_a_batch_of_their_own(o
     assert openai.count("batch") == 9
 
 
-def test_a_batch_nobody_wants_any_more_is_kept_when_it_comes_and_not_waited_for(openai: OpenAIServer, asker: Asker):
+def test_a_batch_nobody_wants_any_more_is_kept_when_it_comes_and_not_waited_for(
+    openai: OpenAIServer, asker: Asker
+):
     openai.batch_hold = True
     with pytest.raises(WaitingError):
         asker.chat(NO_WAIT).complete(questions(5))
@@ -282,7 +309,8 @@ def test_a_call_that_fails_is_made_again_and_nothing_is_made_twice(
 
 
 def test_an_output_that_is_gone_is_asked_for_directly(openai: OpenAIServer, asker: Asker):
-    """As after a kill between the deletion of the files and the end of the intent; here nothing was stored."""
+    """As after a kill between the deletion of the files and the end of the intent; here nothing was
+    stored."""
     openai.batch_hold = True
     with pytest.raises(WaitingError):
         asker.chat(NO_WAIT).complete(questions(5))
@@ -305,7 +333,9 @@ def test_a_batch_that_the_endpoint_forgot_is_made_anew(openai: OpenAIServer, ask
     assert asker.nothing_left
 
 
-def test_an_expired_batch_keeps_what_came_and_the_rest_is_asked_directly(openai: OpenAIServer, asker: Asker):
+def test_an_expired_batch_keeps_what_came_and_the_rest_is_asked_directly(
+    openai: OpenAIServer, asker: Asker
+):
     openai.batch_expire_after = 2
     replies = asker.chat().complete(questions(5))
     assert [openai.count("batch"), openai.count("chat")] == [2, 3]
@@ -313,7 +343,9 @@ def test_an_expired_batch_keeps_what_came_and_the_rest_is_asked_directly(openai:
     assert asker.nothing_left
 
 
-def test_an_expired_batch_is_rejected_where_that_is_wanted_and_tried_again(openai: OpenAIServer, asker: Asker):
+def test_an_expired_batch_is_rejected_where_that_is_wanted_and_tried_again(
+    openai: OpenAIServer, asker: Asker
+):
     openai.batch_expire_after = 2
     reject = replace(AT_ONCE, failed="reject")
     replies = asker.chat(reject).complete(questions(5))
@@ -325,12 +357,20 @@ def test_an_expired_batch_is_rejected_where_that_is_wanted_and_tried_again(opena
     assert openai.count("batch") == 5
 
 
-def test_rows_that_failed_are_rejected_with_their_reason_or_asked_directly(openai: OpenAIServer, asker: Asker):
+def test_rows_that_failed_are_rejected_with_their_reason_or_asked_directly(
+    openai: OpenAIServer, asker: Asker
+):
     filtered = Reply("The response was filtered: content_filter.", status=400)
     replies: list[Reply | int] = [200, filtered, 500, 200, Reply(raw=b"no answer")]
     openai.script("batch", replies)
     lost = asker.chat(replace(AT_ONCE, failed="reject")).complete(questions(5))
-    assert [reply.reason for reply in lost] == [None, "content_filter", "server_error", None, "server_error"]
+    assert [reply.reason for reply in lost] == [
+        None,
+        "content_filter",
+        "server_error",
+        None,
+        "server_error",
+    ]
     assert "HTTP 400" in lost[1].message
     found = asker.chat(replace(AT_ONCE, least=9)).complete(questions(5))
     assert [reply.reason for reply in found] == [None] * 5
@@ -342,9 +382,9 @@ def test_a_row_without_a_response_is_asked_directly(openai: OpenAIServer, asker:
     chat, failing = asker.chat(), questions(5)[2]
     openai.fail_batch_rows = lambda row: row == custom_id(chat, failing)
     assert all(reply.reason is None for reply in chat.complete(questions(5)))
-    assert [request.messages[0]["content"] for request in openai.requests if request.kind == "chat"] == [
-        failing.messages[0]["content"]
-    ]
+    assert [
+        request.messages[0]["content"] for request in openai.requests if request.kind == "chat"
+    ] == [failing.messages[0]["content"]]
 
 
 LINE_ENDS = "one\u2028two\u0085three\u2029four"
@@ -356,7 +396,11 @@ def test_texts_with_unusual_line_ends(openai: OpenAIServer, asker: Asker):
     raw = openai.file_store.add
 
     def unescaped(filename: str, purpose: str, content: bytes) -> Any:
-        lines = [json.dumps(json.loads(line), ensure_ascii=False) for line in content.split(b"\n") if line]
+        lines = [
+            json.dumps(json.loads(line), ensure_ascii=False)
+            for line in content.split(b"\n")
+            if line
+        ]
         return raw(filename, purpose, content if purpose == "batch" else "\n".join(lines).encode())
 
     openai.file_store.add = unescaped
@@ -377,7 +421,9 @@ def refused_file(openai: OpenAIServer) -> None:
     ("refuse", "words"),
     [(refused_rows, "5 requests, more than the limit of 3"), (refused_file, "File is too large")],
 )
-def test_a_refused_batch(openai: OpenAIServer, asker: Asker, refuse: Callable[[OpenAIServer], None], words: str):
+def test_a_refused_batch(
+    openai: OpenAIServer, asker: Asker, refuse: Callable[[OpenAIServer], None], words: str
+):
     most_rows, most_bytes = openai.max_batch_requests, openai.max_file_bytes
     refuse(openai)
     with pytest.raises(ModelError, match=words):
@@ -392,9 +438,12 @@ def test_a_refused_batch(openai: OpenAIServer, asker: Asker, refuse: Callable[[O
 def test_a_batch_that_fails_its_validation(openai: OpenAIServer, asker: Asker):
     chat = asker.chat()
     add = openai.file_store.add
-    openai.file_store.add = lambda filename, purpose, content: add(filename, purpose, content + b"no request\n")
+    openai.file_store.add = lambda filename, purpose, content: add(
+        filename, purpose, content + b"no request\n"
+    )
     with pytest.raises(
-        ModelError, match=r"batch_000001 was refused \(This line is not the JSON of a request.*run again"
+        ModelError,
+        match=r"batch_000001 was refused \(This line is not the JSON of a request.*run again",
     ):
         chat.complete(questions(5))
     assert asker.nothing_left
@@ -437,7 +486,9 @@ def test_a_batch_above_the_budget_is_not_made(openai: OpenAIServer, asker: Asker
     assert len(openai.batches) == 1
 
 
-def test_batches_that_are_together_above_the_budget_are_not_all_made(openai: OpenAIServer, asker: Asker):
+def test_batches_that_are_together_above_the_budget_are_not_all_made(
+    openai: OpenAIServer, asker: Asker
+):
     two = replace(AT_ONCE, max_requests=3)
     chat = asker.chat(two)
     asked = sum(map(chat.count, questions(6)))
@@ -485,7 +536,9 @@ def test_abandoned_it_is_cancelled_and_its_files_are_deleted(openai: OpenAIServe
     assert openai.count("batch") == 5
 
 
-def test_what_a_cancelled_batch_had_answered_is_kept_and_its_late_files_are_deleted(openai: OpenAIServer, asker: Asker):
+def test_what_a_cancelled_batch_had_answered_is_kept_and_its_late_files_are_deleted(
+    openai: OpenAIServer, asker: Asker
+):
     openai.batch_hold, openai.batch_cancel_polls, openai.batch_cancelled_after = True, 2, 3
     with pytest.raises(WaitingError):
         asker.chat(NO_WAIT).complete(questions(5))
@@ -520,12 +573,19 @@ def test_a_budget_covers_the_batches_of_earlier_runs(openai: OpenAIServer, asker
     openai.batch_hold = True
     with pytest.raises(WaitingError):
         chat.complete(questions(5), Meter("s", lambda done, expected: None, Budget(max_tokens=one)))
-    for budget in (Budget(max_tokens=int(1.7 * one)), Budget(max_cost=1.2 * (chat.cost(Tokens(one, 0)) or 0))):
+    for budget in (
+        Budget(max_tokens=int(1.7 * one)),
+        Budget(max_cost=1.2 * (chat.cost(Tokens(one, 0)) or 0)),
+    ):
         with pytest.raises(BudgetError, match="a batch of about"):
-            asker.chat(NO_WAIT).complete(questions(9), Meter("s", lambda done, expected: None, budget))
+            asker.chat(NO_WAIT).complete(
+                questions(9), Meter("s", lambda done, expected: None, budget)
+            )
     assert len(openai.batches) == 1
     with pytest.raises(WaitingError):
-        asker.chat(NO_WAIT).complete(questions(9), Meter("s", lambda done, expected: None, Budget(max_tokens=2 * one)))
+        asker.chat(NO_WAIT).complete(
+            questions(9), Meter("s", lambda done, expected: None, Budget(max_tokens=2 * one))
+        )
     assert [batch.total for batch in openai.batches] == [5, 4]
 
 

@@ -1,4 +1,5 @@
-"""Turns are spaced by the rate, whoever takes them: threads, and processes that share a database."""
+"""Turns are spaced by the rate, whoever takes them: threads, and processes that share a
+database."""
 
 import subprocess
 import sys
@@ -77,9 +78,12 @@ database.close()
 """
     url = f"sqlite:///{tmp_path}/cache.sqlite"
     processes = [
-        subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True) for _ in range(3)
+        subprocess.Popen([sys.executable, "-c", code, url], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
     ]
-    turns = [float(line) for process in processes for line in process.communicate(timeout=60)[0].split()]
+    turns = [
+        float(line) for process in processes for line in process.communicate(timeout=60)[0].split()
+    ]
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert len(turns) == 180
     assert_spaced(turns, STEP)

@@ -39,26 +39,35 @@ def chat(openai: OpenAIServer, cache: ReplyCache):
 
 
 def ask(*texts: str, check: Check | None = None) -> list[ChatRequest]:
-    return [ChatRequest(f"row-{i}", ({"role": "user", "content": text},), None, check) for i, text in enumerate(texts)]
+    return [
+        ChatRequest(f"row-{i}", ({"role": "user", "content": text},), None, check)
+        for i, text in enumerate(texts)
+    ]
 
 
 def silent_address() -> str:
     return "http://127.0.0.1:1/v1"
 
 
-def test_replies_keep_the_order_of_the_requests_and_run_side_by_side(chat: OpenAIChat, openai: OpenAIServer):
+def test_replies_keep_the_order_of_the_requests_and_run_side_by_side(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.delay = 0.02
     replies = chat.complete(ask(*map(str, range(60))))
     assert [reply.text for reply in replies] == [f"reply to {i}" for i in range(60)]
     assert 4 < openai.peak <= 16
     sent = openai.requests[0]
-    first = next(reply for reply in replies if reply.text == f"reply to {sent.messages[-1]['content']}")
+    first = next(
+        reply for reply in replies if reply.text == f"reply to {sent.messages[-1]['content']}"
+    )
     assert (first.input_tokens, first.output_tokens) == (sent.prompt_tokens, sent.completion_tokens)
     assert isinstance(chat, ChatModel)
 
 
 def test_one_slow_call_holds_up_no_other(chat: OpenAIChat, openai: OpenAIServer):
-    openai.reply = lambda messages, body: Reply("x", delay=1.0 if messages[-1]["content"] == "0" else 0)
+    openai.reply = lambda messages, body: Reply(
+        "x", delay=1.0 if messages[-1]["content"] == "0" else 0
+    )
     heard = Hearer()
     replace(chat, concurrency=2).complete(ask(*map(str, range(20))), heard)
     assert heard.usages[-1].row_id == "row-0"
@@ -108,7 +117,9 @@ def test_a_reply_that_cannot_be_read_is_asked_again_unless_the_reader_has_learnt
     assert openai.count("chat") == 4
 
 
-def test_what_a_listener_raises_ends_the_work_and_keeps_the_reply(chat: OpenAIChat, openai: OpenAIServer):
+def test_what_a_listener_raises_ends_the_work_and_keeps_the_reply(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     class BudgetSpentError(Exception):
         pass
 
@@ -126,18 +137,27 @@ def test_what_a_listener_raises_ends_the_work_and_keeps_the_reply(chat: OpenAICh
 
 def test_identity_has_what_changes_a_reply_and_nothing_else(chat: OpenAIChat, openai: OpenAIServer):
     model = replace(chat, options={"temperature": 0, "seed": 7, "extra_body": {"top_k": 5}})
-    assert model.identity == {"model": "gpt-4o-mini", "temperature": 0, "seed": 7, "extra_body": {"top_k": 5}}
+    assert model.identity == {
+        "model": "gpt-4o-mini",
+        "temperature": 0,
+        "seed": 7,
+        "extra_body": {"top_k": 5},
+    }
     model.complete([replace(ask("a")[0], response_format={"type": "json_object"})])
     body = openai.requests[0].body
     assert (body["temperature"], body["seed"], body["top_k"]) == (0, 7, 5)
     assert body["response_format"] == {"type": "json_object"}
     assert "extra_body" not in body
-    with pytest.raises(SettingsError, match=r"models\.chat\.default: unknown options temprature; known: .*temper"):
+    with pytest.raises(
+        SettingsError, match=r"models\.chat\.default: unknown options temprature; known: .*temper"
+    ):
         replace(chat, options={"temprature": 0})
 
 
 @pytest.mark.parametrize(("status", "times"), [(408, 1), (409, 2), (429, 2), (500, 2), (503, 2)])
-def test_passing_failures_are_tried_again(chat: OpenAIChat, openai: OpenAIServer, status: int, times: int):
+def test_passing_failures_are_tried_again(
+    chat: OpenAIChat, openai: OpenAIServer, status: int, times: int
+):
     openai.script("chat", [Reply(status=status, headers=NOW)] * times)
     assert chat.complete(ask("a"))[0].text == "reply to a"
     assert openai.count("chat") == times + 1
@@ -166,7 +186,11 @@ def test_retry_after_is_honoured(chat: OpenAIChat, openai: OpenAIServer):
         (Reply(delay=1), "timeout", ""),
         (Reply(FULL, status=400), "too_long", ""),
         (Reply("input is too large to process", status=500), "too_long", ""),
-        (Reply("Your request was rejected by our content_filter.", status=400), "content_filter", ""),
+        (
+            Reply("Your request was rejected by our content_filter.", status=400),
+            "content_filter",
+            "",
+        ),
         (Reply("The content policy forbids this.", status=403), "content_filter", ""),
         (Reply("Unsupported value: 'seed'.", status=400), "bad_request", ""),
         (Reply("half of", finish_reason="content_filter"), "content_filter", "half of"),
@@ -207,7 +231,11 @@ def test_a_refusal(chat: OpenAIChat, openai: OpenAIServer):
 def test_a_server_that_reports_no_usage(chat: OpenAIChat, openai: OpenAIServer):
     openai.script("chat", [Reply("fine", usage=False)])
     (reply,) = chat.complete(ask("a"))
-    assert (reply.text, reply.input_tokens, reply.output_tokens) == ("fine", chat.count(ask("a")[0]), 1)
+    assert (reply.text, reply.input_tokens, reply.output_tokens) == (
+        "fine",
+        chat.count(ask("a")[0]),
+        1,
+    )
 
 
 def test_cost(chat: OpenAIChat, openai: OpenAIServer):
@@ -217,7 +245,9 @@ def test_cost(chat: OpenAIChat, openai: OpenAIServer):
     priced.complete(ask("one two three"), heard)
     (sent,) = openai.requests
     usages = heard.usages
-    assert usages[0].cost == pytest.approx((sent.prompt_tokens * 2 + sent.completion_tokens * 10) / 1e6)
+    assert usages[0].cost == pytest.approx(
+        (sent.prompt_tokens * 2 + sent.completion_tokens * 10) / 1e6
+    )
     assert usages[1].cost == 0
     chat.complete(ask("no price"), heard)
     assert usages[2].cost is None
@@ -226,7 +256,9 @@ def test_cost(chat: OpenAIChat, openai: OpenAIServer):
 def test_a_refused_key_ends_everything_at_once(chat: OpenAIChat, openai: OpenAIServer):
     openai.key = "another"
     started = time.monotonic()
-    with pytest.raises(AuthError, match=r"models\.chat\.default: the endpoint refused the key \(401\); set OPENAI"):
+    with pytest.raises(
+        AuthError, match=r"models\.chat\.default: the endpoint refused the key \(401\); set OPENAI"
+    ):
         chat.complete(ask(*map(str, range(500))))
     with pytest.raises(AuthError, match="the endpoint refused the key"):
         chat.preflight()
@@ -243,7 +275,9 @@ def test_a_refused_key_ends_everything_at_once(chat: OpenAIChat, openai: OpenAIS
         (Reply("Region is closed", status=403), r"refused the key \(403\)"),
     ],
 )
-def test_what_no_row_can_survive_is_raised(chat: OpenAIChat, openai: OpenAIServer, failure: Reply, message: str):
+def test_what_no_row_can_survive_is_raised(
+    chat: OpenAIChat, openai: OpenAIServer, failure: Reply, message: str
+):
     openai.script("chat", [failure])
     with pytest.raises((ModelError, AuthError), match=message):
         chat.complete(ask("a"))
@@ -255,7 +289,10 @@ def test_a_model_that_the_endpoint_does_not_have_is_a_fault_of_settings(
 ):
     openai.script("chat", [Reply("The model `gpt-4o-mini` does not exist", status=status)] * 2)
     for attempt in (lambda: chat.complete(ask("a")), lambda: list(chat.stream(ask("a")[0]))):
-        with pytest.raises(NoSuchModelError, match=r"has no model 'gpt-4o-mini'.*correct models\.chat\.default\.model"):
+        with pytest.raises(
+            NoSuchModelError,
+            match=r"has no model 'gpt-4o-mini'.*correct models\.chat\.default\.model",
+        ):
             attempt()
 
 
@@ -267,7 +304,8 @@ def test_nobody_listens(chat: OpenAIChat):
         lambda: list(lonely.stream(ask("a")[0])),
     ):
         with pytest.raises(
-            ModelError, match=r"models\.chat\.default: http://127\.0\.0\.1:1/v1 does not answer \(\[Errno"
+            ModelError,
+            match=r"models\.chat\.default: http://127\.0\.0\.1:1/v1 does not answer \(\[Errno",
         ) as e:
             attempt()
         assert "hush" not in str(e.value)
@@ -305,7 +343,9 @@ def test_the_key_is_in_no_message(chat: OpenAIChat, openai: OpenAIServer):
     with pytest.raises(SettingsError) as refused:
         replace(chat, api_key=KEY + "\n")
     assert KEY not in str(refused.value)
-    with pytest.raises(SettingsError, match="base_url 'localhost:8000/v1' is no web address") as address:
+    with pytest.raises(
+        SettingsError, match="base_url 'localhost:8000/v1' is no web address"
+    ) as address:
         replace(chat, base_url="me:hush@localhost:8000/v1")
     assert "hush" not in str(address.value)
 
@@ -313,14 +353,20 @@ def test_the_key_is_in_no_message(chat: OpenAIChat, openai: OpenAIServer):
 @pytest.mark.parametrize(
     "url", ["http://me:hush@host:abc/v1", "http://me:hush@[::1/v1", "http://me:hu/sh@host:99999/v1"]
 )
-def test_an_address_whose_host_or_port_cannot_be_read_is_refused_before_any_call(chat: OpenAIChat, url: str):
-    with pytest.raises(SettingsError, match="base_url has a host or a port that cannot be read") as refused:
+def test_an_address_whose_host_or_port_cannot_be_read_is_refused_before_any_call(
+    chat: OpenAIChat, url: str
+):
+    with pytest.raises(
+        SettingsError, match="base_url has a host or a port that cannot be read"
+    ) as refused:
         replace(chat, base_url=url)
     assert not {"hu", "hush"} & set(re.findall(r"\w+", str(refused.value)))
     assert refused.value.__context__ is None
 
 
-def test_no_secret_and_no_question_is_on_disk(chat: OpenAIChat, openai: OpenAIServer, tmp_path: Path):
+def test_no_secret_and_no_question_is_on_disk(
+    chat: OpenAIChat, openai: OpenAIServer, tmp_path: Path
+):
     openai.reply = lambda messages, body: Reply("fine")
     chat.complete(ask("a private question"))
     chat.cache.close()
@@ -352,7 +398,9 @@ def test_stream_gives_pieces_then_the_whole(chat: OpenAIChat, openai: OpenAIServ
     assert (whole.input_tokens, whole.output_tokens) == (sent.prompt_tokens, sent.completion_tokens)
 
 
-def test_a_stream_that_breaks_is_an_error_and_is_not_remembered(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_stream_that_breaks_is_an_error_and_is_not_remembered(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     (request,) = ask("a b c d e f g h i j k l m n o p q r s t u v w x y z")
     openai.script("chat", [Reply(drop=True)])
     got: list[str] = []
@@ -394,7 +442,9 @@ def test_a_stream_is_counted_when_it_ends_with_what_it_took(chat: OpenAIChat, op
 
 
 @pytest.mark.parametrize("ends", ["closed", "dropped"])
-def test_a_stream_that_is_cut_is_counted_and_gives_its_place_back(chat: OpenAIChat, openai: OpenAIServer, ends: str):
+def test_a_stream_that_is_cut_is_counted_and_gives_its_place_back(
+    chat: OpenAIChat, openai: OpenAIServer, ends: str
+):
     openai.script("chat", [Reply(drop=ends == "dropped")])
     one_place, heard = replace(chat, concurrency=1), Hearer()
     stream = one_place.stream(ask("a b c d e f g h i j k l m n o p q r s t u v w x y z")[0], heard)
@@ -414,7 +464,7 @@ def test_a_stream_that_is_cut_is_counted_and_gives_its_place_back(chat: OpenAICh
 def test_a_reply_of_one_asker_is_served_to_nobody_else(chat: OpenAIChat, openai: OpenAIServer):
     [shared] = ask("what is it")
     [mine] = [replace(shared, asker="mine")]
-    assert [reply.cached for request in (mine, shared, mine, shared) for reply in chat.complete([request])] == [
+    assert [reply.cached for request in (mine, shared, mine, shared) for reply in chat.complete([request])] == [  # noqa: E501
         False, False, True, True,
     ]  # fmt: skip
     list(chat.stream(replace(shared, asker="other")))

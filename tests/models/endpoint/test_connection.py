@@ -40,12 +40,20 @@ def root(tmp_path: Path) -> Path:
 
 def models(root: Path, **settings: Any) -> tuple[Any, Any, Any]:
     """The chat, embedding and rerank models of a project, all with these settings."""
-    sections = {"chat": {}, "embedding": {"provider": "openai", "model": "e"}, "rerank": {"model": "r"}}
+    sections = {
+        "chat": {},
+        "embedding": {"provider": "openai", "model": "e"},
+        "rerank": {"model": "r"},
+    }
     content = {"models": {kind: {"default": {**own, **settings}} for kind, own in sections.items()}}
     (root / "settings.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     read = read_settings(root)
     chat = chat_model(read, "default", NO_CACHE, root=root)
-    return chat, embedding_model(read, "default", lambda: NO_CACHE, root=root), reranker(read, root=root)
+    return (
+        chat,
+        embedding_model(read, "default", lambda: NO_CACHE, root=root),
+        reranker(read, root=root),
+    )
 
 
 def with_gateway(gateway: GatewayServer) -> dict[str, Any]:
@@ -57,7 +65,9 @@ def with_gateway(gateway: GatewayServer) -> dict[str, Any]:
     }
 
 
-def test_headers_and_parameters_are_sent_with_every_request_of_every_model(gateway: GatewayServer, root: Path):
+def test_headers_and_parameters_are_sent_with_every_request_of_every_model(
+    gateway: GatewayServer, root: Path
+):
     chat, embedding, rerank = models(root, **with_gateway(gateway))
     chat.preflight()
     (reply,) = chat.complete(ASKED)
@@ -66,10 +76,13 @@ def test_headers_and_parameters_are_sent_with_every_request_of_every_model(gatew
     scores = rerank.rerank("question", ["one", "other"])
     assert (reply.reason, bool(streamed), vectors.shape[0], len(scores)) == (None, True, 1, 2)
     assert [visit.path for visit in gateway.visits] == [
-        "/v1/models", "/v1/chat/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/rerank",
+        "/v1/models", "/v1/chat/completions", "/v1/chat/completions", "/v1/embeddings",
+        "/v1/rerank",
     ]  # fmt: skip
     assert all(visit.headers["x-gateway-key"] == SECRET for visit in gateway.visits)
-    assert all(visit.query == {"api-version": "2024-06-01", "token": PARAMETER} for visit in gateway.visits)
+    assert all(
+        visit.query == {"api-version": "2024-06-01", "token": PARAMETER} for visit in gateway.visits
+    )
 
 
 def test_a_query_in_the_address_is_sent_behind_the_path(gateway: GatewayServer, root: Path):
@@ -80,8 +93,14 @@ def test_a_query_in_the_address_is_sent_behind_the_path(gateway: GatewayServer, 
     embedding.embed(["a text"])
     rerank.rerank("question", ["one"])
     assert reply.reason is None
-    assert [visit.path for visit in gateway.visits] == ["/v1/chat/completions", "/v1/embeddings", "/v1/rerank"]
-    assert all(visit.query == {"api-version": "2024-06-01", "zone": "b"} for visit in gateway.visits)
+    assert [visit.path for visit in gateway.visits] == [
+        "/v1/chat/completions",
+        "/v1/embeddings",
+        "/v1/rerank",
+    ]
+    assert all(
+        visit.query == {"api-version": "2024-06-01", "zone": "b"} for visit in gateway.visits
+    )
 
 
 def test_an_empty_header_is_left_out(gateway: GatewayServer, root: Path):
@@ -91,7 +110,9 @@ def test_an_empty_header_is_left_out(gateway: GatewayServer, root: Path):
     assert {"authorization", "x-project"}.isdisjoint(gateway.visits[-1].headers)
 
 
-def test_headers_and_parameters_are_no_part_of_what_a_reply_is_known_by(gateway: GatewayServer, root: Path):
+def test_headers_and_parameters_are_no_part_of_what_a_reply_is_known_by(
+    gateway: GatewayServer, root: Path
+):
     plain, *_ = models(root, base_url=gateway.base_url, max_retries=0)
     chat, embedding, rerank = models(root, **with_gateway(gateway))
     cache = ReplyCache(f"sqlite:///{root}/cache.sqlite")
@@ -113,7 +134,11 @@ def test_no_message_and_no_repr_shows_a_header_or_a_parameter(gateway: GatewaySe
     wrong = with_gateway(gateway) | {"headers": {"X-Gateway-Key": f"Bearer {SECRET}"}}
     chat, embedding, rerank = models(root, **wrong)
     told = [chat.complete(ASKED)[0].message]
-    for ask in (lambda: embedding.embed(["a"]), lambda: rerank.rerank("q", ["a"]), lambda: [*chat.stream(ASKED[0])]):
+    for ask in (
+        lambda: embedding.embed(["a"]),
+        lambda: rerank.rerank("q", ["a"]),
+        lambda: [*chat.stream(ASKED[0])],
+    ):
         with pytest.raises(ModelError) as refused:
             ask()
         told.append(str(refused.value))
@@ -126,15 +151,22 @@ def test_a_certificate_that_is_not_trusted_says_what_to_set(certificates: Certif
     with listening(GatewayServer, certificates.server_context()) as server:
         chat, embedding, _ = models(root, base_url=server.base_url, max_retries=0)
         for ask in (chat.preflight, lambda: chat.complete(ASKED), lambda: embedding.embed(["a"])):
-            with pytest.raises(ModelError, match=r"certificate is not trusted \(.+\); set ca_bundle .*SSL_CERT_FILE"):
+            with pytest.raises(
+                ModelError,
+                match=r"certificate is not trusted \(.+\); set ca_bundle .*SSL_CERT_FILE",
+            ):
                 ask()
         assert server.visits == []
 
 
-def test_with_its_authority_in_ca_bundle_a_server_is_trusted(certificates: Certificates, root: Path):
+def test_with_its_authority_in_ca_bundle_a_server_is_trusted(
+    certificates: Certificates, root: Path
+):
     (root / "certs").symlink_to(certificates.folder)
     with listening(GatewayServer, certificates.server_context()) as server:
-        chat, embedding, rerank = models(root, base_url=server.base_url, ca_bundle="certs/ca.pem", max_retries=0)
+        chat, embedding, rerank = models(
+            root, base_url=server.base_url, ca_bundle="certs/ca.pem", max_retries=0
+        )
         chat.preflight()
         assert chat.complete(ASKED)[0].reason is None
         assert embedding.embed(["a"]).shape[0] == 1
@@ -143,7 +175,10 @@ def test_with_its_authority_in_ca_bundle_a_server_is_trusted(certificates: Certi
 
 def test_a_server_may_ask_for_a_certificate(certificates: Certificates, root: Path):
     trusted = {"ca_bundle": str(certificates.authority), "max_retries": 0, "timeout": 5}
-    shown = {"client_cert": str(certificates.certificate("client")), "client_key": str(certificates.key("client"))}
+    shown = {
+        "client_cert": str(certificates.certificate("client")),
+        "client_key": str(certificates.key("client")),
+    }
     with listening(GatewayServer, certificates.server_context(wants_a_client=True)) as server:
         chat, *_ = models(root, base_url=server.base_url, **trusted, **shown)
         assert chat.complete(ASKED)[0].reason is None
@@ -160,10 +195,15 @@ def test_a_server_may_ask_for_a_certificate(certificates: Certificates, root: Pa
             {"ca_bundle": "settings.yaml"},
             r"models\.chat\.default\.ca_bundle: .*settings\.yaml: not a certificate in PEM",
         ),
-        ({"client_cert": "none.pem"}, r"models\.chat\.default\.client_cert: .*none\.pem: No such file"),
+        (
+            {"client_cert": "none.pem"},
+            r"models\.chat\.default\.client_cert: .*none\.pem: No such file",
+        ),
     ],
 )
-def test_a_file_of_certificates_that_cannot_be_read_is_named(settings: dict[str, str], said: str, root: Path):
+def test_a_file_of_certificates_that_cannot_be_read_is_named(
+    settings: dict[str, str], said: str, root: Path
+):
     chat, *_ = models(root, base_url="https://127.0.0.1:9/v1", **settings)
     with pytest.raises(SettingsError, match=said):
         chat.preflight()

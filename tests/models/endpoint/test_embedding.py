@@ -17,13 +17,17 @@ FULL = Reply("This model's maximum context length is 8192 tokens.", status=400)
 @pytest.fixture
 def model(openai: OpenAIServer, tmp_path: Path):
     cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
-    made = OpenAIEmbedding("text-embedding-3-small", openai.base_url, "test-key", cache, batch_size=8, max_retries=0)
+    made = OpenAIEmbedding(
+        "text-embedding-3-small", openai.base_url, "test-key", cache, batch_size=8, max_retries=0
+    )
     yield made
     made.endpoint.client.close()
     cache.close()
 
 
-def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: OpenAIEmbedding, openai: OpenAIServer):
+def test_rows_are_unit_vectors_in_the_order_of_the_texts(
+    model: OpenAIEmbedding, openai: OpenAIServer
+):
     texts = [f"text {i}" for i in range(30)]
     heard = Hearer()
     vectors = model.embed(texts, heard)
@@ -33,11 +37,15 @@ def test_rows_are_unit_vectors_in_the_order_of_the_texts(model: OpenAIEmbedding,
     assert np.allclose(vectors[7], model.embed(["text 7"])[0])
     assert openai.count("embeddings") == 4 == len(heard.usages)
     assert sorted(heard.done) == [6, 8, 8, 8]
-    assert sum(usage.input_tokens for usage in heard.usages) == sum(r.prompt_tokens for r in openai.requests[:4])
+    assert sum(usage.input_tokens for usage in heard.usages) == sum(
+        r.prompt_tokens for r in openai.requests[:4]
+    )
     assert isinstance(model, EmbeddingModel)
 
 
-def test_equal_texts_are_sent_once_blank_ones_and_known_ones_never(model: OpenAIEmbedding, openai: OpenAIServer):
+def test_equal_texts_are_sent_once_blank_ones_and_known_ones_never(
+    model: OpenAIEmbedding, openai: OpenAIServer
+):
     vectors = model.embed(["a", " \n", "a", "", "b"])
     assert [list(request.inputs) for request in openai.requests] == [["a", "b"]]
     assert np.array_equal(vectors[0], vectors[2])
@@ -56,14 +64,22 @@ def test_no_texts_and_only_blank_texts(model: OpenAIEmbedding, openai: OpenAISer
     assert model.embed(["", " "]).shape == (2, 64)
 
 
-def test_dimensions_are_asked_for_and_part_of_the_identity(model: OpenAIEmbedding, openai: OpenAIServer):
+def test_dimensions_are_asked_for_and_part_of_the_identity(
+    model: OpenAIEmbedding, openai: OpenAIServer
+):
     small = replace(model, dimensions=16)
     assert small.embed(["a"]).shape == (1, 16)
     assert model.embed(["a"]).shape == (1, 64)
     assert openai.count("embeddings") == 2
-    assert small.identity == {"model": "text-embedding-3-small", "normalized": True, "dimensions": 16}
+    assert small.identity == {
+        "model": "text-embedding-3-small",
+        "normalized": True,
+        "dimensions": 16,
+    }
     openai.script("embeddings", [Reply(raw=b'{"data": [{"index": 0, "embedding": [1, 2]}]}')])
-    with pytest.raises(ModelError, match=r"models\.embedding\.default: expected 16 dimensions, got \[2\]"):
+    with pytest.raises(
+        ModelError, match=r"models\.embedding\.default: expected 16 dimensions, got \[2\]"
+    ):
         small.embed(["b"])
 
 
@@ -82,12 +98,18 @@ def test_a_vector_that_is_no_vector(model: OpenAIEmbedding, openai: OpenAIServer
         model.embed(["a"])
 
 
-def test_a_text_that_is_too_long_is_the_mean_of_its_halves(model: OpenAIEmbedding, openai: OpenAIServer):
+def test_a_text_that_is_too_long_is_the_mean_of_its_halves(
+    model: OpenAIEmbedding, openai: OpenAIServer
+):
     text = "the harbour of Velm lies in the north of the isle " * 4
     openai.script("embeddings", [FULL, 200, FULL, 200])
     short, long = model.embed(["short", text])
     halves = openai.requests[3].inputs
-    assert [list(request.inputs) for request in openai.requests[:3]] == [["short", text], ["short"], [text]]
+    assert [list(request.inputs) for request in openai.requests[:3]] == [
+        ["short", text],
+        ["short"],
+        [text],
+    ]
     assert "".join(halves) == text
     assert abs(len(halves[0]) - len(halves[1])) < 20
     mean = np.average(model.embed(halves), axis=0, weights=[len(half) for half in halves])
@@ -102,7 +124,9 @@ def test_an_endpoint_that_finds_everything_too_long(model: OpenAIEmbedding, open
     assert openai.count("embeddings") < 5
 
 
-def test_batches_that_came_are_kept_when_another_fails(model: OpenAIEmbedding, openai: OpenAIServer):
+def test_batches_that_came_are_kept_when_another_fails(
+    model: OpenAIEmbedding, openai: OpenAIServer
+):
     one_by_one = replace(model, concurrency=1)
     texts = [f"text {i}" for i in range(20)]
     openai.script("embeddings", [200, 500])
@@ -113,7 +137,9 @@ def test_batches_that_came_are_kept_when_another_fails(model: OpenAIEmbedding, o
     assert [len(request.inputs) for request in openai.requests] == [8, 4]
 
 
-def test_a_model_that_changed_its_size_under_the_same_name(model: OpenAIEmbedding, openai: OpenAIServer):
+def test_a_model_that_changed_its_size_under_the_same_name(
+    model: OpenAIEmbedding, openai: OpenAIServer
+):
     model.embed(["a"])
     openai.dimensions = 32
     with pytest.raises(ModelError, match="vectors of 32 and 64 dimensions for one model"):
@@ -122,7 +148,9 @@ def test_a_model_that_changed_its_size_under_the_same_name(model: OpenAIEmbeddin
 
 def test_a_refused_key(model: OpenAIEmbedding):
     stranger = replace(model, api_key="wrong")
-    with pytest.raises(AuthError, match=r"models\.embedding\.default: the endpoint refused the key"):
+    with pytest.raises(
+        AuthError, match=r"models\.embedding\.default: the endpoint refused the key"
+    ):
         stranger.preflight()
     with pytest.raises(AuthError):
         stranger.embed(["a"])
@@ -136,7 +164,8 @@ def test_odd_characters_are_sent(model: OpenAIEmbedding, openai: OpenAIServer):
 
 def test_without_an_endpoint_the_message_names_the_keys_of_an_embedding():
     with pytest.raises(
-        AuthError, match=r"set models\.embedding\.fine\.base_url or models\.embedding\.fine\.api_key"
+        AuthError,
+        match=r"set models\.embedding\.fine\.base_url or models\.embedding\.fine\.api_key",
     ) as told:
         OpenAIEmbedding("e", where="models.embedding.fine").preflight()
     assert "chat" not in str(told.value)

@@ -1,4 +1,5 @@
-"""A server that works on few calls at once loses no row, however many calls are sent to it at once."""
+"""A server that works on few calls at once loses no row, however many calls are sent to it at
+once."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,7 +47,8 @@ def test_one_slot_answers_every_row(chat: OpenAIChat):
     lowered = int(chat.limiter.allowed)
     assert chat.note().startswith(f"models.chat.default: {chat.limiter.timeouts} timeout")
     assert chat.note().endswith(
-        f" with 16 calls under way: concurrency lowered to {lowered}; set models.chat.default.concurrency: {lowered}"
+        f" with 16 calls under way: concurrency lowered to {lowered}; set"
+        f" models.chat.default.concurrency: {lowered}"
     )
 
 
@@ -59,7 +61,9 @@ def test_a_row_that_always_times_out_ends_as_a_reject(chat: OpenAIChat, openai: 
 
 def test_one_slow_row_among_fast_ones_lowers_nothing(chat: OpenAIChat, openai: OpenAIServer):
     openai.slots.limit, openai.delay = None, 0.0
-    openai.reply = lambda messages, body: Reply("x", hold=messages[-1]["content"] == "0", delay=0.02)
+    openai.reply = lambda messages, body: Reply(
+        "x", hold=messages[-1]["content"] == "0", delay=0.02
+    )
     many = replace(chat, concurrency=4)
     heard = Hearer()
     replies = many.complete(ask(*map(str, range(200))), heard)
@@ -92,7 +96,12 @@ def test_a_question_is_not_tried_again_for_want_of_places(chat: OpenAIChat, open
 def test_embeddings_of_a_server_with_one_slot_all_come(openai: OpenAIServer):
     openai.slots.limit, openai.delay = 1, SECONDS_A_CALL
     model = OpenAIEmbedding(
-        "e", openai.base_url, "test-key", batch_size=1, timeout=CALLS_IN_TIME * SECONDS_A_CALL, wait_for_model=600
+        "e",
+        openai.base_url,
+        "test-key",
+        batch_size=1,
+        timeout=CALLS_IN_TIME * SECONDS_A_CALL,
+        wait_for_model=600,
     )
     heard = Hearer()
     assert len(model.embed([f"text {number}" for number in range(30)], heard)) == 30

@@ -66,7 +66,10 @@ no_function = 3
 
 
 def asked(*texts: str) -> list[ChatRequest]:
-    return [ChatRequest(f"row-{number}", ({"role": "user", "content": text},)) for number, text in enumerate(texts)]
+    return [
+        ChatRequest(f"row-{number}", ({"role": "user", "content": text},))
+        for number, text in enumerate(texts)
+    ]
 
 
 @pytest.fixture
@@ -87,7 +90,9 @@ def chat_of(root: Path, function: str, **own: Any) -> OpenAIChat:
 
 
 def embedding_of(root: Path, function: str, **own: Any) -> OpenAIEmbedding:
-    made = embedding_model(named(root, "embedding", function, **own), "default", lambda: NO_CACHE, root=root)
+    made = embedding_model(
+        named(root, "embedding", function, **own), "default", lambda: NO_CACHE, root=root
+    )
     assert isinstance(made, OpenAIEmbedding)
     return made
 
@@ -99,7 +104,9 @@ def chat_by(function: Callable[..., Any], **changes: Any) -> OpenAIChat:
 
 
 def embedding_by(function: Callable[..., Any]) -> OpenAIEmbedding:
-    made = embedding_model(with_own_models(Settings(), embedding=function), "default", lambda: NO_CACHE)
+    made = embedding_model(
+        with_own_models(Settings(), embedding=function), "default", lambda: NO_CACHE
+    )
     assert isinstance(made, OpenAIEmbedding)
     return replace(made, max_retries=0)
 
@@ -132,7 +139,8 @@ def test_a_function_gets_messages_as_a_list_and_the_options_that_it_takes(root: 
 def test_an_option_that_is_set_and_not_taken_is_refused_before_the_work(root: Path):
     chat = chat_of(root, "my_models:chat", temperature=0.5)
     with pytest.raises(
-        SettingsError, match=r"models\.chat\.default: temperature is set, and my_models:chat has no such"
+        SettingsError,
+        match=r"models\.chat\.default: temperature is set, and my_models:chat has no such",
     ):
         chat.preflight()
 
@@ -158,7 +166,10 @@ def test_a_class_is_made_once_and_its_instance_called(root: Path):
     chat = chat_of(root, "my_models:Counting", temperature=0.5, concurrency=1)
     chat.preflight()
     replies = chat.complete(asked("one", "two"))
-    assert [reply.text for reply in replies] == ["call 1 with ['temperature']", "call 2 with ['temperature']"]
+    assert [reply.text for reply in replies] == [
+        "call 1 with ['temperature']",
+        "call 2 with ['temperature']",
+    ]
 
 
 def test_a_reply_is_streamed_as_one_piece(root: Path):
@@ -173,7 +184,9 @@ def test_a_reply_is_streamed_as_one_piece(root: Path):
 
 
 def test_a_reply_that_was_cut_off_says_so():
-    (reply,) = chat_by(lambda messages: Reply("half", finish_reason="length")).complete(asked("one"))
+    (reply,) = chat_by(lambda messages: Reply("half", finish_reason="length")).complete(
+        asked("one")
+    )
     assert (reply.text, reply.finish_reason) == ("half", "length")
 
 
@@ -235,7 +248,9 @@ def test_vectors_are_made_in_batches_and_brought_to_length_one(root: Path):
         (lambda texts: 1 / 0, "raised ZeroDivisionError: division by zero"),
     ],
 )
-def test_an_embedding_function_that_goes_wrong_ends_the_work_with_its_name(gives: Callable[..., Any], said: str):
+def test_an_embedding_function_that_goes_wrong_ends_the_work_with_its_name(
+    gives: Callable[..., Any], said: str
+):
     with pytest.raises(ModelError, match=rf"models\.embedding\.default: .*{said}"):
         embedding_by(gives).embed(["a", "b"])
 
@@ -262,7 +277,9 @@ def failing(error: BaseException) -> Callable[..., str]:
         (TimeoutError("slow"), "server_error", "raised TimeoutError: slow"),
     ],
 )
-def test_an_exception_rejects_the_row_with_the_functions_name(error: BaseException, reason: str, said: str):
+def test_an_exception_rejects_the_row_with_the_functions_name(
+    error: BaseException, reason: str, said: str
+):
     (reply,) = chat_by(failing(error)).complete(asked("one"))
     assert reply.reason == reason
     assert reply.message.endswith(said)
@@ -278,7 +295,10 @@ def test_messages_of_a_function_do_not_show_the_key_of_its_section():
 
 
 def test_the_key_of_a_functions_section_is_known_to_its_endpoint(root: Path):
-    assert chat_of(root, "my_models:chat", api_key="sk-of-the-section").endpoint.api_key == "sk-of-the-section"
+    assert (
+        chat_of(root, "my_models:chat", api_key="sk-of-the-section").endpoint.api_key
+        == "sk-of-the-section"
+    )
 
 
 @pytest.mark.parametrize("gives", [None, 3, b"bytes", Reply(None)])  # type: ignore[arg-type]
@@ -319,7 +339,9 @@ def test_too_many_calls_are_waited_for():
 
 def test_an_error_of_graphmill_ends_the_work():
     with pytest.raises(AuthError, match="get a new token"):
-        chat_by(failing(AuthError("my model: the token is old; get a new token"))).complete(asked("one"))
+        chat_by(failing(AuthError("my model: the token is old; get a new token"))).complete(
+            asked("one")
+        )
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -347,7 +369,10 @@ def test_half_a_character_does_no_harm():
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        ("nowhere:chat", r"neither a file .*nowhere\.py nor an installed module 'nowhere'; put the file there"),
+        (
+            "nowhere:chat",
+            r"neither a file .*nowhere\.py nor an installed module 'nowhere'; put the file there",
+        ),
         ("my_models:chatt", "my_models has no 'chatt'"),
         ("my_models:no_function", "my_models:no_function cannot be called"),
         ("my_models:NeedsArguments", "my_models:NeedsArguments cannot be made without arguments"),
@@ -357,7 +382,9 @@ def test_half_a_character_does_no_harm():
         ("json.nowhere:chat", "neither a file"),
     ],
 )
-def test_a_function_that_cannot_be_had_is_told_before_the_work(function: str, said: str, root: Path):
+def test_a_function_that_cannot_be_had_is_told_before_the_work(
+    function: str, said: str, root: Path
+):
     (root / "broken.py").write_text("def chat(:", encoding="utf-8")
     (root / "leaving.py").write_text("raise SystemExit", encoding="utf-8")
     (root / "lacking.py").write_text("import no_such_library", encoding="utf-8")
@@ -371,8 +398,13 @@ def test_a_module_may_import_its_neighbour_and_be_in_a_folder_or_installed(root:
         "import own_helper\nchat = lambda messages: own_helper.GREETING", encoding="utf-8"
     )
     (root / "package").mkdir()
-    (root / "package" / "inner.py").write_text("def chat(messages):\n    return 'inner'", encoding="utf-8")
-    texts = [chat_of(root, name).complete(asked("x"))[0].text for name in ("own_chat:chat", "package.inner:chat")]
+    (root / "package" / "inner.py").write_text(
+        "def chat(messages):\n    return 'inner'", encoding="utf-8"
+    )
+    texts = [
+        chat_of(root, name).complete(asked("x"))[0].text
+        for name in ("own_chat:chat", "package.inner:chat")
+    ]
     assert texts == ["hello", "inner"]
     chat_of(root, "json:dumps").preflight()
 
@@ -393,7 +425,9 @@ def test_a_file_that_was_edited_is_run_anew(root: Path):
 
 def test_batches_are_refused(root: Path):
     settings = named(root, "chat", "my_models:chat")
-    batched = batched_chat(settings, "default", chat_model(settings, "default", NO_CACHE, root=root))
+    batched = batched_chat(
+        settings, "default", chat_model(settings, "default", NO_CACHE, root=root)
+    )
     with pytest.raises(SettingsError, match="execution: batch is not there with provider: python"):
         batched.preflight()
 
@@ -413,6 +447,10 @@ def test_several_models_are_given_by_name_and_keep_the_limits_of_their_sections(
 
     settings = with_own_models(read_settings(root), chat={"small": chat, "new": chat})
     small = settings.models.chat["small"]
-    assert (small.concurrency, small.named_model, small.configured) == (3, f"{__name__}:{chat.__qualname__}", True)
+    assert (small.concurrency, small.named_model, small.configured) == (
+        3,
+        f"{__name__}:{chat.__qualname__}",
+        True,
+    )
     assert settings.models.chat["new"].concurrency == 16
     assert small.price is None

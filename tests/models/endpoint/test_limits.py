@@ -43,7 +43,9 @@ def test_no_more_than_what_is_allowed_is_under_way(allowed: int):
                 seen.append(limit.under_way)
                 if seen[-1] >= allowed:
                     full.set()
-                assert full.wait(LONG)  # the first hold their turns until there are as many as may be
+                assert full.wait(
+                    LONG
+                )  # the first hold their turns until there are as many as may be
 
     in_threads(8, work)
     assert len(seen) == 80

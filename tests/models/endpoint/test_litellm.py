@@ -1,4 +1,5 @@
-"""Models by LiteLLM, which here speaks to the test endpoint; `.ci/litellm` runs them where LiteLLM can be installed."""
+"""Models by LiteLLM, which here speaks to the test endpoint; `.ci/litellm` runs them where LiteLLM
+can be installed."""
 
 import os
 import subprocess
@@ -25,13 +26,18 @@ from tests.talking import Hearer
 THERE = find_spec("litellm") is not None
 if not THERE and os.environ.get("GRAPHMILL_REQUIRE_LITELLM") == "1":
     pytest.fail("no LiteLLM in this environment", pytrace=False)
-needs_litellm = pytest.mark.skipif(not THERE, reason="LiteLLM is not installed: it needs an older openai (.ci/litellm)")
+needs_litellm = pytest.mark.skipif(
+    not THERE, reason="LiteLLM is not installed: it needs an older openai (.ci/litellm)"
+)
 quiet = pytest.mark.filterwarnings("ignore")
 """LiteLLM's own warnings are not ours to mend."""
 
 
 def asked(*texts: str) -> list[ChatRequest]:
-    return [ChatRequest(f"row-{number}", ({"role": "user", "content": text},)) for number, text in enumerate(texts)]
+    return [
+        ChatRequest(f"row-{number}", ({"role": "user", "content": text},))
+        for number, text in enumerate(texts)
+    ]
 
 
 def models(root: Path, **own: Any) -> tuple[OpenAIChat, OpenAIEmbedding]:
@@ -63,7 +69,9 @@ def chat(both: tuple[OpenAIChat, OpenAIEmbedding]) -> OpenAIChat:
 @pytest.mark.skipif(THERE, reason="LiteLLM is installed")
 def test_without_the_extra_it_is_said_how_to_install_it(chat: OpenAIChat):
     for ask in (chat.preflight, lambda: chat.complete(asked("one"))):
-        with pytest.raises(SettingsError, match=r"models\.chat\.default: .*install the extra 'litellm'"):
+        with pytest.raises(
+            SettingsError, match=r"models\.chat\.default: .*install the extra 'litellm'"
+        ):
             ask()
 
 
@@ -76,9 +84,14 @@ def test_replies_come_with_their_tokens_and_our_price(chat: OpenAIChat, openai: 
     assert [reply.text for reply in replies] == ["reply to one", "reply to two"]
     by_row = {request.messages[-1]["content"]: request for request in openai.requests}
     first = by_row["one"]
-    assert (replies[0].input_tokens, replies[0].output_tokens) == (first.prompt_tokens, first.completion_tokens)
+    assert (replies[0].input_tokens, replies[0].output_tokens) == (
+        first.prompt_tokens,
+        first.completion_tokens,
+    )
     costs = {usage.row_id: usage.cost for usage in heard.usages}
-    assert costs["row-0"] == pytest.approx((first.prompt_tokens + 2 * first.completion_tokens) / 1e6)
+    assert costs["row-0"] == pytest.approx(
+        (first.prompt_tokens + 2 * first.completion_tokens) / 1e6
+    )
     assert chat.identity == {"model": "openai/gpt-4o-mini"}
 
 
@@ -87,9 +100,11 @@ def test_replies_come_with_their_tokens_and_our_price(chat: OpenAIChat, openai: 
 def test_options_and_formats_are_handed_on(chat: OpenAIChat, openai: OpenAIServer):
     form = {"type": "json_object"}
     request = replace(asked("one")[0], response_format=form)
-    replace(chat, options={"temperature": 0.5, "max_tokens": 9, "extra_body": {"seed": 4}}).complete([request])
+    replace(
+        chat, options={"temperature": 0.5, "max_tokens": 9, "extra_body": {"seed": 4}}
+    ).complete([request])
     body = openai.requests[-1].body
-    assert (body["model"], body["response_format"], body["temperature"], body["max_tokens"], body["seed"]) == (
+    assert (body["model"], body["response_format"], body["temperature"], body["max_tokens"], body["seed"]) == (  # noqa: E501
         "gpt-4o-mini", form, 0.5, 9, 4,
     )  # fmt: skip
 
@@ -117,9 +132,13 @@ def test_a_reply_that_was_cut_off_says_so(chat: OpenAIChat, openai: OpenAIServer
 
 @needs_litellm
 @quiet
-def test_vectors_are_those_of_the_endpoint(both: tuple[OpenAIChat, OpenAIEmbedding], openai: OpenAIServer):
+def test_vectors_are_those_of_the_endpoint(
+    both: tuple[OpenAIChat, OpenAIEmbedding], openai: OpenAIServer
+):
     by_litellm = both[1].embed(["a text", "another"])
-    directly = OpenAIEmbedding("text-embedding-3-small", openai.base_url, openai.key).embed(["a text", "another"])
+    directly = OpenAIEmbedding("text-embedding-3-small", openai.base_url, openai.key).embed(
+        ["a text", "another"]
+    )
     assert np.allclose(by_litellm, directly)
 
 
@@ -128,8 +147,19 @@ def test_vectors_are_those_of_the_endpoint(both: tuple[OpenAIChat, OpenAIEmbeddi
 @pytest.mark.parametrize(
     ("status", "message", "reason"),
     [
-        (400, "This model's maximum context length is 8192 tokens, however you requested 9000 tokens.", "too_long"),
-        (400, "Your request was rejected as a result of our safety system: content_policy_violation", "content_filter"),
+        (
+            400,
+            (
+                "This model's maximum context length is 8192 tokens, however you requested 9000"
+                " tokens."
+            ),
+            "too_long",
+        ),
+        (
+            400,
+            "Your request was rejected as a result of our safety system: content_policy_violation",
+            "content_filter",
+        ),
         (400, "Invalid value for 'temperature'", "bad_request"),
         (500, "The server had an error", "server_error"),
         (503, "Overloaded", "server_error"),
@@ -187,26 +217,37 @@ def test_a_server_that_is_not_there_ends_the_work(tmp_path: Path):
 @quiet
 def test_a_model_without_a_provider_is_refused_before_the_work(tmp_path: Path):
     chat, _ = models(tmp_path, model="no-such-model-at-all")
-    with pytest.raises(SettingsError, match="knows no provider of the model 'no-such-model-at-all'; write it as"):
+    with pytest.raises(
+        SettingsError, match="knows no provider of the model 'no-such-model-at-all'; write it as"
+    ):
         chat.preflight()
 
 
 @needs_litellm
 @quiet
-def test_a_key_that_is_missing_is_named_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_key_that_is_missing_is_named_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     chat, _ = models(tmp_path, model="anthropic/claude-sonnet-4-5")
-    with pytest.raises(AuthError, match="no api_key for anthropic; set api_key, or ANTHROPIC_API_KEY"):
+    with pytest.raises(
+        AuthError, match="no api_key for anthropic; set api_key, or ANTHROPIC_API_KEY"
+    ):
         chat.preflight()
 
 
 @needs_litellm
 @quiet
 def test_headers_and_arguments_are_handed_on_and_not_shown(tmp_path: Path, openai: OpenAIServer):
-    secrets = {"headers": {"X-Team": "canary-header-1"}, "arguments": {"organization": "canary-argument-1"}}
+    secrets = {
+        "headers": {"X-Team": "canary-header-1"},
+        "arguments": {"organization": "canary-argument-1"},
+    }
     chat, _ = models(tmp_path, base_url=openai.base_url, api_key=openai.key, **secrets)
     assert chat.complete(asked("one"))[0].reason is None
-    openai.script("chat", [Reply("X-Team canary-header-1 of canary-argument-1 is unknown", status=400)])
+    openai.script(
+        "chat", [Reply("X-Team canary-header-1 of canary-argument-1 is unknown", status=400)]
+    )
     (refused,) = chat.complete(asked("two"))
     told = [refused.message, repr(chat), repr(chat.endpoint), repr(read_settings(tmp_path))]
     assert not [text for text in told if "canary" in text]
@@ -237,7 +278,8 @@ def test_the_import_of_litellm_asks_nothing_of_the_network_and_reads_no_env_file
     )
     root = Path(__file__).parents[3]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(root)},
+        [sys.executable, "-W", "ignore", "-c", script], cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(root)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "not read\n", "")

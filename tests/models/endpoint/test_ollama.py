@@ -32,7 +32,8 @@ def server() -> Iterator[OllamaServer]:
 def chat(server: OllamaServer, tmp_path: Path) -> Iterator[OllamaChat]:
     cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
     settings = Settings(models=ModelsSettings(chat={"default": ChatSettings(
-        provider="ollama", base_url=f"{server.address}/v1", model="llama3.2", num_ctx=1024, keep_alive="-1",
+        provider="ollama", base_url=f"{server.address}/v1", model="llama3.2", num_ctx=1024,
+        keep_alive="-1",
         temperature=0, max_tokens=500, timeout=5, max_retries=1,
     )}))  # fmt: skip
     model = chat_model(settings, "default", cache)
@@ -62,17 +63,33 @@ def test_settings_reach_the_server_by_its_own_names(chat: OllamaChat, server: Ol
     [reply] = chat.complete([ask("what is it", response_format=schema)], heard)
     [sent] = server.chats
     assert sent["options"] == {"num_ctx": 1024, "temperature": 0, "num_predict": 500}
-    assert (sent["keep_alive"], sent["stream"], sent["truncate"], sent["format"]) == (-1, False, False, SCHEMA)
+    assert (sent["keep_alive"], sent["stream"], sent["truncate"], sent["format"]) == (
+        -1,
+        False,
+        False,
+        SCHEMA,
+    )
     assert (reply.text, reply.finish_reason, reply.reason) == (ANSWER, "stop", None)
     [usage] = heard.usages
-    assert (usage.input_tokens, usage.output_tokens) == (reply.input_tokens, reply.output_tokens) == (3, 10)
+    assert (
+        (usage.input_tokens, usage.output_tokens)
+        == (reply.input_tokens, reply.output_tokens)
+        == (3, 10)
+    )
 
 
-def test_a_known_reply_asks_nothing_whatever_the_window_and_the_address_are(chat: OllamaChat, server: OllamaServer):
+def test_a_known_reply_asks_nothing_whatever_the_window_and_the_address_are(
+    chat: OllamaChat, server: OllamaServer
+):
     chat.complete([ask("what is it")])
     elsewhere = replace(chat, num_ctx=4096, keep_alive="5m", base_url="http://127.0.0.1:9")
     assert elsewhere.complete([ask("what is it")])[0].cached
-    assert chat.identity == {"model": "llama3.2", "provider": "ollama", "temperature": 0, "max_tokens": 500}
+    assert chat.identity == {
+        "model": "llama3.2",
+        "provider": "ollama",
+        "temperature": 0,
+        "max_tokens": 500,
+    }
 
 
 def test_a_stream_comes_in_pieces_with_its_counts(chat: OllamaChat, server: OllamaServer):
@@ -96,7 +113,9 @@ def test_a_prompt_that_does_not_fit_is_too_long_and_no_reply_to_a_part_of_it_is_
     assert (whole.text, whole.cached) == (ANSWER, False)
 
 
-def test_a_reply_to_a_part_of_a_prompt_is_billed_and_asked_for_once(chat: OllamaChat, server: OllamaServer):
+def test_a_reply_to_a_part_of_a_prompt_is_billed_and_asked_for_once(
+    chat: OllamaChat, server: OllamaServer
+):
     server.knows_truncate = False
     limited = replace(chat, options={})  # so that the limit of the request is sent
     hearer = Hearer()
@@ -117,7 +136,9 @@ def test_a_streamed_answer_to_a_part_of_a_prompt_is_told_and_billed_and_not_kept
     server.knows_truncate = False
     hearer = Hearer()
     pieces: list[str] = []
-    with pytest.raises(ModelError, match=r"rests on a part of what was found; lower query\.max_total_tokens"):
+    with pytest.raises(
+        ModelError, match=r"rests on a part of what was found; lower query\.max_total_tokens"
+    ):
         pieces.extend(chat.stream(ask("tide " * 3000), hearer))
     assert "".join(pieces) == ANSWER
     [usage] = hearer.usages
@@ -135,8 +156,15 @@ def test_a_reply_that_fills_the_window_was_cut_off(chat: OllamaChat, server: Oll
 
 def test_a_model_that_is_not_pulled_says_how_to_pull_it(chat: OllamaChat, server: OllamaServer):
     other = replace(chat, model="qwen3:4b")
-    for attempt in (other.preflight, lambda: other.complete([ask("a")]), lambda: list(other.stream(ask("a")))):
-        with pytest.raises(NoSuchModelError, match=r"has not pulled the model 'qwen3:4b'; run 'ollama pull qwen3:4b'"):
+    for attempt in (
+        other.preflight,
+        lambda: other.complete([ask("a")]),
+        lambda: list(other.stream(ask("a"))),
+    ):
+        with pytest.raises(
+            NoSuchModelError,
+            match=r"has not pulled the model 'qwen3:4b'; run 'ollama pull qwen3:4b'",
+        ):
             attempt()
     chat.preflight()
 
@@ -155,9 +183,13 @@ def test_a_busy_server_is_asked_again(chat: OllamaChat, server: OllamaServer):
     assert [usage.outcome for usage in heard.usages] == ["server_error", "ok"]
 
 
-def test_an_error_in_the_middle_of_a_stream_ends_it_and_nothing_is_kept(chat: OllamaChat, server: OllamaServer):
+def test_an_error_in_the_middle_of_a_stream_ends_it_and_nothing_is_kept(
+    chat: OllamaChat, server: OllamaServer
+):
     server.breaks = "an error was encountered while running the model"
-    with pytest.raises(ModelError, match=r"encountered while running the model; the answer is cut off there"):
+    with pytest.raises(
+        ModelError, match=r"encountered while running the model; the answer is cut off there"
+    ):
         streamed(chat, ask("what is it"))
     server.breaks = ""
     assert streamed(chat, ask("what is it"))[1].text == ANSWER
@@ -169,7 +201,9 @@ def test_the_model_tells_its_own_context_length(chat: OllamaChat):
     assert chat.window == 1024
 
 
-@pytest.mark.parametrize("base_url", ["http://h:11434", "http://h:11434/", "http://h:11434/v1", "http://h:11434/api/"])
+@pytest.mark.parametrize(
+    "base_url", ["http://h:11434", "http://h:11434/", "http://h:11434/v1", "http://h:11434/api/"]
+)
 def test_the_path_of_a_protocol_is_left_off(base_url: str):
     assert native_address(base_url) == "http://h:11434"
 

@@ -1,4 +1,5 @@
-"""A reply without end stops at the limit of its request, whatever an endpoint makes of such a limit."""
+"""A reply without end stops at the limit of its request, whatever an endpoint makes of such a
+limit."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,15 +31,25 @@ def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
 
 
 def ask(*texts: str) -> list[ChatRequest]:
-    return [ChatRequest(f"row-{text}", ({"role": "user", "content": text},), max_tokens=LIMIT) for text in texts]
+    return [
+        ChatRequest(f"row-{text}", ({"role": "user", "content": text},), max_tokens=LIMIT)
+        for text in texts
+    ]
 
 
 def limits_of(openai: OpenAIServer) -> list[tuple[str, int]]:
     names = ("max_tokens", "max_completion_tokens")
-    return [(name, request.body[name]) for request in openai.requests for name in names if name in request.body]
+    return [
+        (name, request.body[name])
+        for request in openai.requests
+        for name in names
+        if name in request.body
+    ]
 
 
-def test_a_reply_without_end_stops_at_the_limit_and_is_not_good(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_reply_without_end_stops_at_the_limit_and_is_not_good(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.reply = lambda messages, body: Reply(endless=True)
     heard = Hearer()
     (reply,) = chat.complete(ask("a"), heard)
@@ -48,7 +59,9 @@ def test_a_reply_without_end_stops_at_the_limit_and_is_not_good(chat: OpenAIChat
     assert chat.complete(ask("a"))[0].text == "better"
 
 
-def test_the_limit_is_in_no_key_and_a_reply_that_was_paid_for_is_served(chat: OpenAIChat, openai: OpenAIServer):
+def test_the_limit_is_in_no_key_and_a_reply_that_was_paid_for_is_served(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     (request,) = ask("a")
     (without,) = [replace(request, max_tokens=None)]
     assert completion_key(chat.identity, request) == completion_key(chat.identity, without)
@@ -61,7 +74,9 @@ def test_the_limit_is_in_no_key_and_a_reply_that_was_paid_for_is_served(chat: Op
 @pytest.mark.parametrize(
     "options", [{"max_tokens": 7}, {"max_completion_tokens": 7}, {"extra_body": {"max_tokens": 7}}]
 )
-def test_limits_of_the_settings_are_sent_unchanged(chat: OpenAIChat, openai: OpenAIServer, options: dict[str, object]):
+def test_limits_of_the_settings_are_sent_unchanged(
+    chat: OpenAIChat, openai: OpenAIServer, options: dict[str, object]
+):
     replace(chat, options=options).complete(ask("a"))
     assert [tokens for _, tokens in limits_of(openai)] == [7]
 
@@ -83,7 +98,9 @@ def test_a_refused_name_is_replaced_at_once_and_remembered(chat: OpenAIChat, ope
 
 @pytest.mark.parametrize("rules", [OutputRules(most=40), OutputRules(unsupported=(
     "max_tokens", "max_completion_tokens"))])  # fmt: skip
-def test_a_limit_that_is_refused_in_any_form_loses_no_row(chat: OpenAIChat, openai: OpenAIServer, rules: OutputRules):
+def test_a_limit_that_is_refused_in_any_form_loses_no_row(
+    chat: OpenAIChat, openai: OpenAIServer, rules: OutputRules
+):
     openai.output = rules
     one_by_one = replace(chat, concurrency=1)
     replies = one_by_one.complete(ask("a", "b", "c"))
@@ -92,7 +109,9 @@ def test_a_limit_that_is_refused_in_any_form_loses_no_row(chat: OpenAIChat, open
 
 
 def test_a_prompt_that_is_too_long_by_itself_is_still_told(chat: OpenAIChat, openai: OpenAIServer):
-    openai.reply = lambda messages, body: Reply("This model's maximum context length is 8 tokens.", status=400)
+    openai.reply = lambda messages, body: Reply(
+        "This model's maximum context length is 8 tokens.", status=400
+    )
     (reply,) = chat.complete(ask("a"))
     assert reply.reason == "too_long"
     assert openai.count("chat") == 2
@@ -104,13 +123,17 @@ def test_a_limit_that_is_counted_among_the_tokens_of_a_minute_loses_no_row(
     chat: OpenAIChat, openai: OpenAIServer, status: int
 ):
     said = "Request too large for model on tokens per minute (TPM): Limit 6000, Requested 8100"
-    openai.reply = lambda messages, body: Reply(said, status=status) if "max_tokens" in body else Reply("here")
+    openai.reply = lambda messages, body: (
+        Reply(said, status=status) if "max_tokens" in body else Reply("here")
+    )
     heard = Hearer()
     (reply,) = chat.complete(ask("a"), heard)
     assert (reply.text, heard.outcomes) == ("here", ["too_long", "ok"])
 
 
-def test_hidden_thinking_that_uses_the_limit_up_ends_all_limits(chat: OpenAIChat, openai: OpenAIServer):
+def test_hidden_thinking_that_uses_the_limit_up_ends_all_limits(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.output = OutputRules(thinking=2 * LIMIT)
     heard = Hearer()
     one_by_one = replace(chat, concurrency=1)
@@ -120,7 +143,9 @@ def test_hidden_thinking_that_uses_the_limit_up_ends_all_limits(chat: OpenAIChat
     assert len(limits_of(openai)) == 1
 
 
-def test_a_request_whose_stored_reply_was_longer_gets_more_room(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_request_whose_stored_reply_was_longer_gets_more_room(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     (request,) = ask("a")
     key = completion_key(chat.identity, request)
     chat.cache.store_completion(key, "m", Completion("long", "stop", 10, 4000))
@@ -129,7 +154,9 @@ def test_a_request_whose_stored_reply_was_longer_gets_more_room(chat: OpenAIChat
     assert limits_of(openai) == [("max_tokens", 8000)]
 
 
-def test_a_batch_has_the_limits_and_a_refused_one_is_sent_again_as_a_batch(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_batch_has_the_limits_and_a_refused_one_is_sent_again_as_a_batch(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.output = OutputRules(unsupported=("max_tokens",))
     batches = BatchChat(chat, BatchOptions(poll_seconds=0.01, least=2, failed="reject"))
     replies = batches.complete(ask("a", "b", "c"))
@@ -157,7 +184,8 @@ def test_an_empty_reply_of_a_batch_that_used_its_limit_up_is_asked_for_directly_
 
 
 def window_of_sixty(chat: OpenAIChat, openai: OpenAIServer) -> list[ChatRequest]:
-    """Return a request that leaves no room for its limit in a window of 60 tokens, and one that does."""
+    """Return a request that leaves no room for its limit in a window of 60 tokens, and one that
+    does."""
     openai.output = OutputRules(window=60)
     return ask("long " * 20, "b")
 
@@ -169,10 +197,17 @@ def test_a_limit_that_does_not_fit_beside_one_prompt_is_left_out_of_that_request
     one_by_one = replace(chat, concurrency=1)
     replies = one_by_one.complete([long, short, *ask("c")])
     assert [reply.reason for reply in replies] == [None] * 3
-    assert ["max_tokens" in request.body for request in openai.requests] == [True, False, True, True]
+    assert ["max_tokens" in request.body for request in openai.requests] == [
+        True,
+        False,
+        True,
+        True,
+    ]
 
 
-def test_a_batch_leaves_out_a_limit_that_does_not_fit_beside_its_prompt(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_batch_leaves_out_a_limit_that_does_not_fit_beside_its_prompt(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     batches = BatchChat(chat, BatchOptions(poll_seconds=0.01, least=2, failed="reject"))
     replies = batches.complete(window_of_sixty(chat, openai))
     assert [reply.reason for reply in replies] == [None, None]
@@ -182,9 +217,14 @@ def test_a_batch_leaves_out_a_limit_that_does_not_fit_beside_its_prompt(chat: Op
 @pytest.mark.parametrize(
     "refusal",
     [
-        "'max_tokens' or 'max_completion_tokens' is too large: 50. This model's maximum context length is 60 tokens and"
-        " your request has 30 input tokens (50 > 60 - 30).",
-        "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 60. Given: 30 `inputs` tokens",
+        (
+            "'max_tokens' or 'max_completion_tokens' is too large: 50. This model's maximum context"
+            " length is 60 tokens and your request has 30 input tokens (50 > 60 - 30)."
+        ),
+        (
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 60. Given: 30"
+            " `inputs` tokens"
+        ),
     ],
 )
 def test_the_words_of_vllm_and_tgi_for_a_full_window_end_no_limits(
@@ -211,13 +251,16 @@ def test_a_loop_of_white_space_is_no_thinking(chat: OpenAIChat, openai: OpenAISe
 
 
 @pytest.mark.parametrize(
-    ("text", "thinks"), [("", True), ("<think>So", True), ("<think>So</think>", False), ("\n \n", False)]
+    ("text", "thinks"),
+    [("", True), ("<think>So", True), ("<think>So</think>", False), ("\n \n", False)],
 )
 def test_only_no_text_or_an_open_think_tag_is_hidden_thinking(text: str, thinks: bool):
     assert is_only_thinking(text) == thinks
 
 
-def test_every_reply_that_ended_at_a_limit_has_the_outcome_truncated(chat: OpenAIChat, openai: OpenAIServer):
+def test_every_reply_that_ended_at_a_limit_has_the_outcome_truncated(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.reply = lambda messages, body: Reply("half a", finish_reason="length")
     without = [replace(request, max_tokens=None) for request in ask("a", "b")]
     heard = Hearer()
@@ -228,7 +271,9 @@ def test_every_reply_that_ended_at_a_limit_has_the_outcome_truncated(chat: OpenA
     assert heard.outcomes == ["truncated"] * 4
 
 
-def test_a_streamed_reply_has_the_limit_and_is_asked_for_without_a_refused_one(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_streamed_reply_has_the_limit_and_is_asked_for_without_a_refused_one(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     assert "".join(chat.stream(ask("a")[0])) == "reply to a"
     openai.output = OutputRules(unsupported=("max_tokens",))
     assert "".join(chat.stream(ask("b")[0])) == "reply to b"

@@ -36,10 +36,14 @@ def model(server: RerankServer) -> Iterator[EndpointReranker]:
 
 
 def results(*entries: tuple[object, object], name: str = "relevance_score") -> RerankReply:
-    return RerankReply(raw=json.dumps({"results": [{"index": index, name: score} for index, score in entries]}))
+    return RerankReply(
+        raw=json.dumps({"results": [{"index": index, name: score} for index, score in entries]})
+    )
 
 
-def test_each_document_has_its_relevance_in_the_order_of_the_documents(model: EndpointReranker, server: RerankServer):
+def test_each_document_has_its_relevance_in_the_order_of_the_documents(
+    model: EndpointReranker, server: RerankServer
+):
     assert isinstance(model, Reranker)
     assert model.rerank(QUESTION, DOCUMENTS) == SCORES
     (request,) = server.requests
@@ -78,7 +82,7 @@ def test_text_embeddings_inference_is_asked_in_its_own_protocol():
     [
         (results((2, 3), (0, -1.5), (1, 2)), [-1.5, 2.0, 3.0]),
         (results((2, 0.25), (0, 0.5), (1, 1), name="score"), [0.5, 1.0, 0.25]),
-        (RerankReply(raw='[{"index": 1, "score": 1}, {"index": 0, "score": 0.5}, {"index": 2, "score": 0}]'),
+        (RerankReply(raw='[{"index": 1, "score": 1}, {"index": 0, "score": 0.5}, {"index": 2, "score": 0}]'),  # noqa: E501
          [0.5, 1.0, 0.0]),
         (RerankReply(raw='{"data": [{"index": 1, "relevance_score": 1}, {"index": 0, "score": 0}, '
                          '{"index": 2, "score": 3}]}'),
@@ -92,12 +96,16 @@ def test_answers_may_come_in_any_order_and_form(
     assert model.rerank("q", ["a", "b", "c"]) == expected
 
 
-def test_what_is_left_out_or_cannot_be_read_comes_last(model: EndpointReranker, server: RerankServer):
+def test_what_is_left_out_or_cannot_be_read_comes_last(
+    model: EndpointReranker, server: RerankServer
+):
     server.keep = 2
     scores = model.rerank(QUESTION, DOCUMENTS)
     assert scores[1] == 0.75
     assert max(scores[0], scores[2], scores[3]) < scores[4] == 0.5
-    server.script.append(results((0, -4), (1, float("nan")), (2, None), (9, 1), (-1, 1), ("3", 1), (True, 1)))
+    server.script.append(
+        results((0, -4), (1, float("nan")), (2, None), (9, 1), (-1, 1), ("3", 1), (True, 1))
+    )
     scores = model.rerank(QUESTION, DOCUMENTS)
     assert scores[0] == -4
     assert len(scores) == 5
@@ -115,8 +123,12 @@ def test_of_two_batches_what_one_leaves_out_is_below_what_the_other_names(
     in_turn.endpoint.client.close()
 
 
-@pytest.mark.parametrize("raw", ["{}", "[]", '{"results": []}', '{"results": 7}', '"no"', "<html>", "7"])
-def test_an_answer_without_scores_is_an_error(model: EndpointReranker, server: RerankServer, raw: str):
+@pytest.mark.parametrize(
+    "raw", ["{}", "[]", '{"results": []}', '{"results": 7}', '"no"', "<html>", "7"]
+)
+def test_an_answer_without_scores_is_an_error(
+    model: EndpointReranker, server: RerankServer, raw: str
+):
     server.script.extend([RerankReply(raw=raw)] * 3)
     impatient = replace(model, max_retries=0)
     with pytest.raises(ModelError, match=r"models\.rerank\.default: .*; "):
@@ -128,12 +140,17 @@ def test_a_document_is_cut_and_cut_again_where_the_endpoint_finds_it_too_long(
     model: EndpointReranker, server: RerankServer
 ):
     server.longest = 600
-    assert replace(model, max_characters=500).rerank(QUESTION, [f"{QUESTION} " * 99, "rye"]) == [1.0, 0.0]
+    assert replace(model, max_characters=500).rerank(QUESTION, [f"{QUESTION} " * 99, "rye"]) == [
+        1.0,
+        0.0,
+    ]
     assert [len(text) for text in server.requests[0].texts] == [500, 3]
     assert model.rerank(QUESTION, [f"{QUESTION} " * 99, "rye"]) == [1.0, 0.0]
     assert [max(map(len, request.texts)) for request in server.requests[1:]] == [2178, 1089, 544]
     server.longest = 10
-    with pytest.raises(ModelError, match=r"HTTP 413: the input is too long; lower batch_size or max_characters"):
+    with pytest.raises(
+        ModelError, match=r"HTTP 413: the input is too long; lower batch_size or max_characters"
+    ):
         model.rerank(QUESTION, ["x" * 150])
 
 
@@ -151,7 +168,9 @@ def test_it_waits_as_long_as_it_is_told_but_not_longer_than_a_call_may_take(
     model.rerank(QUESTION, DOCUMENTS)
     first, second = server.requests
     assert second.at - first.at >= 0.99
-    server.script.append(RerankReply(429, '{"detail": "slow down"}', headers={"Retry-After": "600"}))
+    server.script.append(
+        RerankReply(429, '{"detail": "slow down"}', headers={"Retry-After": "600"})
+    )
     with pytest.raises(ModelError, match=r"HTTP 429: .*slow down"):
         model.rerank(QUESTION, DOCUMENTS)
 
@@ -171,11 +190,19 @@ def test_it_waits_as_long_as_it_is_told_but_not_longer_than_a_call_may_take(
             ModelError,
             "lower batch_size",
         ),
-        (RerankReply(403, f'{{"detail": "{KEY} may not"}}'), AuthError, r"refused the key \(403\); set api_key"),
+        (
+            RerankReply(403, f'{{"detail": "{KEY} may not"}}'),
+            AuthError,
+            r"refused the key \(403\); set api_key",
+        ),
     ],
 )
 def test_what_cannot_pass_is_an_error_at_once(
-    model: EndpointReranker, server: RerankServer, told: RerankReply, kind: type[GraphmillError], message: str
+    model: EndpointReranker,
+    server: RerankServer,
+    told: RerankReply,
+    kind: type[GraphmillError],
+    message: str,
 ):
     server.script.append(told)
     with pytest.raises(kind, match=message) as raised:
@@ -201,7 +228,9 @@ def test_a_wrong_key_is_told_without_it(model: EndpointReranker):
     model.preflight()
     stranger = replace(model, api_key="sk-other-canary")
     for attempt in (stranger.preflight, lambda: stranger.rerank(QUESTION, DOCUMENTS)):
-        with pytest.raises(AuthError, match=r"models\.rerank\.default: the endpoint refused the key \(401\)") as raised:
+        with pytest.raises(
+            AuthError, match=r"models\.rerank\.default: the endpoint refused the key \(401\)"
+        ) as raised:
             attempt()
         assert "canary" not in str(raised.value)
     assert "canary" not in repr(stranger)
@@ -238,7 +267,11 @@ def billed(**told: object) -> RerankReply:
         (billed(usage={"total_tokens": 1500}), 1500, 1500 * 20 / 1e6 + 0.002),
         (billed(meta={"billed_units": {"search_units": 3}}), 20, 20 * 20 / 1e6 + 0.006),
         (billed(meta={"billed_units": {"search_units": 3.0}}), 20, 20 * 20 / 1e6 + 0.006),
-        (billed(meta={"billed_units": {"search_units": math.nan}}), OWN_COUNT, OWN_COUNT * 20 / 1e6 + 0.002),
+        (
+            billed(meta={"billed_units": {"search_units": math.nan}}),
+            OWN_COUNT,
+            OWN_COUNT * 20 / 1e6 + 0.002,
+        ),
         (billed(), OWN_COUNT, OWN_COUNT * 20 / 1e6 + 0.002),
         (billed(usage={"total_tokens": 0}), OWN_COUNT, OWN_COUNT * 20 / 1e6 + 0.002),
         (billed(usage={"total_tokens": "many"}, meta=[]), OWN_COUNT, OWN_COUNT * 20 / 1e6 + 0.002),
@@ -259,11 +292,26 @@ def test_a_call_has_its_price_as_the_endpoint_counts_it(
 
 def test_settings_name_it(server: RerankServer):
     assert reranker(Settings()) is None
-    model = {"base_url": server.base_url, "api_key": KEY, "model": "best", "timeout": 3, "batch_size": 7}
-    made = reranker(Settings.model_validate({"models": {"rerank": {"default": {**model, "price": {"search": 2}}}}}))
+    model = {
+        "base_url": server.base_url,
+        "api_key": KEY,
+        "model": "best",
+        "timeout": 3,
+        "batch_size": 7,
+    }
+    made = reranker(
+        Settings.model_validate(
+            {"models": {"rerank": {"default": {**model, "price": {"search": 2}}}}}
+        )
+    )
     assert isinstance(made, EndpointReranker)
     assert (made.input_price, made.search_price) == (0, 2)
-    assert (made.model, made.timeout, made.batch_size, made.where) == ("best", 3, 7, "models.rerank.default")
+    assert (made.model, made.timeout, made.batch_size, made.where) == (
+        "best",
+        3,
+        7,
+        "models.rerank.default",
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""A JSON schema with limits: sent where the server takes it, and no row is lost where it does not."""
+"""A JSON schema with limits: sent where the server takes it, and no row is lost where it does
+not."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -39,7 +40,9 @@ def refusing(message: str, status: int = 400) -> Any:
 @pytest.fixture
 def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
     cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
-    model = OpenAIChat("m", openai.base_url, "test-key", cache, timeout=10, max_retries=0, concurrency=1)
+    model = OpenAIChat(
+        "m", openai.base_url, "test-key", cache, timeout=10, max_retries=0, concurrency=1
+    )
     yield model
     model.endpoint.client.close()
     cache.close()
@@ -54,7 +57,13 @@ def test_a_server_that_takes_limits_gets_them(chat: OpenAIChat, openai: OpenAISe
 @pytest.mark.parametrize(
     ("message", "status"),
     [
-        ("Invalid schema for response_format 'graph': In context=('items',), 'maxLength' is not permitted.", 400),
+        (
+            (
+                "Invalid schema for response_format 'graph': In context=('items',), 'maxLength' is"
+                " not permitted."
+            ),
+            400,
+        ),
         ("Bad request.", 400),
         ("Unprocessable: maxItems", 422),
         ("failed to parse grammar", 500),
@@ -70,7 +79,9 @@ def test_a_server_that_refuses_limits_is_asked_without_them_and_only_the_first_r
     assert [has_limits(request.body) for request in openai.requests] == [True, False, False, False]
 
 
-def test_a_server_that_takes_no_schema_at_all_fails_each_row_with_what_it_says(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_server_that_takes_no_schema_at_all_fails_each_row_with_what_it_says(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.reply = lambda messages, body: Reply("'response_format' is not supported", status=400)
     replies = chat.complete([asked("a"), asked("b")])
     assert [reply.reason for reply in replies] == ["bad_request"] * 2
@@ -79,7 +90,9 @@ def test_a_server_that_takes_no_schema_at_all_fails_each_row_with_what_it_says(c
 
 
 def test_a_prompt_that_is_too_long_is_not_sent_twice(chat: OpenAIChat, openai: OpenAIServer):
-    openai.reply = lambda messages, body: Reply("This model's maximum context length is 10 tokens.", status=400)
+    openai.reply = lambda messages, body: Reply(
+        "This model's maximum context length is 10 tokens.", status=400
+    )
     (reply,) = chat.complete([asked("a")])
     assert reply.reason == "too_long"
     assert openai.count("chat") == 1

@@ -1,4 +1,5 @@
-"""A model server that is starting is waited for; one that does not come ends the work as one failure."""
+"""A model server that is starting is waited for; one that does not come ends the work as one
+failure."""
 
 import os
 import signal
@@ -34,7 +35,9 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
     openai.reply = lambda messages, body: Reply(f"reply to {messages[-1]['content']}")
     cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
-    model = OpenAIChat("m", openai.base_url, "test-key", cache, timeout=5, max_retries=0, wait_for_model=LONG)
+    model = OpenAIChat(
+        "m", openai.base_url, "test-key", cache, timeout=5, max_retries=0, wait_for_model=LONG
+    )
     yield model
     model.endpoint.client.close()
     cache.close()
@@ -50,7 +53,9 @@ def ask(*texts: str) -> list[ChatRequest]:
 
 
 @pytest.mark.parametrize("status", [502, 503, 504])
-def test_a_server_that_loads_its_model_loses_no_row(chat: OpenAIChat, openai: OpenAIServer, status: int):
+def test_a_server_that_loads_its_model_loses_no_row(
+    chat: OpenAIChat, openai: OpenAIServer, status: int
+):
     openai.starting = Starting(seconds=0.6, kinds=("chat",), status=status)
     heard = Hearer()
     replies = chat.complete(ask(*"abcdefgh"), heard)
@@ -60,9 +65,13 @@ def test_a_server_that_loads_its_model_loses_no_row(chat: OpenAIChat, openai: Op
     assert heard.outcomes.count("look") == 1
 
 
-def test_a_server_that_never_gets_ready_ends_the_work_as_one_failure(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_server_that_never_gets_ready_ends_the_work_as_one_failure(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.starting = Starting(seconds=LONG)
-    with pytest.raises(ModelError, match=r"has not been ready within 0:00 \(HTTP 503: Loading model\); look at"):
+    with pytest.raises(
+        ModelError, match=r"has not been ready within 0:00 \(HTTP 503: Loading model\); look at"
+    ):
         replace(chat, wait_for_model=0.3).complete(ask(*"abc"))
 
 
@@ -74,7 +83,9 @@ def test_retry_after_of_a_starting_server_is_honoured(chat: OpenAIChat, openai: 
     assert min(others) - first >= 0.99
 
 
-def test_a_server_that_asks_for_more_than_is_waited_ends_the_work_at_once(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_server_that_asks_for_more_than_is_waited_ends_the_work_at_once(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.starting = Starting(calls=100, headers={"Retry-After": "3600"})
     with pytest.raises(ModelError, match="asks to wait 3,600 s more"):
         chat.complete(ask("a"))
@@ -91,7 +102,9 @@ def test_a_look_is_the_smallest_call_and_is_counted(chat: OpenAIChat, openai: Op
     assert (usage.row_id, usage.input_tokens) == ("", look.prompt_tokens)
 
 
-def test_a_row_that_always_fails_while_others_succeed_is_its_own_failure(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_row_that_always_fails_while_others_succeed_is_its_own_failure(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.reply = lambda messages, body: (
         Reply("Loading model", status=503) if messages[-1]["content"] == "bad" else Reply("yes")
     )
@@ -99,16 +112,25 @@ def test_a_row_that_always_fails_while_others_succeed_is_its_own_failure(chat: O
     assert (bad.reason, good.text) == ("server_error", "yes")
 
 
-def test_a_row_that_always_fails_alone_does_not_stop_the_run(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_row_that_always_fails_alone_does_not_stop_the_run(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.reply = lambda messages, body: (
-        Reply("upstream timed out", status=504) if messages[-1]["content"] == "bad" else Reply("yes")
+        Reply("upstream timed out", status=504)
+        if messages[-1]["content"] == "bad"
+        else Reply("yes")
     )
     (bad,) = replace(chat, max_retries=1).complete(ask("bad"))
     assert bad.reason == "server_error"
-    assert len([request for request in openai.requests if request.messages[-1]["content"] == "bad"]) == 2
+    assert (
+        len([request for request in openai.requests if request.messages[-1]["content"] == "bad"])
+        == 2
+    )
 
 
-def test_a_server_that_loads_again_in_the_middle_is_waited_for(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_server_that_loads_again_in_the_middle_is_waited_for(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     chat.complete(ask("a"))
     openai.starting = Starting(seconds=0.5)
     assert [reply.text for reply in chat.complete(ask("b", "c"))] == ["reply to b", "reply to c"]
@@ -134,7 +156,9 @@ def test_a_server_that_goes_away_in_the_middle_ends_the_work_and_what_came_is_ke
 
 
 def test_calls_that_all_fail_for_long_end_the_work(chat: OpenAIChat, openai: OpenAIServer):
-    openai.reply = lambda messages, body: Reply("it broke", status=500, headers={"retry-after-ms": "50"})
+    openai.reply = lambda messages, body: Reply(
+        "it broke", status=500, headers={"retry-after-ms": "50"}
+    )
     brief = replace(chat, wait_for_model=0.3, concurrency=2, max_retries=1)
     with pytest.raises(ModelError, match=r"no call has succeeded for 0:00; .*it broke"):
         brief.complete(ask(*map(str, range(200))))
@@ -142,7 +166,9 @@ def test_calls_that_all_fail_for_long_end_the_work(chat: OpenAIChat, openai: Ope
     brief.endpoint.client.close()
 
 
-def test_a_refused_connection_is_waited_for_at_the_beginning_of_a_run(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_refused_connection_is_waited_for_at_the_beginning_of_a_run(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.stop_listening()
     said: list[str] = []
 
@@ -157,7 +183,9 @@ def test_a_refused_connection_is_waited_for_at_the_beginning_of_a_run(chat: Open
     assert chat.complete(ask("a"))[0].text == "reply to a"
 
 
-def test_a_connection_that_stays_refused_ends_the_run(chat: OpenAIChat, monkeypatch: pytest.MonkeyPatch):
+def test_a_connection_that_stays_refused_ends_the_run(
+    chat: OpenAIChat, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(server_watch, "SECONDS_FOR_A_REFUSAL", 0.3)
     lonely = replace(chat, base_url="http://127.0.0.1:1/v1")
     for begin in (lambda: lonely.begin_run(print), lambda: lonely.complete(ask("a"))):
@@ -181,7 +209,9 @@ def test_the_first_look_of_a_run_waits_too(chat: OpenAIChat, openai: OpenAIServe
 
 def test_an_embedding_model_is_waited_for(openai: OpenAIServer):
     openai.starting = Starting(seconds=0.5, kinds=("embeddings",))
-    model = OpenAIEmbedding("e", openai.base_url, "test-key", batch_size=1, max_retries=0, wait_for_model=LONG)
+    model = OpenAIEmbedding(
+        "e", openai.base_url, "test-key", batch_size=1, max_retries=0, wait_for_model=LONG
+    )
     heard = Hearer()
     assert len(model.embed(["a", "b", "c"], heard)) == 3
     assert len(heard.facts) == 1
@@ -208,10 +238,14 @@ def test_ctrl_c_ends_a_wait_at_once(chat: OpenAIChat, openai: OpenAIServer):
         assert time.monotonic() - begun < LONG / 2
 
 
-def test_a_prompt_that_ends_the_server_each_time_is_not_sent_for_ever(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_prompt_that_ends_the_server_each_time_is_not_sent_for_ever(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     def reply(messages: list[dict[str, str]], body: object) -> Reply:
         if messages[-1]["content"] == "deadly":
-            openai.starting = Starting(calls=1, kinds=("chat",))  # the server has to load its model again
+            openai.starting = Starting(
+                calls=1, kinds=("chat",)
+            )  # the server has to load its model again
             return Reply("Bad Gateway", status=502)
         return Reply("yes")
 
@@ -222,7 +256,9 @@ def test_a_prompt_that_ends_the_server_each_time_is_not_sent_for_ever(chat: Open
     assert len(sent) == attempts.RESTARTS_GIVEN_BACK + 2
 
 
-@pytest.mark.parametrize("body", [b'"It works!"', b"<html>It works!</html>", b"[]", b'{"choices": []}'])
+@pytest.mark.parametrize(
+    "body", [b'"It works!"', b"<html>It works!</html>", b"[]", b'{"choices": []}']
+)
 def test_a_look_that_is_answered_with_garbage_does_not_end_the_work(
     chat: OpenAIChat, openai: OpenAIServer, body: bytes
 ):

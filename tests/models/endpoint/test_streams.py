@@ -15,7 +15,9 @@ from pipeline.models.endpoint.streams import UNSTATED, lines_in_time
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.talking import Hearer
 
-REQUEST = ChatRequest("answer", ({"role": "user", "content": "what is the tide clock"},), check=lambda text: None)
+REQUEST = ChatRequest(
+    "answer", ({"role": "user", "content": "what is the tide clock"},), check=lambda text: None
+)
 EVENT_STREAM = {"Content-Type": "text/event-stream"}
 
 
@@ -48,7 +50,9 @@ def text(content: str) -> dict[str, object]:
     return {"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": None}]}
 
 
-def test_plain_json_in_answer_to_a_streamed_question_is_one_piece(chat: OpenAIChat, openai: OpenAIServer):
+def test_plain_json_in_answer_to_a_streamed_question_is_one_piece(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.streams = False
     heard = Hearer()
     pieces, reply = streamed(chat, heard)
@@ -69,7 +73,9 @@ def test_an_error_in_plain_json_is_said_in_its_words(chat: OpenAIChat, openai: O
         streamed(chat)
 
 
-def test_an_end_mark_without_a_finish_reason_ends_the_answer_and_is_told(chat: OpenAIChat, openai: OpenAIServer):
+def test_an_end_mark_without_a_finish_reason_ends_the_answer_and_is_told(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.script("chat", [Reply("A clock.", finish_reason=None)])
     pieces, reply = streamed(chat)
     assert ("".join(pieces), reply.text, reply.finish_reason) == ("A clock.", "A clock.", UNSTATED)
@@ -83,29 +89,42 @@ def test_a_stream_that_ends_with_neither_broke_off(chat: OpenAIChat, openai: Ope
     assert streamed(chat)[1].text == "A clock that the tide drives."
 
 
-def test_a_stream_that_ends_with_nothing_but_its_end_mark_is_an_empty_reply(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_stream_that_ends_with_nothing_but_its_end_mark_is_an_empty_reply(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.script("chat", [events(end=b"data: [DONE]\n\n")])
     _, reply = streamed(chat)
     assert reply.reason == "empty"
 
 
-def test_an_error_that_is_sent_as_an_event_is_said_in_its_words(chat: OpenAIChat, openai: OpenAIServer):
+def test_an_error_that_is_sent_as_an_event_is_said_in_its_words(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     overloaded = {"error": {"message": "the model is overloaded", "code": 503}}
     openai.script("chat", [events(overloaded), events(text("A clock"), overloaded)])
     with pytest.raises(ModelError, match=r"HTTP 503: 503 the model is overloaded; ask again"):
         streamed(chat)
-    with pytest.raises(ModelError, match=r"the model is overloaded; the answer is cut off there: ask again"):
+    with pytest.raises(
+        ModelError, match=r"the model is overloaded; the answer is cut off there: ask again"
+    ):
         streamed(chat)
 
 
 def test_a_prompt_that_is_refused_in_an_event_is_too_long(chat: OpenAIChat, openai: OpenAIServer):
     said = "the request exceeds the available context size. try increasing it"
-    openai.script("chat", [events({"error": {"code": 400, "message": said, "n_ctx": 512, "n_prompt_tokens": 900}})])
-    with pytest.raises(PromptTooLongError, match=r"n_ctx: 512, n_prompt_tokens: 900.*lower query\.max_total_tokens"):
+    openai.script(
+        "chat",
+        [events({"error": {"code": 400, "message": said, "n_ctx": 512, "n_prompt_tokens": 900}})],
+    )
+    with pytest.raises(
+        PromptTooLongError, match=r"n_ctx: 512, n_prompt_tokens: 900.*lower query\.max_total_tokens"
+    ):
         streamed(chat)
 
 
-def test_white_space_for_longer_than_the_timeout_is_no_answer(chat: OpenAIChat, openai: OpenAIServer):
+def test_white_space_for_longer_than_the_timeout_is_no_answer(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     openai.script("chat", [Reply(spaces=True)])
     hasty = OpenAIChat("gpt-4o-mini", openai.base_url, openai.key, timeout=0.2, max_retries=0)
     with pytest.raises(ModelError, match=r"no answer within 0\.2 s"):

@@ -1,4 +1,5 @@
-"""Endpoints that report no token counts, or zeros: every call is counted with the tokenizer, and marked so."""
+"""Endpoints that report no token counts, or zeros: every call is counted with the tokenizer, and
+marked so."""
 
 import json
 from collections.abc import Iterator
@@ -37,7 +38,9 @@ def cache(tmp_path: Path) -> Iterator[ReplyCache]:
 @pytest.fixture
 def chat(openai: OpenAIServer, cache: ReplyCache) -> Iterator[OpenAIChat]:
     openai.reply = lambda messages, body: Reply(REPLY)
-    model = OpenAIChat(MODEL, openai.base_url, openai.key, cache, timeout=5, input_price=1.0, output_price=10.0)
+    model = OpenAIChat(
+        MODEL, openai.base_url, openai.key, cache, timeout=5, input_price=1.0, output_price=10.0
+    )
     yield model
     model.endpoint.client.close()
 
@@ -53,28 +56,44 @@ def request(row: str = "row", text: str = PROMPT) -> ChatRequest:
 def is_estimate(usage: Usage, chat: OpenAIChat, asked: ChatRequest, reply: str = REPLY) -> bool:
     tokens = (chat.count(asked), count(reply))
     cost = (tokens[0] * 1.0 + tokens[1] * 10.0) / 1e6
-    return usage.estimated and (usage.input_tokens, usage.output_tokens) == tokens and usage.cost == pytest.approx(cost)
+    return (
+        usage.estimated
+        and (usage.input_tokens, usage.output_tokens) == tokens
+        and usage.cost == pytest.approx(cost)
+    )
 
 
 @pytest.mark.parametrize("mode", UNREPORTED)
-def test_a_plain_reply_is_counted_and_the_cache_keeps_the_counts(chat: OpenAIChat, openai: OpenAIServer, mode: Any):
+def test_a_plain_reply_is_counted_and_the_cache_keeps_the_counts(
+    chat: OpenAIChat, openai: OpenAIServer, mode: Any
+):
     openai.usage = mode
     heard = Hearer()
     [first], [second] = chat.complete([request()], heard), chat.complete([request()], heard)
     assert is_estimate(heard.usages[0], chat, request())
-    assert (second.cached, second.input_tokens, second.output_tokens) == (True, first.input_tokens, count(REPLY))
+    assert (second.cached, second.input_tokens, second.output_tokens) == (
+        True,
+        first.input_tokens,
+        count(REPLY),
+    )
     assert not heard.usages[1].estimated
     assert openai.count("chat") == 1
 
 
 @pytest.mark.parametrize("mode", UNREPORTED)
-def test_a_streamed_reply_is_counted_and_the_cache_keeps_the_counts(chat: OpenAIChat, openai: OpenAIServer, mode: Any):
+def test_a_streamed_reply_is_counted_and_the_cache_keeps_the_counts(
+    chat: OpenAIChat, openai: OpenAIServer, mode: Any
+):
     openai.usage = mode
     heard = Hearer()
     assert "".join(chat.stream(request(), heard)) == REPLY
     assert is_estimate(heard.usages[0], chat, request())
     [known] = chat.complete([request()])
-    assert (known.cached, known.input_tokens, known.output_tokens) == (True, chat.count(request()), count(REPLY))
+    assert (known.cached, known.input_tokens, known.output_tokens) == (
+        True,
+        chat.count(request()),
+        count(REPLY),
+    )
 
 
 def test_a_stream_that_is_cut_is_counted_as_far_as_it_came(chat: OpenAIChat, openai: OpenAIServer):
@@ -115,7 +134,9 @@ def test_a_batch_that_an_earlier_run_left_is_counted_too(chat: OpenAIChat, opena
 @pytest.mark.parametrize("mode", UNREPORTED)
 def test_embedding_calls_are_counted(openai: OpenAIServer, mode: Any):
     openai.usage = mode
-    model = OpenAIEmbedding("text-embedding-3-small", openai.base_url, openai.key, timeout=5, input_price=2.0)
+    model = OpenAIEmbedding(
+        "text-embedding-3-small", openai.base_url, openai.key, timeout=5, input_price=2.0
+    )
     heard = Hearer()
     model.embed([PROMPT, REPLY], heard)
     model.endpoint.client.close()
@@ -149,7 +170,11 @@ def answered(chat: OpenAIChat, openai: OpenAIServer, message: Any, **answer: Any
 
 def test_reasoning_and_text_in_parts_are_counted_as_output(chat: OpenAIChat, openai: OpenAIServer):
     thought = "First I think of the queen."
-    message = {"role": "assistant", "content": [{"type": "text", "text": REPLY}], "reasoning_content": thought}
+    message = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": REPLY}],
+        "reasoning_content": thought,
+    }
     assert answered(chat, openai, message).output_tokens == count(REPLY + thought)
 
 
@@ -162,13 +187,27 @@ def test_reasoning_and_text_in_parts_are_counted_as_output(chat: OpenAIChat, ope
         ({"prompt_tokens": 70, "completion_tokens": 0}, (70, count(REPLY), True)),
         ({"prompt_tokens": 70}, (70, count(REPLY), True)),
         ({"prompt_tokens": "70", "completion_tokens": 9}, (None, 9, True)),
-        ({"prompt_tokens": -1, "completion_tokens": -1, "total_tokens": -1}, (None, count(REPLY), True)),
+        (
+            {"prompt_tokens": -1, "completion_tokens": -1, "total_tokens": -1},
+            (None, count(REPLY), True),
+        ),
         ({"prompt_tokens": 1e30, "completion_tokens": 9}, (None, 9, True)),
         ({"prompt_tokens": 70, "completion_tokens": 2**63}, (70, count(REPLY), True)),
         ([], (None, count(REPLY), True)),
-        ({"prompt_tokens": 70, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 60}}, (70, 9, False)),
         (
-            {"prompt_tokens": 70, "completion_tokens": 9, "prompt_tokens_details": {"cached_tokens": 90}},
+            {
+                "prompt_tokens": 70,
+                "completion_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": 60},
+            },
+            (70, 9, False),
+        ),
+        (
+            {
+                "prompt_tokens": 70,
+                "completion_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": 90},
+            },
             (160, 9, False),
         ),
         (
@@ -190,7 +229,9 @@ def test_what_an_endpoint_reports_is_taken_and_only_the_rest_is_counted(
     assert (told.input_tokens, told.output_tokens, told.estimated) == (prompt, *tokens[1:])
 
 
-def test_a_limit_of_tokens_a_minute_counts_the_estimate(chat: OpenAIChat, openai: OpenAIServer, cache: ReplyCache):
+def test_a_limit_of_tokens_a_minute_counts_the_estimate(
+    chat: OpenAIChat, openai: OpenAIServer, cache: ReplyCache
+):
     """A call that counted as nothing would give its whole share of the limit back."""
     openai.usage = "none"
     limited = replace(chat, rate=Rate(tokens_per_minute=1_000_000))

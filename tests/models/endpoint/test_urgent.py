@@ -36,7 +36,9 @@ def chat_of(openai: OpenAIServer, cache: ReplyCache = NO_CACHE, **options: objec
     return replace(model, **options)
 
 
-def embedding_of(openai: OpenAIServer, cache: ReplyCache = NO_CACHE, **options: object) -> OpenAIEmbedding:
+def embedding_of(
+    openai: OpenAIServer, cache: ReplyCache = NO_CACHE, **options: object
+) -> OpenAIEmbedding:
     model = OpenAIEmbedding("small", openai.base_url, openai.key, cache, timeout=20, batch_size=1)
     return replace(model, **options)
 
@@ -111,7 +113,10 @@ def test_a_question_goes_before_the_turns_of_a_run(
     with closing(run, query), under_way(lambda: send(run, "a", "b")):
         await_first(openai)
         send(query, QUESTION)
-    assert [text_of(request) for request in openai.requests] in (["a", QUESTION, "b"], ["b", QUESTION, "a"])
+    assert [text_of(request) for request in openai.requests] in (
+        ["a", QUESTION, "b"],
+        ["b", QUESTION, "a"],
+    )
 
 
 def send(model: OpenAIChat | OpenAIEmbedding, *texts: str) -> None:
@@ -139,12 +144,19 @@ else:
 
 
 @pytest.mark.parametrize("kind", ["chat", "embedding"])
-def test_a_question_goes_before_the_run_of_another_process(openai: OpenAIServer, tmp_path: Path, kind: str):
+def test_a_question_goes_before_the_run_of_another_process(
+    openai: OpenAIServer, tmp_path: Path, kind: str
+):
     url = f"sqlite:///{tmp_path}/cache.sqlite"
     cache = ReplyCache(url)
     make = embedding_of if kind == "embedding" else chat_of
     query = make(openai, cache, rate=Rate(requests_per_minute=5), urgent=True)
-    with closing(query), subprocess.Popen([sys.executable, "-c", RUN, kind, openai.base_url, openai.key, url]) as run:
+    with (
+        closing(query),
+        subprocess.Popen(
+            [sys.executable, "-c", RUN, kind, openai.base_url, openai.key, url]
+        ) as run,
+    ):
         await_first(openai)
         if isinstance(query, OpenAIChat):
             assert "".join(query.stream(ask(QUESTION)[0]))
@@ -157,7 +169,9 @@ def test_a_question_goes_before_the_run_of_another_process(openai: OpenAIServer,
     cache.close()
 
 
-def test_questions_and_a_run_keep_to_the_limit_together(openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch):
+def test_questions_and_a_run_keep_to_the_limit_together(
+    openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
     minute = 2.0
     monkeypatch.setattr(buckets, "SECONDS_AHEAD", minute / 4)
     openai.limits = Limits(requests_per_minute=30, minute=minute)
@@ -167,7 +181,9 @@ def test_questions_and_a_run_keep_to_the_limit_together(openai: OpenAIServer, mo
     with closing(run, query), under_way(lambda: run.complete(ask(*map(str, range(60))), answered)):
         await_first(openai)
         query.complete(ask(*(f"{QUESTION} {number}" for number in range(10))), questions)
-        before = len([request for request in openai.requests if not text_of(request).startswith(QUESTION)])
+        before = len(
+            [request for request in openai.requests if not text_of(request).startswith(QUESTION)]
+        )
     assert before < 30
     assert answered.outcomes.count("ok") == 60
     assert questions.outcomes.count("ok") == 10
@@ -177,7 +193,9 @@ def test_questions_and_a_run_keep_to_the_limit_together(openai: OpenAIServer, mo
     assert last - first > 0.9 * 69 * minute / 30
 
 
-def test_questions_alone_keep_to_the_limit_too(openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch):
+def test_questions_alone_keep_to_the_limit_too(
+    openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(buckets, "SECONDS_AHEAD", 0.5)
     query = chat_of(openai, rate=Rate(requests_per_minute=600), urgent=True)
     with closing(query):
@@ -190,7 +208,9 @@ def test_a_question_does_not_wait_for_an_hour(openai: OpenAIServer):
     openai.script("chat", [Reply(status=429, headers={"Retry-After": "3600"})] * 2)
     query = chat_of(openai, urgent=True)
     with closing(query):
-        with pytest.raises(ModelError, match=r"refuses calls as too many and asks to wait 3,600 s .*429"):
+        with pytest.raises(
+            ModelError, match=r"refuses calls as too many and asks to wait 3,600 s .*429"
+        ):
             query.complete(ask(QUESTION))
         with pytest.raises(ModelError, match="429"):
             list(query.stream(ask(QUESTION)[0]))
@@ -207,7 +227,9 @@ def test_no_status_makes_a_question_wait_for_an_hour(openai: OpenAIServer, statu
 
 
 def test_a_stream_takes_its_turn_and_is_begun_again_while_nothing_has_come(openai: OpenAIServer):
-    openai.script("chat", [Reply(status=status, headers={"retry-after-ms": "1"}) for status in (429, 503)])
+    openai.script(
+        "chat", [Reply(status=status, headers={"retry-after-ms": "1"}) for status in (429, 503)]
+    )
     rate = Rate(requests_per_minute=6_000, tokens_per_minute=600)
     query = chat_of(openai, rate=rate, model="streamed")
     with closing(query):
@@ -216,4 +238,6 @@ def test_a_stream_takes_its_turn_and_is_begun_again_while_nothing_has_come(opena
     assert openai.count("chat") == 3
     (answer,) = [request for request in openai.requests if request.status == 200]
     used = answer.prompt_tokens + answer.completion_tokens
-    assert query.limiter.bucket.take(0) == pytest.approx(used / 10 / buckets.SHARE_OF_THE_LIMIT, abs=1)
+    assert query.limiter.bucket.take(0) == pytest.approx(
+        used / 10 / buckets.SHARE_OF_THE_LIMIT, abs=1
+    )

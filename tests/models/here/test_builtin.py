@@ -19,12 +19,20 @@ MODEL = BuiltinEmbedding()
 WORDLLAMA = find_spec("wordllama")
 assert WORDLLAMA
 assert WORDLLAMA.origin
-TOKENIZER = Tokenizer.from_file(str(Path(WORDLLAMA.origin).parent / "tokenizers/l2_supercat_tokenizer_config.json"))
-TEXTS = [f"The {a} of {b} keeps a ledger." for a in ("mayor", "harbour", "clock", "灯塔") for b in ("Tarn", "Velm")]
+TOKENIZER = Tokenizer.from_file(
+    str(Path(WORDLLAMA.origin).parent / "tokenizers/l2_supercat_tokenizer_config.json")
+)
+TEXTS = [
+    f"The {a} of {b} keeps a ledger."
+    for a in ("mayor", "harbour", "clock", "灯塔")
+    for b in ("Tarn", "Velm")
+]
 
 
 def test_rows_are_unit_vectors_and_close_in_meaning_is_close():
-    ship, boat, tax = MODEL.embed(["The ship sailed at dawn.", "A boat left the port early.", "Income tax law"])
+    ship, boat, tax = MODEL.embed(
+        ["The ship sailed at dawn.", "A boat left the port early.", "Income tax law"]
+    )
     assert np.allclose([ship @ ship, boat @ boat, tax @ tax], 1, atol=1e-6)
     assert ship @ boat > ship @ tax
     assert isinstance(MODEL, EmbeddingModel)

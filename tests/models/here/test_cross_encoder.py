@@ -24,7 +24,8 @@ def cross_encoder(folder: Path, labels: int = 1) -> Path:
     (folder / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
     transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     config = transformers.BertConfig(
-        vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
+        vocab_size=len(WORDS), hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=8,
         num_labels=labels,
     )  # fmt: skip
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
@@ -33,7 +34,9 @@ def cross_encoder(folder: Path, labels: int = 1) -> Path:
 
 @pytest.mark.skipif(INSTALLED, reason="the extra 'transformers' is installed")
 def test_without_the_extra_it_says_how_to_get_it():
-    settings = Settings.model_validate({"models": {"rerank": {"default": {"provider": "local", "model": "x"}}}})
+    settings = Settings.model_validate(
+        {"models": {"rerank": {"default": {"provider": "local", "model": "x"}}}}
+    )
     with pytest.raises(SettingsError, match=r"models\.rerank\.default: .*\.\[transformers\]"):
         reranker(settings)
 
@@ -68,7 +71,9 @@ def test_folders_that_are_no_reranker(tmp_path: Path):
     with pytest.raises(SettingsError, match=r"no config\.json"):
         CrossEncoderReranker(str(tmp_path))
     with pytest.raises(ModelError, match="no score for each document"):
-        CrossEncoderReranker(str(cross_encoder(tmp_path / "three", labels=3))).rerank("who", ["ships", "rye"])
+        CrossEncoderReranker(str(cross_encoder(tmp_path / "three", labels=3))).rerank(
+            "who", ["ships", "rye"]
+        )
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text("{}")

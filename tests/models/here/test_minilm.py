@@ -16,7 +16,8 @@ from pipeline.settings.schema import Settings
 
 TEXTS = ["The ship sailed at dawn.", "A boat left the harbour early.", "Income tax law of 1913"]
 BY_SENTENCE_TRANSFORMERS = [[1.0, 0.5122, 0.0069], [0.5122, 1.0, -0.0484], [0.0069, -0.0484, 1.0]]
-"""The cosines of the texts' vectors as sentence-transformers 5 makes them with torch, from the weights as published."""
+"""The cosines of the texts' vectors as sentence-transformers 5 makes them with torch, from the
+weights as published."""
 FIRST_OF_EACH = [
     [0.0274, 0.0980, 0.0155, 0.1063, 0.0083, -0.0321],
     [0.0141, 0.1272, 0.0102, 0.0880, 0.1085, 0.0283],
@@ -25,12 +26,16 @@ FIRST_OF_EACH = [
 
 
 def test_without_the_extra_it_says_how_to_get_it():
-    with pytest.raises(SettingsError, match=r"models\.embedding\.x: 'minilm' needs no_such_package; .*\.\[local\]"):
+    with pytest.raises(
+        SettingsError, match=r"models\.embedding\.x: 'minilm' needs no_such_package; .*\.\[local\]"
+    ):
         file_of_package("no_such_package/model.onnx", "models.embedding.x")
 
 
 def test_another_version_of_a_package_is_no_traceback():
-    with pytest.raises(SettingsError, match=r"needs onnxruntime/no\.onnx, and this onnxruntime has none; "):
+    with pytest.raises(
+        SettingsError, match=r"needs onnxruntime/no\.onnx, and this onnxruntime has none; "
+    ):
         file_of_package("onnxruntime/no.onnx", "models.embedding.x")
 
 
@@ -49,7 +54,9 @@ def test_who_asks_at_once_waits_for_one_reading_of_the_weights():
 
 def test_half_a_character_is_passed_over():
     model = MiniLMEmbedding()
-    assert np.array_equal(model.embed(["The ship\ud800 sailed at dawn.", "\ud800"])[0], model.embed(TEXTS[:1])[0])
+    assert np.array_equal(
+        model.embed(["The ship\ud800 sailed at dawn.", "\ud800"])[0], model.embed(TEXTS[:1])[0]
+    )
 
 
 def test_its_vectors_are_those_of_sentence_transformers():
@@ -81,7 +88,9 @@ def test_blank_texts_and_none():
 
 def test_it_is_what_local_means_and_its_vectors_are_remembered(tmp_path: Path):
     cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
-    settings = Settings.model_validate({"models": {"embedding": {"default": {"provider": "local"}}}})
+    settings = Settings.model_validate(
+        {"models": {"embedding": {"default": {"provider": "local"}}}}
+    )
     model = embedding_model(settings, "default", lambda: cache)
     assert isinstance(model, MiniLMEmbedding)
     assert not cache.known_vectors(model.keys(TEXTS))
@@ -89,5 +98,7 @@ def test_it_is_what_local_means_and_its_vectors_are_remembered(tmp_path: Path):
     assert cache.known_vectors(model.keys(TEXTS)) == model.keys(TEXTS)
     assert np.array_equal(model.embed(TEXTS), vectors)
     cache.close()
-    named = Settings.model_validate({"models": {"embedding": {"default": {"provider": "local", "model": "minilm"}}}})
+    named = Settings.model_validate(
+        {"models": {"embedding": {"default": {"provider": "local", "model": "minilm"}}}}
+    )
     assert embedding_model(named, "default", lambda: NO_CACHE).identity == model.identity

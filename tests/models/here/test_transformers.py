@@ -30,7 +30,11 @@ def sentence_transformer(folder: Path) -> Path:
     (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     transformers.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     config = transformers.BertConfig(
-        vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
+        vocab_size=len(words),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
     )
     transformers.BertModel(config).save_pretrained(folder)
     library.SentenceTransformer(str(folder)).save(str(folder))
@@ -57,7 +61,9 @@ def test_a_folder_is_known_by_its_content_and_its_vectors_are_remembered(tmp_pat
     vectors = first.embed(["The ship sailed.", "A boat left.", "The ship sailed."])
     moved = SentenceTransformerEmbedding(str(folder.rename(tmp_path / "there")), cache)
     assert moved.identity == first.identity
-    assert np.array_equal(moved.embed(["The ship sailed.", "A boat left.", "The ship sailed."]), vectors)
+    assert np.array_equal(
+        moved.embed(["The ship sailed.", "A boat left.", "The ship sailed."]), vectors
+    )
     assert "_loaded" not in vars(moved)
     cache.close()
 

@@ -15,8 +15,8 @@ FINED = Claim(
     source_text="The court fined Velmar Shipping.",
 )
 RECORD = (
-    '("claim"<|>Velmar Shipping<|>NONE<|>smuggling<|>TRUE<|>1871-05-03T00:00:00<|>3 May 1871<|>It was fined.'
-    "<|>The court fined Velmar Shipping.)"
+    '("claim"<|>Velmar Shipping<|>NONE<|>smuggling<|>TRUE<|>1871-05-03T00:00:00<|>3 May 1871<|>It'
+    " was fined.<|>The court fined Velmar Shipping.)"
 )
 
 
@@ -43,17 +43,23 @@ def test_a_claim_is_read_however_it_is_written(reply: str):
     [("true", "TRUE"), ("**False**", "FALSE"), ("SUSPECTED", "SUSPECTED"), ("maybe", "SUSPECTED")],
 )
 def test_what_is_neither_true_nor_false_is_suspected(status: str, expected: str):
-    assert [claim.status for claim in parse_claims(RECORD.replace("TRUE", status)).records] == [expected]
+    assert [claim.status for claim in parse_claims(RECORD.replace("TRUE", status)).records] == [
+        expected
+    ]
 
 
 def test_a_claim_without_its_source_or_with_a_bad_date_is_kept():
-    reply = RECORD.replace("3 May 1871", "in spring").replace("<|>The court fined Velmar Shipping.", "")
+    reply = RECORD.replace("3 May 1871", "in spring").replace(
+        "<|>The court fined Velmar Shipping.", ""
+    )
     (claim,) = parse_claims(reply).records
     assert (claim.start_date, claim.end_date, claim.source_text) == ("1871-05-03", "", "")
 
 
 def test_what_cannot_be_read_is_told():
-    parsed = parse_claims(f'{RECORD}##("claim"<|>a<|>b)##("claim"<|><|>NONE<|>x<|>TRUE<|><|><|>y<|>z)##(nonsense<|>x)')
+    parsed = parse_claims(
+        f'{RECORD}##("claim"<|>a<|>b)##("claim"<|><|>NONE<|>x<|>TRUE<|><|><|>y<|>z)##(nonsense<|>x)'
+    )
     assert len(parsed.records) == 1
     assert [problem.reason for problem in parsed.problems] == ["fields", "name", "kind"]
 
@@ -68,6 +74,11 @@ def test_nothing_claimed_is_an_answer():
     assert unreadable(parse_claims("<|COMPLETE|>"), "<|COMPLETE|>") is None
 
 
-@given(st.text() | st.lists(st.sampled_from([*RECORD.split("<|>"), "<|>", "##", "<|COMPLETE|>", "\n"])).map("".join))
+@given(
+    st.text()
+    | st.lists(st.sampled_from([*RECORD.split("<|>"), "<|>", "##", "<|COMPLETE|>", "\n"])).map(
+        "".join
+    )
+)
 def test_no_reply_raises(reply: str):
     parse_claims(reply)

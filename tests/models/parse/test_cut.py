@@ -13,7 +13,8 @@ IVO = '("entity"<|>Ivo Brand<|>person<|>The miller (of Tarn) came.)'
 RUNS = '("relationship"<|>Ivo Brand<|>Orla Mill<|>Ivo ran it in 1921 (or so)<|>work<|>8)'
 RECORDS = f"{IVO}##\n{RUNS}##\n{IVO.replace('Ivo', 'Ada')}<|COMPLETE|>"
 GRAPH = json.dumps({
-    "entities": [{"name": "Ivo", "type": "person", "description": "He said \"no\"."}, {"name": "Ada", "type": "x"}],
+    "entities": [{"name": "Ivo", "type": "person", "description": "He said \"no\"."},
+        {"name": "Ada", "type": "x"}],
     "relationships": [{"source": "Ivo", "target": "Ada", "keywords": ["a", "b"], "strength": 5}],
 })  # fmt: skip
 
@@ -29,7 +30,8 @@ def test_json_is_cut_at_every_place_but_its_end_and_gives_whole_records_alone():
 
 
 @pytest.mark.parametrize(
-    "reply", ["{'entities': [{'name': 'Ada'}]} Done.", '{"entities": [{"name": "A "b" c"}]}', "prose", ""]
+    "reply",
+    ["{'entities': [{'name': 'Ada'}]} Done.", '{"entities": [{"name": "A "b" c"}]}', "prose", ""],
 )
 def test_json_that_is_only_malformed_is_not_cut(reply: str):
     assert not parse_graph_json(reply).cut
@@ -64,12 +66,17 @@ def test_whole_records_with_a_part_of_what_stands_between_or_after_them_are_not_
 
 
 def test_a_claim_is_cut_as_other_records_are():
-    claim = '("claim"<|>Otto<|>NONE<|>BRIBERY<|>TRUE<|>NONE<|>NONE<|>Otto was bribed.<|>Otto was bribed.)'
+    claim = (
+        '("claim"<|>Otto<|>NONE<|>BRIBERY<|>TRUE<|>NONE<|>NONE<|>Otto was bribed.<|>Otto was'
+        " bribed.)"
+    )
     assert not parse_claims(claim).cut
     assert parse_claims(f'{claim}##\n("claim"<|>Otto<|>NO').cut
 
 
-@pytest.mark.parametrize("start", ["", "<|COMPLETE|>", '("entity"<|>Ivo<|>person<|>He <|COMPLETE|> wrote.)##'])
+@pytest.mark.parametrize(
+    "start", ["", "<|COMPLETE|>", '("entity"<|>Ivo<|>person<|>He <|COMPLETE|> wrote.)##']
+)
 def test_an_end_mark_before_the_last_record_does_not_hide_a_cut(start: str):
     whole = '("entity"<|>Ada<|>person<|>She taught.)##'
     parsed = parse_records(f'{start}{whole}("entity"<|>Udo<|>per')

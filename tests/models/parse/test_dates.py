@@ -30,7 +30,18 @@ def test_dates_are_read(text: str, expected: str):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "NONE", "1871-13-01", "1871-02-30", "03/04/1871", "May", "3 Mai 1871x", "0000", "1871-05-03T25:00:00"]
+    "text",
+    [
+        "",
+        "NONE",
+        "1871-13-01",
+        "1871-02-30",
+        "03/04/1871",
+        "May",
+        "3 Mai 1871x",
+        "0000",
+        "1871-05-03T25:00:00",
+    ],
 )
 def test_what_is_no_date_is_none(text: str):
     assert iso_date(text) == ""

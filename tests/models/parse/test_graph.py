@@ -137,7 +137,9 @@ RECORDS = {
         '("relationship"<|>Ivo Brand<|>Orla Mill<|>Ivo runs the mill.<|>work, ownership)##'
         '("relationship"<|>Ivo Brand<|>Orla Mill<|>Ivo runs the mill.)<|COMPLETE|>',
         [
-            Relationship("Ivo Brand", "Orla Mill", "Ivo runs the mill.", ("work", "ownership"), 1.0),
+            Relationship(
+                "Ivo Brand", "Orla Mill", "Ivo runs the mill.", ("work", "ownership"), 1.0
+            ),
             Relationship("Ivo Brand", "Orla Mill", "Ivo runs the mill.", (), 1.0),
         ],
         [],
@@ -158,7 +160,10 @@ RECORDS = {
                 "7 (firm)",
             )
         ),
-        [Relationship("A", "B", "text", ("k",), weight) for weight in (8, 8, 8.5, 8, 10, 0.1, 1, 1, 1, 7)],
+        [
+            Relationship("A", "B", "text", ("k",), weight)
+            for weight in (8, 8, 8.5, 8, 10, 0.1, 1, 1, 1, 7)
+        ],
         [],
     ),
     "strength before the keywords": (
@@ -177,7 +182,10 @@ RECORDS = {
     ),
     "names that look like syntax": (
         '("entity"<|>std::vector<><|>concept<|>A <| B is piped.)##("entity"<|>entity<|>"entity"<|>A being.)',
-        [Entity("std::vector<>", "CONCEPT", "A <| B is piped."), Entity("entity", "ENTITY", "A being.")],
+        [
+            Entity("std::vector<>", "CONCEPT", "A <| B is piped."),
+            Entity("entity", "ENTITY", "A being."),
+        ],
         [],
     ),
     "empty names and too few fields": (
@@ -194,7 +202,10 @@ RECORDS = {
     ),
     "without a type, without a description": (
         '("entity"<|>Ivo Brand<|>The miller of the whole valley.)##("entity"<|>Orla Mill<|>organization)<|COMPLETE|>',
-        [Entity("Ivo Brand", "", "The miller of the whole valley."), Entity("Orla Mill", "ORGANIZATION", "")],
+        [
+            Entity("Ivo Brand", "", "The miller of the whole valley."),
+            Entity("Orla Mill", "ORGANIZATION", ""),
+        ],
         [],
     ),
     "completion too early, then more": (
@@ -384,7 +395,9 @@ def test_escapes_in_json_bring_no_control_characters():
     assert "\ud800" not in parsed.problems[0].record_text + parsed.problems[0].message
 
 
-def assert_nothing_raises(replies: list[str], count: int, seed: int, parsers=(parse_records, parse_graph_json)):
+def assert_nothing_raises(
+    replies: list[str], count: int, seed: int, parsers=(parse_records, parse_graph_json)
+):
     for reply in mutations(replies, count, seed):
         for parse in parsers:
             parsed = parse(reply)
@@ -393,7 +406,9 @@ def assert_nothing_raises(replies: list[str], count: int, seed: int, parsers=(pa
 
 
 def test_no_mutation_raises():
-    assert_nothing_raises([reply for reply, _, _ in RECORDS.values()] + [GRAPH_JSON] * 5, 10_000, seed=7)
+    assert_nothing_raises(
+        [reply for reply, _, _ in RECORDS.values()] + [GRAPH_JSON] * 5, 10_000, seed=7
+    )
 
 
 @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
@@ -402,7 +417,9 @@ def test_no_text_raises(reply):
     parse_keywords(reply)
 
 
-@pytest.mark.parametrize("piece", ["<|>", "##", ")", "(", '"', "<", "<|", "<think>", '"\n', "&#1", "{", "\\"])
+@pytest.mark.parametrize(
+    "piece", ["<|>", "##", ")", "(", '"', "<", "<|", "<think>", '"\n', "&#1", "{", "\\"]
+)
 def test_time_is_linear(piece):
     seconds = {}
     for size in (50_000, 400_000):
@@ -415,8 +432,13 @@ def test_time_is_linear(piece):
 
 
 def recorded_replies() -> list[str]:
-    """GPT-4o's replies to extraction prompts over a novel, where the data sets are on the machine."""
-    path = Path(os.environ.get("GRAPHMILL_DATASETS", "")) / "nano_graphrag_llm_cache" / "mock_cache.json"
+    """GPT-4o's replies to extraction prompts over a novel, where the data sets are on the
+    machine."""
+    path = (
+        Path(os.environ.get("GRAPHMILL_DATASETS", ""))
+        / "nano_graphrag_llm_cache"
+        / "mock_cache.json"
+    )
     if not path.is_file():
         pytest.skip("no recorded replies; set GRAPHMILL_DATASETS to the folder of datasets")
     replies = (entry["return"] for entry in json.loads(path.read_text(encoding="utf-8")).values())

@@ -20,8 +20,14 @@ from pipeline.models.parse.report import (
         ('{"points": [{"description": "A.", "score": 80}]}', [("A.", 80)]),
         ('```json\n{"points": [{"description": "A.", "score": "85/100"}]}\n```', [("A.", 85)]),
         ('Here: {"Key Points": [{"point": "A.", "importance_score": 7}]} Done.', [("A.", 7)]),
-        ('<think>{"points": []}</think>{"points": [{"description": "A.", "score": 140}]}', [("A.", 100)]),
-        ('{"points": [{"description": "A.", "score": 9}, {"description": "B.", "sco', [("A.", 9), ("B.", 1)]),
+        (
+            '<think>{"points": []}</think>{"points": [{"description": "A.", "score": 140}]}',
+            [("A.", 100)],
+        ),
+        (
+            '{"points": [{"description": "A.", "score": 9}, {"description": "B.", "sco',
+            [("A.", 9), ("B.", 1)],
+        ),
         ('{"points": [{"description": "A."}, {"description": "", "score": 9}, 5]}', [("A.", 1)]),
         ('[{"description": "A.", "score": 8}, "B."]', [("A.", 8), ("B.", 1)]),
         ('{"description": "A.", "score": 8}', [("A.", 8)]),
@@ -52,7 +58,10 @@ def test_ratings_are_read_as_models_write_them(reply: str, ratings: dict[int, fl
 @pytest.mark.parametrize(
     ("reply", "answer"),
     [
-        ('{"answer": "A.", "score": 5, "follow_ups": ["B?", "b?", "C?"]}', PartialAnswer("A.", 5, ("B?", "C?"))),
+        (
+            '{"answer": "A.", "score": 5, "follow_ups": ["B?", "b?", "C?"]}',
+            PartialAnswer("A.", 5, ("B?", "C?")),
+        ),
         (
             '{"intermediate_answer": "A.", "score": 5, "follow_up_queries": [{"query": "B?"}]}',
             PartialAnswer("A.", 5, ("B?",)),
@@ -81,7 +90,9 @@ def test_questions_are_read_as_models_write_them(reply: str, questions: list[str
 KEYS = ["points", "ratings", "answer", "score", "follow_ups", "id"]
 JSON = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3)
+    ),
 )
 
 

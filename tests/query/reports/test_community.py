@@ -46,7 +46,10 @@ def test_points_of_all_reports_become_an_answer():
 
 
 def test_level_0_is_the_coarsest():
-    found = answer(question(**COMMUNITY, community_level=0, only_need_context=True), resources(reported_village()))
+    found = answer(
+        question(**COMMUNITY, community_level=0, only_need_context=True),
+        resources(reported_village()),
+    )
     assert column(found.context.reports.records, "title") == ["School", "Court"]
 
 
@@ -59,12 +62,21 @@ def test_a_stream_says_the_same_and_its_sources_come_before_any_call():
     *tokens, done = events
     assert isinstance(done, Done)
     whole = answer(question(**COMMUNITY), resources(reported_village(), reader()))
-    assert "".join(token.text for token in tokens if isinstance(token, Token)) == done.answer.text == whole.text
+    assert (
+        "".join(token.text for token in tokens if isinstance(token, Token))
+        == done.answer.text
+        == whole.text
+    )
     assert done.answer.removed_citations == whole.removed_citations
 
 
 @pytest.mark.parametrize(
-    "reply", ['{"points": []}', '{"points": [{"description": "Nothing is said of it.", "score": 0}]}', "I do not know."]
+    "reply",
+    [
+        '{"points": []}',
+        '{"points": [{"description": "Nothing is said of it.", "score": 0}]}',
+        "I do not know.",
+    ],
 )
 def test_without_a_point_that_helps_there_is_no_answer(reply: str):
     chat = ScriptedChat([reply, reply])
@@ -92,15 +104,22 @@ def test_a_window_that_was_not_read_is_told_and_all_of_them_are_an_error():
     store, wish = many_reports(12), question(**COMMUNITY, max_map_tokens=600)
     replies: list[ChatReply | str] = [ChatReply("", reason="timeout", message="none")]
     given = answer(wish, resources(store, ScriptedChat([*replies, *[points(["1"])] * 2, "So."])))
-    assert given.notes[0] == "1 of 3 windows of reports were not, or not wholly, read by the model (timeout)"
+    assert (
+        given.notes[0]
+        == "1 of 3 windows of reports were not, or not wholly, read by the model (timeout)"
+    )
     with pytest.raises(ModelError, match="timeout"):
         answer(wish, resources(store, ScriptedChat(replies * 3)))
 
 
 def test_only_the_context_or_the_prompts_take_no_call():
     chat = reader()
-    context = answer(question(**COMMUNITY, only_need_context=True), resources(reported_village(), chat))
-    prompt = answer(question(**COMMUNITY, only_need_prompt=True), resources(reported_village(), chat))
+    context = answer(
+        question(**COMMUNITY, only_need_context=True), resources(reported_village(), chat)
+    )
+    prompt = answer(
+        question(**COMMUNITY, only_need_prompt=True), resources(reported_village(), chat)
+    )
     assert (context.text, context.most_calls) == (WINDOW, 3)
     assert prompt.text == f"Points of:\n\n{WINDOW}\nQuestion: Who taught Bea?"
     assert chat.asked == []
@@ -116,7 +135,10 @@ def test_without_a_chat_model_the_reports_are_the_answer():
 @pytest.mark.parametrize("dynamic", [True, False])
 def test_without_reports_it_says_what_to_run(mode: str, dynamic: bool):
     wish = question(mode=mode, dynamic_community_selection=dynamic)
-    with pytest.raises(NothingLoadedError, match="no community reports in this workspace; run the workflow 'communiti"):
+    with pytest.raises(
+        NothingLoadedError,
+        match="no community reports in this workspace; run the workflow 'communiti",
+    ):
         answer(wish, resources(village(), reader()))
 
 
@@ -124,7 +146,9 @@ def test_a_report_that_tells_of_other_documents_too_is_not_shown():
     wish = question(**COMMUNITY, where={"id": "doc-2"})
     given = answer(wish, resources(reported_village(), reader()))
     assert column(given.context.reports.records, "title") == ["Visit", "Court"]
-    nowhere = answer(question(**COMMUNITY, where={"id": "doc-3"}), resources(reported_village(), reader()))
+    nowhere = answer(
+        question(**COMMUNITY, where={"id": "doc-3"}), resources(reported_village(), reader())
+    )
     assert nowhere.abstention == "nothing_found"
 
 
@@ -137,9 +161,13 @@ def test_history_is_seen_by_every_call():
 
 def test_the_model_may_add_its_own_knowledge_where_it_is_asked_to():
     chat = reader(answer=lambda _: "Bea is a name [LLM: verify].")
-    given = answer(question(**COMMUNITY, general_knowledge=True), resources(reported_village(), chat))
+    given = answer(
+        question(**COMMUNITY, general_knowledge=True), resources(reported_village(), chat)
+    )
     assert given.text == "Bea is a name [LLM: verify]."
-    assert chat.asked[-1].messages[0]["content"].startswith("You may add [LLM: verify].\nAnswer as ")
+    assert (
+        chat.asked[-1].messages[0]["content"].startswith("You may add [LLM: verify].\nAnswer as ")
+    )
 
 
 @settings(max_examples=size(20, 200))
@@ -159,7 +187,9 @@ def test_no_budget_is_exceeded(number: int, map_tokens: int, total: int, calls: 
         ),
         resources(many_reports(number), chat),
     )  # fmt: skip
-    prompts = [sum(len(message["content"]) for message in request.messages) for request in chat.asked]
+    prompts = [
+        sum(len(message["content"]) for message in request.messages) for request in chat.asked
+    ]
     assert max(prompts, default=0) <= total
     assert len(prompts) <= given.most_calls <= calls
     assert all(len(window) <= map_tokens for window in given.context.windows)
@@ -174,7 +204,9 @@ def rating(**rated: int):
 
     def reply(request_text: str) -> str:
         rows = [line.split(",") for line in request_text.splitlines() if line[:1].isdigit()]
-        return json.dumps({"ratings": [{"id": int(row[0]), "rating": titles[row[1]]} for row in rows]})
+        return json.dumps(
+            {"ratings": [{"id": int(row[0]), "rating": titles[row[1]]} for row in rows]}
+        )
 
     return reply
 
@@ -187,7 +219,11 @@ class RatingChat(ScriptedChat):
     def _next(self, request):
         self.asked.append(request)
         text = request.messages[-1]["content"]
-        ways = {"rate": self.reply, "map": lambda text: points(rows_of(text)), "answer": lambda _: "So."}
+        ways = {
+            "rate": self.reply,
+            "map": lambda text: points(rows_of(text)),
+            "answer": lambda _: "So.",
+        }
         return ChatReply(ways[request.row_id](text))
 
 
@@ -201,7 +237,9 @@ class RatingChat(ScriptedChat):
         ({}, 2, [], ["rate"]),
     ],
 )
-def test_dynamic_selection_descends_only_below_what_is_relevant(rated, level: int, chosen: list[str], calls: list[str]):
+def test_dynamic_selection_descends_only_below_what_is_relevant(
+    rated, level: int, chosen: list[str], calls: list[str]
+):
     chat = RatingChat(**rated)
     wish = question(**COMMUNITY, dynamic_community_selection=True, community_level=level)
     given = answer(wish, resources(reported_village(), chat))

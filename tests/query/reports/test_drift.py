@@ -41,7 +41,11 @@ def test_a_primer_then_searches_then_an_answer():
     ]
     assert searches[0].messages[0]["content"] == "For: Who taught Bea?"
     assert searches[0].messages[-1]["content"].startswith("-----Reports-----")
-    assert searches[0].messages[-1]["content"].endswith("\nQuestion: What of Rows 1, 3 [Data: Reports (1)].?")
+    assert (
+        searches[0]
+        .messages[-1]["content"]
+        .endswith("\nQuestion: What of Rows 1, 3 [Data: Reports (1)].?")
+    )
     assert given.text == "It is [Data: Sources (1); Reports (1)]."
     assert given.context.windows[:2] == tuple(FOLDS)
     assert len(given.context.windows) == 6
@@ -61,8 +65,14 @@ def test_the_same_question_asks_the_same():
     first, second = reader(), reader()
     for chat in (first, second):
         answer(question(**DRIFT), resources(reported_village(), chat))
-    assert [request.messages for request in first.asked] == [request.messages for request in second.asked]
-    asked = Counter(request.messages[-1]["content"].casefold() for request in first.asked if request.row_id == "search")
+    assert [request.messages for request in first.asked] == [
+        request.messages for request in second.asked
+    ]
+    asked = Counter(
+        request.messages[-1]["content"].casefold()
+        for request in first.asked
+        if request.row_id == "search"
+    )
     assert set(asked.values()) == {1}
 
 
@@ -96,8 +106,12 @@ def test_a_filter_holds_in_every_step():
 
 
 def test_only_the_context_or_the_prompts_take_no_call():
-    context = answer(question(**DRIFT, primer_folds=2, only_need_context=True), resources(reported_village()))
-    prompt = answer(question(**DRIFT, primer_folds=2, only_need_prompt=True), resources(reported_village()))
+    context = answer(
+        question(**DRIFT, primer_folds=2, only_need_context=True), resources(reported_village())
+    )
+    prompt = answer(
+        question(**DRIFT, primer_folds=2, only_need_prompt=True), resources(reported_village())
+    )
     assert context.text == "\n".join(FOLDS)
     assert prompt.text.startswith(f"Begin with:\n\n{FOLDS[0]}\nQuestion: Who taught Bea?")
 
@@ -112,16 +126,21 @@ def test_only_the_context_or_the_prompts_take_no_call():
     depth=st.integers(0, 3),
     folds=st.integers(1, 8),
 )
-def test_no_budget_is_exceeded(stores, map_tokens: int, total: int, calls: int, breadth: int, depth: int, folds: int):
+def test_no_budget_is_exceeded(
+    stores, map_tokens: int, total: int, calls: int, breadth: int, depth: int, folds: int
+):
     chat = reader()
     given = answer(
         question(
-            **DRIFT, max_map_tokens=map_tokens, max_total_tokens=total, max_calls=calls, drift_k_followups=breadth,
+            **DRIFT, max_map_tokens=map_tokens, max_total_tokens=total, max_calls=calls,
+            drift_k_followups=breadth,
             n_depth=depth, primer_folds=folds,
         ),
         resources(stores, chat),
     )  # fmt: skip
-    prompts = [sum(len(message["content"]) for message in request.messages) for request in chat.asked]
+    prompts = [
+        sum(len(message["content"]) for message in request.messages) for request in chat.asked
+    ]
     assert max(prompts, default=0) <= total
     assert len(prompts) <= given.most_calls <= calls
     assert chat.asked_for.count("search") <= breadth * depth

@@ -34,21 +34,24 @@ def rows_of(village: MemoryStores) -> dict[str, pd.DataFrame]:
     return {
         "documents": pd.DataFrame(
             {
-                "id": documents["document_id"], "title": documents["title"], "source": documents["source"],
+                "id": documents["document_id"], "title": documents["title"],
+                "source": documents["source"],
                 "metadata": [{}] * len(documents),
             }
         ),
         "chunks": pd.DataFrame(
             {
                 "id": chunks["id"], "full_doc_id": chunks["document_id"], "chunk_order_index": 0,
-                "tokens": chunks["tokens"], "content": chunks["content"], "char_start": 0, "char_end": chunks["end"],
+                "tokens": chunks["tokens"], "content": chunks["content"], "char_start": 0,
+                "char_end": chunks["end"],
                 "embedding": list(map(letters, chunks["content"])),
             }
         ),
         "entities": pd.DataFrame(
             {
                 "id": entities["id"], "entity_name": entities["name"], "content": entities["name"],
-                "chunk_ids": entities["text_unit_ids"], "embedding": list(map(letters, entities["name"])),
+                "chunk_ids": entities["text_unit_ids"], "embedding": list(map(letters,
+                    entities["name"])),
             }
         ),
         "relationships": pd.DataFrame(
@@ -65,8 +68,9 @@ def rows_of(village: MemoryStores) -> dict[str, pd.DataFrame]:
         "nodes": entities.rename(
             columns={"name": "display_name", "type": "entity_type", "text_unit_ids": "source_id"}
         ),
-        "edges": links.drop(columns="rank").rename(columns={"text_unit_ids": "source_id"}).assign(type="RELATED"),
-        "communities": titles[["level", "parent", "title", "summary", "rating", "weight", "size"]].reset_index().assign(
+        "edges": links.drop(columns="rank").rename(columns={"text_unit_ids": "source_id"}).assign(type="RELATED"),  # noqa: E501
+        "communities": titles[["level", "parent", "title", "summary", "rating", "weight",
+            "size"]].reset_index().assign(
             **members
         ),
     }  # fmt: skip

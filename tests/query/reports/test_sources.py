@@ -17,12 +17,17 @@ COMMUNITY = {"mode": "community", "community_level": 0}
 
 def asked(said: str, **wishes: object) -> Answer:
     cites = "All of it [Data: Reports (1, 2)]."
-    chat = reader(answer=lambda _: said, map=lambda _: f'{{"points": [{{"description": "{cites}", "score": 9}}]}}')
+    chat = reader(
+        answer=lambda _: said,
+        map=lambda _: f'{{"points": [{{"description": "{cites}", "score": 9}}]}}',
+    )
     return answer(question(**{**COMMUNITY, **wishes}), resources(reported_village(), chat))
 
 
 def test_what_is_said_of_a_report_leads_to_the_passages_that_name_it():
-    given = asked("Who taught is known. Ada taught Bea [Data: Reports (1)]. Dov was sued [Data: Reports (2)].")
+    given = asked(
+        "Who taught is known. Ada taught Bea [Data: Reports (1)]. Dov was sued [Data: Reports (2)]."
+    )
     assert [(entry.chunk_id, entry.document_id, entry.reports) for entry in given.references] == [
         ("c1", "doc-1", (1,)),
         ("c2", "doc-2", (1,)),
@@ -51,7 +56,9 @@ def test_a_stream_ends_with_the_same():
 
 def test_a_passage_that_drift_has_shown_keeps_its_number():
     chat = reader(
-        search=lambda _: '{"answer": "Cid sued [Data: Sources (1); Reports (1)].", "score": 9, "follow_ups": []}',
+        search=lambda _: (
+            '{"answer": "Cid sued [Data: Sources (1); Reports (1)].", "score": 9, "follow_ups": []}'
+        ),
         answer=lambda _: "Cid sued Dov [Data: Reports (1)]. So it is [Data: Sources (1)].",
     )
     given = answer(question(mode="drift"), resources(reported_village(), chat))
@@ -79,17 +86,24 @@ def test_an_answer_is_not_lost_where_the_stores_fail_after_it():
     chat = reader(answer=lambda _: "Dov [Data: Reports (1)].")
     given = answer(question(**COMMUNITY), replace(resources(store, chat), read=read))
     assert (given.text, given.references) == ("Dov [Data: Reports (1)].", ())
-    assert given.notes == ("the passages that the reports rest on were not found (postgres: gone; start it)",)
+    assert given.notes == (
+        "the passages that the reports rest on were not found (postgres: gone; start it)",
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("It began. Ada met Bea [Data: Reports (1, 2)].", {1: "Ada met Bea", 2: "Ada met Bea"}),
-        ("Ada met Bea. [Data: Reports (1)] Cid left [Data: Reports (2)].", {1: "Ada met Bea.", 2: "Cid left"}),
+        (
+            "Ada met Bea. [Data: Reports (1)] Cid left [Data: Reports (2)].",
+            {1: "Ada met Bea.", 2: "Cid left"},
+        ),
         ("- Ada [Data: Reports (1)]\n- Bea [Data: Reports (1)]", {1: "- Ada\n- Bea"}),
         ("Ada [Data: Reports (1)][Data: Reports (2)].", {1: "Ada", 2: "Ada"}),
     ],
 )
 def test_a_citation_belongs_to_the_sentence_before_it(text: str, said: dict[int, str]):
-    assert {number: " ".join(words.split(" ")).strip() for number, words in said_of(text).items()} == said
+    assert {
+        number: " ".join(words.split(" ")).strip() for number, words in said_of(text).items()
+    } == said

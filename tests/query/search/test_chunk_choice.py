@@ -14,7 +14,14 @@ def test_by_relation_a_relationships_sources_come_in_its_order():
 
 
 def test_by_weight_the_first_names_most_the_last_one():
-    assert list(by_weight([list("abc"), list("def"), list("ghi")], 3)) == ["a", "b", "c", "d", "e", "g"]
+    assert list(by_weight([list("abc"), list("def"), list("ghi")], 3)) == [
+        "a",
+        "b",
+        "c",
+        "d",
+        "e",
+        "g",
+    ]
 
 
 def test_by_weight_what_is_left_goes_to_those_that_have_more():
@@ -26,7 +33,9 @@ def test_by_weight_shared_text_units_come_first_and_count_for_the_first():
 
 
 @given(sources, st.integers(1, 6))
-def test_by_weight_each_has_at_least_one_and_none_is_chosen_twice(found: list[list[str]], most: int):
+def test_by_weight_each_has_at_least_one_and_none_is_chosen_twice(
+    found: list[list[str]], most: int
+):
     chosen = by_weight(found, most)
     seen: set[str] = set()
     for units in found:

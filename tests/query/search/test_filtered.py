@@ -23,7 +23,10 @@ def test_text_units_of_other_documents_are_not_there():
 
 def test_of_documents_that_are_asked_for_only_those_are_there_that_may_be_seen():
     vectors, _ = only("doc-1")
-    assert [id for id, _ in nearest(vectors, "chunks", letters("zzz"), 9, of_documents("doc-1", "doc-2"))] == ["c1"]
+    assert [
+        id
+        for id, _ in nearest(vectors, "chunks", letters("zzz"), 9, of_documents("doc-1", "doc-2"))
+    ] == ["c1"]
     assert nearest(vectors, "chunks", letters("zzz"), 9, of_documents("doc-2")) == []
     assert not vectors.lexical("Cid Ada Bea met says", 9, of_documents("doc-2")).hits
 

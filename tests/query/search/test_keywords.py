@@ -16,7 +16,10 @@ def find(reply: ChatReply | str, text: str = "Who taught Bea?", **given: object)
 
 
 def test_the_models_two_lists_are_taken():
-    reply = '```json\n{"high_level_keywords": ["teaching"], "low_level_keywords": ["Bea", "school"]}\n```'
+    reply = (
+        '```json\n{"high_level_keywords": ["teaching"], "low_level_keywords": ["Bea",'
+        ' "school"]}\n```'
+    )
     keywords = find(reply)
     assert (keywords.high, keywords.low, keywords.notes) == (("teaching",), ("Bea", "school"), ())
     assert keywords.reply == ChatReply(reply)
@@ -33,7 +36,10 @@ def test_the_question_is_put_into_the_prompt_as_it_is():
 def test_the_callers_keywords_spare_the_call(given: dict[str, tuple[str, ...]]):
     chat = ScriptedChat([])
     keywords = find_keywords(question(**given), chat, PROMPT)
-    assert (keywords.high, keywords.low) == (given.get("hl_keywords", ()), given.get("ll_keywords", ()))
+    assert (keywords.high, keywords.low) == (
+        given.get("hl_keywords", ()),
+        given.get("ll_keywords", ()),
+    )
     assert chat.asked == []
 
 
@@ -42,11 +48,15 @@ def test_without_a_model_the_question_is_both():
     assert keywords == Keywords(("Who taught Bea?",), ("Who taught Bea?",))
 
 
-@pytest.mark.parametrize("reply", [ChatReply("", reason="timeout", message="no answer"), "I cannot say.", ""])
+@pytest.mark.parametrize(
+    "reply", [ChatReply("", reason="timeout", message="no answer"), "I cannot say.", ""]
+)
 def test_where_the_model_fails_the_question_is_both_and_it_is_told(reply: ChatReply | str):
     keywords = find(reply)
     assert (keywords.high, keywords.low) == (("Who taught Bea?",), ("Who taught Bea?",))
-    assert keywords.notes[0].startswith("no keywords from the chat model, the question is searched for (")
+    assert keywords.notes[0].startswith(
+        "no keywords from the chat model, the question is searched for ("
+    )
 
 
 def test_empty_lists_make_a_short_question_its_own_keyword():

@@ -1,8 +1,9 @@
-"""What each mode consults and finds in a small graph worked out by hand, on real stores, and what is shown of it with
-LightRAG's values for what a question leaves open.
+"""What each mode consults and finds in a small graph worked out by hand, on real stores, and what
+is shown of it with LightRAG's values for what a question leaves open.
 
-Ada taught Bea (c1, doc-1); Bea met Cid, says Ada (c2, doc-2); Cid sued Dov (c3, doc-2); c4 of doc-3 is noise. Texts are
-compared by their letters: "Ada" is nearest to Ada, "lawsuit" to Cid's lawsuit with Dov.
+Ada taught Bea (c1, doc-1); Bea met Cid, says Ada (c2, doc-2); Cid sued Dov (c3, doc-2); c4 of doc-3
+is noise. Texts are compared by their letters: "Ada" is nearest to Ada, "lawsuit" to Cid's lawsuit
+with Dov.
 """
 
 from collections.abc import Callable, Iterator
@@ -110,12 +111,14 @@ def test_records_are_whole(stores: Opened):
     ada, lawsuit = asdict(evidence.entities[0]), asdict(evidence.relationships[1])
     assert ada == {
         "id": ada["id"], "number": 0,
-        "name": "Ada", "type": "PERSON", "description": "Ada, a person", "degree": 1, "text_unit_ids": ["c1", "c2"],
+        "name": "Ada", "type": "PERSON", "description": "Ada, a person", "degree": 1,
+        "text_unit_ids": ["c1", "c2"],
     }  # fmt: skip
     ends = {name: lawsuit[name] for name in ("id", "source_entity_id", "target_entity_id")}
     assert lawsuit == {
         **ends, "number": 0,
-        "source": "Cid", "target": "Dov", "description": "lawsuit", "keywords": ["knows", "since long"], "weight": 2.0,
+        "source": "Cid", "target": "Dov", "description": "lawsuit",
+        "keywords": ["knows", "since long"], "weight": 2.0,
         "rank": 3, "text_unit_ids": ["c3"],
     }  # fmt: skip
 
@@ -128,15 +131,22 @@ def test_records_are_whole(stores: Opened):
         ("VECTOR", {"entity": {"c1": 2}, "relationship": {"c1": 1}}),
     ],
 )
-def test_text_units_are_picked_as_the_request_says(stores: Opened, method: str, lanes: dict[str, dict[str, int]]):
+def test_text_units_are_picked_as_the_request_says(
+    stores: Opened, method: str, lanes: dict[str, dict[str, int]]
+):
     """Nearest to "Ada": Ada, then Dov or Bea by letters; to "lawsuit": lawsuit, then teaching."""
-    evidence = found(stores, mode="hybrid", top_k=2, kg_chunk_pick_method=method, related_chunk_number=1)
+    evidence = found(
+        stores, mode="hybrid", top_k=2, kg_chunk_pick_method=method, related_chunk_number=1
+    )
     assert {lane: dict(picks) for lane, picks in evidence.chunk_lanes.items()} == lanes
 
 
 def test_with_the_preset_of_lightrag_the_context_is_its_tables(stores: Opened):
-    """The mode is left open; of all relationships that of the greatest rank is first, though another is nearer."""
-    asked = asked_as_lightrag("Who taught Bea?", hl_keywords=("lawsuit",), ll_keywords=("Ada",), only_need_context=True)
+    """The mode is left open; of all relationships that of the greatest rank is first, though
+    another is nearer."""
+    asked = asked_as_lightrag(
+        "Who taught Bea?", hl_keywords=("lawsuit",), ll_keywords=("Ada",), only_need_context=True
+    )
 
     def read(work: Callable[[VectorReads, GraphReads], object]) -> tuple[object, tuple[str, ...]]:
         with stores[0].reading() as vectors:
@@ -150,7 +160,9 @@ def asked_as_lightrag(query: str, **wishes: object) -> QueryRequest:
 
 
 @pytest.mark.parametrize("mode", FOUND)
-def test_the_number_of_statements_does_not_depend_on_how_much_is_asked_for(stores: Opened, mode: str):
+def test_the_number_of_statements_does_not_depend_on_how_much_is_asked_for(
+    stores: Opened, mode: str
+):
     with statements(stores[0]) as few:
         found(stores, mode=mode, top_k=1, chunk_top_k=1)
     with statements(stores[0]) as many:
@@ -190,41 +202,52 @@ def village_rows() -> dict[str, pd.DataFrame]:
     stores = village()
     units, people, links = stores.chunk_rows, stores.entity_rows, stores.relationship_rows
     ids = {name: entity_id(name) for name in people["name"]}
-    ends = [(ids[source], ids[target]) for source, target in zip(links["source"], links["target"], strict=True)]
+    ends = [
+        (ids[source], ids[target])
+        for source, target in zip(links["source"], links["target"], strict=True)
+    ]
     link_ids = [relationship_id(*pair) for pair in ends]
     documents = units.drop_duplicates("document_id")[["document_id", "title", "source", "metadata"]]
     return {
         "documents": documents.rename(columns={"document_id": "id"}),
         "chunks": pd.DataFrame(
             {
-                "id": units["id"], "full_doc_id": units["document_id"], "chunk_order_index": range(len(units)),
-                "tokens": units["tokens"], "content": units["content"], "char_start": units["start"],
+                "id": units["id"], "full_doc_id": units["document_id"],
+                "chunk_order_index": range(len(units)),
+                "tokens": units["tokens"], "content": units["content"],
+                "char_start": units["start"],
                 "char_end": units["end"], "embedding": [letters(text) for text in units["content"]],
             }
         ),
         "entities": pd.DataFrame(
             {
                 "id": list(ids.values()), "entity_name": people["name"], "content": people["name"],
-                "chunk_ids": people["text_unit_ids"], "embedding": [letters(name) for name in people["name"]],
+                "chunk_ids": people["text_unit_ids"],
+                "embedding": [letters(name) for name in people["name"]],
             }
         ),
         "relationships": pd.DataFrame(
             {
-                "id": link_ids, "src_id": links["source"], "tgt_id": links["target"], "content": links["description"],
-                "chunk_ids": links["text_unit_ids"], "embedding": [letters(text) for text in links["description"]],
+                "id": link_ids, "src_id": links["source"], "tgt_id": links["target"],
+                "content": links["description"],
+                "chunk_ids": links["text_unit_ids"],
+                "embedding": [letters(text) for text in links["description"]],
             }
         ),
         "nodes": pd.DataFrame(
             {
-                "id": list(ids.values()), "display_name": people["name"], "entity_type": people["type"],
-                "description": people["description"], "source_id": people["text_unit_ids"], "degree": people["degree"],
+                "id": list(ids.values()), "display_name": people["name"],
+                "entity_type": people["type"],
+                "description": people["description"], "source_id": people["text_unit_ids"],
+                "degree": people["degree"],
             }
         ),
         "edges": pd.DataFrame(
             {
                 "id": link_ids, "source_entity_id": [source for source, _ in ends],
                 "target_entity_id": [target for _, target in ends], "source": links["source"],
-                "target": links["target"], "description": links["description"], "weight": links["weight"],
+                "target": links["target"], "description": links["description"],
+                "weight": links["weight"],
                 "type": "KNOWS", "keywords": links["keywords"], "source_id": links["text_unit_ids"],
             }
         ),

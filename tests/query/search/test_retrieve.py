@@ -15,7 +15,14 @@ from pipeline.query.search.modes import (
 )
 from pipeline.settings.query_options import ChunkPick
 from pipeline.stores.reads import VectorSearch
-from tests.query.memory_stores import LetterEmbedding, MemoryStores, empty_village, letters, question, village
+from tests.query.memory_stores import (
+    LetterEmbedding,
+    MemoryStores,
+    empty_village,
+    letters,
+    question,
+    village,
+)
 from tests.records import column
 
 LOCAL = ["entities", "relationships_of", "nearest_of relationships", "shared_units"]
@@ -28,7 +35,9 @@ def found(stores: MemoryStores, keywords: Keywords, **wishes: object) -> Evidenc
     return retrieve(request, question_vectors, stores, stores, request.chunk_top_k)
 
 
-def choice(stores: MemoryStores, text: str = "", method: ChunkPick = "RELATION", number: int = 5) -> ChunkChoice:
+def choice(
+    stores: MemoryStores, text: str = "", method: ChunkPick = "RELATION", number: int = 5
+) -> ChunkChoice:
     return ChunkChoice(method, number, letters(text), stores)
 
 
@@ -46,7 +55,11 @@ BOTH = Keywords(("lawsuit",), ("Ada",))
         ("local", ["nearest entities", *LOCAL], ["entity"]),
         ("global", ["nearest relationships", *GLOBAL], ["relationship"]),
         ("hybrid", ["nearest entities relationships", *LOCAL, *GLOBAL], ["entity", "relationship"]),
-        ("mix", ["nearest chunks entities relationships", *LOCAL, *GLOBAL], ["vector", "entity", "relationship"]),
+        (
+            "mix",
+            ["nearest chunks entities relationships", *LOCAL, *GLOBAL],
+            ["vector", "entity", "relationship"],
+        ),
     ],
 )
 def test_each_mode_consults_its_lanes(mode: str, reads: list[str], lanes: list[str]):
@@ -123,9 +136,13 @@ def test_local_search_keeps_the_order_of_similarity():
 
 def test_global_search_goes_from_relationships_to_their_ends_and_chunks():
     stores = village()
-    evidence = global_search(near(stores, "relationships", "lawsuit teaching", 2), choice(stores), stores)
+    evidence = global_search(
+        near(stores, "relationships", "lawsuit teaching", 2), choice(stores), stores
+    )
     assert column(evidence.relationships, "id") == ["rel-Ada-Bea", "rel-Cid-Dov"]
-    by_rank = global_search(near(stores, "relationships", "lawsuit teaching", 2), choice(stores), stores, "rank")
+    by_rank = global_search(
+        near(stores, "relationships", "lawsuit teaching", 2), choice(stores), stores, "rank"
+    )
     assert column(by_rank.relationships, "id") == ["rel-Cid-Dov", "rel-Ada-Bea"]
     assert column(evidence.entities, "name") == ["Ada", "Bea", "Cid", "Dov"]
     assert evidence.chunk_lanes == {"relationship": {"c1": 1, "c3": 1}}
@@ -137,7 +154,9 @@ def test_relationships_are_those_of_the_best_entity_first_and_the_most_similar_t
     by_question = local_search(near(stores, "entities", "Bea", 2), wanted, stores, stores)
     assert column(by_question.entities, "name")[0] == "Bea"
     assert column(by_question.relationships, "description")[:2] == ["meeting", "teaching"]
-    other = local_search(near(stores, "entities", "Bea", 2), choice(stores, "teaching"), stores, stores)
+    other = local_search(
+        near(stores, "entities", "Bea", 2), choice(stores, "teaching"), stores, stores
+    )
     assert column(other.relationships, "description")[:2] == ["teaching", "meeting"]
     by_rank = local_search(near(stores, "entities", "Bea", 2), wanted, stores, stores, "rank")
     ranks = column(by_rank.relationships, "rank")
@@ -157,7 +176,9 @@ def test_hybrid_takes_turns_and_names_each_entity_once():
 @pytest.mark.parametrize("mode", ["local", "global", "hybrid"])
 def test_texts_of_which_the_graph_holds_nothing_are_found_as_by_naive(mode: str):
     whole = village()
-    stores = replace(whole, entity_rows=whole.entity_rows[:0], relationship_rows=whole.relationship_rows[:0])
+    stores = replace(
+        whole, entity_rows=whole.entity_rows[:0], relationship_rows=whole.relationship_rows[:0]
+    )
     evidence = found(stores, BOTH, mode=mode, chunk_top_k=2)
     assert evidence.chunk_lanes == found(village(), BOTH, mode="naive", chunk_top_k=2).chunk_lanes
     assert evidence.notes == ("the graph holds nothing of it: searched as naive",)

@@ -23,7 +23,8 @@ def paths(question: str, *others: tuple[str, str, str]) -> tuple[list[str], dict
 
 
 def test_the_second_fact_is_near_what_the_first_leaves_of_the_question():
-    """Not the one that says what the first does, though it is the nearer one to the whole question."""
+    """Not the one that says what the first does, though it is the nearer one to the whole
+    question."""
     _, scores = paths("ab", ("Bea", "Cid", "bbbb"), ("Bea", "Dov", "aab"))
     assert scores["aaaa"] == scores["bbbb"] == 1
     assert 0 < scores["aab"] < 1

@@ -31,7 +31,12 @@ PASSAGES = {
     "c5": "Whoever taught there was paid in fish.",
     "c6": "Dov Pell owned a mill.",
 }
-MENTIONS = {"Ada Moor": ["c1"], "Bea Quill": ["c1", "c2"], "Cid Vane": ["c2", "c3"], "Dov Pell": ["c3", "c6"]}
+MENTIONS = {
+    "Ada Moor": ["c1"],
+    "Bea Quill": ["c1", "c2"],
+    "Cid Vane": ["c2", "c3"],
+    "Dov Pell": ["c3", "c6"],
+}
 LINKS = [
     ("Ada Moor", "Bea Quill", "Bea Quill was the mother of Ada Moor", ["c1"]),
     ("Cid Vane", "Bea Quill", "Cid Vane taught Bea Quill", ["c2"]),
@@ -45,29 +50,44 @@ class Stores:
     graph: GraphStore
 
 
-def search(stores: Stores, question: str = QUESTION, top_k: int = 60, chunk_top_k: int = 20) -> Evidence:
+def search(
+    stores: Stores, question: str = QUESTION, top_k: int = 60, chunk_top_k: int = 20
+) -> Evidence:
     embedding = LetterEmbedding()
     vector = embedding.embed([question])[0]
     return graph_search(question, vector, top_k, chunk_top_k, stores.vectors, stores.graph)
 
 
 def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
-    """Rows of the stores' tables. ``more_nodes``: neighbours and passages that Bea Quill has besides."""
+    """Rows of the stores' tables. ``more_nodes``: neighbours and passages that Bea Quill has
+    besides."""
     passages = PASSAGES | {f"x{number:05}": f"Note {number}." for number in range(more_nodes)}
     others = [f"Other {number}" for number in range(more_nodes)]
     mentions = MENTIONS | {name: [f"x{number:05}"] for number, name in enumerate(others)}
-    mentions["Bea Quill"] = [*MENTIONS["Bea Quill"], *(unit for name in others for unit in mentions[name])]
-    links = [*LINKS, *(("Bea Quill", name, f"Bea Quill saw {name}", mentions[name]) for name in others)]
-    degrees = pd.Series([end for source, target, *_ in links for end in (source, target)]).value_counts()
+    mentions["Bea Quill"] = [
+        *MENTIONS["Bea Quill"],
+        *(unit for name in others for unit in mentions[name]),
+    ]
+    links = [
+        *LINKS,
+        *(("Bea Quill", name, f"Bea Quill saw {name}", mentions[name]) for name in others),
+    ]
+    degrees = pd.Series(
+        [end for source, target, *_ in links for end in (source, target)]
+    ).value_counts()
     ids = {name: entity_id(name) for name in mentions}
-    rows = [(relationship_id(ids[source], ids[target]), source, target, *rest) for source, target, *rest in links]
+    rows = [
+        (relationship_id(ids[source], ids[target]), source, target, *rest)
+        for source, target, *rest in links
+    ]
     return {
         "documents": pd.DataFrame(
             {"id": ["doc-1"], "title": ["Notes"], "source": ["notes.txt"], "metadata": [{}]}
         ),
         "chunks": pd.DataFrame(
             {
-                "id": list(passages), "full_doc_id": "doc-1", "chunk_order_index": range(len(passages)), "tokens": 9,
+                "id": list(passages), "full_doc_id": "doc-1",
+                "chunk_order_index": range(len(passages)), "tokens": 9,
                 "content": list(passages.values()), "char_start": 0, "char_end": 9,
                 "embedding": list(map(letters, passages.values())),
             }
@@ -79,7 +99,8 @@ def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
             }
         ),
         "relationships": pd.DataFrame(
-            [(id, source, target, text, units, letters(text)) for id, source, target, text, units in rows],
+            [(id, source, target, text, units, letters(text)) for id, source, target, text,
+                units in rows],
             columns=["id", "src_id", "tgt_id", "content", "chunk_ids", "embedding"],
         ),
         "nodes": pd.DataFrame(
@@ -94,7 +115,8 @@ def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
                 (id, ids[source], ids[target], source, target, text, 1.0, "RELATED", [], units)
                 for id, source, target, text, units in rows
             ],
-            columns=["id", "source_entity_id", "target_entity_id", "source", "target", "description", "weight",
+            columns=["id", "source_entity_id", "target_entity_id", "source", "target",
+                "description", "weight",
                      "type", "keywords", "source_id"],
         ),
     }  # fmt: skip
@@ -104,7 +126,9 @@ def in_memory() -> Stores:
     """The same rows over plain frames."""
     tables = small_graph()
     chunks = tables["chunks"].rename(columns={"full_doc_id": "document_id"})
-    chunks = chunks.assign(title="Notes", source="notes.txt", start=0, end=9, metadata=None, score=0.0)
+    chunks = chunks.assign(
+        title="Notes", source="notes.txt", start=0, end=9, metadata=None, score=0.0
+    )
     names = {"display_name": "name", "entity_type": "type", "source_id": "text_unit_ids"}
     entities = tables["nodes"].rename(columns=names)
     degrees = entities.set_index("id")["degree"]
@@ -143,8 +167,9 @@ def names(evidence: Evidence) -> list[str]:
 
 
 def test_the_records_it_finds(open_stores: Callable[..., Stores]):
-    """The passage about the name in the question; then the one it leads to over "mother", which answers, though it has
-    no more of the question's words than c4 and c5; c3 and c6 over Cid and Dov, c6 without any of these words."""
+    """The passage about the name in the question; then the one it leads to over "mother", which
+    answers, though it has no more of the question's words than c4 and c5; c3 and c6 over Cid and
+    Dov, c6 without any of these words."""
     evidence = search(open_stores())
     assert list(evidence.chunk_lanes["graph"]) == ["c1", "c2", "c4", "c3", "c5", "c6"]
     assert names(evidence) == ["Bea Quill", "Ada Moor", "Cid Vane", "Dov Pell"]
@@ -211,7 +236,9 @@ def test_vectors_of_any_length_give_the_same(open_stores: Callable[..., Stores])
     stores, embedding = open_stores(), LetterEmbedding()
     vector = embedding.embed([QUESTION])[0]
     found = [
-        graph_search(QUESTION, np.float32(scale) * vector, 9, 9, stores.vectors, stores.graph).chunk_lanes
+        graph_search(
+            QUESTION, np.float32(scale) * vector, 9, 9, stores.vectors, stores.graph
+        ).chunk_lanes
         for scale in (1, 4)
     ]
     assert found[0] == found[1]

@@ -69,12 +69,19 @@ def test_the_words_of_the_name_itself_do_not_count():
 
 def test_steps_go_where_the_question_points():
     texts = {"p": "Her mother was Bea. Her dog was Cid."}
-    mentioned = [EntityMentions("bea", "Bea", ["p", "b", "far"]), EntityMentions("cid", "Cid", ["p", "c"])]
+    mentioned = [
+        EntityMentions("bea", "Bea", ["p", "b", "far"]),
+        EntityMentions("cid", "Cid", ["p", "c"]),
+    ]
     openings = {"p": ("", "Ada"), "b": ("Bea", ""), "c": ("Cid", ""), "far": ("", "nothing")}
     steps = mention_steps(texts, {"p": 2.0}, mentioned, (), openings, WEIGHTS)
     onward = 2.0 * OPEN * 0.25 * GOES_ON  # of the question it leaves a quarter open
     assert steps.reached == pytest.approx(
-        {"b": onward * (ANY_NAME + 0.75), "far": onward * (ANY_NAME + 0.75) * ASIDE, "c": onward * ANY_NAME}
+        {
+            "b": onward * (ANY_NAME + 0.75),
+            "far": onward * (ANY_NAME + 0.75) * ASIDE,
+            "c": onward * ANY_NAME,
+        }
     )
 
 
@@ -95,18 +102,28 @@ def test_from_a_passage_that_has_all_that_is_asked_little_leads_on():
     mentioned = [EntityMentions("bea", "Bea", ["p", "q", "b"])]
     openings = {"p": ("", "Ada"), "q": ("", "Ada"), "b": ("Bea", "")}
     whole, part = "Her mother was Bea, whom Cid was teaching.", "Her dog was Bea."
-    assert mention_steps({"p": whole}, {"p": 1.0}, mentioned, (), openings, WEIGHTS).reached["b"] == pytest.approx(
-        COVERED * (ANY_NAME + 1.0) * GOES_ON
+    assert mention_steps({"p": whole}, {"p": 1.0}, mentioned, (), openings, WEIGHTS).reached[
+        "b"
+    ] == pytest.approx(COVERED * (ANY_NAME + 1.0) * GOES_ON)
+    both = mention_steps(
+        {"p": whole, "q": part}, {"p": 1.0, "q": 3.0}, mentioned, (), openings, WEIGHTS
     )
-    both = mention_steps({"p": whole, "q": part}, {"p": 1.0, "q": 3.0}, mentioned, (), openings, WEIGHTS)
     assert both.reached["b"] == pytest.approx(3 * ANY_NAME * GOES_ON), "from the other one in full"
 
 
 @pytest.mark.parametrize(
     ("begins", "expected"),
-    [((), 0), (("taught", "mill"), 0), (("teach",), 0.75), (("mother",), 1), (("mother", "teach"), 1)],
+    [
+        ((), 0),
+        (("taught", "mill"), 0),
+        (("teach",), 0.75),
+        (("mother",), 1),
+        (("mother", "teach"), 1),
+    ],
 )
-def test_a_step_counts_by_what_it_finds_of_what_was_left_open(begins: tuple[str, ...], expected: float):
+def test_a_step_counts_by_what_it_finds_of_what_was_left_open(
+    begins: tuple[str, ...], expected: float
+):
     assert goes_on(WEIGHTS, begins) == GOES_ON + expected
     assert goes_on({}, begins) == GOES_ON
 
@@ -136,6 +153,8 @@ def test_the_first_by_far_of_words():
 def test_what_the_question_names_is_not_stepped_over():
     texts = {"p": "Her mother was Bea."}
     mentioned = [EntityMentions("bea", "Bea", ["p", "b"])]
-    steps = mention_steps(texts, {"p": 1.0}, mentioned, {"bea"}, {"p": ("", ""), "b": ("Bea", "")}, WEIGHTS)
+    steps = mention_steps(
+        texts, {"p": 1.0}, mentioned, {"bea"}, {"p": ("", ""), "b": ("Bea", "")}, WEIGHTS
+    )
     assert steps.reached == {}
     assert {(one, other) for one, other, _ in steps.edges} == {("bea", "p"), ("bea", "b")}

@@ -34,4 +34,7 @@ def test_there_are_only_so_many():
 def test_a_name_within_a_longer_one_is_left_out():
     names = ["ada moor", "moor", "ada moor society", "cid"]
     assert longest_names("Did the Ada Moor Society sue Cid?", names) == ["ada moor society", "cid"]
-    assert longest_names("Did the Ada Moor Society sue Moor?", names) == ["ada moor society", "moor"]
+    assert longest_names("Did the Ada Moor Society sue Moor?", names) == [
+        "ada moor society",
+        "moor",
+    ]

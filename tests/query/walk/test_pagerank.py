@@ -21,8 +21,13 @@ def test_the_mass_sums_to_one(edges: list[Edge], restart: dict[str, float], damp
 
 
 @given(EDGES, RESTART, DAMPING, st.randoms())
-def test_order_changes_nothing(edges: list[Edge], restart: dict[str, float], damping: float, chance: random.Random):
-    shuffled = [(other, one, weight) if chance.random() < 0.5 else (one, other, weight) for one, other, weight in edges]
+def test_order_changes_nothing(
+    edges: list[Edge], restart: dict[str, float], damping: float, chance: random.Random
+):
+    shuffled = [
+        (other, one, weight) if chance.random() < 0.5 else (one, other, weight)
+        for one, other, weight in edges
+    ]
     chance.shuffle(shuffled)
     nodes = list(restart)
     chance.shuffle(nodes)
@@ -40,7 +45,9 @@ def test_it_is_the_solution_of_the_linear_system(edges: list[Edge], restart: dic
             weights[nodes.index(start), nodes.index(end)] += weight
     back = np.array([restart.get(node, 0) for node in nodes]) / sum(restart.values())
     outgoing = weights.sum(axis=1)
-    step = np.where(outgoing[:, None] > 0, weights / np.where(outgoing > 0, outgoing, 1)[:, None], back)
+    step = np.where(
+        outgoing[:, None] > 0, weights / np.where(outgoing > 0, outgoing, 1)[:, None], back
+    )
     expected = np.linalg.solve(np.eye(len(nodes)) - 0.5 * step.T, 0.5 * back)
     np.testing.assert_allclose(list(mass.values()), expected, atol=1e-7)
 

@@ -1,4 +1,5 @@
-"""What axe-core finds wrong with a page for those who use it without a mouse, a screen or good eyes."""
+"""What axe-core finds wrong with a page for those who use it without a mouse, a screen or good
+eyes."""
 
 from functools import cache
 from pathlib import Path
@@ -15,7 +16,9 @@ def _source() -> str:
 
 def grave_faults(page: Page) -> list[str]:
     """What it calls serious or critical: the rule, and the elements that break it."""
-    page.evaluate(_source())  # not as a script of the page: its Content-Security-Policy lets none in
+    page.evaluate(
+        _source()
+    )  # not as a script of the page: its Content-Security-Policy lets none in
     found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
     return [
         f"{rule['id']}: {rule['help']}: {node['html'][:150]}: {node['failureSummary'][:300]}"

@@ -1,4 +1,5 @@
-"""A real browser to look at the pages with: the machine's own Chromium, headless; none is fetched."""
+"""A real browser to look at the pages with: the machine's own Chromium, headless; none is
+fetched."""
 
 import os
 import shutil
@@ -22,7 +23,9 @@ def chromium() -> str:
     named = os.environ.get("GRAPHMILL_CHROMIUM")
     if found := named or next(filter(None, map(shutil.which, NAMES)), None):
         return found
-    raise BrowserUnavailable("no chromium on the path (apt-get install chromium, or GRAPHMILL_CHROMIUM=PATH)")
+    raise BrowserUnavailable(
+        "no chromium on the path (apt-get install chromium, or GRAPHMILL_CHROMIUM=PATH)"
+    )
 
 
 @contextmanager
@@ -36,8 +39,9 @@ def browser() -> Iterator[Browser]:
 
 @dataclass(frozen=True)
 class Watched:
-    """A page, all that it has asked for, whether or not that was let through, and what the browser complained of:
-    errors of scripts and of loading, what the Content-Security-Policy stopped, dialogs."""
+    """A page, all that it has asked for, whether or not that was let through, and what the browser
+    complained of: errors of scripts and of loading, what the Content-Security-Policy stopped,
+    dialogs."""
 
     page: Page
     requests: list[str] = field(default_factory=list)
@@ -45,7 +49,11 @@ class Watched:
 
     def elsewhere(self, origin: str) -> list[str]:
         """The requests that went to another server than this one."""
-        return [url for url in self.requests if not url.startswith((f"{origin}/", "data:", f"blob:{origin}/"))]
+        return [
+            url
+            for url in self.requests
+            if not url.startswith((f"{origin}/", "data:", f"blob:{origin}/"))
+        ]
 
 
 @contextmanager
@@ -56,7 +64,16 @@ def watching(browser: Browser, **options: Any) -> Iterator[Watched]:
         watched = Watched(page)
         context.on("request", lambda request: watched.requests.append(request.url))
         page.on("websocket", lambda socket: watched.requests.append(socket.url))
-        page.on("console", lambda said: watched.complaints.append(said.text) if said.type == "error" else None)
+        page.on(
+            "console",
+            lambda said: watched.complaints.append(said.text) if said.type == "error" else None,
+        )
         page.on("pageerror", lambda error: watched.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (watched.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on(
+            "dialog",
+            lambda dialog: (
+                watched.complaints.append(f"dialog: {dialog.message}"),
+                dialog.dismiss(),
+            ),
+        )
         yield watched

@@ -13,7 +13,9 @@ from tests.serve.serving import Serving, serving
 from tests.serve.ui.browser import BrowserUnavailable, Watched, browser, watching
 from tests.servers.openai_server import OpenAIServer, openai_server
 
-expect.set_options(timeout=30_000)  # a machine may be busy; what is not there is not there then either
+expect.set_options(
+    timeout=30_000
+)  # a machine may be busy; what is not there is not there then either
 
 Look = Callable[..., Watched]
 WORKFLOW = "with_communities"
@@ -34,8 +36,8 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    """One for all tests of a file: it must have ended before a test elsewhere may run an event loop of its own. Skips
-    where there is none, unless GRAPHMILL_REQUIRE_BROWSER=1."""
+    """One for all tests of a file: it must have ended before a test elsewhere may run an event loop
+    of its own. Skips where there is none, unless GRAPHMILL_REQUIRE_BROWSER=1."""
     with ExitStack() as stack:
         try:
             started = stack.enter_context(browser())

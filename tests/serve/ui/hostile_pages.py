@@ -29,17 +29,22 @@ MARKUP = [
     "\u202egnirts\u202c <b>bold</b>",
     "<a href='data:text/html,<script>alert(7)</script>'>data</a>",
 ]
-ANSWER = "\n\n".join([*MARKUP, f"[a link]({ELSEWHERE}/followed) and [ref:1]", f"<{ELSEWHERE}/auto> {ELSEWHERE}/bare"])
+ANSWER = "\n\n".join(
+    [*MARKUP, f"[a link]({ELSEWHERE}/followed) and [ref:1]", f"<{ELSEWHERE}/auto> {ELSEWHERE}/bare"]
+)
 QUESTION = f"What of {MARKUP[0]} and {MARKUP[1]}?"
 
 
 def hostile_reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
-    """Of a document: each is an entity, its own type and a keyword, and related to the next. To a question: all."""
+    """Of a document: each is an entity, its own type and a keyword, and related to the next. To a
+    question: all."""
     prompt = "\n".join(map(content_of, messages))
     if '{"questions": [' in prompt:
         return Reply(json.dumps({"questions": MARKUP[:5]}))
     if "high_level_keywords" in prompt:
-        return Reply(json.dumps({"high_level_keywords": MARKUP[:3], "low_level_keywords": MARKUP[:3]}))
+        return Reply(
+            json.dumps({"high_level_keywords": MARKUP[:3], "low_level_keywords": MARKUP[:3]})
+        )
     if (told := inquiry_reply(prompt)) is not None:
         return Reply(told)
     return Reply(json.dumps(_graph()) if wants_json(body) else ANSWER)
@@ -49,7 +54,10 @@ def hostile_project(root: Path, postgres_url: str, openai: OpenAIServer) -> Proj
     """Titles, names of files and metadata are of the same kind."""
     openai.reply = hostile_reply
     texts = {f"{name.replace('/', '∕')}.txt": f"{name}\n\nText of {name}\n" for name in MARKUP}
-    records = [{"id": name, "title": name, "text": "\n\n".join(MARKUP), "author": name} for name in MARKUP[:3]]
+    records = [
+        {"id": name, "title": name, "text": "\n\n".join(MARKUP), "author": name}
+        for name in MARKUP[:3]
+    ]
     texts["records.jsonl"] = "\n".join(map(json.dumps, records))
     project = new_project(root, postgres_url, texts, openai, max_reject_ratio=1)
     set_args(project, extract_graph={"format": "json"})
@@ -67,7 +75,13 @@ def _graph() -> dict[str, Any]:
     return {
         "entities": entities,
         "relationships": [
-            {"source": one, "target": other, "description": one, "keywords": [one, other], "strength": 1}
+            {
+                "source": one,
+                "target": other,
+                "description": one,
+                "keywords": [one, other],
+                "strength": 1,
+            }
             for one, other in ring
         ],
     }

@@ -1,4 +1,5 @@
-"""The bundled corpus after three nights: its graph has communities, and the view of the nights something to compare."""
+"""The bundled corpus after three nights: its graph has communities, and the view of the nights
+something to compare."""
 
 from pathlib import Path
 
@@ -7,7 +8,11 @@ from tests.projects import ProjectFolder, new_project
 CORPUS = Path(__file__).parents[3] / "data" / "input"
 WORKFLOW = "sample"
 """fast, and communities, for which no chat model is needed either."""
-LATER = {"tide-engine-museum-guide.md", "treaty-of-quill-ferry.txt", "whitemouth-expedition-1937.txt"}
+LATER = {
+    "tide-engine-museum-guide.md",
+    "treaty-of-quill-ferry.txt",
+    "whitemouth-expedition-1937.txt",
+}
 EDITED = "tollen-observatory.txt"
 
 
@@ -32,6 +37,8 @@ def nights_of_the_sample(root: Path, postgres_url: str) -> ProjectFolder:
         for name in LATER:
             project.write(name, texts[name])
         assert opened.run().outcome == "completed"
-        project.write(EDITED, f"{texts[EDITED]}\nThe Tollen Observatory was painted white in 1931.\n")
+        project.write(
+            EDITED, f"{texts[EDITED]}\nThe Tollen Observatory was painted white in 1931.\n"
+        )
         assert opened.run().outcome == "completed"
     return project

@@ -1,7 +1,8 @@
-"""Pictures of the views, from the sample corpus: ``python -m tests.serve.ui.screenshots`` (make screenshots).
+"""Pictures of the views, from the sample corpus: ``python -m tests.serve.ui.screenshots`` (make
+screenshots).
 
-Every view, wide and narrow, light and dark, goes into build/screenshots to be looked at; four of them, as WebP, into
-docs/pictures. There is no chat model: what is shown is what anybody sees first.
+Every view, wide and narrow, light and dark, goes into build/screenshots to be looked at; four of
+them, as WebP, into docs/pictures. There is no chat model: what is shown is what anybody sees first.
 """
 
 import shutil
@@ -43,7 +44,9 @@ def an_entity(page: Page) -> None:
     page.get_by_role("searchbox").fill("Tessing")
     page.keyboard.press("Enter")
     page.locator("#found").get_by_role("button", name="Tessing").first.click()
-    expect(page.get_by_role("complementary", name="Details").get_by_role("heading").first).to_be_visible()
+    expect(
+        page.get_by_role("complementary", name="Details").get_by_role("heading").first
+    ).to_be_visible()
     at_rest(page)
 
 
@@ -71,10 +74,17 @@ VIEWS: Mapping[str, tuple[str, Callable[[Page], None]]] = {
 def main() -> None:
     shutil.rmtree(LOOKED_AT, ignore_errors=True)
     LOOKED_AT.mkdir(parents=True)
-    with sample() as project, project.open() as opened, serving(opened) as served, browser() as chromium:
+    with (
+        sample() as project,
+        project.open() as opened,
+        serving(opened) as served,
+        browser() as chromium,
+    ):
         for scheme in ("light", "dark"):
             for width, viewport in (("wide", WIDE), ("narrow", NARROW)):
-                with watching(chromium, viewport=viewport, color_scheme=scheme, reduced_motion="reduce") as watched:
+                with watching(
+                    chromium, viewport=viewport, color_scheme=scheme, reduced_motion="reduce"
+                ) as watched:
                     for view, (address, show) in VIEWS.items():
                         watched.page.goto(f"{served.url}{address}")
                         expect(watched.page.get_by_role("heading", level=1)).to_be_attached()

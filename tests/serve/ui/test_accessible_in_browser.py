@@ -1,4 +1,5 @@
-"""axe-core finds nothing serious on any view, wide and narrow, light and dark; none is wider than the window."""
+"""axe-core finds nothing serious on any view, wide and narrow, light and dark; none is wider than
+the window."""
 
 from collections.abc import Callable
 
@@ -37,7 +38,9 @@ def an_entity(page: Page) -> None:
     page.get_by_role("searchbox").fill("brack institute")
     page.keyboard.press("Enter")
     page.locator("#found").get_by_role("button").first.click()
-    expect(page.get_by_role("complementary", name="Details").get_by_role("heading").first).to_be_visible()
+    expect(
+        page.get_by_role("complementary", name="Details").get_by_role("heading").first
+    ).to_be_visible()
 
 
 def nights(page: Page) -> None:
@@ -103,4 +106,8 @@ def test_the_login(look: Look, shown: Shown) -> None:
 
 def test_a_fault_is_found(look: Look) -> None:
     page = look("data:text/html,<title>it</title><input><p style='color: %23ddd'>pale</p>").page
-    assert {fault.partition(":")[0] for fault in grave_faults(page)} >= {"label", "color-contrast", "html-has-lang"}
+    assert {fault.partition(":")[0] for fault in grave_faults(page)} >= {
+        "label",
+        "color-contrast",
+        "html-has-lang",
+    }

@@ -11,7 +11,8 @@ from tests.projects import new_project
 from tests.serve.serving import QUESTION, Serving, serving
 
 LONG = "\n\n".join(
-    f"Part {number}. " + f"The Brack Institute has a hall of number {number}. " * 60 for number in range(5)
+    f"Part {number}. " + f"The Brack Institute has a hall of number {number}. " * 60
+    for number in range(5)
 )
 PAGE = {"Accept": "text/html"}
 
@@ -22,7 +23,9 @@ def served(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Itera
         "guest": {"key": "guest-key", "where": {"secret": False}, "modes": ["naive", "local"]},
         "all": {"key": "all"},
     }
-    folder = new_project(tmp_path_factory.mktemp("ask") / "p", postgres_url, {}, serve={"keys": keys})
+    folder = new_project(
+        tmp_path_factory.mktemp("ask") / "p", postgres_url, {}, serve={"keys": keys}
+    )
     folder.write("long.txt", LONG)
     with folder.open() as project:
         project.run("fast")
@@ -41,7 +44,9 @@ def test_a_passage_is_shown_in_its_place(served: Serving):
     assert len(in_order) > 3
     for place, unit in enumerate(in_order):
         found = [TextUnit(**one) for one in units_around(served, unit["id"]).json()["units"]]
-        assert [one.id for one in found] == [one["id"] for one in in_order[max(0, place - 1) : place + 2]]
+        assert [one.id for one in found] == [
+            one["id"] for one in in_order[max(0, place - 1) : place + 2]
+        ]
         assert all(LONG[one.start : one.end] == one.content for one in found)
     assert units_around(served, "chunk-unknown").status_code == 404
 
@@ -52,10 +57,16 @@ def test_who_may_not_see_a_document_sees_no_passage_of_it(served: Serving):
     assert units_around(served, unit["id"], "nobody").status_code == 401
 
 
-@pytest.mark.parametrize(("key", "modes"), [("all", {"naive", "graph", "drift"}), ("guest-key", {"naive"})])
+@pytest.mark.parametrize(
+    ("key", "modes"), [("all", {"naive", "graph", "drift"}), ("guest-key", {"naive"})]
+)
 def test_the_page_offers_what_may_be_asked_for(served: Serving, key: str, modes: Sequence[str]):
     page = served.client.get("/", headers={**PAGE, "X-API-Key": key}).text
-    offered = {mode for mode in ("naive", "local", "graph", "drift", "bypass") if f'<option value="{mode}"' in page}
+    offered = {
+        mode
+        for mode in ("naive", "local", "graph", "drift", "bypass")
+        if f'<option value="{mode}"' in page
+    }
     assert set(modes) <= offered
     assert "bypass" not in offered  # no chat model
     assert offered == set(modes) or key == "all"
@@ -67,7 +78,11 @@ def test_what_the_view_loads_is_small(served: Serving):
     assets = read_assets().files
     scripts = [name for name in assets if name.endswith(".js") and not name.startswith("vendor/")]
     first = [*scripts, "style.css", "ask.css", "vendor/marked.umd.js", "vendor/purify.min.js"]
-    graph = ["vendor/sigma.min.js", "vendor/graphology.umd.min.js", "vendor/graphology-library.min.js"]
+    graph = [
+        "vendor/sigma.min.js",
+        "vendor/graphology.umd.min.js",
+        "vendor/graphology-library.min.js",
+    ]
     sizes = {name: len(assets[name].packed) for name in [*first, *graph]}
     assert sum(sizes[name] for name in first) < 100_000
     assert sum(sizes.values()) < 300_000

@@ -1,4 +1,5 @@
-"""A run and a retry that an editor begins from the page: each is the command, in a process of its own."""
+"""A run and a retry that an editor begins from the page: each is the command, in a process of its
+own."""
 
 import json
 import sys
@@ -17,7 +18,8 @@ from tests.serve.ui.conftest import Look
 
 EDIT, READ, AWAY = "edit-key", "read-key", "away-key"
 KEYS = [
-    f"serve.keys.editor={{key: {EDIT}, editor: true}}", f"serve.keys.reader={{key: {READ}}}", "serve.api_key=all",
+    f"serve.keys.editor={{key: {EDIT}, editor: true}}", f"serve.keys.reader={{key: {READ}}}",
+    "serve.api_key=all",
     f"serve.keys.away={{key: {AWAY}, editor: true, workspace: elsewhere}}",
 ]  # fmt: skip
 BOTH = [("/ui/run", {}), ("/ui/retry", {"workflow": "fast"})]
@@ -28,7 +30,9 @@ LOST = 120
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
     """One run, which left a file out, and a document that is new since."""
-    folder = new_project(tmp_path_factory.mktemp("begin") / "p", postgres_url, workflow="fast", max_reject_ratio=1)
+    folder = new_project(
+        tmp_path_factory.mktemp("begin") / "p", postgres_url, workflow="fast", max_reject_ratio=1
+    )
     folder.write("broken.pdf", "no PDF")
     folder.invoke("run")
     folder.write("quay.txt", "Osric Hale dredged the Tollen Quay in 1901.")
@@ -37,7 +41,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
 
 @pytest.fixture
 def writable(folder: ProjectFolder) -> Iterator[Serving]:
-    with folder.open(*KEYS, "serve.read_only=false") as project, serving(project, ready=False) as served:
+    with (
+        folder.open(*KEYS, "serve.read_only=false") as project,
+        serving(project, ready=False) as served,
+    ):
         yield served
 
 
@@ -46,7 +53,9 @@ def post(served: Serving, key: str, path: str, **body: object) -> httpx2.Respons
 
 
 def page(served: Serving, key: str, path: str) -> str:
-    return httpx2.get(f"{served.url}/{path}", headers={"x-api-key": key, "Accept": "text/html"}, timeout=60).text
+    return httpx2.get(
+        f"{served.url}/{path}", headers={"x-api-key": key, "Accept": "text/html"}, timeout=60
+    ).text
 
 
 def said(answer: httpx2.Response) -> str:
@@ -76,8 +85,12 @@ def test_nobody_else_begins_anything(
     assert Runs.of(folder.root).known_ids() == before
 
 
-@pytest.mark.parametrize(("settings", "told"), [(KEYS, "serve.read_only"), (["serve.read_only=false"], "editor's key")])
-def test_nothing_is_begun_where_settings_do_not_let_it(folder: ProjectFolder, settings: list[str], told: str):
+@pytest.mark.parametrize(
+    ("settings", "told"), [(KEYS, "serve.read_only"), (["serve.read_only=false"], "editor's key")]
+)
+def test_nothing_is_begun_where_settings_do_not_let_it(
+    folder: ProjectFolder, settings: list[str], told: str
+):
     with folder.open(*settings) as project, serving(project, ready=False) as served:
         for path, body in BOTH:
             refused = post(served, EDIT, path, **body)
@@ -87,7 +100,8 @@ def test_nothing_is_begun_where_settings_do_not_let_it(folder: ProjectFolder, se
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
-        ({"Sec-Fetch-Site": "same-origin"}, 409), ({"Sec-Fetch-Site": "cross-site"}, 401), ({"Origin": "null"}, 401),
+        ({"Sec-Fetch-Site": "same-origin"}, 409), ({"Sec-Fetch-Site": "cross-site"}, 401),
+        ({"Origin": "null"}, 401),
         ({}, 401),
     ],
 )  # fmt: skip
@@ -146,13 +160,18 @@ def test_no_setting_of_the_server_is_among_the_words_of_the_command(
     program.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(program))
     secret = "stores.neo4j.password=canary"
-    with folder.open(*KEYS, "serve.read_only=false", secret) as project, serving(project, ready=False) as served:
+    with (
+        folder.open(*KEYS, "serve.read_only=false", secret) as project,
+        serving(project, ready=False) as served,
+    ):
         assert post(served, EDIT, "/ui/run").status_code == 409
     assert "run" in words.read_text().splitlines()
     assert not [given for given in ("canary", EDIT) if given in words.read_text()]
 
 
-def test_a_retry_outlives_the_server_and_is_of_the_settings_that_it_was_given(folder: ProjectFolder):
+def test_a_retry_outlives_the_server_and_is_of_the_settings_that_it_was_given(
+    folder: ProjectFolder,
+):
     runs, other = Runs.of(folder.root), f"{workspace_of(folder.root)}-2"
     overrides = [*KEYS, "serve.read_only=false", f"workspace={other}"]
     with folder.open(*overrides) as project, serving(project, ready=False) as served:

@@ -10,7 +10,7 @@ from tests.serve.ui.conftest import Look
 PAGE = """<!doctype html><meta charset="utf-8"><title>it</title>
 <meta http-equiv="Content-Security-Policy" content="img-src 'none'">
 <img src="http://127.0.0.1:9/secret.png">
-<script>fetch("http://127.0.0.1:9/told").catch(() => {}); alert("hello"); throw new Error("mine")</script>"""
+<script>fetch("http://127.0.0.1:9/told").catch(() => {}); alert("hello"); throw new Error("mine")</script>"""  # noqa: E501
 
 
 def test_all_that_a_page_asks_for_and_complains_of_is_seen(look: Look, tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The page draws the citations that the server has checked, in their places, and nothing else as one."""
+"""The page draws the citations that the server has checked, in their places, and nothing else as
+one."""
 
 from collections.abc import Iterator
 
@@ -65,11 +66,15 @@ def test_chips_stand_where_the_annotations_are_and_nowhere_else(page: Page, show
     expect(turn.locator("[data-note=unsupported]")).to_contain_text("Citations in grey: 1.")
     expect(turn.locator("[data-note=cites-nothing]")).to_have_count(0)
     chips.first.click()
-    expect(page.get_by_role("dialog").locator("#cited-passage")).to_contain_text("founded by Idra Senn in 1840")
+    expect(page.get_by_role("dialog").locator("#cited-passage")).to_contain_text(
+        "founded by Idra Senn in 1840"
+    )
     page.keyboard.press("Escape")
     sources = copied(page, turn).split("Sources:\n")[1].split("\n")
     assert [line[:3] for line in sources] == ["[1]", "[2]"]
-    assert [line.endswith("does not hold the names and numbers of what is said") for line in sources] == [False, True]
+    assert [
+        line.endswith("does not hold the names and numbers of what is said") for line in sources
+    ] == [False, True]
 
 
 def test_no_state_of_a_stream_shows_a_mark_that_is_taken_back(page: Page, shown: Shown) -> None:

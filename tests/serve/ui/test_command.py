@@ -61,9 +61,13 @@ def test_a_port_that_another_has_is_told_with_the_option_that_ui_has(folder: Pro
     assert refused.strip().endswith("choose another with --port")
 
 
-def test_it_opens_a_browser_by_a_file_that_other_accounts_cannot_read(folder: ProjectFolder, tmp_path: Path):
+def test_it_opens_a_browser_by_a_file_that_other_accounts_cannot_read(
+    folder: ProjectFolder, tmp_path: Path
+):
     opened, program = tmp_path / "opened", tmp_path / "browser"
-    program.write_text(f'#!/bin/sh\nprintf %s "$1" > "{opened}.part" && mv "{opened}.part" "{opened}"\n')
+    program.write_text(
+        f'#!/bin/sh\nprintf %s "$1" > "{opened}.part" && mv "{opened}.part" "{opened}"\n'
+    )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     with running(folder, "--port", "0", "--set", "serve.page=false", BROWSER=str(program)) as shown:
         link = shown.next_link()
@@ -83,7 +87,10 @@ def test_who_does_not_see_the_terminal_gets_nothing(folder: ProjectFolder):
     with running(folder, "--port", "0", "--no-browser") as shown:
         link, page = shown.next_link(), {"Accept": "text/html"}
         with httpx2.Client(base_url=shown.address, timeout=30) as other:
-            assert other.get("/documents", headers=page).headers["location"] == "./login?next=documents"
+            assert (
+                other.get("/documents", headers=page).headers["location"]
+                == "./login?next=documents"
+            )
             for path in ("/ui/state", "/documents", "/openapi.json", "/nights/plan"):
                 assert other.get(path).status_code == 401, path
             assert other.post("/query/data", json={"query": "Who?"}).status_code == 401

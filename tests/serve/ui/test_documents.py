@@ -1,4 +1,5 @@
-"""The view Documents: the list, one document, what is said and left out there; all as text, to each key its own."""
+"""The view Documents: the list, one document, what is said and left out there; all as text, to each
+key its own."""
 
 import json
 import re
@@ -20,10 +21,19 @@ from tests.serve.serving import Serving, serving
 
 HOSTILE = "<script>alert(1)</script> ![x](https://evil.example/?q=1) [click](javascript:alert(2))"
 CANARY = "Zyxwane"
-LIGHT = "Mira Vale built the Harrow Light at Quill Point. Anselm Torr ground the lens of the Harrow Light."
+LIGHT = (
+    "Mira Vale built the Harrow Light at Quill Point. Anselm Torr ground the lens of the Harrow"
+    " Light."
+)
 ROWS = [
     {"id": "light", "title": "The light", "text": LIGHT, "year": 1871, "open": True},
-    {"id": "hostile", "title": HOSTILE, "text": f"{HOSTILE} Mira Vale met Osric Hale.", "open": True, "kind": HOSTILE},
+    {
+        "id": "hostile",
+        "title": HOSTILE,
+        "text": f"{HOSTILE} Mira Vale met Osric Hale.",
+        "open": True,
+        "kind": HOSTILE,
+    },
     {
         "id": "ledger",
         "title": f"The {CANARY} ledger",
@@ -32,7 +42,8 @@ ROWS = [
     },
 ]
 LONG = [
-    f"Day {day}. Osric Hale crossed the Tollen Quay at hour {day}, and Wenna Marsh wrote it down.\n\n"
+    f"Day {day}. Osric Hale crossed the Tollen Quay at hour {day}, and Wenna Marsh wrote it"
+    " down.\n\n"
     for day in range(600)
 ]
 
@@ -52,7 +63,9 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         has = dict(attrs)
         self.tags.append(tag)
-        self.loaded += [value or "" for name, value in attrs if name == "src" or name.startswith("on")]
+        self.loaded += [
+            value or "" for name, value in attrs if name == "src" or name.startswith("on")
+        ]
         self.links += [has["href"] or ""] if tag == "a" and "href" in has else []
 
     def handle_data(self, data: str) -> None:
@@ -61,7 +74,9 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
-    folder = new_project(tmp_path_factory.mktemp("documents") / "p", postgres_url, {}, max_reject_ratio=1)
+    folder = new_project(
+        tmp_path_factory.mktemp("documents") / "p", postgres_url, {}, max_reject_ratio=1
+    )
     folder.write("rows.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS))
     folder.write("log.txt", "".join(LONG))
     folder.write("empty.txt", "")
@@ -75,7 +90,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
 @pytest.fixture(scope="module")
 def served(folder: ProjectFolder) -> Iterator[Serving]:
     reader = {"key": "o", "where": {"open": True}}
-    keys = [f"serve.keys.reader={json.dumps(reader)}", "serve.keys.guest={key: g}", "serve.api_key=all"]
+    keys = [
+        f"serve.keys.reader={json.dumps(reader)}",
+        "serve.keys.guest={key: g}",
+        "serve.api_key=all",
+    ]
     with folder.open(*keys) as project, serving(project) as served:
         yield served
 
@@ -91,19 +110,27 @@ def look(served: Serving) -> Callable[..., Page]:
 
 
 def get(served: Serving, address: str, key: str = "all") -> httpx2.Response:
-    return httpx2.get(f"{served.url}/{address}", headers={"Accept": "text/html", "x-api-key": key}, timeout=60)
+    return httpx2.get(
+        f"{served.url}/{address}", headers={"Accept": "text/html", "x-api-key": key}, timeout=60
+    )
 
 
 def address_of(look: Callable[..., Page], words: str) -> str:
     """Of the one document that is found by these."""
-    [found] = {link.split("?")[0] for link in look(f"documents?q={words}").links if link.startswith("documents/doc-")}
+    [found] = {
+        link.split("?")[0]
+        for link in look(f"documents?q={words}").links
+        if link.startswith("documents/doc-")
+    }
     return found
 
 
 def test_documents_are_listed_by_title_and_found_by_what_they_are_called(look: Callable[..., Page]):
     page = look("documents")
     titles = [HOSTILE, "The light", f"The {CANARY} ledger"]
-    assert [page.words.index(title) for title in titles] == sorted(page.words.index(title) for title in titles)
+    assert [page.words.index(title) for title in titles] == sorted(
+        page.words.index(title) for title in titles
+    )
     assert "1 to 5 of 5 documents" in page.words
     found = look("documents?q=LIGHT")
     assert ("1 to 1 of 1 documents" in found.words, CANARY in found.words) == (True, False)
@@ -117,14 +144,18 @@ def test_the_list_is_filtered_by_metadata(look: Callable[..., Page]):
     assert "no condition" in look("documents?where=nonsense", status=422).words
 
 
-def test_the_list_goes_on_from_page_to_page(look: Callable[..., Page], monkeypatch: pytest.MonkeyPatch):
+def test_the_list_goes_on_from_page_to_page(
+    look: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(documents, "DOCUMENTS", 3)
     assert [link for link in look("documents?q=t").links if "page=2" in link] == [
         "documents?q=t&in=names&where=&page=2"
     ]
     last = look("documents?page=2")
     assert "4 to 5 of 5" in last.words
-    assert [link for link in last.links if "page=" in link] == ["documents?q=&in=names&where=&page=1"]
+    assert [link for link in last.links if "page=" in link] == [
+        "documents?q=&in=names&where=&page=1"
+    ]
 
 
 def test_a_search_in_the_texts_leads_to_the_passage(look: Callable[..., Page]):
@@ -138,7 +169,9 @@ def test_a_search_in_the_texts_leads_to_the_passage(look: Callable[..., Page]):
     assert "The passage that was asked for" in opened.words
 
 
-def test_a_document_shows_its_text_with_what_it_mentions_and_what_is_said(look: Callable[..., Page]):
+def test_a_document_shows_its_text_with_what_it_mentions_and_what_is_said(
+    look: Callable[..., Page],
+):
     page = look(address_of(look, "light"))
     assert LIGHT in page.words
     assert f"../graph?entity={entity_id('Mira Vale')}" in page.links
@@ -148,7 +181,9 @@ def test_a_document_shows_its_text_with_what_it_mentions_and_what_is_said(look: 
     assert f"../graph?document={address_of(look, 'light').removeprefix('documents/')}" in page.links
 
 
-def test_a_long_document_is_shown_in_parts_in_order(look: Callable[..., Page], monkeypatch: pytest.MonkeyPatch):
+def test_a_long_document_is_shown_in_parts_in_order(
+    look: Callable[..., Page], monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(documents, "UNITS", 2)
     monkeypatch.setattr("pipeline.query.reading.UNITS", 2)
     address = address_of(look, "log")
@@ -162,14 +197,25 @@ def test_a_long_document_is_shown_in_parts_in_order(look: Callable[..., Page], m
 
 
 def test_whatever_a_document_says_is_text(served: Serving, look: Callable[..., Page]):
-    for address in ("documents", "documents?q=alert", "documents?q=Osric&in=texts", address_of(look, "hostile")):
+    for address in (
+        "documents",
+        "documents?q=alert",
+        "documents?q=Osric&in=texts",
+        address_of(look, "hostile"),
+    ):
         page, plain = look(address), get(served, address).text
         assert HOSTILE.split(" ", maxsplit=1)[0] in page.words
         assert "<script>alert" not in plain
-        assert all(source.startswith(("./assets/", "../assets/")) for source in page.loaded), address
-        assert not [link for link in page.links if "javascript:" in link or link.startswith("http")], address
+        assert all(source.startswith(("./assets/", "../assets/")) for source in page.loaded), (
+            address
+        )
+        assert not [
+            link for link in page.links if "javascript:" in link or link.startswith("http")
+        ], address
         assert "img" not in page.tags
-        assert unescape(plain).count("https://evil.example") == plain.count("https://evil.example") > 0
+        assert (
+            unescape(plain).count("https://evil.example") == plain.count("https://evil.example") > 0
+        )
 
 
 def test_what_the_run_says_of_a_document_stands_at_it(look: Callable[..., Page]):
@@ -204,12 +250,16 @@ def test_what_is_not_there_is_not_found(look: Callable[..., Page]):
 
 def test_a_key_sees_its_own_documents_alone(served: Serving, look: Callable[..., Page]):
     secret = address_of(look, "ledger")
-    unit = next(link for link in look("documents?q=fortune&in=texts").links if link.startswith(secret)).split("#")[1]
+    unit = next(
+        link for link in look("documents?q=fortune&in=texts").links if link.startswith(secret)
+    ).split("#")[1]
     opened = address_of(look, "light")
     asked = [
-        "documents", "documents?q=ledger", f"documents?q={CANARY.lower()[:4]}&in=texts", "documents?q=fortune&in=texts",
+        "documents", "documents?q=ledger", f"documents?q={CANARY.lower()[:4]}&in=texts",
+        "documents?q=fortune&in=texts",
         "documents?q=owed%20trust%20Mira&in=texts", "documents?where=open%20%21%3D%20true",
-        "documents?where=year%3D1880", "documents?page=2", secret, f"{secret}?at={unit}", f"{opened}?at={unit}", opened,
+        "documents?where=year%3D1880", "documents?page=2", secret, f"{secret}?at={unit}",
+        f"{opened}?at={unit}", opened,
         address_of(look, "hostile"),
         f"documents?q={secret.removeprefix('documents/')}",
     ]  # fmt: skip
@@ -225,7 +275,9 @@ def test_a_key_sees_its_own_documents_alone(served: Serving, look: Callable[...,
     assert get(served, "documents", "").status_code in (303, 401)
 
 
-def test_a_page_costs_the_same_round_trips_whatever_is_on_it(folder: ProjectFolder, look: Callable[..., Page]):
+def test_a_page_costs_the_same_round_trips_whatever_is_on_it(
+    folder: ProjectFolder, look: Callable[..., Page]
+):
     with folder.open() as project, serving(project) as counted:
         statements: list[str] = []
         engine = project.stores.vectors.engine  # pyright: ignore[reportAttributeAccessIssue]
@@ -245,18 +297,24 @@ def test_a_page_costs_the_same_round_trips_whatever_is_on_it(folder: ProjectFold
 @pytest.mark.parametrize(
     ("text", "names", "expected"),
     [
-        ("Mira Vale, mira  vale.", ["Mira Vale"], [("Mira Vale", 0), (", ", None), ("mira  vale", 0), (".", None)]),
+        ("Mira Vale, mira  vale.", ["Mira Vale"], [("Mira Vale", 0), (", ", None), ("mira  vale",
+            0), (".", None)]),
         ("Vales of Vale", ["Vale"], [("Vales of ", None), ("Vale", 0)]),
         ("New York City", ["York", "New York City"], [("New York City", 1)]),
         ("林晚樵住在灯塔", ["灯塔"], [("林晚樵住在", None), ("灯塔", 0)]),
-        ("C++ (x) [a", ["C++", "(x)", "[a"], [("C++", 0), (" ", None), ("(x)", 1), (" ", None), ("[a", 2)]),
+        ("C++ (x) [a", ["C++", "(x)", "[a"], [("C++", 0), (" ", None), ("(x)", 1), (" ", None),
+            ("[a", 2)]),
         ("nothing", [" "], [("nothing", None)]),
     ],
 )  # fmt: skip
-def test_names_are_marked_in_a_text(text: str, names: list[str], expected: list[tuple[str, int | None]]):
+def test_names_are_marked_in_a_text(
+    text: str, names: list[str], expected: list[tuple[str, int | None]]
+):
     entities = [Entity(f"ent-{name}", name, "", "", 1, []) for name in names]
     pieces = marked(text, entities)
-    assert pieces == [Piece(part, None if place is None else entities[place]) for part, place in expected]
+    assert pieces == [
+        Piece(part, None if place is None else entities[place]) for part, place in expected
+    ]
 
 
 def test_a_snippet_is_cut_around_the_first_word_that_was_asked_for():

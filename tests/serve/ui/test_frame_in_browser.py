@@ -1,4 +1,5 @@
-"""What stands around every view: the menu, colours, workspaces; and the way in from another site."""
+"""What stands around every view: the menu, colours, workspaces; and the way in from another
+site."""
 
 from collections.abc import Iterator
 
@@ -36,7 +37,9 @@ def test_another_workspace_is_gone_to_in_the_same_view(look: Look, two: Serving)
     page.wait_for_load_state("networkidle")
     expect(page.locator("#state")).to_be_empty()
     (other,) = [
-        name for name in page.get_by_label("Workspace").locator("option").all_text_contents() if "empty" in name
+        name
+        for name in page.get_by_label("Workspace").locator("option").all_text_contents()
+        if "empty" in name
     ]
     page.get_by_label("Workspace").select_option(other)
     expect(page.get_by_role("status").first).to_contain_text("Nothing is loaded")
@@ -63,7 +66,11 @@ def test_the_menu_by_the_keyboard_and_colours_that_stay(look: Look, two: Serving
     expect(more).to_be_focused()
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     page.reload()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == dark == "rgb(22, 24, 27)"
+    assert (
+        page.evaluate("getComputedStyle(document.body).backgroundColor")
+        == dark
+        == "rgb(22, 24, 27)"
+    )
     assert page.evaluate("document.documentElement.scrollWidth") == NARROW["width"]
     assert watched.complaints == []
 

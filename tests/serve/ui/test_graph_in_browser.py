@@ -1,4 +1,5 @@
-"""What a person does to a part of the graph: filters, more around an entity and less again, a word on names."""
+"""What a person does to a part of the graph: filters, more around an entity and less again, a word
+on names."""
 
 import re
 from collections.abc import Iterator
@@ -63,9 +64,15 @@ def test_more_around_an_entity_and_less_again(look: Look, shown: Shown) -> None:
 
 
 @pytest.fixture(scope="module")
-def resolved(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iterator[tuple[Path, Serving]]:
+def resolved(
+    tmp_path_factory: pytest.TempPathFactory, postgres_url: str
+) -> Iterator[tuple[Path, Serving]]:
     folder = resolving(
-        new_project(tmp_path_factory.mktemp("names") / "p", postgres_url, DOCUMENTS, workflow=FOLDER), FOLDER, BY_RULES
+        new_project(
+            tmp_path_factory.mktemp("names") / "p", postgres_url, DOCUMENTS, workflow=FOLDER
+        ),
+        FOLDER,
+        BY_RULES,
     )
     with folder.open() as project:
         assert project.run().outcome == "completed"

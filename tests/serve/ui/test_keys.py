@@ -77,11 +77,15 @@ def test_an_address_says_which_workspace(two: Serving, folder: ProjectFolder):
 def test_a_key_leads_to_no_workspace_but_its_own(two: Serving, folder: ProjectFolder):
     first = read_workspace(folder)
     for key, workspace, status in (
-        ("s", f"{first}-two", 200), ("s", first, 404), ("o", first, 200), ("o", f"{first}-two", 404),
+        ("s", f"{first}-two", 200), ("s", first, 404), ("o", first, 200),
+        ("o", f"{first}-two", 404),
         ("b", "none", 404), ("x", first, 401),
     ):  # fmt: skip
         assert get(two, key, f"/w/{workspace}/ui/state").status_code == status, (key, workspace)
-        assert post(two, key, f"/w/{workspace}/query/data", query=QUESTION, mode="naive").status_code == status
+        assert (
+            post(two, key, f"/w/{workspace}/query/data", query=QUESTION, mode="naive").status_code
+            == status
+        )
     assert get(two, "s", "/ui/state").json()["workspaces"] == [f"{first}-two"]
     leads = get(two, "", f"/w/{first}/graph", **PAGE)
     assert (leads.status_code, leads.headers["location"]) == (303, "./login?next=graph")
@@ -98,8 +102,15 @@ def test_of_another_workspace_the_projects_runs_tell_nothing(two: Serving, folde
             assert (refused.status_code, run in refused.text) == (403, False), path
         assert 'href="./nights"' not in get(two, key, f"{below}/", **PAGE).text
         assert get(two, key, f"{below}/ui/state").json()["loaded"]["run"] == ""
-        document = get(two, key, f"{below}/documents", **PAGE).text.split('href="documents/')[1].split('"')[0]
-        assert "What was left out of it is not known here." in get(two, key, f"{below}/documents/{document}").text
+        document = (
+            get(two, key, f"{below}/documents", **PAGE)
+            .text.split('href="documents/')[1]
+            .split('"')[0]
+        )
+        assert (
+            "What was left out of it is not known here."
+            in get(two, key, f"{below}/documents/{document}").text
+        )
     assert get(two, "b", f"/w/{first}/nights/{run}", **PAGE).status_code == 200
     assert get(two, "b", f"/w/{first}/ui/state").json()["loaded"]["run"]
 
@@ -125,7 +136,8 @@ def resolved(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Pro
 
 
 KEYS = [
-    f"serve.keys.editor={{key: {EDIT}, editor: true}}", f"serve.keys.reader={{key: {READ}}}", "serve.api_key=all",
+    f"serve.keys.editor={{key: {EDIT}, editor: true}}", f"serve.keys.reader={{key: {READ}}}",
+    "serve.api_key=all",
     f"serve.keys.away={{key: {AWAY}, editor: true, workspace: elsewhere}}", "workflow=claims",
 ]  # fmt: skip
 PIN = {"decision": "same", "a": "IBM", "b": "International Business Machines"}
@@ -133,7 +145,10 @@ PIN = {"decision": "same", "a": "IBM", "b": "International Business Machines"}
 
 @pytest.fixture
 def writable(resolved: ProjectFolder) -> Iterator[Serving]:
-    with resolved.open(*KEYS, "serve.read_only=false") as project, serving(project, ready=False) as served:
+    with (
+        resolved.open(*KEYS, "serve.read_only=false") as project,
+        serving(project, ready=False) as served,
+    ):
         yield served
 
 
@@ -145,12 +160,22 @@ def pins(folder: ProjectFolder) -> str:
 def test_an_editor_pins(writable: Serving, resolved: ProjectFolder):
     answer = post(writable, EDIT, "/ui/pin", **PIN)
     assert answer.status_code == 200, answer.text
-    assert answer.json() == {"done": "pinned same", "unknown": [], "then": "The next run applies it."}
+    assert answer.json() == {
+        "done": "pinned same",
+        "unknown": [],
+        "then": "The next run applies it.",
+    }
     assert "same,IBM,International Business Machines," in pins(resolved)
-    assert post(writable, EDIT, "/ui/pin", **{**PIN, "decision": "different"}).json()["done"] == "pinned different"
+    assert (
+        post(writable, EDIT, "/ui/pin", **{**PIN, "decision": "different"}).json()["done"]
+        == "pinned different"
+    )
     assert "different,IBM" in pins(resolved)
     assert "same,IBM" not in pins(resolved)
-    assert post(writable, EDIT, "/ui/pin", **{**PIN, "decision": "undo"}).json()["done"] == "pin removed"
+    assert (
+        post(writable, EDIT, "/ui/pin", **{**PIN, "decision": "undo"}).json()["done"]
+        == "pin removed"
+    )
     assert "IBM" not in pins(resolved)
 
 
@@ -158,7 +183,10 @@ def test_editors_that_decide_at_once_lose_nothing(writable: Serving, resolved: P
     pairs = [(f"Left {number}", f"Right {number}") for number in range(12)]
     with ThreadPoolExecutor(12) as editors:
         answers = list(
-            editors.map(lambda two: post(writable, EDIT, "/ui/pin", decision="same", a=two[0], b=two[1]), pairs)
+            editors.map(
+                lambda two: post(writable, EDIT, "/ui/pin", decision="same", a=two[0], b=two[1]),
+                pairs,
+            )
         )
     assert [answer.status_code for answer in answers] == [200] * len(pairs)
     assert {f"same,{a},{b}," for a, b in pairs} <= set(pins(resolved).splitlines())
@@ -172,7 +200,10 @@ def test_what_cannot_be_pinned_is_said(writable: Serving):
         answer = post(writable, EDIT, "/ui/pin", decision="same", a=one, b=other)
         assert answer.status_code == 422, answer.text
     for pair in (("A", "B"), ("B", "C")):
-        assert post(writable, EDIT, "/ui/pin", decision="same", a=pair[0], b=pair[1]).status_code == 200
+        assert (
+            post(writable, EDIT, "/ui/pin", decision="same", a=pair[0], b=pair[1]).status_code
+            == 200
+        )
     contradiction = post(writable, EDIT, "/ui/pin", decision="different", a="A", b="C")
     assert contradiction.status_code == 422
     assert "pinned different, and the same" in contradiction.json()["error"]["message"]
@@ -190,7 +221,9 @@ def test_nobody_else_changes_anything(writable: Serving, resolved: ProjectFolder
     ("settings", "said"),
     [([*KEYS], "serve.read_only"), (["serve.read_only=false", "workflow=claims"], "editor's key")],
 )
-def test_nothing_is_changed_where_settings_do_not_let_it(resolved: ProjectFolder, settings: list[str], said: str):
+def test_nothing_is_changed_where_settings_do_not_let_it(
+    resolved: ProjectFolder, settings: list[str], said: str
+):
     before = pins(resolved)
     with resolved.open(*settings) as project, serving(project, ready=False) as served:
         answer = post(served, EDIT, "/ui/pin", **PIN)
@@ -218,7 +251,9 @@ def test_an_editors_session_pins_from_our_own_page_alone(
     with httpx2.Client(base_url=writable.url, timeout=60) as browser:
         browser.post("/login", data={"key": EDIT}, headers={"Sec-Fetch-Site": "same-origin"})
         as_form = browser.post("/ui/pin", data=pair, headers={"Sec-Fetch-Site": "same-origin"})
-        as_text = browser.post("/ui/pin", content=json.dumps(pair), headers={"Sec-Fetch-Site": "same-origin"})
+        as_text = browser.post(
+            "/ui/pin", content=json.dumps(pair), headers={"Sec-Fetch-Site": "same-origin"}
+        )
         assert (as_form.status_code, as_text.status_code) == (422, 422)
         assert pins(resolved) == before
         assert browser.post("/ui/pin", json=pair, headers=headers).status_code == status
@@ -226,5 +261,7 @@ def test_an_editors_session_pins_from_our_own_page_alone(
 
 
 def test_an_editor_sees_all_documents(folder: ProjectFolder):
-    with pytest.raises(SettingsError, match="an editor sees all documents; remove editor, or where"):
+    with pytest.raises(
+        SettingsError, match="an editor sees all documents; remove editor, or where"
+    ):
         doors_of(folder.open("serve.keys.x={key: k, editor: true, where: {source: a}}"))

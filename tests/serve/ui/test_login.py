@@ -13,7 +13,15 @@ import pytest
 from itsdangerous import TimestampSigner
 
 from pipeline.serve.sessions import EndedSessions
-from pipeline.serve.tries import ADDRESSES, LATE_SECONDS, TRIES, TRIES_OF_ALL, TRY_SECONDS, Tries, counted_address
+from pipeline.serve.tries import (
+    ADDRESSES,
+    LATE_SECONDS,
+    TRIES,
+    TRIES_OF_ALL,
+    TRY_SECONDS,
+    Tries,
+    counted_address,
+)
 from tests.projects import ProjectFolder
 from tests.serve.serving import QUESTION, Serving, serving
 
@@ -37,8 +45,12 @@ def browser(guarded: Serving) -> Iterator[httpx2.Client]:
         yield client
 
 
-def sign_in(browser: httpx2.Client, key: str = ALL, back: str = "", **headers: str) -> httpx2.Response:
-    ours = {"Sec-Fetch-Site": "same-origin"} | {name.replace("_", "-"): value for name, value in headers.items()}
+def sign_in(
+    browser: httpx2.Client, key: str = ALL, back: str = "", **headers: str
+) -> httpx2.Response:
+    ours = {"Sec-Fetch-Site": "same-origin"} | {
+        name.replace("_", "-"): value for name, value in headers.items()
+    }
     return browser.post("/login", data={"key": key, "next": back}, headers=ours)
 
 
@@ -48,7 +60,12 @@ def cookie_of(answer: httpx2.Response) -> tuple[str, str, Mapping[str, str | boo
 
 
 def test_without_a_session_a_page_leads_to_the_login_and_back(browser: httpx2.Client):
-    for path, here in (("/", "./"), ("/graph?entity=ent-1", "./"), ("/docs", "./"), ("/documents/a/b", "../../")):
+    for path, here in (
+        ("/", "./"),
+        ("/graph?entity=ent-1", "./"),
+        ("/docs", "./"),
+        ("/documents/a/b", "../../"),
+    ):
         answer = browser.get(path)
         where = urlsplit(answer.headers["location"])
         assert (answer.status_code, where.path, where.netloc) == (303, f"{here}login", "")
@@ -99,7 +116,9 @@ def test_too_many_wrong_keys_are_refused_and_a_right_one_never_is(folder: Projec
         httpx2.Client(base_url=served.url, timeout=30, headers=PAGE) as signed_in,
     ):
         sign_in(signed_in)
-        assert [sign_in(browser, "no-such-key").status_code for _ in range(TRIES + 1)] == [401] * TRIES + [429]
+        assert [sign_in(browser, "no-such-key").status_code for _ in range(TRIES + 1)] == [
+            401
+        ] * TRIES + [429]
         refused = sign_in(browser, "no-such-key")
         assert (refused.status_code, 0 < int(refused.headers["retry-after"]) <= 30) == (429, True)
         assert "too many such keys" in refused.text
@@ -112,14 +131,23 @@ def test_wrong_keys_in_headers_are_counted_as_typed_ones_are(folder: ProjectFold
     with folder.open(*KEYS) as project, serving(project) as served:
 
         def asked(key: str, path: str = "/ui/state") -> httpx2.Response:
-            return httpx2.get(f"{served.url}{path}", headers=[(b"x-api-key", key.encode())], timeout=30)
+            return httpx2.get(
+                f"{served.url}{path}", headers=[(b"x-api-key", key.encode())], timeout=30
+            )
 
-        paths = ["/ui/state", "/health", "/session"] * TRIES  # an open path tells whether a key is known, too
+        paths = [
+            "/ui/state",
+            "/health",
+            "/session",
+        ] * TRIES  # an open path tells whether a key is known, too
         assert {asked("wrong", path).status_code for path in paths[:TRIES]} == {200, 401}
         began = time.monotonic()
         refused = asked("wrong", "/session")
         assert time.monotonic() - began >= LATE_SECONDS
-        assert (refused.status_code, refused.json()["error"]["type"]) == (429, "too_many_wrong_keys")
+        assert (refused.status_code, refused.json()["error"]["type"]) == (
+            429,
+            "too_many_wrong_keys",
+        )
         assert 0 < int(refused.headers["retry-after"]) <= 30
         assert asked(SALES).status_code == 200
 
@@ -148,7 +176,8 @@ def test_tries_are_free_again_in_time_and_take_no_more_room():
 @pytest.mark.parametrize(
     ("host", "other", "same"),
     [("2001:db8::1", "2001:db8::ffff", True), ("2001:db8::1", "2001:db8:0:1::1", False),
-     ("192.0.2.1", "192.0.2.2", False), ("::ffff:192.0.2.1", "192.0.2.1", True), ("x" * 999, "", True)],
+     ("192.0.2.1", "192.0.2.2", False), ("::ffff:192.0.2.1", "192.0.2.1", True),
+     ("x" * 999, "", True)],
 )  # fmt: skip
 def test_whose_tries_they_are(host: str, other: str, same: bool):
     assert (counted_address(host) == counted_address(other)) == same
@@ -158,8 +187,12 @@ def test_the_login_page_learns_whether_somebody_has_signed_in(browser: httpx2.Cl
     """A link from another site brings no cookie along; a request of the login page itself does."""
     assert browser.get("/session").json() == {"signed_in": False}
     sign_in(browser)
-    assert browser.get("/session", headers={"Sec-Fetch-Site": "same-origin"}).json() == {"signed_in": True}
-    assert browser.get("/session", headers={"Sec-Fetch-Site": "cross-site"}).json() == {"signed_in": False}
+    assert browser.get("/session", headers={"Sec-Fetch-Site": "same-origin"}).json() == {
+        "signed_in": True
+    }
+    assert browser.get("/session", headers={"Sec-Fetch-Site": "cross-site"}).json() == {
+        "signed_in": False
+    }
 
 
 def test_signing_out(browser: httpx2.Client):
@@ -193,11 +226,15 @@ def test_an_ended_session_is_forgotten_with_its_cookie(tmp_path: Path):
     assert [file.name for file in ended.folder.iterdir()] == ["new"]
 
 
-@pytest.mark.parametrize("value", ["api_key", "api_key.x.y", "sales.{rest}", "{old}", "{foreign}", "", "nobody.{rest}"])
+@pytest.mark.parametrize(
+    "value", ["api_key", "api_key.x.y", "sales.{rest}", "{old}", "{foreign}", "", "nobody.{rest}"]
+)
 def test_a_cookie_that_is_no_session(browser: httpx2.Client, value: str):
     name, signed, _ = cookie_of(sign_in(browser))
     browser.cookies.clear()
-    forged = value.format(rest=signed.partition(".")[2], old=made(ALL, hours_ago=3), foreign=made("another key"))
+    forged = value.format(
+        rest=signed.partition(".")[2], old=made(ALL, hours_ago=3), foreign=made("another key")
+    )
     headers = {"Cookie": f"{name}={forged}", "Accept": "*/*"}
     assert browser.get("/ui/state", headers=headers).status_code == 401
     good = {"Cookie": f"{name}={made(ALL, hours_ago=1)}", "Accept": "*/*"}
@@ -251,15 +288,20 @@ def test_it_counts_for_our_own_pages_also_in_browsers_that_tell_the_origin_alone
 ):
     sign_in(browser)
     for headers in ({"Origin": guarded.url}, {"Sec-Fetch-Site": "same-origin"}):
-        assert browser.post("/query/data", json={"query": QUESTION}, headers=headers).status_code == 200
+        assert (
+            browser.post("/query/data", json={"query": QUESTION}, headers=headers).status_code
+            == 200
+        )
     for headers in ({}, {"Sec-Fetch-Site": "none"}):
         assert browser.get("/ui/state", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(
     "elsewhere",
-    ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil.example", "javascript:alert(1)", "/graph",
-     "../x", ".//evil.example", "graph\r\nX: y", "%2F%2Fevil.example\n", "evil.example:80/x", "graph#x", 'a"onload=x',
+    ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil.example",
+        "javascript:alert(1)", "/graph",
+     "../x", ".//evil.example", "graph\r\nX: y", "%2F%2Fevil.example\n", "evil.example:80/x",
+     "graph#x", 'a"onload=x',
      "graph/../../x", "graph/%2E%2e/%2e%2e/x", "%2e%2e/x"],
 )  # fmt: skip
 def test_nobody_is_sent_to_another_host(browser: httpx2.Client, elsewhere: str):
@@ -279,6 +321,8 @@ def test_the_key_is_in_no_log(browser: httpx2.Client, caplog: pytest.LogCaptureF
         sign_in(browser, SALES)
         sign_in(browser, "wrong-key")
         browser.get("/graph?q=secret")
-    told = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("graphmill"))
+    told = "\n".join(
+        record.getMessage() for record in caplog.records if record.name.startswith("graphmill")
+    )
     assert "/login" in told
     assert not {word for word in (SALES, "wrong-key", "secret") if word in told}

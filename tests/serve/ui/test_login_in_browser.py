@@ -1,4 +1,5 @@
-"""Signing in and out as a person does, without a mouse, and what follows when a session has ended."""
+"""Signing in and out as a person does, without a mouse, and what follows when a session has
+ended."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +55,9 @@ def test_a_session_that_has_ended_leads_to_the_login_and_back(look: Look, guarde
     page.wait_for_load_state("networkidle")  # else the scripts themselves find no session
     (cookie,) = page.context.cookies()
     assert (cookie.get("httpOnly"), cookie.get("sameSite")) == (True, "Strict")
-    page.context.add_cookies([{**cookie, "value": f"{cookie.get('value')}x"}])  # as if of another day
+    page.context.add_cookies(
+        [{**cookie, "value": f"{cookie.get('value')}x"}]
+    )  # as if of another day
     page.get_by_label("Your question").fill("Who founded the Brack Institute?")
     page.keyboard.press("Enter")
     sign_in(page)
@@ -62,14 +65,18 @@ def test_a_session_that_has_ended_leads_to_the_login_and_back(look: Look, guarde
     assert page.url == f"{guarded.url}/"
 
 
-def test_the_address_of_ui_signs_in_once_and_the_person_may_edit(look: Look, folder: ProjectFolder, tmp_path: Path):
+def test_the_address_of_ui_signs_in_once_and_the_person_may_edit(
+    look: Look, folder: ProjectFolder, tmp_path: Path
+):
     told: list[str] = []
     token = OneTimeToken(told.append)
     with folder.open("workflow=fast") as project, serving(project, token=token) as served:
         link = f"{served.url}/login?token={token.value}"
         file = tmp_path / "open.html"
         file.write_text(LEADS_ON.format(address=link))
-        page = look(file.as_uri()).page  # a page of another origin, as far as the browser is concerned
+        page = look(
+            file.as_uri()
+        ).page  # a page of another origin, as far as the browser is concerned
         expect(page.get_by_role("navigation")).to_be_visible()
         assert page.url == f"{served.url}/"
         page.goto(f"{served.url}/nights/plan")
@@ -81,7 +88,9 @@ def test_the_address_of_ui_signs_in_once_and_the_person_may_edit(look: Look, fol
         expect(other.get_by_role("navigation")).to_be_visible()
 
 
-def test_a_link_from_another_site_leads_to_the_page_of_an_open_server(look: Look, served: Serving, tmp_path: Path):
+def test_a_link_from_another_site_leads_to_the_page_of_an_open_server(
+    look: Look, served: Serving, tmp_path: Path
+):
     elsewhere = tmp_path / "wiki.html"
     elsewhere.write_text(f'<a href="{served.url}/documents">Documents</a>')
     page = look(elsewhere.as_uri()).page

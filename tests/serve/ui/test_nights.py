@@ -21,7 +21,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
     """Three runs: one that left a file out, one with nothing to do, one that failed."""
     folder = new_project(tmp_path_factory.mktemp("nights") / "p", postgres_url, max_reject_ratio=1)
     folder.write(f"{HOSTILE}.pdf", "no PDF")
-    for command in (["run", "fast"], ["run", "fast"], ["run", "index", *("--set", "models.chat.default.base_url=''")]):
+    for command in (
+        ["run", "fast"],
+        ["run", "fast"],
+        ["run", "index", *("--set", "models.chat.default.base_url=''")],
+    ):
         folder.invoke(*command)
     return folder
 
@@ -30,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
 def served(folder: ProjectFolder) -> Iterator[Serving]:
     keys = [
         f"serve.keys.wide={json.dumps({'key': 'w'})}",
-        f"serve.keys.narrow={json.dumps({'key': 'n', 'where': {'title': 'x'}})}", "serve.api_key=all",
+        f"serve.keys.narrow={json.dumps({'key': 'n', 'where': {'title': 'x'}})}",
+        "serve.api_key=all",
     ]  # fmt: skip
     with folder.open(*keys) as project, serving(project) as served:
         yield served
@@ -40,14 +45,19 @@ def page(served: Serving, address: str, key: str = "all") -> httpx2.Response:
     return httpx2.get(f"{served.url}/{address}", headers={**PAGE, "x-api-key": key}, timeout=60)
 
 
-def test_runs_are_listed_the_newest_first_with_what_they_came_to(folder: ProjectFolder, served: Serving):
+def test_runs_are_listed_the_newest_first_with_what_they_came_to(
+    folder: ProjectFolder, served: Serving
+):
     told = page(served, "nights").text
     ids = Runs.of(folder.root).known_ids()
     places = [told.index(f'href="nights/{run_id}"') for run_id in ids]
     assert places == sorted(places)
-    assert [told.count(f">{outcome}</span></td>") for outcome in ("Failed", "Completed with rejects")] == [1, 2]
+    assert [
+        told.count(f">{outcome}</span></td>") for outcome in ("Failed", "Completed with rejects")
+    ] == [1, 2]
     rows_written = sum(
-        counts["inserted"] for counts in folder.open().night(ids[-1]).report["load"]["postgres"].values()
+        counts["inserted"]
+        for counts in folder.open().night(ids[-1]).report["load"]["postgres"].values()
     )
     assert f'<td class="number">{rows_written:,}</td>' in told
 
@@ -55,8 +65,10 @@ def test_runs_are_listed_the_newest_first_with_what_they_came_to(folder: Project
 @pytest.mark.parametrize(
     "changed",
     [
-        {"load": {"postgres": {"chunks": {"inserted": "many"}}}}, {"load": {"postgres": 5}}, {"totals": {}},
-        {"steps": [{"step": "a", "verb": "b", "action": "no such", "reason": ""}]}, {"ended": "yesterday"},
+        {"load": {"postgres": {"chunks": {"inserted": "many"}}}}, {"load": {"postgres": 5}},
+        {"totals": {}},
+        {"steps": [{"step": "a", "verb": "b", "action": "no such", "reason": ""}]},
+        {"ended": "yesterday"},
         {"health": {"units": HOSTILE}}, {"notes": 5},
     ],
 )  # fmt: skip
@@ -74,14 +86,22 @@ def test_a_report_of_another_shape_is_damaged_and_costs_no_other_night(
         file.write_text(written)
 
 
-def test_a_report_of_an_earlier_version_is_shown_as_far_as_it_goes(folder: ProjectFolder, served: Serving):
+def test_a_report_of_an_earlier_version_is_shown_as_far_as_it_goes(
+    folder: ProjectFolder, served: Serving
+):
     file = folder.root / "data/runs" / f"{Runs.of(folder.root).known_ids()[-1]}.json"
     written = file.read_text()
     report = json.loads(written)
-    early = {name: report[name] for name in ("run_id", "workflow", "outcome", "exit_code", "message", "load")}
+    early = {
+        name: report[name]
+        for name in ("run_id", "workflow", "outcome", "exit_code", "message", "load")
+    }
     early["totals"] = {name: report["totals"][name] for name in TOTALS}
     early["steps"] = [{**step, "reason": "of old"} for step in report["steps"]]
-    early["steps"] = [{name: step[name] for name in ("step", "verb", "action", "reason")} for step in early["steps"]]
+    early["steps"] = [
+        {name: step[name] for name in ("step", "verb", "action", "reason")}
+        for step in early["steps"]
+    ]
     try:
         file.write_text(json.dumps(early))
         assert "of old" in page(served, f"nights/{file.stem}").text
@@ -103,7 +123,9 @@ def test_the_list_goes_on_from_page_to_page(
     assert page(served, "nights?page=0").status_code == 422
 
 
-def test_a_run_shows_its_steps_its_load_and_what_it_left_out_as_text(folder: ProjectFolder, served: Serving):
+def test_a_run_shows_its_steps_its_load_and_what_it_left_out_as_text(
+    folder: ProjectFolder, served: Serving
+):
     _, second, first = Runs.of(folder.root).known_ids()
     told = page(served, f"nights/{first}").text
     assert "Ran: never ran before" in told
@@ -161,9 +183,13 @@ def test_who_sees_some_documents_only_sees_no_run(served: Serving, address: str)
 def test_a_run_under_way_is_followed(folder: ProjectFolder, served: Serving):
     runs = Runs.of(folder.root)
     with runs.alone():
-        begun = UnfinishedRun(runs.new_id(), "fast", this_process(), "extract_graph_fast", 3, 10, 40, 90)
+        begun = UnfinishedRun(
+            runs.new_id(), "fast", this_process(), "extract_graph_fast", 3, 10, 40, 90
+        )
         runs.note(begun)
-        assert f'href="nights/{begun.run_id}">A run is under way.</a>' in page(served, "nights").text
+        assert (
+            f'href="nights/{begun.run_id}">A run is under way.</a>' in page(served, "nights").text
+        )
         told = page(served, f"nights/{begun.run_id}").text
         assert f'data-run="{begun.run_id}"' in told
         assert "At extract_graph_fast, step 3 of 10: 40 of 90" in " ".join(told.split())
@@ -182,7 +208,9 @@ def test_the_plan_of_the_next_run_changes_nothing(folder: ProjectFolder, served:
     workflow = folder.open().settings.workflow
     told = page(served, "nights/plan").text
     assert f"Workflow {workflow}." in told
-    assert "to go on with &#39;fast&#39; name it" in told  # the run would be refused, and who may know is told why
+    assert (
+        "to go on with &#39;fast&#39; name it" in told
+    )  # the run would be refused, and who may know is told why
     assert "name it" not in page(served, "nights/plan", "w").text
     for step in folder.open().workflow().steps:
         assert f'<th scope="row">{step.id}</th>' in told

@@ -34,7 +34,10 @@ def signing_in(folder: ProjectFolder, provider: OidcServer, *settings: str) -> I
             "public_url": f"http://127.0.0.1:{port}/"}  # fmt: skip
     given = [f"serve.users.oidc.{name}={value}" for name, value in oidc.items()]
     provider.redirect = f"http://127.0.0.1:{port}/oidc/callback"
-    with folder.open(GROUPS, *given, f"serve.port={port}", *settings) as project, serving(project, port=port) as served:
+    with (
+        folder.open(GROUPS, *given, f"serve.port={port}", *settings) as project,
+        serving(project, port=port) as served,
+    ):
         yield served
 
 
@@ -85,7 +88,9 @@ def test_there_and_back(folder: ProjectFolder, provider: OidcServer, browser: ht
 
 
 def changed(**claims: object):
-    return lambda before: {name: value for name, value in {**before, **claims}.items() if value is not None}
+    return lambda before: {
+        name: value for name, value in {**before, **claims}.items() if value is not None
+    }
 
 
 def signed_by_another(claims: Claims) -> str:
@@ -135,16 +140,20 @@ def test_a_token_that_cannot_be_relied_on_brings_nobody_in(
 def test_only_the_browser_that_began_can_end_and_only_once(
     folder: ProjectFolder, provider: OidcServer, browser: httpx2.Client
 ):
-    """Else a link could sign somebody in as another, or a code that was read on the way could be used."""
+    """Else a link could sign somebody in as another, or a code that was read on the way could be
+    used."""
     with signing_in(folder, provider) as served, httpx2.Client(timeout=30, headers=PAGE) as another:
         back = leave(browser, served)
         assert another.get(back).status_code == 401
         state_of_another = parse_qs(urlsplit(leave(another, served)).query)["state"][0]
-        assert browser.get(f"{served.url}/oidc/callback?code=x&state={state_of_another}").status_code == 401
+        assert (
+            browser.get(f"{served.url}/oidc/callback?code=x&state={state_of_another}").status_code
+            == 401
+        )
         back = leave(browser, served)
         assert browser.get(back).status_code == 200
         assert browser.get(back).status_code == 401
-        denied = f"{served.url}/oidc/callback?error=access_denied&error_description=%3Cb%3EVisit+evil.example"
+        denied = f"{served.url}/oidc/callback?error=access_denied&error_description=%3Cb%3EVisit+evil.example"  # noqa: E501
         assert "evil" not in browser.get(denied).text
 
 
@@ -153,7 +162,10 @@ def test_strangers_cannot_fill_the_audit_log(folder: ProjectFolder, provider: Oi
     with signing_in(folder, provider, "serve.audit.enabled=true") as served:
         before = len(list(log.lines()))
         for _ in range(TRIES + 2):
-            assert httpx2.get(f"{served.url}/oidc/callback?code=x&state=x", timeout=30).status_code == 401
+            assert (
+                httpx2.get(f"{served.url}/oidc/callback?code=x&state=x", timeout=30).status_code
+                == 401
+            )
         assert len(list(log.lines())) == before + TRIES
 
 
@@ -170,7 +182,9 @@ def test_a_code_is_worth_nothing_without_the_verifier(
 def test_groups_come_from_the_userinfo_where_the_token_has_none(
     folder: ProjectFolder, provider: OidcServer, browser: httpx2.Client
 ):
-    provider.person = Person({"sub": "7"}, {"preferred_username": "bob", "groups": [f"g{n}" for n in range(300)]})
+    provider.person = Person(
+        {"sub": "7"}, {"preferred_username": "bob", "groups": [f"g{n}" for n in range(300)]}
+    )
     provider.person.elsewhere["groups"].append("editors")
     with signing_in(folder, provider, "serve.read_only=false") as served:
         assert browser.get(leave(browser, served)).status_code == 200
@@ -198,7 +212,9 @@ def test_who_is_in_no_group_is_told_so_and_a_changed_setting_ends_sessions(
         assert httpx2.get(f"{without.url}/ui/state", cookies=session).status_code == 401
 
 
-def test_the_secret_that_signs_sessions_is_of_this_account_alone(folder: ProjectFolder, provider: OidcServer):
+def test_the_secret_that_signs_sessions_is_of_this_account_alone(
+    folder: ProjectFolder, provider: OidcServer
+):
     with signing_in(folder, provider) as served:
         file = folder.root / "data/serve/session-signature"
         assert (file.stat().st_mode & 0o077, len(file.read_text()) > 40) == (0, True)
@@ -218,5 +234,7 @@ def test_in_a_browser(look: Look, folder: ProjectFolder, provider: OidcServer):
         page.locator("summary", has_text="More").click()
         expect(page.get_by_text("Signed in as ana")).to_be_visible()
         page.get_by_role("button", name="Sign out").click()
-        expect(page.get_by_role("link", name="Sign in with your organisation's account")).to_be_visible()
+        expect(
+            page.get_by_role("link", name="Sign in with your organisation's account")
+        ).to_be_visible()
         assert watched.complaints == []

@@ -1,4 +1,5 @@
-"""The libraries of others that the pages use, and tests of them, are those of the lists, to the byte."""
+"""The libraries of others that the pages use, and tests of them, are those of the lists, to the
+byte."""
 
 import base64
 import hashlib
@@ -9,7 +10,9 @@ from typing import Any
 
 import pytest
 
-FOLDERS = [Path(__file__).parents[3] / part / "serve" / "ui" / "vendor" for part in ("pipeline", "tests")]
+FOLDERS = [
+    Path(__file__).parents[3] / part / "serve" / "ui" / "vendor" for part in ("pipeline", "tests")
+]
 LISTS: dict[Path, list[dict[str, Any]]] = {
     folder: json.loads((folder / "index.json").read_text()) for folder in FOLDERS
 }
@@ -24,8 +27,12 @@ def test_a_folder_holds_what_its_list_names_and_nothing_else(folder: Path):
     assert sorted([*listed, "index.json"]) == sorted(file.name for file in folder.iterdir())
 
 
-@pytest.mark.parametrize(("folder", "package"), PACKAGES, ids=[package["name"] for _, package in PACKAGES])
-def test_each_package_is_pinned_and_has_its_licence_beside_it(folder: Path, package: dict[str, Any]):
+@pytest.mark.parametrize(
+    ("folder", "package"), PACKAGES, ids=[package["name"] for _, package in PACKAGES]
+)
+def test_each_package_is_pinned_and_has_its_licence_beside_it(
+    folder: Path, package: dict[str, Any]
+):
     assert re.fullmatch(r"\d+\.\d+\.\d+", package["version"])
     assert package["integrity"].startswith("sha512-")
     assert package["licence"]

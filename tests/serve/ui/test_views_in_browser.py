@@ -1,4 +1,5 @@
-"""Each view as people use it: what they see first, what a click or a key leads to, what stands in the address."""
+"""Each view as people use it: what they see first, what a click or a key leads to, what stands in
+the address."""
 
 import re
 from collections.abc import Iterator
@@ -43,7 +44,9 @@ def test_an_answer_and_the_passage_of_its_citation(page: Page, shown: Shown) -> 
     expect(page.locator("article.asked")).to_contain_text("founded by Idra Senn in 1840")
 
 
-def test_an_answer_comes_in_pieces_and_can_be_stopped_and_asked_again(page: Page, shown: Shown) -> None:
+def test_an_answer_comes_in_pieces_and_can_be_stopped_and_asked_again(
+    page: Page, shown: Shown
+) -> None:
     shown.openai.script("chat", [Reply(f"First words, {'and more words ' * 300}", pause=0.2)])
     turn = ask(page)
     expect(turn).to_contain_text("First words, and more")
@@ -62,7 +65,9 @@ def test_an_answer_comes_in_pieces_and_can_be_stopped_and_asked_again(page: Page
 def test_a_conversation_and_what_this_browser_has_asked(page: Page, shown: Shown) -> None:
     expect(ask(page)).to_contain_text("The sources tell of")
     expect(ask(page, "And when was that?")).to_contain_text("The sources tell of")
-    sent = [request for request in shown.openai.requests if request.kind == "chat"][-1].body["messages"]
+    sent = [request for request in shown.openai.requests if request.kind == "chat"][-1].body[
+        "messages"
+    ]
     assert any(QUESTION in message["content"] for message in sent[:-1])
     page.get_by_role("button", name="New conversation").click()
     expect(page.get_by_role("article")).to_have_count(0)
@@ -80,7 +85,9 @@ def test_a_conversation_is_there_again_after_a_look_elsewhere(page: Page, shown:
     page.go_back()
     expect(page.get_by_role("article")).to_have_count(2)
     page.get_by_role("article").last.get_by_role("button", name="Source 1").click()
-    expect(page.get_by_role("dialog").locator("#cited-passage")).to_contain_text("founded by Idra Senn in 1840")
+    expect(page.get_by_role("dialog").locator("#cited-passage")).to_contain_text(
+        "founded by Idra Senn in 1840"
+    )
     page.keyboard.press("Escape")
     expect(page.get_by_role("tabpanel")).to_contain_text("Idra Senn in 1840")
     page.get_by_role("button", name="New conversation").click()
@@ -107,7 +114,9 @@ def test_what_a_screen_reader_is_told_and_where_the_keyboard_goes_on(page: Page)
 
 def test_a_browser_that_keeps_nothing_asks_all_the_same(look: Look, shown: Shown) -> None:
     page = look("about:blank").page
-    page.add_init_script("Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }")
+    page.add_init_script(
+        "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError') }"
+    )
     page.goto(shown.url)
     expect(ask(page)).to_contain_text("The sources tell of")
 
@@ -117,7 +126,11 @@ def test_the_evidence_in_tabs_by_the_keyboard(page: Page) -> None:
     evidence = page.get_by_role("region", name="Evidence")
     expect(evidence.get_by_role("tabpanel")).to_contain_text("Idra Senn in 1840")
     evidence.get_by_role("tab", name="Passages").focus()
-    for tab, said in (("Entities", "Idra Senn"), ("Relationships", "Brack Institute"), ("Graph", "entities")):
+    for tab, said in (
+        ("Entities", "Idra Senn"),
+        ("Relationships", "Brack Institute"),
+        ("Graph", "entities"),
+    ):
         page.keyboard.press("ArrowRight")
         expect(evidence.get_by_role("tab", name=tab)).to_be_focused()
         expect(evidence.get_by_role("tabpanel")).to_contain_text(said)
@@ -146,7 +159,9 @@ def test_documents_are_listed_searched_and_read(page: Page, shown: Shown) -> Non
     page.get_by_role("main").get_by_role("link", name="Anselm Torr").first.click()
     expect(page.get_by_role("complementary", name="Find and filter")).to_contain_text("Anselm Torr")
     page.goto(f"{shown.url}/documents?q=ground+its+first+lens&in=texts")
-    expect(page.get_by_role("main").get_by_role("list").last).to_contain_text("ground its first lens")
+    expect(page.get_by_role("main").get_by_role("list").last).to_contain_text(
+        "ground its first lens"
+    )
 
 
 def test_without_a_chat_model_the_evidence_is_the_answer(look: Look, shown: Shown) -> None:
@@ -170,10 +185,13 @@ def test_a_server_that_is_gone_before_the_first_question(look: Look, shown: Show
 
 
 def test_all_that_ask_loads_is_small(look: Look, shown: Shown) -> None:
-    """The scripts and styles of an answer with its evidence and their drawing, as they come over the wire."""
+    """The scripts and styles of an answer with its evidence and their drawing, as they come over
+    the wire."""
     with_sizes = look("about:blank")
     sizes: dict[str, int] = {}
-    with_sizes.page.on("requestfinished", lambda one: sizes.update({one.url: one.sizes()["responseBodySize"]}))
+    with_sizes.page.on(
+        "requestfinished", lambda one: sizes.update({one.url: one.sizes()["responseBodySize"]})
+    )
     with_sizes.page.goto(shown.url)
     expect(ask(with_sizes.page)).to_contain_text("The sources tell of")
     with_sizes.page.get_by_role("tab", name="Graph").click()
@@ -206,7 +224,10 @@ def test_an_entity_is_found_shown_and_bookmarked(page: Page, shown: Shown) -> No
 def test_the_graph_by_the_keyboard(page: Page, shown: Shown) -> None:
     page.goto(f"{shown.url}/graph")
     expect(page.get_by_role("status").filter(has_text="communities")).to_be_visible()
-    details, listed = page.get_by_role("complementary", name="Details"), page.locator("#nodes").get_by_role("button")
+    details, listed = (
+        page.get_by_role("complementary", name="Details"),
+        page.locator("#nodes").get_by_role("button"),
+    )
     listed.first.focus()
     page.keyboard.press("Enter")
     expect(details).to_be_focused()
@@ -218,7 +239,9 @@ def test_the_graph_by_the_keyboard(page: Page, shown: Shown) -> None:
     details.get_by_role("button", name="Open it").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#canvas")).to_be_focused()
-    expect(page.get_by_role("navigation", name="What is drawn").get_by_role("button")).not_to_have_count(1)
+    expect(
+        page.get_by_role("navigation", name="What is drawn").get_by_role("button")
+    ).not_to_have_count(1)
     page.goto(f"{shown.url}/graph?{urlencode({'entity': entity_id('Idra Senn')})}")
     expect(listed).not_to_have_count(0)
     listed.last.focus()
@@ -256,7 +279,9 @@ def test_a_night_with_its_steps_and_what_the_next_would_do(page: Page, shown: Sh
     expect(page.get_by_role("table")).to_contain_text("Completed")
     night.click()
     for step in ("extract_graph_fast", "detect_communities"):
-        expect(page.get_by_role("cell", name=step).or_(page.get_by_role("rowheader", name=step)).first).to_be_visible()
+        expect(
+            page.get_by_role("cell", name=step).or_(page.get_by_role("rowheader", name=step)).first
+        ).to_be_visible()
     page.goto(f"{shown.url}/nights")
     page.get_by_role("link", name="What the next run would do").click()
     expect(page.get_by_role("main")).to_contain_text("Nothing has changed")

@@ -33,7 +33,9 @@ COUNT = "MATCH ()-[r {workspace: $workspace}]->() RETURN count(r)"
 
 
 def run(store: Neo4jStore, query: LiteralString, **parameters: object) -> list[list]:
-    found = store.driver.execute_query(query, {"workspace": store.workspace, **parameters}, database_=store.database)
+    found = store.driver.execute_query(
+        query, {"workspace": store.workspace, **parameters}, database_=store.database
+    )
     return [record.values() for record in found.records]
 
 
@@ -52,9 +54,13 @@ def assert_stored(store: Neo4jStore, stored: Graph) -> None:
         pd.testing.assert_frame_equal(whole(store, table, expected), expected, check_dtype=False)
 
 
-def test_loads_that_make_an_index_at_the_same_instant(neo4j: OpenStore, monkeypatch: pytest.MonkeyPatch):
+def test_loads_that_make_an_index_at_the_same_instant(
+    neo4j: OpenStore, monkeypatch: pytest.MonkeyPatch
+):
     """IF NOT EXISTS does not see what another transaction is about to make."""
-    monkeypatch.setattr(cypher, "CONSTRAINTS", ())  # of which each keeps the others back for a while
+    monkeypatch.setattr(
+        cypher, "CONSTRAINTS", ()
+    )  # of which each keeps the others back for a while
     stores, together = [neo4j(f"-{number}") for number in range(4)], threading.Barrier(4)
     for store in stores:
         assert store.live() is None
@@ -67,17 +73,25 @@ def test_loads_that_make_an_index_at_the_same_instant(neo4j: OpenStore, monkeypa
 
     with ThreadPoolExecutor(len(stores)) as threads:
         list(threads.map(begin, stores))
-    assert [name for [name] in run(stores[0], "SHOW INDEXES YIELD name")].count("graphmill_entity_name") == 1
+    assert [name for [name] in run(stores[0], "SHOW INDEXES YIELD name")].count(
+        "graphmill_entity_name"
+    ) == 1
 
 
-def test_what_leads_to_a_community_that_was_deleted_by_hand_is_counted_with_its_return(neo4j: OpenStore):
+def test_what_leads_to_a_community_that_was_deleted_by_hand_is_counted_with_its_return(
+    neo4j: OpenStore,
+):
     """Relationships and communities are then what they were when it was last counted."""
     store = neo4j()
     opened = LoadableGraph(store, store)
     rows, _ = communities.load(opened, 0)
     coarsest = list(rows.loc[rows["parent"] == "", "id"])
     counted = store.between(coarsest)
-    run(store, "MATCH (c:Community {workspace: $workspace, id: $id}) DETACH DELETE c", id=coarsest[0])
+    run(
+        store,
+        "MATCH (c:Community {workspace: $workspace, id: $id}) DETACH DELETE c",
+        id=coarsest[0],
+    )
     assert store.between(coarsest) == []
     communities.load(opened, 0)
     assert store.between(coarsest) == counted != []
@@ -95,14 +109,21 @@ def test_rows_are_what_was_written(neo4j: OpenStore, atomic_rows: int):
 
 def test_a_list_of_sources_is_capped_and_counted(neo4j: OpenStore):
     store, units = neo4j(max_source_ids=3), [f"chunk-{number}" for number in range(8)]
-    stored = graph([node("A", units=units), node("B", units=units[:3])], [(*edge("A", "B")[:-1], units)])
+    stored = graph(
+        [node("A", units=units), node("B", units=units[:3])], [(*edge("A", "B")[:-1], units)]
+    )
     load(store, stored)
     assert_stored(store, stored)
     assert column(store.entities([entity_id("A")]), "text_unit_ids") == [units[:3]]
-    counts = "MATCH (n:Entity {workspace: $workspace})-[r]->() RETURN n.source_count, r.source_count, size(r.source_id)"
+    counts = (
+        "MATCH (n:Entity {workspace: $workspace})-[r]->() RETURN n.source_count, r.source_count,"
+        " size(r.source_id)"
+    )
     assert run(store, counts) == [[8, 8, 3]]
     assert load(store, stored)["nodes"]["unchanged"] == 2
-    longer = graph([node("A", units=[*units, "chunk-more"]), node("B", units=units[:3])], [stored.edges.loc[0]])
+    longer = graph(
+        [node("A", units=[*units, "chunk-more"]), node("B", units=units[:3])], [stored.edges.loc[0]]
+    )
     assert load(store, longer)["nodes"]["updated"] == 1
 
 
@@ -128,7 +149,9 @@ def test_a_node_that_has_lost_its_label_is_dropped_too(neo4j: OpenStore):
     run(store, "MATCH (n:Entity {workspace: $workspace}) WITH n LIMIT 1 REMOVE n:Entity")
     run(store, "CREATE (:Somebodys {workspace: $workspace})")
     store.drop()
-    left = run(store, "MATCH (n {workspace: $workspace}) RETURN labels(n)[0] AS label ORDER BY label")
+    left = run(
+        store, "MATCH (n {workspace: $workspace}) RETURN labels(n)[0] AS label ORDER BY label"
+    )
     assert left == [["GraphmillLock"], ["Somebodys"]]
 
 
@@ -200,7 +223,9 @@ def test_a_broken_large_load_stays_under_way_until_the_next(neo4j: OpenStore):
 
 def _break(store: Neo4jStore, stored: Graph) -> None:
     with store.writing(LIVE) as writer:
-        writer.apply("sourced_nodes", diff(with_hashes(stored.nodes), writer.hashes("sourced_nodes")))
+        writer.apply(
+            "sourced_nodes", diff(with_hashes(stored.nodes), writer.hashes("sourced_nodes"))
+        )
         raise RuntimeError("plug pulled")
 
 
@@ -232,7 +257,11 @@ def _meddle(store: Neo4jStore, stored: Graph) -> None:
     with store.writing(LIVE) as writer:
         for table, rows in stored.tables(store).items():
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
-        run(store, "MATCH (n:Entity {workspace: $workspace, id: $id}) DETACH DELETE n", id=stored.nodes["id"][0])
+        run(
+            store,
+            "MATCH (n:Entity {workspace: $workspace, id: $id}) DETACH DELETE n",
+            id=stored.nodes["id"][0],
+        )
         writer.publish()
 
 
@@ -254,7 +283,13 @@ def test_states_are_told_alike_by_the_server_and_here(neo4j: OpenStore):
 
 @pytest.mark.parametrize(
     ("sizes", "cut"),
-    [([], []), ([1, 1, 1, 1], [3, 1]), ([9, 9, 1], [1, 2]), ([99, 1, 99], [1, 1, 1]), ([5, 5, 5], [2, 1])],
+    [
+        ([], []),
+        ([1, 1, 1, 1], [3, 1]),
+        ([9, 9, 1], [1, 2]),
+        ([99, 1, 99], [1, 1, 1]),
+        ([5, 5, 5], [2, 1]),
+    ],
 )
 def test_batches_keep_both_limits(sizes: Sequence[int], cut: Sequence[int]):
     rows = pd.DataFrame({"id": range(len(sizes))})

@@ -23,7 +23,9 @@ PROCESSES = size(3, 8)
 
 
 @pytest.mark.parametrize("batch", KILL_POINTS)
-def test_a_killed_load_is_finished_by_the_next(neo4j: OpenStore, neo4j_address: Neo4jAddress, batch: int):
+def test_a_killed_load_is_finished_by_the_next(
+    neo4j: OpenStore, neo4j_address: Neo4jAddress, batch: int
+):
     store = neo4j(atomic_rows=0)
     opened = LoadableGraph(store, store)
     opened.load(random_graph(0))
@@ -39,7 +41,8 @@ def test_a_killed_load_is_finished_by_the_next(neo4j: OpenStore, neo4j_address: 
 def test_loads_of_one_workspace_queue(neo4j: OpenStore, neo4j_address: Neo4jAddress):
     store = neo4j()
     processes = [
-        SPAWN.Process(target=_load_twice, args=(neo4j_address, store.workspace, number)) for number in range(PROCESSES)
+        SPAWN.Process(target=_load_twice, args=(neo4j_address, store.workspace, number))
+        for number in range(PROCESSES)
     ]
     for process in processes:
         process.start()
@@ -77,12 +80,22 @@ def _load_twice(address: Neo4jAddress, workspace: str, number: int) -> None:
 
 def _store(address: Neo4jAddress, workspace: str) -> Neo4jStore:
     return Neo4jStore(
-        address.uri, address.user, address.password, address.database, workspace, batch_rows=3, atomic_rows=0
+        address.uri,
+        address.user,
+        address.password,
+        address.database,
+        workspace,
+        batch_rows=3,
+        atomic_rows=0,
     )
 
 
 def _assert_stored(store: Neo4jStore, stored: Graph) -> None:
     for table, rows in stored.tables(store).items():
-        found = {id: row_hash for part in store.rows(table) for id, row_hash in part[["id", "row_hash"]].to_numpy()}
+        found = {
+            id: row_hash
+            for part in store.rows(table)
+            for id, row_hash in part[["id", "row_hash"]].to_numpy()
+        }
         assert found == with_hashes(rows).set_index("id")["row_hash"].to_dict()
         assert store.table_states()[table].rows == len(rows)

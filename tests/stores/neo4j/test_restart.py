@@ -18,7 +18,13 @@ from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import GraphState
 from pipeline.verify.verify import verify
-from tests.servers.neo4j_server import QUICK_START, Neo4jAddress, maven_server, temporary_folder, why_no_maven
+from tests.servers.neo4j_server import (
+    QUICK_START,
+    Neo4jAddress,
+    maven_server,
+    temporary_folder,
+    why_no_maven,
+)
 from tests.sizes import full, only_whole
 from tests.stores.graphs import LIVE, Graph, LoadableGraph, random_graph
 from tests.stores.postgres.test_restart import MAX_TYPES, keywords, version
@@ -33,7 +39,9 @@ class OwnServer:
     port: int = 0
 
     def start(self) -> Neo4jAddress:
-        address = self.running.enter_context(maven_server(self.home, self.port, options=QUICK_START))
+        address = self.running.enter_context(
+            maven_server(self.home, self.port, options=QUICK_START)
+        )
         self.port = urlsplit(address.uri).port or 0
         return address
 
@@ -70,14 +78,20 @@ def test_a_load_cut_off_by_a_restart_is_finished_by_the_next(server: OwnServer):
         opened.load(after)
         assert store.shown() == GraphState(LIVE.version, loading=False)
         for table, rows in after.tables(store).items():
-            found = {id: row_hash for part in store.rows(table) for id, row_hash in part[["id", "row_hash"]].to_numpy()}
+            found = {
+                id: row_hash
+                for part in store.rows(table)
+                for id, row_hash in part[["id", "row_hash"]].to_numpy()
+            }
             assert found == with_hashes(rows).set_index("id")["row_hash"].to_dict()
             assert store.table_states()[table].rows == len(rows)
     finally:
         store.close()
 
 
-def test_loads_and_queries_outlive_a_restart(server: OwnServer, postgres: Callable[..., PostgresStore], tmp_path: Path):
+def test_loads_and_queries_outlive_a_restart(
+    server: OwnServer, postgres: Callable[..., PostgresStore], tmp_path: Path
+):
     address = server.start()
     snapshots, vectors = SnapshotStore(tmp_path), replace(postgres(), with_graph=False)
     graph = Neo4jStore(address.uri, address.user, address.password, batch_rows=10, atomic_rows=0)

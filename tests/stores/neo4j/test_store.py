@@ -21,7 +21,9 @@ OpenStore = Callable[..., Neo4jStore]
 
 
 def rows(store: Neo4jStore, query: LiteralString, **parameters: object) -> list[list]:
-    found = store.driver.execute_query(query, {"workspace": store.workspace, **parameters}, database_=store.database)
+    found = store.driver.execute_query(
+        query, {"workspace": store.workspace, **parameters}, database_=store.database
+    )
     return [record.values() for record in found.records]
 
 
@@ -33,7 +35,8 @@ def test_nodes_carry_the_documented_labels_and_properties(neo4j: OpenStore):
     store = neo4j()
     load(store, [node("Ada", "PERSON", ["chunk-1", "chunk-2"])], [])
     [[labels, properties]] = rows(
-        store, "MATCH (n {workspace: $workspace}) WHERE n.id IS NOT NULL RETURN labels(n), properties(n)"
+        store,
+        "MATCH (n {workspace: $workspace}) WHERE n.id IS NOT NULL RETURN labels(n), properties(n)",
     )
     assert set(labels) == {"Entity", "PERSON"}
     assert len(properties.pop("row_hash")) == 32
@@ -56,7 +59,8 @@ def test_relationships_carry_the_documented_type_and_properties(neo4j: OpenStore
     load(store, [node("Ada"), node("Babbage")], [link])
     [[source, type, properties, target]] = rows(
         store,
-        "MATCH (a)-[r {workspace: $workspace}]->(b) RETURN a.displayName, type(r), properties(r), b.displayName",
+        "MATCH (a)-[r {workspace: $workspace}]->(b) RETURN a.displayName, type(r), properties(r),"
+        " b.displayName",
     )
     assert (source, type, target) == ("Ada", "WORKED_WITH", "Babbage")
     assert len(properties.pop("row_hash")) == 32
@@ -109,8 +113,8 @@ def test_what_users_add_is_theirs(neo4j: OpenStore):
     load(store, nodes, edges)
     rows(
         store,
-        "MATCH (a:Entity {workspace: $workspace, id: $a}), (b:Entity {workspace: $workspace, id: $b}) "
-        "SET a:Favourite, a.colour = 'blue' CREATE (a)-[:NOTE {text: 'x'}]->(b)",
+        "MATCH (a:Entity {workspace: $workspace, id: $a}), (b:Entity {workspace: $workspace, id:"
+        " $b}) SET a:Favourite, a.colour = 'blue' CREATE (a)-[:NOTE {text: 'x'}]->(b)",
         a=entity_id("A"),
         b=entity_id("B"),
     )
@@ -118,7 +122,8 @@ def test_what_users_add_is_theirs(neo4j: OpenStore):
     assert len(store.relationships_of([entity_id("A")], 10)) == 1
     [[labels, colour, notes]] = rows(
         store,
-        "MATCH (a:Entity {workspace: $workspace, id: $a})-[note:NOTE]->() RETURN labels(a), a.colour, count(note)",
+        "MATCH (a:Entity {workspace: $workspace, id: $a})-[note:NOTE]->() RETURN labels(a),"
+        " a.colour, count(note)",
         a=entity_id("A"),
     )
     assert "Favourite" in labels
@@ -129,7 +134,11 @@ def test_what_users_delete_comes_back(neo4j: OpenStore):
     store = neo4j()
     nodes, edges = [node("A"), node("B"), node("C")], [edge("A", "B"), edge("B", "C")]
     load(store, nodes, edges)
-    rows(store, "MATCH (n:Entity {workspace: $workspace, id: $id}) DETACH DELETE n", id=entity_id("A"))
+    rows(
+        store,
+        "MATCH (n:Entity {workspace: $workspace, id: $id}) DETACH DELETE n",
+        id=entity_id("A"),
+    )
     counts = load(store, nodes, edges)
     assert counts["nodes"]["inserted"] == counts["edges"]["inserted"] == 1
     assert len(store.relationships([link[0] for link in edges])) == 2
@@ -141,8 +150,8 @@ def test_relationships_whose_id_names_no_ends_go_with_the_next_load(neo4j: OpenS
     load(store, nodes, [link])
     rows(
         store,
-        "MATCH (a:Entity {workspace: $workspace, id: $a}), (b:Entity {workspace: $workspace, id: $b}) "
-        "CREATE (a)-[:KNOWS {workspace: $workspace, id: 'rel-stray'}]->(b)",
+        "MATCH (a:Entity {workspace: $workspace, id: $a}), (b:Entity {workspace: $workspace, id:"
+        " $b}) CREATE (a)-[:KNOWS {workspace: $workspace, id: 'rel-stray'}]->(b)",
         a=entity_id("A"),
         b=entity_id("B"),
     )
@@ -224,7 +233,9 @@ def test_something_listens_and_says_nothing():
         assert _seconds_to_fail(f"bolt://127.0.0.1:{port}") < 15
 
 
-@pytest.mark.parametrize("uri", ["http://localhost:7687", "bolt://user:secret@localhost:7687", "", "localhost"])
+@pytest.mark.parametrize(
+    "uri", ["http://localhost:7687", "bolt://user:secret@localhost:7687", "", "localhost"]
+)
 def test_an_address_that_is_none(uri: str):
     with pytest.raises(StoreError, match=r"stores\.neo4j\.uri") as raised:
         Neo4jStore(uri, "neo4j", "password").live()
@@ -235,7 +246,9 @@ def _seconds_to_fail(uri: str) -> float:
     started = time.monotonic()
     for attempt in (lambda store: store.live(), lambda store: store.entities(["a"]), _write):
         store = Neo4jStore(uri, "neo4j", "password")
-        with pytest.raises(StoreError, match=r"stores\.neo4j\.uri: bolt://127.* does not answer .*make neo4j"):
+        with pytest.raises(
+            StoreError, match=r"stores\.neo4j\.uri: bolt://127.* does not answer .*make neo4j"
+        ):
             attempt(store)
         if time.monotonic() - started > 3:
             break

@@ -15,7 +15,8 @@ from pipeline.stores.binary_copy import Kind, copy_stream, encoded_rows
 from tests.sizes import size
 
 KINDS: dict[str, Kind] = {
-    "name": "text", "units": "text[]", "small": "int4", "large": "int8", "weight": "float8", "data": "jsonb",
+    "name": "text", "units": "text[]", "small": "int4", "large": "int8", "weight": "float8",
+    "data": "jsonb",
     "vector": "vector",
 }  # fmt: skip
 
@@ -29,7 +30,9 @@ rows = st.lists(
             "small": st.integers(-(2**31), 2**31 - 1),
             "large": st.integers(-(2**63), 2**63 - 1),
             "weight": number,
-            "data": st.dictionaries(text, st.none() | st.booleans() | st.integers(-9, 9) | text, max_size=3),
+            "data": st.dictionaries(
+                text, st.none() | st.booleans() | st.integers(-9, 9) | text, max_size=3
+            ),
             "vector": st.lists(st.floats(-1e9, 1e9, width=32), min_size=3, max_size=3),
         }
     ),
@@ -52,9 +55,15 @@ def _frame(table: list[dict[str, Any]]) -> pd.DataFrame:
     return frame.assign(vector=[np.array(vector, np.float32) for vector in frame["vector"]])
 
 
-@settings(deadline=None, max_examples=size(15, 60), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None,
+    max_examples=size(15, 60),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(table=rows)
-def test_what_is_copied_is_what_is_read(connection: psycopg.Connection, table: list[dict[str, Any]]):
+def test_what_is_copied_is_what_is_read(
+    connection: psycopg.Connection, table: list[dict[str, Any]]
+):
     connection.execute("TRUNCATE copied")
     with connection.cursor().copy("COPY copied FROM STDIN (FORMAT BINARY)") as copy:
         for _, piece in copy_stream(_frame(table), KINDS, ["Ω"]):
@@ -72,7 +81,9 @@ def test_what_is_copied_is_what_is_read(connection: psycopg.Connection, table: l
 def test_rows_are_encoded_alike_whatever_comes_before_them(table: list[dict[str, Any]]):
     frame = _frame(table)
     together = [row for part in encoded_rows(frame, KINDS) for row in part.to_pylist()]
-    apart = [next(encoded_rows(frame.iloc[[place]], KINDS))[0].as_py() for place in range(len(frame))]
+    apart = [
+        next(encoded_rows(frame.iloc[[place]], KINDS))[0].as_py() for place in range(len(frame))
+    ]
     assert together == apart
 
 

@@ -22,7 +22,8 @@ from tests.sizes import size
 from tests.stores.test_vector_store import load
 
 TEXTS = [
-    "", " ", "a", "A", "ab", "a-b", "é", "数", "\u3000b ", "2020", " 2020", "2020.0", "+3", "-3", "1e2", "true", "True",
+    "", " ", "a", "A", "ab", "a-b", "é", "数", "\u3000b ", "2020", " 2020", "2020.0", "+3", "-3",
+    "1e2", "true", "True",
     "x\ny", "[a]", "*", "%", "\\", "'", "{}",
 ]  # fmt: skip
 SCALARS = [*TEXTS, 2020, 2020.0, 0, -3, 0.5, 100, 10**30, True, False]
@@ -36,7 +37,9 @@ CONDITIONS = st.dictionaries(
         SCALAR,
         st.lists(SCALAR, min_size=1, max_size=3),
         st.dictionaries(st.sampled_from(ORDERS), SCALAR, min_size=1, max_size=2),
-        st.dictionaries(st.sampled_from(["in", "not in"]), st.lists(SCALAR, min_size=1, max_size=3), min_size=1),
+        st.dictionaries(
+            st.sampled_from(["in", "not in"]), st.lists(SCALAR, min_size=1, max_size=3), min_size=1
+        ),
         GLOBS.map(lambda glob: {"matches": glob}),
         st.booleans().map(lambda there: {"exists": there}),
     ),
@@ -52,7 +55,13 @@ def some_documents() -> pd.DataFrame:
     metadata = [{field: draw.choice(cells) for field in draw.sample(FIELDS, 2)} for _ in cells]
     metadata += [{"year": cell} for cell in cells]
     titles = [draw.choice(TEXTS) for _ in metadata]
-    rows = zip((f"doc-{n:03}" for n in range(len(metadata))), titles, reversed(titles), metadata, strict=True)
+    rows = zip(
+        (f"doc-{n:03}" for n in range(len(metadata))),
+        titles,
+        reversed(titles),
+        metadata,
+        strict=True,
+    )
     return pd.DataFrame(rows, columns=["id", "title", "source", "metadata"])
 
 
@@ -61,7 +70,9 @@ DOCUMENTS = some_documents()
 
 @pytest.fixture(params=[0, 2000], ids=["each asked", "few named"])
 def store(
-    postgres: Callable[..., PostgresStore], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    postgres: Callable[..., PostgresStore],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> PostgresStore:
     monkeypatch.setattr("pipeline.stores.postgres.conditions.FEW", request.param)
     opened = postgres()
@@ -75,7 +86,9 @@ def store(
 @example({"title": {"matches": "[b-a]"}})
 @example({"title": {"matches": "[!b-a]"}})
 @given(CONDITIONS)
-def test_the_database_finds_the_documents_that_satisfy_the_conditions(store: PostgresStore, drawn: dict[str, Any]):
+def test_the_database_finds_the_documents_that_satisfy_the_conditions(
+    store: PostgresStore, drawn: dict[str, Any]
+):
     where = {field: operators(field, wanted) for field, wanted in drawn.items()}
     expected = [
         row.id
@@ -96,12 +109,16 @@ def test_what_few_documents_satisfy_is_known_until_the_next_load(store: Postgres
     assert column(store.documents(of_2020), "id") == ["doc-999"]
 
 
-def test_who_reads_one_load_as_another_is_first_asked_adds_nothing_to_what_is_known_of_that(store: PostgresStore):
+def test_who_reads_one_load_as_another_is_first_asked_adds_nothing_to_what_is_known_of_that(
+    store: PostgresStore,
+):
     of_2020 = [{"year": {"=": 2020}}]
 
     def few(version: str, year: int = 2020) -> set[str]:
         with store.connection() as connection:
-            found = store.filters.find(connection, store.workspace, version, [{"year": {"=": year}}])
+            found = store.filters.find(
+                connection, store.workspace, version, [{"year": {"=": year}}]
+            )
         return set(found.few or ())
 
     class Before(str):
@@ -115,7 +132,12 @@ def test_who_reads_one_load_as_another_is_first_asked_adds_nothing_to_what_is_kn
 
     few("1", 2021)
     assert "doc-999" not in few(Before("1"))
-    load(store, {"documents": DOCUMENTS.head(1).assign(id="doc-999", metadata=[{"year": 2020}])}, 0, version="2")
+    load(
+        store,
+        {"documents": DOCUMENTS.head(1).assign(id="doc-999", metadata=[{"year": 2020}])},
+        0,
+        version="2",
+    )
     assert few("2") in ({"doc-999"}, set())
     assert column(store.documents(of_2020), "id") == ["doc-999"]
 
@@ -127,14 +149,20 @@ def test_the_database_strips_what_python_does():
 def test_a_list_of_values_is_a_constant_number_of_parameters(store: PostgresStore):
     def parameters(values: list[object]) -> int:
         conditions = {"year": operators("year", {"in": values})}
-        compiled = select(SCHEMA).where(*_satisfied(SCHEMA, [conditions])).compile(dialect=postgresql.dialect())
+        compiled = (
+            select(SCHEMA)
+            .where(*_satisfied(SCHEMA, [conditions]))
+            .compile(dialect=postgresql.dialect())
+        )
         return len(compiled.params)
 
     few = ["a", 2020, True]
     assert parameters([*few, *map(str, range(1000, 2000)), *range(1000)]) == parameters(few)
 
 
-def test_remembered_conditions_take_limited_memory(store: PostgresStore, monkeypatch: pytest.MonkeyPatch):
+def test_remembered_conditions_take_limited_memory(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("pipeline.stores.postgres.conditions.MOST_REMEMBERED_BYTES", 10_000)
     for number in range(50):
         asked = [{"title": {"=": f"{number}{'x' * 100_000}"}}]

@@ -1,4 +1,5 @@
-"""A connection that the server has ended while it was idle; a database that nothing was loaded into."""
+"""A connection that the server has ended while it was idle; a database that nothing was loaded
+into."""
 
 from collections.abc import Callable
 
@@ -33,7 +34,9 @@ def ended(postgres: Callable[..., PostgresStore], postgres_url: str) -> Postgres
     return store
 
 
-def test_one_that_was_idle_for_long_is_made_anew(ended: PostgresStore, monkeypatch: pytest.MonkeyPatch):
+def test_one_that_was_idle_for_long_is_made_anew(
+    ended: PostgresStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(database, "IDLE_SECONDS", -1)
     process = process_of(ended)
     assert process_of(ended) == process
@@ -65,9 +68,17 @@ def test_where_nothing_was_ever_loaded_a_read_goes_on_at_one_moment(
     assert store.live() is None
     with store.reading() as vectors:
         assert vectors.live() is None
-        load(save(corpus({"a.txt": "Ada."}, {"Ada": "person"}, []), snapshots), snapshots, [store], 100)
+        load(
+            save(corpus({"a.txt": "Ada."}, {"Ada": "person"}, []), snapshots),
+            snapshots,
+            [store],
+            100,
+        )
         with vectors.connection() as connection:
             assert connection.execute(select(LIVE)).all() == []
-            assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "repeatable read"
+            assert (
+                connection.execute(text("SHOW transaction_isolation")).scalar_one()
+                == "repeatable read"
+            )
     assert store.live()
     store.close()

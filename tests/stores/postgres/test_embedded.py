@@ -14,7 +14,13 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 
 from pipeline.errors import StoreError
-from pipeline.stores.postgres.embedded import SET_UP, _set_up, get_server, start_embedded, stop_embedded
+from pipeline.stores.postgres.embedded import (
+    SET_UP,
+    _set_up,
+    get_server,
+    start_embedded,
+    stop_embedded,
+)
 from pipeline.stores.postgres.store import PostgresStore
 from tests.servers.postgres_server import server_folder
 
@@ -146,10 +152,14 @@ def test_it_has_memory_for_its_data_and_keeps_what_somebody_sets(folder: Path):
 
     def buffers() -> str:
         with psycopg.connect(start_embedded(folder)) as connection:
-            return str(connection.execute("SELECT current_setting('shared_buffers')").fetchall()[0][0])
+            return str(
+                connection.execute("SELECT current_setting('shared_buffers')").fetchall()[0][0]
+            )
 
     settings = folder / "postgresql.conf"
-    assert buffers() == f"{min(1024, psutil.virtual_memory().total // 8 >> 20)}MB".replace("1024MB", "1GB")
+    assert buffers() == f"{min(1024, psutil.virtual_memory().total // 8 >> 20)}MB".replace(
+        "1024MB", "1GB"
+    )
     stop_embedded(folder)
     settings.write_text(settings.read_text() + "shared_buffers = 64MB\n")
     assert buffers() == "64MB"
@@ -173,7 +183,9 @@ def test_a_folder_that_cannot_be_used_is_a_store_error(tmp_path: Path, place: st
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("somebody's")
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"the embedded PostgreSQL does not start .*stores\.postgres\.url"):
+        with pytest.raises(
+            StoreError, match=r"the embedded PostgreSQL does not start .*stores\.postgres\.url"
+        ):
             start_embedded(tmp_path / place)
     assert (tmp_path / "full" / "thesis.txt").read_text() == "somebody's"
 

@@ -42,7 +42,10 @@ def test_each_kind_of_error(error: type[psycopg.Error], kind: type[StoreError], 
         assert "the fact" in str(found)
         assert said in str(found)
         assert "secret" not in str(found)
-    assert type(store_error(error("x"), ADDRESS, was_there=False)) is not LostConnectionError or "now" in said
+    assert (
+        type(store_error(error("x"), ADDRESS, was_there=False)) is not LostConnectionError
+        or "now" in said
+    )
 
 
 def test_a_statement_that_takes_too_long_says_so(postgres: Callable[..., PostgresStore]):
@@ -57,12 +60,16 @@ def _sleep(store: PostgresStore) -> None:
         connection.execute(text("SELECT pg_sleep(5)"))
 
 
-@pytest.mark.parametrize("wrong", [{"database": "nosuchdatabase"}, {"username": "nobody"}, {"query": {"sslmode": "x"}}])
+@pytest.mark.parametrize(
+    "wrong", [{"database": "nosuchdatabase"}, {"username": "nobody"}, {"query": {"sslmode": "x"}}]
+)
 def test_a_wrong_address_says_what_to_correct(postgres_url: str, wrong: dict):
     url = make_url(postgres_url)
     query = {**url.query, **wrong.pop("query", {})}
     store = PostgresStore(url.set(query=query, **wrong).render_as_string(hide_password=False))
-    with pytest.raises(StoreAuthError, match=r"is refused .*correct user, password, database or options") as raised:
+    with pytest.raises(
+        StoreAuthError, match=r"is refused .*correct user, password, database or options"
+    ) as raised:
         store.live()
     assert raised.value.exit_code == 2
     store.close()

@@ -31,7 +31,8 @@ def watchers() -> list[str]:
 
 
 def test_pages_are_told_while_the_index_is_built(store: PostgresStore):
-    """The build waits for a lock that goes when its progress is told; where that never is, it fails."""
+    """The build waits for a lock that goes when its progress is told; where that never is, it
+    fails."""
     told: list[tuple[str, int, int]] = []
     with store.engine.connect() as holder, store.engine.connect() as building:
         holder.execute(text(f"SELECT pg_advisory_lock({KEY})"))
@@ -44,9 +45,11 @@ def test_pages_are_told_while_the_index_is_built(store: PostgresStore):
         building.execute(text("SET LOCAL lock_timeout = '20s'"))
         building.execute(text(
             "CREATE FUNCTION pg_temp.waiting(place int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS "
-            f"$$ BEGIN IF place = 1 THEN PERFORM pg_advisory_xact_lock({KEY}); END IF; RETURN place; END $$"
+            f"$$ BEGIN IF place = 1 THEN PERFORM pg_advisory_xact_lock({KEY}); END IF; RETURN place; END $$"  # noqa: E501
         ))  # fmt: skip
-        building.execute(text(f"CREATE TEMP TABLE paged AS SELECT generate_series(1, {ROWS}) AS place"))
+        building.execute(
+            text(f"CREATE TEMP TABLE paged AS SELECT generate_series(1, {ROWS}) AS place")
+        )
         pages = building.execute(text("SELECT pg_relation_size('paged') / 8192")).scalar_one()
         with watched(building, "index of paged", advanced):
             building.execute(text("CREATE INDEX ON paged (pg_temp.waiting(place))"))
@@ -57,8 +60,12 @@ def test_pages_are_told_while_the_index_is_built(store: PostgresStore):
     assert not watchers()
 
 
-def test_a_server_that_does_not_show_it_and_a_failed_build(store: PostgresStore, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(index_progress, "BUILDING", text("SELECT * FROM no_such_view WHERE pid = :process"))
+def test_a_server_that_does_not_show_it_and_a_failed_build(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        index_progress, "BUILDING", text("SELECT * FROM no_such_view WHERE pid = :process")
+    )
     told: list[tuple[int, int]] = []
     with store.engine.connect() as building:
         with watched(building, "index", lambda part, done, expected: told.append((done, expected))):
@@ -76,6 +83,8 @@ def test_a_server_that_does_not_show_it_and_a_failed_build(store: PostgresStore,
 
 def test_every_index_of_a_load_is_a_part(store: PostgresStore):
     told: list[str] = []
-    with store.writing(Live("index", "1", {"model": "m"}, 3), lambda part, done, expected: told.append(part)) as writer:
+    with store.writing(
+        Live("index", "1", {"model": "m"}, 3), lambda part, done, expected: told.append(part)
+    ) as writer:
         writer.publish()
     assert {"index of chunks", "word index of chunks", "mention index of entities"} <= set(told)

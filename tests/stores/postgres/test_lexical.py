@@ -9,7 +9,13 @@ from sqlalchemy import text
 
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.stores.base import Live
-from pipeline.stores.postgres.lexical import bm25_scores, index_name, lexical_pattern, lexical_query, word_weight
+from pipeline.stores.postgres.lexical import (
+    bm25_scores,
+    index_name,
+    lexical_pattern,
+    lexical_query,
+    word_weight,
+)
 from pipeline.stores.postgres.schema import CHUNKS, partition_of
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.stores.reads import Lexical, VectorSearch
@@ -21,7 +27,10 @@ TEXTS = [
     "The tower of the lighthouse stands at the point.",
     "A lighthouse keeper kept the log of the lighthouse.",
     "The harbour was built by the sea.",
-    "The sea and the harbour and the mole, the quay, the slip, the dock and all that is beside the sea.",
+    (
+        "The sea and the harbour and the mole, the quay, the slip, the dock and all that is beside"
+        " the sea."
+    ),
     "God's Gift, a 1927 film; O'Neil directed films & more.",
     "斯卡罗灯塔建于1871年，塔高30米。",
     "港口的博物馆收藏灯具。塔楼很高。",
@@ -46,11 +55,16 @@ def chunks(texts: Sequence[str], documents: Sequence[str] | None = None) -> pd.D
 
 
 def load(
-    store: PostgresStore, texts: Sequence[str], version: str = "1", documents: Sequence[str] | None = None
+    store: PostgresStore,
+    texts: Sequence[str],
+    version: str = "1",
+    documents: Sequence[str] | None = None,
 ) -> None:
     with store.writing(Live("index", version, {"model": "m"}, 2)) as writer:
         ids = sorted(set(documents or ()))
-        titled = pd.DataFrame({"id": ids, "title": ids, "source": ids, "metadata": [{} for _ in ids]})
+        titled = pd.DataFrame(
+            {"id": ids, "title": ids, "source": ids, "metadata": [{} for _ in ids]}
+        )
         for table, rows in (("chunks", chunks(texts, documents)), ("documents", titled)):
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))
         writer.publish()
@@ -61,14 +75,17 @@ def plain_bm25(texts: Sequence[str], question: str, limit: int) -> list[tuple[st
     asked = dict.fromkeys(words(question))
     weights = {word: word_weight(len(texts), sum(word in text for text in found)) for word in asked}
     scores = bm25_scores(texts, weights, float(np.mean([len(text) for text in found])))
-    hits = [(f"chunk-{place:04}", score) for place, score in enumerate(scores.tolist()) if score > 0]
+    hits = [
+        (f"chunk-{place:04}", score) for place, score in enumerate(scores.tolist()) if score > 0
+    ]
     return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
 
 
 @pytest.mark.parametrize(
     "question",
-    ["Who built the lighthouse?", "the sea harbour", "God's Gift film", "O'Neil", "directors of a 1927 film", "маяк",
-     "straße", "the", "灯塔", "斯卡罗灯塔有多高？", "灯", "とうだい", "nothing here is known", "?", ""],
+    ["Who built the lighthouse?", "the sea harbour", "God's Gift film", "O'Neil",
+        "directors of a 1927 film", "маяк",
+     "straße", "the", "灯塔", "斯卡罗灯塔有多高？", "灯", "とうだい", "nothing here is known", "?", ""],  # noqa: E501
 )  # fmt: skip
 def test_it_ranks_as_bm25_does(postgres: OpenStore, question: str):
     store = postgres()
@@ -88,7 +105,9 @@ def test_plurals_are_found_by_their_singular(postgres: OpenStore):
     store = postgres()
     load(store, ["Two puppies and some skies.", "A puppy.", "Cities by the quay."])
     for question, found in (("puppy", {0, 1}), ("puppies", {0, 1}), ("sky", {0}), ("city", {2})):
-        assert {id for id, _ in store.lexical(question, 5).hits} == {f"chunk-{place:04}" for place in found}
+        assert {id for id, _ in store.lexical(question, 5).hits} == {
+            f"chunk-{place:04}" for place in found
+        }
 
 
 def test_weights_tell_how_rare_a_word_is(postgres: OpenStore):
@@ -99,7 +118,9 @@ def test_weights_tell_how_rare_a_word_is(postgres: OpenStore):
     assert weights["the"] < weights["lighthouse"] < weights["tollen"]
 
 
-def test_frequent_words_are_not_followed_but_count(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
+def test_frequent_words_are_not_followed_but_count(
+    postgres: OpenStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", 10)
     texts = [f"common {'plain ' * (number % 3)}text{number}" for number in range(60)]
     store = postgres()
@@ -107,7 +128,9 @@ def test_frequent_words_are_not_followed_but_count(postgres: OpenStore, monkeypa
     assert [id for id, _ in store.lexical("common text7", 5).hits] == ["chunk-0007"]
     assert len(store.lexical("common", 50).hits) == 20
     best = store.lexical("common plain", 3).hits
-    assert [id for id, _ in best] == [id for id, _ in plain_bm25(texts, "common plain", 60) if id in dict(best)]
+    assert [id for id, _ in best] == [
+        id for id, _ in plain_bm25(texts, "common plain", 60) if id in dict(best)
+    ]
 
 
 MANY = [f"a lantern by the door of house number {number} in the street" for number in range(300)]
@@ -116,7 +139,10 @@ MANY = [f"a lantern by the door of house number {number} in the street" for numb
 
 def test_the_best_of_many_texts_with_the_same_words_is_found(postgres: OpenStore):
     texts = MANY.copy()
-    texts[250] = f"Lantern, lantern, lantern and lanterns: {texts[250]} and many more words than any other text has"
+    texts[250] = (
+        f"Lantern, lantern, lantern and lanterns: {texts[250]} and many more words than any other"
+        " text has"
+    )
     texts[260] = "a lantern"
     store = postgres()
     load(store, texts)
@@ -125,12 +151,18 @@ def test_the_best_of_many_texts_with_the_same_words_is_found(postgres: OpenStore
     assert [id for id, _ in found] == [id for id, _ in expected]
 
 
-def test_of_more_texts_than_are_looked_at_the_short_ones_are(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
+def test_of_more_texts_than_are_looked_at_the_short_ones_are(
+    postgres: OpenStore, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", 10)
     texts = [*MANY[:299], "a lantern"]
     store = postgres()
     load(store, texts)
-    assert [id for id, _ in store.lexical("lantern", 3).hits] == ["chunk-0299", "chunk-0000", "chunk-0001"]
+    assert [id for id, _ in store.lexical("lantern", 3).hits] == [
+        "chunk-0299",
+        "chunk-0000",
+        "chunk-0001",
+    ]
 
 
 def test_only_text_units_of_some_documents(postgres: OpenStore):
@@ -152,20 +184,34 @@ def of_documents_alone(store: PostgresStore, question: str, limit: int, *documen
 def test_with_rights_words_are_counted_in_visible_documents_alone(
     postgres: OpenStore, followed: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """A word that hidden texts are full of, and one that they make rare, weigh what they weigh without these texts."""
+    """A word that hidden texts are full of, and one that they make rare, weigh what they weigh
+    without these texts."""
     monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", followed)
     monkeypatch.setattr("pipeline.stores.postgres.lexical.SAMPLE", 10)
-    visible = [f"{'lantern ' * (number % 4)}by the door {'of the harbour' * (number % 3)}" for number in range(30)]
-    hidden = [f"lantern {'harbour ' * (number % 2)}and a takeover of number{number}" for number in range(170)]
+    visible = [
+        f"{'lantern ' * (number % 4)}by the door {'of the harbour' * (number % 3)}"
+        for number in range(30)
+    ]
+    hidden = [
+        f"lantern {'harbour ' * (number % 2)}and a takeover of number{number}"
+        for number in range(170)
+    ]
     whole, alone = postgres("-whole"), postgres("-alone")
     load(whole, [*visible, *hidden], documents=["doc-1"] * 30 + ["doc-2"] * 170)
     load(alone, visible, documents=["doc-1"] * 30)
-    for question in ("lantern", "a lantern by the harbour door", "takeover", "the takeover of number7"):
+    for question in (
+        "lantern",
+        "a lantern by the harbour door",
+        "takeover",
+        "the takeover of number7",
+    ):
         for limit in (3, 50):
             found = of_documents_alone(whole, question, limit, "doc-1")
             assert found == of_documents_alone(alone, question, limit, "doc-1"), question
             assert found.weights == alone.lexical(question, limit).weights
-    assert of_documents_alone(whole, "lantern", 5, "doc-1") != whole.lexical("lantern", 5, of_documents("doc-1"))
+    assert of_documents_alone(whole, "lantern", 5, "doc-1") != whole.lexical(
+        "lantern", 5, of_documents("doc-1")
+    )
     narrowed = whole.lexical("takeover", 5, of_documents("doc-2"), of_documents("doc-1"))
     assert narrowed.hits == []
     load(whole, [*visible, "lantern"], "2", documents=["doc-1"] * 31)
@@ -206,7 +252,9 @@ def test_the_index_is_used(postgres: OpenStore):
     with store.connection() as connection:
         connection.execute(text("SELECT pg_stat_force_next_flush()"))
     with store.connection() as connection:
-        assert connection.execute(scans, {"name": index_name(store.workspace)}).scalar_one() > before
+        assert (
+            connection.execute(scans, {"name": index_name(store.workspace)}).scalar_one() > before
+        )
 
 
 def test_workspaces_do_not_meet(postgres: OpenStore):
@@ -236,7 +284,12 @@ def test_an_empty_workspace_finds_nothing(postgres: OpenStore):
 
 @pytest.mark.parametrize(
     ("word", "pattern"),
-    [("灯塔", "灯塔"), ("sea", r"\mseas?\M"), ("harbour", r"\mharbour"), ("puppy", r"\mpuppy|\mpuppies\M")],
+    [
+        ("灯塔", "灯塔"),
+        ("sea", r"\mseas?\M"),
+        ("harbour", r"\mharbour"),
+        ("puppy", r"\mpuppy|\mpuppies\M"),
+    ],
 )
 def test_the_pattern_of_a_word(word: str, pattern: str):
     assert lexical_pattern(word) == pattern
@@ -261,7 +314,10 @@ def test_of_few_text_units_none_is_parsed_for_each_word(postgres: OpenStore):
     scans = text("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = :name")
     with store.reading() as reads:
         assert reads.moment
-        connection, of_chunks = reads.moment.connection, {"name": partition_of(CHUNKS, store.workspace)}
+        connection, of_chunks = (
+            reads.moment.connection,
+            {"name": partition_of(CHUNKS, store.workspace)},
+        )
         reads.nearest([VectorSearch("chunks", np.ones(2), 5)])
         before = connection.execute(scans, of_chunks).scalar_one()
         reads.lexical("the lighthouse keeper and the harbour", 5)

@@ -1,4 +1,5 @@
-"""SQL as it is written for LightRAG's tables: nearest rows by the plain column, of one workspace."""
+"""SQL as it is written for LightRAG's tables: nearest rows by the plain column, of one
+workspace."""
 
 from collections.abc import Callable
 
@@ -34,11 +35,18 @@ def filled(store: PostgresStore, dimensions: int) -> PostgresStore:
     return store
 
 
-def asked(store: PostgresStore, table: str, dimensions: int, plan: str, explain: bool = False) -> list[str]:
-    """What the query gives, or its plan, for the first vector. ``plan``: for these parameters or for any."""
+def asked(
+    store: PostgresStore, table: str, dimensions: int, plan: str, explain: bool = False
+) -> list[str]:
+    """What the query gives, or its plan, for the first vector. ``plan``: for these parameters or
+    for any."""
     vector = "[" + ",".join(map(str, vectors(1, 1, dimensions)[0])) + "]"
     with store.connection() as connection:
-        for setting in ("search_path = lightrag, public", f"plan_cache_mode = {plan}", "enable_seqscan = off"):
+        for setting in (
+            "search_path = lightrag, public",
+            f"plan_cache_mode = {plan}",
+            "enable_seqscan = off",
+        ):
             connection.execute(text(f"SET LOCAL {setting}"))
         connection.execute(text("SET LOCAL enable_bitmapscan = off"))
         connection.exec_driver_sql(f"PREPARE nearest (text, text) AS {NEAREST.format(table)}")
@@ -49,7 +57,9 @@ def asked(store: PostgresStore, table: str, dimensions: int, plan: str, explain:
 
 
 @pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
-@pytest.mark.parametrize("table", ["lightrag_chunks", "lightrag_entities", "lightrag_relationships"])
+@pytest.mark.parametrize(
+    "table", ["lightrag_chunks", "lightrag_entities", "lightrag_relationships"]
+)
 def test_the_plain_column_is_searched_by_the_index(postgres: OpenStore, table: str, plan: str):
     store, other = filled(postgres(exact_below=2), 8), filled(postgres("-other", exact_below=2), 16)
     for one, dimensions in ((store, 8), (other, 16)):
@@ -79,7 +89,8 @@ def test_a_view_follows_another_model_at_once(postgres: OpenStore):
     reader = postgres()
     with reader.connection() as connection:
         before = connection.execute(
-            text("SELECT count(*) FROM lightrag.lightrag_chunks WHERE workspace = :w"), {"w": store.workspace}
+            text("SELECT count(*) FROM lightrag.lightrag_chunks WHERE workspace = :w"),
+            {"w": store.workspace},
         )
         assert before.scalar() == ROWS
     filled(store, 12)
@@ -92,9 +103,16 @@ def test_a_workspace_that_is_dropped_leaves_the_view(postgres: OpenStore):
     store, other = filled(postgres(), 8), filled(postgres("-other"), 8)
     store.drop()
     with other.connection() as connection:
-        left = connection.execute(text("SELECT DISTINCT workspace FROM lightrag.lightrag_chunks")).scalars().all()
+        left = (
+            connection.execute(text("SELECT DISTINCT workspace FROM lightrag.lightrag_chunks"))
+            .scalars()
+            .all()
+        )
         assert store.workspace not in left
         assert other.workspace in left
         assert (
-            connection.execute(text(f"SELECT to_regclass('{partition_of(CHUNKS, store.workspace)}')")).scalar() is None
+            connection.execute(
+                text(f"SELECT to_regclass('{partition_of(CHUNKS, store.workspace)}')")
+            ).scalar()
+            is None
         )

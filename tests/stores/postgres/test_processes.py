@@ -31,10 +31,17 @@ HNSW = Hnsw(exact_below=20)
 
 def version(number: int, snapshots: SnapshotStore) -> Manifest:
     """Two versions share most of their rows."""
-    names = {f"Person {place}": f"kind {place % 3 + number}" for place in range(number, number + 40)}
-    links = [(one, other, [f"word {number}"]) for one, other in zip(names, list(names)[1:], strict=False)]
+    names = {
+        f"Person {place}": f"kind {place % 3 + number}" for place in range(number, number + 40)
+    }
+    links = [
+        (one, other, [f"word {number}"]) for one, other in zip(names, list(names)[1:], strict=False)
+    ]
     return save(
-        corpus({f"{place}.txt": f"Text {place}." for place in range(number, number + 30)}, names, links), snapshots
+        corpus(
+            {f"{place}.txt": f"Text {place}." for place in range(number, number + 30)}, names, links
+        ),
+        snapshots,
     )
 
 
@@ -47,7 +54,9 @@ def assert_stored(store: PostgresStore, manifest: Manifest, snapshots: SnapshotS
             rows = [
                 id
                 for (id,) in connection.execute(
-                    table.select().with_only_columns(table.c.id).where(table.c.workspace == store.workspace)
+                    table.select()
+                    .with_only_columns(table.c.id)
+                    .where(table.c.workspace == store.workspace)
                 )
             ]
             assert len(rows) == len(set(rows)) > 0
@@ -59,7 +68,8 @@ def test_loads_of_overlapping_workspaces(postgres: OpenPostgres, postgres_url: s
     versions = [version(number, snapshots) for number in range(3)]
     processes = [
         SPAWN.Process(
-            target=_load_in_turn, args=(postgres_url, [store.workspace for store in stores], tmp_path, number)
+            target=_load_in_turn,
+            args=(postgres_url, [store.workspace for store in stores], tmp_path, number),
         )
         for number in range(PROCESSES)
     ]
@@ -94,7 +104,9 @@ def test_a_killed_load_leaves_the_old_version_whole(
     old, new = version(0, snapshots), version(2, snapshots)
     load(old, snapshots, [store], MAX_TYPES)
     before = stored_hashes(store)
-    process = SPAWN.Process(target=_load_until_killed, args=(postgres_url, store.workspace, tmp_path, point))
+    process = SPAWN.Process(
+        target=_load_until_killed, args=(postgres_url, store.workspace, tmp_path, point)
+    )
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL

@@ -44,7 +44,9 @@ def keywords(vectors: VectorStore, graph: GraphStore) -> set[str]:
     return {word for link in found for word in link.keywords}
 
 
-def test_loads_and_queries_outlive_a_restart(server: OwnServer, store: PostgresStore, snapshots: SnapshotStore):
+def test_loads_and_queries_outlive_a_restart(
+    server: OwnServer, store: PostgresStore, snapshots: SnapshotStore
+):
     graph = PostgresGraph(store)
     old, new = version("old", snapshots), version("new", snapshots)
     load(old, snapshots, [store], MAX_TYPES)

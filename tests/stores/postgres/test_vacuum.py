@@ -41,7 +41,9 @@ def load(store: PostgresStore, night: int) -> None:
 def size(store: PostgresStore) -> int:
     with store.connection() as connection:
         name = partition_of(ENTITIES, store.workspace)
-        return connection.execute(text("SELECT pg_relation_size(to_regclass(:name))"), {"name": name}).scalar_one()
+        return connection.execute(
+            text("SELECT pg_relation_size(to_regclass(:name))"), {"name": name}
+        ).scalar_one()
 
 
 def test_dead_rows_do_not_pile_up(store: PostgresStore):

@@ -1,4 +1,5 @@
-"""A table verb as a workflow applies it: args checked against the schemas, rows in the order of a snapshot."""
+"""A table verb as a workflow applies it: args checked against the schemas, rows in the order of a
+snapshot."""
 
 from typing import Any
 
@@ -36,11 +37,15 @@ def applied(
     verb = REGISTRY.verbs[name]
     params = verb.params.model_validate(args)
     written = verb.written(schemas, params)
-    made = called_in_slices(verb, frames, {"params": params} if verb.takes_params else {}, batch_rows)
+    made = called_in_slices(
+        verb, frames, {"params": params} if verb.takes_params else {}, batch_rows
+    )
     return {output: schema.encode(made[output], name) for output, schema in written.items()}
 
 
-def on_people(name: str, args: dict[str, Any], **others: tuple[pd.DataFrame, TableSchema]) -> pd.DataFrame:
+def on_people(
+    name: str, args: dict[str, Any], **others: tuple[pd.DataFrame, TableSchema]
+) -> pd.DataFrame:
     frames = {"table": people()} | {key: frame for key, (frame, _) in others.items()}
     schemas = {"table": PEOPLE} | {key: schema for key, (_, schema) in others.items()}
     return applied(name, args, frames, schemas)["result"].to_pandas()

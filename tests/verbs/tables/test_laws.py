@@ -1,4 +1,5 @@
-"""Laws of the table verbs: no order of rows can be seen, slices change nothing, no input is changed."""
+"""Laws of the table verbs: no order of rows can be seen, slices change nothing, no input is
+changed."""
 
 from typing import Any
 
@@ -16,12 +17,24 @@ ARGS: dict[str, list[dict[str, Any]]] = {
     "drop": [{"columns": ["id"]}],
     "rename": [{"columns": {"id": "key"}}],
     "filter": [{"where": {"age": {">=": 2}, "town": {"exists": True}}, "match": "any"}],
-    "derive": [{"columns": {"new": {"add": ["age", 1, "height"]}, "text": {"concat": ["id", "town", "age"]}}}],
+    "derive": [
+        {
+            "columns": {
+                "new": {"add": ["age", 1, "height"]},
+                "text": {"concat": ["id", "town", "age"]},
+            }
+        }
+    ],
     "join": [{"on": "town", "how": how} for how in ("inner", "left", "semi", "anti")],
     "concat": [{}],
-    "unroll": [{"column": "tags", "position": "place", "keep_empty": keep} for keep in (True, False)],
+    "unroll": [
+        {"column": "tags", "position": "place", "keep_empty": keep} for keep in (True, False)
+    ],
     "aggregate": [
-        {"by": ["town", "age"], "columns": {"n": {"rows": None}, "h": {"sum": "height"}, "ids": {"list": "id"}}},
+        {
+            "by": ["town", "age"],
+            "columns": {"n": {"rows": None}, "h": {"sum": "height"}, "ids": {"list": "id"}},
+        },
         {"columns": {"mean": {"mean": "height"}, "last": {"last": "name", "order": "age"}}},
     ],
     "dedupe": [{}, {"by": ["town"]}],
@@ -59,7 +72,9 @@ def test_every_table_verb_is_here():
 @pytest.mark.parametrize(("name", "args"), CASES)
 @settings(max_examples=sized(5, 200))
 @given(rows=st.lists(row, max_size=8, unique_by=lambda cells: cells[0]), size=st.integers(1, 3))
-def test_neither_order_nor_slices_can_be_seen(name: str, args: dict[str, Any], rows: list[Any], size: int):
+def test_neither_order_nor_slices_can_be_seen(
+    name: str, args: dict[str, Any], rows: list[Any], size: int
+):
     frames, schemas = inputs(name, rows)
     made = applied(name, args, frames, schemas)
     turned = {key: frame.iloc[::-1].reset_index(drop=True) for key, frame in frames.items()}

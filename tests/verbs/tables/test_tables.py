@@ -24,8 +24,16 @@ def test_select_keeps_columns_in_the_order_named():
 
 
 def test_drop_leaves_columns_out_and_rename_names_them_anew():
-    assert list(on_people("drop", {"columns": ["tags", "age"]}).columns) == ["id", "name", "town", "height"]
-    assert list(on_people("rename", {"columns": {"id": "key", "name": "id"}}).columns)[:2] == ["key", "id"]
+    assert list(on_people("drop", {"columns": ["tags", "age"]}).columns) == [
+        "id",
+        "name",
+        "town",
+        "height",
+    ]
+    assert list(on_people("rename", {"columns": {"id": "key", "name": "id"}}).columns)[:2] == [
+        "key",
+        "id",
+    ]
 
 
 def test_without_its_key_a_table_is_in_the_order_of_all_its_columns():
@@ -55,7 +63,8 @@ def test_filter(args: dict[str, Any], kept: list[str]):
         ({"copy": "town"}, ["Skarrow", "Skarrow", "Quill", None]),
         ({"fill": "town", "value": "?"}, ["Skarrow", "Skarrow", "Quill", "?"]),
         ({"fill": "height", "value": 0}, [1.7, 1.8, 0, 1.6]),
-        ({"concat": ["id", "age", "town"], "separator": "/"}, ["p1/31/Skarrow", "p2/29/Skarrow", "p3/Quill", "p4/70"]),
+        ({"concat": ["id", "age", "town"], "separator": "/"},
+            ["p1/31/Skarrow", "p2/29/Skarrow", "p3/Quill", "p4/70"]),
         ({"length": "name"}, [8, 9, 9, 9]),
         ({"length": "tags"}, [2, 0, 1, None]),
         ({"lower": "town"}, ["skarrow", "skarrow", "quill", None]),
@@ -67,8 +76,10 @@ def test_filter(args: dict[str, Any], kept: list[str]):
         ({"divide": ["age", 0]}, [None] * 4),
         ({"multiply": ["age", 2**62]}, [None] * 4),
         ({"equal": ["id", "town"]}, [False] * 4),
-        ({"json": ["town", "age"]}, ['{"age": 31, "town": "Skarrow"}', '{"age": 29, "town": "Skarrow"}',
-                                     '{"age": null, "town": "Quill"}', '{"age": 70, "town": null}']),
+        ({"json": ["town", "age"]}, ['{"age": 31, "town": "Skarrow"}',
+            '{"age": 29, "town": "Skarrow"}',
+                                     '{"age": null, "town": "Quill"}',
+                                     '{"age": 70, "town": null}']),
     ],
 )  # fmt: skip
 def test_derive(operation: dict[str, Any], cells: list[Any]):
@@ -78,7 +89,9 @@ def test_derive(operation: dict[str, Any], cells: list[Any]):
 
 def test_derive_takes_texts_apart_and_reads_metadata():
     documents = table("id", id=STRING, metadata=STRING, keys=STRING)
-    frame = documents.frame([("d1", '{"year": 1871, "by": "Ada"}', "a, b,,c"), ("d2", "no JSON", None)])
+    frame = documents.frame(
+        [("d1", '{"year": 1871, "by": "Ada"}', "a, b,,c"), ("d2", "no JSON", None)]
+    )
     args = {"columns": {"year": {"field": "metadata", "key": "year"}, "parts": {"split": "keys"}}}
     made = applied("derive", args, {"table": frame}, {"table": documents})["result"]
     assert made["year"].to_pylist() == ["1871", None]
@@ -96,18 +109,30 @@ def test_digests_tell_columns_apart():
 
 def test_join_adds_columns_for_each_partner():
     inner = on_people("join", {"on": "town"}, other=TOWN_TABLE)
-    assert list(zip(inner["id"], inner["country"], strict=True)) == [("p1", "Ask"), ("p2", "Ask"), ("p3", "Norland")]
-    left = on_people("join", {"on": {"town": "town"}, "how": "left", "prefix": "of_"}, other=TOWN_TABLE)
+    assert list(zip(inner["id"], inner["country"], strict=True)) == [
+        ("p1", "Ask"),
+        ("p2", "Ask"),
+        ("p3", "Norland"),
+    ]
+    left = on_people(
+        "join", {"on": {"town": "town"}, "how": "left", "prefix": "of_"}, other=TOWN_TABLE
+    )
     assert left["of_country"].isna().tolist() == [False, False, False, True]
 
 
 def test_join_may_only_ask_whether_there_is_a_partner():
-    assert ids(on_people("join", {"on": "town", "how": "semi"}, other=TOWN_TABLE)) == ["p1", "p2", "p3"]
+    assert ids(on_people("join", {"on": "town", "how": "semi"}, other=TOWN_TABLE)) == [
+        "p1",
+        "p2",
+        "p3",
+    ]
     assert ids(on_people("join", {"on": ["town"], "how": "anti"}, other=TOWN_TABLE)) == ["p4"]
 
 
 def test_concat_puts_rows_together_and_dedupe_takes_one_of_each():
-    twice = applied("concat", {}, {"table": people(), "other": people()}, {"table": PEOPLE, "other": PEOPLE})["result"]
+    twice = applied(
+        "concat", {}, {"table": people(), "other": people()}, {"table": PEOPLE, "other": PEOPLE}
+    )["result"]
     assert twice["id"].to_pylist() == ["p1", "p1", "p2", "p2", "p3", "p3", "p4", "p4"]
     once = applied("dedupe", {}, {"table": twice.to_pandas()}, {"table": PEOPLE})["result"]
     assert once.to_pylist() == PEOPLE.encode(people(), "people").to_pylist()
@@ -153,14 +178,26 @@ def test_aggregate_without_groups_is_one_row():
 
 
 def test_order_by_fixes_the_order_of_the_rows():
-    assert ids(on_people("order_by", {"by": ["age"], "descending": ["age"]})) == ["p4", "p1", "p2", "p3"]
-    assert ids(on_people("order_by", {"by": ["town", "age"], "descending": ["age"]})) == ["p3", "p1", "p2", "p4"]
+    assert ids(on_people("order_by", {"by": ["age"], "descending": ["age"]})) == [
+        "p4",
+        "p1",
+        "p2",
+        "p3",
+    ]
+    assert ids(on_people("order_by", {"by": ["town", "age"], "descending": ["age"]})) == [
+        "p3",
+        "p1",
+        "p2",
+        "p4",
+    ]
     assert ids(on_people("order_by", {"by": ["age"], "limit": 2})) == ["p2", "p1"]
 
 
 def test_convert_changes_types_and_rejects_what_cannot_be():
     texts = table("id", id=STRING, year=STRING, ok=STRING)
-    frame = texts.frame([("1", "1871", "yes"), ("2", "about 1900", "no"), ("3", None, "maybe"), ("4", "2.5", None)])
+    frame = texts.frame(
+        [("1", "1871", "yes"), ("2", "about 1900", "no"), ("3", None, "maybe"), ("4", "2.5", None)]
+    )
     args: dict[str, Any] = {"columns": {"year": "integer", "ok": "boolean"}}
     made = applied("convert", args, {"table": frame}, {"table": texts})
     assert made["result"].to_pylist() == [{"id": "1", "year": 1871, "ok": True}]
@@ -178,14 +215,19 @@ def test_convert_writes_numbers_as_texts():
 
 
 def test_replace_text_replaces_one_after_the_other():
-    steps = [{"find": "Holm", "put": "Island"}, {"find": r"(\w+) (\w+)", "put": r"\2, \1", "regex": True}]
+    steps = [
+        {"find": "Holm", "put": "Island"},
+        {"find": r"(\w+) (\w+)", "put": r"\2, \1", "regex": True},
+    ]
     made = on_people("replace_text", {"columns": ["name", "town"], "replace": steps})
     assert made["name"].tolist() == ["Island, Ada", "Island, Otto", "Vale, Mira", "Senn, Idra"]
     assert made["town"].isna().tolist() == [False, False, False, True]
 
 
 def test_snapshot_is_the_table():
-    assert applied("snapshot", {}, {"table": people()}, {"table": PEOPLE})["result"] == PEOPLE.encode(people(), "p")
+    assert applied("snapshot", {}, {"table": people()}, {"table": PEOPLE})[
+        "result"
+    ] == PEOPLE.encode(people(), "p")
 
 
 @pytest.mark.parametrize(
@@ -199,7 +241,11 @@ def test_snapshot_is_the_table():
         ("filter", {"where": {"twon": "Quill"}}, "did you mean 'town'?"),
         ("filter", {"where": {"town": {"~": "Q"}}}, "has no operator '~'"),
         ("derive", {"columns": {"x": {"lower": "nam"}}}, "did you mean 'name'?"),
-        ("derive", {"columns": {"x": {"lowr": "name"}}}, "no operation 'lowr'; did you mean 'lower'?"),
+        (
+            "derive",
+            {"columns": {"x": {"lowr": "name"}}},
+            "no operation 'lowr'; did you mean 'lower'?",
+        ),
         ("derive", {"columns": {"x": {"lower": "age"}}}, "'age' holds int64, no text"),
         ("derive", {"columns": {"x": {"lower": ["id", "name"]}}}, "does not take 2 operands"),
         ("derive", {"columns": {"x": {"lower": "name", "key": "k"}}}, "lower has no 'key'"),
@@ -209,19 +255,37 @@ def test_snapshot_is_the_table():
         ("derive", {"columns": {"x": {"lower": "a", "upper": "b"}}}, "name one operation"),
         ("unroll", {"column": "name"}, "holds string, no lists"),
         ("unroll", {"column": "tags", "position": "age"}, "has a column 'age'"),
-        ("aggregate", {"by": ["tags"], "columns": {"n": {"rows": None}}}, "unroll or join its items first"),
+        (
+            "aggregate",
+            {"by": ["tags"], "columns": {"n": {"rows": None}}},
+            "unroll or join its items first",
+        ),
         ("aggregate", {"by": ["town"], "columns": {"n": {"sum": "name"}}}, "no number"),
         ("aggregate", {"by": ["town"], "columns": {"town": {"rows": None}}}, "is in by"),
         ("aggregate", {"columns": {"n": {"median": "age"}}}, "Input should be 'rows', 'count'"),
         ("dedupe", {"by": ["ids"]}, "did you mean 'id'?"),
         ("order_by", {"by": ["age"], "descending": ["id"]}, "'id' is not in by"),
         ("convert", {"columns": {"tags": "text"}}, "unroll or join its items first"),
-        ("replace_text", {"columns": ["name"], "replace": [{"find": "(", "regex": True}]}, "no regular expression"),
-        ("replace_text", {"columns": ["name"], "replace": [{"find": "a", "put": r"\1", "regex": True}]}, "no regular"),
-        ("replace_text", {"columns": ["age"], "replace": [{"find": "a"}]}, "no text; convert it first"),
+        (
+            "replace_text",
+            {"columns": ["name"], "replace": [{"find": "(", "regex": True}]},
+            "no regular expression",
+        ),
+        (
+            "replace_text",
+            {"columns": ["name"], "replace": [{"find": "a", "put": r"\1", "regex": True}]},
+            "no regular",
+        ),
+        (
+            "replace_text",
+            {"columns": ["age"], "replace": [{"find": "a"}]},
+            "no text; convert it first",
+        ),
     ],
 )
-def test_what_does_not_fit_the_table_is_refused_before_a_row_is_seen(name: str, args: dict[str, Any], message: str):
+def test_what_does_not_fit_the_table_is_refused_before_a_row_is_seen(
+    name: str, args: dict[str, Any], message: str
+):
     assert message in refusal(name, args)
 
 
@@ -229,30 +293,45 @@ def test_two_tables_must_fit_each_other():
     ages = table("town", town=INT, age=INT)
     assert "'town' and 'town' are string and int64" in refusal("join", {"on": "town"}, other=ages)
     clash = table("town", town=STRING, age=INT)
-    assert "both tables have a column 'age'; set prefix" in refusal("join", {"on": "town"}, other=clash)
+    assert "both tables have a column 'age'; set prefix" in refusal(
+        "join", {"on": "town"}, other=clash
+    )
     assert "no column" in refusal("concat", {}, other=TOWNS)
-    assert "convert one of them" in refusal("concat", {}, other=table("id", **{**_types(), "age": FLOAT}))
+    assert "convert one of them" in refusal(
+        "concat", {}, other=table("id", **{**_types(), "age": FLOAT})
+    )
 
 
 def _types() -> dict[str, Any]:
-    return {"id": STRING, "name": STRING, "town": STRING, "age": INT, "height": FLOAT, "tags": STRINGS}
+    return {
+        "id": STRING,
+        "name": STRING,
+        "town": STRING,
+        "age": INT,
+        "height": FLOAT,
+        "tags": STRINGS,
+    }
 
 
 def test_nothing_comes_of_nothing():
     empty = people([])
     args: dict[str, dict[str, Any]] = {
-        "select": {"columns": ["id"]}, "drop": {"columns": ["id"]}, "rename": {"columns": {"id": "key"}},
+        "select": {"columns": ["id"]}, "drop": {"columns": ["id"]},
+        "rename": {"columns": {"id": "key"}},
         "filter": {"where": {"age": 1}}, "derive": {"columns": {"n": {"length": "tags"}}},
         "join": {"on": "id", "prefix": "other_"},
         "concat": {}, "unroll": {"column": "tags", "position": "n"}, "snapshot": {},
-        "aggregate": {"by": ["town"], "columns": {"n": {"sum": "age"}, "ids": {"list": "id"}}}, "dedupe": {},
+        "aggregate": {"by": ["town"], "columns": {"n": {"sum": "age"}, "ids": {"list": "id"}}},
+        "dedupe": {},
         "order_by": {"by": ["age"], "limit": 3}, "convert": {"columns": {"age": "text"}},
         "replace_text": {"columns": ["name"], "replace": [{"find": "a"}]},
     }  # fmt: skip
     for name, given in args.items():
         frames = dict.fromkeys(REGISTRY.verbs[name].inputs, empty)
         schemas = dict.fromkeys(frames, PEOPLE)
-        assert all(made.num_rows == 0 for made in applied(name, given, frames, schemas).values()), name
+        assert all(made.num_rows == 0 for made in applied(name, given, frames, schemas).values()), (
+            name
+        )
 
 
 def test_whole_floats_stay_floats_where_nothing_is_missing():
@@ -289,12 +368,19 @@ def test_whole_numbers_beyond_2_to_the_53rd_stay_what_they_are_beside_gaps(
     whole = BIG.frame([row for row in BIG_ROWS if row[1] is not None])
     frames = {"table": read} | ({"other": whole} if name == "join" else {})
     made = applied(name, args, frames, dict.fromkeys(frames, BIG))["result"]
-    assert dict(zip(made["id"].to_pylist(), made[column].to_pylist(), strict=True)) == dict(BIG_ROWS)
+    assert dict(zip(made["id"].to_pylist(), made[column].to_pylist(), strict=True)) == dict(
+        BIG_ROWS
+    )
 
 
 def test_a_text_becomes_the_whole_number_it_says():
     texts = [str(BEYOND_FLOATS), f" -{BEYOND_FLOATS} ", "1e3", str(2**63), "9" * 5000]
     schema = table("id", id=STRING, n=STRING)
     frame = schema.frame([(str(place), text) for place, text in enumerate(texts)])
-    made = applied("convert", {"columns": {"n": "integer"}, "invalid": "null"}, {"table": frame}, {"table": schema})
+    made = applied(
+        "convert",
+        {"columns": {"n": "integer"}, "invalid": "null"},
+        {"table": frame},
+        {"table": schema},
+    )
     assert made["result"]["n"].to_pylist() == [BEYOND_FLOATS, -BEYOND_FLOATS, 1000, None, None]
