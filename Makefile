@@ -6,7 +6,7 @@ PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
 
-.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm bench bench-load baseline lint format types layers licences docs pictures screenshots vendor check lock wheel clean
+.PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm bench bench-load baseline lint format style types layers licences docs pictures screenshots vendor check lock wheel clean
 
 help:  ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -98,6 +98,9 @@ lint: dev  ## ruff
 format: dev  ## ruff, mending
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+style: dev  ## docstrings, density and names of the code in pipeline/
+	$(BIN)/python .ci/style.py
 
 types: dev  ## pyright
 	$(BIN)/pyright
