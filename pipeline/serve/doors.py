@@ -10,15 +10,13 @@ from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.query.asker import RECORDS, Asker
 from pipeline.query.request import as_operators
+from pipeline.serve.queries import FAIR_SHARES
 from pipeline.serve.turns import Claim
 from pipeline.settings.keys import API_KEY, EVERYBODY, OPEN, key_faults
 from pipeline.settings.schema import UNLIMITED, KeySettings, RightsSettings, ServeSettings, Settings
 
 USER = "user:"
 """Before a user's name in usage: no key's name has such a sign."""
-FAIR_SHARES = 4
-"""The shares into which all places are divided: one key gets one of them, unless settings say
-otherwise."""
 USUAL_RECORDS = 100
 """That anybody may ask for, unless settings say otherwise."""
 

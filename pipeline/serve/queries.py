@@ -5,6 +5,7 @@ do not wait for a model that is slow to answer the first.
 """
 
 import asyncio
+import math
 import queue
 import threading
 from collections.abc import Callable, Coroutine, Iterator
@@ -65,6 +66,12 @@ class DaemonThreads(Executor):
 
 
 Item = TypeVar("Item")
+SEARCHES = 16
+"""Queries at a time that ask no chat model. They compute, while others wait for a model: more of
+them at once would make each slower, and one key's expensive ones would slow all others."""
+FAIR_SHARES = 4
+"""The shares into which all places are divided: a key gets one of them, unless settings say
+otherwise."""
 LAST_SECONDS = 1.0
 """That queries nobody waits for any more get to close their calls to a model."""
 LOOK_SECONDS = 0.5
@@ -111,8 +118,12 @@ class Queries:
 
     def __init__(self, limits: ServeSettings):
         self.limits, self.closing = limits, False
-        self._turns = {chat: Turns(limits.concurrency) for chat in (True, False)}
-        self._threads = DaemonThreads(len(self._turns) * limits.concurrency, "query")
+        searches = min(SEARCHES, limits.concurrency)
+        self._turns = {
+            True: Turns(limits.concurrency),
+            False: Turns(searches, share=math.ceil(searches / FAIR_SHARES)),
+        }
+        self._threads = DaemonThreads(limits.concurrency + searches, "query")
         self._steps: set[asyncio.Future[Any]] = set()
 
     @property

@@ -32,10 +32,12 @@ class Turns:
     """Hold the places of one kind of requests, for one event loop.
 
     A place is a thread. A key's share is given back apart from it, for a call to a model may go on
-    after its request was given up.
+    after its request was given up. ``share``: the most places of one key, beside the limit that a
+    claim brings; a claim without a limit may take all places.
     """
 
     places: int
+    share: int | None = None
     running: int = 0
     held: Counter[str] = field(default_factory=Counter)
     queues: OrderedDict[str, deque[tuple[Claim, Waiting]]] = field(default_factory=OrderedDict)
@@ -104,7 +106,10 @@ class Turns:
                 turn.set_result(None)
 
     def _has_share(self, claim: Claim) -> bool:
-        return claim.most is None or self.held[claim.key] < claim.most
+        if claim.most is None:
+            return True
+        most = claim.most if self.share is None else min(claim.most, self.share)
+        return self.held[claim.key] < most
 
     def _occupy(self, claim: Claim) -> None:
         self.running += 1

@@ -433,7 +433,7 @@ KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 class ServeSettings(Section):
     """Settings of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time
-    that may ask a chat model, and as many that ask none; ``waiting``: how many more may wait;
+    that may ask a chat model, and up to 16 that ask none; ``waiting``: how many more may wait;
     ``timeout``: seconds a query may take in all; ``request_timeout``: that a request's headers may
     take to come, and its body; ``grace``: seconds that queries get to end when the server is
     stopped."""
