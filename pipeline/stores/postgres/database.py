@@ -110,7 +110,7 @@ class PostgresDatabase:
             max_overflow=0,
         )
         event.listen(engine, "connect", self._on_connect)
-        event.listen(engine, "checkin", _on_checkin)
+        event.listen(engine, "checkin", self._on_checkin)
         event.listen(engine, "checkout", _on_checkout)
         return engine
 
@@ -162,7 +162,9 @@ class PostgresDatabase:
         )
 
     def close(self) -> None:
+        """Close the connections: idle ones now, and each that is in use when it is given back."""
         if "engine" in self.__dict__:
+            self._closed.set()
             self.engine.dispose()
 
     @contextmanager
@@ -198,12 +200,18 @@ class PostgresDatabase:
     def _was_there(self) -> threading.Event:
         return threading.Event()
 
+    @cached_property
+    def _closed(self) -> threading.Event:
+        return threading.Event()
+
     def _on_connect(self, connection: Any, _: Any) -> None:
         self._was_there.set()
 
-
-def _on_checkin(_: Any, record: Any) -> None:
-    record.info[IDLE_SINCE] = time.monotonic()
+    def _on_checkin(self, connection: Any, record: Any) -> None:
+        record.info[IDLE_SINCE] = time.monotonic()
+        # SQLAlchemy leaves a connection that comes back after `dispose` to the garbage collector.
+        if self._closed.is_set() and connection is not None:
+            connection.close()
 
 
 def _on_checkout(connection: Any, record: Any, _: Any) -> None:

@@ -82,3 +82,14 @@ def test_where_nothing_was_ever_loaded_a_read_goes_on_at_one_moment(
             )
     assert store.live()
     store.close()
+
+
+def test_a_connection_in_use_is_closed_when_it_comes_back_to_a_closed_store(
+    postgres: Callable[..., PostgresStore],
+):
+    store = postgres()
+    with store.connection() as connection:
+        driver_connection = connection.connection.driver_connection
+        store.close()
+        assert not driver_connection.closed
+    assert driver_connection.closed
