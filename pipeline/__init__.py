@@ -5,17 +5,17 @@ with Project.open("my-project") as project:
     project.run("fast")
     print(project.query("Who built the lighthouse?").text)
 
-A verb of one's own needs ``verb``, ``Params`` and the schemas of the tables that it reads and
-writes (docs/verbs.md).
+To write a verb of your own, use ``verb``, ``Params`` and the schemas of the tables that it reads
+and writes (docs/verbs.md).
 """
 
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+# pyarrow reads this when it is imported. Its default pool keeps freed memory: that is a fifth of
+# the peak of a build.
 os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-"""Before pyarrow is imported, which reads it then: its own choice keeps what was freed, a fifth of
-a build's peak."""
 
 if TYPE_CHECKING:
     from pipeline.contract.laws import Uses
@@ -49,10 +49,12 @@ ROOMS = {
     "pipeline.models.base": ("ChatModel", "EmbeddingModel", "Reply", "Tokenizer"),
     "pipeline.project": ("Project",),
 }
+"""The public names of each module. ``__getattr__`` imports a module when one of its names is
+used."""
 
 
 def __getattr__(name: str) -> Any:
-    """On first use: importing a single verb does not have to import the stores."""
+    """Import a public name on first use, so that importing one verb does not import the stores."""
     for room, names in ROOMS.items():
         if name in names:
             return getattr(import_module(room), name)

@@ -1,4 +1,4 @@
-"""The graphmill command; also python -m pipeline."""
+"""Entry point of the ``graphmill`` command and of ``python -m pipeline``."""
 
 import atexit
 import gc
@@ -7,17 +7,16 @@ import sys
 from pipeline.errors import INTERRUPTED
 
 NEW_OBJECTS = 50_000
-"""So many are made between two looks for garbage in cycles: importing makes a hundred thousand that
-stay, and what takes memory is arrays, of which none is in a cycle. Python's own 700 cost a question
-a tenth of its time."""
+"""Number of new objects between two runs of the garbage collector. Imports create a hundred
+thousand objects that stay. Large objects are arrays, and no array is in a reference cycle. Python's
+default of 700 costs a query a tenth of its time."""
 
 
 def main() -> None:
-    """Ctrl-C ends it with a line and 130 also while it still imports."""
+    """Run the command. Ctrl-C ends it with one line and exit code 130, even during its imports."""
     gc.set_threshold(NEW_OBJECTS)
-    atexit.register(
-        gc.freeze
-    )  # what is left goes with the process: to look for garbage in it costs another tenth
+    # At exit the process frees everything; collecting garbage first would cost another tenth.
+    atexit.register(gc.freeze)
     try:
         from pipeline.cli import main as command
     except KeyboardInterrupt:

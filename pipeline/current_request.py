@@ -1,7 +1,7 @@
-"""The request that a thread works for: when its work has to end, and how to end it early.
+"""The request that a thread works for: when its work must end, and how to end it early.
 
-A server sets it around the work of a request. Stores and models ask for it, so that a statement or
-a wait ends with the request. Elsewhere there is none, and work takes as long as it takes.
+A server sets the request around its work. Stores and models read it, so that a statement or a wait
+ends with the request. Outside a server there is none, and work has no time limit.
 """
 
 import logging
@@ -20,22 +20,22 @@ from pipeline.errors import RequestEndedError
 LOG = logging.getLogger("graphmill.serve")
 Result = TypeVar("Result")
 GRACE_SECONDS = 0.2
-"""That a wait gets to end by itself once its request has ended. To cancel a statement takes a
-connection of its own, which costs the server more than most statements do: who hangs up often would
-make it work."""
+"""Time that a wait has to end by itself once its request has ended. Cancelling a statement needs a
+connection of its own, which costs the server more than most statements. Without this delay, clients
+that hang up often would cause much load."""
 PAUSE_SECONDS = 1.0
-"""Between two attempts to break off a wait."""
+"""Time between two attempts to interrupt a wait."""
 BreakOff = Callable[[], object]
-"""Ends what a thread waits for. Another thread calls it, and more than once only where that was
-asked for."""
+"""Function that interrupts what a thread waits for. Another thread calls it, and repeats the call
+only if that was requested."""
 
 
 @dataclass
 class _Breakable:
-    """Hold a wait that can be broken off.
+    """Hold a wait that can be interrupted.
 
-    ``over``: the wait has ended, or was broken off. ``again``: one attempt may be lost, so that
-    more follow until the wait has ended.
+    ``over``: the wait has ended or was interrupted. ``again``: one attempt may have no effect, so
+    that attempts are repeated until the wait has ended.
     """
 
     break_off: BreakOff
@@ -44,31 +44,32 @@ class _Breakable:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def end(self) -> bool:
-        """Break the wait off if it goes on; return whether to try again."""
+        """Interrupt the wait if it is not over. Return whether another attempt is needed."""
         with self.lock:
             if self.over:
                 return False
             try:
                 self.break_off()
             except Exception:
-                # The other waits of the request must be broken off all the same.
+                # The other waits of the request must still be interrupted.
                 LOG.exception("a wait of a request that has ended could not be broken off")
             self.over = not self.again
             return self.again
 
     def leave(self) -> None:
-        """Note that the wait is over. While it is being broken off, wait for that to end."""
+        """Record that the wait is over. If it is being interrupted right now, wait for that to
+        finish."""
         with self.lock:
             self.over = True
 
 
 @dataclass
 class CurrentRequest:
-    """Hold one request, of which one thread at a time does the work.
+    """Hold one request. One thread at a time works for it.
 
-    ``key`` names who asks among others who share the stores, and is None where nobody else asks.
-    ``deadline`` is a time of ``time.monotonic``. ``when_over`` is called, in any thread, once the
-    work has ended and no call of it goes on that was left behind.
+    ``key`` names the caller among others who share the stores; None if there are no others.
+    ``deadline`` is a time of ``time.monotonic``. ``when_over`` is called in any thread, once the
+    work and all its abandoned calls have ended.
     """
 
     key: str | None = None
@@ -82,7 +83,7 @@ class CurrentRequest:
 
     @property
     def over(self) -> bool:
-        """Return whether nobody waits for the work any more, or its time is up."""
+        """True when nobody waits for the work any more, or its time is up."""
         return self._ended or time.monotonic() >= self.deadline
 
     @property
@@ -97,30 +98,30 @@ class CurrentRequest:
             )
 
     def end(self) -> None:
-        """Let the work end as soon as it can, and do not wait for that."""
+        """Ask the work to end as soon as it can, without waiting for it."""
         with self._lock:
             self._ended = True
             breakables = list(self._breakables)
         if breakables:
-            # To break off a statement takes a connection to the server, which no event loop may
-            # wait for.
+            # Interrupting a statement needs a connection to the server. An event loop must not
+            # wait for that.
             threading.Thread(
                 target=_end_all, args=[breakables], daemon=True, name="end of a request"
             ).start()
 
     @contextmanager
     def breakable(self, break_off: BreakOff, again: bool = False) -> Iterator[None]:
-        """Have ``break_off`` called if the request ends within the block, and never after the
-        block.
+        """Call ``break_off`` if the request ends within the block; never call it after the block.
 
-        ``again``: call it until the block ends, as where a call between two statements ends
-        neither. Raises RequestEndedError where the request is over already.
+        ``again``: repeat the call until the block ends. That is needed where a call between two
+        statements would interrupt neither. Raises RequestEndedError if the request is already over.
         """
         breakable = _Breakable(break_off, again)
         with self._lock:
             self._breakables.append(breakable)
         try:
-            self.check()  # after it is known: a request that ends from now on breaks it off
+            # The check follows the registration: a request that ends after it calls break_off.
+            self.check()
             yield
         finally:
             with self._lock:
@@ -128,13 +129,13 @@ class CurrentRequest:
             breakable.leave()
 
     def part_begun(self) -> None:
-        """Note a call that may outlast the work, as one to a model does that cannot be broken
-        off."""
+        """Count a call that may outlast the work, such as a model call that cannot be
+        interrupted."""
         with self._lock:
             self._parts += 1
 
     def part_ended(self) -> None:
-        """Note that the work, or such a call, has ended."""
+        """Record that the work or such a call has ended. Call ``when_over`` after the last one."""
         with self._lock:
             self._parts -= 1
             last = self._parts == 0
@@ -142,7 +143,7 @@ class CurrentRequest:
             self.when_over()
 
     def doing(self, work: Callable[[], Result]) -> Result:
-        """Return what ``work`` returns; it finds this request as the current one."""
+        """Run ``work`` with this request as the current one, and return its result."""
         token = _CURRENT.set(self)
         try:
             return work()
@@ -154,7 +155,7 @@ _CURRENT: ContextVar[CurrentRequest | None] = ContextVar("current_request", defa
 
 
 def current_request() -> CurrentRequest | None:
-    """Return the request that this thread works for; None where it works for none."""
+    """Return the request that this thread works for, or None."""
     return _CURRENT.get()
 
 
@@ -167,9 +168,10 @@ def check_request() -> None:
 
 @contextmanager
 def breakable(break_off: BreakOff, again: bool = False) -> Iterator[None]:
-    """Have ``break_off`` called if the request that this thread works for ends within the block.
+    """Call ``break_off`` if the request that this thread works for ends within the block.
 
-    ``again``: call it until the block ends.
+    ``again``: repeat the call until the block ends. Raises RequestEndedError if the request is
+    already over.
     """
     request = _CURRENT.get()
     if request is None:
@@ -180,10 +182,11 @@ def breakable(break_off: BreakOff, again: bool = False) -> Iterator[None]:
 
 
 def left_when_over(work: Callable[[], Result], discard: Callable[[Result], object]) -> Result:
-    """Return what ``work`` returns, or leave it behind when the request ends before it.
+    """Return the result of ``work``, or abandon it if the request ends first.
 
-    For a call that cannot be broken off: a thread of its own waits for it, and ``discard`` gets
-    what comes too late. Raises RequestEndedError when the request ends, and what ``work`` raises.
+    It is for a call that cannot be interrupted. The call runs in a thread of its own, and
+    ``discard`` receives a result that comes too late. Raises RequestEndedError if the request ends,
+    and every exception of ``work``.
     """
     request = _CURRENT.get()
     if request is None:
@@ -200,7 +203,7 @@ def left_when_over(work: Callable[[], Result], discard: Callable[[Result], objec
 
 @dataclass
 class _Call(Generic[Result]):
-    """Hold work that one thread does for another, which may leave it."""
+    """Hold a call that another thread makes, and that the waiting thread may abandon."""
 
     work: Callable[[], Result]
     discard: Callable[[Result], object]
@@ -210,21 +213,23 @@ class _Call(Generic[Result]):
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def make(self) -> None:
+        """Run the work and hand over its result, or discard it if nobody waits any more."""
         try:
             result: Result | BaseException = self.work()
-        except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             result = error
         if not self._answer(result) and not isinstance(result, BaseException):
             self.discard(result)
         self.request.part_ended()
 
     def leave(self) -> None:
+        """Let the waiting thread continue with a RequestEndedError."""
         self._answer(
             RequestEndedError("query: the request ended while a call was under way; ask again")
         )
 
     def _answer(self, result: Result | BaseException) -> bool:
-        """Give the one who waits the first result; return whether it was this one."""
+        """Hand over the first result only. Return whether this was the first."""
         with self.lock:
             first = not self.answered
             self.answered = True
@@ -234,6 +239,7 @@ class _Call(Generic[Result]):
 
 
 def _end_all(breakables: list[_Breakable]) -> None:
+    """Interrupt the waits after a grace period, and repeat this as long as one of them needs it."""
     time.sleep(GRACE_SECONDS)
     waiting = [each for each in breakables if each.end()]
     while waiting:

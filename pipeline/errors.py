@@ -1,49 +1,51 @@
-"""Everything graphmill raises on purpose, with the exit code the command ends with.
+"""Every error that graphmill raises on purpose, with the exit code of the command that it ends.
 
     GraphmillError            1
-    ├── UsageError            2   the command, or a query, was asked for something that makes no sense
-    │   ├── NothingLoadedError 2  a query before the first load
+    ├── UsageError            2   a command or a query asks for something that makes no sense
+    │   ├── NothingLoadedError 2  a query came before the first load
     │   ├── OtherOwnerError   2   the workspace belongs to another project
-    │   ├── NotAllowedError   2   who asks may not ask for that
+    │   ├── NotAllowedError   2   the caller has no permission for this
     │   └── SettingsError     2   settings.yaml, .env, a workflow or a prompt is wrong
     │       ├── AuthError     2   an endpoint refused the key
     │       └── NoSuchModelError 2  an endpoint has no model of that name
-    ├── DataError             1   a table does not have the shape its schema declares
-    │   └── DamagedError      1   a file of the project is not what was written
-    ├── VerbError             1   a verb of the user's own raises
-    ├── DeletionError         1   more of the documents are gone than max_delete_ratio allows
+    ├── DataError             1   a table does not have the shape that its schema declares
+    │   └── DamagedError      1   the content of a project's file is not what was written
+    ├── VerbError             1   a verb of the user's own raised an exception
+    ├── DeletionError         1   more documents are gone than max_delete_ratio allows
     ├── ModelError            1   an endpoint cannot be reached or refuses to work
-    │   └── PromptTooLongError 1  it refuses a prompt that is longer than its model reads
-    ├── DiskFullError         1   a file of the project cannot be written for want of space
+    │   └── PromptTooLongError 1  an endpoint refused a prompt longer than its model reads
+    ├── DiskFullError         1   the disk has no space for a file of the project
     ├── StoreError            1   a database cannot be reached or refuses to work
-    │   ├── StoreAuthError    2   it refused the user, the password, or the name of the database
+    │   ├── StoreAuthError    2   it refused the user, the password or the name of the database
+    │   ├── OtherVectorsError 1   its vectors were replaced by another model's during a query
     │   ├── CacheFullError    1   the disk of the cache of replies is full
-    │   └── LostConnectionError 1   it went away, or was busy, in the middle: doing the work again may well go through
-    ├── ObjectStoreError      1   the object store of the snapshots cannot be reached or refuses to work
+    │   └── LostConnectionError 1   the connection broke or the database was busy; retrying may work
+    ├── ObjectStoreError      1   the object store of the snapshots cannot be reached or refuses
     │   └── ObjectStoreAuthError 2  it refused the key, or has no such bucket
-    ├── RequestEndedError     1   nobody waits for the answer to a question any more, or its time is up
+    ├── RequestEndedError     1   the caller of a query has gone, or its time is up
     ├── WorkerError           1   a process of engine.workers was ended
     ├── LockedError           1   another run holds the project
-    │   └── LeaseLostError    1   another client has taken the snapshots over: nothing more is written there
-    ├── WaitingError          4   a batch is not ready yet: the next run goes on with it
-    └── BudgetError           5   what a run, or who asks, may spend is used up: the next run, or day, goes on
+    │   └── LeaseLostError    1   another client took over the snapshots; this one may not write
+    ├── WaitingError          4   a batch is not ready yet; the next run continues with it
+    └── BudgetError           5   the budget of a run or a caller is used up; the next run or day
+                                  continues
     KeyboardInterrupt       130   Ctrl-C
     └── Terminated          143   SIGTERM
 
-The command's other codes: 0, and 3 for a run with more rejects than max_reject_ratio allows.
+A command also ends with 0, or with 3 if a run has more rejects than max_reject_ratio allows.
 
-Messages read "where: fact; next action"; what other libraries raise is told ``in_words``, a number
-of things as ``counted``, an extra that is missing as ``install_extra``.
-"""  # noqa: E501
+Messages read "where: fact; next action". Use ``in_words`` for the exceptions of other libraries,
+``counted`` for a number of things, and ``install_extra`` for an extra that is missing.
+"""
 
 from pathlib import Path
 
 FAILED, USAGE, ABOVE_MAX_REJECTS, WAITING, BUDGET, INTERRUPTED, TERMINATED = 1, 2, 3, 4, 5, 130, 143
-"""Every exit code but 0; docs/nightly.md says what to do about each."""
+"""Every exit code but 0. docs/nightly.md says what to do about each of them."""
 
 
 class GraphmillError(Exception):
-    """Base of all; ``exit_code`` is what the command ends with."""
+    """Base class of all errors. ``exit_code`` is the code with which the command ends."""
 
     exit_code = FAILED
 
@@ -81,7 +83,7 @@ class DataError(GraphmillError):
 
 
 class DamagedError(DataError):
-    """``fact``: what is wrong with the file at ``path``."""
+    """Report a damaged file: ``fact`` says what is wrong with the file at ``path``."""
 
     def __init__(
         self, path: Path | str, fact: str, action: str = "delete it and run the workflow again"
@@ -91,8 +93,11 @@ class DamagedError(DataError):
 
 
 class VerbError(GraphmillError):
-    """The first line says which step, verb, line and row; the lines below are the user's frames of
-    the traceback."""
+    """Report an exception of a user's verb.
+
+    The first line of the message names the step, the verb, the line and the row. The lines below it
+    are the traceback's frames in the user's code.
+    """
 
 
 class DeletionError(GraphmillError):
@@ -108,8 +113,11 @@ class ModelError(GraphmillError):
 
 
 class PromptTooLongError(ModelError):
-    """``fact``: where it was refused, and what the endpoint says; ``sent``: tokens of the prompt as
-    we count them, None where that is not known."""
+    """Report a prompt that an endpoint refused because of its length.
+
+    ``fact`` says where the prompt was refused and what the endpoint answered. ``sent`` is the
+    number of its tokens as graphmill counts them, or None if that is not known.
+    """
 
     def __init__(self, fact: str, action: str, sent: int | None = None):
         super().__init__(f"{fact}; {action}")
@@ -125,16 +133,21 @@ class StoreAuthError(StoreError):
 
 
 class OtherVectorsError(StoreError):
-    """A load has ended since the question was embedded, and its vectors are another model's."""
+    """Report that a load ended after the question was embedded, and stored another model's
+    vectors."""
 
 
 class CacheFullError(StoreError):
-    """No call begins any more; the replies of those under way are stored in room that was
-    reserved."""
+    """Report that the cache has no space left for replies.
+
+    No further call begins. The replies of calls under way are stored in disk space that was
+    reserved for them.
+    """
 
 
 class LostConnectionError(StoreError):
-    """What was being done may be done again: nothing of it is left half done."""
+    """Report a lost connection. The work can be repeated, because nothing of it is left half
+    done."""
 
 
 class ObjectStoreError(GraphmillError):
@@ -170,25 +183,29 @@ class BudgetError(GraphmillError):
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: all that handles Ctrl-C handles it too."""
+    """The exception that SIGTERM raises. Code that handles Ctrl-C handles it as well."""
 
 
 def exit_code_of(error: BaseException) -> int:
-    """What a run or a command ends with that this has ended."""
+    """Return the exit code of a run or command that ended with this exception."""
     if isinstance(error, KeyboardInterrupt):
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
     return error.exit_code if isinstance(error, GraphmillError) else FAILED
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """The number with its noun, as in "1 night", "2,000 nights"; ``plural`` where that is not the
-    noun and an s."""
+    """Return the number with its noun, as in "1 night" or "2,000 nights".
+
+    ``plural`` is needed if the plural is not the noun and an "s".
+    """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def install_extra(name: str) -> str:
-    """What to do where an extra is missing. graphmill is on no package index: its name there may be
-    anybody's."""
+    """Return the instruction to install a missing extra from the wheel or the checkout.
+
+    graphmill is on no package index, where anybody may have taken its name.
+    """
     return (
         f"install the extra '{name}' as graphmill was: pip install 'WHEEL[{name}]' with its wheel's"
         f" path, or pip install -e '.[{name}]' in a checkout"
@@ -196,21 +213,26 @@ def install_extra(name: str) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """What an exception of another library says, on one line, without the name of its class, which
-    says nothing to who reads it; where it says nothing, or no more than a name, what kind of fault
-    it is."""
+    """Return what an exception of another library says, on one line.
+
+    The text leaves out the name of the exception's class, which means nothing to a user. If the
+    exception has no text, the result names the kind of fault. A KeyError's text is only a name, so
+    "is missing" follows it.
+    """
     said = " ".join(str(error).split())
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     if isinstance(error, KeyError):
         return f"{said} is missing"
-    kind = next(
-        (words for known, words in _KINDS.items() if isinstance(error, known)),
-        "an unexpected fault",
-    )
-    return said or kind
+    if said:
+        return said
+    for kind, words in _KINDS.items():
+        if isinstance(error, kind):
+            return words
+    return "an unexpected fault"
 
 
+# A subclass comes before its base class: the first match counts.
 _KINDS: dict[type[BaseException], str] = {
     TimeoutError: "no answer in time",
     ConnectionError: "the connection broke",

@@ -1,9 +1,8 @@
-"""Files that a project keeps: written whole or not at all, known again when changed; and what makes
-a folder one.
+"""Files of a project: written atomically, and checked for damage when they are read.
 
-A JSON file carries the hash of its content (key ``sha256``), so that a flipped bit is seen; one of
-an earlier version has none, and is read as far as it has the right shape. What is damaged is told
-once, and the caller goes on without it.
+A JSON file carries the hash of its content (key ``sha256``), which reveals a flipped bit. A file of
+an earlier version has no hash and is accepted if it has the right shape. Damage is reported once on
+stderr, and the caller continues without the file.
 """
 
 import errno
@@ -28,7 +27,7 @@ SETTINGS = "settings.yaml"
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of a file; 0 for one that is gone."""
+    """Return the size of a file in bytes, or 0 if it does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -36,7 +35,10 @@ def size_of(path: Path) -> int:
 
 
 def settings_file(root: Path) -> Path:
-    """Raises SettingsError when there is none."""
+    """Return the path of settings.yaml in the project folder ``root``.
+
+    Raises SettingsError if the file does not exist.
+    """
     path = root / SETTINGS
     if not path.is_file():
         raise SettingsError(
@@ -47,16 +49,20 @@ def settings_file(root: Path) -> Path:
 
 _DIGITS = 16
 _DIGEST_IN_NAME = re.compile(rf"\.([0-9a-f]{{{_DIGITS}}})\.[^.]+$")
-"""The digest and the suffix with which ``digest_named`` lets a name end. A run id ends in fewer
-digits."""
+"""The digest and the suffix at the end of a name made by ``digest_named``. A run id ends in fewer
+hexadecimal digits."""
 PARTIAL = ".partial"
+"""Suffix of a file that is still being written."""
 CHECK = "sha256"
+"""Key of the hash in a JSON file."""
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Error numbers that mean that no more can be written: disk, quota or file size."""
 LOG = logging.getLogger("graphmill.damage")
 
 
 class _OnStderr(logging.Handler):
-    """On what stderr is at the time: a test, or a server, may have put another in its place."""
+    """Handler that writes to the current ``sys.stderr``, which a test or a server may have
+    replaced."""
 
     def emit(self, record: logging.LogRecord) -> None:
         sys.stderr.write(f"graphmill: {record.getMessage()}\n")
@@ -67,32 +73,41 @@ LOG.addHandler(_OnStderr())
 
 @cache
 def tell(message: str) -> None:
-    """Say on stderr, once in this process, what was found damaged ("where: fact; what becomes of
-    it"). A logger that is dead ends no run."""
+    """Warn on stderr of damage, once per process and message.
+
+    A message reads "where: fact; consequence". An error of the logger is ignored, so that it ends
+    no run.
+    """
     with suppress(Exception):
         LOG.warning("%s", message)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Raises DiskFullError, and leaves what was there."""
+    """Replace the file atomically with the content as JSON, hash included.
+
+    Raises DiskFullError and keeps the old file if the disk is full.
+    """
     write_text(path, json_text(content))
 
 
 def json_text(content: Mapping[str, Any]) -> str:
-    """What ``write_json`` writes."""
+    """Return the text that ``write_json`` writes: the content as JSON, with its hash."""
     checked = {**content, CHECK: _hash_of(json.loads(json.dumps(content)))}
     return json.dumps(checked, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def write_text(path: Path, text: str) -> None:
-    """The whole file anew, at once. Raises DiskFullError, and leaves what was there."""
+    """Replace the whole file atomically with the text.
+
+    Raises DiskFullError and keeps the old file if the disk is full.
+    """
     with new_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def secret_in(file: Path) -> str:
-    """Return the secret in a file that this account alone can read, made when it is first asked
-    for.
+    """Return the secret in a file that only this user account can read. Create the file if it is
+    missing.
 
     Raises DiskFullError.
     """
@@ -102,21 +117,28 @@ def secret_in(file: Path) -> str:
         with full_disk_named(file.parent):
             made.touch(mode=0o600)
             made.write_text(secrets.token_urlsafe(32), encoding="utf-8")
-        with suppress(FileExistsError):  # of two processes the first one's counts
+        # If two processes create the secret at once, the first link wins.
+        with suppress(FileExistsError):
             os.link(made, file)
         made.unlink()
     return file.read_text(encoding="utf-8")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What ``write_json`` has written. Raises FileNotFoundError, DamagedError when it is not that
-    any more."""
+    """Return the content of a file written by ``write_json``, without its hash.
+
+    Raises FileNotFoundError if there is no file, and DamagedError if it cannot be read or its hash
+    does not match.
+    """
     return read_checked(path)[0]
 
 
 def read_checked(path: Path) -> tuple[dict[str, Any], bool]:
-    """As ``read_json``, and whether it is surely what was written: without a hash it may be
-    anything."""
+    """Return the content as ``read_json`` does, and whether a hash proved it.
+
+    A file of an earlier version has no hash, so its content may have changed. Raises
+    FileNotFoundError and DamagedError.
+    """
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -127,7 +149,10 @@ def read_checked(path: Path) -> tuple[dict[str, Any], bool]:
 
 
 def json_content(text: bytes, path: Path | str) -> dict[str, Any]:
-    """As ``read_json``, of what was read from there."""
+    """Return the content of JSON bytes that were read from ``path``, as ``read_json`` does.
+
+    Raises DamagedError.
+    """
     return _checked(text, path)[0]
 
 
@@ -150,35 +175,42 @@ def _hash_of(content: Mapping[str, Any]) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """Over the bytes of the file."""
+    """Return the SHA-256 of the file's bytes in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def digest_named(name: str, temporary: Path) -> str:
-    """The name of a file of these bytes that is to be known again, without a suffix."""
+    """Return ``name`` with a digest of the temporary file's bytes, without a suffix.
+
+    ``is_as_named`` later checks a file with this name.
+    """
     return f"{name}.{sha256_of(temporary)[:_DIGITS]}"
 
 
 def is_as_named(path: Path) -> bool:
-    """Check that the file's bytes are those that its name was made of.
+    """Check that the file's bytes match the digest in its name.
 
     Earlier versions put no digest into the name: ``20261123T232445.389791-c32e3f.parquet`` has
-    none, though its run id has a dot. Such a file cannot be checked, and is taken as it is.
+    none, though its run id has a dot. Such a file cannot be checked and counts as intact.
     """
     found = _DIGEST_IN_NAME.search(path.name)
     return found is None or sha256_of(path)[:_DIGITS] == found[1]
 
 
 def sweep_partials(folder: Path) -> None:
-    """Remove, at any depth, what killed processes have left half written; a living one's stays."""
+    """Remove unfinished files of dead processes from the folder and its subfolders.
+
+    Files of another process that still runs are kept.
+    """
     for partial in folder.rglob(f".*{PARTIAL}"):
         if not _is_being_written(partial):
             partial.unlink(missing_ok=True)
 
 
 def _is_being_written(partial: Path) -> bool:
-    """By another process of this machine that lives."""
+    """Check that another living process of this machine writes the file. Its name begins with the
+    process id."""
     number = partial.name.removeprefix(".").partition("-")[0]
     if not number.isdecimal() or int(number) == os.getpid():
         return False
@@ -193,8 +225,11 @@ def _is_being_written(partial: Path) -> bool:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A file to write, which gets its name, in place of an older one, when the block has ended
-    well. Raises UsageError where something stands that is no file."""
+    """Yield a temporary path to write to, and move it to ``path`` when the block succeeds.
+
+    It replaces an older file. Raises UsageError if ``path`` is a device or a pipe, and
+    DiskFullError.
+    """
     refuse_no_file(path)
     with temporary_file(path.parent) as temporary:
         yield temporary
@@ -202,18 +237,20 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 def refuse_no_file(path: Path) -> None:
-    """Raises UsageError for a device or a pipe: a file would take its place, for all of the
-    machine."""
+    """Raise UsageError for a device or a pipe.
+
+    A new file would replace it for the whole machine.
+    """
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UsageError(f"{path}: that is no file, but a device or a pipe; name a file")
 
 
 @contextmanager
 def temporary_file(folder: Path) -> Iterator[Path]:
-    """A file in the folder, made if need be, that is gone when the block ends, unless it was
-    published.
+    """Yield a path for a temporary file in the folder, which is created if it is missing.
 
-    Raises DiskFullError when the block cannot write for want of space.
+    The file is removed when the block ends, unless it was published. Raises DiskFullError if the
+    block runs out of disk space.
     """
     path = folder / f".{os.getpid()}-{secrets.token_hex(8)}{PARTIAL}"
     try:
@@ -226,9 +263,11 @@ def temporary_file(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def scratch_file(folder: Path) -> Iterator[IO[bytes]]:
-    """A file without a name, for what may be more than memory holds: on the folder's disk, or,
-    where it may not be written to, where the system has such files. Raises DiskFullError when the
-    block cannot write for want of space."""
+    """Yield a file without a name, for data that may exceed memory.
+
+    It lies on the folder's disk, or in the system's temporary folder if this folder is not
+    writable. Raises DiskFullError if the block runs out of disk space.
+    """
     with full_disk_named(folder), _without_a_name(folder) as file:
         yield file
 
@@ -242,7 +281,7 @@ def _without_a_name(folder: Path) -> IO[bytes]:
 
 @contextmanager
 def full_disk_named(folder: Path) -> Iterator[None]:
-    """Raises DiskFullError when the block cannot write for want of space."""
+    """Convert a "no space" error within the block to a DiskFullError that names the folder."""
     try:
         yield
     except OSError as error:
@@ -256,12 +295,16 @@ def full_disk_named(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Those that read a file of the folder and write it anew, threads or processes, do so one after
-    the other; the file itself cannot be locked, for another takes its place."""
+    """Hold an exclusive lock on the folder during the block, against threads and processes.
+
+    It serialises read-modify-write of files in the folder. The lock is on the folder, because a
+    file that is replaced cannot be locked. On a file system without locks, the block runs unlocked.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # a file system without locks
+        # Some file systems have no locks.
+        with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -269,7 +312,10 @@ def alone_in(folder: Path) -> Iterator[None]:
 
 
 def publish_file(temporary: Path, path: Path) -> None:
-    """Give the file its name, in place of an older one."""
+    """Give the temporary file its final name, and flush file and folder to disk.
+
+    It replaces an older file.
+    """
     with temporary.open("rb") as file:
         os.fsync(file.fileno())
     temporary.replace(path)

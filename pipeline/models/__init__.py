@@ -1,1 +1,1 @@
-"""What a verb or a query may ask of a model, and the adapters that answer."""
+"""Chat, embedding and rerank models: the protocols, and the adapters that implement them."""

@@ -1,4 +1,7 @@
-"""What a verb or a query may ask of a model. Adapters live beside this file."""
+"""Protocols of models, and the requests and replies that verbs and queries exchange with them.
+
+The adapters that implement the protocols live beside this file.
+"""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,24 +14,25 @@ import numpy as np
 Result = TypeVar("Result")
 
 version = cache(metadata.version)
-"""Of a distribution that is installed: its whole metadata are parsed for that, and a plan asks for
-each step."""
+"""Version of an installed distribution. It is cached, because each lookup parses the whole metadata
+and a plan needs it for every step."""
 
 Message = Mapping[str, str]
-"""``{"role": "system" | "user" | "assistant", "content": ...}``"""
+"""A chat message: ``{"role": "system" | "user" | "assistant", "content": ...}``."""
 
 Check = Callable[[str], str | None]
-"""Reads a reply's text; returns what is wrong with it, or None. An invalid reply is never served
-again."""
+"""Function that reads the text of a reply. It returns what is wrong with the text, or None. An
+invalid reply is never served again."""
 Anew = Callable[[str], bool]
-"""Whether the bad replies of a row are to be asked for again, mended though they are."""
+"""Predicate over row ids: whether to ask for the row's bad replies again, even if other replies
+make up for them."""
 
 
 @dataclass(frozen=True)
 class RowsToAskAgain:
-    """Name the rows whose bad replies are asked for again, as an ``Anew``.
+    """Name the rows whose bad replies are requested again. An instance is an ``Anew``.
 
-    ``unended``: rows of which good replies without an end mark are asked for again too
+    ``unended``: rows of which good replies without an end mark are also requested again
     (``ChatRequest.lacks_end``).
     """
 
@@ -40,34 +44,39 @@ class RowsToAskAgain:
 
 
 def readable(read: Callable[[str], object], complaint: str) -> Check:
-    """Complains of a text that ``read`` makes nothing of (None)."""
+    """Return a check that answers ``complaint`` if ``read`` returns None for the text."""
     return lambda text: complaint if read(text) is None else None
 
 
 GENEROUS_REPLY = 4000
-"""The limit of replies to requests outside a step. Those replies have hundreds of tokens; a model
-that thinks aloud needs more, and one that repeats itself without end stops here."""
+"""Limit in tokens for replies to requests outside a step. Those replies have hundreds of tokens. A
+model that thinks aloud needs more, and one that repeats itself without end stops here."""
 
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One call. ``row_id`` says which row it is for, ``check`` reads its reply, ``mends`` is the
-    request of the same conversation whose bad reply this one makes up for; none of them is sent or
-    in the cache key. ``asker``: the only one whom its reply, once known, is served to; "" shares it
-    with all who name nobody. It is not sent.
+    """One chat request.
 
-    ``bounded_format`` is ``response_format`` with limits on the length of what it describes. It is
-    sent instead where the server takes it; the cache key has ``response_format``. ``earlier`` are
-    the forms in which earlier versions asked the same: they are never sent, but a reply that was
-    paid for in one of them answers this request.
+    Sent: ``messages``, ``response_format`` and ``max_tokens``. ``bounded_format`` is
+    ``response_format`` with limits on the length of what it describes. It is sent instead where the
+    server accepts it, but the cache key has ``response_format``.
 
-    ``lacks_end`` reads a good reply's text and says whether the end mark that was asked for is
-    missing. ``text``: the text at the end of the messages; a reply is bad if the endpoint reports
-    far fewer tokens than this text has. The default "" leaves the reported tokens unchecked.
-    Neither field is in the cache key.
+    Not sent: ``row_id`` is the row that needs the reply. ``check`` reads the reply. ``mends`` is
+    the request of the same conversation whose bad reply this one makes up for. ``asker`` names the
+    only caller to whom a known reply is served; "" shares it among all callers without a name. Of
+    these, only ``asker`` is in the cache key.
 
-    ``max_tokens`` ends a reply that would never end. It is sent, but it is not in the cache key: a
-    reply that reaches it is never good, and any other reply is what it would be without it."""
+    ``earlier`` are the forms in which earlier versions made the same request. They are never sent,
+    but a paid reply to one of them answers this request.
+
+    ``lacks_end`` reads the text of a good reply and returns whether the requested end mark is
+    missing. ``text`` is the text at the end of the messages. A reply is bad if the endpoint reports
+    far fewer input tokens than this text has; "" turns this check off. Neither field is in the
+    cache key.
+
+    ``max_tokens`` stops a reply that would never end. It is not in the cache key: a reply that
+    reaches the limit is never good, and any other reply is the same without it.
+    """
 
     row_id: str
     messages: tuple[Message, ...]
@@ -84,9 +93,12 @@ class ChatRequest:
 
 @dataclass(frozen=True)
 class ChatReply:
-    """A reply, or why there is none: ``reason`` is then a reject's reason code, ``text`` what came,
-    if anything. Without a reason ``message`` is what the request's check objected to, if it did.
-    ``prompt_cut``: the endpoint read only a part of the prompt; ``message`` says so."""
+    """A reply, or the reason why there is none.
+
+    ``reason`` is the reason code of a reject, and ``text`` is then what arrived, if anything.
+    Without a reason, ``message`` is the objection of the request's check, or "". ``prompt_cut``:
+    the endpoint read only a part of the prompt; ``message`` says so.
+    """
 
     text: str
     finish_reason: str = "stop"
@@ -99,16 +111,16 @@ class ChatReply:
 
     @property
     def good(self) -> bool:
-        """Something was said, and the check, if there is one, had nothing against it."""
+        """True if the call succeeded and the check had no objection."""
         return self.reason is None and not self.message
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Hold the result of a chat function of your own, if a text alone does not say enough.
+    """Result of a user's chat function, if the text alone does not say enough.
 
     ``finish_reason``: "stop", "length" if the reply was cut off, or "content_filter".
-    ``input_tokens`` and ``output_tokens``: as the function knows them; None if it does not.
+    ``input_tokens`` and ``output_tokens`` are the function's own counts, or None if it has none.
     """
 
     text: str
@@ -118,18 +130,20 @@ class Reply:
 
 
 Talk = Generator[Sequence[ChatRequest], Sequence[ChatReply], Result]
-"""What one row has to ask: yields requests (those of one yield at the same time), is sent their
-replies in that order, and returns what came of them. A bad reply is kept for good if there are
-requests that mend it and their replies are all good, or mended themselves, or if the result says
-that it uses what there is (``UsesAllReplies``)."""
+"""Conversation for one row, as a generator. It yields requests; the requests of one yield are made
+at the same time. It receives their replies in the same order and returns its result.
+
+A bad reply is kept permanently in two cases. Either other requests mend it, and all their replies
+are good or mended themselves. Or the result says that it uses all replies (``UsesAllReplies``).
+"""
 
 
 @runtime_checkable
 class UsesAllReplies(Protocol):
-    """Say, as a conversation's result, whether its bad replies are used for what they hold.
+    """Result of a conversation that says whether its bad replies are used for what they contain.
 
-    Such replies are served until somebody asks for the row again, so that not every run pays for a
-    text that no reply covers whole.
+    Such replies are served until somebody requests the row again. Otherwise every run would pay
+    again for a text that no reply covers completely.
     """
 
     @property
@@ -137,15 +151,18 @@ class UsesAllReplies(Protocol):
 
 
 def one_question(request: ChatRequest) -> Talk[ChatReply]:
-    """A conversation of a single request."""
+    """Run a conversation of a single request and return its reply."""
     (reply,) = yield (request,)
     return reply
 
 
 class Tokens(NamedTuple):
-    """The tokens of one call. The endpoint's own cache served ``cached`` of the ``input``. A
-    reranker may be paid by ``searches``. ``estimated``: we counted the tokens, because the endpoint
-    did not report them."""
+    """Token counts of one call.
+
+    ``cached``: the part of ``input`` that the endpoint's own cache served. ``searches``: the unit
+    by which some rerankers are paid. ``estimated``: graphmill counted the tokens, because the
+    endpoint did not report them.
+    """
 
     input: int
     output: int
@@ -156,25 +173,26 @@ class Tokens(NamedTuple):
 
 NO_TOKENS = Tokens(0, 0)
 ESTIMATE_MARGIN = 1.3
-"""An estimated call counts so many times against a limit. Our tokenizer is rarely the one of the
-model, and the tokenizers of current models differ by up to about a third on the same text."""
+"""Factor by which an estimated call counts against a limit. Our tokenizer is rarely the model's
+own. The tokenizers of current models differ by up to about a third on the same text."""
 
 
 TRUNCATED = "truncated"
-"""The outcome of a reply that ended at a limit. It says nothing of how long replies are."""
+"""Outcome of a reply that ended at a limit. Such a reply says nothing about the usual length of
+replies."""
 ANSWERED = ("ok", TRUNCATED)
-"""The outcomes of calls that brought a whole reply, or one that ended at a limit."""
+"""Outcomes of calls that returned a whole reply, or one that ended at a limit."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """One call, as it is counted.
+    """Record of one call.
 
-    ``outcome``: "ok", "throttled" (429), or a reject's reason code; ``calls`` is 0 where the cache
-    answered; ``cost`` is None where the model has no price; ``cached_tokens``: those of the input
-    for which the endpoint's own cache served; ``attempt``: 1, 2, ... of the same request;
-    ``texts``: how many an embedding call had; ``estimated``: the endpoint did not report the
-    tokens, so they and the cost are our own count.
+    ``outcome``: "ok", "throttled" (429), or the reason code of a reject. ``calls`` is 0 if the
+    cache answered. ``cost`` is None if the model has no price. ``cached_tokens``: the input tokens
+    that the endpoint's own cache served. ``attempt``: 1, 2, ... for the same request. ``texts``:
+    the number of texts in an embedding call. ``estimated``: the endpoint did not report the tokens,
+    so the tokens and the cost are our own count.
     """
 
     row_id: str
@@ -198,32 +216,39 @@ def margin_of(estimated: bool) -> float:
 
 
 class Listener(Protocol):
-    """Hears of every call, from any thread. What it raises ends the work: calls under way are
-    waited for."""
+    """Observer of all calls, called from any thread.
+
+    An exception that it raises ends the work; calls under way are waited for.
+    """
 
     def begun(self, expected: Usage) -> str:
-        """A call is about to be sent, and what it is expected to take; returns a name for it."""
+        """Record a call that is about to be sent, with its expected usage. Return an id for the
+        call."""
         ...
 
     def ended(self, usage: Usage, call: str | None = None) -> None:
-        """``call``: what ``begun`` returned; None where nothing was sent."""
+        """Record the usage of a finished call. ``call`` is the id from ``begun``, or None if
+        nothing was sent."""
         ...
 
     def finished(self, rows: int) -> None:
-        """So many more texts have their vectors."""
+        """Record that this many more texts have their vectors."""
         ...
 
     def notify(self, fact: str) -> None:
-        """Hear why calls wait: a sentence for whoever watches the run."""
+        """Receive a sentence that tells the user of the run why calls wait."""
         ...
 
     def reserve(self, tokens: int, cost: float | None) -> None:
-        """So much is about to be bound at once. Raises what ends the work when that is too much."""
+        """Reserve tokens and cost that are about to be committed at once.
+
+        An exception of the budget ends the work if this is too much.
+        """
         ...
 
 
 class IdleListener:
-    """A Listener that does nothing; subclasses override the methods that they need."""
+    """Listener that does nothing. Subclasses override the methods that they need."""
 
     def begun(self, expected: Usage) -> str:
         return ""
@@ -243,24 +268,24 @@ class IdleListener:
 
 @runtime_checkable
 class ServedModel(Protocol):
-    """A model behind an address; its server may be starting."""
+    """Model behind an address, whose server may still be starting."""
 
     def begin_run(self, say: Callable[[str], None]) -> None:
-        """Look at the server as ``preflight`` does, and wait while it is starting; ``say`` hears of
-        the wait.
+        """Check the server as ``preflight`` does, and wait while it is starting.
 
-        Raises AuthError or ModelError as ``preflight`` does.
+        ``say`` receives a message about the wait. Raises AuthError or ModelError as ``preflight``
+        does.
         """
         ...
 
     def note(self) -> str:
-        """Return what the run should tell of the server at its end, or ""."""
+        """Return a remark about the server for the end of the run, or ""."""
         ...
 
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Counts as the model's own tokenizer counts; special tokens are plain text."""
+    """Tokenizer with the counts of the model's own. It treats special tokens as plain text."""
 
     name: str
 
@@ -273,8 +298,10 @@ class Tokenizer(Protocol):
 class ChatModel(Protocol):
     @property
     def identity(self) -> Mapping[str, Any]:
-        """What of the model can change a reply: enters fingerprints and cache keys; never a key or
-        an address."""
+        """The properties of the model that can change a reply.
+
+        They enter fingerprints and cache keys, and never contain a key or an address.
+        """
         ...
 
     def converse(
@@ -283,28 +310,31 @@ class ChatModel(Protocol):
         listener: Listener | None = None,
         anew: Anew | None = None,
     ) -> list[Result]:
-        """What came of each conversation, in their order. They do not wait for each other; equal
-        requests are sent once. A call that fails is a reply with a reason, not an exception;
-        AuthError (the key was refused) and ModelError (nothing answers at all) are raised."""
+        """Run all conversations and return their results in order.
+
+        The conversations do not wait for each other. Equal requests are sent once. ``anew`` selects
+        rows whose bad replies are requested again. A failed call is a reply with a reason, not an
+        exception. Raises AuthError (the key was refused) and ModelError (nothing answers at all).
+        """
         ...
 
     def complete(
         self, requests: Sequence[ChatRequest], listener: Listener | None = None
     ) -> list[ChatReply]:
-        """Replies in the order of the requests."""
+        """Return the replies in the order of the requests."""
         return self.converse(map(one_question, requests), listener)
 
     def stream(
         self, request: ChatRequest, listener: Listener | None = None
     ) -> Generator[str, None, ChatReply]:
-        """The reply's text in pieces, as it comes; returns the whole reply.
+        """Yield the text of the reply in chunks as it arrives, and return the whole reply.
 
-        Raises AuthError or ModelError when the call fails, also in the middle.
+        Raises AuthError or ModelError when the call fails, even in the middle.
         """
         ...
 
     def preflight(self) -> None:
-        """One quick look, under 5 s, whether the model can work at all.
+        """Check in under 5 seconds that the model can work at all.
 
         Raises AuthError (the key is missing or refused) or ModelError (nothing answers).
         """
@@ -317,21 +347,24 @@ class EmbeddingModel(Protocol):
     def identity(self) -> Mapping[str, Any]: ...
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """float32 array (len(texts), dimensions), each row of length 1 (all zeros where a text has
-        no content)."""
+        """Return a float32 array of shape (len(texts), dimensions).
+
+        Each row has length 1, or is all zeros if the text has no content.
+        """
         ...
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
-        """The calls that ``embed`` would make: the texts of each. None by a model on this
-        machine."""
+        """Return the texts of each call that ``embed`` would make. A model on this machine makes
+        none."""
         return []
 
     def keys(self, texts: Sequence[str]) -> set[str]:
-        """Under which their vectors are remembered, if they are."""
+        """Return the keys under which the vectors of the texts are cached; empty without a
+        cache."""
         return set()
 
     def preflight(self) -> None:
-        """See ChatModel. On this machine nothing is to be looked at."""
+        """Check as ``ChatModel.preflight`` does. A model on this machine needs no check."""
         return
 
 
@@ -339,24 +372,26 @@ class EmbeddingModel(Protocol):
 class Reranker(Protocol):
     @property
     def identity(self) -> Mapping[str, Any]:
-        """What of the model can change a relevance."""
+        """The properties of the model that can change a relevance score."""
         ...
 
     def rerank(
         self, query: str, documents: Sequence[str], listener: Listener | None = None
     ) -> list[float]:
-        """A relevance for each document, in their order: finite, the higher the better, to be
-        compared within one query only. Raises AuthError (the key was refused) or ModelError (no
-        answer, or none that can be read)."""
+        """Return a relevance score for each document, in order.
+
+        Scores are finite; a higher one is better. They can be compared within one query only.
+        Raises AuthError (the key was refused) or ModelError (no answer, or none that can be read).
+        """
         ...
 
     def preflight(self) -> None:
-        """See EmbeddingModel."""
+        """Check as ``EmbeddingModel.preflight`` does."""
         return
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
-    """float32 rows of length 1; a row of zeros stays."""
+    """Return float32 rows scaled to length 1. A row of zeros stays zero."""
     rows = np.asarray(vectors, dtype=np.float64)
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0).astype(np.float32)

@@ -1,7 +1,8 @@
-"""What is known of chat models by trial, kept in the project: by address and model, without
-either's name or a key.
+"""Measured limits of chat models, kept in the project.
 
-data/models.json    {"models": {digest of address and model: {window, tried, json_schema, measured,
+The key is a digest of address and model, so that the file contains neither name nor key.
+
+data/models.json {"models": {digest of address and model: {window, tried, json_schema, measured,
 source, speed}}}
 """
 
@@ -16,17 +17,23 @@ from pipeline.files import alone_in, read_json, tell, write_json
 FILE = "data/models.json"
 Source = Literal["doctor", "endpoint", "settings"]
 ROOM_FOR_A_REPLY, MOST_FOR_A_REPLY = 2000, 4
-"""Of the window: so many tokens, and of a small one no more than the fourth part."""
+"""The part of the window that is left for a reply: this many tokens, but no more than a quarter of
+the window."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """``window``: tokens, as we count them, that the model reads, its reply included; None: no
-    limit was met up to ``tried``, the longest prompt that was sent. ``json_schema``: it answers in
-    the form that ``response_format`` names. ``measured``: on which day. ``source``: who says the
-    window: doctor, by what it measured; the endpoint, when it refused a longer prompt; or settings,
-    which are not kept here. ``speed``: tokens of replies in a second, of all calls that are under
-    way together; None: not measured."""
+    """Limits of one model.
+
+    ``window``: the number of tokens that the model reads, its reply included, as graphmill counts
+    them. None means that no limit was met up to ``tried``, the longest prompt that was sent.
+    ``json_schema``: the model answers in the form of ``response_format``. ``measured``: the day of
+    the measurement.
+
+    ``source``: where the window is known from. It is "doctor" if measured, "endpoint" if the
+    endpoint refused a longer prompt, and "settings" if configured (not kept in this file).
+    ``speed``: reply tokens per second, over all calls under way together; None if not measured.
+    """
 
     window: int | None = None
     tried: int = 0
@@ -36,24 +43,26 @@ class Measured:
     speed: float | None = None
 
     def __post_init__(self) -> None:
-        if not (self.window is None or (isinstance(self.window, int) and self.window > 0)):
+        if self.window is None:
+            return
+        if not isinstance(self.window, int) or self.window <= 0:
             raise TypeError(f"a window of {self.window}")
 
     def longest_prompt(self, longest_reply: int | None = None) -> int | None:
-        """Return the tokens of a prompt that leave room for a reply, at least 1; None where no
-        limit is known.
+        """Return the longest prompt in tokens, at least 1, that leaves room for a reply.
 
-        ``longest_reply``: max_tokens of the model. Servers refuse a prompt that leaves no room for
-        all of it.
+        None means that no limit is known. ``longest_reply`` is max_tokens of the model: servers
+        refuse a prompt that leaves no room for all of it.
         """
         if self.window is None:
             return None
-        usual = min(ROOM_FOR_A_REPLY, self.window // MOST_FOR_A_REPLY)
-        return max(self.window - max(usual, longest_reply or 0), 1)
+        usual_reply = min(ROOM_FOR_A_REPLY, self.window // MOST_FOR_A_REPLY)
+        reserved = max(usual_reply, longest_reply or 0)
+        return max(self.window - reserved, 1)
 
     @property
     def known_from(self) -> str:
-        """Tell people how the window is known."""
+        """A phrase for messages that says where the window is known from."""
         if self.source == "settings":
             return "as num_ctx in settings.yaml says"
         if self.source == "endpoint":
@@ -64,9 +73,11 @@ class Measured:
         return "as 'graphmill doctor' has measured"
 
     def within(self, window: int | None) -> "Measured":
-        """Return the same with the window that settings give the model, where that is smaller or
-        alone known."""
-        if window is None or (self.window is not None and self.window <= window):
+        """Return the same limits with the window from the settings, if that is smaller or the only
+        one known."""
+        if window is None:
+            return self
+        if self.window is not None and self.window <= window:
             return self
         return replace(self, window=window, source="settings")
 
@@ -76,22 +87,27 @@ UNMEASURED = Measured()
 
 @dataclass(frozen=True)
 class MeasuredModels:
-    """``root``: the project's."""
+    """The measured limits of all models of the project in the folder ``root``."""
 
     root: Path
 
     def of(self, digest: str) -> Measured:
-        """``digest``: the endpoint's (``Endpoint.digest``)."""
+        """Return the limits of the model with this digest (``Endpoint.digest``), or
+        ``UNMEASURED``."""
         return self._all().get(digest, UNMEASURED)
 
     def note(self, digest: str, **found: Any) -> None:
-        """``found``: fields of Measured; the others stay as they were."""
+        """Store new values for fields of ``Measured``. Other fields keep their values.
+
+        If the file cannot be written, a warning is printed and nothing is stored.
+        """
         path = self.root / FILE
         try:
             with alone_in(path.parent):
                 known = self._all()
                 known[digest] = replace(known.get(digest, UNMEASURED), **found)
-                write_json(path, {"models": {digest: asdict(one) for digest, one in known.items()}})
+                models = {known_digest: asdict(limits) for known_digest, limits in known.items()}
+                write_json(path, {"models": models})
         except (OSError, DiskFullError) as error:
             tell(f"{path}: not written ({in_words(error)}); what was measured is not remembered")
 
@@ -104,5 +120,5 @@ class MeasuredModels:
             return {}
         except (DamagedError, AttributeError, KeyError, TypeError) as error:
             fact = error.fact if isinstance(error, DamagedError) else "not what was written"
-            tell(f"{path}: {fact}; 'graphmill doctor' measures the models anew")
+            tell(f"{path}: {fact}; 'graphmill doctor' measures the models again")
             return {}

@@ -214,7 +214,7 @@ def test_a_damaged_file_is_as_none_and_said_so(tmp_path: Path, capfd: pytest.Cap
     assert models.of("b") == Measured()
     (tmp_path / FILE).write_text("{}")
     assert models.of("a") == Measured()
-    assert "measures the models anew" in capfd.readouterr().err
+    assert "measures the models again" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("window", [0, -5, "8192", 1e300, []])
@@ -224,7 +224,7 @@ def test_a_window_that_is_none_is_not_what_was_measured(
     (tmp_path / FILE).parent.mkdir()
     (tmp_path / FILE).write_text(json.dumps({"models": {"a": {"window": window}}}))
     assert MeasuredModels(tmp_path).of("a").longest_prompt() is None
-    assert "measures the models anew" in capfd.readouterr().err
+    assert "measures the models again" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
