@@ -84,9 +84,9 @@ class Folder:
 
     def lacking(self, names: Iterable[str]) -> set[str]:
         """Those of tables' files that are gone or damaged."""
-        return {name for name in names if not self._is_whole(name)}
+        return {name for name in names if not self._is_undamaged(name)}
 
-    def _is_whole(self, name: str) -> bool:
+    def _is_undamaged(self, name: str) -> bool:
         with suppress(DataError):
             return bool(self.whole(name))
         return False

@@ -1,9 +1,9 @@
-"""Reads the files of tables: whole, in order some rows at a time, by the values of a column, or
-what differs.
+"""Reads the files of tables: whole, in order in batches, by the values of a column, or only what
+differs between two snapshots.
 
-Every file is sorted by the table's key and has row groups of some thousands of rows, so that
-several files are read in one order without a look ahead, and few rows without the rest of their
-file.
+Every file is sorted by the table's key and has row groups of some thousands of rows. So several
+files can be merged in order without looking ahead, and a few rows can be read without the rest of
+their file.
 """
 
 from bisect import bisect_left
@@ -27,29 +27,32 @@ from pipeline.snapshots.row_hashes import (
     row_hashes,
 )
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# PyArrow creates the functions of this module on import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 BATCH_ROWS = 10_000
 LEAST_ROWS = 500
-"""Rows of a file that are read at once, where several are read side by side."""
+"""The fewest rows of a file that are read at once while several files are merged."""
 READ_AT_ONCE, LEAST_AT_ONCE = 2**20, 2**16
-"""Bytes of a column that are read at once, of one file and of one of many."""
+"""Bytes of a column that are read at once: of a single file, and at least of one of many files."""
 MOST_READINGS = 4
-"""How often a row may be read on an average, where each bucket is read apart from the others."""
+"""The most times a row may be read on average if every bucket is read on its own."""
 HASH, STREAM = "_hash", "_stream"
 POSITION = "position"
 DESCENDING = "-"
-"""Before a column of an order: from the greatest down."""
+"""The prefix of a column of an order that sorts from the greatest value down."""
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """``path``: relative to the snapshots folder; ``rows``: in the file; ``gone``: the file of
-    positions that do not count, and how many these are. ``bucket``: the bits, as "0" and "1", that
-    the hashes of its keys begin with; ``added``: whether its rows came after those of the files
-    that make up the buckets."""
+    """A file of a table, as the records of snapshots keep it.
+
+    - ``path`` is relative to the snapshots folder.
+    - ``rows`` counts all rows of the file, ``gone_rows`` the deleted ones.
+    - ``gone`` is the path of the file with the positions of the deleted rows, or "".
+    - ``bucket`` has the bits, as "0" and "1", with which the hashes of the file's keys begin.
+    - ``added`` is true if the rows were added after the files that make up the buckets.
+    """
 
     path: str
     rows: int
@@ -64,15 +67,18 @@ class TableFile:
 
     @property
     def paths(self) -> list[str]:
-        return [self.path, *filter(None, [self.gone])]
+        return [self.path, self.gone] if self.gone else [self.path]
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table as it is. ``sha256``: its identity, the digest of its rows (``row_hashes``), whatever
-    files they lie in; of a table that an earlier version has written, the hash of its one file.
-    ``order``: the columns that fix the order of its rows (see DESCENDING), none where they stand as
-    they were written."""
+    """One version of a table.
+
+    - ``sha256`` is its identity: the digest of its rows (``row_hashes``), which does not depend on
+      the files that hold them. A table of an earlier version has the hash of its one file.
+    - ``order`` names the columns that fix the order of the rows (see DESCENDING). It is empty if
+      the rows stand as they were written.
+    """
 
     rows: int
     sha256: str
@@ -89,22 +95,29 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Sought:
-    """Values that rows are found by. ``texts``: the same in order; None where some row may lack
-    what is sought."""
+class SearchedValues:
+    """Values by which rows are found.
+
+    ``texts`` has them sorted, to skip row groups by their statistics. It is None if null is among
+    the values, because statistics do not tell which row groups have nulls.
+    """
 
     values: pa.Array
     texts: Sequence[str] | None
 
     @classmethod
-    def of(cls, values: pa.Array) -> "Sought":
-        return cls(values, None if values.null_count else sorted(values.cast(STRING).to_pylist()))
+    def of(cls, values: pa.Array) -> "SearchedValues":
+        if values.null_count:
+            return cls(values, None)
+        return cls(values, sorted(values.cast(STRING).to_pylist()))
 
 
 @dataclass(frozen=True)
 class TableRows:
-    """Reads the files of one folder of snapshots. ``whole``: gives the path of a file that is found
-    undamaged."""
+    """Reads the files of tables in one folder of snapshots.
+
+    ``whole`` returns the path of a file after it has checked that the file is undamaged.
+    """
 
     root: Path
     whole: Callable[[str], Path]
@@ -117,49 +130,54 @@ class TableRows:
         return self.schema(snapshot).names
 
     def table(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Table:
-        """Its rows in their order."""
-        wanted = self._wanted(snapshot, columns)
+        """Return the rows of a table in order, all columns or the given ones."""
+        wanted = self._wanted_columns(snapshot, columns)
         if len(snapshot.files) == 1:
             return self.rows(snapshot.files[0], wanted)
         needed = with_order(snapshot.order, wanted)
-        whole = pa.concat_tables([self.rows(file, needed) for file in snapshot.files])
-        return in_order(whole, snapshot.order).select(wanted)
+        rows = pa.concat_tables([self.rows(file, needed) for file in snapshot.files])
+        return in_order(rows, snapshot.order).select(wanted)
 
     def batches(
         self, snapshot: Snapshot, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """As ``table``, some thousands of rows at a time; no more is held than these."""
-        wanted = self._wanted(snapshot, columns)
-        if len(snapshot.files) == 1:
+        """Yield the rows of a table in order, some thousands at a time.
+
+        No more than these are in memory.
+        """
+        wanted = self._wanted_columns(snapshot, columns)
+        count = len(snapshot.files)
+        if count == 1:
             yield from self._batches_of(snapshot.files[0], wanted)
             return
-        needed, number = with_order(snapshot.order, wanted), len(snapshot.files)
-        rows, read = (
-            max(LEAST_ROWS, BATCH_ROWS // number),
-            max(LEAST_AT_ONCE, READ_AT_ONCE // number),
-        )
+        needed = with_order(snapshot.order, wanted)
+        rows = max(LEAST_ROWS, BATCH_ROWS // count)
+        read = max(LEAST_AT_ONCE, READ_AT_ONCE // count)
         streams = [self._batches_of(file, needed, rows, read) for file in snapshot.files]
-        for table in side_by_side(streams, snapshot.order):
+        for table in merge_streams(streams, snapshot.order):
             yield from table.select(wanted).combine_chunks().to_batches(BATCH_ROWS)
 
     def first(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
-        """Its first row, none of an empty table; of each file no more is read than where it
-        begins."""
+        """Return the first row of a table, or no row if it is empty.
+
+        Of each file only the beginning is read.
+        """
         if not snapshot.order:
             return self.table(snapshot, columns)[:1]
         needed = with_order(snapshot.order, columns)
-        heads = (
-            next(self._batches_of(file, needed, 1, LEAST_AT_ONCE), None) for file in snapshot.files
-        )
-        none = self.read(snapshot.files[0].path, needed, np.zeros(0, bool))
-        found = pa.concat_tables([none, *(pa.table(head) for head in heads if head is not None)])
-        return in_order(found, snapshot.order)[:1].select(list(columns))
+        parts = [self._no_rows(snapshot, needed)]
+        for file in snapshot.files:
+            head = next(self._batches_of(file, needed, 1, LEAST_AT_ONCE), None)
+            if head is not None:
+                parts.append(pa.table(head))
+        firsts = pa.concat_tables(parts)
+        return in_order(firsts, snapshot.order)[:1].select(list(columns))
 
     def unordered(
         self, snapshot: Snapshot, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """As ``batches``, file by file: for those to whom the order means nothing."""
-        wanted = self._wanted(snapshot, columns)
+        """Yield the rows of a table file by file, some thousands at a time, in no order."""
+        wanted = self._wanted_columns(snapshot, columns)
         for file in snapshot.files:
             yield from self._batches_of(file, wanted)
 
@@ -170,152 +188,176 @@ class TableRows:
         values: pa.Array,
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
-        """The rows that have one of the values in one of the columns ``names``, in their order."""
-        wanted = self._wanted(snapshot, columns)
+        """Return the rows that have one of the values in one of the columns ``names``, in order."""
+        wanted = self._wanted_columns(snapshot, columns)
         needed = wanted if len(snapshot.files) == 1 else with_order(snapshot.order, wanted)
-        parts = self._selected(snapshot, names, values, needed)
-        rows = pa.concat_tables(parts)
-        return (rows if len(parts) <= 2 else in_order(rows, snapshot.order)).select(wanted)
+        parts = self._select_by_file(snapshot, names, values, needed)
+        return _in_order_if_many(parts, snapshot).select(wanted)
 
     def selected(
         self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str]
     ) -> pa.Table:
-        """As ``select``, in no order yet, and with what ``in_order`` needs; the table must have an
-        order."""
-        return pa.concat_tables(
-            self._selected(snapshot, names, values, with_order(snapshot.order, columns))
-        )
+        """Return the rows that `select` returns, in no order, for a table that has an order.
 
-    def _selected(
+        The result also has the columns by which `in_order` sorts it.
+        """
+        needed = with_order(snapshot.order, columns)
+        return pa.concat_tables(self._select_by_file(snapshot, names, values, needed))
+
+    def _select_by_file(
         self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str]
     ) -> list[pa.Table]:
-        """Of each file that has such rows, these, and before them a table of none."""
-        sought = Sought.of(values)
-        parts = [self.read(snapshot.files[0].path, columns, np.zeros(0, bool))]
+        """Return the selected rows of each file that has some, after a table without rows."""
+        searched = SearchedValues.of(values)
+        parts = [self._no_rows(snapshot, columns)]
         for file in snapshot.files:
-            found = self.having(file, names, sought)
+            found = self.having(file, names, searched)
             found &= self.alive(file)
             if found.any():
                 parts.append(self.read(file.path, columns, found))
         return parts
 
     def goes_by(self, snapshot: Snapshot, column: str, bits: int) -> bool:
-        """Whether the rows of a bucket of so many bits are best read where they lie: the hash that
-        their files go by is that of this column, in which no cell is missing, and no row is read
-        often for them."""
+        """Return whether `bucket` can read the rows of buckets of this many bits.
+
+        The files must be divided by the hash of this column, which has no null. If every bucket is
+        read in turn, no row may be read more than MOST_READINGS times on average.
+        """
         if snapshot.key != column or not is_text(self.schema(snapshot).field(column).type):
             return False
+        # A file whose bucket has fewer bits is read once for each bucket within it.
         read = sum(file.rows << max(bits - len(file.bucket), 0) for file in snapshot.files)
-        return read <= MOST_READINGS * snapshot.rows and not any(
-            self._lacks(file, column) for file in snapshot.files
-        )
+        if read > MOST_READINGS * snapshot.rows:
+            return False
+        return not any(self._may_have_null(file, column) for file in snapshot.files)
 
-    def _lacks(self, file: TableFile, column: str) -> bool:
-        """Whether a cell of the column may be missing."""
+    def _may_have_null(self, file: TableFile, column: str) -> bool:
         found = pq.read_metadata(self.whole(file.path))
-        leaf = _leaves(found.schema)[column]
-        statistics = [
-            found.row_group(group).column(leaf).statistics for group in range(found.num_row_groups)
-        ]
-        return any(each is None or each.null_count != 0 for each in statistics)
+        leaf = _leaf_columns(found.schema)[column]
+        for group in range(found.num_row_groups):
+            statistics = found.row_group(group).column(leaf).statistics
+            if statistics is None or statistics.null_count != 0:
+                return True
+        return False
 
     def bucket_sizes(self, snapshot: Snapshot, bits: int) -> np.ndarray:
-        """How many rows are in each bucket of so many bits."""
+        """Return the number of rows in each bucket of this many bits of the key's hash."""
         sizes = np.zeros(2**bits, np.int64)
         for file in snapshot.files:
             sizes += np.bincount(numbers_of(self.hashes(file), bits), minlength=2**bits)
         return sizes
 
     def bucket(self, snapshot: Snapshot, bucket: str, columns: Sequence[str]) -> pa.Table:
-        """The rows whose keys have hashes that begin so, in their order."""
+        """Return the rows whose key hashes begin with the bits of ``bucket``, in order."""
         needed = with_order(snapshot.order, columns)
-        parts = [self.read(snapshot.files[0].path, needed, np.zeros(0, bool))]
+        parts = [self._no_rows(snapshot, needed)]
         for file in snapshot.files:
             if file.bucket.startswith(bucket):
                 parts.append(self.rows(file, needed))
             elif bucket.startswith(file.bucket):
                 rows = self.rows(file, needed)
-                parts.append(
-                    rows.filter(
-                        pa.array(numbers_of(octets(rows[HASH]), len(bucket)) == int(bucket, 2))
-                    )
-                )
-        rows = pa.concat_tables(parts)
-        return (rows if len(parts) <= 2 else in_order(rows, snapshot.order)).select(list(columns))
+                in_bucket = numbers_of(octets(rows[HASH]), len(bucket)) == int(bucket, 2)
+                parts.append(rows.filter(pa.array(in_bucket)))
+        return _in_order_if_many(parts, snapshot).select(list(columns))
 
-    def having(self, file: TableFile, names: Collection[str], sought: "Sought") -> np.ndarray:
-        """Which rows of the file have one of the values in one of the columns, as booleans. Row
-        groups whose statistics say that none can be there are not read."""
+    def having(
+        self, file: TableFile, names: Collection[str], searched: SearchedValues
+    ) -> np.ndarray:
+        """Return a mask of the file's rows that have one of the values in one of the columns.
+
+        Row groups that cannot have one, according to their statistics, are not read.
+        """
         with pq.ParquetFile(self.whole(file.path), **WIDE) as opened:
-            groups = _groups_with(opened, names, sought)
-            ends = _ends_of(opened)
+            groups = _groups_to_search(opened, names, searched)
+            ends = _group_bounds(opened)
             found = np.zeros(ends[-1], bool)
             rows = opened.read_row_groups(
                 np.flatnonzero(groups).tolist(), columns=list(dict.fromkeys(names))
             )
-        found[_rows_of(groups, ends)] = _has_any(rows, sought.values)
+        found[_rows_of_groups(groups, ends)] = _has_any(rows, searched.values)
         return found
 
     def difference(
         self, before: Snapshot, now: Snapshot, columns: Sequence[str] | None = None
     ) -> tuple[pa.Table, pa.Table]:
-        """Rows of the one and not of the other, in no order; a row that changed is in both."""
-        wanted = self._wanted(now, columns)
-        gone, new = self._apart(before, now), self._apart(now, before)
-        there = [all_hashes([self.hashes_at(*each) for each in side]) for side in (gone, new)]
-        alone = in_one_alone(*there)
-        return self._taken(before, gone, alone[0], wanted), self._taken(now, new, alone[1], wanted)
+        """Return the rows that only ``before`` has, and those that only ``now`` has, in no order.
 
-    def _apart(self, one: Snapshot, other: Snapshot) -> list[tuple[TableFile, np.ndarray]]:
-        """The files of one, and which of their rows do not lie at the same place in the other."""
+        A changed row is in both. Rows at the same place of a shared file are not read.
+        """
+        wanted = self._wanted_columns(now, columns)
+        places_before = self._places_not_in(before, now)
+        places_now = self._places_not_in(now, before)
+        hashes_before = all_hashes([self.hashes_at(*place) for place in places_before])
+        hashes_now = all_hashes([self.hashes_at(*place) for place in places_now])
+        gone, new = in_one_alone(hashes_before, hashes_now)
+        rows_gone = self._read_places(before, places_before, gone, wanted)
+        rows_new = self._read_places(now, places_now, new, wanted)
+        return rows_gone, rows_new
+
+    def _places_not_in(self, one: Snapshot, other: Snapshot) -> list[tuple[TableFile, np.ndarray]]:
+        """Return files of ``one`` with a mask of the live rows that ``other`` does not share.
+
+        A row is shared if the other snapshot has it live in the same file.
+        """
         theirs = {file.path: file for file in other.files}
-        found = []
+        places: list[tuple[TableFile, np.ndarray]] = []
         for file in one.files:
-            alive, counterpart = self.alive(file), theirs.get(file.path)
+            alive = self.alive(file)
+            counterpart = theirs.get(file.path)
             if counterpart is not None:
                 alive &= ~self.alive(counterpart)
             if alive.any():
-                found.append((file, alive))
-        return found
+                places.append((file, alive))
+        return places
 
-    def _taken(
+    def _read_places(
         self,
         snapshot: Snapshot,
         places: Sequence[tuple[TableFile, np.ndarray]],
         flags: np.ndarray,
         columns: list[str],
     ) -> pa.Table:
-        """``flags``: which of all the rows at the places are wanted."""
-        parts = [self.read(snapshot.files[0].path, columns, np.zeros(0, bool))]
+        """Return the flagged rows; ``flags`` covers the rows of all places, one after another."""
+        parts = [self._no_rows(snapshot, columns)]
         start = 0
-        for file, there in places:
-            found, end = there.copy(), start + int(there.sum())
-            found[there] = flags[start:end]
+        for file, mask in places:
+            end = start + int(mask.sum())
+            wanted = mask.copy()
+            wanted[mask] = flags[start:end]
             start = end
-            if found.any():
-                parts.append(self.read(file.path, columns, found))
+            if wanted.any():
+                parts.append(self.read(file.path, columns, wanted))
         return pa.concat_tables(parts)
 
     def rows(self, file: TableFile, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of a file that count."""
+        """Return the live rows of a file."""
         return self.read(file.path, columns, self.alive(file) if file.gone else None)
 
+    def _no_rows(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
+        """Return an empty table with the types of these columns."""
+        return self.read(snapshot.files[0].path, columns, np.zeros(0, bool))
+
     def hashes(self, file: TableFile) -> np.ndarray:
+        """Return the hashes of the live rows of a file."""
         return octets(self.rows(file, [HASH])[HASH])
 
     def hashes_at(self, file: TableFile, flags: np.ndarray) -> np.ndarray:
+        """Return the hashes of the flagged rows of a file."""
         return octets(self.read(file.path, [HASH], None)[HASH])[flags]
 
     def alive(self, file: TableFile) -> np.ndarray:
-        """Which rows of the file count, as booleans."""
+        """Return a boolean mask over the rows of a file that is false for deleted rows."""
         alive = np.ones(file.rows, bool)
         if file.gone:
             alive[_positions(self.whole(file.gone))] = False
         return alive
 
     def read(self, path: str, columns: Sequence[str] | None, flags: np.ndarray | None) -> pa.Table:
-        """The flagged rows of a file, or all. With HASH where it is asked for, also of a file of an
-        earlier version, which has none."""
+        """Return the flagged rows of a file, or all rows if ``flags`` is None.
+
+        If HASH is among the columns, it is computed for a file of an earlier version, which has no
+        hashes.
+        """
         found = self.whole(path)
         if columns is not None and HASH in columns and HASH not in pq.read_schema(found).names:
             table = read_parquet(found)
@@ -327,145 +369,173 @@ class TableRows:
         self,
         file: TableFile,
         columns: Sequence[str],
-        rows: int | None = None,
+        rows: int = BATCH_ROWS,
         read: int = READ_AT_ONCE,
     ) -> Iterator[pa.RecordBatch]:
-        alive, start = self.alive(file) if file.gone else None, 0
+        """Yield the live rows of a file, at most ``rows`` at a time.
+
+        ``read`` is the number of bytes of a column that are read at once.
+        """
+        alive = self.alive(file) if file.gone else None
+        start = 0
         with pq.ParquetFile(
             self.whole(file.path), pre_buffer=False, buffer_size=read, **WIDE
         ) as opened:
-            for batch in opened.iter_batches(rows or BATCH_ROWS, columns=list(columns)):
-                kept = (
-                    batch
-                    if alive is None
-                    else batch.filter(pa.array(alive[start : start + len(batch)]))
-                )
+            for batch in opened.iter_batches(rows, columns=list(columns)):
+                live = batch
+                if alive is not None:
+                    live = batch.filter(pa.array(alive[start : start + len(batch)]))
                 start += len(batch)
-                if len(kept):
-                    yield kept.select(list(columns))
+                if len(live):
+                    yield live.select(list(columns))
 
-    def _wanted(self, snapshot: Snapshot, columns: Sequence[str] | None) -> list[str]:
+    def _wanted_columns(self, snapshot: Snapshot, columns: Sequence[str] | None) -> list[str]:
         return self.columns(snapshot) if columns is None else list(columns)
 
 
 def read_parquet(
     path: Path, columns: Sequence[str] | None = None, flags: np.ndarray | None = None
 ) -> pa.Table:
-    """A file, some columns of it, or the flagged rows, without a look at row groups that have none
-    of them. A dataset of one file would cost ten times as much to open."""
+    """Return the rows and columns of a file, all of them or some.
+
+    ``flags`` is a mask over the rows; if it is empty, no row is read. Row groups without a flagged
+    row are skipped. (To open a file as a dataset would take ten times as long.)
+    """
     names = None if columns is None else list(columns)
     with pq.ParquetFile(path, **WIDE) as file:
         if flags is None:
             table = file.read(columns=names)
         else:
-            ends = _ends_of(file)
+            ends = _group_bounds(file)
             flags = flags if len(flags) else np.zeros(ends[-1], bool)
-            groups = np.array([part.any() for part in np.split(flags, ends[1:-1])], bool)[
-                : file.num_row_groups
-            ]
+            flags_by_group = np.split(flags, ends[1:-1])
+            groups = np.array([part.any() for part in flags_by_group], bool)
+            # A file without row groups still gives one empty part.
+            groups = groups[: file.num_row_groups]
             table = file.read_row_groups(np.flatnonzero(groups).tolist(), columns=names)
-            table = table.filter(pa.array(flags[_rows_of(groups, ends)]))
+            table = table.filter(pa.array(flags[_rows_of_groups(groups, ends)]))
     return table if names is None else table.select(names)
 
 
-def side_by_side(
+def merge_streams(
     streams: Sequence[Iterator[pa.RecordBatch]], order: Sequence[str]
 ) -> Iterator[pa.Table]:
-    """The rows of several streams, each of which is in this order, as those of one. Of each stream
-    some rows wait; what stands before the last that waits of every one that goes on can be told."""
-    going = dict(enumerate(streams))
+    """Yield the rows of several sorted streams as one sorted stream.
+
+    Some rows of each stream wait in memory. A row can be passed on once every stream that has not
+    ended has a later row waiting: nothing that follows can come before it.
+    """
+    open_streams = dict(enumerate(streams))
     waiting: list[pa.Table] = []
     counts = np.zeros(len(streams), np.int64)
-    while going:
-        for number in [number for number in going if counts[number] < LEAST_ROWS]:
-            batch = next(going[number], None)
+    while open_streams:
+        short = [number for number in open_streams if counts[number] < LEAST_ROWS]
+        for number in short:
+            batch = next(open_streams[number], None)
             if batch is None:
-                del going[number]
-            else:
-                waiting.append(
-                    pa.table(batch).append_column(STREAM, pa.array(np.full(len(batch), number)))
-                )
+                del open_streams[number]
+                continue
+            numbers = pa.array(np.full(len(batch), number))
+            waiting.append(pa.table(batch).append_column(STREAM, numbers))
         if not waiting:
             return
         rows = in_order(pa.concat_tables(waiting), order)
         of_stream = rows[STREAM].to_numpy()
-        last = [len(rows) - int(np.argmax(of_stream[::-1] == number)) for number in going]
-        told = min(last, default=len(rows))
-        yield rows.slice(0, told)
-        waiting, counts = [rows.slice(told)], np.bincount(of_stream[told:], minlength=len(streams))
+        # The position after the last waiting row of each open stream; the earliest is the limit.
+        from_end = of_stream[::-1]
+        last = [len(rows) - int(np.argmax(from_end == number)) for number in open_streams]
+        ready = min(last, default=len(rows))
+        yield rows.slice(0, ready)
+        waiting = [rows.slice(ready)]
+        counts = np.bincount(of_stream[ready:], minlength=len(streams))
 
 
 def in_order(table: pa.Table, order: Sequence[str]) -> pa.Table:
-    """The rows by key, those of one key by HASH."""
+    """Return the rows sorted by the columns of an order, and by HASH where these are equal."""
     directions = ["descending" if name.startswith(DESCENDING) else "ascending" for name in order]
     keys = [*zip(names_of(order), directions, strict=True), (HASH, "ascending")]
     return table.take(pc.sort_indices(table, keys))
 
 
+def _in_order_if_many(parts: Sequence[pa.Table], snapshot: Snapshot) -> pa.Table:
+    """Join rows of several files in the order of their table.
+
+    The first part has no rows. The rows of a single file are in order already.
+    """
+    rows = pa.concat_tables(parts)
+    return rows if len(parts) <= 2 else in_order(rows, snapshot.order)
+
+
 def names_of(order: Sequence[str]) -> list[str]:
+    """Return the columns of an order without the marks for descending ones."""
     return [name.removeprefix(DESCENDING) for name in order]
 
 
 def with_order(order: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """The columns, and those that ``in_order`` needs."""
+    """Return the columns, and those by which `in_order` sorts, each once."""
     return list(dict.fromkeys([*columns, *names_of(order), HASH]))
 
 
 def with_hashes(table: pa.Table, hashes: np.ndarray) -> pa.Table:
-    """The table with HASH."""
-    cells = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(HASH_BYTES), len(hashes), [None, pa.py_buffer(np.ascontiguousarray(hashes))]
-    )
+    """Return the table with its hashes in the column HASH."""
+    buffer = pa.py_buffer(np.ascontiguousarray(hashes))
+    cells = pa.FixedSizeBinaryArray.from_buffers(pa.binary(HASH_BYTES), len(hashes), [None, buffer])
     return table.append_column(HASH, cells)
 
 
 def octets(column: pa.ChunkedArray) -> np.ndarray:
-    """The hashes, uint8 of shape (rows, 20)."""
+    """Return the hashes in a column HASH, as uint8 of shape (rows, 20)."""
     cells = column.combine_chunks()
     if not len(cells):
         return all_hashes([])
-    found = np.frombuffer(cells.buffers()[1], np.uint8)
+    content = np.frombuffer(cells.buffers()[1], np.uint8)
     start = cells.offset * HASH_BYTES
-    return found[start : start + len(cells) * HASH_BYTES].reshape(-1, HASH_BYTES)
+    end = start + len(cells) * HASH_BYTES
+    return content[start:end].reshape(-1, HASH_BYTES)
 
 
 def split(flags: np.ndarray, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The flags of all rows as those of each part."""
-    return np.split(flags, np.cumsum([len(part) for part in parts])[:-1])
+    """Split an array of flags into pieces as long as the parts."""
+    ends = np.cumsum([len(part) for part in parts])
+    return np.split(flags, ends[:-1])
 
 
-def _ends_of(file: pq.ParquetFile) -> np.ndarray:
-    """Where the row groups end, and a zero before."""
-    return np.cumsum(
-        [0, *(file.metadata.row_group(group).num_rows for group in range(file.num_row_groups))]
-    )
+def _group_bounds(file: pq.ParquetFile) -> np.ndarray:
+    """Return zero, and the position of the row after each row group."""
+    metadata = file.metadata
+    sizes = [metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    return np.cumsum([0, *sizes])
 
 
-def _rows_of(groups: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Which rows of the file are in these row groups, as booleans."""
+def _rows_of_groups(groups: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Return a mask of the file's rows that are in the flagged row groups."""
     return np.repeat(groups, np.diff(ends))
 
 
-def _leaves(schema: Any) -> dict[str, int]:
-    """Where in a row group the columns of a file are, by their names."""
+def _leaf_columns(schema: Any) -> dict[str, int]:
+    """Return the position in a row group of each column of a file, by its name."""
     return {schema.column(number).path: number for number in range(len(schema))}
 
 
-def _groups_with(file: pq.ParquetFile, names: Collection[str], sought: Sought) -> np.ndarray:
-    """Which row groups may have a row with one of the values in one of the columns."""
-    leaves = _leaves(file.schema)
+def _groups_to_search(
+    file: pq.ParquetFile, names: Collection[str], searched: SearchedValues
+) -> np.ndarray:
+    """Return a mask of the row groups that may have one of the values in one of the columns."""
     every = np.ones(file.num_row_groups, bool)
-    if sought.texts is None or not all(
-        is_text(file.schema_arrow.field(name).type) for name in names
-    ):
+    schema = file.schema_arrow
+    all_texts = all(is_text(schema.field(name).type) for name in names)
+    if searched.texts is None or not all_texts:
         return every
+    leaves = _leaf_columns(file.schema)
     for group in range(file.num_row_groups):
-        found = [file.metadata.row_group(group).column(leaves[name]).statistics for name in names]
-        every[group] = any(_may_have(statistics, sought.texts) for statistics in found)
+        metadata = file.metadata.row_group(group)
+        found = [metadata.column(leaves[name]).statistics for name in names]
+        every[group] = any(_may_have(statistics, searched.texts) for statistics in found)
     return every
 
 
 def _may_have(statistics: Any, texts: Sequence[str]) -> bool:
+    """Return whether one of the sorted texts is between the least and the greatest value."""
     if statistics is None or not statistics.has_min_max:
         return True
     place = bisect_left(texts, statistics.min)
@@ -473,18 +543,17 @@ def _may_have(statistics: Any, texts: Sequence[str]) -> bool:
 
 
 def _has_any(table: pa.Table, values: pa.Array) -> np.ndarray:
+    """Return a mask of the rows that have one of the values in any column."""
     found = np.zeros(table.num_rows, bool)
     for column in table.columns:
         texts = column if is_text(column.type) else column.cast(STRING)
-        found |= (
-            pc.is_in(texts, value_set=values.cast(texts.type))
-            .combine_chunks()
-            .to_numpy(zero_copy_only=False)
-        )
+        is_in = pc.is_in(texts, value_set=values.cast(texts.type))
+        found |= is_in.combine_chunks().to_numpy(zero_copy_only=False)
     return found
 
 
+# The file is named by its content and never changes.
 @lru_cache(1024)
 def _positions(path: Path) -> np.ndarray:
-    """Of rows that are gone; the file never changes."""
+    """Return the positions of the deleted rows that a file lists."""
     return read_parquet(path)[POSITION].to_numpy()

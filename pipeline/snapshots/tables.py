@@ -1,16 +1,17 @@
-"""A table's files: buckets of rows, small additions, and the positions of rows that are gone.
+"""Writes the files of tables: buckets of rows, small additions, and positions of deleted rows.
 
     <root>/<table>/<sha256>.parquet        rows, by key, each with its hash in the last column
-    <root>/<table>/gone/<sha256>.parquet   positions in a file of rows that do not count any more
+    <root>/<table>/gone/<sha256>.parquet   positions of the deleted rows of one such file
 
-A small table is one file. A larger one is in buckets of rows whose keys have hashes that begin
-alike, as many as its rows need. A night that changes few rows adds a file with those that are new,
-whichever buckets they are of, and says which of the others are gone; when the small additions have
-become many they are merged, and when they outgrow a bucket that is written anew, as one or as
-several. Files are named by the hash of their content and never changed.
+A small table is one file. A larger one is divided into buckets by the first bits of the hash of
+each row's key; the number of buckets follows from the number of rows. A run that changes few rows
+adds one file with the new rows of all buckets, and a file of positions for each file that loses
+rows. When there are too many additions, the smaller half of them is merged into one. When additions
+and deleted rows exceed a share of a bucket, that bucket is rewritten as one or several files.
+Files are named by the hash of their content and never change.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -37,8 +38,8 @@ from pipeline.snapshots.row_hashes import (
 from pipeline.snapshots.table_rows import (
     HASH,
     POSITION,
+    SearchedValues,
     Snapshot,
-    Sought,
     TableFile,
     TableRows,
     in_order,
@@ -48,31 +49,34 @@ from pipeline.snapshots.table_rows import (
     with_hashes,
 )
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# PyArrow creates the functions of this module on import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 ROW_GROUP, ROW_GROUP_OF_VECTORS = 10_000, 1_000
-"""Rows. For one of them all of its group is read, and vectors are large."""
+"""Rows of a row group. To read one row its whole group is read, and vectors are large."""
 PAGE_BYTES = 2**18
 GONE_FOLDER = "gone"
 WHOLE_BELOW = 1_000
-"""Rows below which a table is one file: it is written in no time."""
+"""Rows below which a table is one file: writing it again takes next to no time."""
 UNIQUE = ("id", HASH)
-"""Columns that hold no value twice."""
+"""Columns in which no value occurs twice."""
 BUCKET_ROWS = 40_000
-"""Rows from which on a bucket is written as two, or more."""
+"""Rows from which on a bucket is split into two or more."""
 LEAST_SHARE = 0.25
-"""Of these rows those below which buckets side by side are written as one."""
+"""The share of BUCKET_ROWS below which neighbouring buckets are merged into one."""
 MOST_ADDITIONS = 12
+"""The most files of additions of a table. The limit of each table is lower: see `_limit_of`."""
 OUTGROWN = 0.5
-"""Share of a bucket's rows that may be additions, or gone from its file, before it is written anew.
-Both are the most of any table: see ``_limit``."""
+"""The most of a bucket's rows, as a share, that may be additions, or deleted from its file. Above
+it the bucket is rewritten. The limit of each bucket is lower: see `_limit_of`."""
 
 
 @dataclass
-class Lasting:
-    """A file, which of its rows are still to count, as booleans, and the hashes of these."""
+class LiveRows:
+    """The live rows of a file, which are those that are not deleted.
+
+    ``alive`` is a boolean mask over the rows of the file; ``hashes`` has one hash per live row.
+    """
 
     file: TableFile
     alive: np.ndarray
@@ -86,101 +90,109 @@ class Lasting:
     def gone(self) -> int:
         return len(self.alive) - len(self.hashes)
 
-    def without(self, going: np.ndarray) -> "Lasting":
-        """``going``: which of the rows that count do not any more."""
+    def without(self, deleted: np.ndarray) -> "LiveRows":
+        """Return the rows that stay live; ``deleted`` is a boolean mask over the live rows."""
         alive = self.alive.copy()
-        alive[alive] = ~going
-        return Lasting(self.file, alive, self.hashes[~going])
+        alive[alive] = ~deleted
+        return LiveRows(self.file, alive, self.hashes[~deleted])
 
 
 @dataclass(frozen=True)
 class TableFiles(TableRows):
-    """Writes the files of one folder of snapshots as well. ``made``: is told of one that was
-    written."""
+    """Reads and writes the files of tables in one folder of snapshots.
+
+    ``made`` is called with the name of each file that was written.
+    """
 
     made: Callable[[str], None] = field(kw_only=True)
 
     def write(
         self, name: str, table: pa.Table, order: Sequence[str], before: Snapshot | None = None
     ) -> Snapshot:
-        """The table as a snapshot: that of ``before`` where it has the same rows, one that shares
-        its files where it differs in few."""
+        """Write a table and return its snapshot.
+
+        The result is ``before`` if that has the same rows. If it differs in few rows, the result
+        shares its files. ``order`` names the columns that fix the order of the rows.
+        """
         snapshot = Snapshot(table.num_rows, "", (), tuple(order))
         hashes = row_hashes(table, snapshot.key)
         sha256 = table_digest(hashes, table.schema, bool(order))
         if before is not None and before.sha256 == sha256:
             return before
-        if (
-            before is not None
-            and before.rows >= WHOLE_BELOW
-            and self._is_alike(before, table, order)
-        ):
-            there = self._lasting(before.files)
-            every = [each.hashes for each in there]
-            gone, new = in_one_alone(all_hashes(every), hashes)
+        if before is not None and self._can_share_files(before, table, order):
+            live = self._live_rows(before.files)
+            hashes_by_file = [each.hashes for each in live]
+            gone, new = in_one_alone(all_hashes(hashes_by_file), hashes)
             if gone.sum() + new.sum() <= OUTGROWN * before.rows:
-                stays = [
-                    each.without(going)
-                    for each, going in zip(there, split(gone, every), strict=True)
+                gone_by_file = split(gone, hashes_by_file)
+                kept = [
+                    each.without(gone_here)
+                    for each, gone_here in zip(live, gone_by_file, strict=True)
                 ]
-                return self._with_changes(
-                    name, before, stays, table.filter(pa.array(new)), hashes[new]
-                )
-        hashed = _in_order(table, hashes, order)
-        files = self._in_buckets(name, hashed) if order else [self._new_file(name, hashed)]
+                added = table.filter(pa.array(new))
+                return self._write_changes(name, before, kept, added, hashes[new])
+        hashed = _add_hashes(table, hashes, order)
+        files = self._write_in_buckets(name, hashed) if order else [self._write_file(name, hashed)]
         return replace(snapshot, sha256=sha256, files=tuple(files))
 
-    def _is_alike(self, before: Snapshot, table: pa.Table, order: Sequence[str]) -> bool:
-        """Whether rows of the one may lie beside those of the other: in one order, with the same
-        columns."""
-        return (
-            bool(order)
-            and before.order == tuple(order)
-            and _columns_of(self.schema(before)) == _columns_of(table.schema)
-        )
+    def _can_share_files(self, before: Snapshot, table: pa.Table, order: Sequence[str]) -> bool:
+        """Return whether the table may reuse files of ``before``.
+
+        That is large enough, and has the same order, columns and types.
+        """
+        if before.rows < WHOLE_BELOW or not order or before.order != tuple(order):
+            return False
+        return _columns_of(self.schema(before)) == _columns_of(table.schema)
 
     def replaced(
         self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table
     ) -> Snapshot:
-        """The table with ``rows`` in place of those whose ``column`` has one of the values."""
-        there, sought = self._lasting(before.files), Sought.of(values)
-        going = [self.having(each.file, [column], sought)[each.alive] for each in there]
-        old = [each.hashes[of_values] for each, of_values in zip(there, going, strict=True)]
+        """Return the table with ``rows`` in place of the rows whose ``column`` has one of the
+        values. The table must have an order."""
+        live = self._live_rows(before.files)
+        searched = SearchedValues.of(values)
+        # A mask per file over its live rows: at first all rows to replace, then those to delete.
+        masks = [self.having(each.file, [column], searched)[each.alive] for each in live]
+        old = [each.hashes[mask] for each, mask in zip(live, masks, strict=True)]
         hashes = row_hashes(rows, before.key)
         gone, new = in_one_alone(all_hashes(old), hashes)
         if not gone.any() and not new.any():
             return before
-        for of_values, gone_here in zip(going, split(gone, old), strict=True):
-            of_values[of_values] = gone_here
-        stays = [each.without(gone_here) for each, gone_here in zip(there, going, strict=True)]
-        return self._with_changes(name, before, stays, rows.filter(pa.array(new)), hashes[new])
+        for mask, gone_here in zip(masks, split(gone, old), strict=True):
+            mask[mask] = gone_here
+        kept = [each.without(mask) for each, mask in zip(live, masks, strict=True)]
+        return self._write_changes(name, before, kept, rows.filter(pa.array(new)), hashes[new])
 
     def write_bucket(
         self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, naming: str
     ) -> list[TableFile]:
-        """The files of those rows of a table that are of a bucket of groups, to be ``joined`` with
-        others. ``naming``: the column that names their groups."""
+        """Write the rows of one bucket of groups; return the files, which `joined` combines.
+
+        The bits of ``bucket`` are the first of the hash of a group's name, which is in the column
+        ``naming``. Rows of other buckets are ignored.
+        """
         key = names_of(order)[0]
         hashes = row_hashes(rows, key)
-        by_key = naming == key and is_text(rows[key].type)
-        hashed_as_named = by_key and not rows[key].null_count
-        groups = (
-            numbers_of(hashes, len(bucket))
-            if hashed_as_named
-            else group_numbers(rows[naming], len(bucket))
-        )
-        ours = groups == int(bucket, 2)
-        if not ours.all():  # a copy, otherwise
-            rows, hashes = rows.filter(pa.array(ours)), hashes[ours]
-        hashed = _in_order(rows, hashes, order)
-        if not by_key:
-            return [self._new_file(name, hashed, added=True)] if hashed.num_rows else []
-        within = pa.array(_in_any(octets(hashed[HASH]), [bucket]))
-        files, strays = (
-            self._in_buckets(name, hashed.filter(within), bucket),
-            hashed.filter(pc.invert(within)),
-        )
-        return [*files, self._new_file(name, strays, added=True)] if strays.num_rows else files
+        groups_are_keys = naming == key and is_text(rows[key].type)
+        if groups_are_keys and not rows[key].null_count:
+            groups = numbers_of(hashes, len(bucket))
+        else:
+            groups = group_numbers(rows[naming], len(bucket))
+        in_bucket = groups == int(bucket, 2)
+        # A filter copies all rows, so it is avoided if it would keep them all.
+        if not in_bucket.all():
+            rows, hashes = rows.filter(pa.array(in_bucket)), hashes[in_bucket]
+        hashed = _add_hashes(rows, hashes, order)
+        if not groups_are_keys:
+            return [self._write_file(name, hashed, added=True)] if hashed.num_rows else []
+        # The key hash of a null key is zero, not that of its group's name "". Such a row may be
+        # outside of the bucket by the hash that its files go by.
+        within = pa.array(_are_in(octets(hashed[HASH]), [bucket]))
+        files = self._write_in_buckets(name, hashed.filter(within), bucket)
+        outside = hashed.filter(pc.invert(within))
+        if outside.num_rows:
+            files.append(self._write_file(name, outside, added=True))
+        return files
 
     def joined(
         self,
@@ -190,139 +202,185 @@ class TableFiles(TableRows):
         order: Sequence[str],
         before: Snapshot | None,
     ) -> Snapshot:
-        """The table whose rows are in these files, which make up all buckets or none; ``before``
-        where it has the same rows. Buckets that are small beside each other are written as one."""
-        stays = self._lasting(files)
-        every = all_hashes([each.hashes for each in stays])
-        sha256 = table_digest(every, schema, True)
+        """Combine files into a table and return its snapshot, or ``before`` if it has the same
+        rows.
+
+        The files either make up all buckets or are all additions. Small neighbouring buckets are
+        merged.
+        """
+        live = self._live_rows(files)
+        hashes = all_hashes([each.hashes for each in live])
+        sha256 = table_digest(hashes, schema, True)
         if before is not None and before.sha256 == sha256:
             return before
-        none = with_hashes(schema.empty_table(), all_hashes([]))
-        worn = None if any(not file.added for file in files) else _buckets_of(len(every))
-        laid_out = self._laid_out(name, order, stays, none, worn)
-        return Snapshot(len(every), sha256, tuple(sorted(laid_out, key=_place)), tuple(order))
+        no_rows = with_hashes(schema.empty_table(), all_hashes([]))
+        only_additions = all(file.added for file in files)
+        rewritten = _bucket_names(len(hashes)) if only_additions else None
+        found = self._lay_out(name, order, live, no_rows, rewritten)
+        found.sort(key=lambda file: (file.added, file.bucket))
+        return Snapshot(len(hashes), sha256, tuple(found), tuple(order))
 
-    def _lasting(self, files: Iterable[TableFile]) -> list[Lasting]:
-        return [Lasting(file, self.alive(file), self.hashes(file)) for file in files]
+    def _live_rows(self, files: Iterable[TableFile]) -> list[LiveRows]:
+        return [LiveRows(file, self.alive(file), self.hashes(file)) for file in files]
 
-    def _with_changes(
+    def _write_changes(
         self,
         name: str,
         before: Snapshot,
-        stays: Sequence[Lasting],
+        kept: Sequence[LiveRows],
         added: pa.Table,
         hashes: np.ndarray,
     ) -> Snapshot:
-        """``stays``: what is left of each file of before; ``hashes``: of the rows added."""
-        every = all_hashes([*(each.hashes for each in stays), hashes])
-        sha256 = table_digest(every, added.schema, True)
-        files = self._laid_out(name, before.order, stays, _in_order(added, hashes, before.order))
-        return replace(before, rows=len(every), sha256=sha256, files=tuple(files))
+        """Write a changed table and return its snapshot.
 
-    def _laid_out(
+        ``kept`` has the rows that stay of each file of ``before``; ``hashes`` are those of the
+        rows in ``added``.
+        """
+        hashes_of_all = all_hashes([*(each.hashes for each in kept), hashes])
+        sha256 = table_digest(hashes_of_all, added.schema, True)
+        files = self._lay_out(name, before.order, kept, _add_hashes(added, hashes, before.order))
+        return replace(before, rows=len(hashes_of_all), sha256=sha256, files=tuple(files))
+
+    def _lay_out(
         self,
         name: str,
         order: Sequence[str],
-        stays: Sequence[Lasting],
+        kept: Sequence[LiveRows],
         new: pa.Table,
-        worn: Sequence[str] | None = None,
+        rewritten: Sequence[str] | None = None,
     ) -> list[TableFile]:
-        """Files with the rows that stay and the new ones, which have their hashes. ``worn``: the
-        buckets that are written anew; those that are outgrown, unless they are named."""
-        bases = [each for each in stays if not each.file.added]
-        additions = [each for each in stays if each.file.added]
-        of_new = octets(new[HASH])
-        loose = all_hashes([*(each.hashes for each in additions), of_new])
-        worn = _worn(name, bases, loose) if worn is None else worn
-        files = [
-            self._marked(name, each)
-            for each in bases
-            if not each.file.bucket.startswith(tuple(worn))
-        ]
-        kept = [each.without(_in_any(each.hashes, worn)) for each in additions]
-        small = [self._marked(name, each) for each in kept if each.rows]
-        left = new.filter(pa.array(~_in_any(of_new, worn)))
-        small += self._in_buckets(name, left, added=True) if left.num_rows else []
-        unmerged = sorted(
-            (file for file in small if not file.bucket), key=lambda file: (file.live, file.path)
-        )
-        if len(unmerged) > _limit(MOST_ADDITIONS, name):
-            merging = unmerged[: len(unmerged) // 2 + 1]
-            merged = in_order(pa.concat_tables(map(self.rows, merging)), order)
-            small = [
-                *(file for file in small if file not in merging),
-                *self._in_buckets(name, merged, added=True),
-            ]
-        waiting = [
-            new,
-            *(self._in_buckets_of(each, worn) for each in additions if not each.file.bucket),
-        ]
-        for bucket in worn:
-            parts = [
-                rows.filter(pa.array(_in_any(octets(rows[HASH]), [bucket]))) for rows in waiting
-            ]
-            beside = [each for each in stays if each.file.bucket or not each.file.added]
-            parts += [
-                self._in_buckets_of(each, [bucket])
-                for each in beside
-                if _meet(each.file.bucket, bucket)
-            ]
-            files += self._in_buckets(name, in_order(pa.concat_tables(parts), order), bucket)
+        """Write what is missing of a table, and return its files: buckets first, then additions.
+
+        The rows are those of ``kept`` and those of ``new``, which has their hashes. ``rewritten``
+        names the buckets to rewrite; None stands for those that have outgrown their limits.
+        """
+        base = [each for each in kept if not each.file.added]
+        additions = [each for each in kept if each.file.added]
+        if rewritten is None:
+            added_hashes = all_hashes([*(each.hashes for each in additions), octets(new[HASH])])
+            rewritten = _outgrown_buckets(name, base, added_hashes)
+        unchanged = [each for each in base if not each.file.bucket.startswith(tuple(rewritten))]
+        files = [self._mark_gone(name, each) for each in unchanged]
+        small = self._lay_out_additions(name, order, additions, new, rewritten)
+        files += self._rewrite_buckets(name, order, kept, new, rewritten)
         return [*files, *small]
 
-    def _in_buckets_of(self, each: Lasting, buckets: Sequence[str]) -> pa.Table:
-        """The rows of a file that are in one of the buckets."""
+    def _lay_out_additions(
+        self,
+        name: str,
+        order: Sequence[str],
+        additions: Sequence[LiveRows],
+        new: pa.Table,
+        rewritten: Sequence[str],
+    ) -> list[TableFile]:
+        """Return the files of additions without the rows of rewritten buckets.
+
+        Rows of ``new`` are written as another addition. If there are too many files, the half of
+        them with the fewest rows is merged into one.
+        """
+        left = [each.without(_are_in(each.hashes, rewritten)) for each in additions]
+        files = [self._mark_gone(name, each) for each in left if each.rows]
+        added = new.filter(pa.array(~_are_in(octets(new[HASH]), rewritten)))
+        if added.num_rows:
+            files += self._write_in_buckets(name, added, added=True)
+        mergeable = [file for file in files if not file.bucket]
+        if len(mergeable) <= _limit_of(name, MOST_ADDITIONS):
+            return files
+        mergeable.sort(key=lambda file: (file.live, file.path))
+        merging = mergeable[: len(mergeable) // 2 + 1]
+        rows = in_order(pa.concat_tables(map(self.rows, merging)), order)
+        others = [file for file in files if file not in merging]
+        return [*others, *self._write_in_buckets(name, rows, added=True)]
+
+    def _rewrite_buckets(
+        self,
+        name: str,
+        order: Sequence[str],
+        kept: Sequence[LiveRows],
+        new: pa.Table,
+        rewritten: Sequence[str],
+    ) -> list[TableFile]:
+        """Write all live rows of these buckets, and return their new files."""
+        if not rewritten:
+            return []
+        # Files that hold rows of any bucket are read once; a file of one bucket only for it.
+        mixed = [each for each in kept if each.file.added and not each.file.bucket]
+        of_one_bucket = [each for each in kept if each.file.bucket or not each.file.added]
+        waiting = [new, *(self._read_buckets(each, rewritten) for each in mixed)]
+        files: list[TableFile] = []
+        for bucket in rewritten:
+            parts = [
+                rows.filter(pa.array(_are_in(octets(rows[HASH]), [bucket]))) for rows in waiting
+            ]
+            parts += [
+                self._read_buckets(each, [bucket])
+                for each in of_one_bucket
+                if _overlap(each.file.bucket, bucket)
+            ]
+            rows = in_order(pa.concat_tables(parts), order)
+            files += self._write_in_buckets(name, rows, bucket)
+        return files
+
+    def _read_buckets(self, each: LiveRows, buckets: Sequence[str]) -> pa.Table:
+        """Return the live rows of a file that are in one of the buckets."""
         flags = each.alive.copy()
-        flags[flags] = _in_any(each.hashes, buckets)
+        flags[flags] = _are_in(each.hashes, buckets)
         return self.read(each.file.path, None, flags)
 
-    def _in_buckets(
+    def _write_in_buckets(
         self, name: str, rows: pa.Table, bucket: str = "", added: bool = False
     ) -> list[TableFile]:
-        """The rows of a bucket, in order and with their hashes, in as many files as they need."""
-        more = min((rows.num_rows // BUCKET_ROWS).bit_length(), MOST_BITS - len(bucket))
-        if not more:
-            return [self._new_file(name, rows, bucket, added)]
-        numbers = numbers_of(octets(rows[HASH]), len(bucket) + more) & (2**more - 1)
-        return [
-            self._new_file(
-                name, rows.filter(pa.array(numbers == number)), f"{bucket}{number:0{more}b}", added
-            )
-            for number in range(2**more)
-        ]
+        """Write the rows of a bucket to as many files as their number needs.
 
-    def _marked(self, name: str, each: Lasting) -> TableFile:
-        """The file, with those of its rows that are gone."""
+        The rows are in order and have their hashes.
+        """
+        # Each further bit of the hash halves the buckets.
+        more_bits = min((rows.num_rows // BUCKET_ROWS).bit_length(), MOST_BITS - len(bucket))
+        if not more_bits:
+            return [self._write_file(name, rows, bucket, added)]
+        count = 2**more_bits
+        numbers = numbers_of(octets(rows[HASH]), len(bucket) + more_bits) & (count - 1)
+        files: list[TableFile] = []
+        for number in range(count):
+            part = rows.filter(pa.array(numbers == number))
+            files.append(self._write_file(name, part, f"{bucket}{number:0{more_bits}b}", added))
+        return files
+
+    def _mark_gone(self, name: str, each: LiveRows) -> TableFile:
+        """Write the positions of a file's deleted rows, if they changed; return the file."""
         if each.gone == each.file.gone_rows:
             return each.file
         positions = pa.table({POSITION: pa.array(np.flatnonzero(~each.alive), pa.uint32())})
-        return replace(
-            each.file, gone=self._write(f"{name}/{GONE_FOLDER}", positions), gone_rows=each.gone
-        )
+        gone = self._write_parquet(f"{name}/{GONE_FOLDER}", positions)
+        return replace(each.file, gone=gone, gone_rows=each.gone)
 
-    def _new_file(
+    def _write_file(
         self, name: str, table: pa.Table, bucket: str = "", added: bool = False
     ) -> TableFile:
-        return TableFile(self._write(name, table), table.num_rows, bucket=bucket, added=added)
+        path = self._write_parquet(name, table)
+        return TableFile(path, table.num_rows, bucket=bucket, added=added)
 
-    def _write(self, name: str, table: pa.Table) -> str:
-        """Unless its content is there already. Raises DiskFullError, and leaves nothing."""
+    def _write_parquet(self, name: str, table: pa.Table) -> str:
+        """Write a file named by its content, unless it is there undamaged; return its path.
+
+        The path is relative to the snapshots folder. Raises DiskFullError and leaves nothing.
+        """
         folder = self.root / name
         with temporary_file(folder) as temporary:
             pq.write_table(
                 table, temporary, compression="zstd", data_page_size=PAGE_BYTES,
-                row_group_size=_row_group(table.schema),
+                row_group_size=ROW_GROUP_OF_VECTORS if VECTOR in table.schema.types else ROW_GROUP,
                 use_dictionary=_repeated(table.schema),  # pyright: ignore[reportArgumentType] - names are taken too
                 store_schema=False,
             )  # fmt: skip
             path = folder / f"{sha256_of(temporary)}.parquet"
             relative = path.relative_to(self.root).as_posix()
-            if not path.exists() or not self._is_whole(relative):
+            if not path.exists() or not self._is_undamaged(relative):
                 publish_file(temporary, path)
                 self.made(relative)
         return relative
 
-    def _is_whole(self, path: str) -> bool:
+    def _is_undamaged(self, path: str) -> bool:
         try:
             self.whole(path)
         except DataError:
@@ -330,85 +388,100 @@ class TableFiles(TableRows):
         return True
 
     def ordered(self, name: str, snapshot: Snapshot, order: Sequence[str]) -> Snapshot:
-        """The table as one that has hashes and an order, as those of an earlier version have
-        not."""
-        return (
-            snapshot
-            if snapshot.order or not order
-            else self.write(name, self.table(snapshot), order)
-        )
+        """Return the table with hashes and an order, which tables of earlier versions lack."""
+        if snapshot.order or not order:
+            return snapshot
+        return self.write(name, self.table(snapshot), order)
 
     def cleared(self, snapshot: Snapshot) -> Snapshot:
-        """The same table without a file that holds rows which are gone."""
+        """Rewrite the buckets of a table that has deleted rows, so that no file holds one."""
         if not any(file.gone for file in snapshot.files):
             return snapshot
         name = PurePosixPath(snapshot.files[0].path).parent.as_posix()
         buckets = [file.bucket for file in snapshot.files if not file.added]
-        none = self.rows(snapshot.files[0]).slice(0, 0)
-        files = self._laid_out(name, snapshot.order, self._lasting(snapshot.files), none, buckets)
+        no_rows = self.rows(snapshot.files[0]).slice(0, 0)
+        live = self._live_rows(snapshot.files)
+        files = self._lay_out(name, snapshot.order, live, no_rows, buckets)
         return replace(snapshot, files=tuple(files))
 
 
-def _limit(most: float, name: str) -> float:
-    """Of a table or bucket: from half of the most to all of it, by its name, so that those that
-    grow alike do not reach it in one night."""
-    return most * (1 + xxh3_64_intdigest(name.encode()) / 2**64) / 2
+def _limit_of(name: str, most: float) -> float:
+    """Return the limit of a table or bucket: between half of ``most`` and all of it.
+
+    It is spread by a hash of the name, so that tables that grow alike do not all reach their limit
+    in one run.
+    """
+    share = xxh3_64_intdigest(name.encode()) / 2**64
+    return most * (1 + share) / 2
 
 
-def _worn(name: str, bases: Sequence[Lasting], loose: np.ndarray) -> list[str]:
-    """The buckets to be written anew, none within another. ``loose``: hashes of the rows that are
-    additions."""
-    if sum(base.rows for base in bases) + len(loose) < WHOLE_BELOW:
+def _outgrown_buckets(name: str, base: Sequence[LiveRows], added_hashes: np.ndarray) -> list[str]:
+    """Return the buckets to rewrite, none of them within another.
+
+    ``added_hashes`` are those of the rows in additions. A bucket is rewritten if it has outgrown
+    its limit, or as a part of a larger one if it and its neighbours have become small.
+    """
+    if sum(each.rows for each in base) + len(added_hashes) < WHOLE_BELOW:
         return [""]
-    additions = np.bincount(numbers_of(loose, MOST_BITS), minlength=2**MOST_BITS)
-    rows = {base.file.bucket: base.rows + _within(additions, base.file.bucket) for base in bases}
-    worn = {
-        base.file.bucket
-        for base in bases
-        if max(base.gone, rows[base.file.bucket] - base.rows)
-        > _limit(OUTGROWN, f"{name}/{base.file.bucket}") * rows[base.file.bucket]
-    }
+    added_counts = np.bincount(numbers_of(added_hashes, MOST_BITS), minlength=2**MOST_BITS)
+    rows: dict[str, int] = {}
+    outgrown: set[str] = set()
+    for each in base:
+        bucket = each.file.bucket
+        added = _count_in(added_counts, bucket)
+        rows[bucket] = each.rows + added
+        limit = _limit_of(f"{name}/{bucket}", OUTGROWN) * rows[bucket]
+        if max(each.gone, added) > limit:
+            outgrown.add(bucket)
     for bucket in rows:
-        parent = bucket
-        while (
-            parent
-            and sum(rows[each] for each in rows if each.startswith(parent[:-1]))
-            < LEAST_SHARE * BUCKET_ROWS
-        ):
-            parent = parent[:-1]
-        worn |= {parent} - {bucket}
-    return [
-        bucket
-        for bucket in sorted(worn)
-        if not any(bucket[:end] in worn for end in range(len(bucket)))
-    ]
+        merged = _merge_with_neighbours(bucket, rows)
+        if merged != bucket:
+            outgrown.add(merged)
+    return [bucket for bucket in sorted(outgrown) if not _is_within_any(bucket, outgrown)]
 
 
-def _buckets_of(rows: int) -> list[str]:
-    """Those that so many rows are written in, all of them."""
+def _merge_with_neighbours(bucket: str, rows: Mapping[str, int]) -> str:
+    """Return the largest bucket around this one that still has few rows, or this one itself.
+
+    ``rows`` maps each bucket to the number of its rows.
+    """
+    while bucket:
+        parent = bucket[:-1]
+        rows_of_parent = sum(rows[each] for each in rows if each.startswith(parent))
+        if rows_of_parent >= LEAST_SHARE * BUCKET_ROWS:
+            return bucket
+        bucket = parent
+    return bucket
+
+
+def _is_within_any(bucket: str, buckets: Collection[str]) -> bool:
+    """Return whether one of the buckets contains this one and is larger."""
+    return any(bucket[:end] in buckets for end in range(len(bucket)))
+
+
+def _bucket_names(rows: int) -> list[str]:
+    """Return the names of all buckets into which a table of this many rows is divided."""
     bits = min((rows // BUCKET_ROWS).bit_length(), MOST_BITS)
     return [f"{number:0{bits}b}" for number in range(2**bits)] if bits else [""]
 
 
-def _place(file: TableFile) -> tuple[bool, str]:
-    return file.added, file.bucket
-
-
-def _within(counts: np.ndarray, bucket: str) -> int:
-    """How many of those that are counted by all their bits are in the bucket."""
-    first, last = (int(bucket.ljust(MOST_BITS, bit), 2) for bit in "01")
+def _count_in(counts: np.ndarray, bucket: str) -> int:
+    """Return how many rows a bucket has; ``counts`` has one number per leaf of MOST_BITS bits."""
+    first = int(bucket.ljust(MOST_BITS, "0"), 2)
+    last = int(bucket.ljust(MOST_BITS, "1"), 2)
     return int(counts[first : last + 1].sum())
 
 
-def _in_any(hashes: np.ndarray, buckets: Sequence[str]) -> np.ndarray:
+def _are_in(hashes: np.ndarray, buckets: Sequence[str]) -> np.ndarray:
+    """Return a boolean mask of the rows that are in one of the buckets."""
     found = np.zeros(len(hashes), bool)
     for bucket in buckets:
         found |= numbers_of(hashes, len(bucket)) == int(bucket or "0", 2)
     return found
 
 
-def _meet(one: str, other: str) -> bool:
-    """Whether the two buckets have rows in common."""
+def _overlap(one: str, other: str) -> bool:
+    """Return whether one of the two buckets contains the other."""
     return one.startswith(other) or other.startswith(one)
 
 
@@ -416,33 +489,45 @@ def _columns_of(schema: pa.Schema) -> list[tuple[str, str]]:
     return [(field.name, type_name(field.type)) for field in schema]
 
 
-def _in_order(table: pa.Table, hashes: np.ndarray, order: Sequence[str]) -> pa.Table:
-    """The table with HASH, which decides between rows of one key; the others are in their order
-    already."""
+def _add_hashes(table: pa.Table, hashes: np.ndarray, order: Sequence[str]) -> pa.Table:
+    """Return the table with the column HASH, sorted by it where keys are equal.
+
+    Apart from that the rows are expected to be in order already.
+    """
     hashed = with_hashes(table, hashes)
-    return in_order(hashed, order) if order and _has_ties(table.select(names_of(order))) else hashed
+    if order and _has_equal_neighbours(table.select(names_of(order))):
+        return in_order(hashed, order)
+    return hashed
 
 
-def _has_ties(keys: pa.Table) -> bool:
+def _has_equal_neighbours(keys: pa.Table) -> bool:
+    """Return whether a row of keys equals the row before it."""
     if keys.num_rows < 2:
         return False
-    alike = [_alike(c[1:], c[:-1]) for c in (column.combine_chunks() for column in keys.columns)]
-    return bool(np.logical_and.reduce(alike).any())
+    columns = [column.combine_chunks() for column in keys.columns]
+    equal = [_equal_cells(column[1:], column[:-1]) for column in columns]
+    return bool(np.logical_and.reduce(equal).any())
 
 
-def _alike(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """Cell by cell; two that are missing are alike."""
+def _equal_cells(left: pa.Array, right: pa.Array) -> np.ndarray:
+    """Compare two columns cell by cell; two null cells are equal."""
     equal = pc.fill_null(pc.equal(left, right), False)
-    return pc.or_(equal, pc.and_(left.is_null(), right.is_null())).to_numpy(zero_copy_only=False)
-
-
-def _row_group(schema: pa.Schema) -> int:
-    return ROW_GROUP_OF_VECTORS if VECTOR in schema.types else ROW_GROUP
+    both_null = pc.and_(left.is_null(), right.is_null())
+    return pc.or_(equal, both_null).to_numpy(zero_copy_only=False)
 
 
 def _repeated(schema: pa.Schema) -> list[str]:
-    """The columns whose values may come again, as Parquet names them. A dictionary of others,
-    vectors above all, doubles what they cost to write, and is held by who reads them."""
-    lists = [field for field in schema if is_list(field.type) and is_text(field.type.value_type)]
-    plain = [field for field in schema if not is_list(field.type) and field.name not in UNIQUE]
-    return [*(field.name for field in plain), *(f"{field.name}.list.element" for field in lists)]
+    """Return the columns whose values may repeat, by their names in Parquet.
+
+    These are written with a dictionary. For other columns, above all vectors, a dictionary doubles
+    the time to write, and readers keep it in memory.
+    """
+    names: list[str] = []
+    items: list[str] = []
+    for column in schema:
+        if is_list(column.type):
+            if is_text(column.type.value_type):
+                items.append(f"{column.name}.list.element")
+        elif column.name not in UNIQUE:
+            names.append(column.name)
+    return [*names, *items]
