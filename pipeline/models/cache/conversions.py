@@ -1,4 +1,4 @@
-"""Conversions of files, remembered by what was converted, beside the replies."""
+"""Cache of converted files, in the database of the replies. The key says what was converted."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
@@ -8,13 +8,16 @@ from pipeline.models.cache.database import CONVERSIONS, row_digest, slices
 from pipeline.models.cache.replies import ReplyCache, is_whole
 
 KEYS_AT_ONCE = 20
-"""A conversion is a whole book at times."""
+"""Number of conversions to read at once. One conversion may be a whole book."""
 
 
 @dataclass(frozen=True)
 class KeptConversion:
-    """``converter`` and ``limits``: by what and within what it was made; ``content``: what came of
-    it, as JSON."""
+    """A cached conversion.
+
+    ``converter``: the program that made it. ``limits``: the limits that applied. ``content``: the
+    result as JSON.
+    """
 
     converter: str
     limits: str
@@ -23,12 +26,14 @@ class KeptConversion:
 
 @dataclass(frozen=True)
 class ConversionCache:
-    """In the database of the replies, on behalf of the same owner, and forgotten with them."""
+    """Conversions in the database of the replies. They have the same owner and are deleted with the
+    replies."""
 
     cache: ReplyCache
 
     def find(self, keys: Iterable[str]) -> Iterator[tuple[str, KeptConversion]]:
-        """What is kept under these keys, a few at a time."""
+        """Yield the cached conversions with their keys, a few at a time. Damaged rows are left
+        out."""
         columns = [
             CONVERSIONS.c[name] for name in ("key", "digest", *KeptConversion.__dataclass_fields__)
         ]
@@ -38,9 +43,12 @@ class ConversionCache:
                     yield key, KeptConversion(*content)
 
     def store(self, key: str, kept: KeptConversion) -> None:
-        """In place of an earlier one; it is on disk when the call returns."""
+        """Store a conversion in place of an older one. It is on disk when the call returns."""
         row = {
-            "key": key, "created": datetime.now(UTC), "owner": self.cache.owner,
-            "digest": row_digest(key, *astuple(kept)), **vars(kept),
-        }  # fmt: skip
+            "key": key,
+            "created": datetime.now(UTC),
+            "owner": self.cache.owner,
+            "digest": row_digest(key, *astuple(kept)),
+            **vars(kept),
+        }
         self.cache.database.upsert(CONVERSIONS, [row])

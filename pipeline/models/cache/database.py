@@ -1,5 +1,5 @@
-"""The database that remembers replies, conversions, limits and batches: SQLite, or PostgreSQL for
-many machines."""
+"""Database of cached replies, conversions, limits and batches: SQLite, or PostgreSQL for several
+machines."""
 
 import threading
 import time
@@ -31,10 +31,12 @@ from pipeline.models.cache.reserve import Reserve, Reserves
 
 Item = TypeVar("Item")
 SCHEMA_VERSION = 5
-"""1 had no owners, buckets, batches and no version row, 2 no digests, 3 none of batches, 4 no
-conversions; they are brought to 5 as they are opened."""
+"""Version of the tables. Version 1 had no owners, buckets, batches and version row; 2 had no
+digests; 3 had none for batches; 4 had no conversions. A database of an earlier version is upgraded
+when it is opened."""
 
 KEYS_PER_STATEMENT = 500
+"""Number of keys in one SQL statement."""
 SECONDS_TO_WAIT_FOR_A_LOCK = 60
 INSERTS = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -108,26 +110,26 @@ ADDED = {
         "postgresql": sa.DDL("ALTER TABLE %(table)s ADD COLUMN IF NOT EXISTS digest BIGINT"),
     },
 }
-"""Columns that earlier versions did not have."""
+"""Columns that earlier versions did not have, with the statements that add them."""
 
 
 class Database:
-    """Made on first use; threads and processes may share it.
+    """Database that is opened on first use. Threads and processes may share it.
 
-    ``url``: ``sqlite:///path`` or ``postgresql://...``; "" is no database. Raises SettingsError for
-    another kind of URL, StoreError when the database fails or was made by a newer version.
+    ``url``: ``sqlite:///path`` or ``postgresql://...``; "" means no database. Raises SettingsError
+    for any other URL. Raises StoreError when the database fails or was made by a newer version.
     """
 
     def __init__(self, url: str):
         self.url = _read_url(url) if url else None
         self.reserves = Reserves()
         self._opening = threading.Lock()
-        self._writing = (
-            threading.Lock()
-        )  # waiting here is fair and wakes at once; SQLite's own wait polls
+        # SQLite itself waits for its write lock by polling. Waiting for this lock ends at once.
+        self._writing = threading.Lock()
 
     @property
     def there(self) -> bool:
+        """True if there is a database."""
         return self.url is not None
 
     @property
@@ -135,18 +137,20 @@ class Database:
         return self.url is not None and self.url.get_backend_name() == "sqlite"
 
     def select(self, columns: Sequence[sa.Column], keys: Sequence[str]) -> list[Any]:
-        """Rows whose first column is one of the keys."""
+        """Return the rows whose first column is one of the keys."""
         if not keys or not self.there:
             return []
+        rows: list[Any] = []
         with self.connection() as connection:
-            return [
-                row
-                for some in slices(keys)
-                for row in connection.execute(sa.select(*columns).where(columns[0].in_(some)))
-            ]
+            for some in slices(keys):
+                rows += connection.execute(sa.select(*columns).where(columns[0].in_(some)))
+        return rows
 
     def upsert(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
-        """All of the rows or, if the process dies, none; they are on disk when the call returns."""
+        """Insert or replace all rows in one transaction. They are on disk when the call returns.
+
+        Raises CacheFullError if the disk is full.
+        """
         if not rows or self.url is None:
             return
         insert = INSERTS[self.url.get_backend_name()](table)
@@ -162,10 +166,10 @@ class Database:
         self.in_room(write)
 
     def in_room(self, write: Callable[[], None]) -> None:
-        """Carry out a transaction. Where the disk is full, give the reserved room back and carry it
-        out once more.
+        """Run a transaction. If the disk is full, free the reserved space and run it once more.
 
-        Raises CacheFullError where it is full all the same."""
+        Raises CacheFullError if the disk is still full.
+        """
         try:
             write()
         except CacheFullError:
@@ -174,20 +178,26 @@ class Database:
             write()
 
     def reserve(self, calls: int, size: int, where: str) -> Reserve:
-        """Return room for the replies of ``calls`` calls at once, of ``size`` bytes each, which the
-        first one takes.
+        """Return a reserve for ``calls`` calls at once with replies of ``size`` bytes each.
 
-        ``where``: the model's place in settings.yaml. Only a SQLite database has such room."""
-        path = (
-            Path(self.url.database) if self.url and self.is_sqlite and self.url.database else None
-        )
+        The first call allocates the space. ``where``: the model's place in settings.yaml. Only a
+        SQLite database has a reserve; for others it does nothing.
+        """
+        path = None
+        if self.url and self.is_sqlite and self.url.database:
+            path = Path(self.url.database)
         return Reserve(self.reserves, path, calls, size, where)
 
     @contextmanager
     def connection(self, write: bool = False) -> Iterator[sa.Connection]:
-        """A transaction. The database's complaint becomes a StoreError, without statement and
-        values."""
+        """Yield a connection within a transaction, which is committed at the end of the block.
+
+        ``write``: only one thread of this process writes at a time. Raises StoreError or
+        CacheFullError if the database fails; the message contains neither the statement nor its
+        values.
+        """
         assert self.url is not None
+        # The error is raised outside the handler, so that it does not carry the statement along.
         failed: DBAPIError | None = None
         try:
             with self._opening:
@@ -207,11 +217,14 @@ class Database:
             raise kind(complaint(self.url, failed))
 
     def close(self) -> None:
+        """Close the pooled connections, if the database was opened."""
         if "engine" in self.__dict__:
             self.engine.dispose()
 
     @cached_property
     def engine(self) -> sa.Engine:
+        """The engine. The first access opens the database, creates missing tables and upgrades old
+        ones."""
         assert self.url is not None
         if self.is_sqlite:
             engine = _open_sqlite(self.url)
@@ -225,8 +238,10 @@ class Database:
 
 @dataclass
 class SharedWrites:
-    """Rows that many threads write one at a time, in as few transactions as possible: whoever may
-    write takes all that wait along. A row is on disk when ``write`` returns."""
+    """Write rows of many threads to a table in as few transactions as possible.
+
+    One thread writes at a time, and it writes all rows that wait.
+    """
 
     database: Database
     table: sa.Table
@@ -235,6 +250,8 @@ class SharedWrites:
     writing: threading.Lock = field(default_factory=threading.Lock)
 
     def write(self, row: dict[str, Any]) -> None:
+        """Write a row, which is on disk when the call returns. Raises the errors of
+        ``Database.upsert``."""
         written: Future[None] = Future()
         with self.lock:
             self.waiting.append((row, written))
@@ -244,12 +261,14 @@ class SharedWrites:
         written.result()
 
     def _write_all(self) -> None:
+        """Write all waiting rows, and pass the result to the threads that wait for them."""
         with self.lock:
             taken, self.waiting = self.waiting, []
         rows = {row["key"]: row for row, _ in taken}
         try:
             self.database.upsert(self.table, list(rows.values()))
-        except BaseException as error:  # Ctrl-C too: nobody is to wait for a row that is lost
+        except BaseException as error:
+            # This includes Ctrl-C: no thread may wait for a row that is lost.
             for _, written in taken:
                 written.set_exception(error)
         else:
@@ -258,6 +277,8 @@ class SharedWrites:
 
 
 def _read_url(text: str) -> sa.URL:
+    """Return the URL of a database that can hold the cache. Raises SettingsError for any other
+    text."""
     try:
         url = sa.make_url(text)
     except ArgumentError:
@@ -279,6 +300,11 @@ def _read_url(text: str) -> sa.URL:
 
 
 def _open_sqlite(url: sa.URL) -> sa.Engine:
+    """Return an engine for a SQLite file, whose folder is created if it is missing.
+
+    Every commit is flushed to disk, and deleted rows are overwritten. Raises StoreError if the
+    folder cannot be created.
+    """
     folder = Path(url.database or "").parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -300,8 +326,10 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
 
 
 def row_digest(*content: str | int | bytes) -> int:
-    """Of what a row says, to see that it was not damaged since; as a signed number, which databases
-    have."""
+    """Return a signed 64-bit digest of the values of a row, which reveals later damage.
+
+    Databases have only signed integers.
+    """
     state = xxhash.xxh3_64()
     for part in content:
         state.update(
@@ -311,14 +339,19 @@ def row_digest(*content: str | int | bytes) -> int:
 
 
 def lenient_text(content: bytes) -> str:
-    """Text that something has damaged is for its row's digest to find, not an end of the whole
-    query."""
+    """Decode text from the database. Replace damaged bytes instead of failing the whole query.
+
+    The digest of the row reveals the damage.
+    """
     return content.decode(errors="replace")
 
 
 def _create_tables(engine: sa.Engine) -> None:
-    """Several processes may do this at once: SQLite's change to WAL does not wait for a lock, and
-    PostgreSQL's "if not exists" can still collide."""
+    """Create missing tables, and turn on WAL in SQLite. Retry if another process does the same.
+
+    SQLite's change to WAL does not wait for a lock, and PostgreSQL's "if not exists" may still
+    collide.
+    """
     attempts = 50
     for attempt in range(1, attempts + 1):
         try:
@@ -329,15 +362,17 @@ def _create_tables(engine: sa.Engine) -> None:
                     connection.execute(CreateTable(table, if_not_exists=True))
             return
         except (OperationalError, IntegrityError) as error:
-            if attempt == attempts or not (
-                isinstance(error, IntegrityError) or "locked" in str(error.orig)
-            ):
+            is_collision = isinstance(error, IntegrityError) or "locked" in str(error.orig)
+            if attempt == attempts or not is_collision:
                 raise
             time.sleep(0.05)
 
 
 def _upgrade(engine: sa.Engine, where: str) -> None:
-    """Bring what an older version made up to date. Raises StoreError for a newer version's."""
+    """Add the columns that a database of an older version lacks, and store the current version.
+
+    Raises StoreError if a newer version wrote the database.
+    """
     newest = sa.select(sa.func.max(SCHEMA.c.schema_version))
     with engine.begin() as connection:
         found = connection.execute(newest).scalar()
@@ -349,9 +384,8 @@ def _upgrade(engine: sa.Engine, where: str) -> None:
             f" {SCHEMA_VERSION}); upgrade, or set another 'cache'"
         )
     with engine.begin() as connection:
-        connection.execute(
-            sa.update(SCHEMA).values(schema_version=SCHEMA.c.schema_version)
-        )  # SQLite's write lock
+        # This update changes nothing, but it takes SQLite's write lock.
+        connection.execute(sa.update(SCHEMA).values(schema_version=SCHEMA.c.schema_version))
         for table in (COMPLETIONS, EMBEDDINGS, BATCHES):
             columns = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
             for name, statements in ADDED.items():
@@ -362,6 +396,7 @@ def _upgrade(engine: sa.Engine, where: str) -> None:
 
 
 def complaint(url: sa.URL, error: DBAPIError) -> str:
+    """Return the message for a database error, with the next action and without the statement."""
     said = " ".join(str(error.orig).split())
     if url.get_backend_name() != "sqlite":
         return (
@@ -390,19 +425,22 @@ def complaint(url: sa.URL, error: DBAPIError) -> str:
 
 
 def is_full(url: sa.URL, error: DBAPIError) -> bool:
-    """Return whether SQLite could not write; with some file systems it reports an I/O error for a
-    full disk."""
+    """Return whether SQLite failed because the disk is full.
+
+    With some file systems, SQLite reports an I/O error for a full disk.
+    """
     said = str(error.orig)
     return url.get_backend_name() == "sqlite" and ("full" in said or "disk I/O" in said)
 
 
 def address(url: sa.URL) -> str:
-    """The URL without user and password."""
+    """Return the URL without user and password."""
     return sa.URL.create(
         url.drivername, host=url.host, port=url.port, database=url.database
     ).render_as_string()
 
 
 def slices(items: Sequence[Item], size: int = KEYS_PER_STATEMENT) -> Iterator[Sequence[Item]]:
+    """Yield consecutive slices of at most ``size`` items."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -1,5 +1,4 @@
-"""What is known of replies and vectors already, by keys over all that is asked: what models do
-before they call."""
+"""Lookup of stored replies and vectors. The keys are hashes over everything that is requested."""
 
 import hashlib
 import json
@@ -16,15 +15,20 @@ from pipeline.models.cache.replies import Completion, ReplyCache
 
 
 def completion_key(identity: Mapping[str, Any], request: ChatRequest) -> str:
-    """Over the model's identity, all of the request that is sent (not its ``row_id``), and whose it
-    is."""
-    whose = [request.asker] if request.asker else []
-    return _key(
-        "completion", identity, [list(map(dict, request.messages)), request.response_format, *whose]
-    )
+    """Return the cache key of a chat request.
+
+    It covers the model's identity, the messages, ``response_format`` and ``asker``. The other
+    fields of the request are not part of it.
+    """
+    messages = [dict(message) for message in request.messages]
+    asked: list[object] = [messages, request.response_format]
+    if request.asker:
+        asked.append(request.asker)
+    return _key("completion", identity, asked)
 
 
 def embedding_key(identity: Mapping[str, Any], text: str) -> str:
+    """Return the cache key of the vector of a text."""
     return _key("embedding", identity, text)
 
 
@@ -37,10 +41,13 @@ def _key(kind: str, identity: Mapping[str, Any], asked: object) -> str:
 
 @dataclass
 class RememberedReplies:
-    """The Memory of one chat model.
+    """Memory of one chat model, backed by the cache.
 
-    It serves replies that can be read, bad ones that have been mended, and those that nobody has
-    read yet. Bad replies of the rows in ``anew`` are asked for again.
+    It serves replies that are valid, bad ones that have been mended, and those that nobody has read
+    yet. Bad replies of the rows in ``anew`` are requested again.
+
+    ``flags``: the verdict of each stored reply in use. ``mended``: bad replies that were mended and
+    are now requested again.
     """
 
     model: str
@@ -50,29 +57,32 @@ class RememberedReplies:
     flags: dict[str, bool | None] = field(default_factory=dict)
     mended: dict[str, Completion] = field(default_factory=dict)
     found_under: dict[str, str] = field(default_factory=dict)
-    """Key of a request -> the key of its earlier form, where that form has the reply."""
+    """Maps the key of a request to the key of its earlier form, if that form has the reply."""
     lengths: dict[str, int] = field(default_factory=dict)
-    """Key of a request that is asked again -> tokens of its stored reply, if that reply was
-    whole."""
+    """Maps the key of a request that is made again to twice the tokens of its stored reply, if that
+    reply was whole."""
 
     def key(self, request: ChatRequest) -> str:
         return completion_key(self.identity, request)
 
     def with_room(self, key: str, request: ChatRequest) -> ChatRequest:
-        """Return the request with a limit that its stored reply, which is of no use now, would have
-        kept to."""
+        """Return the request with a limit that leaves room for its stored reply, which is not used
+        now."""
         if request.max_tokens is None or self.lengths.get(key, 0) <= request.max_tokens:
             return request
         return replace(request, max_tokens=self.lengths[key])
 
     def keys(self, request: ChatRequest) -> tuple[str, ...]:
-        """Return every key under which a reply to the request may be stored: its own, then those of
+        """Return every key under which a reply may be stored: the request's own, then those of
         earlier forms."""
         return tuple(map(self.key, (request, *request.earlier)))
 
     def read(self, completion: Completion, request: ChatRequest) -> ChatReply:
-        """Return the reply to a request, judged by the request's check and by how much of its text
-        was read."""
+        """Return the stored reply as a ChatReply.
+
+        The request's check judges it, and so does a comparison of the reported tokens with the
+        length of the text.
+        """
         reply = read(completion, request.check, limited=request.max_tokens is not None)
         if reply.reason:
             return reply
@@ -92,32 +102,30 @@ class RememberedReplies:
     def recall(self, requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
         """Return the known replies that may be served, by the key of the request.
 
-        They are read again, because the parser may have changed since. The earlier forms of a
-        request are looked up in the same query.
+        Each reply is checked again, because the parser may have changed since. One database query
+        also looks for the earlier forms of the requests.
         """
         forms = {key: {key: request, **self._earlier(request)} for key, request in requests.items()}
         stored = self.cache.completions(chain.from_iterable(forms.values()))
         served = {}
         for key, candidates in forms.items():
             for candidate, form in candidates.items():
-                reply = (
-                    self._served(key, candidate, stored[candidate], form)
-                    if candidate in stored
-                    else None
-                )
+                if candidate not in stored:
+                    continue
+                reply = self._serve(key, candidate, stored[candidate], form)
                 if reply is not None:
                     served[key] = reply
                     break
         return served
 
-    def _served(
+    def _serve(
         self, key: str, stored_under: str, completion: Completion, request: ChatRequest
     ) -> ChatReply | None:
-        """Return the reply as it is served, or None where it may not be; note what storing and
-        flagging need.
+        """Return the reply to serve, or None if it may not be served.
 
-        ``request``: in the form in which it is stored; an endpoint counted the tokens of that
-        form."""
+        ``request`` is the form that was stored, because the endpoint counted the tokens of that
+        form. Records what ``store`` and ``flag`` need later.
+        """
         reply = self.read(completion, request)
         if self._servable(reply, completion, request):
             if stored_under != key:
@@ -125,23 +133,31 @@ class RememberedReplies:
             self.flags[key] = completion.valid
             return replace(reply, cached=True)
         if completion.finish_reason != "length":
-            self.lengths[key] = 2 * completion.output_tokens  # the next reply may well be longer
+            # The next reply may be longer than this one.
+            self.lengths[key] = 2 * completion.output_tokens
         if completion.valid:
             self.mended[key] = completion
         return None
 
     def _servable(self, reply: ChatReply, completion: Completion, request: ChatRequest) -> bool:
-        if reply.good:
-            # A reply that nobody has read yet may be the very one that was asked for its end.
-            read_before = completion.valid is not None
-            usable = bool(request.check) or completion.valid is not False
-            return usable and not (read_before and not self._is_whole(reply, request))
-        asked_anew = self.anew is not None and self.anew(request.row_id)
-        return completion.valid is None or (completion.valid and not asked_anew)
+        """Return whether the stored reply may be served."""
+        if not reply.good:
+            if completion.valid is None:
+                return True
+            is_requested_again = self.anew is not None and self.anew(request.row_id)
+            return completion.valid and not is_requested_again
+        if completion.valid is None:
+            # Nobody has read it yet: it may be the reply to the request for a missing end mark.
+            return True
+        if completion.valid is False and not request.check:
+            return False
+        return self._is_whole(reply, request)
 
     def store(self, key: str, completion: Completion, request: ChatRequest) -> None:
-        """Keep the reply, unless it is no better than a mended one, or one without an end mark,
-        that it was to replace."""
+        """Store the reply, unless it is no improvement on the stored one that it was to replace.
+
+        That one is either a mended reply or a good one without its end mark.
+        """
         if key in self.mended and not self._is_whole(self.read(completion, request), request):
             return
         self.cache.store_completion(key, self.model, completion)
@@ -149,30 +165,35 @@ class RememberedReplies:
         self.flags[key] = None
 
     def _is_whole(self, reply: ChatReply, request: ChatRequest) -> bool:
-        """Check that a reply is good and, if its row is asked again for that, that it has its end
-        mark."""
-        asked_for_its_end = (
+        """Check that the reply is good and has the end mark for which its row is requested again,
+        if any."""
+        if not reply.good:
+            return False
+        is_requested_for_its_end = (
             isinstance(self.anew, RowsToAskAgain) and request.row_id in self.anew.unended
         )
-        lacks_end = (
-            asked_for_its_end and request.lacks_end is not None and request.lacks_end(reply.text)
-        )
-        return reply.good and not lacks_end
+        if not is_requested_for_its_end or request.lacks_end is None:
+            return True
+        return not request.lacks_end(reply.text)
 
     def better(self, key: str, request: ChatRequest, fresh: ChatReply) -> ChatReply:
-        """Return the fresh reply or, if it is of no use, the one that it was to replace: what
-        mended that one is known, so a row that could be read stays readable."""
+        """Return the fresh reply, or the stored one that it was to replace if the fresh one is of
+        no use.
+
+        The replies that mended the stored one are known, so a row that could be read stays
+        readable.
+        """
         mended = self.mended.pop(key, None)
         if mended is None or self._is_whole(fresh, request):
             return fresh
-        self.cache.store_completion(
-            key, self.model, mended
-        )  # a batch's replies are stored before they are read
+        # The replies of a batch are stored before they are read, so the fresh one may be there.
+        self.cache.store_completion(key, self.model, mended)
         self.flags[key] = mended.valid
         return replace(self.read(mended, request), cached=True)
 
     def flag(self, valid: Mapping[str, bool]) -> None:
-        """Failed calls have left nothing to be flagged, and what is flagged so already stays."""
+        """Store the verdicts that changed. Failed calls left no reply, so their keys are
+        ignored."""
         changed = {
             key: flag
             for key, flag in valid.items()
@@ -182,40 +203,55 @@ class RememberedReplies:
         self.flags |= changed
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Replies that could be read, each by itself, and are of no use all the same."""
+        """Delete replies that passed their checks, but turned out to be of no use."""
         self.cache.forget(keys)
 
 
 def read(completion: Completion, check: Check | None, limited: bool = False) -> ChatReply:
-    """Return the reply, with a reason if nothing was said; ``message`` is why, or ``check``'s
-    objection."""
+    """Return the stored reply as a ChatReply.
+
+    A reply without text gets a reason, and ``message`` explains it. Otherwise ``message`` is the
+    objection of ``check``, or "". ``limited``: the request had a limit, so a reply that reached it
+    is bad.
+    """
     reason, message = None, ""
+    is_cut = completion.finish_reason == "length"
     if completion.finish_reason == "content_filter":
         reason, message = "content_filter", "the endpoint's content filter stopped the reply"
     elif completion.finish_reason == "refusal":
         reason, message = "refusal", f"the model refused: {completion.text}"
     elif not completion.text.strip():
-        cut = " (cut at the output limit)" if completion.finish_reason == "length" else ""
+        cut = " (cut at the output limit)" if is_cut else ""
         reason, message = "empty", f"the reply has no text{cut}"
-    elif (check or limited) and completion.finish_reason == "length":
+    elif is_cut and (check or limited):
         message = "the reply was cut off at the output limit"
     elif check:
         message = check(completion.text) or ""
-    tokens = (completion.input_tokens, completion.output_tokens)
-    return ChatReply(completion.text, completion.finish_reason, reason, message, *tokens)
+    return ChatReply(
+        completion.text,
+        completion.finish_reason,
+        reason,
+        message,
+        completion.input_tokens,
+        completion.output_tokens,
+    )
 
 
 @dataclass(frozen=True)
 class RecalledVectors:
-    """The vectors known of some texts. ``missing``: key -> text, each text once; blank texts have
-    no key."""
+    """Known vectors of some texts.
+
+    ``keys``: one key per text in order, None for a blank text. ``known``: the vectors by key.
+    ``missing``: the texts without a vector by key, each text once.
+    """
 
     keys: Sequence[str | None]
     known: dict[str, np.ndarray]
     missing: Mapping[str, str]
 
     def stack(self, dimensions: int) -> np.ndarray:
-        """One row a text, zeros where it is blank."""
+        """Return one float32 row per text, in order; a blank text has zeros. All vectors must be
+        known."""
         rows = np.zeros((len(self.keys), dimensions), dtype=np.float32)
         for row, key in zip(rows, self.keys, strict=True):
             if key is not None:
@@ -226,22 +262,24 @@ class RecalledVectors:
 def recall_vectors(
     cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]
 ) -> RecalledVectors:
+    """Return the cached vectors of the texts, and which of them are missing."""
     keys = [embedding_key(identity, text) if text.strip() else None for text in texts]
     asked = {key: text for key, text in zip(keys, texts, strict=True) if key is not None}
     known = cache.vectors(asked)
-    return RecalledVectors(
-        keys, known, {key: text for key, text in asked.items() if key not in known}
-    )
+    missing = {key: text for key, text in asked.items() if key not in known}
+    return RecalledVectors(keys, known, missing)
 
 
 def embedding_keys(identity: Mapping[str, Any], texts: Sequence[str]) -> set[str]:
+    """Return the cache keys of the vectors of all texts that are not blank."""
     return {embedding_key(identity, text) for text in texts if text.strip()}
 
 
 def unknown_texts(
     cache: ReplyCache, identity: Mapping[str, Any], texts: Sequence[str]
 ) -> dict[str, str]:
-    """key -> text of those without a vector, each once; blank texts need none."""
+    """Return the texts without a cached vector by key, each text once. Blank texts need no
+    vector."""
     asked = {embedding_key(identity, text): text for text in texts if text.strip()}
     known = cache.known_vectors(asked)
     return {key: text for key, text in asked.items() if key not in known}

@@ -1,4 +1,4 @@
-"""The file of a SQLite cache: mended when something has damaged it, and rid of deleted rows."""
+"""Repair a damaged SQLite cache, and remove the traces of deleted rows from a cache."""
 
 import os
 import sqlite3
@@ -37,9 +37,11 @@ READS: dict[str, LiteralString] = {
         "SELECT rowid, * FROM conversions NOT INDEXED WHERE rowid > ? ORDER BY rowid LIMIT ?"
     ),
 }
+"""Statements that read a table by row number. NOT INDEXED avoids the indexes, which may be
+damaged."""
 ROWS_AT_ONCE = 500
 MOST_UNREADABLE = 20_000
-"""Row numbers in sequence that may fail before the rest of a table is given up."""
+"""Number of consecutive row numbers that may fail before the rest of a table is given up."""
 SECONDS_TO_WAIT = 5
 SQLITE_WAITS = "PRAGMA busy_timeout=5000"
 SECONDS_BETWEEN_LOOKS = 0.1
@@ -47,13 +49,17 @@ OLDER = sa.text(
     "SELECT count(*) FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start < :started"
 )
+"""Counts the transactions of other sessions that began before ``:started``."""
 
 
 def mend(database: Database) -> int | None:
-    """Look at the whole file and, where it is damaged, make a new one of what can be read. Returns
-    how many rows that were; None where nothing was to be done. Only before the database is used,
-    for a caller who is about to pay for what is not in it. Raises StoreError when the new file
-    cannot be written."""
+    """Check the whole file. If it is damaged, move it aside and make a new one of the readable
+    rows.
+
+    Call it only before the database is used, and before paying for what it lacks. Returns the
+    number of rows that were saved, or None if the file was not damaged. Raises StoreError when the
+    new file cannot be written.
+    """
     if not database.is_sqlite or database.url is None:
         return None
     path = Path(database.url.database or "")
@@ -62,7 +68,8 @@ def mend(database: Database) -> int | None:
     if not path.stat().st_size:
         tell(f"{path}: empty; what it held is asked again")
         return None
-    if not (fault := _fault(path)):
+    fault = _find_fault(path)
+    if not fault:
         return None
     aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}")
     for suffix in ("", "-wal", "-shm"):
@@ -71,7 +78,7 @@ def mend(database: Database) -> int | None:
     _lengthen(aside)
     saved = 0
     for table in KEPT:
-        for rows in _readable(aside, table):
+        for rows in _read_rows(aside, table):
             database.upsert(table, rows)
             saved += len(rows)
     tell(
@@ -81,8 +88,8 @@ def mend(database: Database) -> int | None:
     return saved
 
 
-def _fault(path: Path) -> str:
-    """Empty for a whole file, and for one that another program holds."""
+def _find_fault(path: Path) -> str:
+    """Return what is wrong with the file; "" if it is intact or another program holds it."""
     try:
         with closing(sqlite3.connect(path, timeout=SECONDS_TO_WAIT)) as connection:
             connection.text_factory = lenient_text
@@ -93,90 +100,108 @@ def _fault(path: Path) -> str:
 
 
 def _lengthen(path: Path) -> None:
-    """SQLite reads nothing of a file that is shorter than its header says; of zeros it leaves out
-    the pages."""
+    """Extend a truncated file with zeros to the length that its header states.
+
+    SQLite reads nothing from a file that is too short. It skips pages of zeros.
+    """
     with path.open("rb") as file:
         header = file.read(100)
-    pages, page_size = int.from_bytes(header[28:32], "big"), int.from_bytes(header[16:18], "big")
-    if header.startswith(b"SQLite format 3") and path.stat().st_size < pages * page_size <= 2**40:
-        os.truncate(path, pages * page_size)
+    # These offsets are part of SQLite's file format.
+    pages = int.from_bytes(header[28:32], "big")
+    page_size = int.from_bytes(header[16:18], "big")
+    length = pages * page_size
+    # A header that is itself damaged may state any length; 1 TiB is more than a cache has.
+    is_credible = header.startswith(b"SQLite format 3") and length <= 2**40
+    if is_credible and path.stat().st_size < length:
+        os.truncate(path, length)
 
 
-def _readable(path: Path, table: sa.Table) -> Iterator[list[dict[str, Any]]]:
-    """The rows in the order of their numbers; those on pages that cannot be read are left out."""
+def _read_rows(path: Path, table: sa.Table) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows in the order of their numbers. Rows on unreadable pages are left out."""
     with closing(sqlite3.connect(path)) as connection:
         connection.text_factory = lenient_text
         connection.row_factory = sqlite3.Row
         place = failed = 0
         while failed < MOST_UNREADABLE:
-            found, broken = _rows_after(connection, table.name, place)
+            found, broken = _read_rows_after(connection, table.name, place)
             if found:
                 place, failed = found[-1]["rowid"], 0
-                yield _whole(table, found)
+                yield _complete_rows(table, found)
             elif not broken:
                 return
             if broken:
+                # Try again behind the next row number.
                 place, failed = place + 1, failed + 1
 
 
-def _rows_after(
+def _read_rows_after(
     connection: sqlite3.Connection, table: str, place: int
 ) -> tuple[list[sqlite3.Row], bool]:
-    """As far as they can be read, and whether there was one that cannot."""
+    """Read rows behind a row number. Return those before the first error, and whether there was
+    one."""
     found: list[sqlite3.Row] = []
     try:
         for row in connection.execute(READS[table], (place, ROWS_AT_ONCE)):
-            found.append(row)  # noqa: PERF402 - those before the error are kept
+            found.append(row)  # noqa: PERF402 - rows before an error must be kept
     except sqlite3.Error:
         return found, True
     return found, False
 
 
-def _whole(table: sa.Table, rows: list[sqlite3.Row]) -> list[dict[str, Any]]:
-    """Rows with a key and all that the table requires; an older version's lack the columns that
-    came later."""
+def _complete_rows(table: sa.Table, rows: list[sqlite3.Row]) -> list[dict[str, Any]]:
+    """Convert the rows for SQLAlchemy, and leave out those that lack a required value.
+
+    Rows of an older version lack the columns that were added later.
+    """
     known = set(rows[0].keys())
     columns = [column for column in table.columns if column.name in known]
-    read = [{column.name: _value(column, row[column.name]) for column in columns} for row in rows]
-    return [
-        row
-        for row in read
-        if all(row[column.name] is not None for column in columns if not column.nullable)
-    ]
+    required = [column.name for column in columns if not column.nullable]
+    complete = []
+    for row in rows:
+        values = {column.name: _convert(column, row[column.name]) for column in columns}
+        if all(values[name] is not None for name in required):
+            complete.append(values)
+    return complete
 
 
-def _value(column: sa.Column[Any], value: Any) -> Any:
-    """As SQLAlchemy wants it; None for what is none."""
+def _convert(column: sa.Column[Any], value: Any) -> Any:
+    """Convert a value to the column's Python type. Return None for a damaged value."""
     wanted = column.type.python_type
     try:
         if value is None or isinstance(value, wanted):
             return value
-        return wanted.fromisoformat(value) if hasattr(wanted, "fromisoformat") else wanted(value)
+        if hasattr(wanted, "fromisoformat"):
+            return wanted.fromisoformat(value)
+        return wanted(value)
     except (TypeError, ValueError):
         return None
 
 
 class _HeldError(Exception):
-    """Somebody may still read what was deleted."""
+    """Another program may still read what was deleted."""
 
 
 def compact(database: Database, tables: Sequence[sa.Table]) -> None:
-    """Rewrite the tables and empty the journal. Raises StoreError when another program reads the
-    database meanwhile: then what was deleted may still be in its files."""
+    """Rewrite the tables and empty the journal, so that no trace of deleted rows is left.
+
+    Raises StoreError if another program reads the database meanwhile: its files may then still
+    contain deleted rows.
+    """
     assert database.url is not None
     held: Exception | None = None
     try:
         with database.engine.connect().execution_options(
             isolation_level="AUTOCOMMIT"
         ) as connection:
-            connection.detach()  # its settings are not for others
+            # The connection gets settings that other users of the pool must not have.
+            connection.detach()
             if database.is_sqlite:
                 _compact_sqlite(connection)
             else:
                 _compact_postgresql(connection, tables)
     except (DBAPIError, _HeldError) as error:
         held = error
-    if isinstance(held, DBAPIError) and not _waited_in_vain(held):
+    if isinstance(held, DBAPIError) and not _is_lock_timeout(held):
         raise StoreError(complaint(database.url, held))
     if held:
         raise StoreError(
@@ -186,8 +211,10 @@ def compact(database: Database, tables: Sequence[sa.Table]) -> None:
 
 
 def _compact_sqlite(connection: sa.Connection) -> None:
-    """Deleted rows are overwritten in place (secure_delete); the journal and free pages have them
-    too."""
+    """Rewrite the file of a SQLite database and empty its journal.
+
+    Deleting overwrites rows in place (secure_delete), but the journal and free pages have copies.
+    """
     connection.exec_driver_sql(SQLITE_WAITS)
     _empty_the_journal(connection)
     connection.exec_driver_sql("VACUUM")
@@ -195,12 +222,16 @@ def _compact_sqlite(connection: sa.Connection) -> None:
 
 
 def _empty_the_journal(connection: sa.Connection) -> None:
+    """Write the journal into the database and truncate it. Raises _HeldError if a reader prevents
+    that."""
     busy, *_ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
     if busy:
         raise _HeldError
 
 
 def _compact_postgresql(connection: sa.Connection, tables: Sequence[sa.Table]) -> None:
+    """Rewrite the tables of a PostgreSQL database, once no older transaction can see deleted
+    rows."""
     connection.execute(sa.select(sa.func.set_config("lock_timeout", f"{SECONDS_TO_WAIT}s", False)))
     _await_older_transactions(connection)
     for table in tables:
@@ -208,7 +239,11 @@ def _compact_postgresql(connection: sa.Connection, tables: Sequence[sa.Table]) -
 
 
 def _await_older_transactions(connection: sa.Connection) -> None:
-    """VACUUM keeps what a transaction that began before the deletion could still see."""
+    """Wait until all transactions that are open now have ended. Raises _HeldError after a time
+    limit.
+
+    VACUUM keeps rows that a transaction from before their deletion could still see.
+    """
     started = connection.execute(sa.text("SELECT clock_timestamp()")).scalar()
     deadline = time.monotonic() + SECONDS_TO_WAIT
     while connection.execute(OLDER, {"started": started}).scalar():
@@ -217,6 +252,6 @@ def _await_older_transactions(connection: sa.Connection) -> None:
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def _waited_in_vain(error: DBAPIError) -> bool:
+def _is_lock_timeout(error: DBAPIError) -> bool:
     said = str(error.orig)
     return "locked" in said or "lock timeout" in said

@@ -1,6 +1,6 @@
-"""Replies and vectors, remembered by what was asked. A reply is stored before anybody reads it.
+"""Cache of replies and vectors. A reply is stored before anybody reads it.
 
-Kept: keys (hashes), model names, raw replies, token counts, who asked. Not kept: what was asked,
+Stored: keys (hashes), model names, raw replies, token counts, owners. Not stored: requests,
 addresses, API keys.
 """
 
@@ -26,12 +26,17 @@ from pipeline.models.cache.database import (
 from pipeline.models.cache.repair import compact, mend
 
 FORGETTABLE = (COMPLETIONS, EMBEDDINGS, CONVERSIONS)
+"""Tables whose rows have an owner, who can delete them."""
 
 
 def is_whole(
     digest: int | None, *content: str | int | bytes, anew: str = "it is asked again"
 ) -> bool:
-    """Rows of earlier versions have no digest."""
+    """Check a row against its digest. Warn if it is damaged; ``anew`` says what happens then.
+
+    ``content`` begins with the key of the row. Rows of earlier versions have no digest and count as
+    intact.
+    """
     if digest is None or digest == row_digest(*content):
         return True
     tell(f"cache: the row of {content[0]} is damaged; {anew}")
@@ -40,7 +45,7 @@ def is_whole(
 
 @dataclass(frozen=True)
 class Completion:
-    """A reply as it came. ``valid`` is None until somebody has read it."""
+    """A reply as it arrived. ``valid`` is None until somebody has read it."""
 
     text: str
     finish_reason: str
@@ -49,16 +54,21 @@ class Completion:
     valid: bool | None = None
 
 
-def _content(reply: Completion) -> tuple[str | int, ...]:
-    """All but the verdict, which changes."""
+def _digested(reply: Completion) -> tuple[str | int, ...]:
+    """Return the fields that the digest covers: all but ``valid``, which changes."""
     return reply.text, reply.finish_reason, reply.input_tokens, reply.output_tokens
 
 
 class ReplyCache:
-    """``url``: ``sqlite:///path`` or ``postgresql://...``; "" remembers nothing. ``owner``: on
-    whose behalf replies are stored, so that it can later forget its own, or what finds it out once
-    it is needed. ``private``: nobody else is meant to store there, so rows without an owner, of an
-    older version, are its own. Raises as Database does."""
+    """Cache of replies, vectors and conversions.
+
+    ``url``: ``sqlite:///path`` or ``postgresql://...``; "" stores nothing. ``owner``: the owner of
+    what is stored, so that it can be deleted later. A function computes the owner when it is
+    needed. ``private``: no other project stores here, so rows without an owner, from an older
+    version, also belong to this one.
+
+    Raises the errors of ``Database``.
+    """
 
     def __init__(self, url: str, owner: str | Callable[[], str] = "", private: bool = False):
         self.database = Database(url)
@@ -71,41 +81,44 @@ class ReplyCache:
         return self._owner if isinstance(self._owner, str) else self._owner()
 
     def completions(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """What is known of these keys."""
+        """Return the intact replies with these keys."""
         columns = [
             COMPLETIONS.c[name] for name in ("key", "digest", *Completion.__dataclass_fields__)
         ]
         rows = self.database.select(columns, list(dict.fromkeys(keys)))
-        found = {key: (digest, Completion(*row)) for key, digest, *row in rows}
-        return {
-            key: reply
-            for key, (digest, reply) in found.items()
-            if is_whole(digest, key, *_content(reply))
-        }
+        found = {}
+        for key, digest, *row in rows:
+            reply = Completion(*row)
+            if is_whole(digest, key, *_digested(reply)):
+                found[key] = reply
+        return found
 
     def store_completion(self, key: str, model: str, reply: Completion) -> None:
-        """Keep the reply, in place of an older one; it is on disk when the call returns."""
+        """Store the reply in place of an older one. It is on disk when the call returns."""
         self._replies.write(self._row(key, model, reply))
 
     def store_completions(self, model: str, replies: Mapping[str, Completion]) -> None:
+        """Store all replies in one transaction, in place of older ones."""
         self.database.upsert(
             COMPLETIONS, [self._row(key, model, reply) for key, reply in replies.items()]
         )
 
     def _row(self, key: str, model: str, reply: Completion) -> dict[str, Any]:
-        digest = row_digest(key, *_content(reply))
         return {
-            "key": key, "model": model, "created": datetime.now(UTC), "owner": self.owner,
-            "digest": digest,
+            "key": key,
+            "model": model,
+            "created": datetime.now(UTC),
+            "owner": self.owner,
+            "digest": row_digest(key, *_digested(reply)),
             **vars(reply),
-        }  # fmt: skip
+        }
 
     def mend(self) -> None:
-        """See repair.py."""
+        """Repair the file of a SQLite cache if it is damaged (repair.py)."""
         mend(self.database)
 
     def flag(self, valid: Mapping[str, bool]) -> None:
-        """Note which stored replies may be served."""
+        """Store for each key whether its reply may be served."""
         if valid and self.database.there:
             self.database.in_room(lambda: self._flag(valid))
 
@@ -122,7 +135,8 @@ class ReplyCache:
                     connection.execute(update)
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Delete these replies, whoever has stored them: they are asked for again."""
+        """Delete the replies with these keys, whoever owns them, so that they are requested
+        again."""
         if not self.database.there:
             return
         with self.database.connection(write=True) as connection:
@@ -130,33 +144,43 @@ class ReplyCache:
                 connection.execute(sa.delete(COMPLETIONS).where(COMPLETIONS.c.key.in_(some)))
 
     def vectors(self, keys: Iterable[str]) -> dict[str, np.ndarray]:
+        """Return the intact vectors with these keys, as float32 arrays."""
         columns = [EMBEDDINGS.c[name] for name in ("key", "digest", "vector")]
         rows = self.database.select(columns, list(dict.fromkeys(keys)))
-        whole = {key: vector for key, digest, vector in rows if is_whole(digest, key, vector)}
         return {
-            key: np.frombuffer(vector, "<f4").astype(np.float32) for key, vector in whole.items()
+            key: np.frombuffer(vector, "<f4").astype(np.float32)
+            for key, digest, vector in rows
+            if is_whole(digest, key, vector)
         }
 
     def known_vectors(self, keys: Iterable[str]) -> set[str]:
-        """Which of the keys have a vector."""
-        return {
-            key for (key,) in self.database.select([EMBEDDINGS.c.key], list(dict.fromkeys(keys)))
-        }
+        """Return those of the keys that have a vector."""
+        rows = self.database.select([EMBEDDINGS.c.key], list(dict.fromkeys(keys)))
+        return {key for (key,) in rows}
 
     def store_vectors(self, model: str, vectors: Mapping[str, np.ndarray]) -> None:
-        """Keep the vectors, all of them or, if the process dies, none."""
-        shared = {"model": model, "owner": self.owner}
-        stored = {key: vector.astype("<f4").tobytes() for key, vector in vectors.items()}
-        rows = [
-            {"key": key, **shared, "vector": vector, "digest": row_digest(key, vector)}
-            for key, vector in stored.items()
-        ]
+        """Store all vectors in one transaction, as little-endian 32-bit numbers."""
+        rows = []
+        for key, vector in vectors.items():
+            stored = vector.astype("<f4").tobytes()
+            rows.append(
+                {
+                    "key": key,
+                    "model": model,
+                    "owner": self.owner,
+                    "vector": stored,
+                    "digest": row_digest(key, stored),
+                }
+            )
         self.database.upsert(EMBEDDINGS, rows)
 
     def forget_all_but(self, keys: Iterable[str]) -> int:
-        """Delete what this owner has stored, but for these keys, and leave no trace of it in the
-        database's file. Returns how many replies, vectors and conversions went. Raises StoreError
-        when a trace may be left: the same call goes on."""
+        """Delete what this owner has stored, except these keys, without a trace in the database's
+        files.
+
+        Returns the number of deleted replies, vectors and conversions. Raises StoreError if a trace
+        may be left; the same call then continues.
+        """
         if not self.database.there:
             return 0
         kept = set(keys)
@@ -175,21 +199,23 @@ class ReplyCache:
         return gone
 
     def owned(self) -> int:
-        """How many replies, vectors and conversions are this owner's."""
-        return self._count(self._owners)
+        """Return the number of replies, vectors and conversions of this owner."""
+        return self._count_rows_of(self._owners)
 
     def unowned(self) -> int:
-        """How many replies, vectors and conversions have no owner: an older version stored them."""
-        return self._count({""})
+        """Return the number of replies, vectors and conversions without an owner, from an older
+        version."""
+        return self._count_rows_of({""})
 
-    def _count(self, owners: set[str]) -> int:
+    def _count_rows_of(self, owners: set[str]) -> int:
         if not self.database.there:
             return 0
+        total = 0
         with self.database.connection() as connection:
-            counts = [
-                sa.select(sa.func.count()).where(table.c.owner.in_(owners)) for table in FORGETTABLE
-            ]
-            return sum(connection.execute(count).scalar_one() for count in counts)
+            for table in FORGETTABLE:
+                count = sa.select(sa.func.count()).where(table.c.owner.in_(owners))
+                total += connection.execute(count).scalar_one()
+        return total
 
     @property
     def _owners(self) -> set[str]:
@@ -200,4 +226,4 @@ class ReplyCache:
 
 
 NO_CACHE = ReplyCache("")
-"""Remembers nothing."""
+"""Cache that stores nothing."""

@@ -1,11 +1,10 @@
-"""Reserve room on the disk of a SQLite cache before calls begin, so that a paid reply can be
-stored.
+"""Reserve disk space for a SQLite cache before calls begin, so that paid replies can be stored.
 
-A disk may become full while calls are under way. Their replies come, and are paid for, all the
-same. So each piece of work holds a file without a name, as large as the replies under way may
-become. When the disk is full, the file is emptied, what is under way is stored in the space that it
-leaves, and no further call begins. The operating system frees the space of such a file when the
-process ends, however it ends.
+A disk may become full while calls are under way. Their replies still arrive and are paid for.
+Therefore each piece of work holds a file without a name, as large as the replies under way may
+become. When the disk is full, this file is emptied, and the replies are stored in the freed space.
+No further call begins. The operating system frees the space of such a file when the process ends,
+however it ends.
 """
 
 import os
@@ -22,21 +21,21 @@ from pipeline.errors import CacheFullError, DiskFullError, StoreError, counted
 from pipeline.files import NO_SPACE, tell
 
 BYTES_OF_A_REPLY = 65_536
-"""Room for a reply of about 10,000 tokens, and for the pages of table, index and journal that
+"""Space for a reply of about 10,000 tokens, and for the pages of table, index and journal that
 SQLite writes with it."""
 BYTES_PER_NUMBER, LIKELY_DIMENSIONS, BYTES_BESIDE_A_VECTOR = 4, 3072, 1024
-"""A vector has 32-bit numbers. Where settings name no dimensions, those of the largest common model
-are assumed."""
+"""A vector has 32-bit numbers. If the settings state no dimensions, those of the largest common
+model are assumed."""
 
 
 def bytes_of_vectors(texts: int, dimensions: int | None) -> int:
-    """Return how much space the vectors of so many texts may take."""
+    """Return the bytes that the vectors of this many texts may take."""
     return texts * ((dimensions or LIKELY_DIMENSIONS) * BYTES_PER_NUMBER + BYTES_BESIDE_A_VECTOR)
 
 
 @dataclass
 class Reserves:
-    """Hold the reserves of this process for one database."""
+    """All reserves of this process for one database."""
 
     held: "list[Reserve]" = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -51,8 +50,10 @@ class Reserves:
                 self.held.remove(reserve)
 
     def give_back(self) -> bool:
-        """Free the reserved space. Returns whether there is any reserve: another thread may have
-        freed it just now."""
+        """Free the reserved space. Return whether there is any reserve.
+
+        The space may already be free, because another thread has just freed it.
+        """
         with self.lock:
             for reserve in self.held:
                 reserve.give_back()
@@ -61,12 +62,12 @@ class Reserves:
 
 @dataclass(eq=False)
 class Reserve:
-    """Hold room for the replies of one piece of work; threads share it. As a context it frees its
-    space at the end.
+    """Disk space reserved for the replies of one piece of work, shared by its threads.
 
-    ``path``: the database's file; None where it is not on a disk of this machine, and nothing is
-    reserved. ``calls``: how many may be under way at once; ``size``: bytes that one reply may take;
-    ``where``: the model's place in settings.yaml.
+    It is a context manager that frees the space at its end. ``path``: the database's file; None if
+    it is not on a disk of this machine, and nothing is reserved. ``calls``: the number of calls
+    that may be under way at once. ``size``: the bytes that one reply may take. ``where``: the
+    model's place in settings.yaml.
     """
 
     reserves: Reserves
@@ -89,8 +90,11 @@ class Reserve:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Free the space. The calls under way have ended by now, so the error also says how many
-        replies were lost."""
+        """Free the space, and report how many replies were lost.
+
+        The calls under way have ended by now. An error of the store or the disk gets this number in
+        its message; otherwise it is a warning.
+        """
         self.reserves.remove(self)
         if self._file:
             self._file.close()
@@ -105,10 +109,10 @@ class Reserve:
         tell(f"cache: {lost}")
 
     def begin(self) -> None:
-        """Prepare for a call that is about to be made. The first one reserves the room.
+        """Prepare for a call that is about to be made. The first call reserves the space.
 
-        Raises CacheFullError if there is too little room, or if the room was needed: the call is
-        not made.
+        Raises CacheFullError if there is too little space, or if the reserve was already used up.
+        The call is then not made.
         """
         if self.path is None:
             return
@@ -133,24 +137,30 @@ class Reserve:
             raise
 
     def give_back(self) -> None:
-        """Free the space, which needs none itself."""
+        """Free the space. This itself needs no space."""
         if self._file and not self.given_back:
             os.ftruncate(self._file.fileno(), 0)
         self.given_back = True
 
     def _allocate(self, path: Path) -> None:
+        """Reserve the space next to the database's file.
+
+        Raises CacheFullError if the disk has too little. Other errors are ignored here, because the
+        database will report them.
+        """
         needed = self.calls * self.size
         file: IO[bytes] | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - it is held until the work ends
+            # The file stays open until the work ends.
+            file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
             _fill(file, needed)
         except OSError as error:
             if file:
                 file.close()
             if error.errno not in NO_SPACE:
-                # The file system cannot reserve, or the folder cannot be written: the database says
-                # so.
+                # The file system cannot reserve space, or the folder is not writable. The database
+                # will report that.
                 return
             raise CacheFullError(
                 f"{self.where}: {counted(self.calls, 'call')} at once may bring replies of"
@@ -162,7 +172,7 @@ class Reserve:
 
 
 def _fill(file: IO[bytes], size: int) -> None:
-    """Take the space on the disk. Raises OSError where there is too little."""
+    """Reserve the space on the disk. Raises OSError if there is too little."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
     else:

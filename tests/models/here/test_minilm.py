@@ -10,7 +10,7 @@ import pytest
 from pipeline.errors import SettingsError
 from pipeline.models.base import EmbeddingModel
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
-from pipeline.models.here.minilm import MiniLMEmbedding, _loaded, file_of_package
+from pipeline.models.here.minilm import MiniLMEmbedding, _load_model, file_of_package
 from pipeline.runs.adapters import embedding_model
 from pipeline.settings.schema import Settings
 
@@ -40,7 +40,7 @@ def test_another_version_of_a_package_is_no_traceback():
 
 
 def test_who_asks_at_once_waits_for_one_reading_of_the_weights():
-    _loaded.cache_clear()
+    _load_model.cache_clear()
     started = Barrier(4)
 
     def ask(text: str) -> np.ndarray:
@@ -49,7 +49,7 @@ def test_who_asks_at_once_waits_for_one_reading_of_the_weights():
 
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(ask, [*TEXTS, "Another."]))
-    assert _loaded.cache_info().misses == 1
+    assert _load_model.cache_info().misses == 1
 
 
 def test_half_a_character_is_passed_over():
