@@ -1,4 +1,8 @@
-"""merge_graphs: the graphs of all text units become one."""
+"""merge_graphs: merge the graphs of all text units into one.
+
+The work is split into sub-steps, so that an incremental run computes only the groups of rows that
+changed. docs/verbs.md lists them.
+"""
 
 from typing import Literal
 
@@ -35,27 +39,30 @@ from pipeline.verbs.merging.tables import (
     RELATIONSHIP_RECORDS,
 )
 
-OF_TEXT_UNITS = {"extractions": ("text_unit_id",), "text_units": ("id",)}
+BY_TEXT_UNIT = {"extractions": ("text_unit_id",), "text_units": ("id",)}
+"""The columns that name the text unit of a row: the rows of one text unit are a group."""
 ENDS = ("source_entity_id", "target_entity_id")
 
 
 class MergeParams(Params):
-    """``orphans``: what becomes of a relationship with an end that no record describes: a stub
-    entity of type UNKNOWN is made for the end, or the relationship is dropped."""
+    """``orphans`` says what happens to a relationship with an end that no record describes.
+
+    With ``stub``, the end becomes an entity of type UNKNOWN. With ``drop``, the relationship is
+    dropped, and is a reject.
+    """
 
     orphans: Literal["stub", "drop"] = "stub"
 
 
-def _parts(params: MergeParams) -> tuple[Part, ...]:
-    drop = params.orphans == "drop"
+def _list_parts(params: MergeParams) -> tuple[Part, ...]:
+    """Return the sub-steps of merge_graphs, in the order in which they run."""
+    record_parts = _parts_that_drop_orphans() if params.orphans == "drop" else (SETTLED,)
     return (
         Part(
             find_bearers,
             inputs={"extractions": NAMING_RECORDS, "text_units": TEXT_UNITS},
             outputs={"bearers": BEARERS, "full_names": FULL_NAMES},
-            law=Law(
-                OF_TEXT_UNITS, row_of={"bearers": "text_unit_id", "full_names": "text_unit_id"}
-            ),
+            law=Law(BY_TEXT_UNIT, row_of={"bearers": "text_unit_id", "full_names": "text_unit_id"}),
         ),
         Part(
             tell_namesakes,
@@ -63,7 +70,7 @@ def _parts(params: MergeParams) -> tuple[Part, ...]:
             outputs={"namesakes": NAMESAKES},
             law=Law({"bearers": ("key",), "full_names": ("key",)}, row_of={"namesakes": "key"}),
         ),
-        *(_dropping_orphans() if drop else [SETTLED]),
+        *record_parts,
         Part(
             merge_entities,
             inputs={"entity_records": ENTITY_RECORDS, "namings": NAMINGS},
@@ -87,23 +94,22 @@ def _parts(params: MergeParams) -> tuple[Part, ...]:
 
 
 RECORDS = {"extractions": EXTRACTIONS, "text_units": PLACES, "namesakes": NAMESAKES}
-"""What becomes records of entities and relationships."""
-OF_NAMESAKES = {"namesakes": Uses("text_units", ("document_id",), "document_id")}
+"""The tables from which the records of entities and relationships are made."""
+NAMESAKES_OF_DOCUMENT = {"namesakes": Uses("text_units", ("document_id",), "document_id")}
+"""A text unit uses the namesakes of its document."""
 
 
 def settle_records(
     extractions: pd.DataFrame, text_units: pd.DataFrame, namesakes: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """All that follows from the records of a text unit alone, where orphans are none."""
+    """Return entity records, relationship records, namings, mentions and rejects, in this order.
+
+    All of them depend on the records of their own text unit alone, provided that orphans are kept.
+    """
     entity_records, relationship_records = name_records(extractions, text_units, namesakes)
     namings, mentions = tell_mentions(entity_records, relationship_records)
-    return (
-        entity_records,
-        relationship_records,
-        namings,
-        mentions,
-        reject_records(extractions, relationship_records),
-    )
+    rejects = reject_records(extractions, relationship_records)
+    return entity_records, relationship_records, namings, mentions, rejects
 
 
 SETTLED = Part(
@@ -117,7 +123,7 @@ SETTLED = Part(
         "rejects": REJECTS,
     },
     law=Law(
-        OF_TEXT_UNITS,
+        BY_TEXT_UNIT,
         row_of={
             "entity_records": "text_unit_id",
             "relationship_records": "text_unit_id",
@@ -125,22 +131,26 @@ SETTLED = Part(
             "mentions": "text_unit_id",
             "rejects": "row_id",
         },
-        lookup=OF_NAMESAKES,
+        lookup=NAMESAKES_OF_DOCUMENT,
     ),
 )
 
 
-def _dropping_orphans() -> tuple[Part, ...]:
-    """What SETTLED does in one, where what is an orphan depends on other text units."""
+def _parts_that_drop_orphans() -> tuple[Part, ...]:
+    """Return the sub-steps that replace SETTLED if orphans are dropped.
+
+    A relationship is an orphan or not depending on the records of other text units. So the orphans
+    are found in a sub-step of their own, with another law.
+    """
     return (
         Part(
             name_records,
             inputs=RECORDS,
             outputs={"entity_records": ENTITY_RECORDS, "named_relationships": RELATIONSHIP_RECORDS},
             law=Law(
-                OF_TEXT_UNITS,
+                BY_TEXT_UNIT,
                 row_of={"entity_records": "text_unit_id", "named_relationships": "text_unit_id"},
-                lookup=OF_NAMESAKES,
+                lookup=NAMESAKES_OF_DOCUMENT,
             ),
         ),
         Part(
@@ -182,7 +192,7 @@ def _dropping_orphans() -> tuple[Part, ...]:
         "mentions": MENTIONS,
         "rejects": REJECTS,
     },
-    parts=_parts,
+    parts=_list_parts,
     libraries=("rapidfuzz", "regex"),
 )
 def merge_graphs(
@@ -191,24 +201,23 @@ def merge_graphs(
     params: MergeParams = MergeParams(),
     tracker: Tracker = UNTRACKED,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Entities by match key, directed relationships by their two ends, in an order the content
-    fixes.
+    """Merge the graphs of all text units into one.
 
-    People of one name are as many entities as the texts say (``tell_namesakes``). What they are
-    made of say ``merge_entities`` and ``merge_relationships``. A relationship of an entity with
-    itself is a reject, and so is a record without its kind, text unit or names; what else is
-    missing counts as empty.
+    Records of names with the same match key become one entity; records with the same source and
+    target become one directed relationship. The order of the rows follows from their content.
+    People of the same name stay separate entities where the texts tell them apart
+    (``tell_namesakes``). ``merge_entities`` and ``merge_relationships`` describe the columns. A
+    relationship of an entity with itself is a reject, and so is a record that lacks its kind, text
+    unit or names. Other missing cells count as empty.
     """
     extractions = EXTRACTIONS.filled(extractions, "merge_graphs: table 'extractions'")
-    namesakes = tell_namesakes(*find_bearers(extractions, text_units, tracker))
+    bearers, full_names = find_bearers(extractions, text_units, tracker)
+    namesakes = tell_namesakes(bearers, full_names)
     entity_records, relationship_records = name_records(extractions, text_units, namesakes)
     if params.orphans == "drop":
         relationship_records = find_orphans(relationship_records, entity_records)
     namings, mentions = tell_mentions(entity_records, relationship_records)
     merged_entities = merge_entities(entity_records, namings)
-    return (
-        merged_entities,
-        merge_relationships(relationship_records, merged_entities),
-        mentions,
-        reject_records(extractions, relationship_records),
-    )
+    merged_relationships = merge_relationships(relationship_records, merged_entities)
+    rejects = reject_records(extractions, relationship_records)
+    return merged_entities, merged_relationships, mentions, rejects

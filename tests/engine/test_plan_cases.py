@@ -153,7 +153,7 @@ def test_an_edit_makes_exactly_these_steps_run(
 @pytest.mark.parametrize(
     ("module", "old", "new", "expected"),
     [
-        ("pipeline.verbs.merge_graphs", "Entities by match key", "By match key: entities", {}),
+        ("pipeline.verbs.merge_graphs", "Merge the graphs of", "Unite the graphs of", {}),
         ("pipeline.verbs.merge_graphs", "import pandas as pd", "import pandas as pd  # frames", {}),
         (
             "pipeline.verbs.merging.entities",

@@ -1,2 +1,2 @@
-"""The parts of merge_graphs: who is meant by a name, records of named entities, and what they merge
-into."""
+"""The sub-steps of merge_graphs. They decide who is meant by a name, give the records of text units
+the ids of entities, and merge these records into one graph."""

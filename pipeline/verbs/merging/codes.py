@@ -1,5 +1,7 @@
-"""Columns of texts as numbers, which are grouped and sorted many times as fast, and lists made of
-groups."""
+"""Text columns encoded as integers, and lists built from groups of rows.
+
+Integers are grouped and sorted many times as fast as texts.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,98 +13,137 @@ import pyarrow.compute
 
 from pipeline.contract.schemas import STRING, STRINGS
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# pyarrow.compute creates its functions when it is imported, so type checkers do not see them.
+pc: Any = pyarrow.compute
 Codes = np.ndarray
 
 
 @dataclass(frozen=True)
-class Coded:
-    """``codes``: of each row the number of its text; ``texts``: of each number, in order."""
+class EncodedTexts:
+    """Rows of texts as integers.
+
+    ``codes`` holds one integer per row. ``texts`` holds the distinct texts in code point order; a
+    code is the position of its text there.
+    """
 
     codes: Codes
     texts: pa.Array
 
-    def of(self, codes: Codes) -> pa.Array:
+    def decode(self, codes: Codes) -> pa.Array:
+        """Return the text of each of these codes."""
         return self.texts.take(pa.array(codes))
 
 
-def coded(*columns: pd.Series) -> Coded:
-    """The rows of the columns, one column after the other; texts are in the order of code
-    points."""
-    whole = pa.concat_arrays(
-        [whole_array(column, STRING) for column in columns]
-    ).dictionary_encode()
-    order = pc.sort_indices(whole.dictionary)
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[order.to_numpy()] = np.arange(len(order))
-    return Coded(ranks[whole.indices.to_numpy()], whole.dictionary.take(order))
+def encode(*columns: pd.Series) -> EncodedTexts:
+    """Encode the rows of text columns, one column after the other.
+
+    Equal texts get equal codes, whichever column they are in. Codes sort as the texts do by code
+    point.
+    """
+    arrays = [one_array(column, STRING) for column in columns]
+    dictionary = pa.concat_arrays(arrays).dictionary_encode()
+    # Arrow numbers the texts as they appear: these numbers become positions in the sorted texts.
+    order = pc.sort_indices(dictionary.dictionary)
+    sorted_positions = _inverse(order.to_numpy())
+    codes = sorted_positions[dictionary.indices.to_numpy()]
+    return EncodedTexts(codes, dictionary.dictionary.take(order))
 
 
-def whole_array(column: pd.Series, type: pa.DataType) -> pa.Array:
-    """The column in Arrow, in one piece."""
+def one_array(column: pd.Series, type: pa.DataType) -> pa.Array:
+    """Return the column as one Arrow array of this type, without chunks."""
     cells = pa.array(column, type, from_pandas=True)
     return cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
 
 
-def places(records: pd.DataFrame, *others: pd.DataFrame) -> Coded:
-    """Of each record its text unit, in reading order: by document, then as they stand in it.
-    ``others``: records of text units that ``records`` have too, which alone say where these
-    stand."""
-    units = coded(records["text_unit_id"], *(rows["text_unit_id"] for rows in others))
+def encode_text_units(records: pd.DataFrame, *others: pd.DataFrame) -> EncodedTexts:
+    """Encode the ``text_unit_id`` of records so that codes sort in reading order.
+
+    Reading order is by ``document_id``, then by ``unit_order``, the position in the document. Rows
+    of ``others`` follow those of ``records`` in the codes. They need no columns but
+    ``text_unit_id``: every text unit that they name must occur in ``records``, too.
+    """
+    unit_columns = [rows["text_unit_id"] for rows in (records, *others)]
+    units = encode(*unit_columns)
+    # Every text unit occurs in `records`, whose rows come first, so these rows are all in it.
     first = first_rows(units.codes, len(units.texts))
-    documents, orders = (
-        coded(records["document_id"].take(first)).codes,
-        records["unit_order"].to_numpy()[first],
-    )
-    ranked = np.lexsort([orders, documents])  # those alike stay as their ids are
-    ranks = np.empty(len(ranked), np.int64)
-    ranks[ranked] = np.arange(len(ranked))
-    return Coded(ranks[units.codes], units.of(ranked))
+    documents = encode(records["document_id"].take(first)).codes
+    positions = records["unit_order"].to_numpy()[first]
+    # lexsort is stable: text units of one place keep the order of their ids.
+    reading_order = np.lexsort([positions, documents])
+    ranks = _inverse(reading_order)
+    return EncodedTexts(ranks[units.codes], units.decode(reading_order))
+
+
+def _inverse(permutation: np.ndarray) -> np.ndarray:
+    """Return for each of the numbers 0, 1, ... its position in the permutation."""
+    positions = np.empty(len(permutation), dtype=np.int64)
+    positions[permutation] = np.arange(len(permutation))
+    return positions
 
 
 def first_rows(codes: Codes, number: int) -> np.ndarray:
-    """Where each of the codes 0, 1, ... stands first; all of them do."""
+    """Return the first row of each of the codes 0 to ``number`` - 1. Each of them must occur."""
     rows = np.empty(number, np.int64)
+    # The rows are written from last to first, so that the first one of each code is kept.
     rows[codes[::-1]] = np.arange(len(codes))[::-1]
     return rows
 
 
-def paired(groups: Codes, values: Codes, size: int) -> Codes:
-    """A number for each two, in the order of the groups, then of the values, which are less than
-    ``size``."""
+def pair_codes(groups: Codes, values: Codes, size: int) -> Codes:
+    """Return one integer for each pair of a group and a value, as ``split_pairs`` takes it apart.
+
+    The integers sort by group, then by value. Every value must be less than ``size``.
+    """
     return groups * size + values
 
 
-def firsts(groups: Codes, values: Codes) -> np.ndarray:
-    """Where a value stands first in its group: group by group, in the order of the rows."""
-    _, rows = np.unique(paired(groups, values, values.max(initial=0) + 1), return_index=True)
+def split_pairs(pairs: Codes, size: int) -> tuple[Codes, Codes]:
+    """Return the groups and the values of what ``pair_codes`` made with the same ``size``."""
+    # Without any value the size is 0, and there is no pair: nothing may be divided by 0 even then.
+    return np.divmod(pairs, max(size, 1))
+
+
+def first_occurrences(groups: Codes, values: Codes) -> np.ndarray:
+    """Return the rows in which a value occurs for the first time in its group.
+
+    They come group by group, and within a group in the order of the rows.
+    """
+    size = values.max(initial=0) + 1
+    _, rows = np.unique(pair_codes(groups, values, size), return_index=True)
     return rows[np.lexsort([rows, groups[rows]])]
 
 
-def sums(groups: Codes, amounts: np.ndarray) -> pd.Series:
-    """The sum of each group's amounts, by group. They are added in the order of the rows, so that a
-    group alone has the same sum to the last bit."""
-    there, places = np.unique(groups, return_inverse=True)
-    return pd.Series(np.bincount(places, weights=amounts, minlength=len(there)), index=there)
+def sum_by_group(groups: Codes, amounts: np.ndarray) -> pd.Series:
+    """Return the sum of the amounts of each group, indexed by group.
+
+    The amounts of a group are added in the order of the rows. So the sum of a group is the same to
+    the last bit if its rows are given alone.
+    """
+    present, positions = np.unique(groups, return_inverse=True)
+    totals = np.bincount(positions, weights=amounts, minlength=len(present))
+    return pd.Series(totals, index=present)
 
 
-def list_column(
+def build_lists(
     groups: Codes, number: int, items: pa.Array, type: pa.DataType = STRINGS
 ) -> pd.Series:
-    """Of each of the groups 0, 1, ... its items, which stand group by group, without a Python list
-    for each."""
-    ends = np.concatenate([[0], np.cumsum(np.bincount(groups, minlength=number))])
-    return pd.Series(
-        pa.LargeListArray.from_arrays(pa.array(ends), items, type=type), dtype=pd.ArrowDtype(type)
-    )
+    """Return a column with the list of items of each of the groups 0 to ``number`` - 1.
+
+    The items must come group by group. No Python list is made for them.
+    """
+    lengths = np.bincount(groups, minlength=number)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets), items, type=type)
+    return pd.Series(lists, dtype=pd.ArrowDtype(type))
 
 
-def distinct_texts(groups: Codes, texts: pd.Series, number: int) -> pd.Series:
-    """Of each of the groups 0, 1, ... its texts, each once, in the order of the rows; an empty one
-    says nothing."""
-    said = (texts != "").to_numpy(dtype=bool)
-    groups, told = groups[said], coded(texts[said])
-    rows = firsts(groups, told.codes)
-    return list_column(groups[rows], number, told.of(told.codes[rows]))
+def list_distinct_texts(groups: Codes, texts: pd.Series, number: int) -> pd.Series:
+    """Return a column with the distinct texts of each of the groups 0 to ``number`` - 1.
+
+    They are in the order of the rows. Empty texts are left out.
+    """
+    filled = (texts != "").to_numpy(dtype=bool)
+    groups = groups[filled]
+    encoded = encode(texts[filled])
+    rows = first_occurrences(groups, encoded.codes)
+    return build_lists(groups[rows], number, encoded.decode(encoded.codes[rows]))

@@ -1,52 +1,72 @@
-"""Which text units name an entity, and how."""
+"""Counts of which text units name an entity, and by which names."""
 
 import numpy as np
 import pandas as pd
 
 from pipeline.contract.schemas import MENTIONS
-from pipeline.verbs.merging.codes import coded, first_rows, paired
+from pipeline.verbs.merging.codes import encode, first_rows, pair_codes, split_pairs
 from pipeline.verbs.merging.tables import NAMINGS
 
 
 def tell_mentions(
     entity_records: pd.DataFrame, relationship_records: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """By which names text units call entities (NAMINGS), and how much each says of one (MENTIONS),
-    from ENTITY_RECORDS and END_RECORDS. ``frequency``: the weight of the entity's records in the
-    text unit, at least 1."""
+    """Return NAMINGS and MENTIONS, from ENTITY_RECORDS and END_RECORDS.
+
+    A naming is a name that a text unit uses for an entity, with its count. A mention is an entity
+    that a text unit names. Its ``frequency`` is the weight of the entity's records in that text
+    unit, rounded, and at least 1. The ends of an orphaned relationship are no mentions.
+    """
     links = relationship_records[relationship_records["fault"] != "orphan"]
-    named = coded(entity_records["entity_id"], links["source_entity_id"], links["target_entity_id"])
-    names = coded(entity_records["name"], links["source"], links["target"])
-    naming = [entity_records, links, links]
-    units = coded(*(records["text_unit_id"] for records in naming))
-    pairs, mention = np.unique(
-        paired(named.codes, units.codes, len(units.texts)), return_inverse=True
+    # One row for each use of a name: first the entities, then the sources, then the targets.
+    entities = encode(
+        entity_records["entity_id"], links["source_entity_id"], links["target_entity_id"]
     )
-    entity, unit = np.divmod(pairs, max(len(units.texts), 1))
-    forms, counts = np.unique(paired(mention, names.codes, len(names.texts)), return_counts=True)
-    form, name = np.divmod(forms, max(len(names.texts), 1))
-    places = pd.concat(
-        [records[["document_id", "unit_order"]] for records in naming], ignore_index=True
-    )
-    places = places.take(first_rows(units.codes, len(units.texts)))
-    order = np.argsort(entity_records["order"].to_numpy(), kind="stable")
-    weight = entity_records["weight"].to_numpy()[order]
-    weights = np.bincount(mention[: len(order)][order], weights=weight, minlength=len(pairs))
-    mentions = pd.DataFrame(
-        {
-            "entity_id": named.of(entity).to_pandas(),
-            "text_unit_id": units.of(unit).to_pandas(),
-            "frequency": weights.clip(min=1).round().astype(np.int64),
-        },
-        columns=MENTIONS.columns,
-    )
-    namings = pd.DataFrame(
-        {
-            **mentions[["entity_id", "text_unit_id"]].take(form).reset_index(drop=True),
-            "name": names.of(name).to_pandas(),
-            **places.take(unit[form]).reset_index(drop=True),
-            "count": counts,
-        },
-        columns=NAMINGS.columns,
-    )
+    names = encode(entity_records["name"], links["source"], links["target"])
+    uses = [entity_records, links, links]
+    units = encode(*(records["text_unit_id"] for records in uses))
+    number_of_units = len(units.texts)
+
+    # A mention is a pair of an entity and a text unit.
+    pair_of_use = pair_codes(entities.codes, units.codes, number_of_units)
+    pairs, mention_of_use = np.unique(pair_of_use, return_inverse=True)
+    entity, unit = split_pairs(pairs, number_of_units)
+    mention_of_record = mention_of_use[: len(entity_records)]
+    mention_columns = {
+        "entity_id": entities.decode(entity).to_pandas(),
+        "text_unit_id": units.decode(unit).to_pandas(),
+        "frequency": _sum_weights(entity_records, mention_of_record, len(pairs)),
+    }
+    mentions = pd.DataFrame(mention_columns, columns=MENTIONS.columns)
+
+    # A naming is a pair of a mention and a name.
+    number_of_names = len(names.texts)
+    pair_of_use = pair_codes(mention_of_use, names.codes, number_of_names)
+    pairs, counts = np.unique(pair_of_use, return_counts=True)
+    mention, name = split_pairs(pairs, number_of_names)
+    mentioned = mentions[["entity_id", "text_unit_id"]].take(mention)
+    places = [records[["document_id", "unit_order"]] for records in uses]
+    place_of_use = pd.concat(places, ignore_index=True)
+    place_of_unit = place_of_use.take(first_rows(units.codes, number_of_units))
+    place = place_of_unit.take(unit[mention])
+    naming_columns = {
+        **mentioned.reset_index(drop=True),
+        "name": names.decode(name).to_pandas(),
+        **place.reset_index(drop=True),
+        "count": counts,
+    }
+    namings = pd.DataFrame(naming_columns, columns=NAMINGS.columns)
     return namings, mentions
+
+
+def _sum_weights(entity_records: pd.DataFrame, mentions: np.ndarray, number: int) -> np.ndarray:
+    """Return the frequency of each mention, 0 to ``number`` - 1: the weight of its records.
+
+    ``mentions`` has the mention that each record belongs to.
+    """
+    # A sum of floats depends on the order of its terms: they are added as the records are numbered.
+    order = np.argsort(entity_records["order"].to_numpy(), kind="stable")
+    weights = entity_records["weight"].to_numpy()[order]
+    totals = np.bincount(mentions[order], weights=weights, minlength=number)
+    frequencies = totals.clip(min=1).round()
+    return frequencies.astype(np.int64)

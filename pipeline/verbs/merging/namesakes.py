@@ -1,5 +1,7 @@
-"""Who is meant where a name means several: what each text unit says of its bearers, and what all of
-them come to."""
+"""Different people of the same name: which of them each text unit means.
+
+A text unit tells them apart by what it says behind a name, such as a place or the years of a life.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,94 +22,124 @@ from pipeline.resolution.namesakes import (
 from pipeline.verbs.merging.records import complete, names_of_people
 from pipeline.verbs.merging.tables import BEARERS, FULL_NAMES, NAMESAKES
 
-SAID = ["suffix", "place", "ordinal", "born", "died"]
+BEARER_FIELDS = ["suffix", "place", "ordinal", "born", "died"]
+"""The fields of Bearer, which are columns of BEARERS."""
 
 
 def find_bearers(
     extractions: pd.DataFrame, text_units: pd.DataFrame, tracker: Tracker = UNTRACKED
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What text units (TEXT_UNITS) say of those whom their records (NAMING_RECORDS) call by a name
-    (BEARERS), and which of the names are fuller forms of others (FULL_NAMES)."""
+    """Return BEARERS and FULL_NAMES: the facts about people, and names that begin with another.
+
+    The names come from ``extractions`` (NAMING_RECORDS), the facts from the texts of ``text_units``
+    (TEXT_UNITS). Names in text units that are not there are left out.
+    """
     units = text_units.drop_duplicates("id", keep="last")
     tracker.expect(len(units))
     named = names_of_people(complete(extractions))
     named = named[named["text_unit_id"].isin(units["id"])]
-    said: dict[str, tuple[str, list[tuple[int, Bearer]]]] = {}
-    for unit, text in zip(_cells(units["id"]), _cells(units["text"].fillna("")), strict=True):
-        if found := list(what_is_said(text)):
-            said[unit] = (text, found)
+    facts: dict[str, tuple[str, list[tuple[int, Bearer]]]] = {}
+    texts = units["text"].fillna("")
+    for unit, text in zip(_as_objects(units["id"]), _as_objects(texts), strict=True):
+        found = list(what_is_said(text))
+        if found:
+            facts[unit] = (text, found)
         tracker.finished(1)
-    return _bearers(said, named, units), _full_names(named)
+    return _list_bearers(facts, named, units), _list_full_names(named)
 
 
 def tell_namesakes(bearers: pd.DataFrame, full_names: pd.DataFrame) -> pd.DataFrame:
-    """Whom text units mean by names that mean several (NAMESAKES), from BEARERS and FULL_NAMES.
+    """Return NAMESAKES: which person a text unit or a document means by a name of several people.
 
-    A text unit means those of whom it says something; one that says nothing means whom the others
-    of its document mean, if these agree; what is open has no row, and keeps the bare name."""
-    kinds = bearers[["key", *SAID]].drop_duplicates()["key"].value_counts()
-    several = bearers[bearers["key"].isin(kinds.index[kinds > 1])]
-    known = full_names[full_names["key"].isin(several["key"])].groupby("key")["full"].agg(list)
-    return NAMESAKES.frame(
-        (key, *meant, full_names_asked(str(key), meant[-1], known.get(key, [])))
-        for key, rows in several.groupby("key")
-        for meant in _meant(rows)
-    )
+    ``bearers`` are BEARERS and ``full_names`` are FULL_NAMES. A text unit means the person whom it
+    gives facts about. One that gives none means the person of the other text units of its document,
+    if these agree. Where this decides nothing, there is no row, and the name keeps no suffix.
+    """
+    facts_of_keys = bearers[["key", *BEARER_FIELDS]].drop_duplicates()
+    numbers = facts_of_keys["key"].value_counts()
+    ambiguous_keys = numbers.index[numbers > 1]
+    ambiguous = bearers[bearers["key"].isin(ambiguous_keys)]
+    used_full_names = full_names[full_names["key"].isin(ambiguous["key"])]
+    full_names_of_key = used_full_names.groupby("key")["full"].agg(list)
+    rows = []
+    for key, bearers_of_key in ambiguous.groupby("key"):
+        full_names_known = full_names_of_key.get(key, [])
+        for document, unit, suffix in _choose_suffixes(bearers_of_key):
+            known = full_names_asked(str(key), suffix, full_names_known)
+            rows.append((key, document, unit, suffix, known))
+    return NAMESAKES.frame(rows)
 
 
-def _bearers(
-    said: Mapping[str, tuple[str, list[tuple[int, Bearer]]]],
+def _list_bearers(
+    facts: Mapping[str, tuple[str, list[tuple[int, Bearer]]]],
     named: pd.DataFrame,
     units: pd.DataFrame,
 ) -> pd.DataFrame:
-    """BEARERS of text units with their texts and what these say of anybody."""
-    forms = [name for name in _cells(named["name"].drop_duplicates()) if numbered(name)]
-    talking = {*said, *_cells(named["text_unit_id"][named["name"].isin(forms)])}
-    named = named[named["text_unit_id"].isin(talking)]
+    """Return BEARERS.
+
+    ``facts`` maps a text unit to its text and to the facts in it with their positions. ``named`` is
+    what ``names_of_people`` returns, ``units`` are TEXT_UNITS.
+    """
+    # A name with a number, such as "Charles I of Spain", is a fact itself: the text need say none.
+    distinct_names = _as_objects(named["name"].drop_duplicates())
+    numbered_names = [name for name in distinct_names if numbered(name)]
+    units_with_numbers = _as_objects(named["text_unit_id"][named["name"].isin(numbered_names)])
+    units_with_facts = {*facts, *units_with_numbers}
+    named = named[named["text_unit_id"].isin(units_with_facts)]
+
     names: dict[str, dict[str, str]] = defaultdict(dict)
-    for unit, name, key in zip(
-        *map(_cells, (named[column] for column in named.columns)), strict=True
-    ):
+    columns = [_as_objects(named[column]) for column in ("text_unit_id", "name", "key")]
+    for unit, name, key in zip(*columns, strict=True):
         names[unit][name] = key
     units = units[units["id"].isin(names.keys())]
     rows: list[tuple[object, ...]] = []
-    for unit, document in zip(_cells(units["id"]), _cells(units["document_id"]), strict=True):
-        counts = Counter(bearers_of(names[unit], *said.get(unit, ("", []))))
-        rows += [
-            (unit, document, key, *(getattr(one, cell) for cell in SAID), n)
-            for (key, one), n in counts.items()
-        ]
+    documents = _as_objects(units["document_id"])
+    for unit, document in zip(_as_objects(units["id"]), documents, strict=True):
+        text, found = facts.get(unit, ("", []))
+        counts = Counter(bearers_of(names[unit], text, found))
+        for (key, bearer), count in counts.items():
+            cells = [getattr(bearer, field) for field in BEARER_FIELDS]
+            rows.append((unit, document, key, *cells, count))
     return BEARERS.frame(rows)
 
 
-def _full_names(named: pd.DataFrame) -> pd.DataFrame:
-    """FULL_NAMES of names with their text units and match keys."""
-    heads = [
-        (full, bare) for full in _cells(named["key"].drop_duplicates()) for bare in bare_names(full)
-    ]
-    of_keys = pd.DataFrame(heads, columns=["full", "key"], dtype="str")
+def _list_full_names(named: pd.DataFrame) -> pd.DataFrame:
+    """Return FULL_NAMES for the names that ``names_of_people`` returns."""
+    full_and_bare = []
+    for full in _as_objects(named["key"].drop_duplicates()):
+        full_and_bare += [(full, bare) for bare in bare_names(full)]
+    bare_keys = pd.DataFrame(full_and_bare, columns=["full", "key"], dtype="str")
     found = named[["text_unit_id", "key"]].drop_duplicates().rename(columns={"key": "full"})
-    return found.merge(of_keys, on="full")[FULL_NAMES.columns]
+    return found.merge(bare_keys, on="full")[FULL_NAMES.columns]
 
 
-def _meant(rows: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """Of one name the documents, text units and suffixes, where it means one of several."""
-    said = [Bearer(*cells) for cells in rows[SAID].itertuples(index=False, name=None)]
+def _choose_suffixes(bearers: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
+    """Yield document, text unit and suffix where one person of a name is meant.
+
+    The text unit is empty if the whole document means that person. ``bearers`` are the BEARERS of
+    one name.
+    """
+    said = [Bearer(*cells) for cells in bearers[BEARER_FIELDS].itertuples(index=False, name=None)]
     counts: Counter[Bearer] = Counter()
-    for bearer, count in zip(said, rows["count"].tolist(), strict=True):
+    for bearer, count in zip(said, bearers["count"].tolist(), strict=True):
         counts[bearer] += count
-    one_of = people(counts)
-    documents: dict[str, dict[str, set[Bearer]]] = defaultdict(lambda: defaultdict(set))
-    for bearer, document, unit in zip(said, rows["document_id"], rows["text_unit_id"], strict=True):
-        if one_of:
-            documents[document][unit].add(one_of[bearer])
-    for document, units in documents.items():
-        of_document = set[Bearer]().union(*units.values())
-        for unit, of_unit in [("", of_document)] if len(of_document) == 1 else units.items():
-            if len(of_unit) == 1:
-                yield document, unit, next(iter(of_unit)).suffix
+    person_of = people(counts)
+    if not person_of:
+        return  # All facts fit one person.
+    persons: dict[str, dict[str, set[Bearer]]] = defaultdict(lambda: defaultdict(set))
+    places = zip(said, bearers["document_id"], bearers["text_unit_id"], strict=True)
+    for bearer, document, unit in places:
+        persons[document][unit].add(person_of[bearer])
+    for document, units in persons.items():
+        persons_of_document = set[Bearer]().union(*units.values())
+        if len(persons_of_document) == 1:
+            yield document, "", next(iter(persons_of_document)).suffix
+            continue
+        for unit, persons_of_unit in units.items():
+            if len(persons_of_unit) == 1:
+                yield document, unit, next(iter(persons_of_unit)).suffix
 
 
-def _cells(texts: pd.Series) -> np.ndarray:
-    """The texts as Python's own, all at once."""
+def _as_objects(texts: pd.Series) -> np.ndarray:
+    """Return the texts as Python strings, which are read faster than cells of an Arrow column."""
     return texts.to_numpy(dtype=object)

@@ -1,7 +1,6 @@
-"""Records of text units get ids of the entities that they name; those that name none well are
-rejects."""
+"""Records of text units with the ids of the entities that they name, and rejects of faulty ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -10,163 +9,219 @@ import pyarrow as pa
 from pipeline.contract.schemas import REJECTS, STRING
 from pipeline.resolution.namesakes import full_name, is_nobody
 from pipeline.text.ids import entity_id, match_key
-from pipeline.verbs.merging.codes import coded, paired, pc
+from pipeline.verbs.merging.codes import encode, pair_codes, pc, split_pairs
 from pipeline.verbs.merging.tables import ENTITY_RECORDS, RELATIONSHIP_RECORDS
 
-ENDS = ("name", "source", "target")
+NAME_COLUMNS = ("name", "source", "target")
+"""The columns of records that contain names: of an entity, and of both ends of a relationship."""
+LONGEST_MESSAGE = 300
+"""Characters of a reject's message; the rest is cut off."""
 
 
 def name_records(
     extractions: pd.DataFrame, text_units: pd.DataFrame, namesakes: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What the records (EXTRACTIONS) say of entities and of relationships (ENTITY_RECORDS,
-    RELATIONSHIP_RECORDS), with the fuller names that NAMESAKES has for their text units
-    (TEXT_UNITS).
+    """Return ENTITY_RECORDS and RELATIONSHIP_RECORDS, from EXTRACTIONS.
 
-    Left out are records that are incomplete, and relationships between a bare name and the fuller
-    one that it means. What is of no text unit that is there counts as of a document without a
-    name."""
-    records = complete(extractions)
-    units = text_units.drop_duplicates("id", keep="last").set_index("id")[["document_id", "order"]]
-    placed = units.rename(columns={"order": "unit_order"}).reindex(records["text_unit_id"])
-    records = records.assign(
-        document_id=placed["document_id"].fillna("").array,
-        unit_order=placed["unit_order"].fillna(0).to_numpy(dtype=np.int64),
-    )
+    Names get the suffixes that NAMESAKES has for their text unit. Left out are incomplete records,
+    and relationships between a short name and the full name that it stands for. Records of a text
+    unit that ``text_units`` lacks get an empty ``document_id``. The fault of a relationship is
+    ``self_loop`` if both its ends have the same entity id, else empty.
+    """
+    records = _place_in_documents(complete(extractions), text_units)
     if len(namesakes):
-        records = _renamed(records, namesakes)
-    of_entity = (records["kind"] == "entity").to_numpy(dtype=bool)
-    entities = records[[name for name in ENTITY_RECORDS.columns if name in records]][of_entity]
-    links = records[[name for name in RELATIONSHIP_RECORDS.columns if name in records]][~of_entity]
-    names = coded(entities["name"], links["source"], links["target"])
-    ids = coded(pd.Series(list(map(entity_id, names.texts.to_pylist())), dtype="str"))
-    entity, source, target = np.split(
-        ids.codes[names.codes], [len(entities), len(entities) + len(links)]
-    )
-    sources, targets = ids.of(source), ids.of(target)
+        records = _use_full_names(records, namesakes)
+    is_entity = (records["kind"] == "entity").to_numpy(dtype=bool)
+    entity_columns = [name for name in ENTITY_RECORDS.columns if name in records]
+    link_columns = [name for name in RELATIONSHIP_RECORDS.columns if name in records]
+    entities = records[entity_columns][is_entity]
+    links = records[link_columns][~is_entity]
+
+    # The id is made once for each distinct name. Several names may give one id.
+    names = encode(entities["name"], links["source"], links["target"])
+    id_of_name = [entity_id(name) for name in names.texts.to_pylist()]
+    ids = encode(pd.Series(id_of_name, dtype="str"))
+    id_codes = ids.codes[names.codes]
+    entity, source, target = np.split(id_codes, [len(entities), len(entities) + len(links)])
+    sources = ids.decode(source)
+    targets = ids.decode(target)
     links = links.assign(
-        id=_relationship_ids(sources, targets).to_pandas().array,
+        id=_make_relationship_ids(sources, targets).to_pandas().array,
         source_entity_id=sources.to_pandas().array,
         target_entity_id=targets.to_pandas().array,
         fault=np.where(source == target, "self_loop", ""),
     )
-    entities = entities.assign(entity_id=ids.of(entity).to_pandas().array)
+    entities = entities.assign(entity_id=ids.decode(entity).to_pandas().array)
     return entities[ENTITY_RECORDS.columns], links[RELATIONSHIP_RECORDS.columns]
 
 
+def _place_in_documents(records: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFrame:
+    """Return the records with ``document_id`` and ``unit_order``, the position in the document."""
+    units = text_units.drop_duplicates("id", keep="last").set_index("id")[["document_id", "order"]]
+    placed = units.rename(columns={"order": "unit_order"}).reindex(records["text_unit_id"])
+    return records.assign(
+        document_id=placed["document_id"].fillna("").array,
+        unit_order=placed["unit_order"].fillna(0).to_numpy(dtype=np.int64),
+    )
+
+
 def find_orphans(named_relationships: pd.DataFrame, entity_records: pd.DataFrame) -> pd.DataFrame:
-    """The records (RELATIONSHIP_RECORDS); those with an end that none of DESCRIBED_IDS describes
-    are orphans."""
+    """Return the records with the fault ``orphan`` where no record of an entity describes an end.
+
+    ``named_relationships`` are RELATIONSHIP_RECORDS; ``entity_records`` has DESCRIBED_IDS.
+    """
     described = set(entity_records["entity_id"].unique())
-    source, target = (
-        named_relationships[f"{end}_entity_id"].isin(described) for end in ("source", "target")
-    )
-    return named_relationships.assign(
-        fault=named_relationships["fault"].where(source & target, "orphan")
-    )
+    has_source = named_relationships["source_entity_id"].isin(described)
+    has_target = named_relationships["target_entity_id"].isin(described)
+    faults = named_relationships["fault"].where(has_source & has_target, "orphan")
+    return named_relationships.assign(fault=faults)
 
 
 def reject_records(extractions: pd.DataFrame, relationship_records: pd.DataFrame) -> pd.DataFrame:
-    """REJECTS: records (LISTED_RECORDS) that are incomplete, and relationships with a fault
-    (FAULTY_RECORDS)."""
+    """Return REJECTS for relationships with a fault and for incomplete records, in this order.
+
+    ``extractions`` are LISTED_RECORDS; ``relationship_records`` are FAULTY_RECORDS.
+    """
     links = relationship_records.assign(kind="relationship", name="")
-    loops, orphans = (links[links["fault"] == fault] for fault in ("self_loop", "orphan"))
-    lacking = extractions[_incomplete(extractions)]
+    loops = links[links["fault"] == "self_loop"]
+    orphans = links[links["fault"] == "orphan"]
+    incomplete = extractions[_is_incomplete(extractions)]
     rows = [
-        *_rejects(loops, "self_loop"),
-        *_rejects(orphans, "orphan"),
-        *_rejects(lacking, "incomplete"),
+        *_reject_rows(loops, "self_loop"),
+        *_reject_rows(orphans, "orphan"),
+        *_reject_rows(incomplete, "incomplete"),
     ]
     return REJECTS.frame(rows)
 
 
-def _relationship_ids(sources: pa.Array, targets: pa.Array) -> pa.Array:
-    """``relationship_id`` of each two."""
-    ends = (pc.utf8_slice_codeunits(ids, len("ent-")) for ids in (sources, targets))
-    return pc.binary_join_element_wise(pa.scalar("rel", STRING), *ends, pa.scalar("-", STRING))
+def _make_relationship_ids(sources: pa.Array, targets: pa.Array) -> pa.Array:
+    """Return the id of the relationship of each pair of entity ids, as ``relationship_id`` does."""
+    source_digests = pc.utf8_slice_codeunits(sources, len("ent-"))
+    target_digests = pc.utf8_slice_codeunits(targets, len("ent-"))
+    separator = pa.scalar("-", STRING)
+    return pc.binary_join_element_wise(
+        pa.scalar("rel", STRING), source_digests, target_digests, separator
+    )
 
 
 def complete(extractions: pd.DataFrame) -> pd.DataFrame:
-    """The records without those that are incomplete."""
-    lacking = _incomplete(extractions)
-    return extractions[~lacking] if lacking.any() else extractions
+    """Return the records that have a kind, a text unit and the names that their kind needs."""
+    incomplete = _is_incomplete(extractions)
+    # Usually all are complete; then nothing is copied.
+    return extractions[~incomplete] if incomplete.any() else extractions
 
 
 def names_of_people(records: pd.DataFrame) -> pd.DataFrame:
-    """(text_unit_id, name, key): names in the records of text units, each once, and their match
-    keys; but for what one of these records calls by a type of what is no person."""
-    there = [(records[end] != "").to_numpy(dtype=bool) for end in ENDS]
-    nobody = is_nobody(records["type"]).to_numpy(dtype=bool)
-    units = coded(records["text_unit_id"])
-    names = coded(*(records[end][rows] for end, rows in zip(ENDS, there, strict=True)))
+    """Return the distinct names that may be people's, as ``text_unit_id``, ``name`` and ``key``.
+
+    ``key`` is the match key of the name. A name is left out of a text unit if one of the records
+    there gives it a type that no person has, such as a place.
+    """
+    is_filled = [(records[column] != "").to_numpy(dtype=bool) for column in NAME_COLUMNS]
+    filled_columns = [
+        records[column][filled] for column, filled in zip(NAME_COLUMNS, is_filled, strict=True)
+    ]
+    names = encode(*filled_columns)
+    units = encode(records["text_unit_id"])
     size = len(names.texts)
-    pairs = paired(np.concatenate([units.codes[rows] for rows in there]), names.codes, size)
-    excluded = pairs[: there[0].sum()][nobody[there[0]]]
-    unit, name = np.divmod(np.setdiff1d(pairs, excluded), size)
-    keys = coded(pd.Series(list(map(match_key, names.texts.to_pylist())), dtype="str"))
+    unit_codes = np.concatenate([units.codes[filled] for filled in is_filled])
+    pairs = pair_codes(unit_codes, names.codes, size)
+
+    # The pairs of the column "name" come first; only these records have a type.
+    has_name = is_filled[0]
+    is_no_person = is_nobody(records["type"]).to_numpy(dtype=bool)
+    excluded = pairs[: has_name.sum()][is_no_person[has_name]]
+    unit, name = split_pairs(np.setdiff1d(pairs, excluded), size)
+    key_of_name = [match_key(text) for text in names.texts.to_pylist()]
+    keys = encode(pd.Series(key_of_name, dtype="str"))
     named = pd.DataFrame(
         {
-            "text_unit_id": units.of(unit).to_pandas(),
-            "name": names.of(name).to_pandas(),
-            "key": keys.of(keys.codes[name]).to_pandas(),
+            "text_unit_id": units.decode(unit).to_pandas(),
+            "name": names.decode(name).to_pandas(),
+            "key": keys.decode(keys.codes[name]).to_pandas(),
         }
     )
     return named[named["key"] != ""]
 
 
-def _incomplete(extractions: pd.DataFrame) -> "pd.Series[bool]":
-    """Records that do not say what they are, where they were found, or what of."""
-    blank = {name: extractions[name].str.strip() == "" for name in ("text_unit_id", *ENDS)}
-    entities, links = (extractions["kind"] == kind for kind in ("entity", "relationship"))
-    nameless = (entities & blank["name"]) | (links & (blank["source"] | blank["target"]))
-    return blank["text_unit_id"] | nameless | ~(entities | links)
+def _is_incomplete(extractions: pd.DataFrame) -> "pd.Series[bool]":
+    """Return which records lack a kind, a text unit, or a name that their kind needs."""
+    no_unit = extractions["text_unit_id"].str.strip() == ""
+    no_name = extractions["name"].str.strip() == ""
+    no_source = extractions["source"].str.strip() == ""
+    no_target = extractions["target"].str.strip() == ""
+    is_entity = extractions["kind"] == "entity"
+    is_link = extractions["kind"] == "relationship"
+    nameless_entity = is_entity & no_name
+    endless_link = is_link & (no_source | no_target)
+    return no_unit | nameless_entity | endless_link | ~(is_entity | is_link)
 
 
-def _renamed(records: pd.DataFrame, namesakes: pd.DataFrame) -> pd.DataFrame:
-    """The records with fuller names; relationships of a name with itself that come of it are
-    gone."""
+def _use_full_names(records: pd.DataFrame, namesakes: pd.DataFrame) -> pd.DataFrame:
+    """Return the records with full names in place of the short ones that NAMESAKES has.
+
+    A relationship between a short name and the full name that it stands for is left out: it would
+    now relate a name to itself.
+    """
+    full_names = _find_full_names(records, namesakes)
+    units_with_full_names = {unit for unit, _ in full_names}
+    old = records[records["text_unit_id"].isin(units_with_full_names)]
+    units = old["text_unit_id"].tolist()
+    new_columns = {}
+    for column in NAME_COLUMNS:
+        places = zip(units, old[column].tolist(), strict=True)
+        texts = [full_names.get((unit, name), name) for unit, name in places]
+        new_columns[column] = pd.Series(texts, old.index, dtype="str")
+    renamed = old.assign(**new_columns)
+    becomes_loop = _is_loop(renamed) & ~_is_loop(old)
+    unchanged = records.drop(old.index)
+    return pd.concat([unchanged, renamed[~becomes_loop]]).sort_index()
+
+
+def _find_full_names(
+    records: pd.DataFrame, namesakes: pd.DataFrame
+) -> Mapping[tuple[str, str], str]:
+    """Map a text unit and a name in it to the full name, where NAMESAKES tells which one is meant.
+
+    A row for the text unit itself goes before one for its whole document.
+    """
+    columns = ["key", "document_id", "text_unit_id", "suffix", "known"]
+    cells = namesakes[columns].itertuples(index=False, name=None)
+    suffixes: dict[tuple[str, str, str], tuple[str, Sequence[str]]] = {
+        (key, document, unit): (suffix, known) for key, document, unit, suffix, known in cells
+    }
+    documents = records.drop_duplicates("text_unit_id").set_index("text_unit_id")["document_id"]
     named = names_of_people(records)
     named = named[named["key"].isin(namesakes["key"])]
-    documents = records.drop_duplicates("text_unit_id").set_index("text_unit_id")["document_id"]
-    cells = namesakes[["key", "document_id", "text_unit_id", "suffix", "known"]].itertuples(
-        index=False, name=None
-    )
-    meant = {(key, document, unit): (suffix, known) for key, document, unit, suffix, known in cells}
-    fuller = {
-        (unit, name): full_name(name, *said)
-        for unit, name, key in named.itertuples(index=False, name=None)
-        for document in [documents[unit]]
-        if (said := meant.get((key, document, unit)) or meant.get((key, document, "")))
-    }
-    there = records[records["text_unit_id"].isin({unit for unit, _ in fuller})]
-    units = there["text_unit_id"].tolist()
-    full = {
-        end: [fuller.get(pair, pair[1]) for pair in zip(units, there[end].tolist(), strict=True)]
-        for end in ENDS
-    }
-    renamed = there.assign(
-        **{end: pd.Series(names, there.index, dtype="str") for end, names in full.items()}
-    )
-    alias = _loops(renamed) & ~_loops(there)
-    return pd.concat([records.drop(there.index), renamed[~alias]]).sort_index()
+    full_names = {}
+    for unit, name, key in named.itertuples(index=False, name=None):
+        document = documents[unit]
+        found = suffixes.get((key, document, unit)) or suffixes.get((key, document, ""))
+        if found:
+            suffix, known = found
+            full_names[unit, name] = full_name(name, suffix, known)
+    return full_names
 
 
-def _loops(records: pd.DataFrame) -> "pd.Series[bool]":
-    """Relationships of a name with itself."""
-    source, target = (records[end].map(match_key) for end in ("source", "target"))
+def _is_loop(records: pd.DataFrame) -> "pd.Series[bool]":
+    """Return which records relate a name to itself, by match keys."""
+    source = records["source"].map(match_key)
+    target = records["target"].map(match_key)
     return (source == target) & (records["kind"] == "relationship")
 
 
-def _rejects(records: pd.DataFrame, reason: str) -> Iterator[dict[str, str]]:
+def _reject_rows(records: pd.DataFrame, reason: str) -> Iterator[dict[str, str]]:
+    """Yield a row of REJECTS for each of the records; the message quotes the record."""
     columns = ["text_unit_id", "kind", "name", "source", "target", "description"]
     for unit, kind, name, source, target, description in records[columns].itertuples(index=False):
-        said = {
-            "self_loop": f"{source!r} related to itself",
-            "orphan": f"{source!r} and {target!r} related, and an end is described nowhere",
-            "incomplete": (
+        if reason == "self_loop":
+            fact = f"{source!r} related to itself"
+        elif reason == "orphan":
+            fact = f"{source!r} and {target!r} related, and an end is described nowhere"
+        else:
+            fact = (
                 f"record of kind {kind!r}, name {name!r}, source {source!r}, target {target!r}"
                 " lacks one"
-            ),
-        }[reason]
-        message = f"{said}: {description}"[:300]
+            )
+        message = f"{fact}: {description}"[:LONGEST_MESSAGE]
         yield {"step": "", "row_id": unit, "kind": "record", "reason": reason, "message": message}

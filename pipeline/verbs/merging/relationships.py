@@ -1,4 +1,4 @@
-"""Records of relationships become relationships: one for its two ends and its direction."""
+"""Merging of the records of relationships: one relationship for each pair of ends and direction."""
 
 import numpy as np
 import pandas as pd
@@ -6,76 +6,100 @@ import pandas as pd
 from pipeline.contract.schemas import CO_OCCURS, MERGED_RELATIONSHIPS, STRINGS
 from pipeline.verbs.merging.codes import (
     Codes,
-    coded,
-    distinct_texts,
-    firsts,
-    list_column,
-    paired,
+    build_lists,
+    encode,
+    encode_text_units,
+    first_occurrences,
+    list_distinct_texts,
+    one_array,
+    pair_codes,
     pc,
-    places,
-    sums,
-    whole_array,
+    split_pairs,
+    sum_by_group,
 )
 
 
 def merge_relationships(
     relationship_records: pd.DataFrame, merged_entities: pd.DataFrame
 ) -> pd.DataFrame:
-    """Relationships (MERGED_RELATIONSHIPS) by their ids, from RELATIONSHIP_RECORDS; their ends have
-    the names of ENTITY_NAMES.
+    """Return the relationships (MERGED_RELATIONSHIPS), sorted by id, from RELATIONSHIP_RECORDS.
 
-    Weights add up; keywords are the union in order of frequency. A record with a fault is none."""
+    The names of their ends come from ``merged_entities`` (ENTITY_NAMES). Weights are added;
+    keywords are united, the most frequent first. Records with a fault are left out.
+    """
     sound = relationship_records[relationship_records["fault"] == ""]
-    units = places(sound)
-    order = np.lexsort([sound["order"], units.codes])
-    records, where = sound.take(order), units.codes[order]
-    ids = coded(records["id"])
+    units = encode_text_units(sound)
+    reading_order = np.lexsort([sound["order"], units.codes])
+    records = sound.take(reading_order)
+    unit = units.codes[reading_order]
+
+    ids = encode(records["id"])
     number = len(ids.texts)
     _, first = np.unique(ids.codes, return_index=True)
-    ends = records[["source_entity_id", "target_entity_id"]].take(first).reset_index(drop=True)
-    names = dict(zip(merged_entities["id"].tolist(), merged_entities["name"].tolist(), strict=True))
-    said = firsts(ids.codes, where)
-    return pd.DataFrame(
-        {
-            "id": ids.texts.to_pandas(),
-            "source": ends["source_entity_id"].map(names),
-            "target": ends["target_entity_id"].map(names),
-            **ends,
-            "descriptions": distinct_texts(ids.codes, records["description"], number),
-            "keywords": _keywords(ids.codes, records["keywords"], number),
-            "weight": sums(ids.codes, records["weight"].to_numpy()).to_numpy(),
-            "text_unit_ids": list_column(ids.codes[said], number, units.of(where[said])),
-        },
-        columns=MERGED_RELATIONSHIPS.columns,
+    ends = records[["source_entity_id", "target_entity_id"]].take(first)
+    ends = ends.reset_index(drop=True)
+    entity_ids = merged_entities["id"].tolist()
+    entity_names = merged_entities["name"].tolist()
+    names = dict(zip(entity_ids, entity_names, strict=True))
+
+    # The text units of a relationship, each once and in reading order.
+    first_in_unit = first_occurrences(ids.codes, unit)
+    unit_ids = units.decode(unit[first_in_unit])
+    weights = sum_by_group(ids.codes, records["weight"].to_numpy())
+    columns = {
+        "id": ids.texts.to_pandas(),
+        "source": ends["source_entity_id"].map(names),
+        "target": ends["target_entity_id"].map(names),
+        **ends,
+        "descriptions": list_distinct_texts(ids.codes, records["description"], number),
+        "keywords": _merge_keywords(ids.codes, records["keywords"], number),
+        "weight": weights.to_numpy(),
+        "text_unit_ids": build_lists(ids.codes[first_in_unit], number, unit_ids),
+    }
+    return pd.DataFrame(columns, columns=MERGED_RELATIONSHIPS.columns)
+
+
+def _merge_keywords(relationships: Codes, keywords: pd.Series, number: int) -> pd.Series:
+    """Return a column with the distinct keywords of each relationship, 0 to ``number`` - 1.
+
+    In a record's list, the keywords before CO_OCCURS are what the text states; those behind it
+    merely occur in the sentences that both ends share. Stated keywords come first, then CO_OCCURS,
+    then the others; within these, the most frequent first, then in order of appearance.
+    ``relationships`` has the code of each record's relationship.
+    """
+    lists = one_array(keywords, STRINGS)
+    row = pc.list_parent_indices(lists).to_numpy()
+    items = lists.flatten()
+    is_filled = items.is_valid().to_numpy(zero_copy_only=False)
+    row = row[is_filled]
+    words = encode(items.drop_null().to_pandas())
+    is_mark = pc.equal(words.texts, CO_OCCURS).to_numpy(zero_copy_only=False)
+    is_mark = is_mark[words.codes]
+
+    size = len(words.texts)
+    relationship_and_word = pair_codes(relationships[row], words.codes, size)
+    pairs, first, pair_of_item, counts = np.unique(
+        relationship_and_word, return_index=True, return_inverse=True, return_counts=True
     )
+    relationship, word = split_pairs(pairs, size)
+    stated_items = _stand_before(is_mark, row)
+    # A keyword is stated if one of the records states it.
+    statements = np.bincount(pair_of_item[stated_items], minlength=len(pairs))
+    unstated_rank = np.where(is_mark[first], 1, 2)
+    rank = np.where(statements > 0, 0, unstated_rank)
+    best_first = np.lexsort([first, -counts, rank, relationship])
+    texts = words.decode(word[best_first])
+    return build_lists(relationship[best_first], number, texts)
 
 
-def _keywords(relationship: Codes, keywords: pd.Series, number: int) -> pd.Series:
-    """The most frequent first, then in order of appearance; those that are stated before CO_OCCURS,
-    the others behind it."""
-    lists = whole_array(keywords, STRINGS)
-    row, words = pc.list_parent_indices(lists).to_numpy(), lists.flatten()
-    there = words.is_valid().to_numpy(zero_copy_only=False)
-    row, word = row[there], coded(words.drop_null().to_pandas())
-    co_occurs = pc.equal(word.texts, CO_OCCURS).to_numpy(zero_copy_only=False)[word.codes]
-    size = len(word.texts)
-    pairs, first, pair, counts = np.unique(
-        paired(relationship[row], word.codes, size),
-        return_index=True,
-        return_inverse=True,
-        return_counts=True,
-    )
-    of, text = np.divmod(pairs, size)
-    stated = np.bincount(pair[_before(co_occurs, row)], minlength=len(pairs)) > 0
-    rank = np.where(stated, 0, np.where(co_occurs[first], 1, 2))
-    ranked = np.lexsort([first, -counts, rank, of])
-    return list_column(of[ranked], number, word.of(text[ranked]))
+def _stand_before(marks: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Return for each item of some lists whether no mark stands before it in its list.
 
-
-def _before(found: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Which items of lists stand before any that is ``found``; ``row``: which list an item is
-    of."""
-    so_far = np.cumsum(found)
+    ``marks`` says which items are marks; a mark itself does not count as standing before one.
+    ``row`` has the number of each item's list; the items come list by list.
+    """
+    marks_so_far = np.cumsum(marks)
     starts = np.flatnonzero(np.diff(row, prepend=-1))
-    earlier = np.repeat(so_far[starts] - found[starts], np.diff(np.append(starts, len(row))))
-    return so_far == earlier
+    lengths = np.diff(np.append(starts, len(row)))
+    marks_before_list = marks_so_far[starts] - marks[starts]
+    return marks_so_far == np.repeat(marks_before_list, lengths)

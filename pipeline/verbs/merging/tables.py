@@ -1,4 +1,8 @@
-"""The tables between the parts of merge_graphs."""
+"""The schemas of the tables that the sub-steps of merge_graphs hand to each other.
+
+Several of them hold a few columns of a larger table. A sub-step runs again only where the columns
+change that it reads, so each sub-step reads no more than it needs.
+"""
 
 from pipeline.contract.schemas import FLOAT, INT, STRING, STRINGS, table
 
@@ -6,29 +10,35 @@ NAMING_RECORDS = table(
     "text_unit_id", "kind", "name", "type", "source", "target",
     text_unit_id=STRING, kind=STRING, name=STRING, type=STRING, source=STRING, target=STRING,
 )  # fmt: skip
-"""What of EXTRACTIONS names somebody."""
+"""The columns of EXTRACTIONS that contain names."""
 LISTED_RECORDS = table(
     "text_unit_id", "kind", "name", "source", "target", "description",
     text_unit_id=STRING, kind=STRING, name=STRING, source=STRING, target=STRING, description=STRING,
 )  # fmt: skip
-"""What of EXTRACTIONS a reject says."""
+"""The columns of EXTRACTIONS that the message of a reject shows."""
 BEARERS = table(
     "key", "text_unit_id", "suffix", "place", "ordinal", "born", "died",
     text_unit_id=STRING, document_id=STRING, key=STRING, suffix=STRING, place=STRING,
     ordinal=STRING, born=INT,
     died=INT, count=INT,
 )  # fmt: skip
-"""What a text unit says of one whom it calls by a name (``key``: its match key), and how often."""
+"""The facts that a text unit gives about a person whom it calls by a name.
+
+``key`` is the match key of the name; ``count`` is how often the text unit gives these facts. The
+other columns are the fields of ``resolution.namesakes.Bearer``.
+"""
 FULL_NAMES = table("key", "full", "text_unit_id", text_unit_id=STRING, key=STRING, full=STRING)
-"""Match keys of names that are known and begin with a shorter one (``key``): of Charles I of Spain:
-Charles I."""
+"""Names that begin with a shorter name, by match keys: "Charles I of Spain" (``full``) begins with
+"Charles I" (``key``)."""
 NAMESAKES = table(
     "key", "document_id", "text_unit_id",
     key=STRING, document_id=STRING, text_unit_id=STRING, suffix=STRING, known=STRINGS,
 )  # fmt: skip
-"""What stands behind a name, where that means several, in a text unit, or in a whole document where
-none is named. ``known``: the match keys of full names which that may be, and which some text unit
-has."""
+"""The suffix that tells which of several namesakes a text unit means.
+
+The row holds for one text unit, or for a whole document if ``text_unit_id`` is empty. ``known``
+has match keys of full names that this person may have and that occur in some text unit.
+"""
 ENTITY_RECORDS = table(
     "text_unit_id", "order",
     entity_id=STRING, name=STRING, text_unit_id=STRING, document_id=STRING, unit_order=INT,
@@ -42,30 +52,35 @@ RELATIONSHIP_RECORDS = table(
     document_id=STRING, unit_order=INT, order=INT, description=STRING, keywords=STRINGS,
     weight=FLOAT, fault=STRING,
 )  # fmt: skip
-"""``fault``: the reason why there is no relationship of it, else nothing. A self_loop still names
-its entity, an orphan names none."""
+"""Records of relationships with the ids of their ends.
+
+``fault`` is the reason why a record makes no relationship, or empty. The ends of a ``self_loop``
+still count as mentions of its entity; those of an ``orphan`` do not.
+"""
 END_RECORDS = table(
     "text_unit_id", "source", "target",
     source_entity_id=STRING, target_entity_id=STRING, source=STRING, target=STRING,
     text_unit_id=STRING,
     document_id=STRING, unit_order=INT, fault=STRING,
 )  # fmt: skip
-"""What of RELATIONSHIP_RECORDS says whom a text unit names."""
+"""The columns of RELATIONSHIP_RECORDS that say which entities a text unit names."""
 NAMINGS = table(
     "entity_id", "text_unit_id", "name",
     entity_id=STRING, text_unit_id=STRING, name=STRING, document_id=STRING, unit_order=INT,
     count=INT,
 )  # fmt: skip
-"""By which names a text unit calls an entity, and how often. A night reads those of the entities
-that it names, and leaves alone the records of their relationships, which are most of all where a
-few entities are in most of them."""
+"""The names that a text unit uses for an entity, and how often.
+
+An incremental run reads the namings of the changed entities instead of the records of their
+relationships. Where a few entities take part in most relationships, those would be most records.
+"""
 DESCRIBED_IDS = table("entity_id", entity_id=STRING)
-"""What of ENTITY_RECORDS says which entities are described."""
+"""The column of ENTITY_RECORDS that says which entities are described."""
 FAULTY_RECORDS = table(
     "text_unit_id", "source", "target", "description",
     source=STRING, target=STRING, text_unit_id=STRING, description=STRING, fault=STRING,
 )  # fmt: skip
-"""What of RELATIONSHIP_RECORDS a reject says."""
+"""The columns of RELATIONSHIP_RECORDS that the message of a reject shows."""
 
 ENTITY_NAMES = table("id", id=STRING, name=STRING)
-"""What of MERGED_ENTITIES a relationship shows of its ends."""
+"""The columns of MERGED_ENTITIES that a relationship shows of its ends."""

@@ -1,6 +1,6 @@
 import numpy as np
 
-from pipeline.verbs.merging.codes import sums
+from pipeline.verbs.merging.codes import sum_by_group
 
 GROUPS = 500
 
@@ -8,10 +8,13 @@ GROUPS = 500
 def test_a_group_alone_has_the_same_sum_to_the_last_bit():
     draw = np.random.default_rng(1)
     groups, amounts = draw.integers(0, GROUPS, 5_000), draw.choice([0.1, 0.3, 0.7, 1, 2.5], 5_000)
-    together = sums(groups, amounts)
+    together = sum_by_group(groups, amounts)
     for group in range(GROUPS):
-        assert sums(groups[groups == group], amounts[groups == group])[group] == together[group]
+        assert (
+            sum_by_group(groups[groups == group], amounts[groups == group])[group]
+            == together[group]
+        )
 
 
 def test_nothing_sums_to_nothing():
-    assert sums(np.array([], np.int64), np.array([])).empty
+    assert sum_by_group(np.array([], np.int64), np.array([])).empty
