@@ -1,5 +1,14 @@
-"""What of a step a night makes anew: the groups of rows that changed since the last run, by the law
-of its verb."""
+"""Recompute only the groups of rows that changed since the last run.
+
+docs/incremental.md follows three documents through these steps. A verb's law says which rows form a
+group (contract/laws.py). For each sub-step (``Part``) of a step, ``outputs_of`` does this:
+
+1. ``StepDelta.find_changed_groups`` compares the inputs with those of the last run.
+2. ``StepDelta.read_groups`` reads the rows of the groups that changed.
+3. The caller's ``make`` calls the verb on these rows.
+4. ``StepDelta.encode_groups`` keeps those rows of the result that belong to these groups.
+5. ``StepDelta.replace_groups`` puts them in place of the rows that the last run has of them.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,60 +35,69 @@ from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.snapshots.table_rows import in_order
 from pipeline.snapshots.tables import Snapshot
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# Type checkers do not see the functions of pyarrow.compute: they are created at import.
+pc: Any = pyarrow.compute
 
 Tables = Mapping[str, Snapshot]
 Groups = Any
 """Names of groups, each once: an Arrow array of texts."""
 Frames = Mapping[str, pd.DataFrame]
 Make = Callable[[Part, Frames, "Groups | None"], Frames]
-"""A piece of a step, what it reads, and of which groups that is, None for all -> its outputs."""
+"""Calls a sub-step: (sub-step, its inputs, the groups of their rows or None for all) -> outputs."""
 ROWS_AT_ONCE = 100_000
-"""Of an input of a piece, which a night makes of some groups at a time where these have more."""
+"""Rows of one input that are read at once. Where the changed groups have more rows, they are read
+and recomputed in several buckets, to bound memory."""
 
 
 @dataclass(frozen=True)
 class LastRun:
-    """The tables of the last run, by the verb's names. ``inputs``: None where what the step makes
-    now may differ in more than what they do. ``retried``: the step runs for the sake of rejects of
-    the last run."""
+    """The tables of a step's last run, by the verb's names of them.
+
+    ``inputs``: None if more than the inputs may have changed since (code, params, prompts, models),
+    so that every row must be recomputed. ``retried``: whether the step runs only to try rejected
+    rows of the last run again.
+    """
 
     inputs: Tables | None
     outputs: Tables
     retried: bool = False
 
 
-def last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastRun:
-    """As far as it can be read."""
+def find_last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastRun:
+    """Return the tables of the step's last run, without those that are missing or damaged."""
     step = planned.step
     record = previous.steps.get(step.id)
     if record is None:
         return LastRun(None, {})
     outputs = {name: table for name, table in record.outputs.items() if snapshots.exists(table)}
-    if planned.reason not in ("input", "retry") or not differs_in_inputs_alone(
-        planned, record, previous
-    ):
+    if planned.reason not in ("input", "retry"):
+        return LastRun(None, outputs)
+    if not differs_in_inputs_alone(planned, record, previous):
         return LastRun(None, outputs)
     inputs = {name: previous.tables[table] for name, table in step.inputs.items()}
-    there = all(map(snapshots.exists, inputs.values()))
-    return LastRun(inputs if there else None, outputs, planned.reason == "retry")
+    are_readable = all(map(snapshots.exists, inputs.values()))
+    return LastRun(inputs if are_readable else None, outputs, planned.reason == "retry")
 
 
-def last_tables(planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore) -> LastTables:
-    """For a verb that asks what its step wrote in the last run."""
+def read_last_tables(
+    planned: PlannedStep, previous: Manifest, snapshots: SnapshotStore
+) -> LastTables:
+    """Return what the step wrote in its last run, for a verb with the role ``LastTables``.
+
+    It is empty for other verbs, after a change of more than the inputs, and where a table is
+    missing or damaged.
+    """
     step, record = planned.step, previous.steps.get(planned.step.id)
     if not step.verb.roles_of(LastTables) or record is None or planned.reason == "forced":
         return NOTHING_WRITTEN
-    there = all(map(snapshots.exists, record.outputs.values()))
-    if not there or not differs_in_inputs_alone(planned, record, previous):
+    are_readable = all(map(snapshots.exists, record.outputs.values()))
+    if not are_readable or not differs_in_inputs_alone(planned, record, previous):
         return NOTHING_WRITTEN
     return LastTables({name: snapshots.read(table) for name, table in record.outputs.items()})
 
 
-def parts_of(step: Step) -> tuple[Part, ...]:
-    """The pieces in which a step is worked on: those of its verb, or the verb itself."""
+def list_parts(step: Step) -> tuple[Part, ...]:
+    """Return the sub-steps of a step in their order: those of its verb, or the verb as one."""
     verb = step.verb
     if verb.parts:
         return verb.parts(step.params)
@@ -87,10 +105,12 @@ def parts_of(step: Step) -> tuple[Part, ...]:
 
 
 @dataclass(frozen=True)
-class Night:
-    """What a piece of a step reads ``now``, by its names, and what it read and wrote in the last
-    run. ``again``: kinds of rejects that are worked on again; None: any, but in a retry alone those
-    of rows that were used whole."""
+class StepDelta:
+    """One sub-step: the tables that it reads in this run (``now``) beside those of its last run.
+
+    Tables have the sub-step's names. ``again``: the kinds of rejects whose groups are recomputed
+    although their rows did not change; None stands for all kinds (see ``_groups_to_retry``).
+    """
 
     part: Part
     now: Tables
@@ -98,246 +118,273 @@ class Night:
     snapshots: SnapshotStore
     again: Collection[str] | None
 
-    def changed(self) -> Groups | None:
-        """The groups that may come out otherwise than in the last run; None where these are all."""
+    def find_changed_groups(self) -> Groups | None:
+        """Return the groups whose output may differ from the last run, or None for all groups.
+
+        None is the answer for a sub-step without a law, for one whose last run cannot be compared,
+        and where an input changed that the law does not speak of.
+        """
         law = self.part.law
         if law is None or not self._is_comparable():
             return None
-        found: list[pa.ChunkedArray] = []
+        names: list[pa.ChunkedArray] = []
         for name in self.part.inputs:
-            if self.now[name].sha256 == self._before(name).sha256:
+            if self.now[name].sha256 == self._last_input(name).sha256:
                 continue
-            gone, new = self._difference(name, self._naming(law, name) or self._columns(name)[:1])
+            columns = self._naming_columns(law, name) or self._columns_read(name)[:1]
+            gone, new = self._compare_input(name, columns)
             if not len(gone) and not len(new):
                 continue
             if name in law.keyed:
-                found += [rows[column] for rows in (gone, new) for column in law.keyed[name]]
+                # A row that went away changes its group as much as one that came.
+                names += [rows[column] for rows in (gone, new) for column in law.keyed[name]]
             elif name in law.lookup:
-                found += self._using(law, name, gone, new)
+                names += self._groups_using(law, name, gone, new)
             else:
                 return None
         if REJECTS in self.part.outputs and (self.again is None or self.again):
-            found.append(self._rejected(law.row_of[REJECTS]))
-        return pc.unique(law.groups(distinct(found)))
+            names.append(self._groups_to_retry(law.row_of[REJECTS]))
+        return pc.unique(law.groups(collect_names(names)))
 
-    def _rejected(self, column: str) -> pa.ChunkedArray:
-        """Return the rows of the last run that are to be worked on again, named by a column of the
-        rejects."""
+    def _groups_to_retry(self, column: str) -> pa.ChunkedArray:
+        """Return the names of the groups whose rejects of the last run are to be tried again.
+
+        ``column`` of the rejects names the group.
+        """
         rejects = self.snapshots.table(self.last.outputs[REJECTS], [column, "kind"])
         if self.again is not None:
-            rejects = rejects.filter(
-                pc.is_in(rejects["kind"], value_set=pa.array(sorted(self.again), STRING))
-            )
+            kinds = pa.array(sorted(self.again), STRING)
+            rejects = rejects.filter(pc.is_in(rejects["kind"], value_set=kinds))
         elif not self.last.retried:
-            # A model that never writes end marks leaves such a remark on every row: to read them
-            # all again each night would change nothing.
+            # A reply without an end mark was used whole. A model that never writes end marks
+            # leaves such a remark on every row: to ask for them in each run would change nothing.
             rejects = rejects.filter(pc.not_equal(rejects["kind"], UNENDED))
         return rejects[column]
 
-    def readings(
-        self, groups: Groups | None, at_once: int | None
+    def read_groups(
+        self, groups: Groups | None, rows_at_once: int | None
     ) -> Iterator[tuple[Groups | None, Frames]]:
-        """What the piece reads: of its keyed inputs the rows of these groups, or all. ``at_once``:
-        rows of an input beyond which it is some of the groups at a time; None for any number."""
+        """Yield some of the groups with the inputs that the verb needs for them, until all are out.
+
+        Of keyed inputs only the rows of these groups are read, other inputs whole. ``groups``: None
+        for all rows. ``rows_at_once``: the size of an input above which the groups are divided into
+        buckets; None to yield once.
+        """
         law = self.part.law
-        keyed = law.keyed if law and groups is not None else {}
+        keyed = law.keyed if law is not None and groups is not None else {}
         whole = {
-            name: self._frame(name, self.snapshots.table(self.now[name], self._columns(name)))
+            name: self._as_frame(
+                name, self.snapshots.table(self.now[name], self._columns_read(name))
+            )
             for name in self.part.inputs
             if name not in keyed
         }
-        ordered = all(self.now[name].order for name in keyed)
-        if (
-            at_once is None
-            or law is None
-            or law.until
-            or groups is None
-            or groups.null_count
-            or not ordered
-        ):
-            yield groups, whole | {name: self._of_groups(name, groups) for name in keyed}
+        if groups is None or rows_at_once is None or not self._is_divisible(groups):
+            yield groups, whole | {name: self._read_rows_of(name, groups) for name in keyed}
             return
+        for some, rows in self._read_in_buckets(groups, rows_at_once):
+            yield some, whole | rows
+
+    def _is_divisible(self, groups: Groups) -> bool:
+        """Check that the groups can be told apart by hashes of their names."""
+        law = self.part.law
+        if law is None or law.until or groups.null_count:
+            return False
+        return all(self.now[name].order for name in law.keyed)
+
+    def _read_in_buckets(
+        self, groups: Groups, rows_at_once: int
+    ) -> Iterator[tuple[Groups, dict[str, pd.DataFrame]]]:
+        """Yield the groups of each bucket with their rows of the keyed inputs.
+
+        A group's bucket is given by the first bits of the hash of its name.
+        """
+        assert self.part.law
+        keyed = self.part.law.keyed
         found = {
             name: self.snapshots.selected(
-                self.now[name], columns, self._cells(groups, name), self._columns(name)
+                self.now[name],
+                columns,
+                self._cells_of_input(groups, name),
+                self._columns_read(name),
             )
             for name, columns in keyed.items()
         }
-        bits = min(
-            (max(rows.num_rows for rows in found.values()) // at_once).bit_length(), MOST_BITS
-        )
-        numbers = {
+        largest = max(rows.num_rows for rows in found.values())
+        bits = min((largest // rows_at_once).bit_length(), MOST_BITS)
+        # One array per naming column: a row is in the bucket of every group that it names.
+        buckets_of_rows = {
             name: [group_numbers(rows[column], bits) for column in keyed[name]]
             for name, rows in found.items()
         }
-        of_groups = group_numbers(pa.chunked_array([groups]), bits)
-        for number in range(2**bits):
-            flags = {
-                name: np.any([each == number for each in some], axis=0)
-                for name, some in numbers.items()
-            }
-            rows = {
-                name: in_order(found[name].filter(pa.array(flags[name])), self.now[name].order)
-                for name in keyed
-            }
-            some = {
-                name: self._frame(name, rows[name].select(self._columns(name))) for name in keyed
-            }
-            yield groups.filter(pa.array(of_groups == number)), whole | some
+        buckets_of_groups = group_numbers(pa.chunked_array([groups]), bits)
+        for bucket in range(2**bits):
+            frames = {}
+            for name, rows in found.items():
+                is_here = np.any([each == bucket for each in buckets_of_rows[name]], axis=0)
+                ordered = in_order(rows.filter(pa.array(is_here)), self.now[name].order)
+                frames[name] = self._as_frame(name, ordered.select(self._columns_read(name)))
+            yield groups.filter(pa.array(buckets_of_groups == bucket)), frames
 
-    def _of_groups(self, name: str, groups: Groups) -> pd.DataFrame:
+    def _read_rows_of(self, name: str, groups: Groups) -> pd.DataFrame:
+        """Return the rows of a keyed input that belong to these groups."""
         assert self.part.law
-        naming, cells = self.part.law.keyed[name], self._cells(groups, name)
-        return self._frame(
-            name, self.snapshots.select(self.now[name], naming, cells, self._columns(name))
-        )
+        columns = self.part.law.keyed[name]
+        cells = self._cells_of_input(groups, name)
+        rows = self.snapshots.select(self.now[name], columns, cells, self._columns_read(name))
+        return self._as_frame(name, rows)
 
-    def encoded(
+    def encode_groups(
         self, step: Step, name: str, frame: pd.DataFrame, groups: Groups | None
     ) -> pa.Table:
-        """Of what the piece made of an output the rows of these groups, or all."""
-        rows = self.part.outputs[name].encode(
-            frame, f"step '{step.id}': table '{table_of(step, name)}'"
-        )
+        """Return an output of the verb as an Arrow table with the rows of these groups only.
+
+        The verb may have returned rows of other groups too: rows that name several groups were read
+        for one of them. ``groups``: None keeps all rows. Raises DataError where ``frame`` does not
+        fit the output's schema.
+        """
+        where = f"step '{step.id}': table '{name_table(step, name)}'"
+        rows = self.part.outputs[name].encode(frame, where)
         law, before = self.part.law, self.last.outputs.get(name)
         if groups is None or before is None or law is None:
             return rows
         column = rows[law.row_of[name]]
-        return rows.filter(
-            pc.is_in(column, value_set=cells_of(groups, law, [column]).cast(column.type))
-        )
+        cells = find_cells(groups, law, [column]).cast(column.type)
+        return rows.filter(pc.is_in(column, value_set=cells))
 
-    def written(self, step: Step, name: str, rows: pa.Table, groups: Groups | None) -> Snapshot:
-        """An output: the rows of these groups in place of those of the last run, or all."""
-        schema, table = self.part.outputs[name], table_of(step, name)
+    def replace_groups(
+        self, step: Step, name: str, rows: pa.Table, groups: Groups | None
+    ) -> Snapshot:
+        """Return the output's new table: the last run's, with ``rows`` in place of these groups.
+
+        ``groups``: None to make the table of ``rows`` alone.
+        """
+        schema, table = self.part.outputs[name], name_table(step, name)
         before = self.last.outputs.get(name)
-        if groups is None or before is None or self.part.law is None:
+        law = self.part.law
+        if groups is None or before is None or law is None:
             return self.snapshots.write(table, rows, schema.order, before)
-        law, column = self.part.law, self.part.law.row_of[name]
-        cells = cells_of(
-            groups, law, self.snapshots.table(before, [column]).columns if law.until else ()
-        )
+        column = law.row_of[name]
+        earlier_cells = self.snapshots.table(before, [column]).columns if law.until else ()
+        cells = find_cells(groups, law, earlier_cells)
         before = self.snapshots.ordered(table, before, schema.order)
         return self.snapshots.replaced(table, before, column, cells, rows)
 
     def _is_comparable(self) -> bool:
-        """Whether the last run's tables are there, with the columns that are read now."""
+        """Check that the last run's tables exist and have the columns that are read now."""
         if self.last.inputs is None or not set(self.part.outputs) <= set(self.last.outputs):
             return False
+        # Rows of a table without an order have no place to which a new row could belong.
         if not all(schema.order for schema in self.part.outputs.values()):
             return False
-        there = set(self.part.inputs) <= {*self.last.inputs, *self.last.outputs}
-        return there and all(
-            self._shape(name, self.now[name]) == self._shape(name, self._before(name))
+        if not set(self.part.inputs) <= {*self.last.inputs, *self.last.outputs}:
+            return False
+        return all(
+            self._column_types(name, self.now[name])
+            == self._column_types(name, self._last_input(name))
             for name in self.part.inputs
         )
 
-    def _shape(self, name: str, snapshot: Snapshot) -> list[tuple[str, str]]:
-        """The columns of an input that the piece sees, and their types."""
+    def _column_types(self, name: str, snapshot: Snapshot) -> list[tuple[str, str]]:
+        """Return name and type of the columns of an input that the sub-step reads."""
         schema = self.part.inputs[name]
-        fields = [
-            field
+        return [
+            (field.name, type_name(field.type))
             for field in self.snapshots.schema(snapshot)
             if schema.more or field.name in schema.columns
         ]
-        return [(field.name, type_name(field.type)) for field in fields]
 
-    def _before(self, name: str) -> Snapshot:
+    def _last_input(self, name: str) -> Snapshot:
+        """Return an input as the last run read it: an input of the step, or an earlier output."""
         return {**self.last.outputs, **(self.last.inputs or {})}[name]
 
-    def _columns(self, name: str) -> list[str]:
-        """Those of the input that the piece sees."""
-        return columns_seen(self.part.inputs[name], self.snapshots.columns(self.now[name]))
+    def _columns_read(self, name: str) -> list[str]:
+        return pick_columns(self.part.inputs[name], self.snapshots.columns(self.now[name]))
 
-    def _frame(self, name: str, rows: pa.Table) -> pd.DataFrame:
+    def _as_frame(self, name: str, rows: pa.Table) -> pd.DataFrame:
         return self.part.inputs[name].seen(as_frame(rows))
 
-    def _filled(self, name: str, snapshot: Snapshot) -> pd.DataFrame:
-        rows = self._frame(name, self.snapshots.table(snapshot, self._columns(name)))
-        return self.part.inputs[name].filled(
-            rows, f"verb '{self.part.function.__name__}': table '{name}'"
-        )
+    def _read_filled(self, name: str, snapshot: Snapshot) -> pd.DataFrame:
+        """Return a version of an input as a verb sees it: missing cells are filled."""
+        rows = self._as_frame(name, self.snapshots.table(snapshot, self._columns_read(name)))
+        where = f"verb '{self.part.function.__name__}': table '{name}'"
+        return self.part.inputs[name].filled(rows, where)
 
-    def _difference(self, name: str, naming: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-        """The columns ``naming`` of the rows of the last run alone and of this one alone, as far as
-        the piece sees them. Where it sees whole rows, no other column is read."""
-        before, now, seen = self._before(name), self.now[name], self._columns(name)
-        if set(seen) == {*self.snapshots.columns(before), *self.snapshots.columns(now)}:
-            return self.snapshots.difference(before, now, naming)
-        gone, new = self.snapshots.difference(before, now, seen)
-        gone_alone, new_alone = in_one_alone(row_hashes(gone, None), row_hashes(new, None))
-        return gone.filter(pa.array(gone_alone)).select(naming), new.filter(
-            pa.array(new_alone)
-        ).select(naming)
+    def _compare_input(self, name: str, columns: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+        """Return these columns of the rows that only the last run has, and that only this one has.
 
-    def _cells(self, groups: Groups, name: str) -> Groups:
-        """What of an input's cells names the groups."""
-        assert self.part.law
+        An edited row is in both. Only the columns that the sub-step reads are compared.
+        """
+        before, now, read = self._last_input(name), self.now[name], self._columns_read(name)
+        if set(read) == {*self.snapshots.columns(before), *self.snapshots.columns(now)}:
+            # Stored hashes of whole rows decide; no other column is read from the files.
+            return self.snapshots.difference(before, now, columns)
+        gone, new = self.snapshots.difference(before, now, read)
+        # These rows differ in some column, but perhaps not in one that the sub-step reads.
+        is_gone, is_new = in_one_alone(row_hashes(gone, None), row_hashes(new, None))
+        gone = gone.filter(pa.array(is_gone))
+        new = new.filter(pa.array(is_new))
+        return gone.select(columns), new.select(columns)
+
+    def _cells_of_input(self, groups: Groups, name: str) -> Groups:
+        """Return the values in an input's naming columns that name one of the groups."""
         law = self.part.law
-        return cells_of(
-            groups,
-            law,
-            (
-                self.snapshots.table(self.now[name], list(law.keyed[name])).columns
-                if law.until
-                else ()
-            ),
-        )
+        assert law
+        if not law.until:
+            return groups
+        naming = self.snapshots.table(self.now[name], list(law.keyed[name])).columns
+        return find_cells(groups, law, naming)
 
-    def _naming(self, law: Law, name: str) -> list[str]:
-        """The columns of an input that say of which groups its rows are, or which entry of a
-        dictionary one is."""
+    def _naming_columns(self, law: Law, name: str) -> list[str]:
+        """Return the columns of an input that name a row's groups, or the key of a lookup's entry.
+
+        The list is empty for an input that is compared as a whole.
+        """
+        if name in law.keyed:
+            return list(law.keyed[name])
         use = law.lookup.get(name)
-        return list(law.keyed.get(name, (use.key,) if isinstance(use, Uses) else ()))
+        return [use.key] if isinstance(use, Uses) else []
 
-    def _using(self, law: Law, name: str, gone: pa.Table, new: pa.Table) -> list[pa.ChunkedArray]:
-        """The groups of rows that use entries of a dictionary that are gone or new."""
+    def _groups_using(
+        self, law: Law, name: str, gone: pa.Table, new: pa.Table
+    ) -> list[pa.ChunkedArray]:
+        """Return the names of the groups with rows that use changed entries of a lookup input.
+
+        ``gone`` and ``new``: the entries that only the last run has, and that only this one has.
+        Raises DataError where a verb's own function does not return a boolean for each row.
+        """
         use = law.lookup[name]
         if isinstance(use, Uses):
-            keys = distinct([gone[use.key], new[use.key]])
-            return self.snapshots.select(
-                self.now[use.table], use.columns, keys, law.keyed[use.table]
-            ).columns
+            keys = collect_names([gone[use.key], new[use.key]])
+            naming = law.keyed[use.table]
+            return self.snapshots.select(self.now[use.table], use.columns, keys, naming).columns
         table, columns = next(iter(law.keyed.items()))
-        rows = self._filled(table, self.now[table])
-        touched = use(
-            rows, self._filled(name, self._before(name)), self._filled(name, self.now[name])
-        )
+        rows = self._read_filled(table, self.now[table])
+        entries_before = self._read_filled(name, self._last_input(name))
+        entries_now = self._read_filled(name, self.now[name])
+        touched = use(rows, entries_before, entries_now)
         self._check_touched(touched, len(rows), name)
         found = rows.loc[touched.to_numpy(dtype=bool), list(columns)]
         return pa.Table.from_pandas(found, preserve_index=False).columns
 
     def _check_touched(self, touched: Any, rows: int, name: str) -> None:
-        """Raises DataError for an answer that is not a boolean for each row."""
-        is_series = isinstance(touched, pd.Series)
-        if (
-            is_series
-            and len(touched) == rows
-            and is_bool_dtype(touched.dtype)
-            and not touched.hasnans
-        ):
-            return
-        answer = (
-            f"a Series of {len(touched)} {touched.dtype}" if is_series else type(touched).__name__
-        )
+        """Raise DataError unless the answer of a lookup's function has a boolean for each row."""
+        if isinstance(touched, pd.Series):
+            is_complete = len(touched) == rows and not touched.hasnans
+            if is_complete and is_bool_dtype(touched.dtype):
+                return
+            answer = f"a Series of {len(touched)} {touched.dtype}"
+        else:
+            answer = type(touched).__name__
         raise DataError(
             f"verb '{self.part.function.__name__}': the function of its lookup of '{name}' returned"
             f" {answer} for {rows} rows; return a Series of booleans, one for each row"
         )
 
 
-def table_of(step: Step, name: str) -> str:
-    """Where an output of one of a step's pieces is kept."""
-    return step.outputs.get(name, f"{step.id}.{name}")
-
-
-def columns_seen(schema: TableSchema, there: Sequence[str]) -> list[str]:
-    """Of a table's columns those that a piece sees which reads it by this schema."""
-    return list(there) if schema.more else [column for column in schema.columns if column in there]
-
-
-def whole(number: int, night: Night) -> None:
-    """Make no piece in buckets."""
+MakeInBuckets = Callable[[int, StepDelta], Mapping[str, Snapshot] | None]
+"""Recomputes all groups of the sub-step of this number in buckets (engine/tasks.py) -> its outputs;
+None if the sub-step must be computed at once."""
 
 
 def outputs_of(
@@ -346,76 +393,106 @@ def outputs_of(
     last: LastRun,
     snapshots: SnapshotStore,
     make: Make,
-    in_buckets: Callable[[int, Night], Mapping[str, Snapshot] | None] = whole,
+    in_buckets: MakeInBuckets | None = None,
     rejects_too: bool = True,
 ) -> dict[str, Snapshot]:
-    """What a step writes, by its verb's names: what ``make`` makes of the groups that changed,
-    beside what stays. ``in_buckets``: makes all anew of the piece of this number, or leaves that to
-    ``make``. ``rejects_too``: a step with models works on its rejected groups again too."""
-    again = None if step.models and rejects_too else _unread(step)
+    """Compute a step's outputs, by the verb's names: recompute what changed, keep the rest.
+
+    ``tables``: the inputs, by the workflow's names. ``make``: calls the verb on the rows of some
+    groups. ``in_buckets``: how a sub-step is recomputed of which every group changed; None for
+    ``make``. ``rejects_too``: whether a step with models tries rejected rows again.
+
+    Raises DataError where an output does not fit its schema, and what ``make`` raises.
+    """
+    again = None if step.models and rejects_too else _kinds_to_retry(step)
     now = {name: tables[table] for name, table in step.inputs.items()}
     outputs: dict[str, Snapshot] = {}
-    for number, part in enumerate(parts_of(step)):
-        night = Night(part, {**now, **outputs}, last, snapshots, again)
-        groups = night.changed()
+    for number, part in enumerate(list_parts(step)):
+        delta = StepDelta(part, {**now, **outputs}, last, snapshots, again)
+        groups = delta.find_changed_groups()
         if groups is not None and not len(groups):
             outputs |= {name: last.outputs[name] for name in part.outputs}
             continue
-        made = in_buckets(number, night) if groups is None else None
-        outputs |= _made_at_once(step, night, groups, make) if made is None else made
+        written = None
+        if groups is None and in_buckets is not None:
+            written = in_buckets(number, delta)
+        if written is None:
+            written = _recompute(step, delta, groups, make)
+        outputs |= written
         release_memory()
     return outputs
 
 
-def _made_at_once(
-    step: Step, night: Night, groups: Groups | None, make: Make
+def _recompute(
+    step: Step, delta: StepDelta, groups: Groups | None, make: Make
 ) -> dict[str, Snapshot]:
-    made = _made_of(step, night, groups, make)
-    schemas = night.part.outputs
-    return {
-        name: night.written(step, name, schemas[name].joined(*made.pop(name)), groups)
-        for name in schemas
-    }
+    """Call the verb on the rows of these groups and write its outputs."""
+    chunks = _call_for_groups(step, delta, groups, make)
+    written = {}
+    for name, schema in delta.part.outputs.items():
+        # ``pop``, and no name for the joined rows: an output is not held after it is written.
+        written[name] = delta.replace_groups(step, name, schema.joined(*chunks.pop(name)), groups)
+    return written
 
 
-def _made_of(
-    step: Step, night: Night, groups: Groups | None, make: Make
+def _call_for_groups(
+    step: Step, delta: StepDelta, groups: Groups | None, make: Make
 ) -> dict[str, list[pa.Table]]:
-    """The rows of each output: made in one go, or in several where no more comes of it than tables.
-    A night may touch entities that most rows are of."""
-    made: dict[str, list[pa.Table]] = {name: [] for name in night.part.outputs}
-    for some, inputs in night.readings(
-        groups, None if step.models or not step.verb.inputs else ROWS_AT_ONCE
-    ):
-        frames = make(night.part, inputs, some)
-        for name, tables in made.items():
-            tables.append(night.encoded(step, name, frames[name], some))
-    return made
+    """Return the rows of each output for these groups, one table for each call of the verb.
+
+    A step with models, or a source, is called once, whatever the number of rows.
+    """
+    rows_at_once = None if step.models or not step.verb.inputs else ROWS_AT_ONCE
+    chunks: dict[str, list[pa.Table]] = {name: [] for name in delta.part.outputs}
+    for some, inputs in delta.read_groups(groups, rows_at_once):
+        frames = make(delta.part, inputs, some)
+        for name, tables in chunks.items():
+            tables.append(delta.encode_groups(step, name, frames[name], some))
+    return chunks
 
 
-def _unread(step: Step) -> Collection[str]:
-    """Kinds of rejects by which a source says what it could not read, and what is kept of it."""
+def name_table(step: Step, name: str) -> str:
+    """Return the name under which an output of a sub-step is stored.
+
+    Tables that only sub-steps of one step read are not named by the workflow: ``<step>.<name>``.
+    """
+    return step.outputs.get(name, f"{step.id}.{name}")
+
+
+def pick_columns(schema: TableSchema, available: Sequence[str]) -> list[str]:
+    """Return which of the available columns a sub-step reads through this schema."""
+    if schema.more:
+        return list(available)
+    return [column for column in schema.columns if column in available]
+
+
+def _kinds_to_retry(step: Step) -> Collection[str]:
+    """Return the kinds of rejects by which a source tells what it could not read or has kept."""
     return () if step.verb.inputs else (*NAMING, KEPT)
 
 
-def cells_of(groups: Groups, law: Law, columns: Sequence[pa.ChunkedArray]) -> Groups:
-    """Which of the cells of these columns name one of the groups: the groups themselves, unless
-    they are only the beginnings of cells."""
+def find_cells(groups: Groups, law: Law, columns: Sequence[pa.ChunkedArray]) -> Groups:
+    """Return the values in these columns that name one of the groups.
+
+    They are the groups themselves, unless a group's name is only the beginning of a cell
+    (``Law.until``).
+    """
     if not law.until:
         return groups
-    cells = distinct(columns)
+    cells = collect_names(columns)
     return cells.filter(pc.is_in(law.groups(cells), value_set=groups))
 
 
-def distinct(columns: Sequence[pa.ChunkedArray]) -> Groups:
-    """The values of several columns, each once, as texts. A missing one is "" or 0 to a verb: where
-    there is the one, the other is meant too."""
-    found = [pc.unique(column.cast(STRING)) for column in columns]
-    values = pc.unique(pa.chunked_array(found, STRING))
-    nothing = {"" if is_text(column.type) else "0" for column in columns} | {None}
-    alike = pa.array(sorted(nothing, key=str), STRING)
-    return (
-        pc.unique(pa.chunked_array([values, alike]))
-        if pc.any(pc.is_in(values, value_set=alike)).as_py()
-        else values
-    )
+def collect_names(columns: Sequence[pa.ChunkedArray]) -> Groups:
+    """Return the values of several columns as texts, each once.
+
+    A verb sees a missing cell as "" or 0, so null and that value name the same group. If one of
+    them occurs, all are returned.
+    """
+    texts = [pc.unique(column.cast(STRING)) for column in columns]
+    values = pc.unique(pa.chunked_array(texts, STRING))
+    fillings = {"" if is_text(column.type) else "0" for column in columns}
+    same_group = pa.array(sorted({*fillings, None}, key=str), STRING)
+    if not pc.any(pc.is_in(values, value_set=same_group)).as_py():
+        return values
+    return pc.unique(pa.chunked_array([values, same_group]))

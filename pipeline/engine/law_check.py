@@ -17,7 +17,7 @@ import pandas as pd
 
 from pipeline.contract.laws import Part
 from pipeline.engine.bill.counting_models import Tally
-from pipeline.engine.changed_groups import Groups, LastRun, outputs_of, parts_of
+from pipeline.engine.changed_groups import Groups, LastRun, list_parts, outputs_of
 from pipeline.engine.deletions import DOCUMENTS
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
@@ -128,7 +128,7 @@ class LawCheck:
         before = self._outputs(step, self.before, NOTHING_BEFORE)
         whole = self._outputs(step, self.now, NOTHING_BEFORE)
         told = HeldStep(step.id, step.verb.name, "whole")
-        if any(part.law for part in parts_of(step)):
+        if any(part.law for part in list_parts(step)):
             last = LastRun(
                 {name: self.before[table] for name, table in step.inputs.items()}, before
             )
@@ -155,7 +155,7 @@ class LawCheck:
         except Exception as error:  # noqa: BLE001  whatever a verb raises that has taken all rows
             fault = f"of the groups that changed it raises {type(error).__name__}: {error}"
             return self._breaks(step, f"{fault}; it is to take some groups without the others")
-        for part in parts_of(step):
+        for part in list_parts(step):
             for name in part.outputs:
                 if whole[name].sha256 != night[name].sha256:
                     return self._breaks(

@@ -1,22 +1,31 @@
-"""Execute a workflow: plan each step, reuse or run it, write its snapshots, record last."""
+"""Execute a workflow: plan each step, reuse or run it, write its tables, record the step last.
+
+How a step recomputes no more than what changed is in engine/changed_groups.py and
+docs/incremental.md.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
 
 import pandas as pd
-import pyarrow.compute
 
 from pipeline.contract.conversion import Converter
 from pipeline.contract.fingerprint import fingerprint
 from pipeline.contract.laws import Part
 from pipeline.contract.reasons import PASSING_REASONS, refuse_unknown_reasons
+from pipeline.contract.registry import LastTables
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import forget_replies
-from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of, whole
+from pipeline.engine.changed_groups import (
+    Groups,
+    LastRun,
+    find_last_run,
+    outputs_of,
+    read_last_tables,
+)
 from pipeline.engine.deletions import DOCUMENTS, changes_between, documents_before, refuse_deletions
 from pipeline.engine.extraction_check import refuse_all_empty
 from pipeline.engine.kept_documents import with_kept
@@ -51,21 +60,21 @@ from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
-from pipeline.models.base import Listener, ServedModel, Tokens
+from pipeline.models.base import Anew, Listener, ServedModel, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
-
 MOST_READINGS = 3
+"""The number of times that a step reads its source, if that is written to while it is read."""
 ONE_TOKEN = Tokens(1, 1)
 
 
 @dataclass(frozen=True)
 class IndexResult:
-    """``reject_ratio`` is the worst step's share of lost rows or records, ``unread_ratio`` the
-    share of what sources could not read, whenever that began (engine/losses.py)."""
+    """The result of a run: a report of each step, and the manifest that was published.
+
+    ``reject_ratio``: the share of lost rows or records in the worst step. ``unread_ratio``: the
+    share of what sources could not read, whenever that began (engine/losses.py).
+    """
 
     steps: tuple[StepReport, ...]
     manifest: Manifest
@@ -73,18 +82,70 @@ class IndexResult:
     unread_ratio: float = 0.0
 
 
+@dataclass(frozen=True)
+class Execution:
+    """One execution of a step.
+
+    ``planned``: the plan whose fingerprint holds what the step has read. ``outputs``: the tables by
+    the verb's names. ``is_stable``: whether nothing that the step reads outside of its tables was
+    written to meanwhile.
+    """
+
+    planned: PlannedStep
+    outputs: dict[str, Snapshot]
+    is_stable: bool
+
+
+@dataclass
+class VerbCalls:
+    """Calls the verb of one step in a run, with its models and converters metered.
+
+    ``previous``: the manifest of the last run. ``last_tables``: what the step wrote then, for a
+    verb that asks for it. ``anew``: chooses the rows and files that are asked for again.
+    ``latest_inputs``: the inputs of the latest call; empty before the first one.
+    """
+
+    runner: "Runner"
+    previous: Manifest
+    last_tables: LastTables
+    meter: Meter
+    anew: Anew | None
+    latest_inputs: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+
+    def call(
+        self,
+        step: Step,
+        part: Part,
+        inputs: Mapping[str, pd.DataFrame],
+        groups: Groups | None,
+    ) -> Mapping[str, pd.DataFrame]:
+        """Return the outputs of the sub-step for these inputs, with the documents that are kept."""
+        self.latest_inputs = inputs
+        self.meter.documents = _documents_of_rows(inputs.values())
+        self.meter.lengths = lengths_of(step, inputs, self.runner.longest_reply)
+        wrap = partial(metered, meter=self.meter, anew=self.anew)
+        frames = self.runner.resources.call(step, inputs, wrap, self.meter, self.last_tables, part)
+        return with_kept(
+            step, frames, self.previous, self.runner.snapshots, law=part.law, groups=groups
+        )
+
+
 @dataclass
 class Runner:
-    """Runs workflows against one snapshot store. ``reports`` grows as steps finish, so that what
-    was done is known even when a later step raises; ``documents`` counts those that are new, edited
-    and gone, and all. ``again``: rows that are to be asked for once more, by step, though their
-    step has nothing new; ``unended``: those of them whose replies without an end mark are asked for
-    again; ``reconvert``: all files are converted again. ``max_delete_ratio``: share of the
-    documents of the last run (``documents_before``) that may be gone; None for any.
-    ``before_calls`` is called when models of an endpoint will be needed; what it raises ends the
-    run. ``workers``: other processes that work on steps in buckets; None for this one alone;
-    ``task_rows``: from how many rows on (engine/tasks.py). ``longest_reply``: of a step, the tokens
-    of its longest good reply in earlier runs."""
+    """Runs workflows on one snapshot store.
+
+    - ``again``: rows that are asked for once more, by step, though the step has nothing new.
+      ``unended``: those of them whose replies without an end mark are asked for again.
+    - ``reconvert``: convert all files again.
+    - ``max_delete_ratio``: the share of the last run's documents that may be gone; None for any.
+    - ``before_calls``: called when models of an endpoint will be needed; an error ends the run.
+    - ``workers``: other processes that recompute buckets of a step; None for this process alone.
+      ``task_rows``: the number of rows from which a step is divided into buckets (engine/tasks.py).
+    - ``longest_reply``: returns the tokens of the longest good reply of a step in earlier runs.
+
+    ``reports`` grows as steps finish, so that what was done is known even when a later step raises.
+    ``documents`` counts the documents that are new, edited and gone, and all.
+    """
 
     resources: Resources
     snapshots: SnapshotStore
@@ -108,27 +169,30 @@ class Runner:
     def run(
         self, workflow: Workflow, run_id: str, loaded: pd.DataFrame | None = None
     ) -> IndexResult:
-        """Run what must run, and publish the manifest as the run's. ``loaded``: the rejects of what
-        the stores were last loaded with; None before the first load.
+        """Run the steps that must run, and publish the manifest under the run's id.
+
+        ``loaded``: the rejects of the tables that the stores were last loaded with; None before the
+        first load.
 
         Raises AuthError or ModelError, before any work, when a model that will be needed cannot
         work; DataError when a verb breaks its schema, or nothing was extracted; DeletionError when
         too many documents are gone; BudgetError and WaitingError when the run has to stop before
-        its end."""
+        its end.
+        """
         self.selection.check(workflow)
         previous = self.snapshots.manifest(workflow.name)
         before = documents_before(workflow, self.snapshots)
         planner = Planner(
             workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps
         )
-        asked = self._preflight(planner.all())
+        models = self._preflight(planner.all())
         try:
-            return self._run(workflow, run_id, loaded, planner, previous, before)
+            return self._run_steps(workflow, run_id, loaded, planner, previous, before)
         finally:
-            notes = [model.note() for model in asked if isinstance(model, ServedModel)]
+            notes = [model.note() for model in models if isinstance(model, ServedModel)]
             self.notes += dict.fromkeys(filter(None, notes))
 
-    def _run(
+    def _run_steps(
         self,
         workflow: Workflow,
         run_id: str,
@@ -137,68 +201,70 @@ class Runner:
         previous: Manifest,
         before: Snapshot | None,
     ) -> IndexResult:
-        """Run the steps; ``previous`` and ``before`` are the last run's manifest and documents."""
+        """Run or reuse each step and publish the manifest.
+
+        ``previous``: the manifest of the last run; ``before``: its documents.
+        """
         tables: dict[str, Snapshot] = {}
         records: dict[str, StepRecord] = {}
         rejected: list[pd.DataFrame] = []
         worst = unread = 0.0
         for position, step in enumerate(workflow.steps, start=1):
             self.progress.step_started(step.id, position, len(workflow.steps))
-            record, report = self._finish(
-                planner, planner.plan(step, tables), workflow, tables, previous
-            )
+            planned = planner.plan(step, tables)
+            record, report = self._reuse_or_run(planner, planned, workflow, tables, previous)
             tables |= tables_of(step, record)
             records[step.id] = record
-            rejects = self._rejects(record)
+            rejects = self._read_rejects(record.outputs)
             rejected.append(rejects.assign(step=step.id))
             worst = max(worst, reject_ratio(step, record, tables, rejects, loaded))
-            unread = (
-                unread if step.verb.inputs else max(unread, unread_ratio(step, record, rejects))
-            )
-            self.reports.append(_with_result(report, step, record, rejects))
+            if not step.verb.inputs:
+                unread = max(unread, unread_ratio(step, record, rejects))
+            self.reports.append(_complete_report(report, step, record, rejects))
             self.progress.step_finished(self.reports[-1])
             if step.outputs.get(DOCUMENTS) == DOCUMENTS:
-                now = tables[DOCUMENTS]
-                if self.max_delete_ratio is not None:
-                    refuse_deletions(
-                        self.snapshots, workflow.name, before, now, self.max_delete_ratio
-                    )
-                self.documents = self._counted(before, now)
+                self._check_documents(workflow, before, tables[DOCUMENTS])
         self.notes += trades(workflow, pd.concat(rejected))
-        tables[REJECTS] = self._gather_rejects(rejected)
+        tables[REJECTS] = self._write_rejects(rejected)
         manifest = Manifest(workflow.name, tables, records)
         self.snapshots.publish(manifest, run_id)
         return IndexResult(tuple(self.reports), manifest, worst, unread)
 
-    def _counted(self, before: Snapshot | None, after: Snapshot) -> dict[str, int]:
-        """How many documents there are and, as far as that can be known, how many are new, edited
-        and gone."""
+    def _check_documents(
+        self, workflow: Workflow, before: Snapshot | None, after: Snapshot
+    ) -> None:
+        """Count the documents; raise DeletionError if too many of the last run's are gone."""
+        if self.max_delete_ratio is not None:
+            refuse_deletions(self.snapshots, workflow.name, before, after, self.max_delete_ratio)
+        self.documents = self._count_documents(before, after)
+
+    def _count_documents(self, before: Snapshot | None, after: Snapshot) -> dict[str, int]:
+        """Return the number of documents that are new, edited and gone, and of all.
+
+        Only ``all`` is returned where the table of the last run is damaged.
+        """
         if before == after:
             return {"new": 0, "edited": 0, "gone": 0, "all": after.rows}
         try:
-            return {**changes_between(self.snapshots, before, after).counts, "all": after.rows}
+            changes = changes_between(self.snapshots, before, after)
         except DataError:
             return {"all": after.rows}
+        return {**changes.counts, "all": after.rows}
 
     def _preflight(self, planned: list[PlannedStep]) -> list[Model]:
-        """Look at every model that may be asked, and wait for servers that are starting; return
-        these models."""
+        """Check every model that may be asked, wait for servers that are starting, and return these
+        models.
+
+        Raises UsageError when a limit of costs is set and a model has no price.
+        """
         models: dict[int, Model] = {}
         for entry in planned:
-            if entry.action != "reuse":
-                models |= {
-                    id(model): model for model in self.resources.models_of(entry.step).values()
-                }
+            if entry.action == "reuse":
+                continue
+            for model in self.resources.models_of(entry.step).values():
+                models[id(model)] = model
         for model in models.values():
-            if (
-                self.budget.max_cost is not None
-                and getattr(model, "cost", _free)(ONE_TOKEN) is None
-            ):
-                raise UsageError(
-                    f"--max-cost: model '{model.identity['model']}' has no price; set its price in"
-                    " settings.yaml ({input: 0, output: 0} for a model on your own machine), or"
-                    " use --max-tokens"
-                )
+            self._check_price(model)
             if isinstance(model, ServedModel):
                 model.begin_run(self.progress.told)
             else:
@@ -207,7 +273,20 @@ class Runner:
             self.before_calls()
         return list(models.values())
 
-    def _finish(
+    def _check_price(self, model: Model) -> None:
+        """Raise UsageError if the run has a limit of costs and the model has no price."""
+        # A model without the method ``cost`` calls no endpoint and is free.
+        cost = getattr(model, "cost", None)
+        if self.budget.max_cost is None or cost is None:
+            return
+        if cost(ONE_TOKEN) is None:
+            raise UsageError(
+                f"--max-cost: model '{model.identity['model']}' has no price; set its price in"
+                " settings.yaml ({input: 0, output: 0} for a model on your own machine), or"
+                " use --max-tokens"
+            )
+
+    def _reuse_or_run(
         self,
         planner: Planner,
         planned: PlannedStep,
@@ -215,28 +294,33 @@ class Runner:
         tables: Mapping[str, Snapshot],
         previous: Manifest,
     ) -> tuple[StepRecord, StepReport]:
+        """Return the record of the step and its report, which has no rows and rejects yet.
+
+        A step that raises is reported, too, as failed, stopped or waiting.
+        """
         started = time.perf_counter()
         step = planned.step
         meter = Meter(
-            step.id, lambda done, expected: self.progress.step_advanced(step.id, done, expected),
-            self.budget, self.journal, tell=self.progress.told,
-        )  # fmt: skip
+            step.id,
+            lambda done, expected: self.progress.step_advanced(step.id, done, expected),
+            self.budget,
+            self.journal,
+            tell=self.progress.told,
+        )
         memory = PeakMemory() if self.watch_memory else None
         try:
             planned = self._with_format(planner, planned, tables, meter)
             settle_batches(planned, self.resources, meter)
             with memory or nullcontext():
-                record = planned.record or self._run_step(
-                    planned, workflow, tables, previous, meter
-                )
+                record = planned.record
+                if record is None:
+                    record = self._run_step(planned, workflow, tables, previous, meter)
         except BaseException as error:
-            self.reports.append(
-                _report(planned, _broken_off(error), meter, time.perf_counter() - started)
-            )
+            seconds = time.perf_counter() - started
+            self.reports.append(_report_step(planned, _action_of_error(error), meter, seconds))
             raise
-        report = _report(
-            planned, "reused" if planned.record else "ran", meter, time.perf_counter() - started
-        )
+        action: Action = "reused" if planned.record else "ran"
+        report = _report_step(planned, action, meter, time.perf_counter() - started)
         return record, replace(report, peak_mb=memory.megabytes if memory else None)
 
     def _with_format(
@@ -262,29 +346,91 @@ class Runner:
         previous: Manifest,
         meter: Meter,
     ) -> StepRecord:
-        planned, outputs, stands_still = self._made(planned, workflow, tables, previous, meter)
-        step, retry = planned.step, not stands_still
-        rejects = (
-            self.snapshots.read(outputs[REJECTS]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
-        )
+        """Execute the step, check what it wrote, and return its record, which is stored last.
+
+        Raises DataError when a source wrote no document, or a reject has an undeclared reason.
+        """
+        execution = self._execute_until_stable(planned, workflow, tables, previous, meter)
+        step, outputs = execution.planned.step, execution.outputs
+        retry = not execution.is_stable
+        rejects = self._read_rejects(outputs)
         refuse_nothing(step, outputs, rejects)
         if len(rejects):
             refuse_unknown_reasons(rejects["reason"], f"step '{step.id}'", step.verb.reasons)
-            retry = retry or bool(rejects["reason"].isin(sorted(PASSING_REASONS)).any())
-        components = planned.components
+            has_transient_errors = bool(rejects["reason"].isin(sorted(PASSING_REASONS)).any())
+            retry = retry or has_transient_errors
+        components = execution.planned.components
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
         self.snapshots.record(record)
-        if works_in_buckets(
-            step, self.resources
-        ):  # a source is read every night, maybe before a step that was killed
+        # Notes of finished buckets are not needed once the record is there. A source keeps them:
+        # it runs every time, perhaps before the step whose run was killed.
+        if works_in_buckets(step, self.resources):
             self.snapshots.forget_tasks()
         return record
+
+    def _execute_until_stable(
+        self,
+        planned: PlannedStep,
+        workflow: Workflow,
+        tables: Mapping[str, Snapshot],
+        previous: Manifest,
+        meter: Meter,
+    ) -> Execution:
+        """Execute the step; execute it again while files that it reads are written to meanwhile.
+
+        After MOST_READINGS executions the last one is returned with a fingerprint that no later run
+        reuses. Raises DataError when a model answered for every row and nothing was extracted.
+        """
+        step = planned.step
+        anew = rows_to_ask_again(step.id, self.again, self.unended)
+        if self.reconvert and step.verb.roles_of(Converter):
+            anew = _every_file
+        last_tables = read_last_tables(planned, previous, self.snapshots)
+        last = find_last_run(planned, previous, self.snapshots)
+        calls = VerbCalls(self, previous, last_tables, meter, anew)
+        reading = 1
+        while True:
+            planned = stamped_anew(planned)
+            version = version_of(planned.step)
+            outputs = self._execute(planned, workflow, tables, last, calls)
+            seen_after = following(planned.step, previous.steps, self.snapshots)
+            is_stable = version_of(seen_after) == version
+            if is_stable or reading == MOST_READINGS:
+                break
+            planned = replace(planned, step=seen_after)
+            reading += 1
+        if step.models:
+            self._refuse_all_empty(step, calls.latest_inputs, outputs)
+        self._note_execution(step, meter, is_stable)
+        return Execution(stamped_anew(planned, is_stable), outputs, is_stable)
+
+    def _execute(
+        self,
+        planned: PlannedStep,
+        workflow: Workflow,
+        tables: Mapping[str, Snapshot],
+        last: LastRun,
+        calls: VerbCalls,
+    ) -> dict[str, Snapshot]:
+        """Execute the step once: recompute the groups that changed since the last run."""
+        make = partial(calls.call, planned.step)
+        in_buckets = self._in_buckets(planned, workflow, calls.meter)
+        return outputs_of(
+            planned.step,
+            tables,
+            last,
+            self.snapshots,
+            make,
+            in_buckets.outputs if in_buckets else None,
+        )
 
     def _in_buckets(
         self, planned: PlannedStep, workflow: Workflow, meter: Meter
     ) -> InBuckets | None:
-        """What makes pieces of the step in buckets, here or in the workers; None where it must be
-        made whole."""
+        """Return what recomputes the step in buckets, in this process or in the workers.
+
+        None is returned for a step that other processes cannot recompute from its tables alone.
+        """
         if not works_in_buckets(planned.step, self.resources):
             return None
         steps = {(workflow.name, planned.step.id): planned.step}
@@ -303,78 +449,33 @@ class Runner:
     def _refuse_all_empty(
         self, step: Step, inputs: Mapping[str, pd.DataFrame], outputs: Mapping[str, Snapshot]
     ) -> None:
+        """Raise DataError if nothing was extracted, and delete these replies from the cache."""
         try:
             refuse_all_empty(inputs, outputs, self.snapshots)
         except DataError:
             forget_replies(step, inputs, self.resources)
             raise
 
-    def _made(
-        self,
-        planned: PlannedStep,
-        workflow: Workflow,
-        tables: Mapping[str, Snapshot],
-        previous: Manifest,
-        meter: Meter,
-    ) -> tuple[PlannedStep, dict[str, Snapshot], bool]:
-        """What the step wrote, with the stamp of what it read. What was written to meanwhile is
-        read again; False where it never stands still: then the record is no ground for reuse."""
-        step, anew = planned.step, rows_to_ask_again(planned.step.id, self.again, self.unended)
-        before = last_tables(planned, previous, self.snapshots)
-        wrap = partial(
-            metered, meter=meter, anew=_any if self.reconvert and _converts(step) else anew
-        )
-        last = last_run(planned, previous, self.snapshots)
-        asked: Mapping[str, pd.DataFrame] = {}
-        reading = 0
-
-        def make(
-            part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None
-        ) -> Mapping[str, pd.DataFrame]:
-            nonlocal asked
-            asked, meter.documents = inputs, _documents(inputs.values())
-            meter.lengths = lengths_of(step, inputs, self.longest_reply)
-            frames = self.resources.call(planned.step, inputs, wrap, meter, before, part)
-            return with_kept(step, frames, previous, self.snapshots, law=part.law, groups=groups)
-
-        while True:
-            reading += 1
-            planned = stamped_anew(planned)
-            version = version_of(planned.step)
-            in_buckets = self._in_buckets(planned, workflow, meter)
-            outputs = outputs_of(
-                planned.step,
-                tables,
-                last,
-                self.snapshots,
-                make,
-                in_buckets.outputs if in_buckets else whole,
-            )
-            seen = following(planned.step, previous.steps, self.snapshots)
-            stands_still = version_of(seen) == version
-            if stands_still or reading == MOST_READINGS:
-                break
-            planned = replace(planned, step=seen)
-        if step.models:
-            self._refuse_all_empty(step, asked, outputs)
-        for converter, files in sorted((+meter.converters).items()):
+    def _note_execution(self, step: Step, meter: Meter, is_stable: bool) -> None:
+        """Note conversions by another converter than today's, and a source that kept changing."""
+        for converter, files in sorted(meter.converters.items()):
             self.notes.append(
                 f"{step.id}: {counted(files, 'file')} as {converter} converted them; 'graphmill run"
                 " --reconvert' does it anew"
             )
-        if not stands_still:
+        if not is_stable:
             self.notes.append(
                 f"{step.id}: what it reads was written to while it was read; the next run reads it"
                 " again"
             )
-        return stamped_anew(planned, stands_still), outputs, stands_still
 
-    def _rejects(self, record: StepRecord) -> pd.DataFrame:
-        if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:
+    def _read_rejects(self, outputs: Mapping[str, Snapshot]) -> pd.DataFrame:
+        if REJECTS not in outputs or not outputs[REJECTS].rows:
             return REJECTS_SCHEMA.frame()
-        return self.snapshots.read(record.outputs[REJECTS])
+        return self.snapshots.read(outputs[REJECTS])
 
-    def _gather_rejects(self, rejected: list[pd.DataFrame]) -> Snapshot:
+    def _write_rejects(self, rejected: list[pd.DataFrame]) -> Snapshot:
+        """Write the rejects of all steps as the workflow's table of rejects."""
         frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
         return self.snapshots.write(
@@ -382,26 +483,19 @@ class Runner:
         )
 
 
-def _any(row: str) -> bool:
+def _every_file(file: str) -> bool:
     return True
 
 
-def _converts(step: Step) -> bool:
-    return bool(step.verb.roles_of(Converter))
-
-
-def _broken_off(error: BaseException) -> Action:
+def _action_of_error(error: BaseException) -> Action:
+    """Return how a step ended that raised this error."""
     if isinstance(error, WaitingError):
         return "waiting"
     return "stopped" if isinstance(error, BudgetError | KeyboardInterrupt) else "failed"
 
 
-def _free(tokens: Tokens) -> float:
-    return 0.0
-
-
-def _documents(inputs: Iterable[pd.DataFrame]) -> dict[str, str]:
-    """Which document a row is of, for tables whose rows are of one."""
+def _documents_of_rows(inputs: Iterable[pd.DataFrame]) -> dict[str, str]:
+    """Map the ids of rows to the document they come from, for tables that have both columns."""
     known = {}
     for frame in inputs:
         if {"id", "document_id"} <= set(frame.columns):
@@ -409,7 +503,7 @@ def _documents(inputs: Iterable[pd.DataFrame]) -> dict[str, str]:
     return known
 
 
-def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) -> StepReport:
+def _report_step(planned: PlannedStep, action: Action, meter: Meter, seconds: float) -> StepReport:
     return StepReport(
         step=planned.step.id,
         verb=planned.step.verb.name,
@@ -429,29 +523,32 @@ def _report(planned: PlannedStep, action: Action, meter: Meter, seconds: float) 
     )
 
 
-def _with_result(
+def _complete_report(
     report: StepReport, step: Step, record: StepRecord, rejects: pd.DataFrame
 ) -> StepReport:
+    """Return the report with the rows that the step wrote and its rejects."""
     missing, by_rule = lost(rejects, step.verb.reasons), decided(rejects, step.verb.reasons)
     return replace(
         report,
         rows={name: snapshot.rows for name, snapshot in tables_of(step, record).items()},
         rejects=len(missing),
         recovered=int((rejects["kind"] == RECOVERED).sum()),
-        reject_reasons=_by_reason(missing),
+        reject_reasons=_count_by_reason(missing),
         decided=len(by_rule),
-        decided_reasons=_by_reason(by_rule),
+        decided_reasons=_count_by_reason(by_rule),
         not_read=no_input(rejects),
     )
 
 
-def _by_reason(rejects: pd.DataFrame) -> dict[str, int]:
+def _count_by_reason(rejects: pd.DataFrame) -> dict[str, int]:
     return {str(reason): int(count) for reason, count in rejects["reason"].value_counts().items()}
 
 
 def settle_batches(planned: PlannedStep, resources: Resources, listener: Listener) -> None:
-    """Keep the replies that have come, as the step's; a batch that no step will ever ask for is
-    cancelled."""
+    """Keep the replies of the step's earlier batches, and cancel batches that no step asks for.
+
+    Nothing is done for a step that goes on in batches. ``listener``: told what replies have cost.
+    """
     step = planned.step
     goes_on = planned.action != "reuse" and step.execution == "batch"
     if resources.settle_batches and not goes_on:

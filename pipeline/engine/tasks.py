@@ -23,7 +23,7 @@ from pipeline.contract.conversion import Converter
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint
 from pipeline.contract.laws import Part
 from pipeline.contract.registry import UNTRACKED
-from pipeline.engine.changed_groups import Night, Tables, columns_seen, parts_of, table_of
+from pipeline.engine.changed_groups import StepDelta, Tables, list_parts, name_table, pick_columns
 from pipeline.engine.plan import components
 from pipeline.engine.resources import Resources
 from pipeline.engine.verb_errors import call_verb
@@ -97,7 +97,7 @@ class Workplace:
     def do(self, task: Task) -> Files:
         """The files of its outputs, which are noted too."""
         step = self._step(task)
-        part = parts_of(step)[task.part]
+        part = list_parts(step)[task.part]
         frames = dict(self._made(step, part, task))
         made = {
             name: self._written(step, part, name, frames.pop(name), task.bucket)
@@ -141,7 +141,7 @@ class Workplace:
     def _input(self, part: Part, name: str, task: Task) -> pd.DataFrame:
         assert part.law
         schema, table = part.inputs[name], task.tables[name]
-        columns = columns_seen(schema, self.snapshots.columns(table))
+        columns = pick_columns(schema, self.snapshots.columns(table))
         if name in task.rows:
             with pa.ipc.open_stream(self.snapshots.shared(task.rows[name])) as stream:
                 rows = stream.read_all()
@@ -160,7 +160,7 @@ class Workplace:
     ) -> list[TableFile]:
         """The rows of an output that are of groups of the bucket."""
         assert part.law
-        schema, table = part.outputs[name], table_of(step, name)
+        schema, table = part.outputs[name], name_table(step, name)
         rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
         return self.snapshots.write_bucket(table, rows, schema.order, bucket, part.law.row_of[name])
 
@@ -192,14 +192,14 @@ class InBuckets:
     finished: Callable[[int], None]
     task_rows: int | None = None
 
-    def outputs(self, number: int, night: Night) -> dict[str, Snapshot] | None:
+    def outputs(self, number: int, delta: StepDelta) -> dict[str, Snapshot] | None:
         """Those of the piece of this number; None where it has no law, or too few rows for more
         than one bucket."""
-        part, bits = night.part, _bits(night, self.task_rows or TASK_ROWS)
+        part, bits = delta.part, _bits(delta, self.task_rows or TASK_ROWS)
         if not bits:
             return None
         names = [f"{bucket:0{bits}b}" for bucket in range(2**bits)]
-        inputs = {name: night.now[name].sha256 for name in part.inputs}
+        inputs = {name: delta.now[name].sha256 for name in part.inputs}
         digest = fingerprint(
             {"step": fingerprint(self.components), "part": number, "inputs": inputs}
         )
@@ -207,7 +207,7 @@ class InBuckets:
         made: list[Files] = list(done.values())
         with ExitStack() as stack:
             tables, means = (
-                {name: night.now[name] for name in part.inputs},
+                {name: delta.now[name] for name in part.inputs},
                 means_of(self.components),
             )
             tasks = [
@@ -229,26 +229,26 @@ class InBuckets:
                 self.snapshots.keep(
                     tables.values()
                 )  # some were made between records, by this process
-                tasks = self._with_rows(night, tasks, bits, stack)
+                tasks = self._with_rows(delta, tasks, bits, stack)
             self.expect(sum(task.number for task in tasks))
             for task, written in self.do(tasks):
                 made.append(written)
                 self.finished(task.number)
         return {
-            name: self._joined(night, name, [file for files in made for file in files[name]])
+            name: self._joined(delta, name, [file for files in made for file in files[name]])
             for name in part.outputs
         }
 
     def _with_rows(
-        self, night: Night, tasks: Sequence[Task], bits: int, stack: ExitStack
+        self, delta: StepDelta, tasks: Sequence[Task], bits: int, stack: ExitStack
     ) -> list[Task]:
         """The tasks with their rows, where need be in files that are shared until the stack
         ends."""
-        assert night.part.law
+        assert delta.part.law
         found = list(tasks)
-        for name, columns in night.part.law.keyed.items():
-            if len(columns) == 1 and self.snapshots.goes_by(night.now[name], columns[0], bits):
-                counts = self.snapshots.bucket_sizes(night.now[name], bits)
+        for name, columns in delta.part.law.keyed.items():
+            if len(columns) == 1 and self.snapshots.goes_by(delta.now[name], columns[0], bits):
+                counts = self.snapshots.bucket_sizes(delta.now[name], bits)
                 found = [
                     replace(task, number=task.number + int(counts[int(task.bucket, 2)]))
                     for task in found
@@ -256,7 +256,7 @@ class InBuckets:
                 continue
             shared = [f"{task.name}-{name}.rows" for task in tasks]
             counts = self._shared(
-                night, name, columns, dict(zip(shared, tasks, strict=True)), bits, stack
+                delta, name, columns, dict(zip(shared, tasks, strict=True)), bits, stack
             )
             found = [
                 replace(
@@ -270,7 +270,7 @@ class InBuckets:
 
     def _shared(
         self,
-        night: Night,
+        delta: StepDelta,
         name: str,
         naming: Sequence[str],
         tasks: Mapping[str, Task],
@@ -279,33 +279,33 @@ class InBuckets:
     ) -> np.ndarray:
         """How many rows of an input are in each bucket, after those of the tasks were shared by
         these names."""
-        seen = columns_seen(night.part.inputs[name], self.snapshots.columns(night.now[name]))
+        seen = pick_columns(delta.part.inputs[name], self.snapshots.columns(delta.now[name]))
         with ExitStack() as writing:
             files = {
                 of: writing.enter_context(temporary_file(self.snapshots.root / UNFINISHED))
                 for of in tasks
             }
             buckets = {int(task.bucket, 2): files[of] for of, task in tasks.items()}
-            counts = _sorted_into(buckets, self.snapshots, night.now[name], seen, naming, bits)
+            counts = _sorted_into(buckets, self.snapshots, delta.now[name], seen, naming, bits)
             stack.callback(self.snapshots.unshare, list(files))
             self.snapshots.share(files)
         return counts
 
-    def _joined(self, night: Night, name: str, files: Sequence[TableFile]) -> Snapshot:
-        schema, before = night.part.outputs[name], night.last.outputs.get(name)
-        table = table_of(self.step, name)
+    def _joined(self, delta: StepDelta, name: str, files: Sequence[TableFile]) -> Snapshot:
+        schema, before = delta.part.outputs[name], delta.last.outputs.get(name)
+        table = name_table(self.step, name)
         if not files:
             return self.snapshots.write(table, schema.arrow.empty_table(), schema.order, before)
         return self.snapshots.joined(table, files, schema.arrow, schema.order, before)
 
 
-def _bits(night: Night, task_rows: int) -> int:
+def _bits(delta: StepDelta, task_rows: int) -> int:
     """Of the hashes of groups' names those that its buckets go by; none for a piece that is worked
     on whole."""
-    law = night.part.law
-    if law is None or not all(schema.order for schema in night.part.outputs.values()):
+    law = delta.part.law
+    if law is None or not all(schema.order for schema in delta.part.outputs.values()):
         return 0
-    rows = max(night.now[name].rows for name in law.keyed)
+    rows = max(delta.now[name].rows for name in law.keyed)
     return min((rows // task_rows).bit_length(), MOST_BITS)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipeline.engine.changed_groups import Night
+from pipeline.engine.changed_groups import StepDelta
 from pipeline.engine.plan import RunOptions
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.sizes import size
@@ -73,16 +73,16 @@ def test_fast_extraction_reads_again_what_changed_and_what_may_hold_a_title_that
     folder = first.copy(tmp_path / "p")
     read: dict[str, int] = {}
 
-    changed = Night.changed
+    find_changed_groups = StepDelta.find_changed_groups
 
-    def watched(night: Night) -> Any:
-        groups = changed(night)
+    def watched(delta: StepDelta) -> Any:
+        groups = find_changed_groups(delta)
         if groups is not None and len(groups):
-            [(_, frames)] = night.readings(groups, None)
-            read[night.part.function.__name__] = len(frames[next(iter(night.part.inputs))])
+            [(_, frames)] = delta.read_groups(groups, None)
+            read[delta.part.function.__name__] = len(frames[next(iter(delta.part.inputs))])
         return groups
 
-    monkeypatch.setattr(Night, "changed", watched)
+    monkeypatch.setattr(StepDelta, "find_changed_groups", watched)
     change(folder, changes)
     documents = {name: text for name, text in {**DOCUMENTS, **changes}.items() if text is not None}
     assert tables(folder) == tables(new_project(tmp_path / "fresh", NO_STORE, documents))

@@ -40,7 +40,7 @@ from pipeline.engine.bill.expected_calls import (
     PendingReplies,
     Seconds,
 )
-from pipeline.engine.changed_groups import Groups, last_run, last_tables, outputs_of
+from pipeline.engine.changed_groups import Groups, find_last_run, outputs_of, read_last_tables
 from pipeline.engine.deletions import (
     DOCUMENTS,
     DocumentChanges,
@@ -229,7 +229,11 @@ class Forecaster:
             return self._answered(planned, part, inputs, groups, tally)
 
         outputs = outputs_of(
-            step, tables, last_run(planned, self.previous, self.snapshots), self.snapshots, make
+            step,
+            tables,
+            find_last_run(planned, self.previous, self.snapshots),
+            self.snapshots,
+            make,
         )
         self._bytes_to_convert[step.id] = tally.bytes_to_convert
         if step.id not in self._to_convert:
@@ -251,7 +255,7 @@ class Forecaster:
         tally: Tally,
     ) -> Mapping[str, pd.DataFrame]:
         """What the step makes of the inputs with what is known."""
-        step, last = planned.step, last_tables(planned, self.previous, self.snapshots)
+        step, last = planned.step, read_last_tables(planned, self.previous, self.snapshots)
         frames = self.resources.call(step, inputs, tally.rehearsed, last=last, part=part)
         if to_convert := not_converted(frames):
             self._to_convert[step.id] = to_convert
