@@ -1,1 +1,4 @@
-"""Which names are one: rules, a judge's verdicts, a person's pins. Pure functions over names."""
+"""Decide which entity names mean the same thing, from rules, a judge's verdicts and pins.
+
+The functions here are pure: they compare names and tables in memory and read no store.
+"""

@@ -1,5 +1,8 @@
-"""A chat model as the judge of pairs that no rule decides: several pairs to a request, as their
-content fixes."""
+"""Ask a chat model about pairs of names that no rule decides.
+
+A request holds several pairs. The contents of the pairs determine which of them share a request,
+so that a few new pairs change few requests.
+"""
 
 import json
 import re
@@ -8,15 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline.contract.prompts import Prompt
-from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
+from pipeline.models.base import ChatRequest, Message, Talk
 from pipeline.models.parse.graph import Problem, failed, unusable
 from pipeline.models.parse.lenient_json import plain
 from pipeline.text.ids import digest
 
 FENCE, NO_FENCE = "```", "'''"
 LONGEST_TEXT = 300
+"""The number of characters of a description that the judge sees."""
 TEXTS = 2
-"""Descriptions of an entity that are shown, and characters of each."""
+"""The number of descriptions of an entity that the judge sees."""
 _VERDICT = re.compile(
     r"^\W*(?:pair\W*)?(\d{1,4})\W+(same|different)\b", re.IGNORECASE | re.MULTILINE
 )
@@ -28,12 +32,12 @@ AGAIN: Message = {
     ),
 }
 Verdict = bool | Problem
-"""Whether the two are the same, or why nobody knows."""
+"""True if the two names are the same, False if not, or the reason why it is unknown."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What the judge sees of an entity."""
+    """The facts about an entity that the judge may see."""
 
     name: str
     type: str
@@ -41,6 +45,7 @@ class Entry:
 
     @property
     def shown(self) -> dict[str, Any]:
+        """The entity as it is written into the prompt, with shortened descriptions."""
         return {
             "name": self.name,
             "type": self.type,
@@ -50,7 +55,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Question:
-    """A pair, and its ``id``."""
+    """A pair of entities to judge. ``id`` identifies the pair and becomes the id of a request."""
 
     id: str
     one: Entry
@@ -58,12 +63,13 @@ class Question:
 
     @property
     def digest(self) -> str:
+        """A hash of what the judge sees."""
         return digest(json.dumps([self.one.shown, self.two.shown], ensure_ascii=False))
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """``row``: which request it comes of, in rejects and usage."""
+    """The verdict on a question. ``row`` is the id of its request in rejects and usage."""
 
     question: Question
     verdict: Verdict
@@ -71,46 +77,64 @@ class Judgement:
 
 
 def batches(questions: Iterable[Question], size: int) -> list[tuple[Question, ...]]:
-    """Up to ``size`` questions each, in an order and with ends that their content fixes: one more
-    question changes the batch that it comes into, and no others beyond the next such end."""
+    """Group the questions into batches of at most ``size``, sorted by the digest of their content.
+
+    A batch ends when it is full, or behind a question whose digest is a multiple of ``size``. So
+    one more question changes its own batch and the following ones only up to the next such end.
+    """
     found: list[tuple[Question, ...]] = []
     batch: list[Question] = []
     for question in sorted(questions, key=lambda one: (one.digest, one.id)):
         batch.append(question)
-        if len(batch) >= size or int(question.digest[:8], 16) % size == 0:
+        ends_by_content = int(question.digest[:8], 16) % size == 0
+        if len(batch) >= size or ends_by_content:
             found.append(tuple(batch))
             batch = []
-    return [*found, tuple(batch)] if batch else found
+    if batch:
+        found.append(tuple(batch))
+    return found
 
 
 def judged(batch: Sequence[Question], prompt: Prompt) -> Talk[list[Judgement]]:
-    """The conversation about a batch; a reply that leaves a pair out is asked for once more, and
-    what it did say holds where the second does not say else."""
-    asked: Message = {"role": "user", "content": prompt.render(pairs="\n".join(_lines(batch)))}
-    request = ChatRequest(batch[0].id, (asked,), check=lambda text: _complaint(text, len(batch)))
+    """Hold the conversation about a batch and return a judgement for each of its questions.
+
+    If the reply leaves out a pair, the model is asked once more. Verdicts of the first reply remain
+    valid unless the second reply contradicts them.
+    """
+    row = batch[0].id
+    pairs = "\n".join(_pair_lines(batch))
+    asked: Message = {"role": "user", "content": prompt.render(pairs=pairs)}
+    request = ChatRequest(row, (asked,), check=lambda text: _complaint(text, len(batch)))
     (reply,) = yield (request,)
     verdicts = _verdicts(reply.text)
     if not failed(reply) and _complaint(reply.text, len(batch)):
-        said: Message = {"role": "assistant", "content": reply.text}
-        more = ChatRequest(batch[0].id, (asked, said, AGAIN), check=request.check, mends=request)
-        (reply,) = yield (more,)
+        answered: Message = {"role": "assistant", "content": reply.text}
+        messages = (asked, answered, AGAIN)
+        second_request = ChatRequest(row, messages, check=request.check, mends=request)
+        (reply,) = yield (second_request,)
         verdicts |= _verdicts(reply.text)
-    problem = _problem(reply)
-    row = batch[0].id
+    problem = failed(reply) or unusable(reply.text)
+    if not problem:
+        problem = Problem("parse", "", "no verdict on this pair")
     return [
         Judgement(question, verdicts.get(number, problem), row)
         for number, question in enumerate(batch, 1)
     ]
 
 
-def _lines(batch: Sequence[Question]) -> Iterator[str]:
+def _pair_lines(batch: Sequence[Question]) -> Iterator[str]:
+    """Yield one line of JSON per question, with the numbers that the verdicts refer to."""
     for number, question in enumerate(batch, 1):
         pair = {"pair": number, "a": question.one.shown, "b": question.two.shown}
+        # A fence in a description would end the block of the prompt that holds the pairs.
         yield json.dumps(pair, ensure_ascii=False).replace(FENCE, NO_FENCE)
 
 
 def _verdicts(reply: str) -> dict[int, bool]:
-    """Number -> whether they are the same; a pair that is given both verdicts has none."""
+    """Map the numbers of pairs to the verdicts in a reply: True means the same.
+
+    A pair that the reply gives both verdicts is left out.
+    """
     found: dict[int, set[bool]] = {}
     for number, verdict in _VERDICT.findall(plain(reply)):
         found.setdefault(int(number), set()).add(verdict.lower() == "same")
@@ -118,9 +142,6 @@ def _verdicts(reply: str) -> dict[int, bool]:
 
 
 def _complaint(reply: str, pairs: int) -> str | None:
+    """Return a message if the reply has no verdict on some of the pairs, else None."""
     missing = set(range(1, pairs + 1)) - set(_verdicts(reply))
     return f"no verdict on {len(missing)} of {pairs} pairs" if missing else None
-
-
-def _problem(reply: ChatReply) -> Problem:
-    return failed(reply) or unusable(reply.text) or Problem("parse", "", "no verdict on this pair")

@@ -1,7 +1,8 @@
-"""Which pairs of names are worth comparing, and what two names have to do with each other.
+"""Find pairs of names that are worth a comparison, and compare two names by rules.
 
-Which pairs of names are worth comparing: those that share a key. The number of pairs grows with the
-names, not with their square: a key that many share is compared only along its sorted members.
+Two names are worth a comparison if they share a key. The number of pairs grows with the number of
+names, not with its square: names that share a frequent key are sorted, and each is compared only
+with those that follow it closely.
 """
 
 import re
@@ -21,25 +22,33 @@ from pipeline.resolution.spelling import DOCUMENT, PROPER_TYPES
 
 Outcome = Literal["same", "perhaps", "different"]
 SHORTEST_TYPO, SHORTEST_TYPO_ALONE = 8, 9
-"""Letters of a word in which one may be mistaken, beside other words and alone."""
+"""The fewest letters of a word that may have a typo, in a longer name and as the whole name."""
 FIXED_END = 2
-"""Letters at a word's end that are never mistaken: they inflect it."""
+"""The number of letters at the end of a word that may have no typo: they are its inflection."""
 FULL_BLOCK = 30
-"""Members of a key that are compared each with each; of more, each with so many that sort next to
-it."""
+"""The largest number of names sharing a key that are all compared with each other."""
 NEIGHBOURS = 5
+"""The number of following names that each name is compared with if more share the key."""
 RARE = 20
-"""Names that may share a word for it to propose pairs."""
+"""The largest number of names that share a word which still makes them worth a comparison."""
 SHORTEST_WORD = 4
+"""The fewest letters of a word that makes names worth a comparison."""
 TABLES, SEED = 16, 7
-_APOSTROPHE = re.compile("['’‘ʼ´`]")
+"""The number of random partitions of the vectors, and the seed that draws them."""
 MEMBERS_OF_A_CELL = 8
+"""The number of vectors that a cell of a partition has on average."""
+SLICE = 500
+"""The number of vectors compared with each other at once; it limits memory."""
+MAIN_ACCENTS = "\u0300\u0301\u0302"
+"""Grave, acute and circumflex, which tell words apart."""
+_APOSTROPHE = re.compile("['’‘ʼ´`]")
 Pair = tuple[int, int]
+"""Two positions in a list of names, the smaller first."""
 
 
 @dataclass(frozen=True)
 class Company:
-    """In how many text units each of two names stands, and in how many both."""
+    """The numbers of text units that mention each of two names, and both."""
 
     one: int = 0
     two: int = 0
@@ -47,15 +56,20 @@ class Company:
 
     @property
     def close(self) -> bool:
-        """Whether they are mostly met together: as names that a text gives to one thing are, and
-        not by chance."""
+        """True if at least half of the text units that mention the more frequent name mention both.
+
+        A text that gives two names to one thing uses them together like this.
+        """
         return self.both > 0 and 2 * self.both >= max(self.one, self.two)
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``score``: how alike the names are, 0 to 1; 1 for those that a rule joins. ``rule``: which
-    one decided."""
+    """The result of comparing two names.
+
+    ``rule`` names the rule that decided. ``score`` is the similarity of the names from 0 to 1; it
+    is 1 if a rule says that they are the same.
+    """
 
     outcome: Outcome
     rule: str
@@ -64,26 +78,35 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Rules:
-    """``similarity``: from which score on two names may be one though no rule says so. ``defined``:
-    initials -> the joined words that some name of the corpus says they stand for, where that is one
-    thing only."""
+    """The rules that compare two names.
+
+    ``similarity`` is the lowest score at which two names may be the same though no rule says so.
+    ``defined`` maps initials to the joined words that they stand for, see `defined_acronyms`.
+    """
 
     similarity: float
     defined: dict[str, str]
 
     def compare(self, one: Name, two: Name, company: Company = Company()) -> Comparison:
-        """Symmetric. ``company``: where the two are met; nowhere together by default."""
+        """Return whether two names are the same, perhaps the same or different, and by which rule.
+
+        ``company`` tells how many text units mention the names. The comparison is symmetric: with
+        names and company swapped, the result is equal.
+        """
         if one.numbers != two.numbers:
             return Comparison("different", "numbers", 0.0)
-        spelled = _same_by_spelling(one, two)
-        by_chance = spelled and not company.close and _by_chance(one, two)
-        rule = ("" if by_chance else spelled) or self._same_by_acronym(one, two)
-        if rule:
-            return Comparison("same", rule, 1.0)
-        if clash := _clash(one, two):
+        spelling = _same_by_spelling(one, two)
+        by_chance = bool(spelling) and not company.close and _alike_by_chance(one, two)
+        if spelling and not by_chance:
+            return Comparison("same", spelling, 1.0)
+        acronym = self._same_by_acronym(one, two)
+        if acronym:
+            return Comparison("same", acronym, 1.0)
+        clash = _clash(one, two)
+        if clash:
             return Comparison("different", clash, 0.0)
         if by_chance:
-            return Comparison("perhaps", spelled, 1.0)
+            return Comparison("perhaps", spelling, 1.0)
         rule = (
             _same_by_core(one, two, company)
             or _same_person(one, two)
@@ -96,19 +119,24 @@ class Rules:
         return self._perhaps(one, two, company)
 
     def _same_by_acronym(self, one: Name, two: Name) -> str:
-        """Long Name (LN) is Long Name, and LN, where no other name claims LN; then these two are
-        one as well."""
-        for whole, part in ((one, two), (two, one)):
-            if whole.short and not part.short:
-                short = whole.short
-                long = self.defined.get(short, "")
-                if part.joined == whole.long or (part.acronym == short and long == whole.long):
+        """Return the rule "acronym" if one name gives the initials of the other, else "".
+
+        "Long Name (LN)" is the same as "Long Name". If LN stands for nothing else in the corpus,
+        "Long Name (LN)" and "Long Name" are also the same as "LN".
+        """
+        for name, other in ((one, two), (two, one)):
+            if name.short and not other.short:
+                is_long_name = other.joined == name.long
+                is_short_name = other.acronym == name.short
+                is_unambiguous = self.defined.get(name.short, "") == name.long
+                if is_long_name or (is_short_name and is_unambiguous):
                     return "acronym"
-            if whole.acronym and self.defined.get(whole.acronym, "") == part.joined:
+            if name.acronym and self.defined.get(name.acronym, "") == other.joined:
                 return "acronym"
         return ""
 
     def _perhaps(self, one: Name, two: Name, company: Company) -> Comparison:
+        """Compare two names on which no rule decides: they are perhaps the same, or different."""
         score = fuzz.token_sort_ratio(one.text, two.text) / 100
         if company.both and (_is_acronym_of(one, two) or _is_acronym_of(two, one)):
             return Comparison("perhaps", "acronym", score)
@@ -120,23 +148,28 @@ class Rules:
 
 
 def _same_by_spelling(one: Name, two: Name) -> str:
-    return (
-        "spelling"
-        if one.tokens and one.spellings & two.spellings and _fuse_safely(one, two)
-        else ""
-    )
+    """Return the rule "spelling" if two names have a common spelling, else ""."""
+    shares_spelling = bool(one.tokens) and bool(one.spellings & two.spellings)
+    return "spelling" if shares_spelling and _may_ignore_spaces(one, two) else ""
 
 
-def _fuse_safely(one: Name, two: Name) -> bool:
-    """Not where the names differ in spaces alone and one is made of single letters: "A I" and "AI"
-    are, "a i d" and "aid" may not be."""
-    return one.tokens == two.tokens or min(map(len, map("".join, (one.tokens, two.tokens)))) >= 2
+def _may_ignore_spaces(one: Name, two: Name) -> bool:
+    """Return whether spaces do not matter between two names with a common spelling.
+
+    They matter if one of the names has fewer than two letters and the words differ.
+    """
+    if one.tokens == two.tokens:
+        return True
+    return min(len("".join(one.tokens)), len("".join(two.tokens))) >= 2
 
 
-def _by_chance(one: Name, two: Name) -> bool:
-    """Whether names that are spelled alike may well be two: L.A. and La, Oh Boy! and Oh Boy, titles
-    of two documents; and, where types do not say what they are, Christ Church and Christchurch,
-    Réunion and Reunion, Michel'le and Michelle, Game I and Game 1."""
+def _alike_by_chance(one: Name, two: Name) -> bool:
+    """Return whether two names with a common spelling may well mean two things.
+
+    Examples are L.A. and La, Oh Boy! and Oh Boy, and the titles of two documents. If a type is
+    vague, further examples are Christ Church and Christchurch, Réunion and Reunion, Michel'le and
+    Michelle, Game I and Game 1.
+    """
     vague = one.is_vague or two.is_vague
     if one.marks != two.marks and (vague or one.type != two.type):
         return True
@@ -148,28 +181,36 @@ def _by_chance(one: Name, two: Name) -> bool:
     if not vague:
         return False
     if len(one.tokens) != len(two.tokens):
+        # A name written as one capitalised word is a word of its own.
         fused = min(one, two, key=lambda name: len(name.tokens)).name
         return fused.isalpha() and fused[1:].islower()
     if len(one.tokens) > 1:
-        last = {one.name[-1], two.name[-1]}
-        return len(last) == 2 and bool(last & set("IVX")) and any(map(str.isdecimal, last))
-    return _accents(one) != _accents(two) or _apostrophe(one) != _apostrophe(two)
+        return _number_against_numeral(one.name[-1], two.name[-1])
+    return _accents(one) != _accents(two) or _sets_apart(one) != _sets_apart(two)
+
+
+def _number_against_numeral(one: str, two: str) -> bool:
+    """Return whether one of two last letters is a digit and the other a Roman numeral."""
+    for digit, numeral in ((one, two), (two, one)):
+        if digit.isdecimal() and numeral in "IVX":
+            return True
+    return False
 
 
 def _accents(name: Name) -> list[str]:
-    """Acute, grave and circumflex, which tell words apart."""
-    return [
-        mark for mark in unicodedata.normalize("NFD", name.name) if mark in "\u0300\u0301\u0302"
-    ]
+    """Return the main accents of the name in the order of its letters."""
+    decomposed = unicodedata.normalize("NFD", name.name)
+    return [mark for mark in decomposed if mark in MAIN_ACCENTS]
 
 
-def _apostrophe(name: Name) -> bool:
-    """Whether there is one that sets apart more than a particle or a sound."""
+def _sets_apart(name: Name) -> bool:
+    """Return whether an apostrophe of the name separates more than a particle or a sound."""
     parts = _APOSTROPHE.split(name.name)
     return len(parts) > 1 and len(parts[0]) > 3 and len(parts[-1]) > 1
 
 
 def _clash(one: Name, two: Name) -> str:
+    """Return the rule by which legal forms or titles tell two names apart, or an empty text."""
     if one.legal and two.legal and one.legal != two.legal:
         return "legal form"
     if one.title and two.title and one.title != two.title:
@@ -178,71 +219,107 @@ def _clash(one: Name, two: Name) -> str:
 
 
 def _same_by_core(one: Name, two: Name, company: Company) -> str:
-    """The names without what stands around them, where the entities are of one type or mostly met
-    together; there the words may have another order too."""
+    """Return the rule by which the cores of two names are the same, or an empty text.
+
+    The entities must be of one type or mostly mentioned together. If they are mostly mentioned
+    together, the words may be in another order.
+    """
     if not one.joined or not (one.type == two.type or company.close):
         return ""
     if company.close and one.core != two.core and sorted(one.core) == sorted(two.core):
         return "order"
     if one.joined == two.joined:
-        if one.inverted != two.inverted:
-            return "inversion"
-        if one.legal or two.legal:
-            return "legal form"
-        if one.title is not None or two.title is not None:
-            return "title"
-        return "article" if len(one.core) > 1 else ""
-    plain = not (one.legal or two.legal) and one.article == two.article
-    plain = plain and (company.close or one.type not in PROPER_TYPES)
-    return "plural" if plain and one.singular == two.singular else ""
+        return _rule_for_equal_cores(one, two)
+    has_legal_form = bool(one.legal or two.legal)
+    may_have_plural = company.close or one.type not in PROPER_TYPES
+    if has_legal_form or one.article != two.article or not may_have_plural:
+        return ""
+    return "plural" if one.singular == two.singular else ""
+
+
+def _rule_for_equal_cores(one: Name, two: Name) -> str:
+    """Return the rule for two names with equal cores, by what only one of them may have."""
+    if one.inverted != two.inverted:
+        return "inversion"
+    if one.legal or two.legal:
+        return "legal form"
+    if one.title is not None or two.title is not None:
+        return "title"
+    return "article" if len(one.core) > 1 else ""
 
 
 def _same_person(one: Name, two: Name) -> str:
-    """J. K. Rowling and Joanne Kathleen Rowling; John F. Kennedy and John Fitzgerald Kennedy."""
+    """Return the rule "initials" if two given names or more fit as words or initials, else "".
+
+    Examples are J. K. Rowling and Joanne Kathleen Rowling, or John F. Kennedy and John Fitzgerald
+    Kennedy.
+    """
     if not (one.is_person and two.is_person):
         return ""
     return "initials" if _initials_fit(one.core, two.core, least=2) else ""
 
 
 def _initials_fit(one: tuple[str, ...], two: tuple[str, ...], least: int) -> bool:
-    """Whether one name is the other with given names as initials: word by word, the surname equal;
-    ``least``: how many of the given names speak for it, as initials or as equal words."""
-    if len(one) != len(two) or len(one) < 2 or one[-1] != two[-1] or len(one[-1]) < 2 or one == two:
+    """Return whether one person's name is the other with given names as initials.
+
+    The names are compared word by word and have an equal surname at the end. They need ``least``
+    given names or more; each must be an equal word or an initial of the other's word.
+    """
+    if len(one) != len(two) or len(one) < 2 or one == two:
         return False
-    pairs = list(zip(one[:-1], two[:-1], strict=True))
-    fits = all(
-        a == b or (1 in (len(a), len(b)) and a[0] == b[0] and (a + b).isalpha()) for a, b in pairs
-    )
-    return fits and len(pairs) >= least
+    if one[-1] != two[-1] or len(one[-1]) < 2:
+        return False
+    given_names = list(zip(one[:-1], two[:-1], strict=True))
+    return len(given_names) >= least and all(_fits_as_initial(a, b) for a, b in given_names)
+
+
+def _fits_as_initial(a: str, b: str) -> bool:
+    """Return whether two given names are equal, or one is the initial of the other."""
+    if a == b:
+        return True
+    has_initial = len(a) == 1 or len(b) == 1
+    return has_initial and a[0] == b[0] and (a + b).isalpha()
 
 
 def _same_by_qualifier(one: Name, two: Name, company: Company) -> str:
-    """Name (qualifier), and the name in no other text units; Name, Rank of Place, and Name of
-    Place, where the name has a number or the two are mostly met together."""
-    for whole, part, alone in ((one, two, company.two), (two, one, company.one)):
-        if whole.unqualified and whole.unqualified == part.joined and 0 < alone == company.both:
+    """Return the rule "qualifier" if one name is the other with a qualifier, else "".
+
+    "Name (qualifier)" is the same as "Name" if every text unit that mentions the second mentions
+    the first. "Name, Rank of Place" is the same as "Name of Place" if the name has a number or the
+    two are mostly mentioned together.
+    """
+    for full, plain, units_of_plain in ((one, two, company.two), (two, one, company.one)):
+        only_together = 0 < units_of_plain == company.both
+        if full.unqualified and full.unqualified == plain.joined and only_together:
             return "qualifier"
-        if whole.of_place and whole.of_place == part.joined and (whole.numbers or company.close):
+        is_certain = bool(full.numbers) or company.close
+        if full.of_place and full.of_place == plain.joined and is_certain:
             return "qualifier"
     return ""
 
 
 def _same_abroad(one: Name, two: Name) -> str:
-    """The same name in Cyrillic or Greek and in Latin letters."""
+    """Return the rule "transliteration" for one name in two alphabets, else "".
+
+    One of the names is written in Cyrillic or Greek letters, the other in Latin ones.
+    """
     if one.foreign == two.foreign or one.type != two.type or len(one.core) != len(two.core):
         return ""
-    alike = one.skeleton == two.skeleton and len(one.joined) >= SHORTEST_TYPO
-    return (
-        "transliteration" if alike and all(len(word) > 1 for word in (*one.core, *two.core)) else ""
-    )
+    if one.skeleton != two.skeleton or len(one.joined) < SHORTEST_TYPO:
+        return ""
+    has_initials = any(len(word) == 1 for word in (*one.core, *two.core))
+    return "" if has_initials else "transliteration"
 
 
 def _mistyped(one: Name, two: Name, company: Company) -> str:
-    """One letter of one long word is missing, doubled, or changed places with the next, within the
-    word. A letter in place of another is no such mistake: sulfate and sulfite, Colombia and
-    Columbia; nor is a missing one in a word that stands alone: deprecate and depreciate. Of
-    people's names, and of what may be one, none is: Anderson and Andersson are two. Names that are
-    mostly met together may be shorter, and people's."""
+    """Return the rule "typo" if the names differ by a slip in one long word, else "".
+
+    A slip is a missing or doubled letter, or two swapped neighbours, within the word. A letter in
+    place of another is no slip: sulfate and sulfite, Colombia and Columbia. A missing letter is
+    none in a word that stands alone: deprecate and depreciate. Names of people, and of what may be
+    a person, have none: Anderson and Andersson are two. Names that are mostly mentioned together
+    may be shorter, and names of people.
+    """
     if len(one.core) != len(two.core) or not (company.close or one.type == two.type):
         return ""
     if not company.close and (one.may_be_person or two.may_be_person):
@@ -250,45 +327,64 @@ def _mistyped(one: Name, two: Name, company: Company) -> str:
     unequal = [(a, b) for a, b in zip(one.core, two.core, strict=True) if a != b]
     if len(unequal) != 1:
         return ""
-    least = SHORTEST_TYPO if len(one.core) > 1 else SHORTEST_TYPO_ALONE
     a, b = unequal[0]
-    long_enough = (
-        min(len(a), len(b)) >= (SHORTEST_WORD if company.close else least) and (a + b).isalpha()
-    )
-    likely = company.close or len(one.core) > 1 or len(a) == len(b) or _single(a) == _single(b)
-    return "typo" if long_enough and likely and slipped(a, b) else ""
+    stands_alone = len(one.core) == 1
+    if company.close:
+        fewest_letters = SHORTEST_WORD
+    else:
+        fewest_letters = SHORTEST_TYPO_ALONE if stands_alone else SHORTEST_TYPO
+    if min(len(a), len(b)) < fewest_letters or not (a + b).isalpha():
+        return ""
+    if stands_alone and not company.close:
+        letter_is_missing = len(a) != len(b) and _undoubled(a) != _undoubled(b)
+        if letter_is_missing:
+            return ""
+    return "typo" if has_slip(a, b) else ""
 
 
-def _single(word: str) -> str:
-    """Without doubled letters."""
+def _undoubled(word: str) -> str:
+    """Return the word with each run of equal letters as one letter."""
     return "".join(letter for letter, _ in groupby(word))
 
 
-def slipped(a: str, b: str) -> bool:
-    """Whether two words are one edit apart, no substitution, neither in the first letter nor near
-    the end."""
-    if a[0] != b[0] or a[-FIXED_END:] != b[-FIXED_END:] or OSA.distance(a, b, score_cutoff=1) != 1:
+def has_slip(a: str, b: str) -> bool:
+    """Return whether two words differ by a missing letter or by two swapped neighbours.
+
+    The difference may neither be in the first letter nor in the last `FIXED_END` letters.
+    """
+    if a[0] != b[0] or a[-FIXED_END:] != b[-FIXED_END:]:
         return False
+    if OSA.distance(a, b, score_cutoff=1) != 1:
+        return False
+    # Of one edit between words of equal length, only a swap keeps the letters; this excludes a
+    # letter in place of another.
     return len(a) != len(b) or sorted(a) == sorted(b)
 
 
 def _is_acronym_of(short: Name, long: Name) -> bool:
+    """Return whether the first name is written in capitals and has the initials of the second."""
     return bool(short.acronym) and len(long.core) > 1 and short.acronym == long.initials
 
 
 def named_pairs(names: Sequence[Name]) -> set[Pair]:
-    """Positions (smaller, larger) of names that share a key of a rule, or a rare word."""
-    blocks: dict[str, list[int]] = defaultdict(list)
+    """Return the pairs of positions of names that share a key of a rule, or a rare word."""
+    positions_by_key: dict[str, list[int]] = defaultdict(list)
     for position, name in enumerate(names):
         for key in set(_keys(name)):
-            blocks[key].append(position)
-    shared = [(key, members) for key, members in blocks.items() if len(members) > 1]
-    return {pair for key, members in shared for pair in _within(key, members, names)}
+            positions_by_key[key].append(position)
+    pairs: set[Pair] = set()
+    for key, positions in positions_by_key.items():
+        is_frequent_word = key.startswith("word ") and len(positions) > RARE
+        if len(positions) > 1 and not is_frequent_word:
+            pairs.update(_pairs_of_block(positions, names))
+    return pairs
 
 
 def defined_acronyms(names: Sequence[Name]) -> dict[str, str]:
-    """Initials -> what names such as "Long Name (LN)" say they stand for, joined, where all say the
-    same."""
+    """Map initials to the joined words they stand for, by names such as "Long Name (LN)".
+
+    Initials that stand for different words in different names are left out.
+    """
     meanings: dict[str, set[str]] = defaultdict(set)
     for name in names:
         if name.short:
@@ -297,6 +393,7 @@ def defined_acronyms(names: Sequence[Name]) -> dict[str, str]:
 
 
 def _keys(name: Name) -> Iterator[str]:
+    """Yield the keys of a name: two names that a rule could join share one of them."""
     numbers = "/".join(name.numbers)
     for spelling in name.spellings:
         yield f"spelling {spelling} {numbers}"
@@ -318,69 +415,80 @@ def _keys(name: Name) -> Iterator[str]:
         yield f"person {name.core[0][0]} {name.core[-1]} {len(name.core)}"
     if name.foreign or name.joined.isalpha():
         yield f"skeleton {name.skeleton}"
-    yield from _words_with_a_letter_less(name, numbers)
+    yield from _keys_of_slips(name, numbers)
     for word in name.core:
         if len(word) >= SHORTEST_WORD:
             yield f"word {word} {numbers}"
 
 
-def _words_with_a_letter_less(name: Name, numbers: str) -> Iterator[str]:
-    """The core with one letter of a long word left out: shared by names that are one slip apart."""
+def _keys_of_slips(name: Name, numbers: str) -> Iterator[str]:
+    """Yield the core with one letter of a long word left out, and the core itself.
+
+    Names that differ by a slip share one of these keys.
+    """
     for place, word in enumerate(name.core):
-        if len(word) >= SHORTEST_TYPO and word.isalpha() and word.isascii() | word.islower():
-            before, after = " ".join(name.core[:place]), " ".join(name.core[place + 1 :])
-            shorter = {word[:at] + word[at + 1 :] for at in range(1, len(word) - FIXED_END)} | {
-                word
-            }
-            for rest in shorter:
-                yield f"slip {before}|{rest}|{after} {numbers}"
+        if len(word) < SHORTEST_TYPO or not word.isalpha():
+            continue
+        # Words in scripts without lower case, such as Chinese, have no slip keys.
+        if not (word.isascii() or word.islower()):
+            continue
+        before = " ".join(name.core[:place])
+        after = " ".join(name.core[place + 1 :])
+        shorter = {word[:at] + word[at + 1 :] for at in range(1, len(word) - FIXED_END)}
+        for variant in shorter | {word}:
+            yield f"slip {before}|{variant}|{after} {numbers}"
 
 
-def _within(key: str, members: list[int], names: Sequence[Name]) -> Iterator[Pair]:
-    if key.startswith("word ") and len(members) > RARE:
-        return
-    if len(members) <= FULL_BLOCK:
-        reach = len(members)
-    else:
-        members, reach = (
-            sorted(members, key=lambda member: (names[member].text, names[member].name)),
-            NEIGHBOURS,
-        )
-    for place, one in enumerate(members):
-        for two in members[place + 1 : place + 1 + reach]:
+def _pairs_of_block(positions: list[int], names: Sequence[Name]) -> Iterator[Pair]:
+    """Yield the pairs of names that share a key: all, or close neighbours of a large block."""
+    reach = len(positions)
+    if len(positions) > FULL_BLOCK:
+        positions = sorted(positions, key=lambda at: (names[at].text, names[at].name))
+        reach = NEIGHBOURS
+    for place, one in enumerate(positions):
+        for two in positions[place + 1 : place + 1 + reach]:
             yield (one, two) if one < two else (two, one)
 
 
 def near_pairs(vectors: np.ndarray, least: float) -> dict[Pair, float]:
-    """Positions of vectors (rows of length 1) whose cosine is at least ``least``, with it: those
-    that fall into one cell of some random partition (sign random projections, Charikar 2002,
-    section 3); some near pairs are missed."""
+    """Map pairs of rows whose cosine is at least ``least`` to the cosine, rounded to 4 digits.
+
+    The rows of ``vectors`` must have length 1. Only rows that fall into one cell of some random
+    partition are compared, so some near pairs are missed (sign random projections, Charikar 2002,
+    section 3).
+    """
     count, dimensions = vectors.shape
     if count < 2 or not vectors.any():
         return {}
-    bits = max(1, int(np.log2(max(count / MEMBERS_OF_A_CELL, 2))))
-    planes = (
-        np.random.default_rng(SEED).standard_normal((TABLES, dimensions, bits)).astype(np.float32)
-    )
-    weights = 1 << np.arange(bits, dtype=np.int64)
+    # A partition by n planes has 2**n cells.
+    planes_per_table = max(1, int(np.log2(max(count / MEMBERS_OF_A_CELL, 2))))
+    random = np.random.default_rng(SEED)
+    tables = random.standard_normal((TABLES, dimensions, planes_per_table)).astype(np.float32)
+    bit_values = 1 << np.arange(planes_per_table, dtype=np.int64)
     near: dict[Pair, float] = {}
-    for table in planes:
-        cells = (vectors @ table > 0) @ weights
-        order = np.lexsort((np.arange(count), cells))
-        ends = np.flatnonzero(np.diff(cells[order])) + 1
-        for members in np.split(order, ends):
-            near |= _near(vectors, members, least)
+    for planes in tables:
+        # The sides of all planes that a vector lies on, read as bits, are the number of its cell.
+        cells = (vectors @ planes > 0) @ bit_values
+        by_cell = np.lexsort((np.arange(count), cells))
+        cell_starts = np.flatnonzero(np.diff(cells[by_cell])) + 1
+        for members in np.split(by_cell, cell_starts):
+            near |= _near_pairs_of_cell(vectors, members, least)
     return near
 
 
-def _near(vectors: np.ndarray, members: np.ndarray, least: float) -> dict[Pair, float]:
-    """In slices: a cell of names that are all alike may be large."""
-    found = {}
-    for start in range(0, len(members), 500):
-        part = members[start : start + 500]
-        ones, twos = np.triu_indices(len(part), 1)
-        cosines = (vectors[part] @ vectors[part].T)[ones, twos]
+def _near_pairs_of_cell(
+    vectors: np.ndarray, members: np.ndarray, least: float
+) -> dict[Pair, float]:
+    """Map the near pairs among ``members``, row numbers of one cell, to their cosine.
+
+    A cell of names that are all alike may be large; only rows of one slice are compared.
+    """
+    found: dict[Pair, float] = {}
+    for start in range(0, len(members), SLICE):
+        rows = members[start : start + SLICE]
+        ones, twos = np.triu_indices(len(rows), 1)
+        cosines = (vectors[rows] @ vectors[rows].T)[ones, twos]
         for place in np.flatnonzero(cosines >= least):
-            pair = sorted((int(part[ones[place]]), int(part[twos[place]])))
-            found[pair[0], pair[1]] = round(float(cosines[place]), 4)
+            smaller, larger = sorted((int(rows[ones[place]]), int(rows[twos[place]])))
+            found[smaller, larger] = round(float(cosines[place]), 4)
     return found

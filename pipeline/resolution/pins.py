@@ -1,15 +1,17 @@
-"""Pins: what a person has decided about pairs of names, in a CSV file that people and ``graphmill
-resolutions`` edit.
+"""Read pins, the decisions of people about pairs of names.
 
-decision,a,b,note
-same,IBM,International Business Machines,
-different,Georgia (state),Georgia (country),seen in the atlas
+Pins are in a CSV file that people and ``graphmill resolutions`` edit:
+
+    decision,a,b,note
+    same,IBM,International Business Machines,
+    different,Georgia (state),Georgia (country),seen in the atlas
 """
 
 import csv
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -23,6 +25,8 @@ IdPair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Pin:
+    """The decision of a person that two names mean the same or different things."""
+
     decision: Decision
     a: str
     b: str
@@ -30,19 +34,20 @@ class Pin:
 
     @property
     def ids(self) -> IdPair:
+        """The entity ids of the two names, the smaller first."""
         return id_pair(self.a, self.b)
 
 
 def id_pair(a: str, b: str) -> IdPair:
-    """The entity ids of two names, the smaller first."""
+    """Return the entity ids of two names, the smaller first."""
     one, two = sorted((entity_id(a), entity_id(b)))
     return one, two
 
 
 def read_pins(path: Path) -> list[Pin]:
-    """The pins in the order of the file; none where there is no file.
+    """Return the pins in the order of the file, or an empty list if there is no file.
 
-    Raises SettingsError for a line that cannot be read, and for pins that contradict each other.
+    Raises SettingsError if a line cannot be read or pins contradict each other.
     """
     if not path.exists():
         return []
@@ -53,28 +58,29 @@ def read_pins(path: Path) -> list[Pin]:
         raise SettingsError(f"{path}: {error.strerror or error}; allow reading it") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise SettingsError(f"{path}: {error}; save it as CSV in UTF-8") from error
-    pins = [
-        _pin(f"{path}:{line}", row)
-        for line, row in rows
-        if any(row) and row[: len(COLUMNS) - 1] != COLUMNS[:-1]
-    ]
+    pins: list[Pin] = []
+    for line, row in rows:
+        # The header may lack the column of notes.
+        is_header = row[: len(COLUMNS) - 1] == COLUMNS[:-1]
+        if any(row) and not is_header:
+            pins.append(_read_pin(f"{path}:{line}", row))
     refuse_contradictions(path, pins)
     return pins
 
 
 def pins_digest(path: Path) -> str:
-    """Changes with what is decided: not with the order of lines, or notes."""
-    return digest(
-        *(
-            part
-            for pin in sorted({(pin.decision, *pin.ids) for pin in read_pins(path)})
-            for part in pin
-        )
-    )
+    """Return a hash of the decisions in the file; the order of lines and notes do not change it."""
+    decisions = {(pin.decision, *pin.ids) for pin in read_pins(path)}
+    return digest(*chain.from_iterable(sorted(decisions)))
 
 
-def _pin(where: str, row: Sequence[str]) -> Pin:
-    decision, a, b, note = (*row, "", "", "", "")[: len(COLUMNS)]
+def _read_pin(where: str, row: Sequence[str]) -> Pin:
+    """Return the pin of a row of the file; ``where`` names its line in messages.
+
+    Raises SettingsError if the row is no pin or both names have one entity id.
+    """
+    padded_row = (*row, "", "", "", "")
+    decision, a, b, note = padded_row[: len(COLUMNS)]
     if decision not in get_args(Decision) or not (a and b):
         raise SettingsError(
             f"{where}: '{','.join(row)}' is no pin; write same,NAME,NAME or different,NAME,NAME"
@@ -88,20 +94,20 @@ def _pin(where: str, row: Sequence[str]) -> Pin:
 
 
 def refuse_contradictions(path: Path, pins: Sequence[Pin]) -> None:
-    """Raises SettingsError for two names that are pinned different, and the same, be it by way of
-    others."""
+    """Check that no two names are pinned as different and as the same.
+
+    Names are also the same if a chain of pins connects them. Raises SettingsError with ``path`` in
+    its message.
+    """
     import networkx as nx
 
     graph = nx.Graph()
     graph.add_edges_from(pin.ids for pin in pins if pin.decision == "same")
     for pin in pins:
         one, two = pin.ids
-        if (
-            pin.decision == "different"
-            and one in graph
-            and two in graph
-            and nx.has_path(graph, one, two)
-        ):
+        if pin.decision == "same" or one not in graph or two not in graph:
+            continue
+        if nx.has_path(graph, one, two):
             raise SettingsError(
                 f"{path}: '{pin.a}' and '{pin.b}' are pinned different, and the same, directly or"
                 " by others; remove one of the lines"

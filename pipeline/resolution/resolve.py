@@ -1,13 +1,13 @@
-"""The decision about every pair of names that may be one, from rules, a judge's verdicts and a
-person's pins.
+"""Decide about every pair of names that may be one, from rules, verdicts of a judge and pins.
 
-Two names become one only if they pass, and every other name passes with both or with neither: the
-critical cliques of the graph of passing pairs (Lin, Kearney and Jiang 2000, "Phylogenetic k-root
-and Steiner k-root", section 2). A name that passes with two that do not pass with each other joins
-neither. The result knows no order.
+A pair of names passes if a rule, a verdict or a pin says that the two are the same. Two names are
+merged only if they pass, and every other name passes with both or with neither. These groups are
+the critical cliques of the graph of passing pairs (Lin, Kearney and Jiang 2000, "Phylogenetic
+k-root and Steiner k-root", section 2). A name that passes with two names that do not pass with
+each other is merged with neither. The result does not depend on the order of names or pairs.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -26,99 +26,138 @@ from pipeline.resolution.pairs import (
 from pipeline.resolution.pins import Decision
 
 Test = Callable[[int, int], bool]
+"""A property of a pair of positions; its arguments may be given in either order."""
 By = Literal["rule", "model", "person", "cluster"]
+"""The source of a decision; "cluster" means that a third name overruled a rule or the model."""
 MERGE, KEEP = "merge", "keep"
+MOST_NEIGHBOURS = 20
+"""The number of passing names from which on a name opens no pairs: they grow with its square."""
 CERTAIN = frozenset({"spelling"})
-"""Rules whose pairs are joined first, so that a doubtful neighbour of one spelling does not part it
-from another."""
+"""Rules whose pairs are merged first.
+
+Without this, a name that passes only with one of two spellings would keep the spellings apart.
+"""
 
 
 @dataclass(frozen=True)
 class NameGroup:
-    """Names that are one already. ``groups``: those within it that a person has put together count
-    as one name, which passes where one of them does and none is forbidden."""
+    """Names that are merged already, given by their positions.
+
+    Each of ``groups`` holds names that pins put together. It counts as one name, which passes with
+    another if one of its names passes and none is forbidden.
+    """
 
     groups: tuple[tuple[int, ...], ...]
 
     @cached_property
     def members(self) -> tuple[int, ...]:
+        """All positions in ascending order."""
         return tuple(sorted(member for group in self.groups for member in group))
 
 
 @dataclass(frozen=True)
 class Criteria:
-    """``passes``: the two may be one; ``forbidden``: they must not be."""
+    """Two tests of pairs: ``passes`` is true if they may be one, ``forbidden`` if they must not.
+
+    A pair may be neither. Between two groups, one forbidden pair outweighs all that pass.
+    """
 
     passes: Test
     forbidden: Test
 
     def joins(self, one: NameGroup, two: NameGroup) -> bool:
-        return all(self._fits(a, b) for a, b in product(one.groups, two.groups))
+        """Return whether every group of one passes with every group of the other."""
+        return all(self._groups_pass(a, b) for a, b in product(one.groups, two.groups))
 
-    def _fits(self, one: Sequence[int], two: Sequence[int]) -> bool:
+    def _groups_pass(self, one: Sequence[int], two: Sequence[int]) -> bool:
+        """Return whether a pair of names of the two groups passes and none is forbidden."""
         pairs = list(product(one, two))
-        return any(self.passes(*pair) for pair in pairs) and not any(
-            self.forbidden(*pair) for pair in pairs
-        )
+        if not any(self.passes(*pair) for pair in pairs):
+            return False
+        return not any(self.forbidden(*pair) for pair in pairs)
 
 
 @dataclass
 class Clusters:
-    """``units`` of all names, found by the member."""
+    """The names that are merged; ``units`` maps each of their positions to its `NameGroup`."""
 
     units: dict[int, NameGroup] = field(default_factory=dict)
 
-    def joined(self, pairs: Iterable[Pair], criteria: Criteria) -> "Clusters":
-        """One step: the units that ``pairs`` connect, as far as the criteria allow."""
+    def join(self, pairs: Iterable[Pair], criteria: Criteria) -> "Clusters":
+        """Return the clusters after merging the critical cliques of the units that pairs connect.
+
+        Two units are connected by a pair of their names if the criteria join them.
+        """
         import networkx as nx
 
         graph = nx.Graph()
         for one, two in pairs:
-            a, b = self.of(one), self.of(two)
+            a, b = self.unit_of(one), self.unit_of(two)
             if a != b and not graph.has_edge(a, b) and criteria.joins(a, b):
                 graph.add_edge(a, b)
-        alike: dict[frozenset[NameGroup], list[NameGroup]] = defaultdict(list)
+        # Units with the same neighbours, counting themselves, form a critical clique.
+        cliques: dict[frozenset[NameGroup], list[NameGroup]] = defaultdict(list)
         for unit in graph:
-            alike[frozenset((*graph[unit], unit))].append(unit)
+            neighbours = frozenset((*graph[unit], unit))
+            cliques[neighbours].append(unit)
         found = dict(self.units)
-        for units in alike.values():
+        for units in cliques.values():
             if len(units) > 1:
-                whole = NameGroup(tuple(sorted(group for unit in units for group in unit.groups)))
-                found |= dict.fromkeys(whole.members, whole)
+                groups = [group for unit in units for group in unit.groups]
+                merged = NameGroup(tuple(sorted(groups)))
+                found |= dict.fromkeys(merged.members, merged)
         return Clusters(found)
 
-    def of(self, member: int) -> NameGroup:
+    def unit_of(self, member: int) -> NameGroup:
+        """Return the unit of a position; a name that is not merged has one of its own."""
         return self.units.get(member) or NameGroup(((member,),))
 
     @property
     def of_several(self) -> list[tuple[int, ...]]:
+        """The positions of each cluster with more than one name, sorted."""
         return sorted({unit.members for unit in self.units.values() if len(unit.members) > 1})
 
 
 def pinned_units(same: Iterable[Pair]) -> Clusters:
-    """What a person has put together, also by way of a third."""
+    """Return the clusters of names that pins connect, directly or by a chain of pins."""
     import networkx as nx
 
     graph = nx.Graph()
     graph.add_edges_from(same)
-    units = [NameGroup((tuple(sorted(members)),)) for members in nx.connected_components(graph)]
-    return Clusters({member: unit for unit in units for member in unit.members})
+    found: dict[int, NameGroup] = {}
+    for members in nx.connected_components(graph):
+        unit = NameGroup((tuple(sorted(members)),))
+        found |= dict.fromkeys(members, unit)
+    return Clusters(found)
 
 
 def open_pairs(pairs: Iterable[Pair]) -> set[Pair]:
-    """Pairs that do not pass, though both pass with a third: what a judge may be asked to close."""
+    """Return pairs that do not pass though both names pass with a third.
+
+    ``pairs`` are the passing pairs. A third name with `MOST_NEIGHBOURS` passing names or more is
+    skipped.
+    """
     import networkx as nx
 
     graph = nx.Graph()
     graph.add_edges_from(pairs)
-    ends = (combinations(sorted(graph[middle]), 2) for middle in graph if len(graph[middle]) < 20)
-    return {(one, two) for sides in ends for one, two in sides if not graph.has_edge(one, two)}
+    found: set[Pair] = set()
+    for middle in graph:
+        if len(graph[middle]) >= MOST_NEIGHBOURS:
+            continue
+        for one, two in combinations(sorted(graph[middle]), 2):
+            if not graph.has_edge(one, two):
+                found.add((one, two))
+    return found
 
 
 @dataclass(frozen=True)
 class PairDecision:
-    """``by``: "cluster" where a rule or the model found the two the same, and a third name stands
-    between them."""
+    """The decision about a pair of names: `MERGE` or `KEEP`.
+
+    ``rule`` and ``score`` are those of the comparison. ``by`` is the source of the decision; it is
+    "cluster" if a third name changed what a rule or the model found.
+    """
 
     pair: Pair
     score: float
@@ -129,9 +168,13 @@ class PairDecision:
 
 @dataclass
 class Resolution:
-    """``pins``: what a person says of pairs. ``near``: pairs whose vectors are near, with their
-    cosine. Positions of names, the smaller first, stand for them. ``most``: of one name's doubtful
-    pairs, how many are considered. ``units``: the text units of each name."""
+    """The resolution of a list of names; pairs are given by positions, the smaller first.
+
+    ``similarity`` is the lowest score of a doubtful pair, ``most`` the largest number of doubtful
+    pairs of one name. ``pins`` are the decisions of people. ``near`` maps pairs of near vectors to
+    their cosine. ``units`` are the text units of each name; without them no two names are known to
+    be mentioned together. ``verdicts`` are filled in as a judge answers.
+    """
 
     names: Sequence[Name]
     similarity: float
@@ -147,81 +190,95 @@ class Resolution:
 
     @cached_property
     def found(self) -> dict[Pair, Comparison]:
-        """The pairs that a rule joins or forbids, or that may be the same."""
+        """The comparisons of pairs that a rule merges or forbids, or that may be the same."""
         pairs = sorted(named_pairs(self.names) | set(self.near))
-        every = {pair: self._with_vectors(pair) for pair in pairs}
-        kept = {
-            pair
-            for pair, one in every.items()
-            if one.outcome == "same" or one.rule in ("legal form", "title")
-        }
-        kept |= _best(
-            {pair: one.score for pair, one in every.items() if one.outcome == "perhaps"}, self.most
-        )
-        return {pair: every[pair] for pair in sorted(kept)}
+        comparisons = {pair: self._comparison_with_vectors(pair) for pair in pairs}
+        kept: set[Pair] = set()
+        doubtful_scores: dict[Pair, float] = {}
+        for pair, comparison in comparisons.items():
+            if comparison.outcome == "same" or comparison.rule in ("legal form", "title"):
+                kept.add(pair)
+            elif comparison.outcome == "perhaps":
+                doubtful_scores[pair] = comparison.score
+        kept |= _best_pairs(doubtful_scores, self.most)
+        return {pair: comparisons[pair] for pair in sorted(kept)}
 
     @property
     def doubtful(self) -> list[Pair]:
-        """What a judge may be asked."""
+        """The pairs to ask the judge about: they may be the same, and no pin decides."""
         return [
             pair
-            for pair, one in self.found.items()
-            if one.outcome == "perhaps" and pair not in self.pins
+            for pair, comparison in self.found.items()
+            if comparison.outcome == "perhaps" and pair not in self.pins
         ]
 
     def unclosed(self) -> list[Pair]:
-        """Pairs that nobody has looked at, and that stand between the verdicts and a cluster."""
+        """Return pairs to ask the judge about after its first verdicts, sorted.
+
+        They have neither verdict nor pin and are not forbidden, but keep names apart that both
+        pass with a third. The list is empty before there are verdicts.
+        """
+        if not self.verdicts:
+            return []
         passing = [pair for pair in self._candidates() if self._passes(*pair)]
-        unseen = (
+        unknown = [
             pair
             for pair in open_pairs(passing)
             if pair not in self.verdicts and pair not in self.pins
-        )
-        return (
-            sorted(pair for pair in unseen if not self._forbidden(*pair)) if self.verdicts else []
-        )
+        ]
+        return sorted(pair for pair in unknown if not self._forbidden(*pair))
 
     def clusters(self) -> Clusters:
+        """Return the clusters: pins first, then certain rules, then all other passing pairs."""
         criteria = Criteria(self._passes, self._forbidden)
         pinned = pinned_units(pair for pair, decision in self.pins.items() if decision == "same")
         spelled = [
             pair
-            for pair, one in self.found.items()
-            if one.rule in CERTAIN and one.outcome == "same"
+            for pair, comparison in self.found.items()
+            if comparison.rule in CERTAIN and comparison.outcome == "same"
         ]
-        return pinned.joined(spelled, criteria).joined(self._candidates(), criteria)
+        return pinned.join(spelled, criteria).join(self._candidates(), criteria)
 
     def decided(self, clusters: Clusters) -> Iterator[PairDecision]:
+        """Yield the decision about each pair that was considered, in the order of the pairs."""
         for pair in self._candidates():
-            one = self._comparison(pair)
-            together = clusters.of(pair[0]) == clusters.of(pair[1])
+            one, two = pair
+            comparison = self._comparison(pair)
+            together = clusters.unit_of(one) == clusters.unit_of(two)
             yield PairDecision(
-                pair, one.score, one.rule, MERGE if together else KEEP, self._by(pair, together)
+                pair=pair,
+                score=comparison.score,
+                rule=comparison.rule,
+                decision=MERGE if together else KEEP,
+                by=self._decided_by(pair, together),
             )
 
-    def _by(self, pair: Pair, together: bool) -> By:
+    def _decided_by(self, pair: Pair, together: bool) -> By:
+        """Return who decided that a pair is together or apart."""
         if pair in self.pins:
             return "person"
         if self._passes(*pair) != together:
             return "cluster"
-        return (
-            "model"
-            if pair in self.verdicts and self._comparison(pair).outcome != "same"
-            else "rule"
-        )
+        is_by_rule = pair not in self.verdicts or self._comparison(pair).outcome == "same"
+        return "rule" if is_by_rule else "model"
 
     def _candidates(self) -> list[Pair]:
+        """Return the pairs that are found, pinned or judged, sorted."""
         return sorted({*self.found, *self.pins, *self.verdicts})
 
     def _passes(self, one: int, two: int) -> bool:
-        pair = _ordered(one, two)
+        """Return whether the two may be one: by a pin, or else by a rule or a verdict."""
+        pair = _sorted_pair(one, two)
         if pair in self.pins:
             return self.pins[pair] == "same"
         return self._comparison(pair).outcome == "same" or self.verdicts.get(pair, False)
 
     def _forbidden(self, one: int, two: int) -> bool:
-        """Pinned apart, found different by the model, or by what the names count or are called."""
-        pair = _ordered(one, two)
+        """Return whether the two must not be one: by a pin, or else by a verdict or a rule.
+
+        The rules that forbid are those about numbers, legal forms and titles.
+        """
+        pair = _sorted_pair(one, two)
         if pair in self.pins:
             return self.pins[pair] == "different"
         comparison = self._comparison(pair)
@@ -229,53 +286,59 @@ class Resolution:
         return clash or not self.verdicts.get(pair, True)
 
     def _comparison(self, pair: Pair) -> Comparison:
-        return self.found.get(pair) or self._with_vectors(pair)
+        """Return the comparison of a pair, whether it is among those found or not."""
+        return self.found.get(pair) or self._comparison_with_vectors(pair)
 
     def _company(self, one: int, two: int) -> Company:
+        """Count the text units that mention each name and both; zeros if they are not known."""
         if not self.units:
             return Company()
         first, second = self.units[one], self.units[two]
         return Company(len(first), len(second), len(first & second))
 
-    def _with_vectors(self, pair: Pair) -> Comparison:
-        """By the names and, where these say nothing, by the vectors."""
-        if pair not in self._compared:
-            one = self._rules.compare(
-                self.names[pair[0]], self.names[pair[1]], self._company(*pair)
-            )
-            if one.outcome == "different" and one.rule == "similarity" and pair in self.near:
-                one = Comparison("perhaps", "embedding", self.near[pair])
-            self._compared[pair] = one
-        return self._compared[pair]
+    def _comparison_with_vectors(self, pair: Pair) -> Comparison:
+        """Compare the names of a pair; if no rule decides and they are unlike, use the vectors."""
+        known = self._compared.get(pair)
+        if known:
+            return known
+        one, two = pair
+        comparison = self._rules.compare(self.names[one], self.names[two], self._company(one, two))
+        is_unlike = comparison.outcome == "different" and comparison.rule == "similarity"
+        if is_unlike and pair in self.near:
+            comparison = Comparison("perhaps", "embedding", self.near[pair])
+        self._compared[pair] = comparison
+        return comparison
 
 
 def read_pins_of(
     pins: Mapping[tuple[str, str], Decision], positions: Mapping[str, int]
 ) -> dict[Pair, Decision]:
-    """Pins of entity ids as pins of positions; those of entities that are not there are left
-    out."""
+    """Return the pins by pairs of positions instead of entity ids.
+
+    Pins of entities without a position are left out.
+    """
     return {
-        _ordered(positions[a], positions[b]): decision
+        _sorted_pair(positions[a], positions[b]): decision
         for (a, b), decision in pins.items()
         if a in positions and b in positions
     }
 
 
-def _best(scores: Mapping[Pair, float], most: int) -> set[Pair]:
-    """The pairs with the highest scores, so many at most of each position."""
-    taken: dict[int, int] = {}
-    best = set()
+def _best_pairs(scores: Mapping[Pair, float], most: int) -> set[Pair]:
+    """Return the pairs with the highest scores, at most ``most`` of each position."""
+    taken: Counter[int] = Counter()
+    best: set[Pair] = set()
     for pair in sorted(scores, key=lambda pair: (-scores[pair], pair)):
-        if all(taken.get(end, 0) < most for end in pair):
+        if all(taken[end] < most for end in pair):
             best.add(pair)
-            taken |= {end: taken.get(end, 0) + 1 for end in pair}
+            taken.update(pair)
     return best
 
 
-def _ordered(one: int, two: int) -> Pair:
+def _sorted_pair(one: int, two: int) -> Pair:
     return (one, two) if one < two else (two, one)
 
 
 def chosen(members: Iterable[int], frequencies: Sequence[int], names: Sequence[Name]) -> int:
-    """The member whose name all take: the most frequent, ties by code point."""
+    """Return the member whose name the cluster takes: the most frequent, ties by code point."""
     return min(members, key=lambda member: (-frequencies[member], names[member].name))

@@ -1,4 +1,7 @@
-"""A name as it is compared: what is folded, what it counts, what it carries beside itself."""
+"""Normalise the spelling of names: letters, numbers, dates, and words such as titles and forms.
+
+The word lists name the titles, legal forms, ranks and types that the rules know.
+"""
 
 import re
 import unicodedata
@@ -6,10 +9,14 @@ from collections.abc import Sequence
 
 import regex
 
-_ONES = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "  # noqa: E501
-_ONES += "eighteen nineteen twenty"
-_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth "  # noqa: E501
-_ORDINALS += "fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+_ONES = (
+    "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen twenty"
+)
+_ORDINALS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
+    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth"
+)
 _TENS = {
     word: 10 * ten
     for ten, word in enumerate("twenty thirty forty fifty sixty seventy eighty ninety".split(), 2)
@@ -27,13 +34,13 @@ _DIGITS = re.compile(r"\d+|[零〇一二三四五六七八九十百千萬万億�
 _HAN_ORDINAL = re.compile(r"第([一二三四五六七八九十])(?![一二三四五六七八九十百千])")
 _HAN_DIGITS = {digit: str(number) for number, digit in enumerate("一二三四五六七八九十", 1)}
 ORDINAL = "°"
+"""The mark behind the digits of an ordinal."""
 
 _NAMES = (
     "january february march april may june july august september october november december".split()
 )
-_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)} | {
-    n[:3]: i for i, n in enumerate(_NAMES, 1)
-}
+_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
+_MONTHS |= {name[:3]: number for number, name in enumerate(_NAMES, 1)}
 _MONTHS["sept"] = 9
 _MONTH = "(" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + r")\.?"
 _DAY, _YEAR = r"(\d{1,2})(?:st|nd|rd|th)?", r"(\d{4})"
@@ -44,18 +51,11 @@ _HAN_DATE = re.compile(r"(\d{4})年(\d{1,2})月(?:(\d{1,2})[日号])?")
 _WHOLE_DATE = re.compile(r"(\d{4})([-/.])(\d{1,2})\2(\d{1,2})")
 _LETTERS = str.maketrans(
     {
-        "ø": "o",
-        "ł": "l",
-        "đ": "d",
-        "ð": "d",
-        "þ": "th",
-        "æ": "ae",
-        "œ": "oe",
-        "ı": "i",
-        "ё": "е",
-        "ς": "σ",
+        "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i",
+        "ё": "е", "ς": "σ",
     }
-)
+)  # fmt: skip
+"""Letters that stay after accents are removed, with the letters they are compared as."""
 _EXPANDED = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa", "ø": "oe"})
 _ACCENTED = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
 _KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
@@ -63,7 +63,7 @@ _LONG_END = regex.compile(r"(?<=[ぁ-ゖー]{3})ー(?![ぁ-ゖー])")
 _JOINED = regex.compile(r"(?<=\p{L})['’‘ʼ´`](?=\p{L})")
 _THOUSANDS = regex.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d.,])")
 TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+[+#]*|[\p{S}@/%*#]")
-"""Words, and signs that mean something: $100 is not €100, A* not A."""
+"""A word, or a sign that has a meaning: $100 is not €100, and A* is not A."""
 LEGAL_FORMS = {
     "inc": "inc", "incorporated": "inc", "corp": "corp", "corporation": "corp", "co": "co", "company": "co",  # noqa: E501
     "ltd": "ltd", "limited": "ltd", "llc": "llc", "llp": "llp", "lp": "lp", "plc": "plc", "gmbh": "gmbh", "ag": "ag",  # noqa: E501
@@ -71,7 +71,7 @@ LEGAL_FORMS = {
     "nv": "nv", "bv": "bv", "ab": "ab", "asa": "asa", "oy": "oy", "oyj": "oyj", "aps": "aps", "kk": "kk",  # noqa: E501
     "pty": "pty", "pte": "pte", "ooo": "ooo", "ооо": "ооо", "зао": "зао", "оао": "оао", "пао": "пао",  # noqa: E501
 }  # fmt: skip
-"""What stands behind a company's name -> which form it is."""
+"""The words for legal forms behind a company's name, each with one spelling of the form."""
 LEGAL_FORMS_IN_FRONT = frozenset({"ооо", "зао", "оао", "пао"})
 JOINED_LEGAL_FORMS = ("股份有限公司", "有限责任公司", "有限公司", "株式会社", "有限会社")
 TITLES = {
@@ -80,20 +80,20 @@ TITLES = {
     "señora": "f", "senora": "f", "sra": "f", "dr": "", "doctor": "", "prof": "", "professor": "", "rev": "",  # noqa: E501
     "reverend": "", "mx": "", "hon": "",
 }  # fmt: skip
-"""What stands before a person's name -> m or f, where it says so."""
+"""The titles before a person's name, with "m" or "f" if the title tells the sex, else ""."""
 DEGREES = frozenset("phd esq msc mba dphil frs cbe obe mbe kbe dbe".split())
-"""What stands behind a person's name and is no part of it. Junior and senior are."""
+"""The words behind a person's name that are no part of it, as junior and senior are."""
 VAGUE_TYPES = frozenset({"", "NAME", "TITLE", "UNKNOWN"})
-"""Types that leave open whether it is a person."""
+"""Types that do not say whether an entity is a person."""
 DOCUMENT = "TITLE"
-"""Type of what a document is called."""
+"""The type of the titles of documents."""
 RANKS = """
     archbishop archduchess archduke bishop abbot abbess baron baroness caliph count countess duke duchess earl elector
     electress emir emperor empress graf gräfin infante infanta khan king landgrave landgravine lady lord margrave
     margravine marquess marquis marchioness patriarch pope prince princess queen shah sultan tsar tsarina viscount
     viscountess voivode
 """.split()  # noqa: E501
-"""What stands before "of" and a place in a person's epithet."""
+"""The words before "of" and a place in a person's epithet, as in "Duke of York"."""
 JOINED_TITLES = ("さん", "先生", "女士", "氏", "様")
 ARTICLES = frozenset({"the", "a", "an"})
 PLURAL_ONLY = frozenset(
@@ -104,22 +104,27 @@ PLURAL_ONLY = frozenset(
     communications humanities
     """.split()  # noqa: E501
 )
-"""Plurals that mean something else than their singular."""
+"""Plurals that differ from their singular in meaning."""
 PROPER_TYPES = frozenset(
     """
     PERSON PEOPLE ORGANIZATION ORGANISATION COMPANY LOCATION PLACE GEO CITY COUNTRY EVENT BRAND TEAM BAND WORK BOOK FILM
     SONG NAME TITLE UNKNOWN
     """.split()  # noqa: E501
 )
-"""Types of what has a name of its own, which has no plural."""
+"""The types of entities with proper names, which have no plural."""
 
 
 def with_iso_dates(low: str) -> str:
-    """Dates whose parts cannot be mistaken as year-month-day; ``low`` is in lower case."""
+    """Write dates in a text in lower case as year-month-day, or year-month if they have no day.
+
+    Numeric dates are changed only if they are the whole text and the year comes first. In other
+    orders, day and month can be mistaken for each other.
+    """
     whole = _WHOLE_DATE.fullmatch(low)
     if whole:
         return _iso(whole[1], whole[3], whole[4])
-    if not any(one.isdigit() for one in low):
+    if not any(sign.isdigit() for sign in low):
+        # Most names have no digit; this saves the four searches.
         return low
     low = _DAY_FIRST.sub(lambda at: _iso(at[3], _MONTHS[at[2]], at[1]), low)
     low = _MONTH_FIRST.sub(lambda at: _iso(at[3], _MONTHS[at[1]], at[2]), low)
@@ -128,71 +133,97 @@ def with_iso_dates(low: str) -> str:
 
 
 def _iso(year: str, month: int | str, day: str | None = None) -> str:
-    return f"{year}-{int(month):02}" + (f"-{int(day):02}" if day else "")
+    """Return a date as year-month-day with two digits each, or as year-month."""
+    year_and_month = f"{year}-{int(month):02}"
+    return f"{year_and_month}-{int(day):02}" if day else year_and_month
 
 
 def roman(word: str) -> int | None:
-    """The value of a Roman numeral in capitals, up to 399."""
+    """Return the value of a Roman numeral in capitals, up to 399, or None if it is none."""
     if not _ROMAN.fullmatch(word):
         return None
     values = [_ROMAN_VALUES[letter] for letter in word]
-    return sum(
-        -one if one < next_ else one for one, next_ in zip(values, [*values[1:], 0], strict=True)
-    )
+    total = 0
+    for value, next_value in zip(values, [*values[1:], 0], strict=True):
+        # A smaller value before a larger one is subtracted: IX is 9.
+        total += -value if value < next_value else value
+    return total
 
 
 def counted(tokens: Sequence[str], cased: Sequence[str]) -> tuple[str, ...]:
-    """The tokens with number words, ordinals and Roman numerals as digits; ordinals keep a mark.
-    ``cased``: the same tokens as they were written, or none where they do not correspond."""
+    """Return the tokens with number words, ordinals and Roman numerals as digits.
+
+    Ordinals end with the mark `ORDINAL`. "Twenty one" becomes one token. ``cased`` holds the same
+    tokens as they were written, which Roman numerals need; it is empty if they do not correspond.
+    """
     numbers: list[str] = []
     for place, token in enumerate(tokens):
         written = cased[place] if place < len(cased) else ""
-        if numbers and _joins_tens(tokens, place, token):
-            ten, one = int(numbers.pop()), _number(token, written, place, len(tokens))
-            mark = ORDINAL if one.endswith(ORDINAL) else ""
-            numbers.append(f"{ten + int(one.removesuffix(ORDINAL))}{mark}")
-        else:
-            numbers.append(_number(token, written, place, len(tokens)))
+        number = _as_digits(token, written, place, len(tokens))
+        if numbers and _continues_tens(tokens, place):
+            tens = int(numbers.pop())
+            mark = ORDINAL if number.endswith(ORDINAL) else ""
+            ones = int(number.removesuffix(ORDINAL))
+            number = f"{tens + ones}{mark}"
+        numbers.append(number)
     return tuple(numbers)
 
 
-def _joins_tens(tokens: Sequence[str], place: int, token: str) -> bool:
-    one = CARDINALS.get(token, ORDINALS.get(token, 99))
-    return tokens[place - 1] in _TENS and one < 10
+def _continues_tens(tokens: Sequence[str], place: int) -> bool:
+    """Return whether a token is a number word below ten behind one of tens: "twenty" "one"."""
+    token = tokens[place]
+    is_below_ten = CARDINALS.get(token, ORDINALS.get(token, 99)) < 10
+    return is_below_ten and tokens[place - 1] in _TENS
 
 
-def _number(token: str, written: str, place: int, length: int) -> str:
+def _as_digits(token: str, written: str, place: int, length: int) -> str:
+    """Return the token at ``place`` of ``length`` with its number as digits.
+
+    ``written`` is the token in its original case. A Roman numeral is never the first token; one of
+    a single letter must be the last token and one of I, V and X.
+    """
     if token in ORDINALS:
         return f"{ORDINALS[token]}{ORDINAL}"
     if token in CARDINALS:
         return str(CARDINALS[token])
-    if ordinal := _COUNTED.fullmatch(token):
+    ordinal = _COUNTED.fullmatch(token)
+    if ordinal:
         return f"{ordinal[1]}{ORDINAL}"
-    value = (
-        roman(written)
-        if place and (len(written) > 1 or (written in "IVX" and place == length - 1))
-        else None
-    )
-    return str(value) if value else _HAN_ORDINAL.sub(lambda at: f"第{_HAN_DIGITS[at[1]]}", token)
+    is_last = place == length - 1
+    may_be_roman = place > 0 and (len(written) > 1 or (written in "IVX" and is_last))
+    value = roman(written) if may_be_roman else None
+    if value:
+        return str(value)
+    return _HAN_ORDINAL.sub(lambda match: f"第{_HAN_DIGITS[match[1]]}", token)
 
 
 def signature(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Every number in the tokens, in order, as it is written; Chinese numerals one by one."""
-    return tuple(number for token in tokens for number in _DIGITS.findall(token))
+    """Return all numbers in the tokens as written, in order; each Chinese numeral is one."""
+    numbers: list[str] = []
+    for token in tokens:
+        numbers += _DIGITS.findall(token)
+    return tuple(numbers)
 
 
 def plain_width(name: str) -> str:
-    """NFKC, one kind of space, thousands without commas, decimal digits of any script as ours; case
-    stays."""
+    """Return the name in one form of characters (NFKC); its case does not change.
+
+    Runs of white space become a space, decimal digits of any script become 0 to 9, and thousands
+    lose their commas.
+    """
     text = " ".join(unicodedata.normalize("NFKC", name).split())
-    text = "".join(str(unicodedata.decimal(one)) if one.isdecimal() else one for one in text)
+    signs = [str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in text]
+    text = "".join(signs)
     return _THOUSANDS.sub(lambda number: number[0].replace(",", ""), text)
 
 
 def folded(text: str) -> str:
-    """Lower case without accents (of Latin and Greek letters: elsewhere they tell letters apart);
-    katakana as hiragana, without the long mark at a word's end; dates with a named month as
-    2023-05-01; & as "and"."""
+    """Return the text in the form in which spellings are compared.
+
+    It is in lower case and without accents; only Latin and Greek letters lose them, as in other
+    scripts they tell letters apart. Katakana becomes hiragana without the long mark at the end of
+    a word. Dates with a named month become dates such as 2023-05-01, and "&" becomes "and".
+    """
     low = _JOINED.sub("", text.casefold().replace("&", " and "))
     low = _ACCENTED.sub("", unicodedata.normalize("NFD", low))
     low = unicodedata.normalize("NFKC", low).translate(_LETTERS)
@@ -200,7 +231,7 @@ def folded(text: str) -> str:
 
 
 def expanded(text: str) -> str:
-    """``folded``, with German and Nordic letters written out: Müller as mueller."""
+    """Return the `folded` text with German and Nordic letters written out: Müller as mueller."""
     return folded(unicodedata.normalize("NFC", text.casefold()).translate(_EXPANDED))
 
 
@@ -209,7 +240,7 @@ def words(text: str) -> list[str]:
 
 
 def singular(word: str) -> str:
-    """The English singular of a regular plural; the word itself where it is none."""
+    """Return the English singular of a regular plural; other words are returned as they are."""
     if len(word) < 5 or word in PLURAL_ONLY or word.endswith(("ss", "us", "is", "ics", "as", "os")):
         return word
     if word.endswith("ies"):

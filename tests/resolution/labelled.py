@@ -1,4 +1,4 @@
-"""Pairs of names with what they are, and what the default rules make of them."""
+"""Labelled pairs of names, and the score of the default rules on them."""
 
 import csv
 from collections import Counter
@@ -16,9 +16,11 @@ DEFAULTS = ResolveParams()
 
 @dataclass(frozen=True)
 class Labelled:
-    """``label``: same or different. ``met``: in how many text units of some corpus each of the
-    names stands, and in how many both. A third of the pairs is held out: no rule was written with
-    an eye on them."""
+    """A pair of names whose ``label`` is "same" or "different".
+
+    ``met`` counts the text units of a corpus that mention the first name, the second and both. A
+    third of the pairs is held out: no rule was written with these in view.
+    """
 
     kind: str
     a: str
@@ -51,7 +53,7 @@ class Labelled:
 
 
 def labelled() -> list[Labelled]:
-    """Names with their types, as a model gives them; nothing is known of where they stand."""
+    """Return the pairs of `pairs.csv`: names with types as a model gives them."""
     return [
         Labelled(row["kind"], row["a"], row["b"], row["type_a"], row["type_b"], row["label"])
         for row in _rows("pairs.csv")
@@ -59,9 +61,12 @@ def labelled() -> list[Labelled]:
 
 
 def met() -> list[Labelled]:
-    """Names of 2WikiMultiHopQA's passages as the fast graph types them, judged by the passages: 296
-    pairs drawn by a seed (and 4 more) from what the rules joined and doubted at the time, and 148,
-    which no rule has seen, from what they join and doubt since."""
+    """Return the pairs of `pairs_met.csv`: names of 2WikiMultiHopQA's passages, judged by these.
+
+    The types are those of the fast graph. Of the pairs, 296 were drawn by a seed (and 4 added) from
+    those that the rules merged or doubted at the time. No rule was written with the other 148 in
+    view; they are drawn from those that the present rules merge or doubt.
+    """
     return [
         Labelled(
             row["kind"],

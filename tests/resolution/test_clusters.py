@@ -25,21 +25,21 @@ def joined(
     forbidden: Collection[frozenset[int]] = (),
 ) -> list[tuple[int, ...]]:
     pinned = pinned_units((min(pair), max(pair)) for pair in same)
-    return pinned.joined(
+    return pinned.join(
         ((min(pair), max(pair)) for pair in passing), criteria(passing | set(same), forbidden)
     ).of_several
 
 
-def test_names_that_all_pass_with_each_other_are_one():
+def test_names_that_all_pass_with_each_other_are_merged():
     assert joined(pairs("12", "13", "23", "45")) == [(1, 2, 3), (4, 5)]
 
 
-def test_nothing_becomes_one_by_way_of_a_third():
+def test_two_names_are_not_merged_by_way_of_a_third():
     assert joined(pairs("12", "23")) == []
     assert joined(pairs("12", "13", "23", "34")) == [(1, 2)]
 
 
-def test_what_a_person_puts_together_passes_where_one_of_it_does():
+def test_a_pinned_group_passes_if_one_of_its_names_passes():
     assert joined(pairs("23"), same=pairs("12")) == [(1, 2, 3)]
     assert joined(pairs("23"), same=pairs("12"), forbidden=pairs("13")) == [(1, 2)]
 
@@ -55,11 +55,11 @@ def test_every_pair_within_a_cluster_passes(passing: Pairs):
 
 
 @given(GRAPHS, st.permutations(range(6)))
-def test_the_order_of_the_names_cannot_be_seen(passing: Pairs, order: list[int]):
+def test_the_order_of_the_names_does_not_change_the_clusters(passing: Pairs, order: list[int]):
     renamed = {frozenset(order[one] for one in pair) for pair in passing}
     expected = sorted(tuple(sorted(order[one] for one in members)) for members in joined(passing))
     assert joined(renamed) == expected
 
 
-def test_no_pairs_no_clusters():
-    assert Clusters().joined([], criteria(set())).of_several == []
+def test_without_pairs_there_are_no_clusters():
+    assert Clusters().join([], criteria(set())).of_several == []

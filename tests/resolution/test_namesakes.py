@@ -23,8 +23,10 @@ def tables(
     links: Sequence[tuple[str, str]] = (),
     type: str = "name",
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Text units "document/number" with their texts, and the records that those of the names make
-    which stand there."""
+    """Return the extractions and text units of ``texts``, which maps "document/number" to texts.
+
+    Each text has a record for every one of the names, and for every link, that occurs in it.
+    """
     rows = []
     for unit, text in texts.items():
         found = [name for name in names if name.casefold() in text.casefold()]
@@ -47,7 +49,7 @@ def tables(
 def told_apart(
     extractions: pd.DataFrame, text_units: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Records of entities and of relationships, with the names that they mean."""
+    """Return the records of entities and relationships with the names of whom they mean."""
     return name_records(
         extractions, text_units, tell_namesakes(*find_bearers(extractions, text_units))
     )
@@ -56,7 +58,7 @@ def told_apart(
 def named(
     texts: Sequence[str] | Mapping[str, str], *names: str, type: str = "name"
 ) -> dict[str, list[str]]:
-    """Text unit -> names of its entities; each text is a document where no more is said."""
+    """Map each text unit to the names of its entities; a sequence has one document per text."""
     given = (
         texts
         if isinstance(texts, Mapping)
@@ -70,19 +72,19 @@ def of_all(names: Mapping[str, list[str]]) -> set[str]:
     return {name for of_unit in names.values() for name in of_unit}
 
 
-def test_kings_of_one_name_are_as_many_as_their_epithets():
+def test_kings_of_one_name_are_told_apart_by_epithets():
     assert named([BOURBON, SPAIN, BARE], "Charles I") == {
         "0/0": ["Charles I, Duke of Bourbon"], "1/0": ["Charles I, King of Spain"],
         "2/0": ["Charles I"]
     }  # fmt: skip
 
 
-def test_a_name_that_means_one_stays_as_it_is():
+def test_a_name_of_one_person_stays_as_it_is():
     again = "Her father, Charles I, Duke of Bourbon, had died."
     assert of_all(named([BOURBON, again, BARE], "Charles I")) == {"Charles I"}
 
 
-def test_a_text_unit_means_whom_the_others_of_its_document_mean():
+def test_a_bare_name_means_whom_the_rest_of_its_document_means():
     told = named(
         {"a/0": BOURBON, "a/1": BARE, "b/0": SPAIN, "b/1": BOURBON, "b/2": BARE}, "Charles I"
     )
@@ -94,7 +96,7 @@ def test_a_text_unit_that_means_two_keeps_the_bare_name():
     assert named([BOURBON + " " + SPAIN, SPAIN, BOURBON], "Charles I")["0/0"] == ["Charles I"]
 
 
-def test_an_entity_that_is_there_gives_the_fuller_name():
+def test_the_fuller_name_of_another_entity_is_used():
     told = named(
         [BOURBON, SPAIN, "Charles I of Spain was crowned in Aachen."],
         "Charles I",
@@ -103,7 +105,7 @@ def test_an_entity_that_is_there_gives_the_fuller_name():
     assert told["1/0"] == ["Charles I of Spain"]
 
 
-def test_a_text_that_has_the_fuller_name_of_a_king_means_him_by_the_shorter():
+def test_the_shorter_name_means_the_king_whose_fuller_name_the_text_has():
     kings = {
         "0/0": "Charles I of England reigned.",
         "0/1": BARE,
@@ -169,7 +171,7 @@ def test_years_and_epithets_tell_people_apart(one: str, two: str, first: str, se
         ("The Bayezid II (1447–1512) ended.", "Bayezid II Bey (1681–1712) ended."),
     ],
 )
-def test_what_may_be_one_stays_one(one: str, two: str):
+def test_people_who_may_be_one_stay_one(one: str, two: str):
     assert of_all(named([one, two], "Bayezid II")) == {"Bayezid II"}
 
 
@@ -202,16 +204,16 @@ def test_what_may_be_one_stays_one(one: str, two: str):
         ),
     ],
 )
-def test_the_end_of_a_longer_name_is_nobody(name: str, one: str, two: str):
+def test_the_end_of_a_longer_name_is_not_a_name(name: str, one: str, two: str):
     assert of_all(named([one, two], name)) == {name}
 
 
-def test_what_is_no_person_is_left_alone():
+def test_entities_that_are_no_people_keep_their_names():
     games = ["Winter Games (1924–1936) were held.", "Winter Games (1948–1998) were held."]
     assert of_all(named(games, "Winter Games", type="EVENT")) == {"Winter Games"}
 
 
-def test_the_merged_graph_has_each_of_them_with_what_is_said_of_them():
+def test_the_merged_graph_has_each_namesake_with_its_relationships():
     texts = {f"{place}/0": text for place, text in enumerate([BOURBON, SPAIN, BARE])}
     names = ["Charles I", "Agnes of Burgundy", "Corunna"]
     records = tables(texts, names, [("Charles I", "Agnes of Burgundy"), ("Charles I", "Corunna")])
@@ -228,7 +230,7 @@ def test_the_merged_graph_has_each_of_them_with_what_is_said_of_them():
     assert rejects.empty
 
 
-def test_a_bare_name_linked_with_the_fuller_one_is_no_relationship_and_no_reject():
+def test_a_link_between_bare_and_fuller_name_is_dropped_without_a_reject():
     texts = {"0/0": BOURBON, "1/0": SPAIN}
     whole = "Charles I, Duke of Bourbon"
     records = tables(texts, ["Charles I", whole], [("Charles I", whole)])
@@ -238,7 +240,7 @@ def test_a_bare_name_linked_with_the_fuller_one_is_no_relationship_and_no_reject
     assert rejects.empty
 
 
-def test_neither_the_order_of_records_nor_that_of_text_units_can_be_seen():
+def test_the_order_of_records_and_text_units_does_not_change_the_result():
     texts = {
         "a/0": BOURBON,
         "a/1": BARE,

@@ -1,5 +1,4 @@
-"""Who of the bearers of one name are the same person: held to the plain reading of it, each with
-each."""
+"""Check `people` against a slow implementation that compares each bearer with each other."""
 
 from collections.abc import Mapping
 from itertools import combinations
@@ -33,8 +32,7 @@ BEARER = st.builds(
 
 
 def each_with_each(counts: Mapping[Bearer, int]) -> dict[Bearer, Bearer]:
-    """The surest first; each joins the first person of whom it clashes with nobody and is like
-    one."""
+    """Assign each bearer, the surest first, to the first person it is like and does not contradict."""
     if not any(one.clashes(two) for one, two in combinations(counts, 2)):
         return {}
     found: list[list[Bearer]] = []
@@ -60,13 +58,13 @@ def clashes(bearer: Bearer, others: list[Bearer]) -> bool:
 
 @settings(max_examples=size(300, 5_000), deadline=None)
 @given(counts=st.dictionaries(BEARER, st.integers(1, 3), max_size=12))
-def test_people_are_those_of_each_with_each(counts: Mapping[Bearer, int]):
+def test_people_equals_the_comparison_of_each_with_each(counts: Mapping[Bearer, int]):
     assert people(counts) == each_with_each(counts)
     assert people(dict(reversed(list(counts.items())))) == people(counts)
 
 
-def test_a_name_of_very_many_is_told_apart(monkeypatch: pytest.MonkeyPatch):
-    """Each bearer is held against those who may be the same, and no others."""
+def test_people_compares_few_pairs_for_a_name_of_thousands(monkeypatch: pytest.MonkeyPatch):
+    """Check that each bearer is compared only with those who may be the same person."""
     asked: list[Bearer] = []
     clash = Bearer.clashes
 

@@ -12,11 +12,11 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_file_that_is_not_there_has_no_pins(tmp_path: Path):
+def test_a_missing_file_has_no_pins(tmp_path: Path):
     assert read_pins(tmp_path / "none.csv") == []
 
 
-def test_a_person_may_leave_out_header_and_note_and_use_quotes(tmp_path: Path):
+def test_header_and_note_are_optional_and_cells_may_be_quoted(tmp_path: Path):
     pins = read_pins(
         written(tmp_path, '\ufeffsame,IBM,"Machines, Business"\n\ndifferent, A ,B,looked up\n')
     )
@@ -35,7 +35,7 @@ def test_a_person_may_leave_out_header_and_note_and_use_quotes(tmp_path: Path):
         ("same,A,B\nsame,B,C\ndifferent,C,A\n", "pinned different, and the same"),
     ],
 )
-def test_a_pin_that_makes_no_sense_is_refused(tmp_path: Path, text: str, said: str):
+def test_an_invalid_or_contradictory_pin_is_refused(tmp_path: Path, text: str, said: str):
     with pytest.raises(SettingsError, match=said):
         read_pins(written(tmp_path, text))
 
@@ -47,7 +47,7 @@ def test_a_file_in_another_encoding_is_refused(tmp_path: Path):
         read_pins(path)
 
 
-def test_the_digest_is_of_what_is_decided(tmp_path: Path):
+def test_the_digest_depends_on_the_decisions_only(tmp_path: Path):
     before = pins_digest(written(tmp_path, "decision,a,b,note\nsame,A,B,\ndifferent,C,D,\n"))
     assert pins_digest(written(tmp_path, "different,d,C,a note\nsame,b,A\n")) == before
     assert pins_digest(written(tmp_path, "same,C,D\nsame,A,B\n")) != before
