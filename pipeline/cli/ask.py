@@ -20,6 +20,16 @@ from pipeline.cli.options import (
     print_aside,
     print_json,
 )
+from pipeline.cli.query_command import (
+    HighKeywords,
+    History,
+    LowKeywords,
+    Mode,
+    Model,
+    Question,
+    Where,
+    with_query_options,
+)
 from pipeline.cli.wrapping import Wrapped, in_lines, terminal_width
 from pipeline.errors import UsageError, counted, install_extra
 
@@ -31,200 +41,41 @@ if TYPE_CHECKING:
 BROKEN_OFF = "broken off"
 FEW_CALLS = 2
 """One for keywords, one for the answer: not worth a word."""
-MODES = "naive, local, global, hybrid, mix, graph, community, drift or bypass."
 
 
-Where = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Only documents with this metadata; also < <= > >= !=."),
-]
-History = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help='JSON: [{"role": "user", "content": "..."}, ...]'),
-]
-Mode = Annotated[str | None, typer.Option("--mode", "--method", help=MODES)]
-Model = Annotated[str | None, typer.Option(help="Which of models.chat answers.")]
-
-
+@with_query_options
 def query(
     invocation: typer.Context,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="In words, in any language.")],
-    mode: Mode = None,
-    only_need_context: Annotated[
-        bool | None,
-        typer.Option("--only-need-context/--no-context-only", "--context-only", help="No answer."),
-    ] = None,
-    only_need_prompt: Annotated[
-        bool | None,
-        typer.Option("--only-need-prompt/--no-prompt-only", "--prompt-only", help="No answer."),
-    ] = None,
-    response_type: Annotated[
-        str | None, typer.Option(help="The form of the answer, in words.")
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option(help="Of the answer; by default the question's.")
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option(help="Entities and relationships to retrieve.")
-    ] = None,
-    chunk_top_k: Annotated[int | None, typer.Option(help="Text units to show.")] = None,
-    max_entity_tokens: Annotated[
-        int | None, typer.Option(help="Budget of the table of entities.")
-    ] = None,
-    max_relation_tokens: Annotated[
-        int | None, typer.Option(help="Budget of the table of relationships.")
-    ] = None,
-    max_total_tokens: Annotated[
-        int | None, typer.Option(help="Budget of the whole prompt.")
-    ] = None,
-    history_turns: Annotated[
-        int | None, typer.Option(help="Questions of the conversation to keep.")
-    ] = None,
-    history_share: Annotated[
-        float | None, typer.Option(help="Part of the prompt for the conversation.")
-    ] = None,
-    hl_keywords: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Themes to search for.")
-    ] = None,
-    ll_keywords: Annotated[
-        str | None, typer.Option(metavar="A,B", help="Names to search for.")
-    ] = None,
-    kg_chunk_pick_method: Annotated[
-        str | None, typer.Option(help="Text units of what was found by RELATION, WEIGHT or VECTOR.")
-    ] = None,
-    related_chunk_number: Annotated[
-        int | None, typer.Option(help="Text units of each, by WEIGHT or VECTOR.")
-    ] = None,
-    relationship_order: Annotated[
-        str | None, typer.Option(metavar="ORDER", help="Of relationships: question, or rank.")
-    ] = None,
-    number_rows: Annotated[
-        bool | None,
-        typer.Option(
-            "--number-rows/--no-row-numbers", help="Numbers for rows that nothing can cite."
-        ),
-    ] = None,
-    min_score: Annotated[
-        float | None, typer.Option(help="No answer below this similarity.")
-    ] = None,
-    where: Where = None,
+    question: Question,
+    hl_keywords: HighKeywords = None,
+    ll_keywords: LowKeywords = None,
     conversation_history: History = None,
-    user_prompt: Annotated[str | None, typer.Option(help="A wish added to the prompt.")] = None,
-    system_prompt: Annotated[
-        str | None, typer.Option(help="A prompt instead of the project's.")
-    ] = None,
-    model: Model = None,
-    enable_rerank: Annotated[
-        bool | None, typer.Option("--enable-rerank/--no-rerank", help="Rank anew.")
-    ] = None,
-    include_references: Annotated[
-        bool | None,
-        typer.Option("--include-references/--no-references", help="List the passages shown."),
-    ] = None,
-    include_chunk_content: Annotated[
-        bool | None,
-        typer.Option("--include-chunk-content/--no-chunk-content", help="With the text shown."),
-    ] = None,
-    stream: Annotated[
-        bool | None, typer.Option("--stream/--no-stream", help="Print the answer as it comes.")
-    ] = None,
-    context: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help="Of local: plain, or graphrag: with reports and claims."),
-    ] = None,
-    community_level: Annotated[
-        int | None, typer.Option(help="Level of the reports, 0 the coarsest.")
-    ] = None,
-    dynamic_community_selection: Annotated[
-        bool | None,
-        typer.Option(
-            "--dynamic-community-selection/--static-community-selection",
-            help="The model picks reports.",
-        ),
-    ] = None,
-    community_prop: Annotated[
-        float | None, typer.Option(help="Part of a graphrag context for reports.")
-    ] = None,
-    text_unit_prop: Annotated[
-        float | None, typer.Option(help="Part of a graphrag context for text units.")
-    ] = None,
-    max_map_tokens: Annotated[
-        int | None, typer.Option(help="Evidence in each call before the last.")
-    ] = None,
-    max_calls: Annotated[
-        int | None, typer.Option(help="Calls that community and drift may make.")
-    ] = None,
-    primer_reports: Annotated[
-        int | None, typer.Option(help="Reports that drift begins with.")
-    ] = None,
-    primer_folds: Annotated[int | None, typer.Option(help="Calls that read these.")] = None,
-    drift_k_followups: Annotated[
-        int | None, typer.Option(help="Questions that drift follows in a round.")
-    ] = None,
-    n_depth: Annotated[int | None, typer.Option(help="Rounds of drift.")] = None,
+    where: Where = None,
     all_sources: Annotated[
         bool, typer.Option("--all-sources", help="List those too that are not cited.")
     ] = False,
-    general_knowledge: Annotated[
-        bool | None,
-        typer.Option(
-            "--general-knowledge/--no-general-knowledge", help="The model may add its own, marked."
-        ),
-    ] = None,
     folder: Folder = None,
     overrides: Overrides = None,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Answer a question over the loaded stores, with sources."""
     with open_project(invocation, folder, overrides, as_json, BROKEN_OFF) as project:
         from pipeline.query.request import read_conditions
         from pipeline.query.stream import Done, Failed
 
-        found: Answer | None = None
-        spoken = Spoken()
+        if as_json:
+            options["stream"] = False  # The answer is printed whole, so no chunk of it is needed.
         events = project.query_stream(
             question,
-            mode=mode,
-            only_need_context=only_need_context,
-            only_need_prompt=only_need_prompt,
-            response_type=response_type,
-            language=language,
-            top_k=top_k,
-            chunk_top_k=chunk_top_k,
-            max_entity_tokens=max_entity_tokens,
-            max_relation_tokens=max_relation_tokens,
-            max_total_tokens=max_total_tokens,
-            history_turns=history_turns,
-            history_share=history_share,
             hl_keywords=listed(hl_keywords) if hl_keywords else None,
             ll_keywords=listed(ll_keywords) if ll_keywords else None,
-            kg_chunk_pick_method=kg_chunk_pick_method,
-            related_chunk_number=related_chunk_number,
-            relationship_order=relationship_order,
-            number_rows=number_rows,
-            min_score=min_score,
             where=read_conditions(where or []),
             conversation_history=_conversation(conversation_history),
-            user_prompt=user_prompt,
-            system_prompt=system_prompt,
-            model=model,
-            enable_rerank=enable_rerank,
-            include_references=include_references,
-            include_chunk_content=include_chunk_content,
-            stream=False if as_json else stream,  # nobody sees the pieces
-            context=context,
-            community_level=community_level,
-            dynamic_community_selection=dynamic_community_selection,
-            community_prop=community_prop,
-            text_unit_prop=text_unit_prop,
-            max_map_tokens=max_map_tokens,
-            max_calls=max_calls,
-            primer_reports=primer_reports,
-            primer_folds=primer_folds,
-            drift_k_followups=drift_k_followups,
-            n_depth=n_depth,
-            general_knowledge=general_knowledge,
+            **options,
         )
+        found: Answer | None = None
+        spoken = Spoken()
         with spoken.ending_its_line():
             for event in events:
                 if isinstance(event, Failed):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.ask import BROKEN_OFF, Mode, Model, Spoken, Where, print_sources
+from pipeline.cli.ask import BROKEN_OFF, Spoken, print_sources
 from pipeline.cli.options import Folder, Overrides, open_project, print_aside
+from pipeline.cli.query_command import Mode, Model, Where
 from pipeline.errors import GraphmillError
 
 if TYPE_CHECKING:

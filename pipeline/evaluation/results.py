@@ -11,7 +11,7 @@ import pandas as pd
 
 from pipeline.errors import UsageError
 from pipeline.evaluation.questions import NOWHERE, Gold, Question, Targets, names
-from pipeline.settings.query_options import Mode
+from pipeline.settings.query_fields import Mode
 
 ANSWERING = frozenset({"bypass", "community", "drift"})
 """Modes that find no text units before a model answers."""

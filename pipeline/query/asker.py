@@ -8,7 +8,8 @@ from pipeline.contract.conditions import Conditions
 from pipeline.errors import NotAllowedError, UsageError
 from pipeline.models.base import Tokenizer
 from pipeline.query.request import QueryRequest, request_of
-from pipeline.settings.query_options import GRAPH_MODES, PASSAGE_MODES, Mode, QuerySettings
+from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES, Mode
+from pipeline.settings.query_options import QuerySettings
 
 RECORDS = ("top_k", "chunk_top_k", "related_chunk_number", "primer_reports")
 """Options that say how much is read."""

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from types import FrameType
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,7 +33,9 @@ from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.named import with_peer
 from pipeline.serve.queries import Api, HungUpError, Queries, unless_gone
 from pipeline.serve.server import make_ready, serve_as
+from pipeline.serve.tool_parameters import OF_QUERY, OF_QUERY_DATA, with_parameters
 from pipeline.settings.keys import STDIO
+from pipeline.settings.query_fields import TOOL_TOKENS
 
 READS = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
@@ -63,9 +65,6 @@ NO_EVIDENCE: Mapping[str, str] = {
     ),
 }
 """Reason -> what the assistant reads instead of evidence."""
-FEW_TOKENS = 5000
-"""Of a result, unless the assistant asks for more: several take no more than 25,000 in a
-conversation's turn."""
 ONE_WINDOW = 2
 """Calls, the answer's among them: the reports that one is shown are as much as an assistant wants
 to read."""
@@ -96,56 +95,6 @@ OF_AN_ANSWER = frozenset(
     }
     | {"unsupported_citations", "cites_nothing", "usage", "cost", "question_id", "notes"}
 )
-Question = Annotated[
-    str, Field(min_length=1, description="The question, a whole sentence in any language.")
-]
-SearchMode = Literal["naive", "local", "global", "hybrid", "mix", "graph", "community", "drift"]
-"""All of ``Mode`` that look into the documents."""
-ModeOption = Annotated[
-    SearchMode | None,
-    Field(
-        description=(
-            "naive: passages that read like the question. local: about the things it names. global:"
-            " about its themes. hybrid: both. mix: hybrid and naive. graph: passages that several"
-            " steps of the graph lead to. community: reports on all the collection, for questions"
-            " about it as a whole. drift: reports, then, for an answer, searches for what they"
-            " leave open. Left out: the project's default."
-        )
-    ),
-]
-Passages = Annotated[int | None, Field(ge=1, description="How many passages to consider.")]
-Things = Annotated[
-    int | None, Field(ge=1, description="How many entities and relationships to consider.")
-]
-Budget = Annotated[
-    int | None,
-    Field(
-        ge=1,
-        description=(
-            "The most tokens that the text and the project's own prompt for answers, some 500, may"
-            " take together. The structured result, some 60 a passage, comes on top. Left out:"
-            f" {FEW_TOKENS:,}."
-        ),
-    ),
-]
-Where = Annotated[
-    dict[str, Any] | None,
-    Field(
-        description=(
-            "Only documents whose metadata satisfy all of these conditions: field to a value, a"
-            " list of which any will do, or operators (=, !=, <, <=, >, >=, in, not in, matches,"
-            ' exists), as {"year": {">=": 1900}}.'
-        )
-    ),
-]
-Names = Annotated[
-    list[str] | None,
-    Field(description="Names to look for, instead of those found in the question."),
-]
-Themes = Annotated[
-    list[str] | None,
-    Field(description="Themes to look for, instead of those found in the question."),
-]
 
 
 class Tools(MCPServer):
@@ -195,7 +144,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         except Exception as error:
             raise ToolError(failure_of(error, door.asker.all_told).message) from error
 
-    usual = min(FEW_TOKENS, project.settings.query.max_total_tokens)
+    usual = min(TOOL_TOKENS, project.settings.query.max_total_tokens)
     about = f"Questions over the documents of workspace '{project.settings.workspace}'."
     server = Tools(
         "graphmill",
@@ -206,20 +155,13 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         log_level="WARNING",
     )
 
-    async def query_data(
-        context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None,
-        top_k: Things = None,
-        max_total_tokens: Budget = None, ll_keywords: Names = None, hl_keywords: Themes = None,
-        where: Where = None,
-    ) -> CallToolResult:  # fmt: skip
-        few = min(usual, door_of(context).asker.max_prompt_tokens or usual)
-        options = {
-            "mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k,
-            "max_total_tokens": max_total_tokens or few,
-            "ll_keywords": ll_keywords, "hl_keywords": hl_keywords, "where": where,
-            "only_need_context": True,
-            "max_calls": ONE_WINDOW,
-        }  # fmt: skip
+    @with_parameters(OF_QUERY_DATA)
+    async def query_data(context: Context, query: str, **options: Any) -> CallToolResult:
+        if options["max_total_tokens"] is None:
+            most = door_of(context).asker.max_prompt_tokens or usual
+            options["max_total_tokens"] = min(usual, most)
+        options["only_need_context"] = True
+        options["max_calls"] = ONE_WINDOW
         found = await told(query, options, context)
         structured = {"references": _places(found.references)} | {
             name: value
@@ -228,12 +170,8 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         }
         return _result(NO_EVIDENCE.get(found.abstention, found.text), structured)
 
-    async def query(
-        context: Context, query: Question, mode: ModeOption = None, chunk_top_k: Passages = None,
-        top_k: Things = None,
-        where: Where = None,
-    ) -> CallToolResult:  # fmt: skip
-        options = {"mode": mode, "chunk_top_k": chunk_top_k, "top_k": top_k, "where": where}
+    @with_parameters(OF_QUERY)
+    async def query(context: Context, query: str, **options: Any) -> CallToolResult:
         found = await told(query, options, context)
         sources = [f"[{reference.id}] {_named(reference)}" for reference in found.cited]
         sources += [

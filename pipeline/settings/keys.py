@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pipeline.settings.query_options import GRAPH_MODES, PASSAGE_MODES
+from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES
 from pipeline.settings.schema import KeySettings, RightsSettings, ServeSettings
 
 API_KEY, OPEN, STDIO = "api_key", "open", "mcp"

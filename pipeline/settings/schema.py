@@ -1,7 +1,7 @@
 """settings.yaml, typed: every key optional, an unknown key an error."""
 
 from ipaddress import ip_network
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -24,7 +24,8 @@ from pipeline.settings.addresses import (
     is_object_store,
 )
 from pipeline.settings.providers import ConnectionSettings, ProviderSettings, Text
-from pipeline.settings.query_options import Mode, QuerySettings
+from pipeline.settings.query_fields import SEARCH_MODES, Mode
+from pipeline.settings.query_options import QuerySettings
 
 EMBEDDED = "embedded"
 MOST_PROCESSES = 256
@@ -288,8 +289,6 @@ class EngineSettings(Section):
         return self
 
 
-SEARCHING: tuple[Mode, ...] = tuple(mode for mode in get_args(Mode) if mode != "bypass")
-"""All modes that look into the documents."""
 UNLIMITED = "unlimited"
 
 
@@ -301,7 +300,7 @@ class AllowSettings(Section):
     most of its own, or 100. ``concurrency``: how many queries of one key or user may run at a time
     where several can ask; by default a quarter of ``serve.concurrency``."""
 
-    modes: tuple[Mode, ...] = SEARCHING
+    modes: tuple[Mode, ...] = SEARCH_MODES
     models: tuple[str, ...] | None = None
     system_prompt: bool = False
     max_records: PositiveInt | None = None

@@ -6,7 +6,7 @@ from pipeline.contract.prompts import read_prompt
 from pipeline.query.answer import answer
 from pipeline.query.messages import CITE, ELSEWHERE, form_of
 from pipeline.settings.init import shipped
-from pipeline.settings.query_options import Mode
+from pipeline.settings.query_fields import Mode
 from tests.query.memory_stores import ScriptedChat, question, resources, village
 from tests.query.reported import reader, reported_village
 

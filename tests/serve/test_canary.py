@@ -18,7 +18,7 @@ from pipeline.project import Project
 from pipeline.serve.mcp import http_app
 from pipeline.serve.queries import Queries
 from pipeline.serve.server import Server, address_of, listen
-from pipeline.settings.query_options import PASSAGE_MODES, Mode
+from pipeline.settings.query_fields import PASSAGE_MODES, Mode
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import Serving, in_thread, serving
 from tests.servers.openai_server import OpenAIServer, openai_server

@@ -11,7 +11,7 @@ from pipeline.project import Project
 from pipeline.query.drawing import Named
 from pipeline.serve.doors import doors_of
 from pipeline.settings.keys import key_warnings
-from pipeline.settings.query_options import GRAPH_MODES
+from pipeline.settings.query_fields import GRAPH_MODES
 from tests.projects import ProjectFolder
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION, Serving, serving

@@ -31,7 +31,7 @@ from pipeline.serve.mcp import http_app
 from pipeline.serve.queries import Queries
 from pipeline.serve.server import Server, address_of, listen
 from pipeline.serve.ui.assets import read_assets
-from pipeline.settings.query_options import GRAPH_MODES, PASSAGE_MODES
+from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import in_thread, serving
 from tests.servers.openai_server import OpenAIServer, openai_server

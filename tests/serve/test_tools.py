@@ -18,7 +18,7 @@ from pipeline.project import Project
 from pipeline.serve.mcp import http_app, mcp_of
 from pipeline.serve.queries import Queries
 from pipeline.serve.server import Server, address_of, listen
-from pipeline.settings.query_options import Mode
+from pipeline.settings.query_fields import Mode
 from pipeline.text.tokens import tokenizer
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import QUESTION, in_thread

@@ -14,7 +14,7 @@ import pytest
 from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.serve.doors import doors_of
-from pipeline.settings.query_options import Mode
+from pipeline.settings.query_fields import Mode
 from tests.projects import NO_STORE, new_project, workspace_of
 from tests.serve.serving import serving
 from tests.servers.openai_server import OpenAIServer, openai_server

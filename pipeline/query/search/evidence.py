@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.errors import ModelError, NoSuchModelError
 from pipeline.models.base import Reranker
-from pipeline.settings.query_options import ChunkPick
+from pipeline.settings.query_fields import ChunkPick
 from pipeline.stores.reads import VectorReads
 from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report, SharedUnit
 

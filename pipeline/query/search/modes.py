@@ -30,7 +30,7 @@ from pipeline.query.search.evidence import (
     by_relation,
     round_robin,
 )
-from pipeline.settings.query_options import RelationshipOrder
+from pipeline.settings.query_fields import RelationshipOrder
 from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
 from pipeline.stores.records import Passage
 

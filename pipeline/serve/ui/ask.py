@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from pipeline.pages.environment import texts
 from pipeline.serve.doors import Door
 from pipeline.serve.ui.view import CLEANED, Ui
-from pipeline.settings.query_options import Mode
+from pipeline.settings.query_fields import Mode
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import TextUnit
 

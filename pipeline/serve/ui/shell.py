@@ -10,7 +10,7 @@ from pipeline.runs.reports import RunEntry
 from pipeline.runs.services import DEFAULT
 from pipeline.serve.doors import Door
 from pipeline.serve.failures import failure_of
-from pipeline.settings.query_options import Mode
+from pipeline.settings.query_fields import Mode
 
 VIEWS = {"ask": "", "graph": "graph", "documents": "documents", "nights": "nights"}
 """Name -> address below the root."""

@@ -13,7 +13,7 @@ from pipeline.query.search.modes import (
     nearest_ids,
     retrieve,
 )
-from pipeline.settings.query_options import ChunkPick
+from pipeline.settings.query_fields import ChunkPick
 from pipeline.stores.reads import VectorSearch
 from tests.query.memory_stores import (
     LetterEmbedding,
