@@ -17,8 +17,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from itertools import groupby
 from pathlib import Path
 
-from pipeline.contract.former_paths import FORMER, PACKAGES
-
 PACKAGE = "pipeline"
 MACHINERY = frozenset(
     {"errors", "contract.laws", "contract.registry", "contract.schemas", "models.base"}
@@ -159,7 +157,6 @@ class _Closure:
     def _of(self, module: str, names: Sequence[str]) -> str:
         """What a dotted name stands for that starts at a module; the module itself is all that it
         defines."""
-        module = FORMER.get(module, module)
         if not _is_ours(module):
             return _dotted(module, names)
         if names and _is_module(f"{module}.{names[0]}"):
@@ -167,7 +164,7 @@ class _Closure:
         if not _is_followed(module):
             return _dotted("machinery", names)
         if names:
-            return self._named(PACKAGES.get(module, module), names[0], names[1:])
+            return self._named(module, names[0], names[1:])
         return " ".join(self.number(module, name) for name in self._read(module).definitions)
 
     def _read(self, module: str) -> _Module:
@@ -189,7 +186,7 @@ def _is_followed(module: str) -> bool:
 
 
 def _is_module(name: str) -> bool:
-    return name in FORMER or _spec(name) is not None
+    return _spec(name) is not None
 
 
 @cache

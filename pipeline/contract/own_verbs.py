@@ -7,7 +7,6 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-from pipeline.contract.former_paths import find_former_paths
 from pipeline.contract.registry import REGISTRY, Registry, Verb, registering_in
 from pipeline.errors import SettingsError
 from pipeline.text.ids import digest
@@ -19,7 +18,6 @@ def read_verbs(root: Path, files: Iterable[str]) -> Registry:
     Raises SettingsError for a file that cannot be read or run, that declares no verb, or one whose
     name is taken.
     """
-    find_former_paths()
     verbs = dict(REGISTRY.verbs)
     for name in files:
         path = (root / name).resolve()

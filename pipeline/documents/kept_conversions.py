@@ -2,7 +2,7 @@
 its name and whichever converter is the present one. What could not be converted, or not whole, is
 tried again by another converter, or within other limits."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 
@@ -26,12 +26,6 @@ from pipeline.text.ids import digest
 
 PASSING = frozenset({"needs_docs", "unreadable", "io_error"})
 """Reasons that say nothing of the content."""
-Earlier = Callable[[Sequence[FileToConvert]], Mapping[str, Conversion]]
-"""What is known of files, by name, from before conversions were kept."""
-
-
-def nothing_earlier(files: Sequence[FileToConvert]) -> Mapping[str, Conversion]:
-    return {}
 
 
 def conversion_key(file: FileToConvert) -> str:
@@ -45,10 +39,9 @@ def conversion_key(file: FileToConvert) -> str:
 
 @dataclass(frozen=True)
 class KeepingConverter:
-    """``earlier``: asked for what is not kept."""
+    """Convert files, and keep each conversion in the cache."""
 
     cache: ConversionCache
-    earlier: Earlier = nothing_earlier
     converter: LimitedConverter = field(default_factory=LimitedConverter)
 
     def convert(
@@ -71,8 +64,6 @@ class KeepingConverter:
             results.append(kept.result if kept else None)
             if kept and listener:
                 listener.converted(True, kept.by_another, isinstance(kept.result, NotConverted))
-            if kept and kept.is_new:
-                self._store(key, kept.result, kept.by_another, rules)
         places = [place for place, result in enumerate(results) if result is None]
 
         def ended(number: int, result: Converted) -> None:
@@ -114,11 +105,6 @@ class KeepingConverter:
                 found[key] = _Known(
                     result, "" if _is_part(kept.converter, name) else kept.converter
                 )
-        missing = {key: file for key, file in by_key.items() if key not in found}
-        known = self.earlier(list(missing.values())) if missing else {}
-        for key, file in missing.items():
-            if file.name in known:
-                found[key] = _Known(known[file.name], known[file.name].converter, is_new=True)
         return found
 
     def _store(self, key: str, result: Converted, name: str, rules: ConversionRules) -> None:
@@ -156,9 +142,7 @@ def _is_part(converter: str, present: str) -> bool:
 
 @dataclass(frozen=True)
 class _Known:
-    """``by_another``: the converter, where it is not that of today; ``is_new``: not in the cache
-    yet."""
+    """A conversion of the cache; ``by_another`` names its converter if today's is another one."""
 
     result: Converted
     by_another: str = ""
-    is_new: bool = False

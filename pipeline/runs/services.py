@@ -552,14 +552,8 @@ class Services:
     def converter(self) -> Converter:
         from pipeline.documents.kept_conversions import KeepingConverter
         from pipeline.models.cache.conversions import ConversionCache
-        from pipeline.runs.earlier_conversions import EarlierConversions, stamp_of_then
 
-        stamp = memoized(
-            lambda: stamp_of_then(str(self.input_folder), self.settings.input.file_pattern)
-        )
-        return KeepingConverter(
-            ConversionCache(self.cache), EarlierConversions(self.snapshots, stamp)
-        )
+        return KeepingConverter(ConversionCache(self.cache))
 
     @made_once
     def tokenizer(self) -> Any:

@@ -1,11 +1,9 @@
 """Verbs of files that settings name."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-import pipeline.verbs
 from pipeline.contract.fingerprint import code_fingerprint
 from pipeline.contract.own_verbs import read_verbs
 from pipeline.contract.registry import REGISTRY
@@ -56,65 +54,10 @@ def _fingerprint(folder: Path, source: str) -> str:
     return code_fingerprint(read_verbs(folder, ["own.py"]).verbs["shout"].function)
 
 
-def test_paths_of_earlier_versions_go_on_working_with_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    former = SOURCE.replace("pipeline.contract.", "pipeline.")
-    assert former != SOURCE
-    for name in ("pipeline.registry", "pipeline.schemas"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    fingerprints = set()
-    for folder, source in (
-        ("now", SOURCE),
-        ("face", SOURCE.replace("pipeline.contract.registry", "pipeline")),
-    ):
-        fingerprints.add(_fingerprint(tmp_path / folder, source))
-    with pytest.warns(
-        FutureWarning, match=r"pipeline\.(registry|schemas) is pipeline\.contract\.\1 now"
-    ):
-        fingerprints.add(_fingerprint(tmp_path / "former", former))
-    assert len(fingerprints) == 1
-
-
-def test_a_former_path_taken_as_a_module_gives_the_same_fingerprint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.delitem(sys.modules, "pipeline.schemas", raising=False)
-    monkeypatch.delattr(pipeline, "schemas", raising=False)
-    of_module = SOURCE.replace("TEXTS", "schemas.TEXTS").replace(
-        "from pipeline.contract.schemas import schemas.TEXTS", ""
-    )
-    with pytest.warns(FutureWarning, match="pipeline.schemas is"):
-        former = _fingerprint(
-            tmp_path / "former",
-            of_module.replace("import pandas", "from pipeline import schemas\nimport pandas"),
-        )
-    assert former == _fingerprint(tmp_path / "now", SOURCE)
-
-
-def test_names_that_are_in_another_module_than_before_go_on_working(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    now = SOURCE.replace(
-        "texts.assign(text=", "texts.assign(text=texts['text'].map(clean) + "
-    ).replace(
-        "import pandas as pd\n", "import pandas as pd\n\nfrom pipeline.text.ids import clean\n"
-    )
-    expected = _fingerprint(tmp_path / "now", now)
-    assert expected != _fingerprint(tmp_path / "plain", SOURCE)
-    monkeypatch.delitem(sys.modules, "pipeline.schemas", raising=False)
-    with pytest.warns(FutureWarning, match=r"pipeline\.text\.clean is in pipeline\.text\.ids now"):
-        assert (
-            _fingerprint(tmp_path / "package", now.replace("pipeline.text.ids", "pipeline.text"))
-            == expected
-        )
-    with pytest.warns(FutureWarning, match="pipeline.schemas is"):
-        _fingerprint(
-            tmp_path / "parted",
-            SOURCE.replace(
-                "import TEXTS", "import TEXTS\nfrom pipeline.schemas import vector_column"
-            ),
-        )
+def test_a_verb_may_be_imported_from_the_package_or_from_its_module(tmp_path: Path):
+    by_package = SOURCE.replace("pipeline.contract.registry", "pipeline")
+    assert by_package != SOURCE
+    assert _fingerprint(tmp_path / "module", SOURCE) == _fingerprint(tmp_path / "face", by_package)
 
 
 @pytest.mark.parametrize(

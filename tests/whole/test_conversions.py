@@ -1,22 +1,20 @@
 """What was converted is not converted again: nights, plans, a kill, a purge, an upgrade."""
 
+import re
 import signal
 import sqlite3
 import subprocess
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 
-from pipeline.contract.conversion import Conversion, ConversionRules, FileToConvert
-from pipeline.contract.schemas import DOCUMENTS
+from pipeline.contract.conversion import ConversionRules, FileToConvert
 from pipeline.documents.kept_conversions import KeepingConverter, conversion_key
 from pipeline.models.cache.conversions import ConversionCache, KeptConversion
 from pipeline.models.cache.replies import ReplyCache
-from pipeline.runs.earlier_conversions import CONVERTER, EarlierConversions
 from tests.projects import NO_STORE, ProjectFolder, new_project
 from tests.purge.test_purge import CANARY, found_in
 
@@ -104,7 +102,8 @@ def test_a_plan_and_whoever_else_only_looks_convert_nothing(folder: ProjectFolde
     folder.write("a.pdf", "Anselm Torr ground a lens.")
     folder.write("b.pdf", TEXTS["b.pdf"])
     notes = str(folder.report("plan", "short")["notes"])
-    assert "2 files to be converted (less than 0.1 MB): less than 1 s" in notes
+    # How long it takes depends on the machine; that it is known from the run before does not.
+    assert re.search(r"2 files to be converted \(less than 0\.1 MB\): (less than 1|\d+) s", notes)
     assert "at the speed of earlier runs" in notes
     assert folder.report("plan", "short")["documents"] == {"new": 1, "edited": 1, "gone": 0}
     with folder.open() as project:
@@ -206,66 +205,6 @@ def test_a_conversion_as_another_version_keeps_it_is_made_again(tmp_path: Path):
     [made] = converter.convert([file], ConversionRules())
     assert converter.known([file], ConversionRules()) == [made]
     cache.cache.close()
-
-
-def test_what_an_earlier_version_converted_is_the_conversion_of_the_same_file(
-    folder: ProjectFolder, tmp_path: Path
-):
-    """Such a version left texts of files in its documents, with no word of what converted them."""
-    index(folder)
-    files = [
-        FileToConvert(folder.root / "data/input" / name, name)
-        for name in TEXTS
-        if name.endswith(".pdf")
-    ]
-    theirs = {file.name: Conversion(TEXTS[file.name], CONVERTER) for file in files}
-    left_by_an_earlier_version(folder, "20200101T000000.000000-then")
-    with folder.open() as project:
-        assert (
-            EarlierConversions(project.snapshots, lambda: "another")(files) == {}
-        )  # written to since
-        assert EarlierConversions(project.snapshots, lambda: stamp(folder))(files) == theirs
-    left_by_an_earlier_version(
-        folder, "20200101T000000.000000-then", "29990101T000000.000000-skipped"
-    )
-    with folder.open() as project:  # the later run left the step as it was
-        assert EarlierConversions(project.snapshots, lambda: "another")(files) == {}
-    left_by_an_earlier_version(folder, "29990101T000000.000000-then")
-    cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/new.sqlite"))
-    with folder.open() as project:
-        converter = KeepingConverter(
-            cache, EarlierConversions(project.snapshots, lambda: "another")
-        )
-        assert converter.known(files, ConversionRules()) == list(theirs.values())
-        assert KeepingConverter(cache).known(files, ConversionRules()) == [None] * len(files)
-        assert converter.convert(files, ConversionRules()) == list(theirs.values())
-    assert KeepingConverter(cache).known(files, ConversionRules()) == list(theirs.values())
-    cache.cache.close()
-
-
-def left_by_an_earlier_version(folder: ProjectFolder, *run_ids: str) -> None:
-    """Its documents have no metadata; the first of these runs has made them, and no other."""
-    with folder.open() as project:
-        manifest = project.snapshots.manifest("short")
-        record = manifest.steps["load_documents"]
-        table = project.snapshots.read(record.outputs["documents"]).assign(metadata="{}")
-        written = project.snapshots.write("documents", DOCUMENTS.encode(table, "documents"))
-        steps = {
-            "load_documents": replace(record, outputs={**record.outputs, "documents": written})
-        }
-        for run in project.snapshots.history("short"):
-            project.snapshots.forget("short", run)
-        for run in run_ids:
-            project.snapshots.publish(replace(manifest, steps={**manifest.steps, **steps}), run)
-
-
-def stamp(folder: ProjectFolder) -> str:
-    with folder.open() as project:
-        return str(
-            project.snapshots.manifest("short")
-            .steps["load_documents"]
-            .components["inputs"]["source"]
-        )
 
 
 def test_a_file_that_is_written_to_while_it_is_converted_is_not_kept_as_what_it_was(tmp_path: Path):

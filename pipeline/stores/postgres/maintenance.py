@@ -17,7 +17,6 @@ from pipeline.stores.base import Advanced
 from pipeline.stores.postgres.database import cursor, register_types
 from pipeline.stores.postgres.schema import (
     CHUNKS,
-    ENTITIES,
     ENTITY_IDS,
     LIVE,
     METADATA,
@@ -215,12 +214,6 @@ def build_document_index(connection: Connection, workspace: str, build_mb: int) 
         execute_in_parallel(
             connection, statement.format(sql.Identifier(name), sql.Identifier(partition)), build_mb
         )
-
-
-def indexes_of_earlier_versions(connection: Connection, workspace: str) -> list[str]:
-    """Those that nothing reads by any more."""
-    name = f"{partition_of(ENTITIES, workspace)}_chunk_ids"
-    return [name] if connection.execute(select(func.to_regclass(name))).scalar() else []
 
 
 @contextmanager

@@ -28,12 +28,9 @@ from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.schema import KEYS, MODEL, TABLES, kind_of
 
 ID, HASH, CONTENT = "id", "row_hash", "content_hash"
-ROW_HASH = sql.SQL("COALESCE(known.now, row_hash)")
-"""One that an earlier version has made as it would be now."""
+ROW_HASH = sql.Identifier(HASH)
 COPY_ROWS = sql.SQL(
-    "COPY (SELECT {fields} FROM {table} AS stored LEFT JOIN graphmill_earlier_hashes AS known "
-    "ON known.workspace = stored.workspace AND known.earlier = stored.row_hash "
-    "WHERE stored.workspace = {workspace}) TO STDOUT (FORMAT BINARY)"
+    "COPY (SELECT {fields} FROM {table} WHERE workspace = {workspace}) TO STDOUT (FORMAT BINARY)"
 )
 
 

@@ -172,16 +172,6 @@ LIVE = Table(
     Column("place", Text),
 )
 
-# Of rows that an earlier version has loaded and that need not be written for their hash alone: see
-# conversion.py.
-EARLIER_HASHES = Table(
-    "graphmill_earlier_hashes",
-    METADATA,
-    Column("workspace", Text, primary_key=True),
-    Column("earlier", Text, primary_key=True),
-    Column("now", Text, nullable=False),
-)
-
 VECTOR_TABLES = {
     "chunks": CHUNKS,
     "entities": ENTITIES,
@@ -200,7 +190,7 @@ TABLES = {
 DERIVED_TABLES = {"between": BETWEEN}
 # What a load notes about itself. It tells nothing of the documents' contents that verify could
 # compare.
-NOTES_OF_LOADS = (LIVE, EARLIER_HASHES)
+NOTES_OF_LOADS = (LIVE,)
 ROW_TABLES = {**{table.name: "id" for table in TABLES.values()}, BETWEEN.name: "one_id, other_id"}
 """Every table that verify compares, by its name in the database, with the columns that order a
 workspace's rows."""

@@ -13,7 +13,6 @@ from sqlalchemy import case, func, select
 from pipeline.errors import StoreError
 from pipeline.stores.base import Advanced, Live, TableState, Waits, silent
 from pipeline.stores.connection import PAUSE_SECONDS
-from pipeline.stores.postgres.conversion import convert, drop_earlier_columns
 from pipeline.stores.postgres.drawing import miscounted
 from pipeline.stores.postgres.hnsw import (
     broken_indexes,
@@ -27,7 +26,6 @@ from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.maintenance import (
     create_tables,
     document_index,
-    indexes_of_earlier_versions,
     mention_index,
     missing,
     place_vectors,
@@ -82,7 +80,6 @@ class PostgresStore(PostgresReads):
             with self.connection() as connection:
                 lock(connection, self.workspace, waits)
                 if ready := has_partitions(connection, self.workspace):
-                    convert(connection, self.workspace)
                     writer = PostgresWriter(
                         connection, self.workspace, self.tables, self.hnsw, live, advanced
                     )
@@ -96,7 +93,6 @@ class PostgresStore(PostgresReads):
                 self._prepare(live, waits)
         self._drop_outdated_indexes(live)
         with suppress(StoreError), self.connection() as connection:
-            drop_earlier_columns(connection)
             if not views_made:
                 make_views(connection, workspaces)
         if self.vacuums:
@@ -202,7 +198,6 @@ class PostgresStore(PostgresReads):
                 names = outdated_indexes(
                     indexes(connection, self.workspace), self.workspace, live, self.hnsw
                 )
-                names += indexes_of_earlier_versions(connection, self.workspace)
             self._drop_indexes(names)
 
     def _vacuum(self, advanced: Advanced) -> None:

@@ -28,7 +28,6 @@ from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.lightrag_views import make_views
 from pipeline.stores.postgres.schema import (
     DERIVED_TABLES,
-    EARLIER_HASHES,
     LIVE,
     PARTITIONED,
     TABLES,
@@ -103,7 +102,7 @@ def drop(transaction: Transaction, workspace: str) -> dict[str, int]:
         there = set(inspect(connection).get_table_names())
         if LIVE.name in there:
             connection.execute(delete(LIVE).where(LIVE.c.workspace == workspace))
-        for made in (EARLIER_HASHES, *DERIVED_TABLES.values()):
+        for made in DERIVED_TABLES.values():
             if made.name in there:
                 connection.execute(delete(made).where(made.c.workspace == workspace))
         counts = {
