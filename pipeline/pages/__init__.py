@@ -1,2 +1,2 @@
-"""What every page in HTML is made with: templates, style and texts, of serve's page, of reports and
-of evaluations."""
+"""Templates, style and texts shared by all pages in HTML: the server's page, reports of runs, and
+evaluations."""

@@ -1,4 +1,4 @@
-"""Templates in which every value is text: what stands in a document, a name or an answer never
+"""Templates in which every value is escaped, so that text of documents, names and answers never
 becomes markup."""
 
 import base64
@@ -23,8 +23,10 @@ _NO_CHARACTER = re.compile("[\ufdd0-\ufdef\ufffe\uffff]")
 
 @cache
 def texts() -> Mapping[str, Any]:
-    """All that pages say in English, by the files of ``texts/``; templates and scripts take it from
-    here."""
+    """Return the English texts of all pages, by the names of the files in ``texts/``.
+
+    Templates and scripts take every text from here.
+    """
     return {
         file.stem: yaml.safe_load(file.read_text(encoding="utf-8")) or {}
         for file in sorted((HERE / "texts").glob("*.yaml"))
@@ -32,13 +34,16 @@ def texts() -> Mapping[str, Any]:
 
 
 def environment(*folders: Path) -> Environment:
-    """Templates of these folders, and those that all pages share. ``texts`` is known in each; ``|
-    fill(name=value)`` puts values into one of them, ``| ticked`` shows what stands between
-    backticks as code; ``span``, ``moment``, ``number`` and ``price`` are those of words.py."""
+    """Return an environment with the templates of these folders and those that all pages share.
+
+    Each template knows ``texts``. The filter ``fill(name=value)`` puts values into a text, and
+    ``ticked`` marks text between backticks as code. ``span``, ``moment``, ``number`` and ``price``
+    are the functions of words.py.
+    """
     made = Environment(
         loader=FileSystemLoader([*folders, HERE / "templates"]), autoescape=True,
         undefined=StrictUndefined,
-        finalize=_plain, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+        finalize=_printable, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )  # fmt: skip
     made.globals["texts"] = texts()
     made.filters |= {
@@ -53,11 +58,13 @@ def environment(*folders: Path) -> Environment:
 
 
 def whole_page(made: Environment, template: str, **values: Any) -> str:
-    """One file that needs nothing else, for a template that extends ``alone.html.j2``: it holds the
-    style, and tells the browser to load and run nothing."""
+    """Return a page that needs no other file, from a template that extends ``alone.html.j2``.
+
+    The page holds the style, and tells the browser to load nothing else and to run no script.
+    """
     style = STYLE.read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    trusted = Markup(style)  # noqa: S704 - our own
+    trusted = Markup(style)  # noqa: S704 - it is the package's own file
     return made.get_template(template).render(
         style=trusted, style_hash=f"sha256-{digest}", **values
     )
@@ -68,14 +75,18 @@ def _fill(text: str, **values: Any) -> str:
 
 
 def _ticked(text: str) -> Markup:
-    """What stands between `backticks` as code."""
-    parts = enumerate(text.split("`"))
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
-        for place, part in parts
-    )
+    """Return the text as markup in which the parts between backticks are code."""
+    parts = []
+    for place, part in enumerate(text.split("`")):
+        is_code = place % 2 == 1
+        parts.append(Markup("<code>{}</code>").format(part) if is_code else escape(part))
+    return Markup("").join(parts)
 
 
-def _plain(value: Any) -> Any:
-    """A text without what is no character; what is escaped already and numbers are left alone."""
+def _printable(value: Any) -> Any:
+    """Return a text without control characters and code points that are no characters.
+
+    Other values, and markup that is escaped already, are returned as they are. Markup is a subclass
+    of str, therefore the exact type is compared.
+    """
     return _NO_CHARACTER.sub("", clean(value)) if type(value) is str else value

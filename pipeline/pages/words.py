@@ -1,10 +1,10 @@
-"""Spans, moments and numbers as people read them."""
+"""Write time spans, times, numbers and prices as people read them."""
 
 from datetime import datetime
 
 
 def span(seconds: float) -> str:
-    """So long, in its two largest units at most."""
+    """Return a number of seconds in at most two units, such as "2 h 5 min"."""
     whole = max(round(seconds), 0)
     for unit, size, smaller, part in (
         ("d", 86_400, "h", 3_600),
@@ -17,15 +17,16 @@ def span(seconds: float) -> str:
 
 
 def moment(iso: str) -> str:
-    """ISO 8601 for people; "unknown" for nothing."""
+    """Return a time in ISO 8601 as "2024-01-31 08:00:00 UTC"; "unknown" for an empty text."""
     return f"{datetime.fromisoformat(iso):%Y-%m-%d %H:%M:%S} UTC" if iso else "unknown"
 
 
 def number(value: float) -> str:
-    """A whole one whole, others with the digits that tell them apart."""
-    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 1000 else f"{value:,.4g}"
+    """Return a number with four significant digits; whole and large ones without decimals."""
+    is_whole = float(value).is_integer() or abs(value) >= 1000
+    return f"{value:,.0f}" if is_whole else f"{value:,.4g}"
 
 
 def price(cost: float | None) -> str:
-    """In the currency of ``price``; "" without one."""
+    """Return a price with four decimals, in the currency of the models' ``price``; "" for None."""
     return "" if cost is None else f"{cost:,.4f}"

@@ -1,4 +1,4 @@
-"""The addresses of databases: what is wrong with one, and one as it may be shown."""
+"""Check the addresses of databases and object stores, and show one without its secrets."""
 
 from urllib.parse import urlsplit
 
@@ -18,12 +18,16 @@ OBJECT_FORM = (
 
 
 def is_object_store(address: str) -> bool:
-    """Or is meant to be one, and not a folder."""
+    """Return whether the text is meant as an object store's address, right or wrong. A folder's
+    path is not."""
     return "://" in address or address.partition(":")[0] in OBJECT_SCHEMES
 
 
 def fault_of_object_store(address: str) -> str:
-    """Empty where there is none. Nothing of the address is in it: it might be a key."""
+    """Return what is wrong with an object store's address, or "".
+
+    The message quotes nothing of the address, because it may hold a key.
+    """
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -32,17 +36,18 @@ def fault_of_object_store(address: str) -> str:
         return f"no address of an object store; {OBJECT_FORM}"
     if parts.password is not None or ("@" in parts.netloc and not parts.scheme.startswith("abfs")):
         return f"a key in an address; put it into the environment or .env; {OBJECT_FORM}"
-    return (
-        f"more than a bucket and a prefix; {OBJECT_FORM}" if parts.query or parts.fragment else ""
-    )
+    if parts.query or parts.fragment:
+        return f"more than a bucket and a prefix; {OBJECT_FORM}"
+    return ""
 
 
 def fault_of_postgres(url: str) -> str:
-    """Empty where there is none. Nothing of the address is in it: who knows which part is the
-    password."""
-    from sqlalchemy.engine import (
-        make_url,
-    )  # only those with a server of their own pay for the import
+    """Return what is wrong with the address of a PostgreSQL server, or "".
+
+    The message quotes nothing of the address, because any part of it may be the password.
+    """
+    # Imported here, because a project with the embedded database does not need it.
+    from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
     try:
@@ -59,18 +64,17 @@ def fault_of_postgres(url: str) -> str:
 
 
 def fault_of_neo4j(uri: str) -> str:
-    """Likewise."""
+    """Return what is wrong with the address of a Neo4j server, or "". It quotes nothing of it."""
     try:
         parts = urlsplit(uri)
-        fits = (
-            parts.scheme in NEO4J_SCHEMES and parts.hostname and "@" not in uri and parts.port != 0
-        )
+        has_host = bool(parts.hostname) and parts.port != 0
+        fits = parts.scheme in NEO4J_SCHEMES and has_host and "@" not in uri
     except ValueError:
         fits = False
     return "" if fits else f"no address of a Neo4j; {NEO4J_FORM}"
 
 
 def shown_neo4j(uri: str) -> str:
-    """Scheme, host and port of an address without fault."""
+    """Return the scheme, host and port of an address in which ``fault_of_neo4j`` finds no fault."""
     parts = urlsplit(uri)
     return f"{parts.scheme}://{parts.netloc}"

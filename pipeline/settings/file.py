@@ -1,7 +1,7 @@
 """Read settings.yaml: environment, overrides, and errors that name the nearest right key.
 
-Values may name the environment: ``${NAME}`` or ``${NAME:-default}``; a ``.env`` file beside
-settings.yaml is read too, and what the real environment says wins.
+Values may name environment variables: ``${NAME}`` or ``${NAME:-default}``. Variables in a ``.env``
+file beside settings.yaml count too; those of the real environment win over them.
 """
 
 import os
@@ -20,15 +20,17 @@ from pipeline.settings.schema import Settings
 from pipeline.settings.validation import explain, not_yaml, parse_yaml
 
 HANDED_ON = "GRAPHMILL_HANDED_ON"
-"""The variable by which one command hands its overrides to another that it begins, a list in JSON:
-passwords may be among them, and all users of a machine see the words of a command."""
+"""The environment variable by which one command gives its overrides to another that it starts, as a
+list in JSON. Overrides may hold passwords, and all users of a machine can see the arguments of a
+command."""
 
 
 def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
-    """Settings of the project in this folder; ``overrides`` are ``key.path=value`` for one run.
+    """Return the settings of the project in this folder.
 
-    Raises SettingsError when the file is missing or malformed, a key is unknown, a value does not
-    fit, or the environment lacks a variable that has no default.
+    Each of ``overrides`` is a text ``key.path=value`` that replaces one value. Raises SettingsError
+    when the file is missing or malformed, a key is unknown, a value does not fit, or the
+    environment lacks a variable that has no default.
     """
     path = settings_file(root)
     try:
@@ -39,17 +41,18 @@ def read_settings(root: Path, overrides: Sequence[str] = ()) -> Settings:
         raise SettingsError(f"{path}: expected keys and values, got {type(content).__name__}")
     for override in overrides:
         _override(content, override)
+    values = _without_empty(expanded(content, environment_of(root), SETTINGS))
     try:
-        return Settings.model_validate(
-            _without_empty(expanded(content, environment_of(root), SETTINGS))
-        )
+        return Settings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(explain(SETTINGS, error, _known(error))) from None
+        raise SettingsError(explain(SETTINGS, error, _keys_near(error))) from None
 
 
 def environment_of(root: Path) -> dict[str, str]:
-    """What the project's ``.env`` says, and, before it, the real environment. Raises SettingsError
-    where it cannot be read."""
+    """Return the variables of the project's ``.env`` and of the real environment, which wins.
+
+    Raises SettingsError if ``.env`` cannot be read.
+    """
     path = root / ".env"
     try:
         written = dotenv_values(path, interpolate=False, encoding="utf-8-sig")
@@ -57,20 +60,24 @@ def environment_of(root: Path) -> dict[str, str]:
         raise SettingsError(
             f"{path}: {error.strerror}; let this user read it, or delete it"
         ) from None
-    except UnicodeDecodeError:  # of PowerShell's: UTF-16
+    except UnicodeDecodeError:  # PowerShell writes UTF-16.
         raise SettingsError(f"{path}: not UTF-8; save it as UTF-8") from None
-    return {**{name: value for name, value in written.items() if value is not None}, **os.environ}
+    with_value = {name: value for name, value in written.items() if value is not None}
+    return {**with_value, **os.environ}
 
 
 AS_WRITTEN = f"{SETTINGS}: input: steps: args"
-"""Where the environment is named and not looked up: what a step is given may be sent to other
-machines, each of which looks it up in its own environment."""
+"""The place in settings.yaml where variables are not replaced. Arguments of a step may be sent to
+other machines, and each of them reads its own environment."""
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 
 
 def expanded(value: Any, environment: Mapping[str, str | None], where: str) -> Any:
-    """With what the environment says in place of its names, but for what is AS_WRITTEN. Raises
-    SettingsError where it lacks one that has no default."""
+    """Return the value with the variables in its texts replaced, except below ``AS_WRITTEN``.
+
+    ``where`` is the place of the value in the file, such as "settings.yaml: stores". Raises
+    SettingsError if the environment lacks a variable that has no default.
+    """
     if where == AS_WRITTEN:
         return value
     if isinstance(value, dict):
@@ -83,8 +90,11 @@ def expanded(value: Any, environment: Mapping[str, str | None], where: str) -> A
 
 
 def _without_empty(value: Any, within: str = "") -> Any:
-    """A key with nothing after it counts as left out, but not where that would let somebody in: of
-    conditions, and of who may ask by a key."""
+    """Return the value without keys whose value is empty: such a key counts as left out.
+
+    Empty keys stay where leaving them out would give access: conditions (``where``) and the entries
+    of ``keys``. Validation then refuses them. ``within`` is the key of ``value``.
+    """
     if not isinstance(value, dict) or within == "where":
         return value
     kept = {
@@ -128,24 +138,29 @@ def _override(content: dict[str, Any], override: str) -> None:
         raise SettingsError(f"--set {path}: {not_yaml(error)}") from None
 
 
-def _known(error: ValidationError) -> list[str]:
-    """The keys of the section in which the first fault lies."""
+def _keys_near(error: ValidationError) -> list[str]:
+    """Return the keys of the section in which the first fault lies."""
     kind: Any = Settings
     for key in error.errors()[0]["loc"][:-1]:
-        kind = (
-            kind if isinstance(key, int) else _entered(kind, key)
-        )  # a list's place: its sections are alike
+        # A number is a place in a list, whose sections all have the same type.
+        if not isinstance(key, int):
+            kind = _type_below(kind, key)
     return list(kind.model_fields) if _is_section(kind) else []
 
 
-def _entered(kind: Any, key: str) -> Any:
-    """The type below a key of a section, or of a mapping of names to sections."""
+def _type_below(kind: Any, key: str) -> Any:
+    """Return the type below a key of a section, or of a mapping from names to sections; else
+    None."""
     if get_origin(kind) is dict:
         return get_args(kind)[1]
     if not _is_section(kind) or key not in kind.model_fields:
         return None
     found = kind.model_fields[key].annotation
-    return found if get_origin(found) is dict else next(filter(_is_section, get_args(found)), found)
+    if get_origin(found) is dict:
+        return found
+    # A list of sections, or an optional one, counts as the section.
+    sections = [part for part in get_args(found) if _is_section(part)]
+    return sections[0] if sections else found
 
 
 def _is_section(kind: Any) -> bool:

@@ -1,4 +1,4 @@
-"""graphmill init: a project of one's own, and what comes with the package to make it of."""
+"""Make a new project from the files that come with the package, for ``graphmill init``."""
 
 import re
 from collections.abc import Container
@@ -12,7 +12,7 @@ PACKAGE = Path(str(files("pipeline")))
 PACKAGED = PACKAGE / "templates"
 CLONE = PACKAGE.parent
 FIRST_WORKFLOW = "fast"
-"""It needs no key."""
+"""The workflow of a new project. It needs no key of a model."""
 NAMES_WORKFLOW = re.compile(r"^workflow: \S+ *", re.MULTILINE)
 
 ENV_EXAMPLE = """\
@@ -28,21 +28,24 @@ SAMPLE_QUESTIONS = "data/questions.jsonl"
 
 
 def shipped() -> Path:
-    """Where what comes with graphmill is, in the folders that its repository has it in: the
-    installed package, or the clone it is developed in."""
+    """Return the folder with the shipped settings.yaml, workflows, prompts, docs and examples.
+
+    It lies in the installed package. In a clone of the repository it is the clone's root.
+    """
     return PACKAGED if PACKAGED.is_dir() else CLONE
 
 
 def init_project(
     folder: Path, workflow: str = FIRST_WORKFLOW, sample: bool = False, nightly: bool = False
 ) -> tuple[list[str], list[str]]:
-    """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore into the
-    folder. ``workflow`` is the one that settings.yaml names; ``sample``: with documents, and
-    questions about them; ``nightly``: with the files of docs/nightly.md.
+    """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore.
 
-    Returns the names written and those that were there and are kept as they are. Raises UsageError,
-    with nothing written, for a workflow that does not come with the package, and for a sample among
-    documents of one's own.
+    settings.yaml of the new project names ``workflow``. ``sample`` adds documents and questions
+    about them, ``nightly`` the files of docs/nightly.md.
+
+    Returns the names of the files written, and of those that existed and are left as they are.
+    Raises UsageError, with nothing written, for a workflow that does not come with the package.
+    Also raises it for a sample in a folder that has other documents.
     """
     sources = {
         name: source.read_text(encoding="utf-8")
@@ -58,7 +61,7 @@ def init_project(
     )
     sources |= {".env.example": ENV_EXAMPLE, ".gitignore": GITIGNORE}
     if sample:
-        _no_documents_but(sources, folder)
+        _check_no_documents_but(sources, folder)
     (folder / "data" / "input").mkdir(parents=True, exist_ok=True)
     written, kept = [], []
     for name, content in sorted(sources.items()):
@@ -76,7 +79,8 @@ def init_project(
     return written, kept
 
 
-def _no_documents_but(sample: Container[str], folder: Path) -> None:
+def _check_no_documents_but(sample: Container[str], folder: Path) -> None:
+    """Raise UsageError if the input folder has a document that is not in the sample."""
     for path in sorted((folder / "data" / "input").rglob("*")):
         name = path.relative_to(folder).as_posix()
         if path.is_file() and not path.name.startswith(".") and name not in sample:
@@ -86,7 +90,7 @@ def _no_documents_but(sample: Container[str], folder: Path) -> None:
 
 
 def _templates(sample: bool, nightly: bool) -> dict[str, Path]:
-    """Name in the project -> file."""
+    """Return the files to copy, each by its path in the project."""
     root = shipped()
     sources = [root / SETTINGS, *root.glob("workflows/*.yaml"), *root.glob("prompts/*.md")]
     if sample:

@@ -6,12 +6,13 @@ from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES
 from pipeline.settings.schema import KeySettings, RightsSettings, ServeSettings
 
 API_KEY, OPEN, STDIO = "api_key", "open", "mcp"
-"""Who asks by serve.api_key, without any key where none is wanted, and over stdin."""
+"""Names of callers without a key of their own: by serve.api_key, without any key on a server that
+wants none, and over stdin."""
 EVERYBODY = "*"
 """The group of all users."""
 SHORTEST = 16
-"""Characters that a key should have. A random one of so many cannot be guessed, however fast one
-tries."""
+"""The characters that a key should have at least. A random key of this length cannot be guessed,
+however many keys are tried."""
 
 
 def rights_by_place(serve: ServeSettings) -> dict[str, RightsSettings]:
@@ -25,11 +26,10 @@ def rights_by_place(serve: ServeSettings) -> dict[str, RightsSettings]:
 
 
 def key_warnings(serve: ServeSettings) -> Iterator[str]:
-    """Yield what should be changed in keys and groups: each warning says where it is and what to
-    do.
+    """Yield warnings about keys and groups; each names the place and what to do.
 
-    They are about short keys, modes that ``where`` refuses, and groups that nobody reaches. None
-    tells a key.
+    They are about short keys, modes that ``where`` refuses, and groups that no user gets. No
+    warning shows a key.
     """
     keys = {"serve.api_key": serve.api_key}
     keys |= {f"serve.keys.{name}.key": one.key for name, one in serve.keys.items()}
@@ -56,7 +56,7 @@ def key_warnings(serve: ServeSettings) -> Iterator[str]:
 
 
 def key_faults(serve: ServeSettings) -> Iterator[str]:
-    """Yield what is wrong with keys and users, each with what to do. None tells a key."""
+    """Yield what is wrong with keys and users, each with what to do. No message shows a key."""
     api_key = serve.api_key.get_secret_value()
     if api_key and not api_key.strip():
         yield "serve.api_key: only blanks; set GRAPHMILL_API_KEY to a key, or to nothing"
@@ -85,8 +85,8 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
 
 
 def _unused_rights(key: KeySettings) -> list[str]:
-    """Return the rights that a front end's key has in vain where its users have those of their
-    groups."""
+    """Return the rights of a front end's key that have no effect, because its users have the
+    rights of their groups."""
     of_a_group = RightsSettings.model_fields.keys() - {"cost_per_day"}
     return sorted(
         name for name in of_a_group if getattr(key, name) not in (None, "", (), {}, False)

@@ -49,6 +49,7 @@ def _sendable(value: SecretStr) -> SecretStr:
 
 
 def _is_function(value: Any) -> Any:
+    """Check that the value is a function, or names one as "module:name"; "" is no function yet."""
     if callable(value) or value == "" or (isinstance(value, str) and FUNCTION_FORM.match(value)):
         return value
     raise ValueError(
@@ -61,7 +62,7 @@ SecretText = Annotated[SecretStr, BeforeValidator(_as_text)]
 HeaderName = Annotated[str, Field(pattern=HEADER_NAME)]
 HeaderValue = Annotated[SecretStr, BeforeValidator(_as_text), AfterValidator(_sendable)]
 Function = Annotated[Any, AfterValidator(_is_function), WithJsonSchema({"type": "string"})]
-"""In settings.yaml "module:name"; in Python also the function or class itself
+"""A function or class: "module:name" in settings.yaml, or the object itself in Python
 (``Project.open(chat=...)``)."""
 
 
@@ -155,7 +156,7 @@ class ProviderSettings(ConnectionSettings):
         if isinstance(self.function, str):
             module, _, name = self.function.partition(":")
             return f"{module.removesuffix('.py')}:{name}" if name else ""
-        return name_of(self.function)
+        return qualified_name(self.function)
 
     @model_validator(mode="after")
     def _has_only_settings_of_its_provider(self) -> Self:
@@ -186,7 +187,7 @@ class ProviderSettings(ConnectionSettings):
         return self
 
 
-def name_of(function: Callable[..., Any]) -> str:
+def qualified_name(function: Callable[..., Any]) -> str:
     """Return "module:name" of a function or a class; of any other object, that of its class."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}:{named.__qualname__}"

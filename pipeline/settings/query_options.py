@@ -37,12 +37,12 @@ class QueryOptions(QueryFields, BaseModel):
 
     @property
     def mixed(self) -> bool:
-        """Whether mode ``local`` also shows community reports and claims."""
+        """Return whether mode ``local`` also shows community reports and claims."""
         return self.mode == "local" and self.context == "graphrag"
 
     @property
     def with_reports(self) -> bool:
-        """Whether the mode shows community reports."""
+        """Return whether the mode shows community reports."""
         return self.mixed or self.mode in ("community", "drift")
 
 
@@ -65,5 +65,5 @@ class QuerySettings(QueryOptions):
 
     @property
     def names_mode(self) -> bool:
-        """Whether settings.yaml names a mode, or a preset, which has one."""
+        """Return whether settings.yaml names a mode, or a preset, which has one."""
         return not self.model_fields_set.isdisjoint(("mode", "preset"))

@@ -1,4 +1,4 @@
-"""settings.yaml, typed: every key optional, an unknown key an error."""
+"""The schema of settings.yaml: every key is optional, an unknown key is an error."""
 
 from ipaddress import ip_network
 from typing import Annotated, Any, Literal, Self
@@ -30,7 +30,7 @@ from pipeline.settings.query_options import QuerySettings
 EMBEDDED = "embedded"
 MOST_PROCESSES = 256
 LONGEST_WORKSPACE = 63
-"""Characters, as its pattern says."""
+"""The most characters of a workspace's name, which its pattern sets as well."""
 
 
 class Section(BaseModel):
@@ -38,7 +38,7 @@ class Section(BaseModel):
 
 
 class InputStep(Section):
-    """A verb applied to the documents after loading."""
+    """A verb that is applied to the documents after they are loaded."""
 
     verb: str
     args: dict[str, Any] = {}
@@ -64,7 +64,7 @@ class GraphragSettings(Section):
 
 
 class Price(Section):
-    """Per million tokens."""
+    """The price of a million tokens, in any currency."""
 
     input: NonNegativeFloat = 0.0
     output: NonNegativeFloat = 0.0
@@ -72,7 +72,7 @@ class Price(Section):
 
 SHIPPED_MODEL = "gpt-4o-mini"
 SHIPPED_PRICE = Price(input=0.15, output=0.60)
-"""Of the shipped model at OpenAI, in dollars."""
+"""The price of the shipped model at OpenAI, in dollars."""
 OPENAI_HOSTS = ("", "https://api.openai.com/v1")
 
 
@@ -90,17 +90,21 @@ class EndpointSettings(Section, ProviderSettings):
 
     @property
     def configured(self) -> bool:
+        """Return whether a provider, an address or a key is set, so that the model can be asked."""
         return bool(self.needs_no_address or self.base_url or self.api_key.get_secret_value())
 
     @property
     def named_model(self) -> str:
-        """Return ``model``; of a Python function whose model has no name, the function's name."""
+        """The model's name; if none is set for a Python function, the name of the function."""
         unnamed = self.kind == "python" and not ("model" in self.model_fields_set and self.model)
         return self.function_name if unnamed else self.model
 
 
 class BatchSettings(Section):
-    """``failed``: whether rows that failed in a batch are asked for directly or rejected."""
+    """Requests to a batch API of a provider.
+
+    ``failed`` says whether rows that failed in a batch are requested directly or rejected.
+    """
 
     poll_seconds: float = Field(default=30, gt=0)
     wait_minutes: float = Field(default=60, ge=0)
@@ -145,28 +149,33 @@ class ChatSettings(EndpointSettings):
 
     @property
     def known_price(self) -> Price | None:
-        """Return the price that settings give; else that of the shipped model, where it is OpenAI
-        that answers."""
+        """The price in the settings; else that of the shipped model, if OpenAI itself answers."""
         at_openai = self.provider == "openai" and self.base_url.rstrip("/") in OPENAI_HOSTS
         shipped = SHIPPED_PRICE if at_openai and self.model == SHIPPED_MODEL else None
         return self.price or shipped
 
     @property
     def has_price_of_another_model(self) -> bool:
-        """Tell whether the price is that of the shipped model, which earlier versions wrote into
-        settings.yaml."""
+        """Return whether the price is that of the shipped model, but the model is another.
+
+        Earlier versions wrote that price into settings.yaml.
+        """
         return self.price == SHIPPED_PRICE and SHIPPED_MODEL not in self.model
 
     @property
     def options(self) -> dict[str, Any]:
-        """What is sent beside the messages: the options that are set."""
+        """The options that are set; a request sends them beside the messages."""
         names = ("temperature", "top_p", "seed", "max_tokens", "reasoning_effort", "extra_body")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class EmbeddingSettings(EndpointSettings):
-    """``provider`` may be left out: an endpoint's model where one is named, else the builtin
-    one."""
+    """An embedding model.
+
+    Without ``provider`` it is the model of an endpoint if the settings name a model or an address,
+    else the builtin one.
+    """
 
     provider: Literal["builtin", "openai", "local", "azure", "litellm", "python"] | None = None
     model: str = ""
@@ -179,16 +188,16 @@ class EmbeddingSettings(EndpointSettings):
 
 
 class RerankPrice(Section):
-    """``input``: per million tokens; ``search``: per thousand searches. Endpoints are paid by the
-    one or the other."""
+    """The price of a reranker: ``input`` for a million tokens, or ``search`` for a thousand
+    searches. An endpoint charges the one or the other."""
 
     input: NonNegativeFloat = 0.0
     search: NonNegativeFloat = 0.0
 
 
 class RerankSettings(Section, ConnectionSettings):
-    """``provider``: an address with the protocol of Jina and Cohere, or a cross-encoder on this
-    machine."""
+    """A reranker: an endpoint with the protocol of Jina and Cohere, or a cross-encoder on this
+    machine (``provider: local``)."""
 
     provider: Literal["endpoint", "local"] = "endpoint"
     base_url: str = Field(default="", repr=False)
@@ -209,8 +218,11 @@ class ModelsSettings(Section):
 
 
 class HnswSettings(Section):
-    """Of pgvector's index: ``m`` and ``ef_construction`` decide how it is built, ``ef_search`` the
-    least breadth of a search, ``build_mb`` the memory it may be built in."""
+    """Parameters of pgvector's HNSW index.
+
+    ``m`` and ``ef_construction`` decide how it is built, ``ef_search`` is the least breadth of a
+    search. ``build_mb`` is the memory for building it.
+    """
 
     m: int = Field(default=16, ge=2, le=100)
     ef_construction: int = Field(default=64, ge=4, le=1000)
@@ -254,7 +266,7 @@ class StoresSettings(Section):
 
 
 class TlsSettings(Section):
-    """Files, of the certificates and the key that a process of a cluster shows the others."""
+    """Files with the certificates and the key by which processes of a cluster trust each other."""
 
     ca_file: str = ""
     cert_file: str = ""
@@ -262,10 +274,13 @@ class TlsSettings(Section):
 
 
 class EngineSettings(Section):
-    """``workers``: processes that steps are worked on in which ask no endpoint; of a cluster those
-    that are waited for before the first of these begins, ``adaptive`` where it grows by what waits
-    there. ``wait_seconds``: the most that a run waits for a worker of a cluster. ``task_rows``: of
-    a step's input, from which on it is worked on in buckets."""
+    """The execution of steps: in processes of this machine, or in workers of a Dask cluster.
+
+    ``workers`` is the number of processes for steps that ask no endpoint. In a cluster it is the
+    number of workers that a run waits for before the first such step; ``adaptive`` is for a cluster
+    that grows with the number of waiting tasks. ``wait_seconds`` is the most that a run waits for a
+    worker. An input of at least ``task_rows`` rows is divided into buckets.
+    """
 
     kind: Literal["local", "dask"] = "local"
     address: str = ""
@@ -293,12 +308,16 @@ UNLIMITED = "unlimited"
 
 
 class AllowSettings(Section):
-    """Limits of a question over HTTP and MCP, and of what all of them together may cost in a day of
-    UTC. ``models``: of models.chat. ``max_records``: of top_k, chunk_top_k, related_chunk_number
-    and primer_reports. What is left out is as ``query`` has it: ``models`` its model,
-    ``max_prompt_tokens`` its max_total_tokens, ``max_calls`` its max_calls, ``max_records`` the
-    most of its own, or 100. ``concurrency``: how many queries of one key or user may run at a time
-    where several can ask; by default a quarter of ``serve.concurrency``."""
+    """Limits of a question over HTTP and MCP, and of the cost of all such questions in a day (UTC).
+
+    ``models`` are names of models.chat. ``max_records`` limits top_k, chunk_top_k,
+    related_chunk_number and primer_reports. A limit that is left out comes from ``query``:
+    ``models`` from its model, ``max_prompt_tokens`` from max_total_tokens, ``max_calls`` from
+    max_calls. ``max_records`` is then the largest of these four in ``query``, at least 100.
+
+    ``concurrency`` is the number of queries of one key or user that may run at the same time, if
+    several callers can ask. By default it is a quarter of ``serve.concurrency``.
+    """
 
     modes: tuple[Mode, ...] = SEARCH_MODES
     models: tuple[str, ...] | None = None
@@ -313,14 +332,16 @@ class AllowSettings(Section):
 WorkspaceName = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")]
 
 
-def _names(given: Any) -> Any:
-    """One stands for a list of one."""
-    return [given] * bool(given) if isinstance(given, str) else given
+def _as_list(given: Any) -> Any:
+    """Return a list for a single name: of that name, or an empty one for ""."""
+    if not isinstance(given, str):
+        return given
+    return [given] if given else []
 
 
 class ViewSettings(Section):
-    """Documents that have a workspace and a graph of their own. ``where``: conditions on these
-    documents."""
+    """A part of the documents, which has a workspace and a graph of its own. ``where`` has the
+    conditions that its documents satisfy."""
 
     where: dict[str, Any] = Field(min_length=1)
 
@@ -331,12 +352,13 @@ ViewName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,30}$")]
 class RightsSettings(Section):
     """Rights of a key, or of each user of a group; those that are left out are as in ``allow``.
 
-    ``where``: conditions on documents; of others nothing is shown. ``cost_per_day``: of the
-    questions of this key or this user. ``editor``: may change something, unless
-    ``serve.read_only``. ``workspace``: that may be asked, a name or a list of names. ``view``: of
-    ``serve.views``, the only one that may be asked."""
+    ``where`` has conditions on documents; nothing of other documents is shown. ``cost_per_day``
+    limits the questions of this key or user. An ``editor`` may make changes, unless
+    ``serve.read_only`` is set. ``workspace`` is one name or a list of names of the workspaces that
+    may be asked; ``view`` is the only view of ``serve.views`` that may be asked.
+    """
 
-    workspace: Annotated[tuple[WorkspaceName, ...], BeforeValidator(_names)] = ()
+    workspace: Annotated[tuple[WorkspaceName, ...], BeforeValidator(_as_list)] = ()
     modes: tuple[Mode, ...] | None = None
     models: tuple[str, ...] | None = None
     system_prompt: bool | None = None
@@ -351,14 +373,15 @@ class RightsSettings(Section):
 
 
 class KeySettings(RightsSettings):
-    """Rights of who asks by a key of their own. ``acts_for_users``: its requests name the user for
-    whom they ask, in the headers of ``serve.users``."""
+    """A key and its rights. With ``acts_for_users`` its requests name the user for whom they ask,
+    in the headers of ``serve.users``."""
 
     key: SecretStr = SecretStr("")
     acts_for_users: bool = False
 
 
 def _is_network(address: str) -> str:
+    """Check that the text is an IP address or a network, such as 10.0.0.0/8."""
     try:
         ip_network(address)
     except ValueError as error:
@@ -372,9 +395,11 @@ HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 
 
 class OidcSettings(Section):
-    """An OpenID Connect provider by which people sign in on the page. ``public_url``: the address
-    of this server's page as browsers have it. ``user_claim`` and ``groups_claim``: of the ID token
-    or the provider's userinfo."""
+    """An OpenID Connect provider by which people sign in on the page.
+
+    ``public_url`` is the address of this server's page in browsers. ``user_claim`` and
+    ``groups_claim`` name claims of the ID token or of the provider's userinfo.
+    """
 
     issuer: str = ""
     client_id: str = ""
@@ -407,9 +432,12 @@ class OidcSettings(Section):
 
 
 class UsersSettings(Section):
-    """People whom something else has signed in. ``groups``: rights by the name that a group has
-    there, "*" for everybody; the first one that a user is in counts. ``proxies``: addresses or
-    networks whose requests may name the user, and their groups, in two headers."""
+    """Users whom another system has signed in: an OpenID Connect provider, a proxy or a front end.
+
+    ``groups`` has rights by a group's name in that system, "*" for everybody; the first group that
+    a user is in counts. ``proxies`` are addresses or networks whose requests may name the user and
+    the user's groups, in two headers.
+    """
 
     groups: dict[str, RightsSettings] = {}
     oidc: OidcSettings = OidcSettings()
@@ -419,8 +447,8 @@ class UsersSettings(Section):
 
 
 class AuditSettings(Section):
-    """The audit log, data/audit. ``texts``: how questions, and what edits say, are kept;
-    ``keep_days``: how long a day's file is."""
+    """The audit log in data/audit. ``texts`` says how the texts of questions and edits are kept,
+    ``keep_days`` how long each day's file is kept."""
 
     enabled: bool = False
     texts: Literal["text", "hash"] = "hash"
@@ -431,11 +459,14 @@ KeyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
 class ServeSettings(Section):
-    """Settings of ``graphmill serve`` and ``graphmill mcp``. ``concurrency``: queries at a time
-    that may ask a chat model, and up to 16 that ask none; ``waiting``: how many more may wait;
-    ``timeout``: seconds a query may take in all; ``request_timeout``: that a request's headers may
-    take to come, and its body; ``grace``: seconds that queries get to end when the server is
-    stopped."""
+    """Settings of ``graphmill serve`` and ``graphmill mcp``.
+
+    ``concurrency`` is the number of queries that may ask a chat model at the same time; up to 16
+    more that ask none may run beside them. ``waiting`` is how many further queries may wait.
+    ``timeout`` bounds a query in seconds. ``request_timeout`` is how long a request's headers may
+    take to arrive, and its body. ``grace`` is how long queries may go on when the server is
+    stopped.
+    """
 
     host: str = "127.0.0.1"
     port: int = Field(default=8020, ge=0, le=65535)
@@ -458,8 +489,11 @@ class ServeSettings(Section):
 
 
 class Settings(Section):
-    """``owner``: whose the workspace's rows are; empty for the project's own id
-    (pipeline/runs/owner.py)."""
+    """All settings of a project.
+
+    ``owner`` names the owner of the workspace's rows; "" stands for the project's own id
+    (pipeline/runs/owner.py).
+    """
 
     workspace: str = Field(default="default", pattern=r"^[a-z0-9_-]{1,63}$")
     owner: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]{0,64}$")

@@ -1,4 +1,4 @@
-"""YAML as people mean it, and one clear line out of a failed validation."""
+"""Read YAML 1.2, and explain a failed validation in one line."""
 
 import difflib
 import re
@@ -12,8 +12,10 @@ _BOOL, _VALUE = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:value"
 
 
 class _Loader(yaml.CSafeLoader):
-    """As YAML 1.2 has it: ``on`` is a key, ``no`` is Norwegian, and ``=`` is a text. In C, which
-    takes a tenth."""
+    """A loader that reads booleans as YAML 1.2 does: ``on``, ``no`` and ``=`` are texts.
+
+    It is the one in C, which takes a tenth of the time.
+    """
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -26,7 +28,7 @@ _Loader.add_implicit_resolver(
 
 
 def parse_yaml(text: str) -> Any:
-    """The one document in the text. Raises yaml.YAMLError."""
+    """Return the single document in the text. Raises yaml.YAMLError if it is malformed."""
     loader = _Loader(text)
     try:
         return loader.get_single_data()
@@ -35,8 +37,12 @@ def parse_yaml(text: str) -> Any:
 
 
 def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
-    """The first fault, with the nearest right key for an unknown one, which is told before one that
-    is missing beside it. Values are not shown: one may be a secret."""
+    """Return a line about the first fault of a failed validation.
+
+    For an unknown key it suggests the nearest of ``known``. If a key is missing and another beside
+    it is unknown, the line is about the unknown one, which is probably the missing one misspelt.
+    ``where`` begins the line. Values are not shown, because one may be a secret.
+    """
     faults = error.errors(include_url=False, include_input=False)
     missing = {fault["loc"][:-1] for fault in faults if fault["type"] == "missing"}
     misspelt = [
@@ -56,14 +62,15 @@ def explain(where: str, error: ValidationError, known: Iterable[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], them: str = "have") -> str:
-    """The nearest right name, or all there are."""
+    """Suggest the known name nearest to ``name``; if none is near, list them all after ``them``."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean '{near[0]}'?" if near else f"{them}: {', '.join(names)}"
 
 
 def not_yaml(error: yaml.YAMLError | UnicodeDecodeError) -> str:
-    """Where the text stops being YAML. What stands there is not shown: it may be a secret."""
+    """Return where a text stops being YAML, and what to do. It quotes nothing of the text, which
+    may be a secret."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return "not a YAML text in UTF-8; correct its encoding"

@@ -20,7 +20,7 @@ SECRET = "S3c"
         ("postgresql+psycopg:///db?host=/tmp/here", ""),
     ],
 )
-def test_what_is_wrong_with_the_address_of_a_postgres(url: str, fault: str):
+def test_a_faulty_address_of_postgres_has_its_fault_named_and_no_secret_shown(url: str, fault: str):
     found = fault_of_postgres(url)
     assert (fault in found) if fault else found == ""
     assert SECRET not in found
@@ -37,7 +37,7 @@ def test_what_is_wrong_with_the_address_of_a_postgres(url: str, fault: str):
         f"bolt://h?u={SECRET}@",
     ],
 )
-def test_what_is_wrong_with_the_address_of_a_neo4j(uri: str):
+def test_a_faulty_address_of_neo4j_is_refused_and_not_shown(uri: str):
     assert fault_of_neo4j(uri).startswith("no address of a Neo4j")
     assert SECRET not in fault_of_neo4j(uri)
 

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import SettingsError
 from pipeline.settings.file import read_settings
-from pipeline.settings.providers import name_of, revealed
+from pipeline.settings.providers import qualified_name, revealed
 from pipeline.settings.schema import ChatSettings
 
 CANARY = "canary-2f61-secret"
@@ -172,5 +172,5 @@ class Callable:
 
 
 def test_functions_classes_and_objects_have_names():
-    assert name_of(read) == f"{__name__}:read"
-    assert name_of(Callable) == name_of(Callable()) == f"{__name__}:Callable"
+    assert qualified_name(read) == f"{__name__}:read"
+    assert qualified_name(Callable) == qualified_name(Callable()) == f"{__name__}:Callable"

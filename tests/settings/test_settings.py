@@ -200,7 +200,7 @@ def test_values_come_from_the_environment_the_env_file_and_the_default(
     )
 
 
-def test_an_env_file_of_an_editor_on_windows(project: Path):
+def test_an_env_file_with_a_byte_order_mark_is_read_and_one_in_utf_16_refused(project: Path):
     write(project, 'language: "${GM_FILE:-none}"')
     (project / ".env").write_text("GM_FILE=from file", encoding="utf-8-sig")
     assert read_settings(project).language == "from file"
