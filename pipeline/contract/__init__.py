@@ -1,2 +1,2 @@
-"""What a verb is: declared, with the schemas, prompts and reasons that it names, and a fingerprint
-of its code."""
+"""The declaration of a verb: its schemas, law, prompts and reasons of rejects, and a fingerprint of
+its code."""

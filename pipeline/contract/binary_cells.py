@@ -1,5 +1,5 @@
-"""Cells as bytes in Arrow's large_binary, made and read without a Python object for each: what rows
-are hashed as, and sent to PostgreSQL as."""
+"""Cells as bytes in Arrow's large_binary, built and read without a Python object for each cell.
+Rows are hashed and sent to PostgreSQL in this form."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -13,22 +13,25 @@ NOTHING = pa.scalar(b"", BINARY)
 
 
 def fixed_cells(values: np.ndarray) -> pa.LargeBinaryArray:
-    """Rows of equal width."""
+    """Return the values as cells of equal width. ``values``: an array whose first axis counts the
+    cells."""
     width = values[:1].nbytes
-    return binary_cells(
-        np.arange(len(values) + 1, dtype=np.int64) * width, np.ascontiguousarray(values)
-    )
+    offsets = np.arange(len(values) + 1, dtype=np.int64) * width
+    return binary_cells(offsets, np.ascontiguousarray(values))
 
 
 def binary_cells(offsets: np.ndarray, content: Any) -> pa.LargeBinaryArray:
-    """``offsets``: int64, one more than there are cells, of where each begins and ends in
-    ``content``, a buffer."""
+    """Return cells that share one buffer, without a copy.
+
+    ``offsets``: int64, one more than there are cells; cell i is the bytes of ``content``, a buffer,
+    from offset i to offset i + 1.
+    """
     buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets)), pa.py_buffer(content)]
     return pa.LargeBinaryArray.from_buffers(BINARY, len(offsets) - 1, buffers)
 
 
 def bytes_of_cells(cells: pa.LargeBinaryArray) -> Iterator[memoryview]:
-    """The bytes of each cell."""
+    """Return an iterator over the bytes of each cell."""
     bounds = offsets_of(cells).tolist()
     content = memoryview(content_buffer(cells))
     return (content[start:end] for start, end in pairwise(bounds))

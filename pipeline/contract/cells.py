@@ -1,7 +1,7 @@
-"""Cells that pandas holds otherwise than Arrow: whole numbers with gaps, lists as texts, which can
-be compared, and vectors as a column.
+"""Cells that pandas and Arrow hold differently: integers with gaps, lists, and vectors.
 
-What makes results is here and not beside the schemas, which no fingerprint looks into.
+Lists become JSON texts where they must be compared. This code can change results, so it is not in
+schemas.py, which fingerprints leave out.
 """
 
 import json
@@ -13,7 +13,8 @@ import pyarrow as pa
 
 
 def list_of(value: pa.DataType) -> pa.DataType:
-    """A list type whose item is named as Parquet names it, so that a round trip keeps the bytes."""
+    """Return a list type whose item has Parquet's name for it, so that writing and reading a table
+    keeps its bytes."""
     return pa.large_list(pa.field("element", value))
 
 
@@ -21,24 +22,27 @@ VECTOR = list_of(pa.float32())
 
 
 def as_frame(table: pa.Table | pa.RecordBatch) -> pd.DataFrame:
-    """The table in pandas. Whole numbers stay whole where some are missing: pandas' own way makes
-    floats of them, which skip numbers beyond 2^53."""
+    """Return the table as a DataFrame in which integers stay integers where some are missing.
+
+    Pandas would convert such a column to floats, which cannot represent every integer above 2^53.
+    """
     frame = table.to_pandas()
-    gaps = [
+    with_gaps = [
         name
         for name in table.schema.names
         if pa.types.is_integer(table[name].type) and table[name].null_count
     ]
-    return (
-        frame.assign(**{name: pd.array(table[name].to_pylist(), dtype="Int64") for name in gaps})
-        if gaps
-        else frame
-    )
+    if not with_gaps:
+        return frame
+    integers = {name: pd.array(table[name].to_pylist(), dtype="Int64") for name in with_gaps}
+    return frame.assign(**integers)
 
 
 def vector_column(vectors: np.ndarray) -> pd.Series:
-    """The rows of a float32 matrix as a column of VECTOR, without a copy: they may be most of a
-    table's bytes."""
+    """Return the rows of a float32 matrix as a column of VECTOR.
+
+    Nothing is copied: vectors may be most of a table's bytes.
+    """
     rows, dimensions = vectors.shape
     ends = pa.array(np.arange(rows + 1, dtype=np.int64) * dimensions)
     array = pa.LargeListArray.from_arrays(ends, vectors.reshape(-1), type=VECTOR)
@@ -46,17 +50,18 @@ def vector_column(vectors: np.ndarray) -> pd.Series:
 
 
 def with_json_texts(frame: pd.DataFrame, nested: list[str]) -> pd.DataFrame:
-    """The frame with lists and records as JSON in these columns: such cells can be sorted and told
-    apart, arrays cannot."""
-    return frame.assign(
-        **{name: frame[name].map(as_json_text, na_action="ignore") for name in nested}
-    )
+    """Return the frame with the lists and records of these columns as JSON texts.
+
+    Such texts can be sorted and compared, arrays cannot.
+    """
+    texts = {name: frame[name].map(as_json_text, na_action="ignore") for name in nested}
+    return frame.assign(**texts)
 
 
 def as_json_text(cell: Any) -> str:
-    """A list or a record as JSON, its keys in order."""
-    return json.dumps(cell, ensure_ascii=False, sort_keys=True, default=_plain)
+    """Return a list or a record as JSON with sorted keys."""
+    return json.dumps(cell, ensure_ascii=False, sort_keys=True, default=_numpy_to_python)
 
 
-def _plain(value: Any) -> Any:
-    return value.tolist()  # of numpy: arrays and the scalars in them
+def _numpy_to_python(value: Any) -> Any:
+    return value.tolist()

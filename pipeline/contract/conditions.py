@@ -16,18 +16,21 @@ from typing import Any
 
 Operators = Mapping[str, Any]
 Conditions = Mapping[str, Operators]
-"""By field."""
+"""Conditions by field; each is a mapping of operators to operands, all of which must hold."""
 OWN = ("id", "title", "source")
-"""The document's own columns that may be named like a metadata key; where both exist, these
-count."""
+"""The document's own columns that a metadata key may be named like. Where both exist, the column
+counts."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 NEGATED = {"!=": "=", "not in": "in"}
 _HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])
 
 
 def operators(field: str, wanted: Any) -> dict[str, Any]:
-    """The condition on a field as a mapping of operators. Raises ValueError for one that makes no
-    sense."""
+    """Return the condition on a field as a mapping of operators to operands.
+
+    ``wanted``: the condition as written: a value, a list of values, or a mapping of operators.
+    Raises ValueError for an unknown operator, or an operand that does not fit it.
+    """
     if isinstance(wanted, dict):
         if not wanted:
             raise ValueError(f"'{field}' names no operator; write a value, or one of {_HAVE}")
@@ -37,8 +40,8 @@ def operators(field: str, wanted: Any) -> dict[str, Any]:
 
 
 def holds(conditions: Conditions, fields: Mapping[Any, Any]) -> bool:
-    """Whether the fields satisfy every condition. A field that is a list does where one of its
-    items does."""
+    """Check that the fields satisfy every condition. A field that is a list satisfies one if any of
+    its items does."""
     return all(
         _holds(name, operand, fields.get(field))
         for field, condition in conditions.items()
@@ -47,7 +50,7 @@ def holds(conditions: Conditions, fields: Mapping[Any, Any]) -> bool:
 
 
 def as_text(value: Any) -> str:
-    """A value as a text to compare by: 2020, 2020.0 and "2020" are one."""
+    """Return a value as the text that is compared: 2020, 2020.0 and "2020" give the same text."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, float) and value.is_integer():
@@ -66,31 +69,44 @@ def _holds(name: str, operand: Any, value: Any) -> bool:
 
 def _equal(value: Any, operand: Any) -> bool:
     text = as_text(value)
-    return (text.lower() if isinstance(operand, bool) else text) == as_text(operand)
+    if isinstance(operand, bool):
+        # Metadata may say True, which is the text "true" as JSON.
+        text = text.lower()
+    return text == as_text(operand)
 
 
-def _compared(value: Any, operand: Any) -> int | None:
-    """Below, at or above 0; as numbers if the operand is one, else as texts; None for no number."""
-    there, wanted = _number(value), _number(operand)
+def _compare(value: Any, operand: Any) -> int | None:
+    """Compare two values; return a number below, at or above 0, as ``value`` is less, equal or
+    greater.
+
+    They are compared as numbers if the operand is one, otherwise as texts. Returns None if only the
+    operand is a number.
+    """
+    number, wanted = _to_number(value), _to_number(operand)
     if wanted is None:
-        left, right = as_text(value), as_text(operand)
-        return (left > right) - (left < right)
-    return None if there is None else (there > wanted) - (there < wanted)
+        return _order(as_text(value), as_text(operand))
+    return None if number is None else _order(number, wanted)
 
 
-def _number(value: Any) -> Decimal | None:
+def _order(left: Any, right: Any) -> int:
+    if left == right:
+        return 0
+    return -1 if left < right else 1
+
+
+def _to_number(value: Any) -> Decimal | None:
     text = as_text(value)
     return Decimal(text) if is_number(text) else None
 
 
 def is_number(text: str) -> bool:
-    """Whether the text is compared as a number."""
+    """Check whether the text is compared as a number."""
     return _NUMBER.fullmatch(text) is not None
 
 
 def _ordered(test: Callable[[int], bool]) -> Callable[[Any, Any], bool]:
     def compare(value: Any, operand: Any) -> bool:
-        order = _compared(value, operand)
+        order = _compare(value, operand)
         return order is not None and test(order)
 
     return compare

@@ -1,4 +1,5 @@
-"""What files say that are no plain text, and whom a verb may ask for it."""
+"""Conversion of files that are not plain text to Markdown: results, rules, and the role
+``Converter`` of a verb."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,41 +11,50 @@ from pipeline.models.base import Anew
 OwnConverter = str | tuple[str, ...]
 """``file.py:function``, or a command's words, in which ``{file}`` stands for the file."""
 OwnConverters = OwnConverter | dict[str, OwnConverter]
-"""One for all files that are converted, or by suffix; "" for none."""
+"""One converter for all files, or one by suffix; "" stands for none."""
 FILE = "{file}"
 
 
 def own_converters(setting: OwnConverters) -> dict[str, OwnConverter]:
-    """By suffix, "" for all that are converted. Raises ValueError for what is no converter, which
-    it does not show: a word may be a secret."""
-    found = setting if isinstance(setting, dict) else {"": setting} if setting else {}
-    return {
-        f".{suffix.lower().removeprefix('.')}" if suffix else "": _checked(own)
-        for suffix, own in found.items()
-    }
+    """Return the user's own converters by suffix, such as ".pdf"; the key "" stands for every
+    suffix.
+
+    Raises ValueError for a setting that is no converter. The message does not show it, since a word
+    of a command may be a secret.
+    """
+    if not setting:
+        return {}
+    by_suffix = setting if isinstance(setting, dict) else {"": setting}
+    found: dict[str, OwnConverter] = {}
+    for suffix, own in by_suffix.items():
+        _check_converter(own)
+        found[f".{suffix.lower().removeprefix('.')}" if suffix else ""] = own
+    return found
 
 
-def _checked(own: OwnConverter) -> OwnConverter:
-    if isinstance(own, str) and not all(own.rpartition(":")[::2]):
-        raise ValueError(
-            "a text that is no converter; write file.py:function, or the words of a command as a"
-            " list"
-        )
-    if not isinstance(own, str) and not any(FILE in word for word in own):
+def _check_converter(own: OwnConverter) -> None:
+    """Raise ValueError for a text without file and function, or a command without ``{file}``."""
+    if isinstance(own, str):
+        file, _, function = own.rpartition(":")
+        if not file or not function:
+            raise ValueError(
+                "a text that is no converter; write file.py:function, or the words of a command as"
+                " a list"
+            )
+    elif not any(FILE in word for word in own):
         raise ValueError(
             f"a command without {FILE} among its words, which stands for the file; add it"
         )
-    return own
 
 
 PAGES = "pages"
-"""The key of a document's metadata under which the places stand at which its pages begin in its
-text."""
+"""The key of a document's metadata with the positions in its text, in characters, at which its
+pages begin."""
 
 
 @dataclass(frozen=True)
 class PageFault:
-    """A page, counted from 1, that says nothing: reason and message of a reject."""
+    """A page without text, counted from 1, with the reason and message of its reject."""
 
     page: int
     reason: str
@@ -53,10 +63,13 @@ class PageFault:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What a file says. ``text``: Markdown. ``converter``: what made it, and its version.
-    ``title``: the one the file itself declares (a property, ``<title>``). ``pages``: where in the
-    text each page begins, in characters. ``metadata``: further properties of the document.
-    ``faults``: what of it could not be read, while the rest was."""
+    """The result of converting a file.
+
+    ``text``: Markdown. ``converter``: name and version of what made it. ``title``: the one that the
+    file itself declares (a property, ``<title>``). ``pages``: the position in the text, in
+    characters, at which each page begins. ``metadata``: further properties of the document.
+    ``faults``: pages that could not be read, while the rest was.
+    """
 
     text: str
     converter: str
@@ -68,7 +81,7 @@ class Conversion:
 
 @dataclass(frozen=True)
 class NotConverted:
-    """Why there is no conversion of a file: reason and message of a reject."""
+    """The reason and message of the reject of a file that could not be converted."""
 
     reason: str
     message: str
@@ -79,9 +92,12 @@ Converted = Conversion | NotConverted
 
 @dataclass(frozen=True)
 class ConversionRules:
-    """``seconds``, and ``megabytes`` of memory, that a file may take; ``own``: suffix, or "" for
-    all that are converted, -> what converts such files in place of this package, from files below
-    ``folder``."""
+    """Limits of a conversion, and converters of the user's own.
+
+    ``seconds`` and ``megabytes`` of memory: what one file may take. ``own``: suffix, or "" for
+    every suffix, -> the converter used in place of this package's. ``folder``: the folder of the
+    files that contain such converters.
+    """
 
     seconds: float = 900
     megabytes: int = 768
@@ -98,7 +114,7 @@ class ConversionRules:
 
 @dataclass(frozen=True)
 class FileToConvert:
-    """``name``: as documents and rejects call it."""
+    """A file to convert. ``name``: its name in documents and rejects."""
 
     path: Path
     name: str
@@ -109,20 +125,20 @@ class FileToConvert:
 
 
 class ConversionListener(Protocol):
-    """Hears of each file, in any order."""
+    """Receives progress: each file that was converted, in any order."""
 
     def expect(self, rows: int) -> None:
-        """So many files are to come."""
+        """Note that ``rows`` more files will be converted."""
         ...
 
     def converted(
         self, kept: bool, by_another: str = "", failed: bool = False, size: int = 0
     ) -> None:
-        """Hear of one file.
+        """Note that one file is done.
 
-        ``kept``: the result is from an earlier time. ``by_another``: the converter of that time,
-        where it is not that of today. ``failed``: the file could not be converted. ``size``: bytes
-        of a file that was converted now.
+        ``kept``: the result was kept from an earlier run. ``by_another``: the converter of that
+        run, if it is not today's. ``failed``: the file could not be converted. ``size``: bytes of a
+        file that was converted now.
         """
         ...
 
@@ -136,16 +152,22 @@ class Converter(Protocol):
         listener: ConversionListener | None = None,
         anew: Anew | None = None,
     ) -> list[Converted]:
-        """What each file says, in their order; no file hinders another. ``anew``: whether the file
-        of a name is to be converted again though there is a conversion of it."""
+        """Return the conversion of each file, in the order of the files. A file that fails does not
+        affect others.
+
+        ``anew``: returns whether the file of this name is converted again though its conversion is
+        kept.
+        """
         ...
 
     def known(
         self, files: Sequence[FileToConvert], rules: ConversionRules
     ) -> list[Converted | None]:
-        """What ``convert`` would give without converting; None for a file that it would convert."""
+        """Return what ``convert`` would return without converting, None for a file that it would
+        convert."""
         ...
 
     def keys(self, files: Sequence[FileToConvert]) -> set[str]:
-        """Under which the conversions of the files are kept, if they are."""
+        """Return the keys under which conversions of these files are cached; empty without a
+        cache."""
         ...

@@ -1,11 +1,11 @@
-"""The definitions that a function's result depends on, whatever the modules, files and names they
-are in.
+"""The code that a function's result depends on, independent of the modules, files and names it is
+in.
 
-A definition is a statement at the top of a module that binds names. From a function on, each name
-that a definition loads is followed to the definition it stands for, through imports. In a
-definition's form the number of that definition, in the order of discovery, stands in place of the
-name: what moves to another module, is renamed or is imported in another way keeps its form. Names
-within a definition, and attributes, count as they are.
+A definition is a statement at the top of a module that binds names. Starting at a function, each
+name that a definition loads is followed to the definition it refers to, through imports. In the
+form of a definition, a name is replaced by the number of the definition it refers to, in order of
+discovery. So code that moves to another module, is renamed or is imported in another way keeps its
+form. Names within a definition, and attributes, are kept as they are.
 """
 
 import ast
@@ -21,8 +21,8 @@ PACKAGE = "pipeline"
 MACHINERY = frozenset(
     {"errors", "contract.laws", "contract.registry", "contract.schemas", "models.base"}
 )
-"""Modules that a verb imports and that cannot change its result. Declared schemas and prompts are
-fingerprinted as such; in which order tables are kept is of SCHEMA_VERSION."""
+"""Modules that a verb imports and that cannot change its result. Declared schemas and prompts have
+fingerprints of their own; SCHEMA_VERSION stands for the order in which tables are kept."""
 
 Form = list[str]
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -30,8 +30,8 @@ COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def forms(module: str, name: str) -> list[Form]:
-    """The form of the definition of ``name`` in ``module`` and of all that it depends on, itself
-    first."""
+    """Return the form of the definition of ``name`` in ``module`` and of all that it depends on,
+    itself first."""
     closure = _Closure()
     closure.number(module, name)
     closure.follow()
@@ -39,7 +39,8 @@ def forms(module: str, name: str) -> list[Form]:
 
 
 def folder_around(module: str) -> Path | None:
-    """Of the package in which definitions are followed, where the module is of it."""
+    """Return the folder of the package in which definitions are followed, or None if the module is
+    outside of it."""
     spec = _spec(PACKAGE) if _is_ours(module) else None
     places = spec.submodule_search_locations if spec else None
     return Path(places[0]) if places else None
@@ -47,7 +48,7 @@ def folder_around(module: str) -> Path | None:
 
 @dataclass(frozen=True)
 class _Origin:
-    """What an import binds a name to: a module, or a name in it."""
+    """The target of an imported name: a module, or a name in it."""
 
     module: str
     name: str | None = None
@@ -55,8 +56,8 @@ class _Origin:
 
 @dataclass(frozen=True)
 class _Reference:
-    """A name that no function around it binds, or that an import in one does, and the attributes
-    taken of it."""
+    """A name that no enclosing function binds, or that is bound by an import in one, with the
+    attributes that are read from it."""
 
     start: str | _Origin
     attributes: tuple[str, ...] = ()
@@ -64,25 +65,29 @@ class _Reference:
 
 @dataclass(frozen=True)
 class _Module:
-    """``definitions``: of a name, the places in ``statements`` that bind it, and which of the names
-    bound there it is. ``stars``: modules of which all is imported."""
+    """A parsed module.
+
+    ``definitions``: for each name, the positions in ``statements`` that bind it, each with the
+    name's position among those bound there. ``stars``: modules imported by ``*``.
+    """
 
     statements: tuple[ast.stmt, ...]
     definitions: dict[str, list[tuple[int, int]]]
     imports: dict[str, _Origin]
     stars: tuple[str, ...]
     loose: tuple[int, ...]
-    """The places of the statements that bind nothing."""
+    """The positions of the statements that bind nothing."""
     tokens: dict[int, tuple[str | _Reference, ...]] = field(default_factory=dict)
 
     def form(self, place: int) -> tuple[str | _Reference, ...]:
         if place not in self.tokens:
-            self.tokens[place] = tuple(_joined(_Forms(at_the_top=True).of(self.statements[place])))
+            tokens = _Forms(at_the_top=True).of(self.statements[place])
+            self.tokens[place] = tuple(_join_texts(tokens))
         return self.tokens[place]
 
 
 class _Closure:
-    """Numbers definitions as they are met, and makes their forms."""
+    """Numbers definitions in the order in which they are met, and builds their forms."""
 
     def __init__(self) -> None:
         self.forms: list[Form] = []
@@ -94,16 +99,16 @@ class _Closure:
         while True:
             while self._waiting:
                 module, place = self._waiting.pop(0)
-                self.forms.append(
-                    [self._token(module, token) for token in self._read(module).form(place)]
-                )
+                tokens = self._module(module).form(place)
+                self.forms.append([self._token(module, token) for token in tokens])
             if not self._meets_loose():
                 return
 
     def number(self, module: str, name: str) -> str:
-        """What stands for a name that the module defines."""
+        """Return the token for a name that the module defines, and add its definitions to the
+        queue."""
         numbers = []
-        for place, position in self._read(module).definitions[name]:
+        for place, position in self._module(module).definitions[name]:
             if (module, place) not in self._numbers:
                 self._numbers[module, place] = len(self._numbers)
                 self._waiting.append((module, place))
@@ -111,10 +116,10 @@ class _Closure:
         return " ".join(numbers)
 
     def _meets_loose(self) -> bool:
-        """Take a statement that binds nothing and concerns a definition that was met in its
-        module."""
+        """Add a statement to the queue that binds nothing but uses a definition that was met;
+        return whether there was one."""
         for module in dict.fromkeys(module for module, _ in self._numbers):
-            for place in self._read(module).loose:
+            for place in self._module(module).loose:
                 if (module, place) not in self._numbers and self._concerns(module, place):
                     self._numbers[module, place] = len(self._numbers)
                     self._waiting.append((module, place))
@@ -122,7 +127,7 @@ class _Closure:
         return False
 
     def _concerns(self, module: str, place: int) -> bool:
-        read = self._read(module)
+        read = self._module(module)
         names = {token.start for token in read.form(place) if isinstance(token, _Reference)}
         return any(
             (module, at) in self._numbers
@@ -134,29 +139,31 @@ class _Closure:
         if isinstance(token, str):
             return token
         if isinstance(token.start, _Origin):
-            return self._imported(token.start, token.attributes)
-        return self._named(module, token.start, token.attributes)
+            return self._resolve_import(token.start, token.attributes)
+        return self._resolve_name(module, token.start, token.attributes)
 
-    def _named(self, module: str, name: str, attributes: Sequence[str]) -> str:
-        """What a name stands for in a module: a definition, an import, or nothing there is: a
-        builtin, then."""
-        read = self._read(module)
-        found = [_dotted(self.number(module, name), attributes)] if name in read.definitions else []
+    def _resolve_name(self, module: str, name: str, attributes: Sequence[str]) -> str:
+        """Return the token for a name in a module: its definition, its import, or the name itself
+        for a builtin."""
+        read = self._module(module)
+        found = []
+        if name in read.definitions:
+            found.append(_dotted(self.number(module, name), attributes))
         if name in read.imports:
-            found.append(self._imported(read.imports[name], attributes))
+            found.append(self._resolve_import(read.imports[name], attributes))
         if not found:
-            found += [
-                self._of(star, (name, *attributes)) for star in read.stars if _is_followed(star)
-            ]
+            # The name may come from any module of which everything is imported.
+            stars = filter(_is_followed, read.stars)
+            found += [self._of(star, (name, *attributes)) for star in stars]
         return " ".join(found) or _dotted(name, attributes)
 
-    def _imported(self, origin: _Origin, attributes: Sequence[str]) -> str:
+    def _resolve_import(self, origin: _Origin, attributes: Sequence[str]) -> str:
         names = (origin.name, *attributes) if origin.name else tuple(attributes)
         return self._of(origin.module, names)
 
     def _of(self, module: str, names: Sequence[str]) -> str:
-        """What a dotted name stands for that starts at a module; the module itself is all that it
-        defines."""
+        """Return the token for a dotted name that starts at a module; the module alone stands for
+        all its definitions."""
         if not _is_ours(module):
             return _dotted(module, names)
         if names and _is_module(f"{module}.{names[0]}"):
@@ -164,12 +171,12 @@ class _Closure:
         if not _is_followed(module):
             return _dotted("machinery", names)
         if names:
-            return self._named(module, names[0], names[1:])
-        return " ".join(self.number(module, name) for name in self._read(module).definitions)
+            return self._resolve_name(module, names[0], names[1:])
+        return " ".join(self.number(module, name) for name in self._module(module).definitions)
 
-    def _read(self, module: str) -> _Module:
+    def _module(self, module: str) -> _Module:
         if module not in self._modules:
-            self._modules[module] = _read(_source(module))
+            self._modules[module] = _parse_module(_source(module))
         return self._modules[module]
 
 
@@ -191,8 +198,10 @@ def _is_module(name: str) -> bool:
 
 @cache
 def _spec(module: str) -> ModuleSpec | None:
-    """Where it is; nothing is imported for that, as ``importlib.util.find_spec`` imports the
-    packages around it."""
+    """Return where the module is, or None, without importing anything.
+
+    ``importlib.util.find_spec`` would import the packages around it.
+    """
     package = module.rpartition(".")[0]
     if not package:
         return importlib.util.find_spec(module)
@@ -209,8 +218,8 @@ def _source(module: str) -> str:
 
 
 @cache
-def _read(source: str) -> _Module:
-    """By the source itself, which may change while the process goes on."""
+def _parse_module(source: str) -> _Module:
+    """Parse a module. The cache is keyed by the source, which may change while the process runs."""
     statements = tuple(ast.parse(source).body)
     definitions: dict[str, list[tuple[int, int]]] = {}
     imports: dict[str, _Origin] = {}
@@ -234,7 +243,8 @@ def _read(source: str) -> _Module:
 
 
 def _origins(node: ast.Import | ast.ImportFrom) -> dict[str, _Origin]:
-    """The names that an import binds; a relative one is not followed."""
+    """Return the names that an import binds, and their targets. Relative imports are recorded but
+    never followed."""
     if isinstance(node, ast.ImportFrom):
         module = "." * node.level + (node.module or "")
         return {
@@ -262,7 +272,7 @@ def _is_docstring(statement: ast.AST) -> bool:
 
 
 def _bound_at_the_top(statement: ast.stmt) -> Iterator[str]:
-    """The names that a statement at the top of a module binds, imports apart."""
+    """Yield the names that a statement at the top of a module binds, except by imports."""
     for node in _of_this_scope([statement]):
         if not isinstance(node, ast.Import | ast.ImportFrom):
             yield from _bound_by(node)
@@ -289,8 +299,11 @@ def _bound_by(node: ast.AST) -> Iterator[str]:
 
 
 def _of_this_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes and what is below them, in their order, but not what is in the scope of a
-    definition among them. Of a comprehension only what a walrus binds is of the scope around it."""
+    """Yield the nodes and their descendants in order, but not those in the scope of a nested
+    definition.
+
+    A comprehension is a scope of its own; only targets of ``:=`` belong to the scope around it.
+    """
     waiting = list(reversed(nodes))
     while waiting:
         node = waiting.pop()
@@ -305,15 +318,15 @@ def _of_this_scope(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
 
 @dataclass(frozen=True)
 class _Scope:
-    """The names that a function or comprehension binds; those of a class are seen by nothing below
-    it."""
+    """The names that a function or comprehension binds. Names of a class body are not visible in
+    nested scopes."""
 
     bound: frozenset[str]
     imports: dict[str, _Origin]
 
 
-def _joined(tokens: Iterator[str | _Reference]) -> Iterator[str | _Reference]:
-    """The text between two references as one."""
+def _join_texts(tokens: Iterator[str | _Reference]) -> Iterator[str | _Reference]:
+    """Join runs of texts between two references to one text each."""
     for kind, run in groupby(tokens, type):
         if kind is str:
             yield " ".join(map(str, run))
@@ -323,8 +336,10 @@ def _joined(tokens: Iterator[str | _Reference]) -> Iterator[str | _Reference]:
 
 @dataclass(frozen=True)
 class _Forms:
-    """Makes forms within some scopes, the innermost last. Names that a statement binds at the top
-    of a module do not count."""
+    """Builds forms within nested scopes, the innermost last.
+
+    ``at_the_top``: names that a top-level statement binds are left out of its form.
+    """
 
     scopes: tuple[_Scope, ...] = ()
     at_the_top: bool = False
@@ -348,12 +363,13 @@ class _Forms:
             case ast.Constant(value=value):
                 yield f"{type(value).__name__} {value!r}"
             case _:
-                yield from self._fields(node, ast.iter_fields(node))
+                yield from self._encode_fields(node, ast.iter_fields(node))
 
-    def _fields(
+    def _encode_fields(
         self, node: ast.AST, fields: Iterator[tuple[str, object]]
     ) -> Iterator[str | _Reference]:
-        """What is empty does not count: versions of Python differ in what they leave so."""
+        """Yield the fields of a node; empty ones are left out, since Python versions differ in
+        which they set."""
         yield type(node).__name__
         for name, value in fields:
             if isinstance(value, ast.AST):
@@ -377,7 +393,7 @@ class _Forms:
         return _Reference(name, attributes)
 
     def _attribute(self, node: ast.Attribute) -> Iterator[str | _Reference]:
-        """A dotted name is one name."""
+        """Yield a dotted name as one reference."""
         attributes, base = [node.attr], node.value
         while isinstance(base, ast.Attribute):
             attributes.append(base.attr)
@@ -385,31 +401,34 @@ class _Forms:
         if isinstance(base, ast.Name):
             yield self._loaded(base.id, tuple(reversed(attributes)))
         else:
-            yield from self._fields(node, ast.iter_fields(node))
+            yield from self._encode_fields(node, ast.iter_fields(node))
 
     def _function(self, node: FUNCTIONS) -> Iterator[str | _Reference]:
-        """Decorators, defaults and annotations are of the scope around it."""
+        """Yield the form of a function. Its decorators, defaults and annotations belong to the
+        scope around it."""
         yield type(node).__name__
         around = _Forms(self.scopes)
         if not isinstance(node, ast.Lambda):
             yield "" if self.at_the_top else node.name
-            yield from self._parts(
-                around, [*node.decorator_list, *([node.returns] if node.returns else [])]
-            )
+            annotation = [node.returns] if node.returns else []
+            yield from self._sequence(around, [*node.decorator_list, *annotation])
         yield from around.of(node.args)
         body = [node.body] if isinstance(node, ast.Lambda) else _without_docstring(node.body)
-        yield from self._parts(self._within(node.args, body), body)
+        yield from self._sequence(self._enter_function(node.args, body), body)
 
     def _class(self, node: ast.ClassDef) -> Iterator[str | _Reference]:
-        """What a class binds is looked up as if it were not bound: it is seen in its own body
-        alone, and there a name may be another's until it is bound."""
+        """Yield the form of a class. Names that its body binds are treated as not bound.
+
+        They are visible in the body alone, and before they are bound there, the name may refer to
+        an outer one.
+        """
         yield f"class {'' if self.at_the_top else node.name}"
         around = _Forms(self.scopes)
-        yield from self._parts(around, [*node.decorator_list, *node.bases, *node.keywords])
-        yield from self._parts(around, _without_docstring(node.body))
+        yield from self._sequence(around, [*node.decorator_list, *node.bases, *node.keywords])
+        yield from self._sequence(around, _without_docstring(node.body))
 
     def _comprehension(self, node: COMPREHENSIONS) -> Iterator[str | _Reference]:
-        """The first iterable is of the scope around it."""
+        """Yield the form of a comprehension. Its first iterable belongs to the scope around it."""
         yield type(node).__name__
         yield from _Forms(self.scopes).of(node.generators[0].iter)
         bound = frozenset(
@@ -419,15 +438,14 @@ class _Forms:
             for name in _bound_by(below)
         )
         within = _Forms((*self.scopes, _Scope(bound, {})))
-        yield from self._parts(
-            within, [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        )
+        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        yield from self._sequence(within, elements)
         for place, part in enumerate(node.generators):
-            yield from self._parts(
-                within, [part.target, *([part.iter] if place else []), *part.ifs]
-            )
+            iterable = [part.iter] if place else []
+            yield from self._sequence(within, [part.target, *iterable, *part.ifs])
 
-    def _within(self, arguments: ast.arguments, body: Sequence[ast.AST]) -> "_Forms":
+    def _enter_function(self, arguments: ast.arguments, body: Sequence[ast.AST]) -> "_Forms":
+        """Return the forms of a function's body, with the names that it binds as a scope."""
         nodes = list(_of_this_scope(body))
         elsewhere = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
         imports: dict[str, _Origin] = {}
@@ -436,10 +454,11 @@ class _Forms:
                 imports |= _origins(node)
         bound = {argument.arg for argument in ast.walk(arguments) if isinstance(argument, ast.arg)}
         bound |= {name for node in nodes for name in _bound_by(node)}
-        return _Forms((*self.scopes, _Scope(frozenset(bound - elsewhere - set(imports)), imports)))
+        local = frozenset(bound - elsewhere - set(imports))
+        return _Forms((*self.scopes, _Scope(local, imports)))
 
     @staticmethod
-    def _parts(forms: "_Forms", nodes: Sequence[ast.AST]) -> Iterator[str | _Reference]:
+    def _sequence(forms: "_Forms", nodes: Sequence[ast.AST]) -> Iterator[str | _Reference]:
         yield "("
         for node in nodes:
             yield from forms.of(node)

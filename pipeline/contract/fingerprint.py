@@ -94,13 +94,14 @@ KNOWN_AS: dict[str, str] = {
     "ddd59ef49477d03bfa3244d1ad4c93f054dec32a99eb8a670d014d82896d5845":
         "03ac9544b6666ec5d6fd0597f0712c4cac43ea0cdf3e30aefbb8309a91e210b3",
 }  # fmt: skip
-"""What code was called before fingerprints were of definitions, or before a mere change of form:
-steps and loads of that time go on. A line whose code has changed since says nothing any more:
-delete it."""
+"""New fingerprint -> the fingerprint of the same code before only its form changed, or before
+fingerprints covered definitions. With it, steps and loads of that time are reused. Delete an entry
+whose code has changed since.
+"""
 
 
 def fingerprint(value: Any) -> str:
-    """SHA-256 over the value's canonical JSON."""
+    """Return the SHA-256 of the value's canonical JSON, in hexadecimal."""
     encoded = json.dumps(
         value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), allow_nan=False
     )
@@ -108,10 +109,11 @@ def fingerprint(value: Any) -> str:
 
 
 def code_fingerprint(function: Callable[..., Any]) -> str:
-    """Over the definition of the function and all those of this package that it depends on
-    (``definitions``).
+    """Return a fingerprint of a function's definition and of all definitions in this package that
+    it depends on.
 
-    Comments, docstrings and layout do not count, nor the names, files and modules of definitions.
+    Comments, docstrings and layout do not count, nor the names, files and modules of definitions
+    (definitions.py).
     """
     module, name = function.__module__, function.__qualname__.partition(".")[0]
     package = folder_around(module)
@@ -128,7 +130,8 @@ def _code(module: str, name: str) -> str:
 
 
 def library_versions(distributions: tuple[str, ...]) -> dict[str, str]:
-    """Of those that are there: a verb may use an extra."""
+    """Return the versions of those distributions that are installed; a verb may use an optional
+    extra."""
     there = {}
     for name in distributions:
         with suppress(PackageNotFoundError):

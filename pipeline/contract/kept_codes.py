@@ -1,8 +1,8 @@
-"""Fingerprints of code, kept from one process to the next beside the bytecode of the package:
-parsing its sources anew takes longer than most else that starting costs.
+"""Cache of code fingerprints, kept beside the package's bytecode from one process to the next.
 
-They hold for the bytes of all its sources, so that no edit is missed. Where nothing can be kept, in
-an installation that is another user's or with PYTHONDONTWRITEBYTECODE, each process makes its own.
+Parsing the package's sources takes longer than most of what a start costs. A kept fingerprint is
+valid for the bytes of all sources, so that no edit is missed. Where nothing can be written, as in
+another user's installation or with PYTHONDONTWRITEBYTECODE, each process computes its own.
 """
 
 import hashlib
@@ -20,27 +20,29 @@ NAME = "fingerprints"
 
 
 def kept_code(package: Path, definition: str, make: Callable[[], str]) -> str:
-    """The fingerprint of a definition in the package of this folder."""
+    """Return the fingerprint of a definition, kept or computed by ``make``.
+
+    ``package``: the folder of the package's sources.
+    """
     sources, file = sources_hash(package), _file(package)
-    kept = _read(file, sources)
+    kept = _read_kept(file, sources)
     if definition in kept:
         return kept[definition]
     code = make()
-    if (
-        _hash(package) == sources
-    ):  # else an upgrade came as this process ran, and the code may be of either
+    # Otherwise the package was upgraded while this process ran, and the code may be of either.
+    if _hash(package) == sources:
         _keep(file, sources, {**kept, definition: code})
     return code
 
 
 @cache
 def sources_hash(package: Path) -> str:
-    """As the package is when this process first asks."""
+    """Return a hash over the package's sources as they are when this process first asks."""
     return _hash(package)
 
 
 def _hash(package: Path) -> str:
-    """Over the names and bytes of all its modules."""
+    """Return a hash over the names and bytes of all modules in this folder."""
     found = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         content = path.read_bytes()
@@ -50,13 +52,14 @@ def _hash(package: Path) -> str:
 
 
 def _file(package: Path) -> Path:
-    """Of this Python alone, as bytecode is."""
+    """Return the path of the cache's file, which belongs to this version of Python, as bytecode
+    does."""
     return Path(cache_from_source(str(package / f"{NAME}.py"))).with_suffix(".json")
 
 
-def _read(file: Path, sources: str) -> dict[str, str]:
-    """What is there for these sources; what another process has kept meanwhile too. A damaged file
-    is no file."""
+def _read_kept(file: Path, sources: str) -> dict[str, str]:
+    """Return the fingerprints that any process has kept for these sources; empty if the file is
+    missing or damaged."""
     with suppress(OSError, GraphmillError):
         content = read_json(file)
         if content.get("sources") == sources:

@@ -1,10 +1,11 @@
-"""The law of a verb: which rows are decided together, so that a night makes anew what changed and
-no more.
+"""The law of a verb: which rows form a group, so that a run recomputes only the groups that
+changed.
 
-Rows are of groups. A group is named by a value, such as a text unit's id or an entity's, that
-columns of the inputs hold and a column of each output. The law says: of the rows of some groups
-alone comes, of these groups, what comes of all rows. Rowwise is the case where a row of the one
-input is a group of its own.
+A group is identified by a value, such as the id of a text unit or of an entity. Columns of the
+inputs, and a column of each output, hold this value. The law promises: called with all rows of some
+groups, the verb returns for these groups what it returns for them when it is called with all rows.
+A rowwise verb is the case in which each row of one input is a group of its own. docs/incremental.md
+follows an example.
 """
 
 import inspect
@@ -19,20 +20,23 @@ import pyarrow.compute
 
 from pipeline.contract.schemas import TableSchema
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# Type checkers do not see the functions of pyarrow.compute: they are created at import.
+pc: Any = pyarrow.compute
 
 Touches = Callable[[pd.DataFrame, pd.DataFrame, pd.DataFrame], "pd.Series[bool]"]
-"""Of a dictionary: rows of the first keyed input, the dictionary before and now, both whole (a
-title that one document gives up is another's alone from then on) -> which of the rows may come out
-otherwise, as booleans."""
+"""A function that finds the rows affected by a change of a lookup input: (rows of the first keyed
+input, the lookup input before, and now) -> a boolean for each row. Both versions are passed whole:
+a title that one document gives up belongs to another one from then on.
+"""
 
 
 @dataclass(frozen=True)
 class Uses:
-    """Which entries of a dictionary a row uses: those whose ``key`` one of its ``columns`` holds.
-    ``table``: the keyed input that the row is in."""
+    """The entries of a lookup input that a row uses: those whose ``key`` equals the row's cell in
+    one of ``columns``.
+
+    ``table``: the keyed input that has the rows.
+    """
 
     table: str
     columns: tuple[str, ...]
@@ -41,12 +45,18 @@ class Uses:
 
 @dataclass(frozen=True)
 class Law:
-    """``keyed``: of each input whose rows are of groups the columns that name them, each row being
-    of every group that one of them names; ``row_of``: of each output the column that names the
-    group of a row. ``lookup``: the inputs that are dictionaries, and which rows use what of them.
-    An input that is in neither is read whole: where it changes, all is made anew. ``until``: where
-    a group's name is the beginning of a cell, the characters at the first of which it ends, as that
-    of a file does in the names of its records."""
+    """The declaration of a verb's groups.
+
+    - ``keyed``: input -> the columns that name the groups of its rows. A row belongs to every group
+      that one of these columns names.
+    - ``row_of``: output -> the column that names the group of a row.
+    - ``lookup``: inputs in which rows look things up -> which rows use which of their entries.
+    - ``until``: characters at the first of which a group's name ends within a cell, where the name
+      is only the beginning of a cell: ``file#key`` of a record belongs to the group ``file``.
+
+    An input that is in neither ``keyed`` nor ``lookup`` is read whole; if it changes, every group
+    is recomputed.
+    """
 
     keyed: Mapping[str, tuple[str, ...]]
     row_of: Mapping[str, str]
@@ -54,21 +64,23 @@ class Law:
     until: str = ""
 
     def groups(self, cells: pa.Array) -> pa.Array:
-        """The group that each cell, a text, names."""
-        return (
-            pc.replace_substring_regex(cells, f"(?s)[{re.escape(self.until)}].*", "")
-            if self.until
-            else cells
-        )
+        """Return the name of the group for each cell, a text."""
+        if not self.until:
+            return cells
+        rest = f"(?s)[{re.escape(self.until)}].*"
+        return pc.replace_substring_regex(cells, rest, "")
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a verb that has a law of its own. ``function``: tables by the names of ``inputs``,
-    and of ``params`` and the verb's roles those that it takes -> its outputs, in their order.
-    ``inputs`` are the verb's or outputs of earlier parts; without a ``law`` they are read whole.
-    The first part of a source has none: it tells what there is outside, by which the others know
-    what has changed."""
+    """A sub-step of a verb with a law of its own.
+
+    ``function`` takes tables by the names of ``inputs``, and those of ``params`` and the verb's
+    roles that it has parameters for. It returns the outputs in their order. ``inputs`` are inputs
+    of the verb or outputs of earlier sub-steps. Without a ``law`` they are read whole. The first
+    sub-step of a source has no law: it lists what exists outside, so that the following ones know
+    what changed.
+    """
 
     function: Callable[..., Any]
     inputs: Mapping[str, TableSchema]
@@ -78,16 +90,18 @@ class Part:
     def call(
         self, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]
     ) -> dict[str, pd.DataFrame]:
-        """Its outputs. ``tables``: its inputs; ``roles``: the verb's, by its names of them, and
-        ``params``. Raises DataError where a required cell is missing."""
+        """Call the function and return its outputs by name.
+
+        ``tables``: its inputs. ``roles``: the verb's roles by their names, and ``params``. Raises
+        DataError where a required cell is missing.
+        """
         where = f"'{self.function.__name__}'"
         filled = {
             name: self.inputs[name].filled(rows, f"{where}: table '{name}'")
             for name, rows in tables.items()
         }
-        taken = inspect.signature(self.function).parameters
-        returned = self.function(
-            **filled, **{name: role for name, role in roles.items() if name in taken}
-        )
+        parameters = inspect.signature(self.function).parameters
+        taken = {name: role for name, role in roles.items() if name in parameters}
+        returned = self.function(**filled, **taken)
         frames = returned if isinstance(returned, tuple) else (returned,)
         return dict(zip(self.outputs, frames, strict=True))

@@ -13,7 +13,7 @@ from pipeline.text.ids import digest
 
 
 def read_verbs(root: Path, files: Iterable[str]) -> Registry:
-    """The verbs of the package and those that the files, below ``root``, declare.
+    """Return a registry of the package's verbs and those that the files, below ``root``, declare.
 
     Raises SettingsError for a file that cannot be read or run, that declares no verb, or one whose
     name is taken.
@@ -37,11 +37,13 @@ def read_verbs(root: Path, files: Iterable[str]) -> Registry:
 
 @cache
 def _declared(path: Path, source: str) -> Mapping[str, Verb]:
-    """Run once for each text that the file has had: every text is a module of its own."""
+    """Execute a file of verbs and return the verbs that it declares.
+
+    It is executed once for each text that the file has had; each text is a module of its own.
+    """
     module = ModuleType(f"own_verbs_{digest(str(path), source)}")
-    module.__spec__ = ModuleSpec(
-        module.__name__, None, origin=str(path)
-    )  # where its fingerprint finds the source
+    # The fingerprint of a verb finds its source by the spec of its module.
+    module.__spec__ = ModuleSpec(module.__name__, None, origin=str(path))
     module.__file__ = str(path)
     registry = Registry()
     sys.modules[module.__name__] = module

@@ -11,7 +11,8 @@ from pipeline.errors import SettingsError
 
 @dataclass(frozen=True)
 class Placeholders:
-    """What a prompt must name, and what else it may, for the role it is bound to."""
+    """The placeholders that a prompt must have, and those that it may have, in the role it is bound
+    to."""
 
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -19,7 +20,7 @@ class Placeholders:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A template, and values already given to it (such as ``language``)."""
+    """A template, with values that are the same for every request (such as ``language``)."""
 
     name: str
     text: str
@@ -30,7 +31,8 @@ class Prompt:
         return set(string.Template(self.text).get_identifiers())
 
     def render(self, **values: str) -> str:
-        """The prompt with its placeholders filled; what a value contains is never expanded again.
+        """Return the prompt with its placeholders filled. Placeholders within a value are not
+        filled.
 
         Raises SettingsError when a placeholder has no value.
         """
@@ -47,8 +49,8 @@ class Prompt:
             ) from error
 
     def check(self, placeholders: Placeholders) -> None:
-        """Raises SettingsError when the prompt lacks a placeholder, or has one that nobody will
-        fill."""
+        """Raise SettingsError when the prompt lacks a placeholder, or has one that will not be
+        filled."""
         filled = {*placeholders.required, *placeholders.optional, *self.values}
         missing = sorted(set(placeholders.required) - self.fields)
         unknown = sorted(self.fields - filled)
@@ -60,13 +62,16 @@ class Prompt:
             )
 
     def fingerprint(self) -> str:
-        """The text as it will be sent, but for the placeholders filled per row."""
+        """Return the text as it will be sent, except for the placeholders that are filled for each
+        row."""
         return string.Template(self.text.replace("$$", "$$$$")).safe_substitute(self.values)
 
 
 def read_prompt(folder: Path, name: str, values: Mapping[str, str]) -> Prompt:
-    """``<folder>/<name>.md`` with the given values bound. Raises SettingsError when missing or
-    malformed."""
+    """Read ``<folder>/<name>.md`` and bind these values to it.
+
+    Raises SettingsError when the file is missing, not UTF-8, or has a ``$`` without a placeholder.
+    """
     path = folder / f"{name}.md"
     if not path.is_file():
         have = ", ".join(sorted(p.stem for p in folder.glob("*.md"))) or "none"

@@ -1,5 +1,5 @@
-"""Why a row, or a part of one, is in the table of rejects: a closed list, beside what own verbs
-declare."""
+"""The reasons of rejects: a closed list, extended by those that a verb of the user's own
+declares."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,13 +9,14 @@ from pipeline.errors import DataError
 
 Loss = Literal["lost", "decided"]
 """The class of a reject. ``lost``: something is missing that should be there; it counts towards
-``max_reject_ratio``. ``decided``: a rule says so, and nothing went wrong; it is listed, and never
-counts."""
+``max_reject_ratio``. ``decided``: a rule left the row out and nothing went wrong; it is listed and
+never counts.
+"""
 
 
 @dataclass(frozen=True)
 class Reason:
-    """``meaning``: of the reason, for people; ``loss``: the class of its rejects."""
+    """A reason of rejects: its meaning, as people read it, and the class of its rejects."""
 
     meaning: str
     loss: Loss = "lost"
@@ -116,7 +117,7 @@ REASONS: Mapping[str, Reason] = {
 """Reason -> its meaning and its class."""
 
 PASSING_REASONS = frozenset({"timeout", "server_error", "expired", "io_error", "kept_unread"})
-"""Rejects that another try may mend: a step that has one is not reused as it is."""
+"""Transient errors: another try may succeed, so a step with such a reject is not reused."""
 
 NEVER_LOST = frozenset({"recovered", "skipped", "unrefreshed", "unended"})
 """Kinds of rejects that are no losses, whatever their reason is."""
@@ -125,7 +126,7 @@ EXTRAS: Mapping[str, str] = {
     "needs_docs": "needs the extra 'docs'",
     "no_text_layer": "a scan; needs the extra 'ocr'",
 }
-"""Reason -> the extra whose absence it is."""
+"""Reason -> a note on the extra that would have prevented the reject."""
 
 
 def loss_of(kind: str, reason: str, own: Mapping[str, Reason]) -> Loss:
@@ -137,7 +138,7 @@ def loss_of(kind: str, reason: str, own: Mapping[str, Reason]) -> Loss:
 
 
 def refuse_unknown_reasons(reasons: Iterable[str], where: str, own: Iterable[str] = ()) -> None:
-    """Raises DataError for a reason that is not in the list, nor one of the verb's ``own``."""
+    """Raise DataError for a reason that is neither in the list nor in the verb's ``own``."""
     unknown = sorted(set(reasons) - set(REASONS) - set(own))
     if unknown:
         raise DataError(

@@ -1,12 +1,13 @@
-"""@verb: declare what a function reads, writes and needs; the function itself stays plain.
+"""The decorator ``@verb``: it declares what a function reads, writes and needs; the function stays
+plain.
 
-Most tables have schemas of their own; a verb over any table (schemas.ANY, schemas.at_least) says
-what its outputs have by a function of the schemas it reads and of its params.
+Most tables have schemas of their own. A verb over any table (schemas.ANY, schemas.at_least)
+declares its outputs by a function of the schemas it reads and of its params.
 
 A verb's parameters are bound by name: input tables, ``params`` (a Params subclass), then roles by
 their annotation: Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker, Converter or LastTables. A
-role ``... | None = None`` is bound only where the workflow names what for, a Converter wherever
-there is an engine. It returns its outputs in declared order.
+role ``... | None = None`` is bound only where the workflow names a model or prompt for it; a
+Converter is bound in every run. A verb returns its outputs in declared order.
 """
 
 import inspect
@@ -36,13 +37,15 @@ class Params(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def noted(self) -> Mapping[str, str]:
-        """What a source has found out of where it reads and will want to know in the next run;
-        nothing empty."""
+        """Return facts about the source that the next run needs to know; leave out empty ones."""
         return {}
 
     def trade(self) -> str:
-        """What these params give up of what a full build would come to, and for what: for ``plan``
-        and ``status``."""
+        """Return in what these params make an incremental run differ from a full build, and why; ""
+        if not at all.
+
+        ``plan`` and ``status`` show it.
+        """
         return ""
 
     def format_undecided(self) -> bool:
@@ -50,21 +53,25 @@ class Params(BaseModel):
         return False
 
     def following(self, last: Mapping[str, str]) -> Self:
-        """The params of a run after one that has noted ``last``. A source that looks at all it
-        reads may do so here, once for its stamp, its version and its verb: this is called before it
-        reads, and after."""
+        """Return the params of a run after one that has noted ``last``.
+
+        A source that examines all it reads may do so here, once for its stamp, its version and its
+        verb. This is called before the source is read and after.
+        """
         return self
 
 
 class Tracker:
-    """Hears how far a verb is; nothing that it does changes a result. This one tells nobody: it is
-    for a verb that is called by hand, or only rehearsed."""
+    """Receives the progress of a verb, which changes no result.
+
+    This one ignores it: it is for a verb that is called by hand, or to estimate costs.
+    """
 
     def expect(self, rows: int) -> None:
-        """So many more are to come."""
+        """Note that ``rows`` more rows will be worked on."""
 
     def finished(self, rows: int) -> None:
-        """So many more are done."""
+        """Note that ``rows`` more rows are done."""
 
 
 UNTRACKED = Tracker()
@@ -72,9 +79,12 @@ UNTRACKED = Tracker()
 
 @dataclass(frozen=True)
 class LastTables:
-    """What the step wrote in its last run, by the verb's names, where nothing but its inputs has
-    changed since; nothing in the first run, where the step is forced, and in a purge. A verb that
-    takes it need not come out as a full build does, and says so by the ``trade`` of its params."""
+    """The tables that the step wrote in its last run, by the verb's names.
+
+    They are empty in the first run, in a purge, when the step is forced, and when more than its
+    inputs has changed. A verb that takes them may return something else than in a full build, and
+    says so by the ``trade`` of its params.
+    """
 
     tables: Mapping[str, pd.DataFrame]
 
@@ -82,29 +92,35 @@ class LastTables:
 NOTHING_WRITTEN = LastTables({})
 
 Derived = Callable[[Mapping[str, TableSchema], Any], TableSchema]
-"""The schema of an output, from those of the inputs and the params; raises ValueError where they do
-not fit."""
+"""A function (schemas of the inputs, params) -> schema of an output. It raises ValueError where
+they do not fit."""
 Parts = Callable[[Any], tuple[Part, ...]]
-"""Params -> the pieces of a verb, in the order in which they are worked on."""
+"""A function (params) -> the sub-steps of a verb, in the order in which they are executed."""
 
 
 @dataclass(frozen=True)
 class Verb:
-    """What the engine knows of a verb.
+    """A verb as the engine knows it.
 
-    ``rowwise`` names the input for which f(a + b) = f(a) + f(b); without it the tables are taken
-    whole. ``law``: which rows are decided together (contract/laws.py): what has not changed is kept
-    from the last run. ``parts``: the pieces that have laws of their own where the verb as a whole
-    has none; the last ones make its outputs, by their names. ``optional`` names the roles that may
-    be left unbound. ``reasons``: those of its rejects that are its own. In ``@verb`` a text is the
-    meaning of a loss; ``reasons.decided("...")`` is that of a decision, which does not count
-    towards ``max_reject_ratio``. ``placeholders`` are those of the prompt for each role.
-    ``libraries`` are distributions whose version can change the result. ``settings`` names the
-    section of settings.yaml that gives its args their defaults. ``stamp`` digests, from the params,
-    what the verb reads from outside, empty where that cannot be told for now: the step runs, and
-    its record is no ground for reuse. A verb without inputs is a source. ``version`` tells,
-    cheaply, whether that was written meanwhile, also to what it was before; without one the stamp
-    has to.
+    - ``rowwise``: the input for which f(a + b) = f(a) + f(b); without it the verb gets whole
+      tables.
+    - ``law``: which rows form a group (contract/laws.py); groups that did not change are kept from
+      the last run.
+    - ``parts``: sub-steps with laws of their own, for a verb that has none as a whole. The last
+      ones return its outputs, by their names.
+    - ``optional``: the roles that may be left unbound.
+    - ``placeholders``: those of the prompt for each role.
+    - ``libraries``: distributions whose version can change the result.
+    - ``settings``: the section of settings.yaml that gives args their defaults.
+    - ``stamp``: digests, from the params, what the verb reads from outside. It returns "" if that
+      cannot be determined now: the step runs, and no later run reuses its record.
+    - ``version``: tells, cheaply, whether that was written meanwhile, even to what it was before.
+      Without one, ``stamp`` is used.
+    - ``reasons``: reasons of rejects that the verb declares. In ``@verb`` a text is the meaning of
+      a loss; ``reasons.decided("...")`` is that of a decision, which does not count towards
+      ``max_reject_ratio``.
+
+    A verb without inputs is a source.
     """
 
     name: str
@@ -131,16 +147,18 @@ class Verb:
     def call(
         self, tables: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]
     ) -> dict[str, pd.DataFrame]:
-        """What the function makes of the tables, with nothing missing in those of fixed columns
-        (TableSchema.filled). A Tracker that ``roles`` does not bind tells nobody, and LastTables
-        have nothing.
+        """Call the function and return its outputs by name.
+
+        Missing cells of tables with fixed columns are filled first (TableSchema.filled). A Tracker
+        that ``roles`` does not bind ignores progress, and LastTables are empty.
 
         Raises DataError where a required cell is missing, or the function does not return a table
-        for each output."""
-        filled = {name: self._filled(name, table) for name, table in tables.items()}
-        unbound = {Tracker: UNTRACKED, LastTables: NOTHING_WRITTEN}
-        by_default = {role: unbound[kind] for role, kind in self.roles.items() if kind in unbound}
-        returned = self.function(**filled, **{**by_default, **roles})
+        for each output.
+        """
+        filled = {name: self._fill_input(name, table) for name, table in tables.items()}
+        defaults = {Tracker: UNTRACKED, LastTables: NOTHING_WRITTEN}
+        unbound = {role: defaults[kind] for role, kind in self.roles.items() if kind in defaults}
+        returned = self.function(**filled, **{**unbound, **roles})
         return self._outputs(returned if isinstance(returned, tuple) else (returned,))
 
     def _outputs(self, frames: tuple[Any, ...]) -> dict[str, pd.DataFrame]:
@@ -157,12 +175,14 @@ class Verb:
                 )
         return dict(zip(self.outputs, frames, strict=True))
 
-    def _filled(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
+    def _fill_input(self, name: str, table: pd.DataFrame) -> pd.DataFrame:
         return self.inputs[name].filled(table, f"verb '{self.name}': table '{name}'")
 
     def written(self, read: Mapping[str, TableSchema], params: Params) -> dict[str, TableSchema]:
-        """The schemas of what comes of tables of these schemas. Raises ValueError where the params
-        do not fit."""
+        """Return the schemas of the outputs for inputs with these schemas.
+
+        Raises ValueError where the params do not fit the inputs.
+        """
         return {
             name: schema if isinstance(schema, TableSchema) else schema(read, params)
             for name, schema in self.outputs.items()
@@ -180,7 +200,7 @@ _REGISTERING: ContextVar[Registry] = ContextVar("registering", default=REGISTRY)
 
 @contextmanager
 def registering_in(registry: Registry) -> Iterator[None]:
-    """Verbs that are declared meanwhile, in this thread, are this registry's."""
+    """Register the verbs that this thread declares within the context in this registry."""
     token = _REGISTERING.set(registry)
     try:
         yield
@@ -189,18 +209,18 @@ def registering_in(registry: Registry) -> Iterator[None]:
 
 
 def _fault(verb: Verb, parameters: list[str], unbound: list[str], params: Any) -> str:
-    """What of a declaration does not fit the function; "" if all does."""
+    """Return what is wrong with a declaration and its function; "" if nothing is."""
     missing = [name for name in verb.inputs if name not in parameters]
     if missing:
         return (
-            f"the function has no parameter for its input {_told(missing)}; add it, or remove the"
+            f"the function has no parameter for its input {_quote(missing)}; add it, or remove the"
             " input"
         )
     if verb.takes_params and not (isinstance(params, type) and issubclass(params, Params)):
         return "params has no annotation that is a subclass of Params; write params: MyParams"
     if unbound:
         return (
-            f"parameter {_told(unbound)} is neither input, params nor role; annotate a role, or"
+            f"parameter {_quote(unbound)} is neither input, params nor role; annotate a role, or"
             " remove it"
         )
     if verb.rowwise and verb.rowwise not in verb.inputs:
@@ -210,7 +230,7 @@ def _fault(verb: Verb, parameters: list[str], unbound: list[str], params: Any) -
         )
     if verb.law and (looking_back := verb.roles_of(LastTables)):
         return (
-            f"parameter {_told(looking_back)} needs all rows of the last run, and the law gives"
+            f"parameter {_quote(looking_back)} needs all rows of the last run, and the law gives"
             " some; declare no law"
         )
     return _fault_of_law(verb) or _fault_of_reasons(verb)
@@ -222,7 +242,7 @@ def _fault_of_law(verb: Verb) -> str:
         return ""
     if unknown := [name for name in law.keyed if name not in verb.inputs]:
         return (
-            f"keyed names {_told(unknown)}, which is no input; have:"
+            f"keyed names {_quote(unknown)}, which is no input; have:"
             f" {', '.join(verb.inputs) or 'none'}"
         )
     if not law.keyed or set(law.row_of) != set(verb.outputs):
@@ -235,25 +255,31 @@ def _fault_of_law(verb: Verb) -> str:
     uses = {name: use for name, use in law.lookup.items() if isinstance(use, Uses)}
     if unknown := [use.table for use in uses.values() if use.table not in law.keyed]:
         return (
-            f"lookup names {_told(unknown)}, which is no rowwise or keyed input; have:"
+            f"lookup names {_quote(unknown)}, which is no rowwise or keyed input; have:"
             f" {', '.join(law.keyed)}"
         )
-    naming = [
-        (table, verb.inputs[table], name) for table, names in law.keyed.items() for name in names
-    ]
-    naming += [(table, verb.outputs[table], name) for table, name in law.row_of.items()]
-    using = [(name, verb.inputs[name], use.key) for name, use in uses.items()]
-    using += [
-        (use.table, verb.inputs[use.table], name) for use in uses.values() for name in use.columns
-    ]
-    return _fault_of_columns(naming, "name groups") or _fault_of_columns(
-        using, "name entries of a dictionary"
-    )
+    naming: list[ComparedColumn] = []
+    for table, names in law.keyed.items():
+        naming += [(table, verb.inputs[table], name) for name in names]
+    for table, name in law.row_of.items():
+        naming.append((table, verb.outputs[table], name))
+    using: list[ComparedColumn] = [(name, verb.inputs[name], use.key) for name, use in uses.items()]
+    for use in uses.values():
+        using += [(use.table, verb.inputs[use.table], name) for name in use.columns]
+    fault = _fault_of_columns(naming, "name groups")
+    return fault or _fault_of_columns(using, "name entries of a dictionary")
 
 
-def _fault_of_columns(columns: Sequence[tuple[str, TableSchema | Derived, str]], task: str) -> str:
-    """``columns``: of tables, by name and schema, those whose values are to be compared. What is
-    not known before there are tables is passed over."""
+ComparedColumn = tuple[str, TableSchema | Derived, str]
+"""A table's name, its schema, and one of its columns."""
+
+
+def _fault_of_columns(columns: Sequence[ComparedColumn], task: str) -> str:
+    """Return what is wrong with columns whose values are to be compared; "" if nothing is.
+
+    ``columns``: (table, its schema, column). A column that is unknown before tables exist is passed
+    over. ``task``: what the columns are for, in the message.
+    """
     kinds = set()
     for table, schema, name in columns:
         if not isinstance(schema, TableSchema) or (schema.more and name not in schema.columns):
@@ -263,23 +289,22 @@ def _fault_of_columns(columns: Sequence[tuple[str, TableSchema | Derived, str]],
                 f"the law names column '{name}', which '{table}' does not have; have:"
                 f" {', '.join(schema.columns)}"
             )
-        if is_list(schema.arrow.field(name).type):
+        kind = schema.arrow.field(name).type
+        if is_list(kind):
             return (
                 f"the law names column '{name}' of '{table}', which holds lists; name one of texts"
                 " or numbers"
             )
-        kinds.add(is_text(schema.arrow.field(name).type))
-    return (
-        f"columns that {task} hold texts here and numbers there; name columns of one kind"
-        if len(kinds) > 1
-        else ""
-    )
+        kinds.add("text" if is_text(kind) else "number")
+    if len(kinds) > 1:
+        return f"columns that {task} hold texts here and numbers there; name columns of one kind"
+    return ""
 
 
 def _fault_of_reasons(verb: Verb) -> str:
     if taken := sorted(set(verb.reasons) & set(REASONS)):
         return (
-            f"reason {_told(taken)} has a meaning already (pipeline.contract.reasons); give it"
+            f"reason {_quote(taken)} has a meaning already (pipeline.contract.reasons); give it"
             " another name"
         )
     if verb.reasons and "rejects" not in verb.outputs:
@@ -293,12 +318,14 @@ def _law(
     row_of: Mapping[str, str],
     lookup: Mapping[str, Uses | Touches],
 ) -> Law | None:
-    """None where nothing is said of which group a row is."""
+    """Return the law of a declaration; None if it does not say how rows are grouped."""
+    if not keyed and not row_of and not lookup:
+        return None
     of_rows = {rowwise: ("id",)} if rowwise and row_of else {}
-    return Law({**of_rows, **keyed}, row_of, lookup) if keyed or row_of or lookup else None
+    return Law({**of_rows, **keyed}, row_of, lookup)
 
 
-def _told(names: list[str]) -> str:
+def _quote(names: list[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
 
 
@@ -306,11 +333,12 @@ ROLE_KINDS = (Prompt, ChatModel, EmbeddingModel, Tokenizer, Tracker, Converter, 
 
 
 def _role_kind(hint: Any) -> type | None:
-    """The kind of role that an annotation names, alone or as one that may be None."""
-    return next(
-        (kind for kind in ROLE_KINDS if hint is kind or set(get_args(hint)) == {kind, type(None)}),
-        None,
-    )
+    """Return the kind of role that an annotation names, alone or in ``... | None``; None for no
+    role."""
+    for kind in ROLE_KINDS:
+        if hint is kind or set(get_args(hint)) == {kind, type(None)}:
+            return kind
+    return None
 
 
 def verb(
@@ -329,8 +357,11 @@ def verb(
     version: Callable[[Any], str] | None = None,
     reasons: Mapping[str, str | Reason] | None = None,
 ) -> Callable[[Function], Function]:
-    """Register the function under its own name and return it unchanged. Raises TypeError where what
-    is declared and the function's parameters do not fit."""
+    """Return a decorator that registers a function as a verb under its own name and returns it
+    unchanged.
+
+    The decorator raises TypeError where the declaration does not fit the function's parameters.
+    """
 
     def register(function: Function) -> Function:
         hints = get_type_hints(function)

@@ -1,15 +1,17 @@
-"""The version of what is written, and what a later one has written."""
+"""The version of everything that is stored, and the check for files of a later version."""
 
 from pipeline.errors import DataError
 
 SCHEMA_VERSION = 7
 UNMARKED = 1
-"""The version that did not write itself down."""
+"""The version that files without a version were written by."""
 
 
 def refuse_newer(found: int | None, where: str) -> None:
-    """Raises DataError for what a later version has written; ``found`` is None where none is
-    written."""
+    """Raise DataError for something that a later version has stored.
+
+    ``found``: its version, None if it has none. ``where``: names it in the message.
+    """
     version = found or UNMARKED
     if version > SCHEMA_VERSION:
         raise DataError(

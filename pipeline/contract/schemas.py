@@ -1,16 +1,15 @@
-"""Every table: its columns, their types, and the order its rows are kept in; and the version of all
-that is kept.
+"""Every table: its columns, their types, and the order its rows are kept in.
 
-The version is in every manifest and step record (key ``schema_version``) and in the stores' live
-row. A Parquet file does not have it: it would change the file's content hash, and so run every step
-again.
+The schema's version is in every manifest and step record (key ``schema_version``) and in the
+stores' live row. It is not in Parquet files: it would change their content hash, and so run every
+step again.
 
-A verb declares the schemas it reads and writes; the runner checks them at the boundary. Column
-meanings are in docs/tables.md. List cells reach a verb as numpy arrays (pandas reads Arrow so).
+A verb declares the schemas it reads and writes; the runner checks them where tables go in and out.
+Column meanings are in docs/tables.md. A verb receives list cells as numpy arrays, as pandas reads
+them from Arrow.
 
-Texts and lists have 64-bit offsets in memory: with those of 32 bits no column could hold more than
-2 GiB of text, or 2^31 floats of vectors. Parquet knows no difference, so that a snapshot has the
-same bytes either way.
+Texts and lists have 64-bit offsets in memory: with those of 32 bits a column could not hold more
+than 2 GiB of text, or 2^31 floats of vectors. A Parquet file has the same bytes either way.
 """
 
 from collections.abc import Collection, Mapping
@@ -26,10 +25,10 @@ from pipeline.errors import DataError
 STRING, INT, FLOAT, BOOL = pa.large_string(), pa.int64(), pa.float64(), pa.bool_()
 
 HASHES = pa.schema([("id", STRING), ("row_hash", STRING)])
-"""What a store tells of its rows, and a load of those that it should have."""
+"""The columns of a store's row hashes, and of those that a load computes for comparison."""
 
 WIDE: Any = {"binary_type": pa.large_binary(), "list_type": pa.LargeListType}
-"""How Parquet is read, so that texts and lists have these types."""
+"""Options that make a Parquet file's texts and lists arrive with these types."""
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -41,8 +40,8 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def type_name(kind: pa.DataType) -> str:
-    """As Parquet has it: how wide offsets are in memory changes no result, and is nobody's
-    concern."""
+    """Return the type's name as Parquet has it: the width of offsets in memory changes no
+    result."""
     return str(kind).replace("large_", "")
 
 
@@ -53,11 +52,15 @@ FINDINGS = list_of(pa.struct([("summary", STRING), ("explanation", STRING)]))
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Columns of a table, and the columns that fix the order of its rows (``key``; those in
-    ``descending`` from the greatest down). ``more``: of what a verb reads, whether a table may have
-    further columns, which it then sees too. ``required``: the columns that say which row it is, or
-    of which another; all others may have nulls. ``optional``: those that a table may lack, the last
-    ones: nothing is in them then."""
+    """The columns of a table.
+
+    - ``key``: the columns that fix the order of rows; those in ``descending`` from the greatest
+      down.
+    - ``more``: whether a table that a verb reads may have further columns, which the verb gets too.
+    - ``required``: the columns that say which row it is, or which other one it refers to; all
+      others may have nulls.
+    - ``optional``: the last columns, which a table may lack; they are null then.
+    """
 
     arrow: pa.Schema
     key: tuple[str, ...]
@@ -72,25 +75,30 @@ class TableSchema:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """What fixes the order of rows, as snapshots have it: the columns of the key, "-" before
-        those in ``descending``. Empty where the rows stand in an order of their own, or lists are
-        in the key."""
+        """The columns that fix the order of rows, as snapshots name them: "-" stands before those
+        in ``descending``.
+
+        It is empty if the rows have an order of their own, or if lists are in the key.
+        """
         if any(pa.types.is_nested(self.arrow.field(name).type) for name in self.key):
             return ()
         return tuple(f"-{name}" if name in self.descending else name for name in self.key)
 
     def frame(self, rows: Any = ()) -> pd.DataFrame:
-        """A DataFrame of these columns from rows (dicts or tuples); typed even when empty."""
+        """Return a DataFrame of these columns from rows (dicts or tuples); typed even when
+        empty."""
         rows = rows if isinstance(rows, pd.DataFrame) else list(rows)
         if isinstance(rows, list) and rows and isinstance(rows[0], tuple):
+            # Tuples may end before the optional columns, which are the last ones.
             given = self.columns[: len(rows[0])] if self.optional else self.columns
             columns = {name: [row[place] for row in rows] for place, name in enumerate(given)}
             absent = {name: [None] * len(rows) for name in self.optional if name not in columns}
-            return as_frame(self._table(columns | absent, "rows"))
-        return as_frame(self.encode(pd.DataFrame(rows, columns=self.columns), "rows"))
+            return as_frame(self._to_arrow(columns | absent, "rows"))
+        frame = pd.DataFrame(rows, columns=self.columns)
+        return as_frame(self.encode(frame, "rows"))
 
     def encode(self, frame: pd.DataFrame, where: str) -> pa.Table:
-        """The frame as an Arrow table: its columns in declared order and type, its rows sorted by
+        """Return the frame as an Arrow table: columns in declared order and type, rows sorted by
         key.
 
         Raises DataError when a column is missing, unknown, or does not fit its type.
@@ -102,52 +110,57 @@ class TableSchema:
                 f"{where}: missing columns {missing}, unknown columns {unknown}; expected"
                 f" {self.columns}"
             )
-        return self.arrow.empty_table() if frame.empty else self._table(self.seen(frame), where)
+        if frame.empty:
+            return self.arrow.empty_table()
+        return self._to_arrow(self.seen(frame), where)
 
     def missing(self, columns: Collection[Any]) -> list[str]:
-        """Those of its columns that a table with these would need."""
+        """Return the columns of the schema that are not among these and not optional."""
         return [name for name in self.columns if name not in columns and name not in self.optional]
 
     def seen(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Its columns of the frame; those that may be lacking are there, with nulls."""
+        """Return the schema's columns of the frame; optional ones that it lacks are added with
+        nulls."""
         absent = {name: None for name in self.optional if name not in frame.columns}
         return (frame.assign(**absent) if absent else frame)[self.columns]
 
     def filled(self, frame: pd.DataFrame, where: str) -> pd.DataFrame:
-        """The frame with nothing missing: no text is "", no list an empty one, no number 0. Columns
-        of other kinds, and tables that may have further columns, stay as they are.
+        """Return the frame with missing cells filled: texts with "", lists with an empty one,
+        numbers with 0.
 
-        Raises DataError where a required cell is missing: it would become somebody else's.
+        Columns of other kinds, and tables that may have further columns, stay as they are. Raises
+        DataError where a required cell is missing: filled, it would refer to another row.
         """
         for name in self.required:
             if lost := int(frame[name].isna().sum()):
                 raise DataError(
                     f"{where}: column '{name}' is empty in {lost} rows; fill it, or filter them out"
                 )
-        missing = [] if self.more else [name for name in self.columns if frame[name].hasnans]
-        return frame.assign(
-            **{name: _filled(frame[name], self.arrow.field(name).type) for name in missing}
-        )
+        with_gaps = [] if self.more else [name for name in self.columns if frame[name].hasnans]
+        types = {name: self.arrow.field(name).type for name in with_gaps}
+        filled = {name: _fill_column(frame[name], kind) for name, kind in types.items()}
+        return frame.assign(**filled)
 
     def joined(self, *tables: pa.Table) -> pa.Table:
-        """The rows of several tables of this schema as one."""
+        """Return the rows of several tables of this schema as one table in the order of the key."""
         if len(tables) == 1:
             return tables[0].cast(self.arrow)
-        return self._ordered(
-            pa.concat_tables(table.cast(self.arrow) for table in tables)
-        ).combine_chunks()
+        together = pa.concat_tables(table.cast(self.arrow) for table in tables)
+        return self._sort(together).combine_chunks()
 
-    def _table(self, columns: Mapping[str, Any] | pd.DataFrame, where: str) -> pa.Table:
+    def _to_arrow(self, columns: Mapping[str, Any] | pd.DataFrame, where: str) -> pa.Table:
         arrays = [
             _array(columns[field.name], field.type, f"{where}: column '{field.name}'")
             for field in self.arrow
         ]
         table = pa.Table.from_arrays(arrays, schema=self.arrow)
-        return self._ordered(table).combine_chunks() if self.key else table.combine_chunks()
+        return self._sort(table).combine_chunks() if self.key else table.combine_chunks()
 
-    def _ordered(self, table: pa.Table) -> pa.Table:
-        """The rows by key; the table itself where they are so already: a second one may take much
-        memory."""
+    def _sort(self, table: pa.Table) -> pa.Table:
+        """Return the table sorted by key.
+
+        If it is sorted already, it is returned itself: a copy may take much memory.
+        """
         nested = [name for name in self.key if pa.types.is_nested(self.arrow.field(name).type)]
         cells = with_json_texts(as_frame(table.select(self.key)), nested)
         ascending = [name not in self.descending for name in self.key]
@@ -155,13 +168,12 @@ class TableSchema:
         return table if order.is_monotonic_increasing else table.take(order.to_numpy())
 
     def describe(self) -> list[list[str]]:
-        """Names, types and key: what of a schema can change a step's result."""
-        columns = [[field.name, type_name(field.type)] for field in self.arrow]
-        return (
-            columns
-            + [["key", *self.key]]
-            + ([["descending", *self.descending]] if self.descending else [])
-        )
+        """Return names, types and key: everything in a schema that can change a step's result."""
+        parts = [[field.name, type_name(field.type)] for field in self.arrow]
+        parts.append(["key", *self.key])
+        if self.descending:
+            parts.append(["descending", *self.descending])
+        return parts
 
 
 def _array(cells: Any, type: pa.DataType, where: str) -> pa.Array | pa.ChunkedArray:
@@ -173,7 +185,7 @@ def _array(cells: Any, type: pa.DataType, where: str) -> pa.Array | pa.ChunkedAr
         ) from error
 
 
-def _filled(column: pd.Series, kind: pa.DataType) -> pd.Series:
+def _fill_column(column: pd.Series, kind: pa.DataType) -> pd.Series:
     if is_text(kind):
         return column.fillna("")
     if is_list(kind):
@@ -181,20 +193,23 @@ def _filled(column: pd.Series, kind: pa.DataType) -> pd.Series:
             () if missing else cell for cell, missing in zip(column, column.isna(), strict=True)
         ]
         return pd.Series(cells, column.index, dtype=object)
-    return column.fillna(0).astype(kind.to_pandas_dtype()) if kind in (INT, FLOAT) else column
+    if kind in (INT, FLOAT):
+        return column.fillna(0).astype(kind.to_pandas_dtype())
+    return column
 
 
 FOLLOWED = ("id", "document_id", "source_entity_id", "target_entity_id", "left_id", "right_id")
-"""Columns that say which row it is, or of which others: required wherever they are."""
+"""Columns that identify a row or refer to another one: required in every table that has them."""
 
 
 def table(*key: str, **columns: pa.DataType) -> TableSchema:
+    """Return the schema of a table with these columns, sorted by the columns of ``key``."""
     required = tuple(name for name in FOLLOWED if name in columns)
     return TableSchema(pa.schema(list(columns.items())), key, required=required)
 
 
 def at_least(**columns: pa.DataType) -> TableSchema:
-    """What a verb reads that takes any table with these columns."""
+    """Return the schema of a verb's input that may be any table with these columns."""
     return TableSchema(pa.schema(list(columns.items())), (), more=True)
 
 
@@ -206,10 +221,10 @@ def _with_optional(schema: TableSchema, *names: str) -> TableSchema:
 
 
 TITLE_FROM = "title_from"
-"""Where a document's title comes from: given, heading, first_line or file_name; nothing counts as
-given."""
+"""The column with the origin of a document's title: given, heading, first_line or file_name. Null
+counts as given."""
 NAMING = frozenset(("given", "heading", ""))
-"""Where titles come from that name what a document is about."""
+"""The origins of titles that name what a document is about."""
 DOCUMENTS = _with_optional(
     table(
         "id",
@@ -219,7 +234,7 @@ DOCUMENTS = _with_optional(
     TITLE_FROM,
 )  # fmt: skip
 TITLES = _with_optional(table("id", id=STRING, title=STRING, title_from=STRING), TITLE_FROM)
-"""What of documents a verb reads that leaves their texts alone."""
+"""The columns of documents for a verb that does not read their texts."""
 TEXT_UNITS = table(
     "document_id", "order",
     id=STRING, text=STRING, n_tokens=INT, document_id=STRING, start=INT, end=INT, order=INT,
@@ -231,8 +246,10 @@ EXTRACTIONS = table(
     description=STRING, keywords=STRINGS, weight=FLOAT, grounded=BOOL,
 )  # fmt: skip
 CO_OCCURS = "co-occurs"
-"""The keyword of a relationship that says no more than that a sentence holds both ends: what stands
-behind it in the list is of those sentences, what stands before it is stated of the two."""
+"""The keyword of a relationship that says only that a sentence holds both ends. In a list of
+keywords, those before it are stated of the two ends; those after it come from sentences that hold
+both.
+"""
 MENTIONS = table("entity_id", "text_unit_id", entity_id=STRING, text_unit_id=STRING, frequency=INT)
 MERGED_ENTITIES = table(
     "id",
@@ -251,7 +268,7 @@ RESOLUTIONS = table(
     decision=STRING, by=STRING,
 )  # fmt: skip
 PLACES = table("document_id", "order", id=STRING, document_id=STRING, order=INT)
-"""What of text units a verb reads that needs their order alone."""
+"""The columns of text units for a verb that reads only their order."""
 DESCRIBED_ENTITIES = table(
     "id",
     id=STRING, name=STRING, type=STRING, types=TYPE_COUNTS, description=STRING,
@@ -270,7 +287,7 @@ ENTITIES = table(
     frequency=INT, degree=INT,
 )  # fmt: skip
 RELATIONSHIPS = DESCRIBED_RELATIONSHIPS
-"""The degrees of their ends, and their ranks, are joined as they are read (snapshots/ranks.py)."""
+"""The degrees of their ends, and their ranks, are added when they are read (snapshots/ranks.py)."""
 COMMUNITIES = table(
     "level", "id",
     id=STRING, level=INT, parent=STRING, children=STRINGS, entity_ids=STRINGS,

@@ -1,9 +1,10 @@
-"""Views: the documents of a project that satisfy conditions, with a graph of their own
+"""Views: documents of a project that satisfy conditions, with a graph of their own
 (``serve.views``).
 
-A view is made by further steps of the workflow. What belongs to it has its name behind an @: the
-step ``merge_graphs@public`` writes the table ``merged_entities@public``, and the workspace
-``default--public`` shows the workflow ``index@public``.
+A view is computed by further steps of the workflow. Names of its steps and tables end with the
+view's name after an @: the step ``merge_graphs@public`` writes the table
+``merged_entities@public``, and the workspace ``default--public`` shows the workflow
+``index@public``.
 """
 
 from collections.abc import Mapping
@@ -14,13 +15,13 @@ from pipeline.contract.fingerprint import fingerprint
 
 MARK = "@"
 DOCUMENTS_STEP = "documents"
-"""What the step of a view is called, before the @, that chooses its documents."""
+"""The name, before the @, of the step that selects a view's documents."""
 DIGITS = 16
-"""Of the fingerprint of a view's conditions: enough to tell any two apart."""
+"""The number of digits of a fingerprint that identify the conditions of a view."""
 
 
 def in_view(name: str, view: str) -> str:
-    """Return what a table, a step or a workflow is called in a view."""
+    """Return the name of a table, a step or a workflow in a view."""
     return f"{name}{MARK}{view}"
 
 
@@ -31,7 +32,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def conditions_digest(where: Mapping[str, Any]) -> str:
-    """Return what stands for the conditions of a view, however they are written.
+    """Return a digest of a view's conditions, equal for all ways of writing them.
 
     Raises ValueError for a condition that makes no sense.
     """
@@ -41,8 +42,7 @@ def conditions_digest(where: Mapping[str, Any]) -> str:
 
 
 def with_conditions(version: str, digest: str) -> str:
-    """Return the version of a load of a view: it tells those who read by which conditions the view
-    was made."""
+    """Return the version of a load of a view, which tells readers the conditions of the view."""
     return f"{version}-{digest}"
 
 

@@ -97,9 +97,8 @@ def _loads(step: Step) -> bool:
     return DOCUMENTS in step.outputs and not step.models and not step.prompts
 
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# Type checkers do not see the functions of pyarrow.compute: they are created at import.
+pc: Any = pyarrow.compute
 TEXT_UNITS = "text_units"
 GIVEN = ("entities", "relationships")
 NOTHING_LEFT_OUT = (RECOVERED, UNREFRESHED, UNENDED)

@@ -17,9 +17,8 @@ from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import match_key
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# Type checkers do not see the functions of pyarrow.compute: they are created at import.
+pc: Any = pyarrow.compute
 
 COLUMNS = {
     "documents": ["id", "title", TITLE_FROM],

@@ -31,9 +31,8 @@ from pipeline.engine.workflow import REJECTS, Step
 from pipeline.errors import DataError
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# Type checkers do not see the functions of pyarrow.compute: they are created at import.
+pc: Any = pyarrow.compute
 
 SOURCE = "source"
 """The kind of a reject that names a source which was not read, or not whole."""

@@ -204,7 +204,7 @@ def test_the_names_of_a_definition_are_those_that_the_compiler_finds(module: Mod
     compiled = [
         code for code in compile(source, "it", "exec").co_consts if isinstance(code, CodeType)
     ]
-    read = definitions._read(source)
+    read = definitions._parse_module(source)
     for place, statement in enumerate(read.statements):
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             first = min(

@@ -17,7 +17,7 @@ definitions.PACKAGE = "mill"
 from pipeline.contract.fingerprint import code_fingerprint
 from mill.shout import shout
 
-print(code_fingerprint(shout), "parsed" if definitions._read.cache_info().misses else "kept")
+print(code_fingerprint(shout), "parsed" if definitions._parse_module.cache_info().misses else "kept")
 """
 
 

@@ -65,9 +65,8 @@ from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# Type checkers do not see the functions of pyarrow.compute: they are created at import.
+pc: Any = pyarrow.compute
 
 TOKENS_OF_INSTRUCTIONS = 400
 UNITS = "text_unit_ids"
