@@ -17,7 +17,8 @@ definitions.PACKAGE = "mill"
 from pipeline.contract.fingerprint import code_fingerprint
 from mill.shout import shout
 
-print(code_fingerprint(shout), "parsed" if definitions._parse_module.cache_info().misses else "kept")
+parsed = definitions._parse_module.cache_info().misses
+print(code_fingerprint(shout), "parsed" if parsed else "kept")
 """
 
 
