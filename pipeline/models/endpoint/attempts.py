@@ -1,5 +1,4 @@
-"""A model behind an address, and its calls: each tried until it is answered, in turn with all
-others, again where that may help, every attempt counted."""
+"""Models behind an address, and their calls: queueing, retries, and the record of every attempt."""
 
 import random
 import threading
@@ -24,29 +23,33 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 TIMEOUTS_TO_TRY_AGAIN = 1
-"""A call that brings nothing within its time rarely does at the third try, and each costs the whole
-time."""
+"""Number of retries after a timeout. A third try rarely succeeds, and each try costs the whole
+timeout."""
 TIMEOUTS_GIVEN_BACK = 6
-"""A call that timed out because too many were under way is tried again so often without counting
-that as a failure: from 64 calls at once the concurrency is halved six times until one is left."""
+"""Number of timeouts under overload that do not count as failures of a call. Halving 64 calls at
+once six times leaves a concurrency of one."""
 RESTARTS_GIVEN_BACK = 3
-"""A call that found the server down is sent again so often without counting that as a failure. A
-prompt that ends the server itself, behind a proxy that answers 502 meanwhile, would be sent for
-ever."""
+"""Number of times that a call is sent again after the server was down, without counting as a
+failure. Without this limit, a prompt that crashes its server would be sent for ever, if a proxy
+answers 502 meanwhile."""
 LONGEST_THROTTLING = 3600.0
+"""Time in seconds that a run continues although the endpoint refuses every call as too many."""
 LONGEST_WAIT = 60.0
+"""Longest pause in seconds between two attempts."""
 SECONDS_TO_LEAVE = 1.0
-"""That calls under way get of a question which is broken off: somebody waits for that."""
+"""Time that calls under way have to end when a query is stopped, because a user waits for that."""
 CHARACTERS_PER_TOKEN = 4
-SECONDS_OF_A_LOOK = 10.0
-"""Whoever has not refused by then is there: some servers load a model while the first call
-waits."""
+PROBE_SECONDS = 10.0
+"""Time limit of a probe. A server that has not refused by then is running: some servers load a
+model during the first call."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """What is known of a call before it is sent. ``tokens``: an estimate of all it takes; 0 where
-    nobody asks."""
+    """Facts about a call before it is sent.
+
+    ``tokens``: an estimate of all tokens that it needs, or 0 if no limit needs it.
+    """
 
     row_id: str
     characters: int
@@ -56,21 +59,26 @@ class Call:
 
     @property
     def expected(self) -> Tokens:
+        """The expected tokens, estimated from the number of characters."""
         return Tokens(
             self.characters // CHARACTERS_PER_TOKEN, 0, searches=self.searches, estimated=True
         )
 
 
-LOOK = Call("", 0)
-OUTCOME_OF_A_LOOK = "look"
-WORD_OF_A_LOOK = "Hi"
+PROBE = Call("", 0)
+PROBE_OUTCOME = "look"
+"""Outcome of a probe in the usage records."""
+PROBE_TEXT = "Hi"
 
 
 @dataclass
 class RetryWindow:
-    """How long to go on when calls bring no answer: not at all if none ever did and nobody listens,
-    else for ``limit`` calls in a row (each has had its retries); and for ``throttling`` seconds (by
-    default an hour) when the endpoint refuses them all as too many."""
+    """Decide how long to continue when calls get no answer.
+
+    If no call ever got one and the server does not listen, the work ends at once. Otherwise it ends
+    after ``limit`` failed calls in a row, each with its retries. If the endpoint refuses all calls
+    as too many, it ends after ``throttling`` seconds (None means LONGEST_THROTTLING).
+    """
 
     endpoint: Endpoint
     limit: int
@@ -81,35 +89,45 @@ class RetryWindow:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def heard(self) -> None:
+        """Record that a call got an answer."""
         with self.lock:
             self.answered, self.silent, self.heard_at = True, 0, time.monotonic()
 
     def throttled(self, failure: Failure) -> None:
-        """Raises ModelError when nothing else has come for long, or will not have by the time to
-        come again."""
+        """Raise ModelError if the endpoint has refused all calls as too many for too long.
+
+        The pause that it requests counts as well.
+        """
         if self.outlasted_by(failure):
             raise self.endpoint.busy(failure)
 
     def outlasted_by(self, failure: Failure) -> bool:
-        """Whether the time to come again is later than this goes on."""
+        """Return whether the time at which the endpoint allows a retry is too late."""
+        limit = LONGEST_THROTTLING if self.throttling is None else self.throttling
         with self.lock:
             silence = time.monotonic() - self.heard_at + (failure.retry_after or 0.0)
-            return silence > (LONGEST_THROTTLING if self.throttling is None else self.throttling)
+            return silence > limit
 
     def missed(self, failure: Failure) -> None:
-        """Raises ModelError when there is no use in going on."""
+        """Record a failed call. Raise ModelError if further calls are useless.
+
+        A refusal that the endpoint itself wrote counts as an answer.
+        """
         if failure.answered:
             return self.heard()
         with self.lock:
             self.silent += 1
-            if self.silent >= self.limit or not (failure.listens or self.answered):
+            was_ever_there = failure.listens or self.answered
+            if self.silent >= self.limit or not was_ever_there:
                 raise self.endpoint.silent(failure)
 
 
 @dataclass(frozen=True)
 class Sent(Generic[Answer]):
-    """A call that is being answered. ``place``: where it counts as under way; ``count``: tells what
-    it took."""
+    """A call that is being answered.
+
+    ``place`` holds its place among the calls under way. ``count`` records its usage.
+    """
 
     answer: Answer
     tokens: Tokens
@@ -117,16 +135,20 @@ class Sent(Generic[Answer]):
     count: Callable[[Tokens, str], None]
 
     def end(self, tokens: Tokens, outcome: str = "ok") -> None:
+        """Free the place of the call, and record its tokens and outcome."""
         self.place.close()
         self.count(tokens, outcome)
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """The calls of one model. ``max_retries``: after failures that may pass. Too many calls (429),
-    a server that is starting (``watch``) and a timeout for want of places at the server are no
-    failures of a call. ``look``: the smallest call there is, which shows whether the server
-    answers."""
+    """Calls of one model, with retries and limits.
+
+    ``max_retries``: the number of retries after transient failures. Three cases do not count as
+    failures of a call: too many calls (429), a server that is starting (``watch``), and a timeout
+    because the server had no free slot. ``probe``: the smallest possible call, which shows whether
+    the server answers.
+    """
 
     endpoint: Endpoint
     limiter: Limiter
@@ -135,7 +157,7 @@ class Attempts:
     stop: threading.Event
     patience: RetryWindow
     watch: ServerWatch
-    look: "Callable[[OpenAI], Tokens]"
+    probe: "Callable[[OpenAI], Tokens]"
     listener: Listener | None = None
 
     def ask(
@@ -144,8 +166,12 @@ class Attempts:
         send: "Callable[[OpenAI], tuple[Answer, Tokens]]",
         outcome: Callable[[Answer], str] = lambda answer: "ok",
     ) -> Answer | Failure:
-        """The answer, or why there is none. Raises AuthError or ModelError where no call can do
-        better, StoppedError when the work has been stopped before the call was sent."""
+        """Make a call and return its answer, or the failure.
+
+        ``send`` makes the call and returns answer and tokens. ``outcome`` gives the outcome for the
+        usage records. Raises AuthError or ModelError if no other call can succeed. Raises
+        StoppedError if the work was stopped before the call was sent.
+        """
         sent = self.open(call, send)
         if isinstance(sent, Failure):
             return sent
@@ -155,17 +181,20 @@ class Attempts:
     def open(
         self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]"
     ) -> Sent[Answer] | Failure:
-        """As ``ask``, where the answer has only begun: the call is under way until it is ended."""
+        """Make a call whose answer only begins, such as a stream. Errors are those of ``ask``.
+
+        The call counts as under way until ``Sent.end`` is called.
+        """
         attempt = failures = throttlings = timeouts = restarts = 0
         while True:
             attempt += 1
-            answer, place = self._once(call, send, attempt)
+            answer, place = self._attempt(call, send, attempt)
             if not isinstance(answer, Failure):
                 self.patience.heard()
                 self.watch.succeeded()
                 return answer
-            # Raised here, not where it was caught: no traceback leads to the request and its
-            # headers.
+            # The error is raised here and not where it was caught, so that no traceback contains
+            # the request and its headers.
             if answer.fatal:
                 raise answer.fatal
             if answer.throttled:
@@ -175,45 +204,44 @@ class Attempts:
                 self._wait(answer, throttlings)
                 continue
             if self.watch.is_down(answer) and not self.watch.answered_since(place.since):
-                was_down = self.watch.await_server(answer, self._look, self.stop, self._say)
+                was_down = self.watch.await_server(answer, self._probe_server, self.stop, self._say)
                 if was_down and restarts < RESTARTS_GIVEN_BACK:
                     restarts += 1
                     continue
-                answer = replace(answer, retry_after=None)  # it has been waited for
+                # The pause that the server requested is over by now.
+                answer = replace(answer, retry_after=None)
             if answer.passing:
                 self.watch.failed(answer)
-            if (
-                answer.reason == "timeout"
-                and self._gives_back(place)
-                and timeouts < TIMEOUTS_GIVEN_BACK
-            ):
+            is_timeout = answer.reason == "timeout"
+            if is_timeout and self._is_overload(place) and timeouts < TIMEOUTS_GIVEN_BACK:
                 timeouts += 1
                 continue
             failures += 1
-            too_late = bool(answer.retry_after) and self.patience.outlasted_by(answer)
+            is_too_late = bool(answer.retry_after) and self.patience.outlasted_by(answer)
             if (answer.status or 0) >= 500:
-                self.limiter.overloaded(0.0 if too_late else answer.retry_after or 0.0)
-            most = (
-                min(self.max_retries, TIMEOUTS_TO_TRY_AGAIN)
-                if answer.reason == "timeout"
-                else self.max_retries
-            )
-            again = answer.passing and failures <= most and not too_late
-            if not again or not (answer.listens or self.patience.answered):
+                self.limiter.overloaded(0.0 if is_too_late else answer.retry_after or 0.0)
+            max_retries = self.max_retries
+            if is_timeout:
+                max_retries = min(max_retries, TIMEOUTS_TO_TRY_AGAIN)
+            is_retry_useful = answer.passing and failures <= max_retries and not is_too_late
+            was_ever_there = answer.listens or self.patience.answered
+            if not is_retry_useful or not was_ever_there:
                 self.patience.missed(answer)
                 return answer
             self._wait(answer, failures)
 
-    def _once(
+    def _attempt(
         self, call: Call, send: "Callable[[OpenAI], tuple[Answer, Tokens]]", attempt: int
     ) -> tuple[Sent[Answer] | Failure, Place]:
+        """Make one attempt of a call when its turn has come. Return the answer and its place.
+
+        A successful call keeps its place until ``Sent.end``.
+        """
         with ExitStack() as leaving:
             place = leaving.enter_context(self.limiter.turn(call.tokens, self.stop))
-            name = (
-                self.listener.begun(self._usage(call, attempt, call.expected))
-                if self.listener
-                else ""
-            )
+            name = ""
+            if self.listener:
+                name = self.listener.begun(self._usage_of_call(call, attempt, call.expected))
             started = time.monotonic()
             answer = self.endpoint.call(send)
 
@@ -222,7 +250,8 @@ class Attempts:
                 if call.tokens:
                     self.limiter.bucket.correct(tokens.input + tokens.output - call.tokens)
                 if self.listener:
-                    self.listener.ended(self._usage(call, attempt, tokens, seconds, outcome), name)
+                    usage = self._usage_of_call(call, attempt, tokens, seconds, outcome)
+                    self.listener.ended(usage, name)
 
             if not isinstance(answer, Failure):
                 self.limiter.succeeded(place)
@@ -230,26 +259,26 @@ class Attempts:
         count(answer.tokens, answer.outcome)
         return answer, place
 
-    def _gives_back(self, place: Place) -> bool:
-        """Return whether a call that timed out is to be tried again as if it had not been tried.
+    def _is_overload(self, place: Place) -> bool:
+        """Return whether a call timed out because too many calls were under way.
 
-        A question is not: somebody waits for it. Where no other call was answered meanwhile, the
-        watch must be on: it ends a run whose server never answers.
+        Such a call is repeated without counting as a failure. This never applies to a query,
+        because a user waits for it. If no other call was answered meanwhile, the watch must be on:
+        it ends a run whose server never answers.
         """
         had_to_queue = self.limiter.timed_out(place)
         goes_on = bool(self.watch.seconds) or self.limiter.answered_since(place.since)
         return had_to_queue and goes_on and not self.limiter.urgent
 
-    def _look(self) -> Failure | None:
-        """Ask the server for next to nothing; return why that failed, or None. Only an answer is
-        counted."""
+    def _probe_server(self) -> Failure | None:
+        """Make the smallest possible call; return its failure, or None. Record only an answer."""
         started = time.monotonic()
-        answer = self.endpoint.call(self.look)
+        answer = self.endpoint.call(self.probe)
         if isinstance(answer, Failure):
             return answer
         if self.listener:
             seconds = time.monotonic() - started
-            self.listener.ended(self._usage(LOOK, 1, answer, seconds, OUTCOME_OF_A_LOOK))
+            self.listener.ended(self._usage_of_call(PROBE, 1, answer, seconds, PROBE_OUTCOME))
         return None
 
     def _say(self, fact: str) -> None:
@@ -257,31 +286,44 @@ class Attempts:
             self.listener.notify(fact)
 
     def _wait(self, failure: Failure, times: int) -> None:
-        sleep(failure.retry_after if failure.retry_after is not None else backoff(times), self.stop)
+        """Wait before the next attempt, as long as the server says or by exponential backoff."""
+        seconds = failure.retry_after
+        if seconds is None:
+            seconds = backoff(times)
+        sleep(seconds, self.stop)
 
-    def _usage(
+    def _usage_of_call(
         self, call: Call, attempt: int, tokens: Tokens, seconds: float = 0.0, outcome: str = "ok"
     ) -> Usage:
         return Usage(
-            call.row_id, self.endpoint.model, tokens.input, tokens.output, cached=False,
+            call.row_id,
+            self.endpoint.model,
+            tokens.input,
+            tokens.output,
+            cached=False,
             seconds=seconds,
-            outcome=outcome, cost=self.cost(tokens), cached_tokens=tokens.cached, attempt=attempt,
+            outcome=outcome,
+            cost=self.cost(tokens),
+            cached_tokens=tokens.cached,
+            attempt=attempt,
             texts=call.texts,
             estimated=tokens.estimated,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)
 class RemoteModel:
-    """``timeout`` in seconds; prices per million tokens; ``urgent``: its calls have places of their
-    own and go ahead of the turns of those that are not, in any process. ``wait_for_model``: seconds
-    that a run waits for a server that is starting; 0: not at all, as for whoever asks a question.
+    """Model behind an address.
 
-    ``connect`` makes the endpoint from ``where``, ``model``, ``base_url``, ``api_key`` and
-    ``timeout``. ``origin`` names the code that answers where no endpoint does; it is part of the
+    ``timeout`` is in seconds, and prices are per million tokens. ``urgent``: its calls have their
+    own places and precede those of other models, in any process. ``wait_for_model``: seconds that a
+    run waits for a server that is starting; 0, as for queries, means no wait.
+
+    ``connect`` creates the endpoint from ``where``, ``model``, ``base_url``, ``api_key`` and
+    ``timeout``. ``origin`` names the code that answers instead of an endpoint; it is part of the
     model's identity.
 
-    Raises SettingsError for an address or key that cannot be one.
+    Raises SettingsError for an invalid address or key.
     """
 
     model: str = ""
@@ -301,6 +343,7 @@ class RemoteModel:
     wait_for_model: float = 0.0
 
     def __post_init__(self) -> None:
+        # Create the endpoint now, so that an invalid address or key is reported at once.
         _ = self.endpoint
 
     @made_once
@@ -311,11 +354,11 @@ class RemoteModel:
         self.endpoint.preflight()
 
     def begin_run(self, say: Say) -> None:
-        """Look at the server as ``preflight`` does; wait while it is starting, as
-        ``wait_for_model`` says.
+        """Check the server as ``preflight`` does, and wait up to ``wait_for_model`` if it is
+        starting.
 
-        A run calls this before its first call. ``say`` hears of the wait. Raises as ``preflight``
-        does, and ModelError when the server has not answered in time.
+        A run calls this before its first call. ``say`` receives messages about the wait. Raises the
+        errors of ``preflight``, and ModelError when the server has not answered in time.
         """
         self.watch.begin()
         self.limiter.begin()
@@ -329,21 +372,21 @@ class RemoteModel:
             self._await_start(say)
 
     def _await_start(self, say: Say) -> bool:
-        """Wait for the server if it is starting; return whether it was."""
-        failure = self.endpoint.look() if self.wait_for_model else None
+        """Wait for the server if it is starting. Return whether it was."""
+        failure = self.endpoint.probe() if self.wait_for_model else None
         if failure is None or not self.watch.is_down(failure):
             return False
-        self.watch.await_server(failure, self.endpoint.look, threading.Event(), say)
+        self.watch.await_server(failure, self.endpoint.probe, threading.Event(), say)
         return True
 
     def note(self) -> str:
-        """Return what a run should tell of the server at its end, or ""."""
+        """Return a remark about the server for the end of a run, or ""."""
         note = self.limiter.note(f"{self.where}.concurrency")
         return f"{self.where}: {note}" if note else ""
 
-    def look(self, client: "OpenAI") -> Tokens:
-        """Ask the server for next to nothing, to see whether it answers; return what that took."""
-        with client.with_options(timeout=SECONDS_OF_A_LOOK).models.with_streaming_response.list():
+    def probe(self, client: "OpenAI") -> Tokens:
+        """Make the smallest possible call to see whether the server answers. Return its tokens."""
+        with client.with_options(timeout=PROBE_SECONDS).models.with_streaming_response.list():
             return NO_TOKENS
 
     @made_once
@@ -352,11 +395,11 @@ class RemoteModel:
 
     @property
     def _enough(self) -> int:
-        """How many calls in a row must fail before the work is given up."""
+        """Number of calls in a row that must fail before the work is given up."""
         return max(8, 2 * self.concurrency)
 
     def cost(self, tokens: Tokens) -> float | None:
-        """In the currency of the prices; None without them."""
+        """Return the cost in the currency of the prices, or None if the model has no price."""
         if self.input_price is None:
             return None
         return (tokens.input * self.input_price + tokens.output * self.output_price) / 1e6
@@ -367,16 +410,23 @@ class RemoteModel:
         return Limiter(self.concurrency, bucket, self.urgent)
 
     def reserve(self, size: int, calls: int | None = None) -> Reserve:
-        """Return room in the cache for the replies of all calls at once, of ``size`` bytes each."""
+        """Return a reserve in the cache for the replies of all calls at once, of ``size`` bytes
+        each."""
         return self.cache.database.reserve(calls or self.concurrency, size, self.where)
 
     def attempts(self, listener: Listener | None) -> Attempts:
         patience = RetryWindow(self.endpoint, self._enough, self.timeout if self.urgent else None)
         return Attempts(
-            self.endpoint, self.limiter, self.max_retries, self.cost, threading.Event(), patience,
+            self.endpoint,
+            self.limiter,
+            self.max_retries,
+            self.cost,
+            threading.Event(),
+            patience,
             self.watch,
-            self.look, listener,
-        )  # fmt: skip
+            self.probe,
+            listener,
+        )
 
     def workers(self, work: Callable[[Item], Done], attempts: Attempts) -> Workers[Item, Done]:
         return Workers(
@@ -385,6 +435,10 @@ class RemoteModel:
 
 
 def backoff(attempt: int) -> float:
-    """Seconds before the next attempt: up to 0.5, 1, 2, ... 60, of which at least half, the rest by
-    chance."""
-    return min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)  # noqa: S311  (no secret)
+    """Return the seconds to wait before the next attempt.
+
+    The limit doubles from 0.5 to 60 seconds, and the result is a random time between half the limit
+    and the limit.
+    """
+    limit = min(LONGEST_WAIT, 0.5 * 2 ** (attempt - 1))
+    return limit * random.uniform(0.5, 1.0)  # noqa: S311 - no secret

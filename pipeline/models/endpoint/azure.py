@@ -1,4 +1,4 @@
-"""Call deployments of Azure OpenAI by its own paths and versions, with a key or with Microsoft
+"""Deployments of Azure OpenAI, by Azure's own paths and versions, with a key or with Microsoft
 Entra ID."""
 
 import hashlib
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 API_VERSION = "2024-10-21"
-"""The newest version of the data plane that is not a preview."""
+"""The newest version of the API for calls that is not a preview."""
 SCOPE = "https://cognitiveservices.azure.com/.default"
 ROLE = "Cognitive Services OpenAI User"
 
 
 @dataclass(frozen=True)
 class AzureEndpoint(Endpoint):
-    """Call a deployment.
+    """Endpoint of a deployment.
 
-    ``base_url``: the resource's address, as in https://NAME.openai.azure.com. ``deployment``: by
-    default the model's name. ``entra_id``: sign in by DefaultAzureCredential of azure-identity,
-    which renews its tokens.
+    ``base_url``: the address of the resource, such as https://NAME.openai.azure.com.
+    ``deployment``: by default the name of the model. ``entra_id``: sign in by
+    DefaultAzureCredential of azure-identity, which renews its tokens.
 
-    A deployment is an address: it is in no identity, so a model keeps its replies when it moves to
-    Azure.
+    A deployment counts as an address and is in no identity. A model therefore keeps its replies
+    when it moves to Azure.
     """
 
     deployment: str = ""
@@ -57,16 +57,15 @@ class AzureEndpoint(Endpoint):
 
     @property
     def resource(self) -> str:
-        """Return the address without the path that the client adds itself."""
+        """Address without the path that the client adds itself."""
         return self.address.removesuffix("/openai") if self.base_url else ""
 
     @property
     def digest(self) -> str:
-        """Return a hash of resource, deployment and model. Each deployment has limits of its
+        """Digest of resource, deployment and model, because each deployment has limits of its
         own."""
-        return hashlib.sha256(
-            f"{self.resource}\n{self._deployment}\n{self.model}".encode()
-        ).hexdigest()
+        content = f"{self.resource}\n{self._deployment}\n{self.model}"
+        return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def shown(self) -> str:
@@ -77,6 +76,8 @@ class AzureEndpoint(Endpoint):
         return self.deployment or self.model
 
     def preflight(self) -> None:
+        """Check that an address and credentials are set, and then the server as
+        ``Endpoint.preflight`` does."""
         if not self.base_url:
             raise AuthError(
                 f"{self.where}: no base_url; set it to the resource, https://NAME.openai.azure.com"
@@ -101,21 +102,26 @@ class AzureEndpoint(Endpoint):
             or API_VERSION
         )
         common["default_query"] = {**common["default_query"], "api-version": version}
+        if self.entra_id:
+            credentials = self._entra_id_credentials()
+        else:
+            credentials = {"api_key": self.api_key or "none"}
         return AzureOpenAI(
             azure_endpoint=self.resource,
             azure_deployment=self._deployment,
             api_version=version,
-            **(self._by_entra_id() if self.entra_id else {"api_key": self.api_key or "none"}),
+            **credentials,
             **common,
         )
 
-    def _by_entra_id(self) -> dict[str, Any]:
+    def _entra_id_credentials(self) -> dict[str, Any]:
+        """Return the client arguments for Entra ID. Raise SettingsError without azure-identity."""
         try:
             from azure.identity import DefaultAzureCredential, get_bearer_token_provider
         except ImportError:
             fact = "entra_id needs azure-identity"
             raise SettingsError(f"{self.where}: {fact}; {install_extra('azure')}") from None
-        # The provider keeps a token until it is about to expire, and then asks for the next one.
+        # The provider keeps a token until it is about to expire, and then requests the next one.
         return {
             "azure_ad_token_provider": get_bearer_token_provider(DefaultAzureCredential(), SCOPE)
         }

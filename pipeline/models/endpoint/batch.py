@@ -1,8 +1,7 @@
-"""A chat model at half the price: its calls go as files to the endpoint's Batch API, and come back
-within a day.
+"""Chat model at half the price: its calls go as files to the endpoint's Batch API.
 
-Conversations are held in rounds: what all of them ask is one batch, what they ask next is the next
-one.
+The replies arrive within a day. Conversations run in rounds: the requests of all of them form one
+batch, and their next requests form the next one.
 """
 
 import json
@@ -44,16 +43,22 @@ from pipeline.models.endpoint.reply_limits import (
 )
 
 ENDED = frozenset({"completed", "expired", "cancelled", "failed"})
+"""Final states of a batch."""
 EXPIRED = "expired"
 LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
-"""What may stand in JSON, and ends a line for some readers, as JSON may also write it."""
+"""Characters that are allowed in JSON but end a line for some readers, and their JSON escapes."""
 
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """``poll_seconds`` between looks; ``wait_seconds`` that a run waits before it ends with exit
-    code 4; ``failed``: what becomes of rows that failed in a batch; ``least``: fewer requests go
-    directly; ``discount``: of the price."""
+    """Options of batches.
+
+    ``poll_seconds``: the pause between two checks. ``wait_seconds``: how long a run waits before it
+    ends with exit code 4. ``failed``: "direct" repeats requests that failed in a batch as direct
+    calls; "reject" rejects their rows. ``least``: fewer requests than this are made directly.
+    ``max_requests`` and ``max_bytes`` limit one batch. ``discount``: the fraction of the price that
+    a batch saves.
+    """
 
     poll_seconds: float = 30
     wait_seconds: float = 3600
@@ -65,7 +70,7 @@ class BatchOptions:
 
 
 class BatchReply(NamedTuple):
-    """A reply that came in a batch, and its tokens."""
+    """A reply from a batch, and its tokens."""
 
     completion: Completion
     tokens: Tokens
@@ -73,8 +78,10 @@ class BatchReply(NamedTuple):
 
 @dataclass(frozen=True)
 class BatchChat(ChatModel):
-    """A ChatModel; ``chat`` is the same model asked directly: replies, identity and cache are the
-    same."""
+    """ChatModel whose calls go through the Batch API.
+
+    ``chat`` is the same model with direct calls: replies, identity and cache are the same.
+    """
 
     chat: OpenAIChat
     options: BatchOptions = field(default_factory=BatchOptions)
@@ -95,10 +102,11 @@ class BatchChat(ChatModel):
 
     @property
     def least(self) -> int:
-        """Fewer requests than these go directly, at the full price."""
+        """Number of requests below which they are made directly, at the full price."""
         return self.options.least
 
     def full_cost(self, tokens: Tokens) -> float | None:
+        """Return the cost of a direct call."""
         return self.chat.cost(tokens)
 
     def converse(
@@ -107,9 +115,12 @@ class BatchChat(ChatModel):
         listener: Listener | None = None,
         anew: Anew | None = None,
     ) -> list[Result]:
-        """See ChatModel. Raises WaitingError when a batch is not ready in time: the next run goes
-        on with it; BudgetError, by the listener, when a batch is more than what is left; and
-        SettingsError without a cache."""
+        """Run all conversations as ChatModel says, in batches.
+
+        Raises WaitingError when a batch is not ready in time; the next run continues with it.
+        Raises BudgetError, by the listener, when a batch exceeds the rest of the budget. Raises
+        SettingsError without a cache.
+        """
         self._require_batches()
         if not self.chat.cache.database.there:
             raise SettingsError(
@@ -118,9 +129,8 @@ class BatchChat(ChatModel):
         memory = self.memory(anew)
         exchange = Exchange(talks, memory, partial(self.chat.tell_known, listener))
         results = in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
-        self._collect(
-            self._under_way(), {}, listener
-        )  # what a killed run has left, though all was known
+        # A killed run may have left batches although the cache answers all requests of this one.
+        self._collect(self._batches_under_way(), {}, listener)
         return results
 
     def stream(
@@ -133,16 +143,14 @@ class BatchChat(ChatModel):
         self.chat.preflight()
 
     def begin_run(self, say: Callable[[str], None]) -> None:
-        """See ServedModel."""
         self._require_batches()
         self.chat.begin_run(say)
 
     def note(self) -> str:
-        """See ServedModel."""
         return self.chat.note()
 
     def _require_batches(self) -> None:
-        """Raises SettingsError for a provider without the Batch API."""
+        """Raise SettingsError if the provider has no Batch API."""
         if not self.chat.endpoint.has_batches:
             fact = f"execution: batch is not there with provider: {self.chat.endpoint.provider}"
             raise SettingsError(
@@ -150,28 +158,30 @@ class BatchChat(ChatModel):
             )
 
     def settle(self, listener: Listener | None) -> bool:
-        """Store what has come of batches of earlier runs. Returns whether any is still under
-        way."""
-        self._collect(self._under_way(), {}, listener)
+        """Store the replies of ended batches of earlier runs. Return whether any batch is still
+        under way."""
+        self._collect(self._batches_under_way(), {}, listener)
         return bool(self._intents.all())
 
     def cancel(self) -> None:
-        """What is under way; what it has answered by then comes as from any batch."""
-        for intent in self._under_way():
+        """Cancel all batches under way. Replies that exist by then are stored as those of any
+        batch."""
+        for intent in self._batches_under_way():
             self._api.cancel(intent)
 
     def abandon(self, listener: Listener | None) -> None:
-        """Cancel what is under way, store what it has answered, and leave nothing of it at the
+        """Cancel all batches under way, store their replies, and delete their files at the
         endpoint.
 
         Raises WaitingError while the endpoint is still cancelling, which may take 10 minutes: until
-        it has, it may write files."""
+        then it may write files.
+        """
 
         def store(intent: BatchIntent, batch: Any | None) -> None:
             self._store(intent, batch, {}, listener)
 
         self.cancel()
-        self._drain(self._under_way(), store, lambda intent: True)
+        self._drain(self._batches_under_way(), store, lambda intent: True)
 
     @cached_property
     def _intents(self) -> BatchIntents:
@@ -189,59 +199,67 @@ class BatchChat(ChatModel):
         memory: RememberedReplies,
         listener: Listener | None,
     ) -> dict[str, ChatReply]:
-        under_way = self._under_way()
-        bound = {key for intent in under_way for key in intent.keys}
-        keys = {key: memory.keys(request) for key, request in requests.items()}
-        # A batch that an earlier version sent has the keys of the earlier forms.
+        """Get the replies to the requests, by key: from batches, and from direct calls if needed.
+
+        Direct calls are made for requests that are too few for a batch, and for those that failed
+        in one.
+        """
+        under_way = self._batches_under_way()
+        # A batch of an earlier version has the keys of the earlier forms of a request.
+        keys_of_forms = {key: memory.keys(request) for key, request in requests.items()}
+        already_sent = {key for intent in under_way for key in intent.keys}
         fresh = {
             key: memory.with_room(key, request)
             for key, request in requests.items()
-            if bound.isdisjoint(keys[key])
+            if already_sent.isdisjoint(keys_of_forms[key])
         }
         if len(fresh) >= self.options.least:
             under_way += self._submit(fresh, under_way, listener)
-        wanted = {known: request for key, request in requests.items() for known in keys[key]}
-        came_to_nothing = self._collect(under_way, wanted, listener)
-        lost = {
-            key: came_to_nothing[known]
-            for key in requests
-            for known in keys[key]
-            if known in came_to_nothing
-        }
+
+        wanted: dict[str, ChatRequest] = {}
+        for key, request in requests.items():
+            wanted.update(dict.fromkeys(keys_of_forms[key], request))
+        failed = self._collect(under_way, wanted, listener)
+        lost: dict[str, ChatReply] = {}
+        for key in requests:
+            for form_key in keys_of_forms[key]:
+                if form_key in failed:
+                    lost[key] = failed[form_key]
+
         replies = memory.recall(requests)
-        if in_vain := self._limited_in_vain(fresh, replies, lost):
-            others = {key: request for key, request in requests.items() if key not in in_vain}
-            # Too few for a batch go directly: as requests of a batch, their empty replies would be
-            # served.
-            is_batch = len(in_vain) >= self.options.least
-            again = (
-                self._ask(in_vain, memory, listener)
-                if is_batch
-                else self.chat.ask(in_vain, memory, listener)
-            )
-            return {**self._ask(others, memory, listener), **again}
+        to_repeat = self._spoiled_by_limit(fresh, replies, lost)
+        if to_repeat:
+            others = {key: request for key, request in requests.items() if key not in to_repeat}
+            # Too few for a batch are made directly. If they were treated as requests of a batch,
+            # their empty replies would be served.
+            if len(to_repeat) >= self.options.least:
+                repeated = self._ask(to_repeat, memory, listener)
+            else:
+                repeated = self.chat.ask(to_repeat, memory, listener)
+            return {**self._ask(others, memory, listener), **repeated}
+
         missing = {key: request for key, request in requests.items() if key not in replies}
-        rejected = {
-            key: lost[key] for key in missing if key in lost and self.options.failed == "reject"
-        }
+        rejected: dict[str, ChatReply] = {}
+        if self.options.failed == "reject":
+            rejected = {key: lost[key] for key in missing if key in lost}
         direct = {key: request for key, request in missing.items() if key not in rejected}
-        came = {
+        answered = {
             key: memory.better(key, requests[key], reply)
             for key, reply in {**replies, **rejected}.items()
         }
-        return {**came, **self.chat.ask(direct, memory, listener)}
+        return {**answered, **self.chat.ask(direct, memory, listener)}
 
-    def _limited_in_vain(
+    def _spoiled_by_limit(
         self,
         sent: Mapping[str, ChatRequest],
         replies: Mapping[str, ChatReply],
         lost: Mapping[str, ChatReply],
     ) -> dict[str, ChatRequest]:
-        """Return the requests whose limit was at fault, which are to be asked again with another
-        one, or none.
+        """Return the requests that failed because of their limit, to be repeated with another limit
+        or none.
 
-        The endpoint has refused the limit, or hidden thinking has used it up. A limit that only did
-        not fit the window beside its prompt is left out of that request.
+        The endpoint has refused the limit, or hidden thinking has used it up. If the limit only
+        exceeded the window beside its prompt, that request is returned without a limit.
         """
         limits = self.chat.reply_limits
         name = limits.name
@@ -252,22 +270,26 @@ class BatchChat(ChatModel):
         refused = {key for key in failed - outside if limits.learn(lost[key].message, name)}
         if empty:
             limits.drop()
-        unlimited = {key: replace(sent[key], max_tokens=None) for key in outside}
-        return unlimited | {key: sent[key] for key in (*refused, *empty)}
+        to_repeat = {key: replace(sent[key], max_tokens=None) for key in outside}
+        for key in (*refused, *empty):
+            to_repeat[key] = sent[key]
+        return to_repeat
 
-    def _under_way(self) -> list[BatchIntent]:
-        return [found for intent in self._intents.all() if (found := self._found(intent))]
+    def _batches_under_way(self) -> list[BatchIntent]:
+        located = [self._locate(intent) for intent in self._intents.all()]
+        return [intent for intent in located if intent]
 
-    def _found(self, intent: BatchIntent) -> BatchIntent | None:
-        """The intent with its batch; None, and nothing is left of it, when it never came to be
-        one."""
+    def _locate(self, intent: BatchIntent) -> BatchIntent | None:
+        """Return the intent with the id of its batch.
+
+        If the batch was never created, delete the intent and its file, and return None.
+        """
         if intent.batch_id:
             return intent
         batch = self._api.find(intent)
         if batch is not None:
-            return self._intents.note(
-                replace(intent, file_id=intent.file_id or batch.input_file_id, batch_id=batch.id)
-            )
+            file_id = intent.file_id or batch.input_file_id
+            return self._intents.note(replace(intent, file_id=file_id, batch_id=batch.id))
         self._api.clean_up(intent, None)
         self._intents.end(intent)
         return None
@@ -278,55 +300,58 @@ class BatchChat(ChatModel):
         under_way: Sequence[BatchIntent],
         listener: Listener | None,
     ) -> list[BatchIntent]:
-        """Only as far as what is bound fits the budget; an earlier run's batches are bound too, at
-        the present mix of tokens in and out."""
+        """Submit the requests as batches, each of which must fit the budget. Return the intents.
+
+        The tokens of batches under way count as well. Their share of input and output tokens is
+        unknown, so the share of the new requests is assumed. Raises what ``listener`` raises.
+        """
         submitted = []
-        asked = said = 0
-        bound = sum(intent.tokens for intent in under_way)
-        for part in self._parts(requests):
-            before = asked + said
-            asked += sum(self.count(requests[key]) for key in part)
-            said += sum(self.chat.length_of_a_reply(requests[key]) for key in part)
+        input_tokens = output_tokens = 0
+        tokens_under_way = sum(intent.tokens for intent in under_way)
+        for lines in self._split_into_batches(requests):
+            batch_input = sum(self.count(requests[key]) for key in lines)
+            batch_output = sum(self.chat.length_of_a_reply(requests[key]) for key in lines)
+            input_tokens += batch_input
+            output_tokens += batch_output
             if listener:
-                share = 1 + bound / max(asked + said, 1)
-                listener.reserve(
-                    asked + said + bound,
-                    self.cost(Tokens(round(asked * share), round(said * share))),
-                )
-            submitted.append(self._create(part, asked + said - before))
+                tokens = input_tokens + output_tokens
+                scale = 1 + tokens_under_way / max(tokens, 1)
+                cost = self.cost(Tokens(round(input_tokens * scale), round(output_tokens * scale)))
+                listener.reserve(tokens + tokens_under_way, cost)
+            submitted.append(self._create(lines, batch_input + batch_output))
         return submitted
 
-    def _create(self, part: Mapping[str, str], tokens: int) -> BatchIntent:
-        """One batch, of key -> line."""
-        intent = self._intents.begin(part, tokens)
+    def _create(self, lines: Mapping[str, str], tokens: int) -> BatchIntent:
+        """Create one batch from its lines by key. ``tokens``: about what it needs."""
+        intent = self._intents.begin(lines, tokens)
+        content = "\n".join([*lines.values(), ""])
         try:
-            intent = self._intents.note(
-                self._api.upload(intent, "\n".join([*part.values(), ""]).encode())
-            )
+            intent = self._intents.note(self._api.upload(intent, content.encode()))
             return self._intents.note(self._api.create(intent))
         except RefusedError:
             self._api.clean_up(intent, None)
             self._intents.end(intent)
             raise
 
-    def _parts(self, requests: Mapping[str, ChatRequest]) -> Iterator[dict[str, str]]:
-        """key -> line, as many to a part as one batch may have."""
-        part: dict[str, str] = {}
+    def _split_into_batches(self, requests: Mapping[str, ChatRequest]) -> Iterator[dict[str, str]]:
+        """Yield the lines of each batch by key, as many as the limits of one batch allow."""
+        lines: dict[str, str] = {}
         size = 0
         for key, request in requests.items():
             body = self.chat.body(request, self.chat.reply_limits.of(request))
             line = {"custom_id": key, "method": "POST", "url": COMPLETIONS, "body": body}
             text = json.dumps(line, ensure_ascii=False).translate(LINE_ENDS)
             length = len(text.encode()) + 1
-            if part and (
-                len(part) >= self.options.max_requests or size + length > self.options.max_bytes
-            ):
-                yield part
-                part, size = {}, 0
-            part[key] = text
+            is_full = (
+                len(lines) >= self.options.max_requests or size + length > self.options.max_bytes
+            )
+            if lines and is_full:
+                yield lines
+                lines, size = {}, 0
+            lines[key] = text
             size += length
-        if part:
-            yield part
+        if lines:
+            yield lines
 
     def _collect(
         self,
@@ -334,9 +359,11 @@ class BatchChat(ChatModel):
         requests: Mapping[str, ChatRequest],
         listener: Listener | None,
     ) -> dict[str, ChatReply]:
-        """Store the replies that have come, and wait for the batches that hold any of ``requests``.
+        """Store replies that have arrived, and wait for the batches that contain any of
+        ``requests``.
 
-        Returns why requests have no reply, by key."""
+        Returns the failures of requests without a reply, by key.
+        """
         lost: dict[str, ChatReply] = {}
 
         def finish(intent: BatchIntent, batch: Any | None) -> None:
@@ -351,18 +378,21 @@ class BatchChat(ChatModel):
         finish: Callable[[BatchIntent, Any | None], object],
         wanted: Callable[[BatchIntent], bool],
     ) -> None:
-        """Finish the batches that have ended, and wait for those that are wanted."""
+        """Call ``finish`` for each ended batch, and wait for those that ``wanted`` selects.
+
+        Raises WaitingError if one of them is not ready in time.
+        """
         deadline = time.monotonic() + self.options.wait_seconds
         waiting = list(intents)
         while waiting:
-            still = []
+            still_waiting = []
             for intent in waiting:
-                batch = self._api.look(intent)
+                batch = self._api.fetch(intent)
                 if batch is None or batch.status in ENDED:
                     finish(intent, batch)
                 elif wanted(intent):
-                    still.append(intent)
-            waiting = still
+                    still_waiting.append(intent)
+            waiting = still_waiting
             if waiting and time.monotonic() >= deadline:
                 names = ", ".join(str(intent.batch_id) for intent in waiting)
                 raise WaitingError(
@@ -378,28 +408,27 @@ class BatchChat(ChatModel):
         requests: Mapping[str, ChatRequest],
         listener: Listener | None,
     ) -> dict[str, ChatReply]:
-        """Store a batch's replies. Returns why requests have none, by key; raises what ends the
-        run."""
+        """Store the replies of a batch. Return the failures of requests without a reply, by key.
+
+        Raises the error of an answer that no other call can avoid, and ModelError for a refused
+        batch.
+        """
         answers = self._store(intent, batch, requests, listener)
-        fatal = [
-            answer.fatal
-            for answer in answers.values()
-            if isinstance(answer, Failure) and answer.fatal
-        ]
-        if fatal:
-            raise fatal[0]
+        for answer in answers.values():
+            if isinstance(answer, Failure) and answer.fatal:
+                raise answer.fatal
         status = batch.status if batch else "gone"
         if batch and status == "failed":
             raise ModelError(
-                f"{self.chat.where}: batch {batch.id} was refused ({_complaints(batch)}); run again"
+                f"{self.chat.where}: batch {batch.id} was refused ({_errors_of(batch)}); run again"
             )
-        silent = Failure(EXPIRED, f"the batch is {status} and has no answer")
-        lost = [(key, answers.get(key, silent)) for key in intent.keys]
-        return {
-            key: ChatReply("", "error", failure.reason, failure.message)
-            for key, failure in lost
-            if isinstance(failure, Failure)
-        }
+        no_answer = Failure(EXPIRED, f"the batch is {status} and has no answer")
+        failed: dict[str, ChatReply] = {}
+        for key in intent.keys:
+            answer = answers.get(key, no_answer)
+            if isinstance(answer, Failure):
+                failed[key] = ChatReply("", "error", answer.reason, answer.message)
+        return failed
 
     def _store(
         self,
@@ -408,39 +437,48 @@ class BatchChat(ChatModel):
         requests: Mapping[str, ChatRequest],
         listener: Listener | None,
     ) -> dict[str, BatchReply | Failure]:
-        """Keep a batch's replies and leave nothing of it at the endpoint, which may have forgotten
-        it (None)."""
+        """Store the replies of a batch, and delete its files at the endpoint. Return the answers by
+        key.
+
+        ``batch`` is None if the endpoint has forgotten it.
+        """
         answers: dict[str, BatchReply | Failure] = {}
         if batch and intent.keys:
-            for line in _objects(self._api.lines(batch)):
+            for line in _parse_lines(self._api.lines(batch)):
                 key = str(line.get("custom_id"))
-                answers[key] = self._read(
-                    line, partial(self._prompt_tokens, intent, requests.get(key))
-                )
-        came = {key: answer for key, answer in answers.items() if isinstance(answer, BatchReply)}
-        completions = {key: reply.completion for key, reply in came.items()}
+                count_prompt = partial(self._prompt_tokens, intent, requests.get(key))
+                answers[key] = self._read_answer(line, count_prompt)
+        replies = {key: answer for key, answer in answers.items() if isinstance(answer, BatchReply)}
+        completions = {key: reply.completion for key, reply in replies.items()}
         self.chat.cache.store_completions(self.chat.model, completions)
         if listener:
-            for key, reply in came.items():
+            for key, reply in replies.items():
                 row_id = requests[key].row_id if key in requests else ""
-                listener.ended(
-                    self._usage(row_id, reply.tokens, outcome_of(reply.completion.finish_reason))
-                )
-        self._intents.note(
-            replace(intent, keys=())
-        )  # a run killed from here on has only files to delete
+                outcome = outcome_of(reply.completion.finish_reason)
+                listener.ended(self._usage_of_reply(row_id, reply.tokens, outcome))
+        # If the run is killed after this line, the next run only deletes the files.
+        self._intents.note(replace(intent, keys=()))
         self._api.clean_up(intent, batch)
         self._intents.end(intent)
         return answers
 
     def _prompt_tokens(self, intent: BatchIntent, request: ChatRequest | None) -> int:
-        """Count the tokens of a request. One that an earlier run sent is not known here: it has the
-        average of its batch, which includes the expected reply and so is rather too high."""
-        return self.chat.count(request) if request else intent.tokens // max(len(intent.keys), 1)
+        """Return the tokens of the prompt of a request.
 
-    def _read(self, line: Mapping[str, Any], prompt: Callable[[], int]) -> "BatchReply | Failure":
-        """Read one line of a batch's output: the reply, or why there is none. ``prompt`` counts the
-        request's tokens, where the line does not report them."""
+        The content of a request of an earlier run is not known here. It gets the average of its
+        batch, which is rather too high because it includes the expected reply.
+        """
+        if request:
+            return self.chat.count(request)
+        return intent.tokens // max(len(intent.keys), 1)
+
+    def _read_answer(
+        self, line: Mapping[str, Any], prompt: Callable[[], int]
+    ) -> "BatchReply | Failure":
+        """Return the reply in one line of a batch's output, or the failure.
+
+        ``prompt`` counts the tokens of the request if the line does not report them.
+        """
         response = _mapping(line.get("response"))
         body = _mapping(response.get("body"))
         error = _mapping(line.get("error")) or _mapping(body.get("error"))
@@ -454,25 +492,33 @@ class BatchChat(ChatModel):
         detail = str(error.get("message") or error or "no answer")
         return self.chat.endpoint.refusal(response.get("status_code") or 500, detail)
 
-    def _usage(self, row_id: str, tokens: Tokens, outcome: str) -> Usage:
+    def _usage_of_reply(self, row_id: str, tokens: Tokens, outcome: str) -> Usage:
         return Usage(
-            row_id, self.chat.model, tokens.input, tokens.output, cached=False, seconds=0.0,
+            row_id,
+            self.chat.model,
+            tokens.input,
+            tokens.output,
+            cached=False,
+            seconds=0.0,
             outcome=outcome,
-            cost=self.cost(tokens), cached_tokens=tokens.cached, estimated=tokens.estimated,
-        )  # fmt: skip
+            cost=self.cost(tokens),
+            cached_tokens=tokens.cached,
+            estimated=tokens.estimated,
+        )
 
 
 def _is_used_up(reply: ChatReply) -> bool:
+    """Return whether hidden thinking has used up the limit of the reply."""
     return reply.finish_reason == "length" and is_only_thinking(reply.text)
 
 
-def _complaints(batch: Any) -> str:
+def _errors_of(batch: Any) -> str:
     errors = getattr(batch.errors, "data", None) or []
     return "; ".join(str(error.message) for error in errors) or "no reason given"
 
 
-def _objects(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
-    """What of the lines can be read."""
+def _parse_lines(lines: Iterable[str]) -> Iterator[Mapping[str, Any]]:
+    """Yield the JSON objects of the lines. Lines that are not JSON are left out."""
     for line in lines:
         with suppress(ValueError):
             yield _mapping(json.loads(line))

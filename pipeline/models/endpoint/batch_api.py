@@ -1,5 +1,7 @@
-"""What graphmill asks of the Batch API of an endpoint, and the batches under way, written down
-before they are made."""
+"""Client of an endpoint's Batch API, and the records of its batches.
+
+A record is written before its batch is created, so that no batch is lost if the run is killed.
+"""
 
 import json
 import re
@@ -25,18 +27,23 @@ if TYPE_CHECKING:
 
 KEY = re.compile(r"[0-9a-f]{64}")
 NO_KEY = ""
-"""Of a batch whose keys are lost: what it answers is kept all the same."""
+"""Key of a batch whose own keys are lost. Its replies are stored all the same."""
 Answer = TypeVar("Answer")
 COMPLETIONS = "/v1/chat/completions"
 WINDOW = "24h"
+"""Time within which the endpoint must complete a batch."""
 METADATA = "graphmill"
+"""Name of the metadata field that holds the id of the record."""
 
 
 @dataclass(frozen=True)
 class BatchIntent:
-    """``id`` is the batch's metadata and its file's name; ``keys`` are those of the cache, none
-    once its replies are there; ``tokens``: about what it takes; ``file_id`` and ``batch_id`` are
-    the endpoint's, None until they are known."""
+    """Record of a batch that was created or is about to be created.
+
+    ``id`` is in the batch's metadata and in its file's name. ``keys`` are the cache keys of its
+    requests, empty once the replies are stored. ``tokens``: about what it needs. ``file_id`` and
+    ``batch_id`` are the endpoint's ids, None while unknown.
+    """
 
     id: str
     keys: tuple[str, ...]
@@ -51,14 +58,14 @@ class BatchIntent:
 
 @dataclass(frozen=True)
 class BatchIntents:
-    """Of one owner at one endpoint."""
+    """Records of the batches of one owner at one endpoint."""
 
     database: Database
     owner: str
     endpoint: str
 
     def all(self) -> list[BatchIntent]:
-        """Oldest first."""
+        """Return all records, oldest first."""
         if not self.database.there:
             return []
         columns = [
@@ -67,24 +74,30 @@ class BatchIntents:
         query = sa.select(*columns).where(self._own).order_by(BATCHES.c.created, BATCHES.c.id)
         with self.database.connection() as connection:
             rows = connection.execute(query).all()
-        return [_read(*row) for row in rows]
+        return [_read_record(*row) for row in rows]
 
     def begin(self, keys: Iterable[str], tokens: int) -> BatchIntent:
-        """Write down that a batch of these requests is about to be made."""
+        """Store and return a record of a batch that is about to be created for these requests."""
         intent = BatchIntent(secrets.token_hex(12), tuple(keys), tokens)
-        whose = {"owner": self.owner, "endpoint": self.endpoint, "created": datetime.now(UTC)}
-        self.database.upsert(BATCHES, [{"id": intent.id, **whose, **_written(intent)}])
+        row = {
+            "id": intent.id,
+            "owner": self.owner,
+            "endpoint": self.endpoint,
+            "created": datetime.now(UTC),
+            **_columns_of(intent),
+        }
+        self.database.upsert(BATCHES, [row])
         return intent
 
     def note(self, intent: BatchIntent) -> BatchIntent:
-        """Keep what is known of it by now."""
+        """Update the stored record, and return it."""
         with self.database.connection(write=True) as connection:
-            connection.execute(
-                sa.update(BATCHES).where(BATCHES.c.id == intent.id).values(**_written(intent))
-            )
+            update = sa.update(BATCHES).where(BATCHES.c.id == intent.id)
+            connection.execute(update.values(**_columns_of(intent)))
         return intent
 
     def end(self, intent: BatchIntent) -> None:
+        """Delete the record."""
         with self.database.connection(write=True) as connection:
             connection.execute(sa.delete(BATCHES).where(BATCHES.c.id == intent.id))
 
@@ -93,11 +106,14 @@ class BatchIntents:
         return (BATCHES.c.owner == self.owner) & (BATCHES.c.endpoint == self.endpoint)
 
 
-def _written(intent: BatchIntent) -> dict[str, Any]:
+def _columns_of(intent: BatchIntent) -> dict[str, Any]:
+    """Return the columns of the record that may change, with their digest."""
     row = {
-        "keys": json.dumps(intent.keys), "tokens": intent.tokens, "file_id": intent.file_id,
+        "keys": json.dumps(intent.keys),
+        "tokens": intent.tokens,
+        "file_id": intent.file_id,
         "batch_id": intent.batch_id,
-    }  # fmt: skip
+    }
     return {**row, "digest": _digest(intent.id, **row)}
 
 
@@ -105,12 +121,15 @@ def _digest(id: str, keys: str, tokens: int, file_id: str | None, batch_id: str 
     return row_digest(id, keys, tokens, file_id or "", batch_id or "")
 
 
-def _read(
+def _read_record(
     id: str, keys: str, tokens: int, file_id: str | None, batch_id: str | None, digest: int | None
 ) -> BatchIntent:
-    """Of a damaged row those keys that can be read: what the others asked is asked again. Its file
-    and its batch are looked for at the endpoint by the row's id, for another batch's would be as
-    good as this one's. Rows of earlier versions have no digest."""
+    """Return the record in a row of the table.
+
+    A damaged row keeps only the keys that can still be read; the other requests are made again. Its
+    ids of file and batch may be wrong, so both are searched for at the endpoint by the row's id.
+    Rows of earlier versions have no digest and count as intact.
+    """
     try:
         if digest is None or digest == _digest(id, keys, tokens, file_id, batch_id):
             return BatchIntent(id, tuple(map(str, json.loads(keys))), tokens, file_id, batch_id)
@@ -120,32 +139,41 @@ def _read(
         f"cache: the row of batch {id} is damaged; what of its requests cannot be read is asked"
         " again"
     )
-    return BatchIntent(id, tuple(KEY.findall(str(keys))) or (NO_KEY,))
+    readable_keys = tuple(KEY.findall(str(keys)))
+    return BatchIntent(id, readable_keys or (NO_KEY,))
 
 
 class RefusedError(ModelError):
-    """The endpoint will not have it, however often it is asked."""
+    """The endpoint refuses a request, and would refuse every repetition of it."""
 
 
 @dataclass(frozen=True)
 class BatchApi:
-    """Each call is tried again after failures that may pass. Raises AuthError when the key is
-    refused, RefusedError where no other attempt can do better, ModelError when a call fails for
-    good."""
+    """Calls of the Batch API. A call is repeated after transient errors.
+
+    Raises AuthError when the key is refused, RefusedError if no repetition can succeed, and
+    ModelError when all retries failed.
+    """
 
     endpoint: Endpoint
     max_retries: int
 
     def upload(self, intent: BatchIntent, content: bytes) -> BatchIntent:
-        """With the id of the file; one that an answer got lost for is found by its name."""
+        """Upload the requests as a file. Return the record with the id of the file.
+
+        If the answer was lost, the file is found by its name.
+        """
         file = self._insist(
             lambda client: client.files.create(file=(intent.file_name, content), purpose="batch"),
-            lambda: self._file_called(intent.file_name),
+            lambda: self._find_file(intent.file_name),
         )
         return replace(intent, file_id=file.id)
 
     def create(self, intent: BatchIntent) -> BatchIntent:
-        """With the id of the batch; one that an answer got lost for is found by its metadata."""
+        """Create the batch. Return the record with its id.
+
+        If the answer was lost, the batch is found by its metadata.
+        """
         asked = {
             "endpoint": COMPLETIONS,
             "completion_window": WINDOW,
@@ -158,73 +186,88 @@ class BatchApi:
         return replace(intent, batch_id=batch.id)
 
     def find(self, intent: BatchIntent) -> Any | None:
-        """The intent's batch, if the endpoint has it."""
+        """Return the batch of the record if the endpoint has one, or None."""
 
         def search(client: "OpenAI") -> Any | None:
-            batches = client.batches.list(limit=100)
-            return next(
-                (batch for batch in batches if (batch.metadata or {}).get(METADATA) == intent.id),
-                None,
-            )
+            # The client loads further pages as needed.
+            for batch in client.batches.list(limit=100):
+                metadata = batch.metadata or {}
+                if metadata.get(METADATA) == intent.id:
+                    return batch
+            return None
 
         return self._insist(search)
 
-    def look(self, intent: BatchIntent) -> Any | None:
-        """The batch as it is now; None when the endpoint has forgotten it."""
+    def fetch(self, intent: BatchIntent) -> Any | None:
+        """Return the current state of the batch, or None if the endpoint has forgotten it."""
         return self._insist(
             _unless_gone(lambda client: client.batches.retrieve(intent.batch_id or ""))
         )
 
     def lines(self, batch: Any) -> Iterator[str]:
-        """The lines of what it wrote: replies, then errors; of files that are deleted, none."""
+        """Yield the lines of the batch's output file, then those of its error file.
+
+        Deleted files have no lines.
+        """
         for file_id in filter(None, (batch.output_file_id, batch.error_file_id)):
             content = self._insist(
                 _unless_gone(lambda client, file_id=file_id: client.files.content(file_id).text)
             )
-            yield from filter(
-                None, (content or "").split("\n")
-            )  # not splitlines: U+2028 may stand in a reply
+            # splitlines would also split at U+2028, which a reply may contain.
+            yield from filter(None, (content or "").split("\n"))
 
     def clean_up(self, intent: BatchIntent, batch: Any | None) -> None:
-        """Delete the files: they hold text of documents."""
+        """Delete the files of the batch at the endpoint, because they contain text of documents."""
         files = [
             intent.file_id,
             getattr(batch, "output_file_id", None),
             getattr(batch, "error_file_id", None),
         ]
         if intent.file_id is None:
-            files.append(getattr(self._file_called(intent.file_name), "id", None))
+            files.append(getattr(self._find_file(intent.file_name), "id", None))
         for file_id in filter(None, files):
             self._insist(_unless_gone(lambda client, file_id=file_id: client.files.delete(file_id)))
 
     def cancel(self, intent: BatchIntent) -> None:
-        """Whether or not it still can be: an ended batch stays ended."""
+        """Cancel the batch. A batch that has already ended is left as it is, and errors are
+        ignored."""
         self.endpoint.call(
             _unless_gone(lambda client: client.batches.cancel(intent.batch_id or ""))
         )
 
-    def _file_called(self, name: str) -> Any | None:
-        return self._insist(
-            lambda client: next(
-                (file for file in client.files.list(purpose="batch") if file.filename == name), None
-            )
-        )
+    def _find_file(self, name: str) -> Any | None:
+        """Return the file with this name at the endpoint, or None."""
+
+        def search(client: "OpenAI") -> Any | None:
+            for file in client.files.list(purpose="batch"):
+                if file.filename == name:
+                    return file
+            return None
+
+        return self._insist(search)
 
     def _insist(
         self,
         function: "Callable[[OpenAI], Answer]",
         find: "Callable[[], Answer | None]" = lambda: None,
     ) -> Answer:
-        """``find``: what a call whose answer got lost has made all the same, looked for before it
-        is tried again."""
+        """Make a call and return its answer. Repeat it after transient errors.
+
+        Before each repetition, ``find`` searches for the result: the previous call may have
+        succeeded although its answer was lost.
+        """
         for attempt in count(1):
             answer = self.endpoint.call(function)
             if not isinstance(answer, Failure):
                 return answer
             if not answer.passing or attempt > self.max_retries:
                 raise self._error(answer)
-            time.sleep(answer.retry_after if answer.retry_after is not None else backoff(attempt))
-            if (found := find()) is not None:
+            pause = answer.retry_after
+            if pause is None:
+                pause = backoff(attempt)
+            time.sleep(pause)
+            found = find()
+            if found is not None:
                 return found
         raise AssertionError("unreachable")
 
@@ -238,7 +281,8 @@ class BatchApi:
 
 
 def _unless_gone(function: "Callable[[OpenAI], Answer]") -> "Callable[[OpenAI], Answer | None]":
-    """None for what the endpoint does not have (any more)."""
+    """Return a function that makes the call, and returns None if the endpoint has no such
+    object."""
 
     def call(client: "OpenAI") -> "Answer | None":
         from openai import NotFoundError

@@ -1,4 +1,4 @@
-"""Chat models behind any address that speaks the OpenAI protocol."""
+"""Chat models behind any address that supports the OpenAI protocol."""
 
 import socket
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -35,8 +35,8 @@ from pipeline.models.conversations import (
     made_once,
 )
 from pipeline.models.endpoint.attempts import (
-    SECONDS_OF_A_LOOK,
-    WORD_OF_A_LOOK,
+    PROBE_SECONDS,
+    PROBE_TEXT,
     Attempts,
     Call,
     RemoteModel,
@@ -64,21 +64,25 @@ REPLY_OPTIONS = (
     "extra_body", "frequency_penalty", "max_completion_tokens", "max_tokens", "presence_penalty",
     "reasoning_effort", "seed", "stop", "temperature", "top_p", "verbosity",
 )  # fmt: skip
-"""What may be sent beside the messages. All of it can change a reply, so all of it is in the
-identity."""
+"""Options that may be sent with the messages. Each of them can change a reply, so all of them are
+part of the identity."""
 
 
 TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY = 4, 3
+"""Tokens that chat models add to each message, and to the start of the reply."""
 CHARACTERS_PER_TOKEN_AT_FIRST = 16
-"""A first guess at a reply's length: a quarter of the prompt's tokens."""
+"""First estimate of a reply's length: a quarter of the prompt's tokens, which have about 4
+characters each."""
 CUT = "cut"
-"""The outcome of a stream that nobody read to its end, or that broke off."""
+"""Outcome of a stream that broke off or was not read to its end."""
 
 
 @dataclass(frozen=True)
 class OpenAIChat(RemoteModel, ChatModel):
-    """A ChatModel. ``options``: see REPLY_OPTIONS. Raises SettingsError for an option that is not
-    one of them."""
+    """ChatModel behind an address. ``options``: see REPLY_OPTIONS.
+
+    Raises SettingsError for an unknown option.
+    """
 
     where: str = "models.chat.default"
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -98,7 +102,8 @@ class OpenAIChat(RemoteModel, ChatModel):
 
     @property
     def window(self) -> int | None:
-        """Return the tokens that the model reads, its reply included, where settings say so."""
+        """Number of tokens that the model reads, its reply included, or None if no setting states
+        it."""
         return None
 
     def converse(
@@ -107,8 +112,11 @@ class OpenAIChat(RemoteModel, ChatModel):
         listener: Listener | None = None,
         anew: Anew | None = None,
     ) -> list[Result]:
-        """See ChatModel. A reply that a request's check objects to comes back without a reason, its
-        ``message`` the objection: the caller reads what can be read."""
+        """Run all conversations as ChatModel says.
+
+        If a request's check objects to a reply, ``message`` is the objection and there is no
+        reason: the caller uses what can be read.
+        """
         memory = self.memory(anew)
         exchange = Exchange(talks, memory, partial(self.tell_known, listener))
         with self.reserve(BYTES_OF_A_REPLY) as room:
@@ -120,20 +128,25 @@ class OpenAIChat(RemoteModel, ChatModel):
         memory: RememberedReplies,
         listener: Listener | None,
     ) -> dict[str, ChatReply]:
-        """Send these, by their keys, known or not; ``memory`` keeps what comes. For who holds the
-        conversations."""
+        """Make calls for all requests, known or not. Return the replies by the keys of the
+        requests.
+
+        ``memory`` stores the replies. The caller runs the conversations.
+        """
         with self.reserve(BYTES_OF_A_REPLY) as room:
             return dict(in_parallel(requests.items(), self._workers(memory, listener, room)))
 
     def _workers(
         self, memory: RememberedReplies, listener: Listener | None, room: Reserve
     ) -> Workers[KeyedRequest, KeyedReply]:
+        """Return worker threads that make calls, and store each reply before it is used."""
         attempts = self.attempts(listener)
 
         def ask(item: KeyedRequest) -> KeyedReply:
             key, request = item
             room.begin()
             request = memory.with_room(key, request)
+            # Whether the last answer reported hidden thinking; send() sets it.
             thinking = False
 
             def send(
@@ -141,21 +154,25 @@ class OpenAIChat(RemoteModel, ChatModel):
             ) -> tuple[Completion, Tokens]:
                 nonlocal thinking
                 completion, tokens, thinking = self._fetch(asked, client, limit)
+                # The reply is stored before anybody counts or reads it.
                 with room.storing():
-                    memory.store(key, completion, request)  # before anybody counts or reads it
+                    memory.store(key, completion, request)
                 return completion, tokens
 
             def ask_within(limit: Limit | None) -> Completion | Failure:
-                limited = self._schema_limits.applied_to(request)
-                answer = attempts.ask(self._call(request), partial(send, limited, limit), _outcome)
-                refusal = answer if isinstance(answer, Failure) and limited is not request else None
-                if refusal and self._schema_limits.may_be_refused_by(refusal):
-                    answer = attempts.ask(
-                        self._call(request), partial(send, request, limit), _outcome
-                    )
-                    self._schema_limits.learn(
-                        refusal, answered_without=not isinstance(answer, Failure)
-                    )
+                bounded = self._schema_limits.applied_to(request)
+                call = self._call(request)
+                answer = attempts.ask(call, partial(send, bounded, limit), _outcome)
+                if bounded is request or not isinstance(answer, Failure):
+                    return answer
+                refusal = answer
+                if not self._schema_limits.may_be_refused_by(refusal):
+                    return refusal
+                # Repeat the call without limits in the schema, to see whether they were refused.
+                call = self._call(request)
+                answer = attempts.ask(call, partial(send, request, limit), _outcome)
+                is_answered = not isinstance(answer, Failure)
+                self._schema_limits.learn(refusal, answered_without=is_answered)
                 return answer
 
             answer = self.reply_limits.ask(request, ask_within, lambda: thinking)
@@ -167,43 +184,55 @@ class OpenAIChat(RemoteModel, ChatModel):
 
         return self.workers(ask, attempts)
 
-    def look(self, client: "OpenAI") -> Tokens:
-        """Ask for one token: the list of models may be there before the model is."""
-        soon = client.with_options(timeout=SECONDS_OF_A_LOOK)
-        messages: Any = [{"role": "user", "content": WORD_OF_A_LOOK}]
-        # Read as every other answer is: a server or a proxy may send something else than a reply.
+    def probe(self, client: "OpenAI") -> Tokens:
+        """Request one token: the server may list its models before it can use them. Return the
+        call's tokens."""
+        soon = client.with_options(timeout=PROBE_SECONDS)
+        messages: Any = [{"role": "user", "content": PROBE_TEXT}]
+        # Any answer is read with the same care: a server or a proxy may send something else.
         create = soon.chat.completions.with_streaming_response.create
         body = self.endpoint.fetch(create(model=self.model, messages=messages, max_tokens=1))
-        look = ChatRequest("", tuple(messages))
-        _, tokens = self.read_counted(body, lambda: self.count(look))
+        request = ChatRequest("", tuple(messages))
+        _, tokens = self.read_counted(body, lambda: self.count(request))
         return tokens
 
     def _fetch(
         self, request: ChatRequest, client: "OpenAI", limit: Limit | None
     ) -> tuple[Completion, Tokens, bool]:
-        """Send the request; return the whole reply, what it took, and whether hidden thinking is
-        reported."""
+        """Send the request. Return the reply, its tokens, and whether the answer reports hidden
+        thinking."""
         create = client.chat.completions.with_streaming_response.create
         body = self.endpoint.fetch(create(**self._arguments(request, limit)))
         return *self.read_counted(body, lambda: self.count(request)), reports_thinking(body)
 
     def memory(self, anew: Anew | None = None) -> RememberedReplies:
+        """Return the memory of this model's replies."""
         return RememberedReplies(self.model, self.identity, self.cache, anew)
 
     def tell_known(self, listener: Listener | None, request: ChatRequest, reply: ChatReply) -> None:
-        """Tells the listener of a request that needed no call."""
+        """Record the usage of a request that was answered without a call."""
         if listener:
             usage = Usage(
-                request.row_id, self.model, reply.input_tokens, reply.output_tokens, cached=True,
+                request.row_id,
+                self.model,
+                reply.input_tokens,
+                reply.output_tokens,
+                cached=True,
                 seconds=0,
-                outcome=reply.reason or "ok", calls=0, cost=0,
-            )  # fmt: skip
+                outcome=reply.reason or "ok",
+                calls=0,
+                cost=0,
+            )
             listener.ended(usage)
 
     def stream(
         self, request: ChatRequest, listener: Listener | None = None
     ) -> Generator[str, None, ChatReply]:
-        """See ChatModel. A known reply is one piece. Who closes the generator ends the call."""
+        """Yield the text of the reply in chunks, as ChatModel says. Closing the generator ends the
+        call.
+
+        A known reply is a single chunk.
+        """
         memory = self.memory()
         key = memory.key(request)
         known = memory.recall({key: request}).get(key)
@@ -230,102 +259,112 @@ class OpenAIChat(RemoteModel, ChatModel):
         return _Mean()
 
     def _call(self, request: ChatRequest) -> Call:
+        """Return the facts about the call. Tokens are counted only if a limit of tokens needs
+        them."""
         characters = _characters(request)
         if not self.rate.tokens_per_minute:
             return Call(request.row_id, characters)
-        return Call(
-            request.row_id, characters, self.count(request) + self.length_of_a_reply(request)
-        )
+        expected_tokens = self.count(request) + self.length_of_a_reply(request)
+        return Call(request.row_id, characters, expected_tokens)
 
     def count(self, request: ChatRequest) -> int:
-        """Input tokens of a request, as the endpoint will count them (chat models add a few to each
-        message)."""
+        """Return the input tokens of a request as the endpoint will count them.
+
+        Chat models add a few tokens to each message.
+        """
         texts = [message["content"] for message in request.messages]
-        return (
-            sum(map(tokenizer(self.model).count, texts))
-            + TOKENS_OF_A_MESSAGE * len(texts)
-            + TOKENS_OF_A_REPLY
-        )
+        tokens_of_texts = sum(map(tokenizer(self.model).count, texts))
+        return tokens_of_texts + TOKENS_OF_A_MESSAGE * len(texts) + TOKENS_OF_A_REPLY
 
     def read_counted(
         self, body: Mapping[str, Any], prompt: Callable[[], int]
     ) -> tuple[Completion, Tokens]:
-        """Read the reply in an answer's JSON, and count the tokens that the answer does not report.
+        """Return the reply in the JSON of an answer, and its tokens.
 
-        ``prompt`` counts those of the request. Raises UselessAnswerError when the answer holds no
-        reply.
+        Tokens that the answer does not report are counted; ``prompt`` counts those of the request.
+        Raises UselessAnswerError when the answer contains no reply.
         """
         return self.with_counts(*read_answer(body), prompt, written_in(body))
 
     def with_counts(
         self, completion: Completion, reported: Tokens, prompt: Callable[[], int], written: str
     ) -> tuple[Completion, Tokens]:
-        """Count the tokens that were not reported; ``written``: all that the model wrote, its
-        reasoning too."""
+        """Return the reply and its tokens, and count those that were not reported.
+
+        ``prompt`` counts the tokens of the request. ``written`` is all that the model wrote, its
+        reasoning included.
+        """
         tokens = with_estimates(reported, prompt, lambda: tokenizer(self.model).count(written))
         return replace(completion, input_tokens=tokens.input, output_tokens=tokens.output), tokens
 
     def length_of_a_reply(self, request: ChatRequest) -> int:
-        """A guess, in tokens, by what came so far."""
+        """Return the expected tokens of the reply, estimated from earlier replies."""
         return self._length_of_a_reply.guess(_characters(request))
 
     def _stream(
         self, request: ChatRequest, listener: Listener | None
     ) -> Generator[str, None, Completion]:
-        pieces: list[str] = []
+        """Make the call as a stream. Yield the chunks of the reply, and return the whole reply.
+
+        Raises RequestEndedError if the current request has ended, and AuthError or ModelError if
+        the call fails.
+        """
+        shown: list[str] = []
         written: list[str] = []
         tokens = NO_TOKENS
         finish_reason, usage, failure, outcome = None, None, None, CUT
         call = self._call(request)
         attempts = self.attempts(listener)
         limit = self.reply_limits.of(request)
-        sent = self._opened(attempts, call, request, limit)
+        sent = self._begin_stream(attempts, call, request, limit)
         if limit and isinstance(sent, Failure) and self.reply_limits.may_be_refused_by(sent):
-            sent = self._opened(attempts, call, request, None)
+            sent = self._begin_stream(attempts, call, request, None)
         if isinstance(sent, Failure):
             raise self._no_answer(request, sent)
         try:
             with sent.answer as events, breakable(partial(_hang_up, events)):
-                for chunk in self._chunks(events):
+                for chunk in self._read_chunks(events):
                     usage = chunk.usage or usage
                     finish_reason = chunk.finish_reason or finish_reason
                     written.append(chunk.written)
                     if chunk.text:
-                        pieces.append(clean(chunk.text))
-                        yield pieces[-1]
+                        text = clean(chunk.text)
+                        shown.append(text)
+                        yield text
             self.refuse_unread(request, reported_tokens(usage))
             outcome = outcome_of(finish_reason) if finish_reason else CUT
         except Exception as error:
             failure = self.endpoint.failure(error)
             outcome = failure.outcome
         finally:
-            # A stream that was cut has reported nothing yet: it is paid for as far as it came.
+            # A stream that was cut has not reported its tokens. What has arrived is paid for.
             count_reply = partial(tokenizer(self.model).count, "".join(written))
             tokens = with_estimates(
                 reported_tokens(usage), partial(self.count, request), count_reply
             )
             sent.end(tokens, outcome)
         if failure:
-            check_request()  # where it was broken off, that is no failure of the endpoint
-            raise failure.fatal or self._no_answer(request, failure, begun=bool(pieces))
+            # If the current request has ended, the failure is not the endpoint's fault.
+            check_request()
+            raise failure.fatal or self._no_answer(request, failure, begun=bool(shown))
         if finish_reason is None:
             raise ModelError(f"{self.where}: the answer broke off; ask again")
-        return Completion("".join(pieces), finish_reason, tokens.input, tokens.output)
+        return Completion("".join(shown), finish_reason, tokens.input, tokens.output)
 
     def refuse_unread(self, request: ChatRequest, billed: Tokens) -> None:
-        """Raise an error if the server has read only a part of the prompt. ``billed``: what the
-        answer reports.
+        """Raise an error if the server has read only a part of the prompt.
 
-        Only Ollama cuts prompts without a word and says by its counts that it did.
+        ``billed``: the tokens that the answer reports. Only Ollama cuts prompts silently but
+        reveals it by its counts, so only its subclass does anything here.
         """
 
-    def _opened(
+    def _begin_stream(
         self, attempts: Attempts, call: Call, request: ChatRequest, limit: Limit | None
     ) -> Sent[Any] | Failure:
-        """Return a stream that has begun, or why none has.
+        """Return a stream that has begun, or the failure.
 
-        Raises RequestEndedError when the request ends that it is opened for. A stream that begins
-        after that is hung up, and its prompt is counted, for it is paid for.
+        Raises RequestEndedError when the current request ends first. A stream that begins after
+        that is closed. The tokens of its prompt are recorded, because they are paid for.
         """
 
         def discard(late: Sent[Any] | Failure) -> None:
@@ -344,7 +383,7 @@ class OpenAIChat(RemoteModel, ChatModel):
                 ) from None
 
     def _no_answer(self, request: ChatRequest, failure: Failure, begun: bool = False) -> ModelError:
-        """Return the error of a question that brought no answer; ``begun``: a part of it has been
+        """Return the error of a query without an answer. ``begun``: a part of the answer has been
         shown."""
         fact = f"{self.where}: {failure.message}"
         if begun and failure.reason == "too_long":
@@ -358,16 +397,18 @@ class OpenAIChat(RemoteModel, ChatModel):
     def _open(
         self, request: ChatRequest, limit: Limit | None, client: "OpenAI"
     ) -> tuple[Any, Tokens]:
-        """Open a stream, before its first piece; its tokens are known at its end."""
+        """Open a stream before its first chunk. Its tokens are known only at its end."""
         create = cast(Any, client.chat.completions.create)
         stream = create(
             **self._arguments(request, limit), stream=True, stream_options={"include_usage": True}
         )
         return stream, NO_TOKENS
 
-    def _chunks(self, stream: "Stream[Any]") -> Iterator[Chunk]:
-        """Yield what comes of a stream. Its bytes are read here: the client hides its end mark and
-        its plain JSON."""
+    def _read_chunks(self, stream: "Stream[Any]") -> Iterator[Chunk]:
+        """Yield the chunks of a stream.
+
+        Its bytes are read here, because the client hides the end mark and an answer in plain JSON.
+        """
         return read_events(lines_in_time(stream.response.iter_bytes(), self.timeout), _whole_chunk)
 
     @made_once
@@ -375,7 +416,7 @@ class OpenAIChat(RemoteModel, ChatModel):
         return ReplyLimits.of_model(self.model, self.options)
 
     def body(self, request: ChatRequest, limit: Limit | None = None) -> dict[str, Any]:
-        """What is sent, by the protocol's names."""
+        """Return the JSON body of the request, with the names of the protocol."""
         body = {name: value for name, value in self.options.items() if name != "extra_body"}
         body |= self.options.get("extra_body", {})
         if request.response_format:
@@ -384,27 +425,33 @@ class OpenAIChat(RemoteModel, ChatModel):
             {**message, "content": sendable(message["content"])} for message in request.messages
         ]
         limits = {limit.name: limit.tokens} if limit else {}
+        # An option of the same name in the settings replaces the limit.
         return {"model": self.model, "messages": messages, **limits, **body}
 
     def _arguments(self, request: ChatRequest, limit: Limit | None = None) -> dict[str, Any]:
-        """What is sent, as the client takes it."""
+        """Return the request as arguments of the client."""
         body = self.body(request, limit)
         return {"model": body.pop("model"), "messages": body.pop("messages"), "extra_body": body}
 
 
 def _hang_up(stream: "Stream[Any]") -> None:
-    """Wake whoever waits for the next piece of a stream: to close it would leave them waiting."""
+    """Shut down the connection of a stream, which wakes the thread that reads it.
+
+    Closing the stream would leave that thread waiting.
+    """
     network = stream.response.extensions.get("network_stream")
-    line = network.get_extra_info("socket") if network else None
-    if line is None:
-        return  # a model in this process, which ends by itself
-    with suppress(OSError):  # it has been closed
-        # Not SSLSocket.shutdown, which takes the encryption from the thread that reads.
-        socket.socket.shutdown(line, socket.SHUT_RDWR)
+    connection = network.get_extra_info("socket") if network else None
+    if connection is None:
+        # A model in this process has no connection, and ends by itself.
+        return
+    # The connection may already be closed.
+    with suppress(OSError):
+        # SSLSocket.shutdown would remove the encryption under the thread that reads.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _outcome(completion: Completion) -> str:
-    """Return the outcome of a reply in the usage."""
+    """Return the outcome of a reply for the usage records."""
     return outcome_of(completion.finish_reason)
 
 
@@ -414,7 +461,7 @@ def _characters(request: ChatRequest) -> int:
 
 @dataclass
 class _Mean:
-    """How long replies are, as learnt from those that came."""
+    """Mean length of the replies that have arrived."""
 
     total: int = 0
     replies: int = 0
@@ -423,35 +470,35 @@ class _Mean:
         self.total, self.replies = self.total + tokens, self.replies + 1
 
     def guess(self, characters: int) -> int:
-        return (
-            self.total // self.replies
-            if self.replies
-            else characters // CHARACTERS_PER_TOKEN_AT_FIRST
-        )
+        """Return the expected tokens of a reply to a prompt with this number of characters."""
+        if self.replies:
+            return self.total // self.replies
+        return characters // CHARACTERS_PER_TOKEN_AT_FIRST
 
 
 def read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
-    """The reply in an answer's JSON. Raises UselessAnswerError when it has none."""
+    """Return the reply in the JSON of an answer, and its reported tokens.
+
+    A refusal is returned as a reply with finish reason "refusal". Raises UselessAnswerError when
+    the answer contains no reply.
+    """
     from openai.types.chat import ChatCompletion
 
     answer = ChatCompletion.construct(**body)
-    choices, tokens = (
-        getattr(answer, "choices", None),
-        reported_tokens(getattr(answer, "usage", None)),
-    )
+    choices = getattr(answer, "choices", None)
+    tokens = reported_tokens(getattr(answer, "usage", None))
     if not choices or choices[0].message is None:
         raise UselessAnswerError("the endpoint's answer holds no reply", tokens)
     choice = choices[0]
     if choice.message.refusal:
-        return (
-            Completion(clean(choice.message.refusal), "refusal", tokens.input, tokens.output),
-            tokens,
-        )
-    text = clean(plain_text(choice.message.content))
-    return Completion(text, choice.finish_reason or "stop", tokens.input, tokens.output), tokens
+        text, finish_reason = choice.message.refusal, "refusal"
+    else:
+        text = plain_text(choice.message.content)
+        finish_reason = choice.finish_reason or "stop"
+    return Completion(clean(text), finish_reason, tokens.input, tokens.output), tokens
 
 
 def _whole_chunk(body: Mapping[str, Any]) -> Chunk:
-    """Return the only chunk of an answer that was asked for as a stream, and came at once."""
+    """Return the only chunk of an answer that was requested as a stream but came as a whole."""
     completion, _ = read_answer(body)
     return Chunk(completion.text, completion.finish_reason, usage_of(body), written_in(body))

@@ -1,4 +1,7 @@
-"""An OpenAI-protocol address: its client, and what its failures mean. No message tells the key."""
+"""Endpoints that support the OpenAI protocol: the client, and the meaning of its failures.
+
+No message contains the API key.
+"""
 
 import hashlib
 import json
@@ -34,6 +37,7 @@ OPENAI = "https://api.openai.com/v1"
 PREFLIGHT_SECONDS = 4.0
 CONNECT_SECONDS = 10.0
 LONGEST_DETAIL = 300
+"""Length in characters at which a server's own message is cut."""
 SURROGATES = re.compile("[\ud800-\udfff]")
 
 REFUSED_BY_POLICY = re.compile(
@@ -45,16 +49,16 @@ TOO_LONG = re.compile(
     r"|max_tokens_per_request|reduce the length|exceeds?.{0,40}(tokens|length)|too large to process"
 )
 TOO_LARGE = re.compile(r"^(rate_limit_exceeded )?request too large")
-"""More tokens in one call than the endpoint lets through in a minute."""
+"""A single call has more tokens than the endpoint allows in a minute."""
 NO_SUCH_MODEL = re.compile(r"^(model_not_found\b|(the )?model\b.{0,60}\b(does not|not) exist)")
 
 
 class OverdueError(ValueError):
-    """The answer has not ended within the time of a call."""
+    """The answer has not ended within the time limit of a call."""
 
 
 class UselessAnswerError(ValueError):
-    """An answer without a reply in it, and what it took."""
+    """An answer without a reply. ``tokens`` is what the call cost all the same."""
 
     def __init__(self, fact: str, tokens: Tokens):
         super().__init__(fact)
@@ -63,12 +67,13 @@ class UselessAnswerError(ValueError):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a call brought nothing: a reject's reason code, and a message for people.
+    """Reason why a call got no reply: the reason code of a reject, and a message for users.
 
-    ``fatal`` is set where no other call can do better. ``answered``: anything came back;
-    ``listens``: somebody took the connection; ``refused``: the machine is there, but nothing
-    listens at its port. ``status``: HTTP's, where there was an answer; ``retry_after``: seconds
-    that the endpoint asks to wait; ``tokens``: what was billed though the answer is of no use.
+    ``fatal`` is the error to raise if no other call can succeed. ``answered``: anything came back.
+    ``listens``: something accepted the connection. ``refused``: the machine exists, but nothing
+    listens at its port. ``status``: the HTTP status of an answer. ``retry_after``: the pause in
+    seconds that the endpoint requests. ``tokens``: what was billed although the answer is of no
+    use.
     """
 
     reason: str
@@ -83,26 +88,28 @@ class Failure:
 
     @property
     def throttled(self) -> bool:
-        """Too many calls: no fault of this one."""
+        """True if the endpoint refused the call as one too many. The call itself is not at
+        fault."""
         return self.status == 429 and self.reason == "server_error"
 
     @property
     def outcome(self) -> str:
-        """As usage tells it."""
+        """Outcome for the usage records."""
         return "throttled" if self.throttled else self.reason
 
     @property
     def passing(self) -> bool:
-        """Another attempt may do better."""
+        """True for a transient error, after which another attempt may succeed."""
         return self.reason in ("timeout", "server_error")
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """``where`` names it in messages (its place in settings.yaml); ``base_url`` "" is OpenAI's own.
+    """Address of a server with the OpenAI protocol.
 
-    A query in ``base_url`` is sent with every request, after the path, as are the headers and the
-    query of ``connection``.
+    ``where`` names it in messages (its place in settings.yaml). ``base_url`` "" is OpenAI's own
+    address. A query in ``base_url`` is sent with every request, after the path. The headers and the
+    query of ``connection`` are sent as well.
     """
 
     where: str
@@ -114,7 +121,7 @@ class Endpoint:
 
     provider: ClassVar[str] = "openai"
     has_batches: ClassVar[bool] = True
-    """Whether it has the Batch API of OpenAI."""
+    """True if the provider has OpenAI's Batch API."""
 
     def __post_init__(self) -> None:
         if not _has_readable_host(self.base_url):
@@ -144,28 +151,31 @@ class Endpoint:
 
     @property
     def digest(self) -> str:
-        """Names the address and the model without telling them."""
+        """Digest that identifies address and model without revealing them."""
         return hashlib.sha256(f"{self.address}\n{self.model}".encode()).hexdigest()
 
     def context_length(self) -> int | None:
-        """Return the tokens that the model itself can read; None where the server does not tell
-        it."""
+        """Return the number of tokens that the model itself can read, or None if the server does
+        not say."""
         return None
 
     @property
     def shown(self) -> str:
-        """Return the provider and the address, without secrets."""
+        """Provider and address for messages, without secrets."""
         return f"{self.provider}, {self.address}"
 
     @made_once
     def client(self) -> "OpenAI":
-        """The client tries nothing again: Attempts does, in turn with all other calls."""
+        """Return the client. It has no retries of its own, because ``Attempts`` retries in turn
+        with other calls."""
         client = self._open_client()
-        weakref.finalize(self, client.close)  # its connections would be collected in any order
+        # Without this, the garbage collector would close the connections in any order.
+        weakref.finalize(self, client.close)
         return client
 
     def _open_client(self) -> "OpenAI":
-        from openai import OpenAI  # takes 0.7 s: only those who call pay for it
+        # This import takes 0.7 s, so only commands that make calls pay for it.
+        from openai import OpenAI
 
         url = urlsplit(self.base_url or OPENAI)
         return OpenAI(
@@ -186,21 +196,21 @@ class Endpoint:
         }
 
     def preflight(self) -> None:
-        """Ask for the list of models, once, for at most four seconds.
+        """Request the list of models once, within four seconds.
 
-        Raises AuthError when the key is missing or refused, ModelError when nobody listens; any
-        other answer will do.
+        Raises AuthError when the key is missing or refused, and ModelError when nothing listens.
+        Any other answer is accepted.
         """
-        failure = self.look()
+        failure = self.probe()
         if failure and not failure.listens:
             raise self.silent(failure)
         if failure and failure.fatal and failure.status == 401:
             raise failure.fatal
 
-    def look(self) -> Failure | None:
-        """Ask for the list of models, which costs nothing; return why that failed, or None.
+    def probe(self) -> Failure | None:
+        """Request the list of models, which costs nothing. Return the failure, or None.
 
-        Raises AuthError where neither a key nor an address is set.
+        Raises AuthError if neither a key nor an address is set.
         """
         if not self.api_key and not self.base_url:
             raise AuthError(f"{self.where}: no api_key and no base_url; {self._ways_to_set_them}")
@@ -209,21 +219,25 @@ class Endpoint:
             with client.with_options(
                 timeout=PREFLIGHT_SECONDS
             ).models.with_streaming_response.list():
-                return  # that it answers is enough
+                # Any answer is enough, so its content is not read.
+                return
 
         return self.call(list_models)
 
     def call(self, function: "Callable[[OpenAI], Answer]") -> "Answer | Failure":
-        """``function(client)``, or what its failure means."""
+        """Return ``function(client)``, or the failure that its exception means."""
         try:
             return function(self.client)
         except Exception as error:
             return self.failure(error)
 
     def fetch(self, answering: "AbstractContextManager[APIResponse[Any]]") -> dict[str, Any]:
-        """The JSON object of an answer, all of which must come within ``timeout``: the client
-        itself limits only how long nothing comes, and some servers send white space while they
-        work. Raises ValueError where it is none."""
+        """Return the JSON object of an answer, all of which must arrive within ``timeout``.
+
+        The client itself only limits the time between two chunks, and some servers send white space
+        while they work. Raises ValueError if the answer is no JSON object, and OverdueError when
+        the time is up.
+        """
         until = time.monotonic() + self.timeout
         with answering as response:
             answer = json.loads(b"".join(_in_time(response.iter_bytes(), until)))
@@ -232,48 +246,57 @@ class Endpoint:
         return answer
 
     def failure(self, error: Exception) -> Failure:
-        """What an exception of the client means; one that is not the client's is raised."""
+        """Return the failure that an exception of the client means. Any other exception is raised
+        again."""
         from openai import APIConnectionError, APITimeoutError, OpenAIError
 
-        if not isinstance(error, (OpenAIError, ValueError)) and not type(
-            error
-        ).__module__.startswith("http"):
+        # Errors of httpx or httpx2 may come through while a stream is read.
+        is_of_http_library = type(error).__module__.startswith("http")
+        if not isinstance(error, (OpenAIError, ValueError)) and not is_of_http_library:
             raise error
         if _nobody_listens(error):
-            cause = error.__cause__ or error
-            if fact := _distrusts(error):
-                message = f"{self.address}: {self._safe(fact)}"
-                action = (
-                    "set ca_bundle to the file of its certificate authority, or SSL_CERT_FILE in"
-                    " the environment"
-                )
-                return Failure(
-                    "server_error", message, False, False, fatal=self._error(message, action)
-                )
-            message = f"{self.address} does not answer ({self._safe(in_words(cause))})"
-            return Failure(
-                "server_error", message, answered=False, listens=False, refused=_is_refused(error)
-            )
-        if (
-            isinstance(error, (APITimeoutError, OverdueError))
-            or type(error).__name__ == "ReadTimeout"
-        ):
+            return self._connection_failure(error)
+        is_read_timeout = type(error).__name__ == "ReadTimeout"
+        if isinstance(error, (APITimeoutError, OverdueError)) or is_read_timeout:
             return Failure("timeout", f"no answer within {self.timeout:g} s", answered=False)
         status = getattr(error, "status_code", None)
         if status is None:
-            broken = isinstance(error, APIConnectionError) or not isinstance(error, ValueError)
-            kind = "the connection broke" if broken else "the answer cannot be read"
-            cause = error.__cause__ or error
-            detail = self._safe(in_words(cause))
+            is_broken = isinstance(error, APIConnectionError) or not isinstance(error, ValueError)
+            kind = "the connection broke" if is_broken else "the answer cannot be read"
+            detail = self._safe(in_words(error.__cause__ or error))
             tokens = error.tokens if isinstance(error, UselessAnswerError) else NO_TOKENS
-            return Failure("server_error", f"{kind} ({detail})", answered=not broken, tokens=tokens)
-        refusal = self.refusal(
-            status, f"{getattr(error, 'code', None) or ''} {_said(error)}".strip()
-        )
+            return Failure(
+                "server_error", f"{kind} ({detail})", answered=not is_broken, tokens=tokens
+            )
+        code = getattr(error, "code", None) or ""
+        refusal = self.refusal(status, f"{code} {_message_of(error)}".strip())
         return replace(refusal, status=status, retry_after=retry_after(error))
 
+    def _connection_failure(self, error: Exception) -> Failure:
+        """Return the failure of a call that found no server, or none with a trusted certificate."""
+        untrusted = _certificate_fault(error)
+        if untrusted:
+            message = f"{self.address}: {self._safe(untrusted)}"
+            action = (
+                "set ca_bundle to the file of its certificate authority, or SSL_CERT_FILE in"
+                " the environment"
+            )
+            return Failure(
+                "server_error",
+                message,
+                answered=False,
+                listens=False,
+                fatal=self._error(message, action),
+            )
+        detail = self._safe(in_words(error.__cause__ or error))
+        message = f"{self.address} does not answer ({detail})"
+        return Failure(
+            "server_error", message, answered=False, listens=False, refused=_is_refused(error)
+        )
+
     def refusal(self, status: int, detail: str) -> Failure:
-        """What an answer with this status means; ``detail`` is what it says."""
+        """Return the failure that an answer with this HTTP status means. ``detail`` is the server's
+        message."""
         said = detail.lower()
         message = f"HTTP {status}: {self._safe(detail)}"
         if status in (400, 403, 422) and REFUSED_BY_POLICY.search(said):
@@ -287,16 +310,13 @@ class Endpoint:
             return Failure(
                 "bad_request", message, fatal=self._error(fact, "look at the account's credit")
             )
-        if (
-            status == 413
-            or (status in (400, 422, 500) and TOO_LONG.search(said))
-            or TOO_LARGE.search(said)
-        ):
+        is_too_long = status in (400, 422, 500) and TOO_LONG.search(said)
+        if status == 413 or is_too_long or TOO_LARGE.search(said):
             return Failure("too_long", message)
         if status == 408:
             return Failure("timeout", message)
-        passing = status in (409, 425, 429) or status >= 500
-        return Failure("server_error" if passing else "bad_request", message)
+        is_transient = status in (409, 425, 429) or status >= 500
+        return Failure("server_error" if is_transient else "bad_request", message)
 
     @property
     def _ways_to_set_them(self) -> str:
@@ -309,16 +329,17 @@ class Endpoint:
         return f"set {self.where}.base_url or {self.where}.api_key in settings.yaml"
 
     def busy(self, failure: Failure) -> ModelError:
-        """It refuses all calls as too many: the error that ends the work."""
+        """Return the error that ends the work when the endpoint refuses all calls as too many."""
         wait = f" and asks to wait {failure.retry_after:,.0f} s" if failure.retry_after else ""
         fact = f"{self.address} refuses calls as too many{wait} ({failure.message})"
         return self._error(fact, "ask again then, or look at the limits of the account")
 
     def silent(self, failure: Failure) -> ModelError:
-        """Return the error that ends the work where nothing answers."""
+        """Return the error that ends the work when nothing answers."""
         if isinstance(failure.fatal, ModelError):
             return failure.fatal
-        if "WRONG_VERSION_NUMBER" in failure.message:  # it answers in plain HTTP
+        # OpenSSL reports this if the server answers in plain HTTP.
+        if "WRONG_VERSION_NUMBER" in failure.message:
             return self._error(failure.message, "write http://, not https://, in base_url")
         if "[SSL" in failure.message:
             action = "does the server speak HTTPS at this port? if not, write http:// in base_url"
@@ -343,11 +364,11 @@ class Endpoint:
         return AuthError(f"{self.where}: {what} ({status}); set {variable}api_key in settings.yaml")
 
     def _safe(self, text: str) -> str:
-        """On one line, not long, and without the secrets."""
+        """Return the text on one line, cut to LONGEST_DETAIL, without secrets."""
         return " ".join(self.masked(text).split())[:LONGEST_DETAIL]
 
     def masked(self, text: str) -> str:
-        """Return the text without the secrets that the settings of the model hold."""
+        """Return the text with the secrets of the model's settings masked."""
         url = urlsplit(self.base_url)
         parameters = [value for _, value in parse_qsl(url.query) if len(value) >= SHORTEST_SECRET]
         secrets = [self.api_key, url.password or "", *parameters, *self.connection.secrets]
@@ -357,18 +378,22 @@ class Endpoint:
 
 
 def _has_readable_host(url: str) -> bool:
-    """What the parser says where it has not is not told: it may hold a part of a password."""
+    """Check that host and port of the URL can be parsed.
+
+    The parser's message is not used, because it may contain a part of a password.
+    """
     with suppress(ValueError):
         port = urlsplit(url).port
         return port is None or port > 0
     return False
 
 
-def _in_time(pieces: Iterator[bytes], until: float) -> Iterator[bytes]:
-    for piece in pieces:
+def _in_time(chunks: Iterator[bytes], until: float) -> Iterator[bytes]:
+    """Yield the chunks. Raise OverdueError after ``until``, a time of ``time.monotonic``."""
+    for chunk in chunks:
         if time.monotonic() > until:
             raise OverdueError
-        yield piece
+        yield chunk
 
 
 def _nobody_listens(error: BaseException) -> bool:
@@ -376,7 +401,7 @@ def _nobody_listens(error: BaseException) -> bool:
 
 
 def _is_refused(error: BaseException | None) -> bool:
-    """Return whether the error, or one that it was raised from, is a refused connection."""
+    """Return whether the error, or one in its chain of causes, is a refused connection."""
     while error is not None:
         if isinstance(error, ConnectionRefusedError):
             return True
@@ -384,8 +409,8 @@ def _is_refused(error: BaseException | None) -> bool:
     return False
 
 
-def _distrusts(error: BaseException) -> str:
-    """Return why the server's certificate is not trusted; empty where that is not the fault."""
+def _certificate_fault(error: BaseException) -> str:
+    """Return why the server's certificate is not trusted, or "" for any other error."""
     said = in_words(error.__cause__ or error)
     if "CERTIFICATE_VERIFY_FAILED" not in said:
         return ""
@@ -394,7 +419,10 @@ def _distrusts(error: BaseException) -> str:
 
 
 def retry_after(error: BaseException) -> float | None:
-    """Seconds, from the answer's headers."""
+    """Return the pause in seconds that the headers of the answer request, or None.
+
+    The headers state seconds, milliseconds or a date.
+    """
     headers = getattr(getattr(error, "response", None), "headers", {})
     seconds, date = headers.get("retry-after-ms"), headers.get("retry-after", "")
     with suppress(ValueError):
@@ -404,25 +432,27 @@ def retry_after(error: BaseException) -> float | None:
     return None
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
+    """Return the message in the answer of a server, or that of the exception."""
     body = getattr(error, "body", None)
     if isinstance(body, dict) and isinstance(body.get("message"), str):
-        return body["message"] + _lengths_told(body)
+        return body["message"] + _lengths_in_fields(body)
     return str(body or getattr(error, "message", error))
 
 
-def _lengths_told(body: Mapping[str, Any]) -> str:
-    """Return the window and the prompt's length where llama.cpp tells them in fields, and not in
-    its words."""
-    told = {
-        name: body[name] for name in ("n_ctx", "n_prompt_tokens") if isinstance(body.get(name), int)
-    }
-    unsaid = [
-        f"{name}: {length}" for name, length in told.items() if str(length) not in body["message"]
-    ]
-    return f" ({', '.join(unsaid)})" if unsaid else ""
+def _lengths_in_fields(body: Mapping[str, Any]) -> str:
+    """Return the window and the prompt's length that llama.cpp states only in fields of its JSON.
+
+    Numbers that its message contains are left out. The result is " (n_ctx: 4096, ...)" or "".
+    """
+    missing = []
+    for name in ("n_ctx", "n_prompt_tokens"):
+        length = body.get(name)
+        if isinstance(length, int) and str(length) not in body["message"]:
+            missing.append(f"{name}: {length}")
+    return f" ({', '.join(missing)})" if missing else ""
 
 
 def sendable(text: str) -> str:
-    """A lone surrogate cannot be sent."""
+    """Replace lone surrogates, which cannot be sent, by U+FFFD."""
     return SURROGATES.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""Give an endpoint's requests their headers, query and certificates."""
+"""Headers, query parameters and certificates for the requests to an endpoint."""
 
 import ssl
 from collections.abc import Mapping, Sequence
@@ -10,19 +10,19 @@ from typing import Any
 from pipeline.errors import SettingsError, in_words
 
 SHORTEST_SECRET = 4
-"""The least characters of a value that messages mask. To mask shorter ones would tear up messages
+"""Minimum length of a value that messages mask. Masking shorter ones would make messages unreadable
 and hide little."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Hold what requests carry beside the key.
+    """Settings of requests besides the API key.
 
-    ``headers`` and ``query`` are sent with every request; a header whose value is empty is not sent
+    ``headers`` and ``query`` are sent with every request. A header with an empty value is not sent
     at all.
 
-    ``ca_bundle``: a file in PEM with the only certificate authorities that are trusted.
-    ``client_cert`` and ``client_key``: files in PEM of the certificate that is shown to the server.
+    ``ca_bundle``: a PEM file with the only trusted certificate authorities. ``client_cert`` and
+    ``client_key``: PEM files of the certificate that is presented to the server.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -33,16 +33,16 @@ class Connection:
 
     @property
     def secrets(self) -> list[str]:
-        """Return the texts that no message may show: the values, and the parts of values such as
-        "Bearer KEY"."""
+        """Texts that no message may contain: the values, and the words in values such as "Bearer
+        KEY"."""
         values = [*self.headers.values(), *self.query.values()]
         parts = [part for value in values for part in value.split()]
         return [secret for secret in (*values, *parts) if len(secret) >= SHORTEST_SECRET]
 
     def client_arguments(self, where: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Return the arguments of an OpenAI client; ``query`` is that of the address itself.
+        """Return the arguments of an OpenAI client. ``query`` is the query of the address itself.
 
-        Raises SettingsError for a file of certificates that cannot be read.
+        Raises SettingsError for a certificate file that cannot be read.
         """
         from openai import DefaultHttpxClient
 
@@ -54,45 +54,42 @@ class Connection:
         left_out = [name for name, value in self.headers.items() if not value]
         options: dict[str, Any] = {}
         if self.ca_bundle or self.client_cert:
-            options["verify"] = self._certificates(where)
+            options["verify"] = self._create_ssl_context(where)
         if left_out:
-            # The openai client insists on its own Authorization: only its HTTP client can leave it
-            # out.
-            options["event_hooks"] = {"request": [partial(_leave_out, left_out)]}
+            # The openai client always sets Authorization, so only a hook of its HTTP client can
+            # remove it.
+            options["event_hooks"] = {"request": [partial(_remove_headers, left_out)]}
         if options:
             arguments["http_client"] = DefaultHttpxClient(**options)
         return arguments
 
-    def _certificates(self, where: str) -> ssl.SSLContext:
+    def _create_ssl_context(self, where: str) -> ssl.SSLContext:
+        """Load the certificates. Raise SettingsError for a file that cannot be read."""
         setting, path = "ca_bundle", self.ca_bundle
         try:
             if self.ca_bundle:
-                context = ssl.create_default_context(
-                    cafile=self.ca_bundle
-                )  # trusts nothing but this file
+                # This context trusts only the authorities in the file.
+                context = ssl.create_default_context(cafile=self.ca_bundle)
             else:
-                context = (
-                    http_library().create_ssl_context()
-                )  # SSL_CERT_FILE, else the public authorities
+                # This context trusts those in SSL_CERT_FILE, or the public authorities.
+                context = http_library().create_ssl_context()
             setting, path = "client_cert", self.client_cert
             if self.client_cert:
-                # Without a password of its own, OpenSSL would ask for one at the terminal and wait.
+                # Without a password here, OpenSSL would ask for one at the terminal and wait.
                 context.load_cert_chain(
                     self.client_cert, self.client_key or None, password=lambda: ""
                 )
         except (OSError, ValueError) as error:
-            fact = (
-                "not a certificate in PEM"
-                if isinstance(error, ssl.SSLError | ValueError)
-                else in_words(error)
-            )
+            fact = in_words(error)
+            if isinstance(error, ssl.SSLError | ValueError):
+                fact = "not a certificate in PEM"
             raise SettingsError(
                 f"{where}.{setting}: {path}: {fact}; name a file in PEM that this user can read"
             ) from None
         return context
 
 
-def _leave_out(names: Sequence[str], request: Any) -> None:
+def _remove_headers(names: Sequence[str], request: Any) -> None:
     """Remove headers from a request of the HTTP library."""
     for name in names:
         request.headers.pop(name, None)

@@ -1,4 +1,4 @@
-"""Embedding models behind any address that speaks the OpenAI protocol."""
+"""Embedding models behind any address that supports the OpenAI protocol."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,8 +14,8 @@ from pipeline.models.cache.lookup import embedding_keys, recall_vectors, unknown
 from pipeline.models.cache.reserve import bytes_of_vectors
 from pipeline.models.conversations import in_parallel
 from pipeline.models.endpoint.attempts import (
-    SECONDS_OF_A_LOOK,
-    WORD_OF_A_LOOK,
+    PROBE_SECONDS,
+    PROBE_TEXT,
     Attempts,
     Call,
     RemoteModel,
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 
-SHORTEST_TO_HALVE = 100  # characters; an endpoint that cannot take so many has another trouble
+SHORTEST_TO_HALVE = 100
+"""Characters. If an endpoint calls a shorter text too long, the length is not the problem."""
 
 
 @dataclass(frozen=True)
 class OpenAIEmbedding(RemoteModel):
-    """An EmbeddingModel. ``dimensions`` is asked of the endpoint when given.
+    """EmbeddingModel behind an address. ``dimensions`` is requested from the endpoint if it is set.
 
-    A text longer than the model takes is halved, at white space, as often as it needs; its vector
-    is the mean of its parts' weighted by their lengths.
+    A text that is too long for the model is halved at white space as often as needed. Its vector is
+    the mean of its halves' vectors, weighted by their lengths.
     """
 
     where: str = "models.embedding.default"
@@ -49,15 +50,19 @@ class OpenAIEmbedding(RemoteModel):
         return {"model": self.model, "normalized": True, **self.origin, **asked}
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        """See EmbeddingModel. Equal texts are sent once, blank ones not at all. ``listener`` hears
-        of calls (``row_id`` "") and of texts that are done. Raises AuthError or ModelError; batches
-        that came are kept."""
+        """Return the vectors of the texts, as EmbeddingModel says.
+
+        Equal texts are sent once, blank ones not at all. ``listener`` receives the calls
+        (``row_id`` "") and the number of texts that are done. Raises AuthError or ModelError;
+        batches that have arrived are stored.
+        """
         recalled = recall_vectors(self.cache, self.identity, texts)
         attempts = self.attempts(listener)
 
         def ask(batch: Mapping[str, str]) -> int:
             room.begin()
-            new = dict(zip(batch, unit(self._vectors(list(batch.values()), attempts)), strict=True))
+            vectors = unit(self._request_vectors(list(batch.values()), attempts))
+            new = dict(zip(batch, vectors, strict=True))
             with room.storing():
                 self.cache.store_vectors(self.model, new)
             recalled.known.update(new)
@@ -70,38 +75,42 @@ class OpenAIEmbedding(RemoteModel):
         ended = listener.finished if listener else None
         with self.reserve(bytes_of_vectors(self.batch_size, self.dimensions)) as room:
             in_parallel(batches, self.workers(ask, attempts), ended)
-        return recalled.stack(self._size(recalled.known, len(texts)))
+        return recalled.stack(self._dimensions_of(recalled.known, len(texts)))
 
-    def look(self, client: "OpenAI") -> Tokens:
-        """Embed one word: the list of models may be there before the model is."""
-        soon = client.with_options(timeout=SECONDS_OF_A_LOOK)
+    def probe(self, client: "OpenAI") -> Tokens:
+        """Embed one word: the server may list its models before it can use them. Return the call's
+        tokens."""
+        soon = client.with_options(timeout=PROBE_SECONDS)
         answer = soon.embeddings.create(
-            model=self.model, input=[WORD_OF_A_LOOK], encoding_format="float"
+            model=self.model, input=[PROBE_TEXT], encoding_format="float"
         )
         reported = reported_tokens(getattr(answer, "usage", None))
-        return with_estimates(reported, lambda: self._count([WORD_OF_A_LOOK]), lambda: 0)
+        return with_estimates(reported, lambda: self._count_tokens([PROBE_TEXT]), lambda: 0)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
-        """See EmbeddingModel."""
         return embedding_keys(self.identity, texts) if self.cache.database.there else set()
 
     def unknown(self, texts: Sequence[str]) -> list[list[str]]:
-        """See EmbeddingModel."""
         missing = unknown_texts(self.cache, self.identity, texts)
         return [list(texts) for texts in slices(list(missing.values()), self.batch_size)]
 
-    def _vectors(self, texts: list[str], attempts: Attempts) -> np.ndarray:
-        """Vectors of texts that are not blank."""
+    def _request_vectors(self, texts: list[str], attempts: Attempts) -> np.ndarray:
+        """Return the vectors of texts that are not blank, one row per text.
+
+        Raises ModelError for an answer that does not fit the request.
+        """
         response = self._send(texts, attempts)
         if response is None:
-            return self._halves(texts, attempts)
+            return self._request_in_halves(texts, attempts)
         if len(_data(response)) != len(texts):
+            # An answer with a wrong number of vectors is requested once more.
             response = self._send(texts, attempts)
         data = _data(response)
         if len(data) != len(texts):
             raise self._error(
                 f"asked for {len(texts)} vectors, got {len(data)}", "look at the server"
             )
+        # Servers may return the vectors in another order, with the right indexes.
         if sorted(item.index for item in data) == list(range(len(data))):
             data = sorted(data, key=lambda item: item.index)
         sizes = {len(item.embedding) for item in data}
@@ -115,24 +124,32 @@ class OpenAIEmbedding(RemoteModel):
             raise self._error("a vector has values that are no numbers", "look at the server")
         return vectors
 
-    def _halves(self, texts: list[str], attempts: Attempts) -> np.ndarray:
-        """Half of the batch at a time; of a single text, the mean of its two halves."""
+    def _request_in_halves(self, texts: list[str], attempts: Attempts) -> np.ndarray:
+        """Return the vectors of texts that are too long for one call.
+
+        A batch is requested in two halves. The vector of a single text is the mean of the vectors
+        of its two halves.
+        """
         if len(texts) > 1:
             middle = len(texts) // 2
-            return np.vstack(
-                [self._vectors(texts[:middle], attempts), self._vectors(texts[middle:], attempts)]
-            )
+            first = self._request_vectors(texts[:middle], attempts)
+            second = self._request_vectors(texts[middle:], attempts)
+            return np.vstack([first, second])
         size = len(texts[0])
         if size < SHORTEST_TO_HALVE:
             raise self._error(
                 f"the endpoint finds {size} characters too long", "choose another model"
             )
         halves = [half for half in _halve(texts[0]) if half.strip()]
-        vectors = unit(self._vectors(halves, attempts))
-        return np.average(vectors, axis=0, weights=[len(half) for half in halves])[np.newaxis]
+        vectors = unit(self._request_vectors(halves, attempts))
+        mean = np.average(vectors, axis=0, weights=[len(half) for half in halves])
+        return mean[np.newaxis]
 
     def _send(self, texts: list[str], attempts: Attempts) -> Any:
-        """The endpoint's answer; None if that was too much at once."""
+        """Return the endpoint's answer, or None if the texts were too long for one call.
+
+        Raises ModelError when the call fails.
+        """
         size = {"dimensions": self.dimensions} if self.dimensions else {}
 
         def create(client: "OpenAI") -> tuple[Any, Tokens]:
@@ -144,7 +161,7 @@ class OpenAIEmbedding(RemoteModel):
             )
             answer = CreateEmbeddingResponse.construct(**self.endpoint.fetch(answering))
             reported = reported_tokens(getattr(answer, "usage", None))
-            return answer, with_estimates(reported, lambda: self._count(texts), lambda: 0)
+            return answer, with_estimates(reported, lambda: self._count_tokens(texts), lambda: 0)
 
         answer = attempts.ask(self._call(texts), create)
         if not isinstance(answer, Failure):
@@ -155,19 +172,26 @@ class OpenAIEmbedding(RemoteModel):
         raise self._error(answer.message, f"{action}: what came before is kept")
 
     def _call(self, texts: list[str]) -> Call:
-        tokens = self._count(texts) if self.rate.tokens_per_minute else 0
+        tokens = self._count_tokens(texts) if self.rate.tokens_per_minute else 0
         return Call("", sum(map(len, texts)), tokens, len(texts))
 
-    def _count(self, texts: list[str]) -> int:
+    def _count_tokens(self, texts: list[str]) -> int:
         return sum(map(tokenizer(self.model).count, texts))
 
-    def _size(self, known: Mapping[str, np.ndarray], n_texts: int) -> int:
+    def _dimensions_of(self, known: Mapping[str, np.ndarray], n_texts: int) -> int:
+        """Return the number of dimensions of the vectors.
+
+        If all texts are blank and no setting states it, any text is embedded to learn it. Raises
+        ModelError if cached vectors have different numbers.
+        """
         sizes = {len(vector) for vector in known.values()}
         if len(sizes) > 1:
             fact = f"vectors of {' and '.join(map(str, sorted(sizes)))} dimensions for one model"
             raise self._error(fact, "set 'dimensions', or name the model otherwise")
-        if sizes or self.dimensions or not n_texts:
-            return next(iter(sizes), self.dimensions or 0)
+        if sizes:
+            return sizes.pop()
+        if self.dimensions or not n_texts:
+            return self.dimensions or 0
         return self.embed(["dimensions"]).shape[1]
 
     def _error(self, fact: str, action: str) -> ModelError:
@@ -179,7 +203,7 @@ def _data(response: Any) -> list[Any]:
 
 
 def _halve(text: str) -> tuple[str, str]:
-    """At the white space next to the middle; without any, in the middle."""
+    """Split the text at the white space next to its middle, or in the middle if there is none."""
     middle = len(text) // 2
     after, before = re.search(r"\s", text[middle:]), text[:middle].rsplit(maxsplit=1)
     if after and after.start() < middle:

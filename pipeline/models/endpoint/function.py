@@ -1,4 +1,4 @@
-"""Use a Python function or class as a chat or embedding model, synchronous or asynchronous."""
+"""Chat and embedding models that are Python functions or classes, synchronous or asynchronous."""
 
 import asyncio
 import inspect
@@ -24,36 +24,42 @@ from pipeline.models.endpoint.in_process import Body, InProcessEndpoint
 from pipeline.text.ids import digest
 
 PROGRAMMING_ERRORS = (
-    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError,
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    NameError,
     NotImplementedError,
-    TypeError, ValueError,
-)  # fmt: skip
-"""Exceptions after which a second call would end in the same way. Others, such as those of a
-network, may pass."""
+    TypeError,
+    ValueError,
+)
+"""Exceptions after which a second call would end in the same way. Others, such as network errors,
+may be transient."""
 
 
 KEPT_BACK = frozenset({"messages", "model", "input", "stream", "stream_options", "encoding_format"})
-"""Parts of a request that are not options: a function gets them only if it names them."""
+"""Fields of a request that are not options. A function receives them only if it names them."""
 
 
 OWN_FOLDERS: set[str] = set()
-"""Folders that were added to the path of imports for modules of projects."""
+"""Folders that were added to the import path for modules of projects."""
 
 
 class FunctionError(Exception):
-    """Carry what a function raised (``__cause__``), or say why its result cannot be used."""
+    """The exception of a function (``__cause__``), or the reason why its result cannot be used."""
 
 
 @dataclass(frozen=True)
 class FunctionEndpoint(InProcessEndpoint):
-    """Answer requests by a function.
+    """Endpoint whose answers come from a function.
 
     ``function``: "module:name", or the function or class itself. ``name``: the function's name in
     messages. ``root``: the project's folder. ``wanted``: options of the settings that the function
-    must take.
+    must accept.
 
-    A module is a file in ``root``, the project's folder, or else an installed module. A class is
-    made once, without arguments, and its instance is called.
+    A module is a file in ``root`` or else an installed module. A class is instantiated once,
+    without arguments, and the instance is called.
     """
 
     function: Any = ""
@@ -68,11 +74,12 @@ class FunctionEndpoint(InProcessEndpoint):
         return self.name
 
     def preflight(self) -> None:
-        """Find the function, and check that it takes the options that are set; nothing is called.
+        """Find the function, and check that it accepts the options that are set. The function is
+        not called.
 
         Raises SettingsError.
         """
-        _ = self._called
+        _ = self._callable
         missing = [name for name in self.wanted if not self._takes(name)]
         if missing:
             fact = f"{missing[0]} is set, and {self.name} has no such parameter"
@@ -81,33 +88,39 @@ class FunctionEndpoint(InProcessEndpoint):
             )
 
     def chat(self, body: Body, seconds: float) -> Body | Iterator[Body]:
-        """Call the function with the messages and with those options that it takes."""
+        """Call the function with the messages and with those options that it accepts.
+
+        Raises FunctionError if the result is neither a text nor a Reply.
+        """
         options = {name: value for name, value in body.items() if self._takes(name)}
         answer = self._call(seconds, body["messages"], **options)
         reply = Reply(answer) if isinstance(answer, str) else answer
         if not isinstance(reply, Reply) or not isinstance(reply.text, str):
-            raise FunctionError(f"gave {_kind(answer)} instead of a text or a Reply")
-        return _chunks(reply) if body.get("stream") else _completion(reply)
+            raise FunctionError(f"gave {_type_name(answer)} instead of a text or a Reply")
+        return _stream_reply(reply) if body.get("stream") else _completion(reply)
 
     def embed(self, body: Body, seconds: float) -> Body:
-        """Call the function with a list of texts."""
+        """Call the function with a list of texts. Raises FunctionError if the result is not one
+        vector per text."""
         texts = body["input"]
         answer = self._call(seconds, texts)
         try:
             vectors = np.asarray(() if answer is None else answer, dtype=np.float64)
         except (TypeError, ValueError):
             raise FunctionError(
-                f"gave {_kind(answer)} instead of a vector of numbers for each text"
+                f"gave {_type_name(answer)} instead of a vector of numbers for each text"
             ) from None
         if vectors.ndim != 2 or len(vectors) != len(texts):
-            shape = (
-                "nothing" if answer is None else "x".join(map(str, vectors.shape)) or "one number"
-            )
+            shape = "nothing"
+            if answer is not None:
+                shape = "x".join(map(str, vectors.shape)) or "one number"
             raise FunctionError(
                 f"gave {shape} for {len(texts)} texts instead of a vector of numbers for each"
             )
-        data = [{"object": "embedding", "index": row, "embedding": list(map(float, vector))}
-                for row, vector in enumerate(vectors)]  # fmt: skip
+        data = [
+            {"object": "embedding", "index": row, "embedding": list(map(float, vector))}
+            for row, vector in enumerate(vectors)
+        ]
         return {"object": "list", "model": self.model, "data": data}
 
     def own_failure(self, error: BaseException) -> Failure | None:
@@ -116,39 +129,45 @@ class FunctionEndpoint(InProcessEndpoint):
         raised = error.__cause__
         if raised is None:
             return Failure("bad_request", f"{self.name} {self._safe(str(error))}")
-        if isinstance(raised, GraphmillError):  # the author says that no call can do better
+        # A function raises one of graphmill's errors to say that no other call can succeed.
+        if isinstance(raised, GraphmillError):
             raised.args = (self.masked(str(raised)),)
             return Failure("bad_request", f"{self.name}: {raised}", fatal=raised)
         said = self._safe(f"{type(raised).__name__}: {raised}".rstrip(": "))
         message = f"{self.name} raised {said}"
         status = getattr(raised, "status_code", None)
-        if isinstance(status, int):  # the clients of most providers have it
+        # The exceptions of most providers' clients have the HTTP status.
+        if isinstance(status, int):
             refusal = self.refusal(status, str(raised))
             return Failure(refusal.reason, message, status=status, fatal=refusal.fatal)
-        return Failure(
-            "bad_request" if isinstance(raised, PROGRAMMING_ERRORS) else "server_error", message
-        )
+        is_permanent = isinstance(raised, PROGRAMMING_ERRORS)
+        return Failure("bad_request" if is_permanent else "server_error", message)
 
     def _call(self, seconds: float, *given: Any, **options: Any) -> Any:
-        """Return what the function returns within ``seconds``. Raises FunctionError, or
-        TimeoutError."""
-        called = self._called
+        """Call the function and return its result. Raise FunctionError if it raises an exception.
+
+        Raises TimeoutError if it takes more than ``seconds``.
+        """
+        function = self._callable
         try:
-            return within(seconds, lambda: called(*given, **options))
+            return within(seconds, lambda: function(*given, **options))
         except _OverdueError:
             raise TimeoutError(f"no answer within {seconds:g} s") from None
         except Exception as error:
             raise FunctionError from error
 
     @made_once
-    def _called(self) -> Callable[..., Any]:
+    def _callable(self) -> Callable[..., Any]:
+        """Return the function, or the instance of the class. Raise SettingsError if there is none.
+
+        The module is imported on first use.
+        """
         found = self.function
         if isinstance(found, str):
             try:
                 found = find_function(found, self.root, f"{self.where}.function")
             except SettingsError as error:
-                # The message of a module that fails while it is imported may repeat the key that it
-                # was given.
+                # If the import of the module fails, its message may contain the API key.
                 raise SettingsError(self.masked(str(error))) from None
         if inspect.isclass(found):
             try:
@@ -162,21 +181,25 @@ class FunctionEndpoint(InProcessEndpoint):
         return found
 
     def _takes(self, option: str) -> bool:
-        """Tell whether the function takes this part of a request by its name."""
+        """Tell whether the function accepts this field of a request by its name."""
         if option in self._parameters:
             return True
         return "**" in self._parameters and option not in KEPT_BACK
 
     @made_once
     def _parameters(self) -> frozenset[str]:
-        """Return the names of the function's parameters after the first, with "**" if it takes any
-        other."""
-        _, *others = inspect.signature(self._called).parameters.values()
-        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in others)
-        by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        return frozenset(one.name for one in others if one.kind in by_name) | (
-            {"**"} if takes_any else set()
-        )
+        """Return the names of the function's parameters after the first.
+
+        "**" is among them if the function accepts any other name.
+        """
+        _, *others = inspect.signature(self._callable).parameters.values()
+        names = set()
+        for parameter in others:
+            if parameter.kind is parameter.VAR_KEYWORD:
+                names.add("**")
+            elif parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                names.add(parameter.name)
+        return frozenset(names)
 
     def _unusable(self, fact: str) -> SettingsError:
         return SettingsError(
@@ -190,22 +213,23 @@ def is_function(model: object) -> bool:
 
 
 class _OverdueError(Exception):
-    """Say that the function has not returned in time."""
+    """The function has not returned in time."""
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """Return what ``work`` returns, awaited if it is awaitable; raise what it raises, or
-    _OverdueError.
+    """Return the result of ``work``, awaited if it is awaitable.
 
-    The work runs in a thread of its own. Nothing can end a thread: one that takes longer is left
-    behind.
+    The work runs in a thread of its own. A thread cannot be ended, so one that takes longer is
+    abandoned. Raises the exception of the work, or _OverdueError.
     """
     done: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def run() -> None:
         try:
             result = work()
-            done.put((_awaited(result, seconds) if inspect.isawaitable(result) else result, None))
+            if inspect.isawaitable(result):
+                result = _await_result(result, seconds)
+            done.put((result, None))
         except BaseException as error:
             done.put((None, error))
 
@@ -216,13 +240,16 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
         raise _OverdueError from None
     if error is None:
         return result
-    # SystemExit and the like would end the whole command; here they are faults of one call.
+    # SystemExit and the like would end the whole command. Here they are failures of one call.
     raise error if isinstance(error, Exception) else RuntimeError(type(error).__name__)
 
 
-def _awaited(awaitable: Awaitable[Any], seconds: float) -> Any:
-    """Await in the event loop that all calls share, because an asynchronous client cannot be used
-    in several loops."""
+def _await_result(awaitable: Awaitable[Any], seconds: float) -> Any:
+    """Await the result in the event loop that all calls share.
+
+    An asynchronous client cannot be used in several loops. Raises _OverdueError if it takes too
+    long.
+    """
 
     async def result() -> Any:
         return await awaitable
@@ -244,18 +271,18 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 
 
 def find_function(reference: str, root: Path, where: str) -> Any:
-    """Return what ``reference`` ("module:name") names: in a file below ``root``, else in an
-    installed module.
+    """Return the object that ``reference`` ("module:name") names.
 
-    Raises SettingsError where there is no such module or name, or where the module cannot be run.
+    The module is a file below ``root``, or else an installed module. Raises SettingsError if there
+    is no such module or name, or if importing the module fails.
     """
     module_name, _, name = reference.partition(":")
     module_name = module_name.removesuffix(".py")
     path = (root / f"{module_name.replace('.', '/')}.py").resolve()
-    own = path.is_file()
-    module = (
-        _own_module(path, path.read_bytes(), where) if own else _installed(module_name, path, where)
-    )
+    if path.is_file():
+        module = _import_own_module(path, path.read_bytes(), where)
+    else:
+        module = _import_installed_module(module_name, path, where)
     if not hasattr(module, name):
         raise SettingsError(
             f"{where}: {module_name} has no '{name}'; correct the name after the colon"
@@ -264,21 +291,25 @@ def find_function(reference: str, root: Path, where: str) -> Any:
 
 
 @cache
-def _own_module(path: Path, source: bytes, where: str) -> ModuleType:
-    """Run a file as a module, once for each content that it has had."""
+def _import_own_module(path: Path, source: bytes, where: str) -> ModuleType:
+    """Import a file as a module, once for each version of its content.
+
+    Raises SettingsError if that fails.
+    """
     name = f"own_models_{digest(str(path), source.hex())}"
     spec = spec_from_file_location(name, path)
     assert spec
     module = module_from_spec(spec)
     folder = str(path.parent)
     if folder not in sys.path:
-        sys.path.append(
-            folder
-        )  # so that it can import its neighbours; last, so that these hide no library
+        # The module may import files beside it. The folder comes last, so that they hide no
+        # library.
+        sys.path.append(folder)
         OWN_FOLDERS.add(folder)
     sys.modules[name] = module
     try:
-        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102 - settings name the file to run
+        # The settings name the file, so running it is what the user wants.
+        exec(compile(source, str(path), "exec"), module.__dict__)  # noqa: S102
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise SettingsError(
@@ -287,11 +318,13 @@ def _own_module(path: Path, source: bytes, where: str) -> ModuleType:
     return module
 
 
-def _installed(name: str, path: Path, where: str) -> ModuleType:
+def _import_installed_module(name: str, path: Path, where: str) -> ModuleType:
+    """Import an installed module. Raise SettingsError, which names ``path``, if that fails."""
     try:
         found = find_spec(name.partition(".")[0])
         if found and found.origin and str(Path(found.origin).parent) in OWN_FOLDERS:
-            raise ModuleNotFoundError(name=name)  # it belongs to another project of this process
+            # The file belongs to another project of this process.
+            raise ModuleNotFoundError(name=name)
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
@@ -309,24 +342,23 @@ def _installed(name: str, path: Path, where: str) -> ModuleType:
 def _completion(reply: Reply) -> dict[str, Any]:
     message = {"role": "assistant", "content": reply.text}
     choice = {"index": 0, "finish_reason": reply.finish_reason, "message": message}
-    return {"object": "chat.completion", "choices": [choice], **_usage(reply)}
+    return {"object": "chat.completion", "choices": [choice], **_usage_of_reply(reply)}
 
 
-def _chunks(reply: Reply) -> Iterator[dict[str, Any]]:
-    """Yield the reply as a stream of one piece."""
-    piece = {
+def _stream_reply(reply: Reply) -> Iterator[dict[str, Any]]:
+    """Yield the reply as a stream: one chunk with the whole text, and one with its end."""
+    text_chunk = {
         "index": 0,
         "delta": {"role": "assistant", "content": reply.text},
         "finish_reason": None,
     }
     end = {"index": 0, "delta": {}, "finish_reason": reply.finish_reason}
-    yield {"object": "chat.completion.chunk", "choices": [piece]}
-    yield {"object": "chat.completion.chunk", "choices": [end], **_usage(reply)}
+    yield {"object": "chat.completion.chunk", "choices": [text_chunk]}
+    yield {"object": "chat.completion.chunk", "choices": [end], **_usage_of_reply(reply)}
 
 
-def _usage(reply: Reply) -> dict[str, Any]:
-    """Return the token counts as a part of OpenAI's JSON; an empty part if the function does not
-    know them."""
+def _usage_of_reply(reply: Reply) -> dict[str, Any]:
+    """Return the token counts as a field of OpenAI's JSON, or {} if the function has none."""
     if reply.input_tokens is None and reply.output_tokens is None:
         return {}
     counts = {
@@ -336,5 +368,6 @@ def _usage(reply: Reply) -> dict[str, Any]:
     return {"usage": {**counts, "total_tokens": sum(counts.values())}}
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
+    """Return the name of the value's type for a message; "nothing" for None."""
     return "nothing" if value is None else type(value).__name__

@@ -1,7 +1,7 @@
-"""Let models answer in this process, behind the same client as any endpoint.
+"""Models that answer in this process, behind the same client as any endpoint.
 
-The client's transport hands each request to a function and its result back as the answer of a
-server. So cache, budget, limits, usage, streaming and retries are those of every other model.
+The client's transport passes each request to a function, and its result back as the answer of a
+server. Cache, budget, limits, usage, streaming and retries therefore work as for every other model.
 """
 
 import json
@@ -19,31 +19,32 @@ if TYPE_CHECKING:
 
 Body = Mapping[str, Any]
 ADDRESS = "http://in-process.invalid/v1"
-"""An address that is never looked up, because no request leaves the process."""
+"""Address that is never resolved, because no request leaves the process."""
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
 
 @dataclass(frozen=True)
 class InProcessEndpoint(Endpoint):
-    """Answer requests by ``chat`` and ``embed`` of a subclass."""
+    """Endpoint whose requests are answered by ``chat`` and ``embed`` of a subclass."""
 
     has_batches: ClassVar[bool] = False
 
     def chat(self, body: Body, seconds: float) -> Body | Iterable[Body]:
-        """Return the answer to a chat request as OpenAI's JSON; or, where ``body["stream"]`` is
-        set, its chunks."""
+        """Return the answer to a chat request as OpenAI's JSON, or its chunks if ``body["stream"]``
+        is set."""
         raise NotImplementedError
 
     def embed(self, body: Body, seconds: float) -> Body:
         """Return the answer to a request for embeddings as OpenAI's JSON."""
         raise NotImplementedError
 
-    def look(self) -> Failure | None:
-        """Return None: there is no server that could be starting."""
+    def probe(self) -> Failure | None:
+        """Return None, because there is no server that could be starting."""
         return None
 
     def own_failure(self, error: BaseException) -> Failure | None:
-        """Return what an exception of the model means; None for one that is not the model's own."""
+        """Return the failure that an exception of the model means, or None if it is not the model's
+        own."""
         raise NotImplementedError
 
     def failure(self, error: Exception) -> Failure:
@@ -63,10 +64,10 @@ class InProcessEndpoint(Endpoint):
 
 
 class InProcessTransport:
-    """Answer requests by functions, as a transport of the client's HTTP library (``http``).
+    """Transport of the client's HTTP library (``http``) that answers requests by functions.
 
-    An exception of a function becomes the ``__cause__`` of the client's own, or, once an answer is
-    being streamed, is raised as it is.
+    An exception of a function becomes the ``__cause__`` of the client's own exception. Once an
+    answer is being streamed, it is raised unchanged.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class InProcessTransport:
         self.close()
 
     def close(self) -> None:
-        """Close nothing: the client calls this."""
+        """Close nothing. The client requires this method."""
 
     def handle_request(self, request: Any) -> Any:
         answer = self._answers.get(request.url.path)
@@ -100,8 +101,7 @@ class InProcessTransport:
             return self._http.Response(
                 200, headers={"content-type": "text/event-stream"}, content=_events(found)
             )
-        # json= would refuse half a surrogate pair and a value that is no number, which are the
-        # caller's to judge.
+        # The argument json= would refuse a lone surrogate and NaN. The caller judges those.
         content = json.dumps(found).encode()
         return self._http.Response(
             200, headers={"content-type": "application/json"}, content=content

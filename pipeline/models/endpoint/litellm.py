@@ -1,4 +1,4 @@
-"""Ask models of any provider that LiteLLM knows: Bedrock, Vertex AI, Gemini, Anthropic, ... (extra
+"""Models of any provider that LiteLLM supports: Bedrock, Vertex AI, Gemini, Anthropic, ... (extra
 ``litellm``)."""
 
 import logging
@@ -19,8 +19,9 @@ REASONS: Mapping[str, str] = {
     "ContextWindowExceededError": "too_long",
     "ContentPolicyViolationError": "content_filter",
 }
-"""Exceptions of LiteLLM whose class says more than their status."""
+"""Reasons for exceptions of LiteLLM whose class is more exact than their status."""
 NO_PROVIDER = "LLM Provider NOT provided"
+"""Words of LiteLLM's message about an unknown provider."""
 UNREACHABLE = (
     "ConnectError",
     "ConnectionRefusedError",
@@ -28,15 +29,16 @@ UNREACHABLE = (
     "ClientConnectorError",
     "gaierror",
 )
+"""Exceptions of several HTTP libraries for a server that cannot be reached."""
 
 
 @dataclass(frozen=True)
 class LitellmEndpoint(InProcessEndpoint):
-    """Call LiteLLM.
+    """Endpoint that makes its calls through LiteLLM.
 
-    ``model``: as LiteLLM names it, with its provider. ``base_url`` and ``api_key`` are handed on if
-    they are set. ``arguments`` are those of ``litellm.completion`` that say where and as whom to
-    call.
+    ``model``: LiteLLM's name of the model, with its provider. ``base_url`` and ``api_key`` are
+    passed on if they are set. ``arguments``: arguments of ``litellm.completion`` about the address
+    and the credentials.
     """
 
     arguments: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -45,11 +47,8 @@ class LitellmEndpoint(InProcessEndpoint):
 
     @property
     def shown(self) -> str:
-        return (
-            f"{self.provider}, {self.address}"
-            if self.base_url
-            else f"{self.provider}, {self._service}"
-        )
+        place = self.address if self.base_url else self._service
+        return f"{self.provider}, {place}"
 
     @property
     def address(self) -> str:
@@ -57,12 +56,12 @@ class LitellmEndpoint(InProcessEndpoint):
 
     @property
     def _service(self) -> str:
-        """Return the provider's name for LiteLLM, as in "bedrock/..."."""
+        """LiteLLM's name of the provider, as in "bedrock/..."."""
         return self.model.partition("/")[0]
 
     def preflight(self) -> None:
-        """Check that LiteLLM is installed, knows the model's provider, and finds its key; nothing
-        is called.
+        """Check that LiteLLM is installed, knows the model's provider, and finds its key. No call
+        is made.
 
         Raises SettingsError or AuthError.
         """
@@ -75,11 +74,10 @@ class LitellmEndpoint(InProcessEndpoint):
             raise SettingsError(f"{self.where}: {fact}; {action}") from None
         if self.api_key or self.arguments or self.connection.headers:
             return
-        missing = library.validate_environment(self.model, api_base=self.base_url or None)[
-            "missing_keys"
-        ]
-        # Credentials of clouds may also lie in files and in the machine's own identity: only plain
-        # keys are asked for.
+        environment = library.validate_environment(self.model, api_base=self.base_url or None)
+        missing = environment["missing_keys"]
+        # Credentials of clouds may also come from files or from the machine's own identity, so only
+        # plain keys are required.
         keys = [name for name in missing if name.endswith("_API_KEY")]
         if keys and len(keys) == len(missing):
             fact = f"no api_key for {self._service}"
@@ -87,11 +85,11 @@ class LitellmEndpoint(InProcessEndpoint):
 
     def chat(self, body: Body, seconds: float) -> Body | Iterator[Body]:
         answer = self._library().completion(**self._common(seconds), **body)
-        return _chunks(answer) if body.get("stream") else answer.model_dump()
+        return _dump_chunks(answer) if body.get("stream") else answer.model_dump()
 
     def embed(self, body: Body, seconds: float) -> Body:
-        # Only some providers know an encoding format, and LiteLLM refuses it for the others; all
-        # send numbers.
+        # Only some providers have an encoding format, and LiteLLM refuses it for the others. All of
+        # them send numbers.
         asked = {name: value for name, value in body.items() if name != "encoding_format"}
         return self._library().embedding(**self._common(seconds), **asked).model_dump()
 
@@ -103,8 +101,10 @@ class LitellmEndpoint(InProcessEndpoint):
             raise SettingsError(f"{self.where}: {fact}; {install_extra('litellm')}") from None
 
     def _common(self, seconds: float) -> dict[str, Any]:
-        """Return the arguments of every call. LiteLLM retries nothing: Attempts does, in turn with
-        all other calls."""
+        """Return the arguments that all calls have in common.
+
+        LiteLLM's own retries are off, because ``Attempts`` retries in turn with other calls.
+        """
         given = {
             "api_key": self.api_key,
             "api_base": self.base_url,
@@ -122,7 +122,8 @@ class LitellmEndpoint(InProcessEndpoint):
     def own_failure(self, error: BaseException) -> Failure | None:
         if not type(error).__module__.startswith("litellm"):
             return None
-        said, kind = self._safe(_said(error)), type(error).__name__
+        said = self._safe(_message_of(error))
+        kind = type(error).__name__
         if NO_PROVIDER in said:
             fact = f"LiteLLM knows no provider of the model '{self.model}'"
             return Failure(
@@ -158,14 +159,11 @@ class LitellmEndpoint(InProcessEndpoint):
 
 @cache
 def library() -> Any:
-    """Import LiteLLM in such a way that it asks nothing of the network, reads no .env file and
-    prints nothing."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = (
-        "True"  # else its import fetches a list of prices from the web
-    )
-    os.environ.setdefault(
-        "LITELLM_MODE", "PRODUCTION"
-    )  # else its import reads .env into the environment
+    """Import LiteLLM without network access, without reading a .env file and without output."""
+    # Without this, the import downloads a list of prices.
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    # Without this, the import reads .env into the environment.
+    os.environ.setdefault("LITELLM_MODE", "PRODUCTION")
     found: Any = import_module("litellm")
     found.suppress_debug_info = True
     found.telemetry = False
@@ -173,21 +171,20 @@ def library() -> Any:
     return found
 
 
-def _chunks(stream: Iterable[Any]) -> Iterator[Body]:
+def _dump_chunks(stream: Iterable[Any]) -> Iterator[Body]:
     for chunk in stream:
         yield chunk.model_dump()
 
 
-def _said(error: BaseException) -> str:
-    """Return the message without the names of classes that LiteLLM writes in front of it."""
-    return re.sub(
-        r"^(litellm\.)?(\w+(Error|Exception): )*", "", str(getattr(error, "message", error))
-    )
+def _message_of(error: BaseException) -> str:
+    """Return the message without the class names that LiteLLM writes in front of it."""
+    message = str(getattr(error, "message", error))
+    return re.sub(r"^(litellm\.)?(\w+(Error|Exception): )*", "", message)
 
 
 def _is_unreachable(error: BaseException) -> bool:
-    """Tell whether nobody took the connection, as an exception somewhere in the chain of causes
-    shows."""
+    """Tell whether an exception in the chain of causes means that no server accepted the
+    connection."""
     seen: BaseException | None = error
     while seen is not None:
         if type(seen).__name__ in UNREACHABLE:

@@ -1,7 +1,7 @@
-"""Speak to chat models of Ollama, by its own protocol
+"""Chat models of Ollama, called by Ollama's own protocol
 (https://github.com/ollama/ollama/blob/main/docs/api.md).
 
-Under /v1 Ollama takes no num_ctx, and cuts longer prompts without a word. Its own protocol takes
+Under /v1, Ollama accepts no num_ctx and cuts longer prompts silently. Its own protocol accepts
 num_ctx with every call.
 """
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pipeline.errors import ModelError, NoSuchModelError
 from pipeline.models.base import NO_TOKENS, ChatRequest, Tokens
 from pipeline.models.cache.replies import Completion
-from pipeline.models.endpoint.attempts import SECONDS_OF_A_LOOK
+from pipeline.models.endpoint.attempts import PROBE_SECONDS
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.models.endpoint.client import (
     PREFLIGHT_SECONDS,
@@ -35,72 +35,80 @@ if TYPE_CHECKING:
 ADDRESS = "http://localhost:11434"
 CHAT, SHOW = "/api/chat", "/api/show"
 NUM_CTX = 8192
-"""Tokens of the window by default: an extraction of a text unit of usual size takes half of them,
-its reply included. A larger window takes more of the machine's memory, for each request that is
-answered at once."""
+"""Default window in tokens. An extraction from a text unit of usual size needs half of it, its
+reply included. A larger window takes more of the machine's memory for each concurrent request."""
 NEARLY_FULL, FAR_BELOW = 0.8, 0.8
 """Shares of the window and of our count of a prompt. A prompt was cut if it nearly fills the window
-by our count, and the server read far fewer tokens of it. A low count alone may be the work of the
-server's own cache of prompts."""
+by our count, and the server read far fewer tokens of it. A low count alone may result from the
+server's own prompt cache."""
 WHOLE = 0.99
-"""A share of the window. A prompt that takes so much leaves no room for a reply: the server has cut
-it to fit."""
+"""Share of the window. A prompt that fills this much leaves no room for a reply, so the server has
+cut it to fit."""
 NAMES = {
-    "temperature": "temperature", "top_p": "top_p", "seed": "seed", "stop": "stop",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "stop": "stop",
     "max_tokens": "num_predict",
-    "max_completion_tokens": "num_predict", "frequency_penalty": "frequency_penalty",
+    "max_completion_tokens": "num_predict",
+    "frequency_penalty": "frequency_penalty",
     "presence_penalty": "presence_penalty",
-}  # fmt: skip
-"""The name of an option in settings -> its name for Ollama."""
+}
+"""Ollama's names of the options in the settings."""
 NO_THINKING = ("none", "minimal")
 
 
 class UnreadPromptError(UselessAnswerError):
-    """The server has cut a prompt without a word, and answered the rest. Its reply is billed, and
-    of no use."""
+    """The server has silently cut a prompt and answered the rest. The reply is billed but of no
+    use."""
 
 
 def native_address(base_url: str) -> str:
-    """Return the server's address without the path of the OpenAI protocol, which many have in
-    OPENAI_BASE_URL."""
+    """Return the server's address without the path of the OpenAI protocol.
+
+    OPENAI_BASE_URL often contains that path. An empty address becomes Ollama's default.
+    """
     return base_url.rstrip("/").removesuffix("/v1").removesuffix("/api") or ADDRESS
 
 
 @dataclass(frozen=True)
 class OllamaEndpoint(Endpoint):
-    """Speak to a server of Ollama. ``base_url`` has no path of a protocol."""
+    """Endpoint of an Ollama server. ``base_url`` has no path of a protocol."""
 
     provider: ClassVar[str] = "ollama"
     has_batches: ClassVar[bool] = False
 
-    def look(self) -> Failure | None:
-        """Ask what the server knows of the model, which costs nothing; return why that failed, or
-        None.
+    def probe(self) -> Failure | None:
+        """Request the server's description of the model, which costs nothing. Return the failure,
+        or None.
 
-        Raises NoSuchModelError for a model that is not pulled.
+        Raises NoSuchModelError for a model that has not been pulled.
         """
-        told = self.call(lambda client: self._show(client, PREFLIGHT_SECONDS))
-        if not isinstance(told, Failure):
+        description = self.call(lambda client: self._show(client, PREFLIGHT_SECONDS))
+        if not isinstance(description, Failure):
             return None
-        if isinstance(told.fatal, NoSuchModelError):
-            raise told.fatal
-        return told
+        if isinstance(description.fatal, NoSuchModelError):
+            raise description.fatal
+        return description
 
     def context_length(self) -> int | None:
-        """Return the tokens that the model itself can read; None if the server does not say.
+        """Return the number of tokens that the model itself can read, or None if the server does
+        not say.
 
         Raises the error of the failure if the server does not answer.
         """
-        told = self.call(lambda client: self._show(client, self.timeout))
-        if isinstance(told, Failure):
-            raise told.fatal or ModelError(f"{self.where}: {told.message}; look at the server")
-        info = told.get("model_info") or {}
+        description = self.call(lambda client: self._show(client, self.timeout))
+        if isinstance(description, Failure):
+            raise description.fatal or ModelError(
+                f"{self.where}: {description.message}; look at the server"
+            )
+        info = description.get("model_info") or {}
         length = info.get(f"{info.get('general.architecture')}.context_length")
         return length if isinstance(length, int) else None
 
     def failure(self, error: Exception) -> Failure:
         if isinstance(error, UnreadPromptError):
-            # Without a status: this is no refusal that the same prompt in another form could avoid.
+            # The failure has no status, because no other form of the same prompt avoids it.
             return Failure("too_long", str(error), tokens=error.tokens)
         return super().failure(error)
 
@@ -119,20 +127,21 @@ class OllamaEndpoint(Endpoint):
         return Failure("bad_request", message, fatal=missing)
 
     def _show(self, client: "OpenAI", seconds: float) -> dict[str, Any]:
-        told = client.with_options(timeout=seconds).post(
+        """Return the server's description of the model, or {} if the answer is no object."""
+        description = client.with_options(timeout=seconds).post(
             SHOW, cast_to=object, body={"model": self.model}
         )
-        return told if isinstance(told, dict) else {}
+        return description if isinstance(description, dict) else {}
 
 
 @dataclass(frozen=True)
 class OllamaChat(OpenAIChat):
-    """Ask a chat model of Ollama. Only the protocol differs from OpenAIChat.
+    """ChatModel of Ollama. Only the protocol differs from OpenAIChat.
 
-    ``num_ctx``: the window in tokens, prompt and reply together. It is not part of the identity: a
-    prompt that does not fit is refused, and a reply that does not fit ends with "length", so it
-    changes no reply that is kept as good. ``keep_alive``: how long the model stays loaded, as
-    Ollama writes it ("10m"; seconds; -1 for ever); "" is the server's own.
+    ``num_ctx``: the window in tokens, for prompt and reply together. It is not part of the
+    identity, because it changes no reply that is kept as good: a prompt that does not fit is
+    refused, and a reply that does not fit ends with "length". ``keep_alive``: how long the model
+    stays loaded, in Ollama's notation ("10m"; seconds; -1 for ever); "" is the server's default.
     """
 
     num_ctx: int = NUM_CTX
@@ -140,21 +149,22 @@ class OllamaChat(OpenAIChat):
 
     @property
     def window(self) -> int:
-        """Return the tokens of the window: those of ``extra_body`` if it names them, because they
-        are sent last."""
+        """Window in tokens. A value in ``extra_body`` has precedence, because it is sent last."""
         own = (self.options.get("extra_body") or {}).get("options") or {}
         return own.get("num_ctx", self.num_ctx)
 
-    def look(self, client: "OpenAI") -> Tokens:
-        """Ask what the server knows of the model: it loads a model when it is first asked, which
-        may take long."""
-        client.with_options(timeout=SECONDS_OF_A_LOOK).post(
+    def probe(self, client: "OpenAI") -> Tokens:
+        """Request the server's description of the model.
+
+        A chat call would load the model, which may take long.
+        """
+        client.with_options(timeout=PROBE_SECONDS).post(
             SHOW, cast_to=object, body={"model": self.model}
         )
         return NO_TOKENS
 
     def body(self, request: ChatRequest, limit: Limit | None = None) -> dict[str, Any]:
-        """Return the JSON that is sent, but for ``stream``."""
+        """Return the JSON body of the request, except ``stream``."""
         own = {NAMES[name]: value for name, value in self.options.items() if name in NAMES}
         more = dict(self.options.get("extra_body", {}))
         limits = {"num_predict": limit.tokens} if limit else {}
@@ -164,7 +174,7 @@ class OllamaChat(OpenAIChat):
                 {**message, "content": sendable(message["content"])} for message in request.messages
             ],
             "options": {"num_ctx": self.window, **limits, **own, **more.pop("options", {})},
-            # Older servers know neither of the two, and cut: refuse_unread finds that out.
+            # Older servers ignore these two and cut the prompt, which refuse_unread detects.
             "truncate": False,
             "shift": False,
         }
@@ -180,9 +190,8 @@ class OllamaChat(OpenAIChat):
     def _fetch(
         self, request: ChatRequest, client: "OpenAI", limit: Limit | None
     ) -> tuple[Completion, Tokens, bool]:
-        answer = self.endpoint.fetch(
-            _answering(self._post(request, client, stream=False, limit=limit))
-        )
+        stream = self._post(request, client, stream=False, limit=limit)
+        answer = self.endpoint.fetch(_open_response(stream))
         if answer.get("error"):
             raise StreamedError(answer["error"])
         chunk = self._chunk(answer)
@@ -194,15 +203,16 @@ class OllamaChat(OpenAIChat):
             completion, reported, lambda: self.count(request), chunk.written
         )
         self.refuse_unread(request, tokens._replace(input=reported.input))
-        return counted, tokens, bool((answer.get("message") or {}).get("thinking"))
+        message = answer.get("message") or {}
+        return counted, tokens, bool(message.get("thinking"))
 
     def _open(
         self, request: ChatRequest, limit: Limit | None, client: "OpenAI"
     ) -> tuple[Any, Tokens]:
         return self._post(request, client, stream=True, limit=limit), NO_TOKENS
 
-    def _chunks(self, stream: "Stream[Any]") -> Iterator[Chunk]:
-        """Yield what comes of a stream of JSON objects, one on each line."""
+    def _read_chunks(self, stream: "Stream[Any]") -> Iterator[Chunk]:
+        """Yield the chunks of a stream, which has one JSON object on each line."""
         for line in lines_in_time(stream.response.iter_bytes(), self.timeout):
             if line.strip():
                 yield self._chunk(json_object(line))
@@ -210,53 +220,61 @@ class OllamaChat(OpenAIChat):
     def _post(
         self, request: ChatRequest, client: "OpenAI", stream: bool, limit: Limit | None = None
     ) -> "Stream[Any]":
-        """Send the request; the answer's bytes are read later, whether it is streamed or not."""
+        """Send the request and return the open answer. Its bytes are read later, even if it is no
+        stream."""
         from openai import Stream
 
         body = {**self.body(request, limit), "stream": stream}
         return client.post(CHAT, cast_to=object, body=body, stream=True, stream_cls=Stream[object])
 
-    def _chunk(self, said: Mapping[str, Any]) -> Chunk:
-        message = said.get("message") or {}
-        text, all_text = message.get("content") or "", written_text(message)
-        if not said.get("done"):
+    def _chunk(self, answer: Mapping[str, Any]) -> Chunk:
+        """Return the chunk in a JSON object of an answer. The last object has the token counts."""
+        message = answer.get("message") or {}
+        text = message.get("content") or ""
+        all_text = written_text(message)
+        if not answer.get("done"):
             return Chunk(text, written=all_text)
-        read, written = said.get("prompt_eval_count") or 0, said.get("eval_count") or 0
+        read = answer.get("prompt_eval_count") or 0
+        written = answer.get("eval_count") or 0
         usage = SimpleNamespace(prompt_tokens=read, completion_tokens=written)
-        # Older servers go on in a full window by forgetting its beginning: such a reply is as good
+        finish_reason = answer.get("done_reason") or "stop"
+        # Older servers continue in a full window by forgetting its beginning. Such a reply counts
         # as cut off.
-        full = read + written >= self.window
-        return Chunk(text, "length" if full else said.get("done_reason") or "stop", usage, all_text)
+        if read + written >= self.window:
+            finish_reason = "length"
+        return Chunk(text, finish_reason, usage, all_text)
 
     def refuse_unread(self, request: ChatRequest, billed: Tokens) -> None:
-        """Raise UnreadPromptError for a prompt of which the server has read only a part."""
+        """Raise UnreadPromptError if the server has read only a part of the prompt."""
         read = billed.input
         sent = self.count(request)
-        whole = read < WHOLE * self.window
-        nearly_full = sent > NEARLY_FULL * self.window
-        if whole and not (nearly_full and 0 < read < FAR_BELOW * sent):
+        leaves_room = read < WHOLE * self.window
+        is_nearly_full = sent > NEARLY_FULL * self.window
+        is_count_too_low = 0 < read < FAR_BELOW * sent
+        if leaves_room and not (is_nearly_full and is_count_too_low):
             return
-        said = (
+        fact = (
             f"the server has read {read:,} tokens of a prompt of about {sent:,}: more than its"
             " context length"
         )
-        raise UnreadPromptError(f"{said} (n_ctx: {self.window})", billed)
+        raise UnreadPromptError(f"{fact} (n_ctx: {self.window})", billed)
 
 
 @contextmanager
-def _answering(stream: "Stream[Any]") -> "Iterator[Any]":
+def _open_response(stream: "Stream[Any]") -> "Iterator[Any]":
+    """Yield the response of a stream, and close the stream at the end of the block."""
     with stream:
         yield stream.response
 
 
 def _format(response_format: Mapping[str, Any]) -> Any:
-    """Return a JSON schema as Ollama takes it, or "json" where only JSON is asked for."""
+    """Return a JSON schema in Ollama's form, or "json" if only JSON is requested."""
     schema = (response_format.get("json_schema") or {}).get("schema")
     return schema or "json"
 
 
 def _duration(keep_alive: str) -> str | int:
-    """Return seconds as a number: Ollama reads a text without a unit as no duration."""
+    """Return seconds as a number, because Ollama accepts no duration without a unit as text."""
     try:
         return int(keep_alive)
     except ValueError:

@@ -1,8 +1,9 @@
-"""Send requests with a limit on the reply's tokens, and learn which limits an endpoint takes.
+"""Send requests with a limit on the tokens of the reply, and learn which limits an endpoint
+accepts.
 
-A model that repeats itself without end stops at the limit. The limit is no part of what was asked:
-keys of the cache and identities of models do not have it. Limits that the settings name are sent
-unchanged, and no other limit with them.
+The limit stops a model that repeats itself without end. It is not part of the request's identity:
+cache keys and identities of models do not contain it. Limits in the settings are sent unchanged,
+and no other limit is sent with them.
 """
 
 import re
@@ -17,11 +18,12 @@ from pipeline.models.endpoint.client import Failure
 
 Answer = TypeVar("Answer")
 NAMES = ("max_tokens", "max_completion_tokens")
-"""Parameters of a limit, in the order in which they are tried: llama.cpp, Ollama and vLLM know the
-first, OpenAI's reasoning models only the second."""
+"""Parameters for the limit, in the order in which they are tried. llama.cpp, Ollama and vLLM know
+the first. OpenAI's reasoning models know only the second."""
 OWN_OPTIONS = frozenset({*NAMES, "reasoning_effort", "n_predict", "num_predict"})
-"""Options of the settings beside which graphmill sends no limit. They are limits themselves, or
-they turn on thinking, which is paid for as a part of the reply and has no natural length."""
+"""Options of the settings with which graphmill sends no limit of its own. They are limits
+themselves, or they turn on thinking, which is billed as a part of the reply and has no natural
+length."""
 NAMED_IN_A_REFUSAL = re.compile(
     r"max_(completion_|new_)?tokens|in the completion|completion tokens", re.IGNORECASE
 )
@@ -31,37 +33,37 @@ NAMES_THE_WINDOW = re.compile(
 USE_THE_OTHER = re.compile(r"max_completion_tokens", re.IGNORECASE)
 REFUSALS = (400, 422)
 REFUSALS_OF_LENGTH = (*REFUSALS, 413, 429)
-"""Where an account may take few tokens in each minute, OpenAI and Groq count the limit of the reply
-among them, and refuse a request that is larger than a minute's tokens with 429 or 413. Without the
-limit it may pass."""
+"""Statuses that may mean that the limit is too large. OpenAI and Groq count the limit of the reply
+among the tokens per minute. They refuse a request that is larger than a minute's tokens with 429 or
+413. Without the limit it may pass."""
 REASONING_MODEL = re.compile(r"^(.*/)?(o\d|gpt-5)", re.IGNORECASE)
-"""OpenAI's models that take only the second name. Without this, a whole batch would be refused
+"""OpenAI's models that accept only the second name. Without this, a whole batch would be refused
 first."""
 STARTS_THINKING = re.compile(r"\s*<\s?(think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
 ENDS_THINKING = re.compile(r"<\s?/\s?(think|thinking|thought|reasoning)\s?>", re.IGNORECASE)
 CLOSE_TO_THE_LIMIT = 0.95
-"""The share of the limit from which on it counts as reached: a server may count the end of a reply
+"""Share of the limit from which it counts as reached, because a server may count the end of a reply
 as a token."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Limit a reply to ``tokens``, sent as the parameter ``name``."""
+    """Limit of a reply to ``tokens``, sent as the parameter ``name``."""
 
     name: str
     tokens: int
 
     def is_reached_by(self, completion: Completion) -> bool:
-        """Check whether the reply ended here, not at a limit of the model's own."""
+        """Check whether the reply ended at this limit, and not at a limit of the model's own."""
         counted = completion.output_tokens or self.tokens
         return completion.finish_reason == "length" and counted >= CLOSE_TO_THE_LIMIT * self.tokens
 
 
 @dataclass
 class ReplyLimits:
-    """Keep which limits one endpoint takes, as its answers in this process have shown.
+    """Limits that one endpoint accepts, as its answers in this process have shown.
 
-    ``options``: those of the settings. ``name``: the parameter that is sent; "" for none.
+    ``options``: the options of the settings. ``name``: the parameter that is sent, or "" for none.
     """
 
     options: Mapping[str, Any]
@@ -70,6 +72,7 @@ class ReplyLimits:
 
     @classmethod
     def of_model(cls, model: str, options: Mapping[str, Any]) -> "ReplyLimits":
+        """Return the limits of a model before any answer is known."""
         return cls(options, NAMES[1] if REASONING_MODEL.match(model) else NAMES[0])
 
     def of(self, request: ChatRequest) -> Limit | None:
@@ -85,12 +88,12 @@ class ReplyLimits:
         send: Callable[[Limit | None], Completion | Failure],
         thought: Callable[[], bool],
     ) -> Completion | Failure:
-        """Return the answer to ``send(limit)``; ask again if the limit was at fault.
+        """Return the answer to ``send(limit)``. Repeat the call if the limit was at fault.
 
         A refusal of the limit costs nothing. A reply of hidden thinking that ended at the limit is
-        paid for; then no limit is sent any more. A limit that does not fit the window beside this
-        prompt says nothing of other requests, so only this one is sent without. ``thought``:
-        whether the last answer reported thinking.
+        paid for; after one, no limit is sent any more. If a limit exceeds the window beside this
+        prompt, only this request is sent without one. ``thought`` returns whether the last answer
+        reported thinking.
         """
         for _ in NAMES:
             limit = self.of(request)
@@ -115,47 +118,48 @@ class ReplyLimits:
         return send(self.of(request))
 
     def learn(self, refusal: str, sent: str) -> bool:
-        """Note a refusal of the limit that was sent under the name ``sent``; return whether it was
-        one."""
+        """Record a refusal of the limit that was sent as ``sent``. Return whether the refusal was
+        about it."""
         if not NAMED_IN_A_REFUSAL.search(refusal):
             return False
         with self.lock:
-            if self.name == sent:  # else another thread has learnt it already
+            # If the name differs, another thread has already learnt this.
+            if self.name == sent:
                 has_other_name = sent == NAMES[0] and USE_THE_OTHER.search(refusal)
                 self.name = NAMES[1] if has_other_name else ""
         return True
 
     def drop(self) -> None:
-        """Send no limit any more."""
+        """Stop sending a limit."""
         self.name = ""
 
     def may_be_refused_by(self, failure: Failure) -> bool:
-        """Check whether the same request without a limit may do better."""
+        """Check whether the same request may succeed without a limit."""
         if failure.reason == "too_long":
             return failure.status in REFUSALS_OF_LENGTH
         return failure.status in REFUSALS and failure.reason == "bad_request"
 
 
 def outcome_of(finish_reason: str) -> str:
-    """Return the outcome of a reply in the usage."""
+    """Return the outcome of a reply for the usage records."""
     return TRUNCATED if finish_reason == "length" else "ok"
 
 
 def is_limit_outside_window(refusal: str) -> bool:
-    """Check whether a prompt and the limit of its reply together do not fit the model's window."""
+    """Check whether the prompt and the limit of its reply together exceed the model's window."""
     return bool(NAMES_THE_WINDOW.search(refusal) and NAMED_IN_A_REFUSAL.search(refusal))
 
 
 def is_only_thinking(text: str) -> bool:
     """Check whether a reply that was cut off has no text, or only thinking that does not end.
 
-    White space is no sign of thinking: a model that writes JSON may repeat it without end.
+    White space is no sign of thinking, because a model that writes JSON may repeat it without end.
     """
     return not text or bool(STARTS_THINKING.match(text) and not ENDS_THINKING.search(text))
 
 
 def reports_thinking(body: Mapping[str, Any]) -> bool:
-    """Check whether an answer's JSON reports thinking that is not a part of its text."""
+    """Check whether the JSON of an answer reports thinking that is not a part of its text."""
     usage = body.get("usage")
     details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
     if isinstance(details, Mapping) and details.get("reasoning_tokens"):

@@ -1,8 +1,9 @@
-"""Learn whether a server takes a JSON schema with limits on lists and texts (maxItems, maxLength).
+"""Learn whether a server accepts a JSON schema with limits on lists and texts (maxItems,
+maxLength).
 
-llama.cpp and vLLM take them. Hosted models take some keywords and refuse others with HTTP 400,
-which costs nothing: the request is then asked once more without limits, and so are all later ones
-of the process.
+llama.cpp and vLLM accept them. Hosted models accept some keywords and refuse others with HTTP 400,
+which costs nothing. The request is then repeated without limits, and all later requests of the
+process are sent without them.
 """
 
 import re
@@ -17,20 +18,18 @@ _NAMES_THE_SCHEMA = re.compile(r"schema|grammar|response_format|maxitems|maxleng
 
 @dataclass
 class SchemaLimits:
-    """Keep whether one server takes such limits. ``refused``: it has refused them in this
-    process."""
+    """State of one server: ``refused`` if it has refused such limits in this process."""
 
     refused: bool = False
 
     def applied_to(self, request: ChatRequest) -> ChatRequest:
-        """Return the request as it is to be sent first: with limits in its schema, if there are
-        any."""
+        """Return the request to send first, with limits in its schema if it has any."""
         if self.refused or request.bounded_format is None:
             return request
         return replace(request, response_format=request.bounded_format)
 
     def may_be_refused_by(self, failure: Failure) -> bool:
-        """Check whether the same request without limits may do better.
+        """Check whether the same request may succeed without limits.
 
         Some servers do not say what they refuse, so every plain HTTP 400 counts.
         """
@@ -39,8 +38,9 @@ class SchemaLimits:
         return failure.status in REFUSALS and failure.reason == "bad_request"
 
     def learn(self, failure: Failure, answered_without: bool) -> None:
-        """Note that limits are refused: the server says so, or it answers the same request without
-        them."""
-        self.refused = (
-            self.refused or answered_without or bool(_NAMES_THE_SCHEMA.search(failure.message))
-        )
+        """Record whether the limits were refused.
+
+        They were if the server says so, or if it answers the same request without them.
+        """
+        if answered_without or _NAMES_THE_SCHEMA.search(failure.message):
+            self.refused = True

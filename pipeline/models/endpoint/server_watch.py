@@ -1,4 +1,4 @@
-"""Wait for a model server that is starting, or that starts again in the middle of a run."""
+"""Wait for a model server that is starting, or that restarts during a run."""
 
 import re
 import threading
@@ -12,28 +12,32 @@ from pipeline.models.endpoint.client import Endpoint, Failure
 from pipeline.models.endpoint.limits import sleep
 
 SECONDS_FOR_A_REFUSAL = 30.0
-"""A server that refuses connections before it has answered any call may be about to listen; more
-often the address is wrong or nobody has started it, so the wait is short."""
+"""Time to wait for a server that refuses connections before it has answered any call. It may be
+about to listen. More often the address is wrong or nobody has started the server, so the wait is
+short."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.5, 5.0
-"""The seconds between two looks at a server that is starting; each pause is twice the one
-before."""
+"""Seconds between two probes of a server that is starting. Each pause is twice the previous one."""
 SECONDS_BETWEEN_MESSAGES = 20.0
+"""Time between two messages that say why the run waits."""
 UNAVAILABLE = (502, 503, 504)
 """HTTP statuses of a server that is starting, or of a proxy in front of one. A single call may also
-end in one, so a look at the server decides."""
+end in one, so a probe of the server decides."""
 STATUS_IN_FRONT = re.compile(r"^HTTP \d{3}: (\d{3}\b:? ?)?")
+"""The HTTP status at the beginning of a failure's message, which messages about the wait leave
+out."""
 
-Look = Callable[[], Failure | None]
-"""A function that asks the server for next to nothing, and returns why that failed, or None."""
+Probe = Callable[[], Failure | None]
+"""Function that makes the smallest possible call. It returns the failure, or None."""
 Say = Callable[[str], None]
+"""Function that shows a message to the user."""
 
 
 @dataclass
 class ServerWatch:
-    """Watch the server of one model during a run; all threads share the watch.
+    """State of one model's server during a run, shared by all threads.
 
-    ``seconds``: how long to wait for a server that does not answer; 0: not at all. ``enough``: so
-    many failed calls in a row, without a success for that long, end the work.
+    ``seconds``: how long to wait for a server that does not answer; 0 means no wait. ``enough``:
+    the number of failed calls in a row that end the work, if no call succeeded for that time.
     """
 
     endpoint: Endpoint
@@ -47,33 +51,32 @@ class ServerWatch:
     down_since: float | None = None
     refused_since: float | None = None
     said_at: float | None = None
-    looking: threading.Lock = field(default_factory=threading.Lock)
+    probing: threading.Lock = field(default_factory=threading.Lock)
     counting: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> None:
-        """Forget the run before: its server may have been stopped since."""
+        """Forget the previous run, because its server may have been stopped since."""
         self.answered = False
         self.failures, self.failing_since = 0, None
         self._note_up()
 
     def succeeded(self) -> None:
-        """Note that a call was answered."""
+        """Record that a call was answered."""
         self.answered = True
         with self.counting:
             self.failures, self.failing_since = 0, None
         self._note_up()
 
     def failed(self, failure: Failure) -> None:
-        """Note that a call failed. Raises ModelError when no call has succeeded for too long."""
+        """Record that a call failed. Raise ModelError when no call has succeeded for too long."""
         now = time.monotonic()
         with self.counting:
             self.failures += 1
             self.failing_since = self.failing_since or now
             silence = now - self.failing_since
-            hopeless = (
-                bool(self.seconds) and self.failures >= self.enough and silence > self.seconds
-            )
-        if hopeless:
+            is_too_long = silence > self.seconds > 0
+            is_hopeless = is_too_long and self.failures >= self.enough
+        if is_hopeless:
             raise ModelError(
                 f"{self.endpoint.where}: no call has succeeded for {minutes(silence)}; the last"
                 f" failed with: {failure.message}; look at the server, then run again: what was"
@@ -81,11 +84,12 @@ class ServerWatch:
             )
 
     def answered_since(self, moment: float) -> bool:
-        """Return whether a call that ended after ``moment`` (monotonic) was answered."""
+        """Return whether a call that ended after ``moment`` (``time.monotonic``) was answered."""
         return self.answered_at > moment
 
     def is_down(self, failure: Failure) -> bool:
-        """Return whether the failure is that of a server that is starting, not one of the call."""
+        """Return whether the failure means that the server is starting, not that the call is at
+        fault."""
         if not self.seconds or failure.fatal:
             return False
         if not failure.listens:
@@ -94,49 +98,56 @@ class ServerWatch:
             return failure.refused or self.answered
         return failure.status in UNAVAILABLE and failure.reason == "server_error"
 
-    def await_server(self, failure: Failure, look: Look, stop: threading.Event, say: Say) -> bool:
-        """Return once the server answers: True if it was really down, False if only this call had
+    def await_server(self, failure: Failure, probe: Probe, stop: threading.Event, say: Say) -> bool:
+        """Wait until the server answers. Return whether it was really down: False if only this call
         failed.
 
-        One thread looks at the server while all others wait for what it finds. Raises ModelError
-        when the server has not answered for too long, StoppedError when ``stop`` is set.
+        One thread probes the server while all others wait for its result. Raises ModelError when
+        the server has not answered for too long, and StoppedError when ``stop`` is set.
         """
         failed_at = time.monotonic()
         self._acquire(stop)
         try:
             if failure.retry_after and not self.answered_since(failed_at):
-                self._note(failure, say)
+                self._report_wait(failure, say)
                 sleep(failure.retry_after, stop)
             pause = SHORTEST_PAUSE
             while not self.answered_since(failed_at):
-                found = look()
+                found = probe()
                 if found is None or not self.is_down(found):
                     self._note_up()
                     break
                 self.down_at = time.monotonic()
-                self._note(found, say)
+                self._report_wait(found, say)
                 sleep(max(pause, found.retry_after or 0.0), stop)
                 pause = min(LONGEST_PAUSE, 2 * pause)
             return self.down_at > failed_at
         finally:
-            self.looking.release()
+            self.probing.release()
 
     def _acquire(self, stop: threading.Event) -> None:
-        while not self.looking.acquire(timeout=0.1):
+        """Take the lock of the probing thread. Raise StoppedError when ``stop`` is set."""
+        while not self.probing.acquire(timeout=0.1):
             if stop.is_set():
                 raise StoppedError
 
     def _note_up(self) -> None:
-        """Note that the server answers."""
+        """Record that the server answers."""
         self.answered_at = time.monotonic()
         self.down_since = self.refused_since = self.said_at = None
 
-    def _note(self, failure: Failure, say: Say) -> None:
-        """Report why the run waits. Raises ModelError when the wait has been too long, or would
-        become so."""
+    def _report_wait(self, failure: Failure, say: Say) -> None:
+        """Tell the user why the run waits, but not too often.
+
+        Raises ModelError if the wait is too long, or would be after the pause that the server
+        requests.
+        """
         now = time.monotonic()
         self.down_since = self.down_since or now
-        self.refused_since = None if failure.listens else (self.refused_since or now)
+        if failure.listens:
+            self.refused_since = None
+        else:
+            self.refused_since = self.refused_since or now
         since, limit = self.down_since, self.seconds
         if self.refused_since is not None and not self.answered:
             since, limit = self.refused_since, min(SECONDS_FOR_A_REFUSAL, self.seconds)
@@ -151,11 +162,12 @@ class ServerWatch:
             say(f"waiting for {server}: {fact} ({minutes(waited)} of {minutes(limit)})")
 
     def _too_long(self, failure: Failure, limit: float) -> ModelError:
+        """Return the error that ends the wait."""
         if not failure.listens:
             return self.endpoint.silent(failure)
-        asks = (
-            f", and asks to wait {failure.retry_after:,.0f} s more" if failure.retry_after else ""
-        )
+        asks = ""
+        if failure.retry_after:
+            asks = f", and asks to wait {failure.retry_after:,.0f} s more"
         return ModelError(
             f"{self.endpoint.where}: {self.endpoint.address} has not been ready within"
             f" {minutes(limit)} ({failure.message}){asks}; look at the server or raise"
@@ -164,6 +176,6 @@ class ServerWatch:
 
 
 def minutes(seconds: float) -> str:
-    """Return "1:20" for 80 seconds."""
+    """Return the time as minutes and seconds, such as "1:20" for 80 seconds."""
     whole = int(seconds)
     return f"{whole // 60}:{whole % 60:02}"

@@ -1,4 +1,4 @@
-"""Read answers that come in pieces from the bytes of a response that is still being sent."""
+"""Read streamed answers from the bytes of a response that is still being sent."""
 
 import json
 import time
@@ -10,18 +10,18 @@ from pipeline.models.endpoint.client import OverdueError
 from pipeline.models.endpoint.token_counts import plain_text, written_text
 
 UNSTATED = "unstated"
-"""The finish reason of a stream that ended by its end mark, but gave no reason why."""
+"""Finish reason of a stream that ended by its end mark without stating a reason."""
 END_MARK = "[DONE]"
 DATA = "data:"
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Hold a piece of an answer.
+    """A chunk of an answer.
 
     ``usage``: token counts with the attribute names of the OpenAI protocol. ``written``: all text
-    that the model wrote in this piece; its reasoning is billed, but is no part of the answer's
-    ``text``.
+    that the model wrote in this chunk. It includes reasoning, which is billed but is no part of the
+    answer's ``text``.
     """
 
     text: str = ""
@@ -31,29 +31,29 @@ class Chunk:
 
 
 class StreamedError(ValueError):
-    """Carry an error that was sent instead of a chunk, with the attributes of the client's own
+    """An error that was sent instead of a chunk. It has the attributes of the client's own
     errors."""
 
     def __init__(self, said: Any):
         self.body = said if isinstance(said, dict) else {"message": str(said)}
         self.code = self.body.get("code")
-        # Servers put the HTTP status into ``code``; an error without one is the server's own.
+        # Servers put the HTTP status into ``code``. An error without one is a server error.
         self.status_code = self.code if isinstance(self.code, int) and self.code >= 400 else 500
         super().__init__(str(self.body.get("message") or self.body))
 
 
 def lines_in_time(pieces: Iterable[bytes], seconds: float) -> Iterator[str]:
-    """Yield the lines of a body. They end at line feeds only: a JSON text may hold any other line
-    separator.
+    """Yield the lines of a body. Lines end at line feeds only, because JSON may contain other
+    separators.
 
-    Raises OverdueError when nothing but white space has come for ``seconds``.
+    Raises OverdueError when nothing but white space has arrived for ``seconds``.
     """
     until = time.monotonic() + seconds
-    begun = False
+    has_begun = False
     rest = b""
     for piece in pieces:
-        begun = begun or bool(piece.strip())
-        if not begun and time.monotonic() > until:
+        has_begun = has_begun or bool(piece.strip())
+        if not has_begun and time.monotonic() > until:
             raise OverdueError
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
@@ -66,31 +66,34 @@ def read_events(
 ) -> Iterator[Chunk]:
     """Yield the chunks of a streamed answer of the OpenAI protocol.
 
-    An endpoint that does not stream answers with one JSON object instead, of which ``whole`` makes
-    one chunk. Raises StreamedError for an error that is sent as an event, ValueError for what is no
-    JSON object.
+    An endpoint that cannot stream sends one JSON object instead, which ``whole`` converts to a
+    chunk. Raises StreamedError for an error that is sent as an event, and ValueError for an event
+    that is no JSON object.
     """
-    stated = False
+    is_reason_stated = False
     for line in lines:
-        said = line.strip()
-        if said.startswith("{"):  # no line of an event stream begins like this
-            yield whole(json_object("\n".join([said, *lines])))
+        event = line.strip()
+        # No line of an event stream begins like this.
+        if event.startswith("{"):
+            yield whole(json_object("\n".join([event, *lines])))
             return
-        if not said.startswith(DATA):
+        if not event.startswith(DATA):
             continue
-        data = said.removeprefix(DATA).strip()
+        data = event.removeprefix(DATA).strip()
         if data == END_MARK:
-            if not stated:
+            if not is_reason_stated:
                 yield Chunk(finish_reason=UNSTATED)
             return
-        chunk = _chunk(json_object(data))
-        stated = stated or bool(chunk.finish_reason)
+        chunk = _read_chunk(json_object(data))
+        is_reason_stated = is_reason_stated or bool(chunk.finish_reason)
         yield chunk
 
 
 def json_object(data: str) -> dict[str, Any]:
-    """Return the object in a JSON text. Raises StreamedError if it is an error, ValueError if it is
-    no object."""
+    """Return the object in a JSON text.
+
+    Raises StreamedError if the object is an error, and ValueError if the text is no object.
+    """
     event = json.loads(data)
     if not isinstance(event, dict):
         raise ValueError("the answer is no JSON object")
@@ -100,14 +103,14 @@ def json_object(data: str) -> dict[str, Any]:
 
 
 def usage_of(event: Mapping[str, Any]) -> Any:
-    """Return the token counts of an event or an answer; None if it has none."""
+    """Return the token counts of an event or an answer, or None if it has none."""
     from openai.types import CompletionUsage
 
     usage = event.get("usage")
     return CompletionUsage.construct(**usage) if isinstance(usage, dict) else None
 
 
-def _chunk(event: Mapping[str, Any]) -> Chunk:
+def _read_chunk(event: Mapping[str, Any]) -> Chunk:
     choices = event.get("choices") or [{}]
     delta = choices[0].get("delta") or {}
     text = plain_text(delta.get("content"))

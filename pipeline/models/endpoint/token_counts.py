@@ -1,4 +1,4 @@
-"""Count the tokens of a call: as the endpoint reports them, else with the model's tokenizer.
+"""Count the tokens of a call, as the endpoint reports them or with the model's tokenizer.
 
 Some gateways and local servers leave ``usage`` out of an answer, or fill it with zeros. Without a
 count of our own, such a call would cost nothing in the bill and would never reach a limit.
@@ -10,18 +10,18 @@ from typing import Any
 from pipeline.models.base import Tokens
 
 MOST_TOKENS = 2**31 - 1
-"""The greatest count that is believed. The columns of the cache, PostgreSQL's above all, hold no
-greater one."""
+"""The greatest plausible count. The columns of the cache cannot hold a greater one, above all in
+PostgreSQL."""
 WRITTEN = ("content", "refusal", "reasoning_content", "reasoning", "thinking")
-"""The fields of a message that hold what the model wrote. Endpoints bill its reasoning as output
-too."""
+"""Fields of a message with text that the model wrote. Endpoints also bill its reasoning as
+output."""
 
 
 def reported_tokens(usage: Any) -> Tokens:
-    """Read the ``usage`` of an OpenAI answer; a count that is missing or is no number is 0.
+    """Read the ``usage`` of an OpenAI answer. A count that is missing or not a number becomes 0.
 
-    Some servers report the total and only one of its two parts: the other part is the difference.
-    Some leave the tokens that their prefix cache held out of the prompt's: those are added.
+    Some servers report the total and only one of its two terms: the other term is the difference.
+    Some do not count the tokens that their prefix cache held: those are added.
     """
     details = getattr(usage, "prompt_tokens_details", None)
     prompt = as_count(getattr(usage, "prompt_tokens", None)) or 0
@@ -33,8 +33,7 @@ def reported_tokens(usage: Any) -> Tokens:
     elif rest and not completion:
         completion = rest
     cached = as_count(getattr(details, "cached_tokens", None)) or 0
-    # The prompt includes the cached tokens, as the protocol says, unless the counts themselves
-    # contradict that.
+    # By the protocol, the prompt includes the cached tokens. Some counts contradict that.
     is_left_out = cached > prompt or (cached > 0 and total == prompt + cached + completion)
     if prompt and is_left_out:
         prompt = min(prompt + cached, MOST_TOKENS)
@@ -42,11 +41,11 @@ def reported_tokens(usage: Any) -> Tokens:
 
 
 def with_estimates(reported: Tokens, prompt: Callable[[], int], reply: Callable[[], int]) -> Tokens:
-    """Fill in the counts that the endpoint did not report, and mark the result as estimated if any
-    was filled in.
+    """Return the counts, completed by our own where the endpoint reported none.
 
     ``prompt`` and ``reply`` count the tokens of both texts. Each is called only if its count is
-    missing, because counting takes processor time.
+    missing, because counting takes processor time. The result is marked as estimated if one was
+    called.
     """
     tokens = reported
     if not reported.input:
@@ -57,12 +56,12 @@ def with_estimates(reported: Tokens, prompt: Callable[[], int], reply: Callable[
 
 
 def written_text(message: Mapping[str, Any]) -> str:
-    """Return all text that the model wrote in a message, or in one piece of a stream."""
+    """Return all text that the model wrote in a message or in one chunk of a stream."""
     return "".join(plain_text(message.get(name)) for name in WRITTEN)
 
 
 def written_in(body: Mapping[str, Any]) -> str:
-    """Return all text that the model wrote in an answer's JSON; "" where there is none."""
+    """Return all text that the model wrote in the JSON of an answer, or ""."""
     choices = body.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     message = first.get("message") if isinstance(first, Mapping) else None
@@ -77,6 +76,9 @@ def plain_text(content: Any) -> str:
 
 
 def as_count(value: Any) -> int | None:
-    """Return a number of tokens as JSON has it; None for what cannot be one, such as 1e30."""
+    """Return a number in JSON as a count of tokens, or None for a value that cannot be one, such as
+    1e30."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return round(value) if is_number and 0 <= value <= MOST_TOKENS else None
+    if not is_number or not 0 <= value <= MOST_TOKENS:
+        return None
+    return round(value)

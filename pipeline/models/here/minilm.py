@@ -122,8 +122,8 @@ def _mean_state(session: "InferenceSession", ids: Sequence[int]) -> np.ndarray:
 def _load_model(where: str) -> tuple["Tokenizer", "InferenceSession"]:
     from onnxruntime import (
         InferenceSession,
-        SessionOptions,
-    )  # pyright: ignore[reportAttributeAccessIssue]
+        SessionOptions,  # pyright: ignore[reportAttributeAccessIssue]
+    )
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(file_of_package(VOCABULARY, where)))

@@ -1,6 +1,8 @@
-"""Read a graph, claims or keywords that a model wrote, as records or as JSON. No reply raises.
+"""Parse the graph, claims or keywords in a reply, from records or from JSON. No reply raises an
+error.
 
-Time grows with the length of the reply: every repetition in a pattern is bounded.
+Parsing time grows linearly with the length of the reply, because every repetition in a pattern is
+bounded.
 """
 
 import re
@@ -46,24 +48,29 @@ from pipeline.models.parse.records import (
 from pipeline.models.parse.report import REPORT_JSON_FORMAT, Finding, Report, parse_report
 from pipeline.text.ids import clean
 
+# Models also write the full-width and look-alike forms of these characters.
 _Q = f"[{re.escape(QUOTES)}]"
 _LT, _GT, _BAR, _HASH = "[<＜〈《⟨]", "[>＞〉》⟩]", "[|｜¦│]", "[#＃]"
 _MARK = "\x1f"
+"""Control character that replaces every delimiter of a reply before records are searched."""
 _COMPLETION = re.compile(
     rf"(?:{_LT}\s?{_BAR}?|{_BAR})\s?/?\s?completed?\s?(?:{_BAR}?\s?{_GT}|{_BAR}|$)"
     r"|[<{]\|?completion_delimiter\|?[>}]|^\W{0,3}complete\W{0,3}\Z",
     re.IGNORECASE | re.MULTILINE,
 )
+"""The completion mark, also in damaged forms."""
 _DELIMITER = re.compile(
     rf"{_LT}{{1,2}}\s?[/\\]?\s?{_BAR}\s?[^<>|\n\"]{{0,3}}?\s?{_BAR}{{0,2}}\s?[/\\]?\s?{_GT}{{1,2}}"
     r"|[<{]\|?(?:tuple_delimiter|sep)\|?[>}]",
     re.IGNORECASE,
 )
+"""A delimiter of fields, also in damaged forms that contain a bar."""
 _REMAINS = (
     rf"{_LT}\s?{_BAR}{{1,3}}#?{_BAR}?|{_LT}?{_BAR}?#?{_BAR}{{1,2}}\s?{_GT}|{_LT}\s?[#/]?\s?{_GT}"
 )
 _DAMAGED = rf"(?:(?<!\s)(?:{_REMAINS})|(?:{_REMAINS})(?!\s)|(?<={_Q})\s?{_BAR}\s?(?={_Q}|\d))"
 _DAMAGED_DELIMITER = re.compile(_DAMAGED)
+"""A delimiter that lost characters. It counts only where other delimiters give too few fields."""
 _BARE_BAR = re.compile(_BAR)
 _QUOTED_COMMA = re.compile(rf"(?<={_Q})\s?,\s?|,\s?(?={_Q})")
 _SEPARATOR = re.compile(rf"(?<=[{CLOSE}\]}}])\s?##|##\s?(?:\n|\Z)")
@@ -73,10 +80,10 @@ _LINES = re.compile(r"##|\n")
 _BEGUN_MARK = re.compile(
     rf"(?<=[{CLOSE}])\s?(?:#|{_LT}\s?{_BAR}?\s?(?:C[A-Z]{{0,7}})?)\Z", re.IGNORECASE
 )
-"""At the end of a reply: the beginning of a separator or of the completion mark, after a whole
+"""The beginning of a separator or of the completion mark, at the end of a reply and after a whole
 record."""
 _BEGUN_RECORD = re.compile(rf"(?:\n|##)\s?(?P<begun>[{OPEN}][^{CLOSE}\n{_MARK}]{{0,60}})\Z")
-"""At the end of a reply: a record of which not even its kind was written whole."""
+"""The beginning of a record at the end of a reply, cut before its kind was complete."""
 _SPACES = re.compile(r"[^\S\n]+")
 _LINE_ENDS = re.compile(r" ?\n ?")
 _BLANK_LINES = re.compile(r"\n{3,}")
@@ -95,14 +102,17 @@ _LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
 ENDS_INSIDE = "the reply ends inside this record"
 FIELDS = 8
 LEAST_FIELDS = 7
-"""The source text may be missing."""
+"""Fields of a claim. The last one, the source text, may be missing."""
 
 
 @dataclass(frozen=True)
 class Kind(Generic[Item]):
-    """``words``: a pattern of its name; ``marks``: delimiters before the field that is its last, be
-    it several lines; ``fields``: how many it has; ``read``: a record of its fields, None for a kind
-    that is passed over."""
+    """A kind of record.
+
+    ``words``: a pattern of its name. ``marks``: the number of delimiters before its last field,
+    which may have several lines. ``fields``: the number of its fields. ``read``: makes a record of
+    its fields; None for a kind that is skipped.
+    """
 
     words: str
     marks: int
@@ -112,51 +122,57 @@ class Kind(Generic[Item]):
 
 @dataclass(frozen=True)
 class RecordFormat(Generic[Item]):
-    """``stray``: what is wrong with what has delimiters and is of no kind."""
+    """A format of records. ``stray``: the message about text that has delimiters but is of no known
+    kind."""
 
     kinds: tuple[Kind[Item], ...]
     stray: str
 
     @cached_property
     def _head(self) -> re.Pattern[str]:
+        """Pattern of the beginning of a record: its kind and the first delimiter, with optional
+        markup."""
         words = "|".join(kind.words for kind in self.kinds)
         return re.compile(
-            rf"(?:(?P<opened>[{OPEN}\[{{【])\s?|(?:^|(?<=##))\s?(?:\d{{1,4}}[.)]\s?|[-*•]\s)?[{OPEN}\[{{【]?\s?)"
+            rf"(?:(?P<opened>[{OPEN}\[{{【])\s?"
+            rf"|(?:^|(?<=##))\s?(?:\d{{1,4}}[.)]\s?|[-*•]\s)?[{OPEN}\[{{【]?\s?)"
             rf"[*_]{{0,2}}{_Q}{{0,3}}(?P<kind>{words}){_Q}{{0,3}}[*_]{{0,2}}[ \n]?"
             rf"(?:(?P<delimiter>{_MARK}|{_DAMAGED})|(?P<bar>{_BAR})|(?<={_Q})\s?(?P<comma>,))",
             re.IGNORECASE | re.MULTILINE,
         )
 
     def parse(self, reply: str) -> ParsedReply[Item]:
-        """Return the records of a reply, however damaged it is."""
-        text = _tidied(plain(reply))
-        complete = self._ends_with_mark(text)
-        unfinished = text if complete else _BEGUN_MARK.sub("", text.rstrip())
-        whole = _COMPLETION.sub("\n##\n", unfinished)
-        marked = _DELIMITER.sub(_MARK, whole).strip()
-        heads = list(self._head.finditer(marked))
-        ends = [head.start() for head in heads[1:]] + [len(marked)]
-        found: list[Item | Problem] = [
-            *self._stray(marked[: heads[0].start()] if heads else marked)
-        ]
+        """Return the records of a reply, and the problems of what could not be read."""
+        text = _normalize(plain(reply))
+        is_complete = self._ends_with_mark(text)
+        if not is_complete:
+            text = _BEGUN_MARK.sub("", text.rstrip())
+        # A completion mark may also come from the document, so it only separates records.
+        text = _COMPLETION.sub("\n##\n", text)
+        text = _DELIMITER.sub(_MARK, text).strip()
+        # Each record extends to the head of the next one.
+        heads = list(self._head.finditer(text))
+        ends = [head.start() for head in heads[1:]] + [len(text)]
+        before_first = text[: heads[0].start()] if heads else text
+        found: list[Item | Problem] = [*self._stray_problems(before_first)]
         for head, end in zip(heads, ends, strict=False):
-            may_be_cut = end == len(marked) and not complete
-            found += self._read(head, marked[head.end() : end], may_be_cut)
-        begun = None if complete else _BEGUN_RECORD.search(marked)
+            may_be_cut = end == len(text) and not is_complete
+            found += self._read_record(head, text[head.end() : end], may_be_cut)
+        begun = None if is_complete else _BEGUN_RECORD.search(text)
         if heads and begun and begun.start() >= heads[-1].end():
             found.append(record_problem("truncated", begun["begun"], ENDS_INSIDE))
         problems = tuple(one for one in found if isinstance(one, Problem))
         return ParsedReply(
             records=tuple(one for one in found if not isinstance(one, Problem)),
             problems=problems,
-            complete=complete,
+            complete=is_complete,
             cut=any(one.reason == "truncated" for one in problems),
         )
 
     def _ends_with_mark(self, text: str) -> bool:
-        """Check that a completion mark stands after the last record.
+        """Check that a completion mark follows the last record.
 
-        A mark before another record ends nothing: it may come from the document itself.
+        A mark before another record ends nothing, because it may come from the document itself.
         """
         marks = list(_COMPLETION.finditer(text))
         if not marks:
@@ -164,68 +180,89 @@ class RecordFormat(Generic[Item]):
         rest = _DELIMITER.sub(_MARK, text[marks[-1].end() :])
         return self._head.search(rest) is None
 
-    def _read(self, head: re.Match[str], region: str, may_be_cut: bool) -> list[Item | Problem]:
-        """The record after this head, and what else stands before the next one."""
+    def _read_record(
+        self, head: re.Match[str], region: str, may_be_cut: bool
+    ) -> list[Item | Problem]:
+        """Return the record of this head, and the problems in the text between it and the next.
+
+        ``region`` is the text from the head to the next one. ``may_be_cut``: it is the last record
+        of a reply without a completion mark.
+        """
         kind = next(
             kind for kind in self.kinds if re.fullmatch(kind.words, head["kind"], re.IGNORECASE)
         )
-        body, closed, rest = _cut(region, bool(head["opened"]), kind.marks)
+        body, closed, rest = _split_record(region, bool(head["opened"]), kind.marks)
         if kind.read is None:
-            return [*self._stray(rest)]
+            return [*self._stray_problems(rest)]
         shown = f"{head[0]}{body}"
         if may_be_cut and _is_cut(head, body, closed, kind.marks):
             return [record_problem("truncated", shown, ENDS_INSIDE)]
-        return [kind.read(_fields(head, body, kind.fields), shown), *self._stray(rest)]
+        record = kind.read(_split_fields(head, body, kind.fields), shown)
+        return [record, *self._stray_problems(rest)]
 
-    def _stray(self, text: str) -> list[Problem]:
-        """Lines between records that look like one."""
-        lines = _LINES.split(text) if _MARK in text else ()
-        return [record_problem("kind", line, self.stray) for line in lines if _MARK in line]
+    def _stray_problems(self, text: str) -> list[Problem]:
+        """Return a problem for each line between records that has a delimiter."""
+        if _MARK not in text:
+            return []
+        return [
+            record_problem("kind", line, self.stray) for line in _LINES.split(text) if _MARK in line
+        ]
 
 
 def has_end_mark(text: str) -> bool:
-    """Check that the completion mark stands in a prompt or a reply."""
+    """Check that a prompt or a reply contains the completion mark."""
     return _COMPLETION.search(text) is not None
 
 
-def _tidied(text: str) -> str:
-    """White space collapsed, line ends that the reply spells out made real, record separators as
-    ``##``."""
+def _normalize(text: str) -> str:
+    r"""Normalize white space, and write record separators as ``##``.
+
+    If the reply has no line end, the characters ``\n`` are replaced by real ones.
+    """
     lines = text if "\n" in text.strip() else text.replace("\\n", "\n")
     spaced = _LINE_ENDS.sub("\n", _SPACES.sub(" ", lines))
     return _BLANK_LINES.sub("\n\n", spaced).replace("＃＃", "##")
 
 
-def _cut(region: str, opened: bool, marks: int) -> tuple[str, bool, str]:
-    """(record, whether it was closed, what follows it). A closing parenthesis ends a record only
-    after its last delimiters, for a field may hold some at the end of a line."""
+def _split_record(region: str, opened: bool, marks: int) -> tuple[str, bool, str]:
+    """Split the text after a head into the record and the text behind it.
+
+    Returns (record, whether its end was found, text behind it). ``opened``: the record began with a
+    bracket. A closing parenthesis ends the record only after its last delimiter, because a field
+    may also have one at the end of a line.
+    """
+    rest = ""
     separator = _SEPARATOR.search(region)
-    region, rest = (
-        (region[: separator.start()], region[separator.end() :]) if separator else (region, "")
-    )
+    if separator:
+        region, rest = region[: separator.start()], region[separator.end() :]
+    # Find the start of the last field, or of the last one that is there.
     start = 0
     for _ in range(marks):
-        start = region.find(_MARK, start) + 1 or start
-    quoted = region[start : start + 2].strip()[:1] in QUOTES
-    end = (_CLOSED_AFTER_QUOTE.search(region, start) if quoted else None) or _CLOSED.search(
-        region, start
-    )
+        mark = region.find(_MARK, start)
+        if mark >= 0:
+            start = mark + 1
+    is_quoted = region[start : start + 2].strip()[:1] in QUOTES
+    end = _CLOSED_AFTER_QUOTE.search(region, start) if is_quoted else None
+    if end is None:
+        end = _CLOSED.search(region, start)
     if opened and end:
         return region[: end.end()], True, region[end.end() :] + rest
-    broken = region.find("\n\n" if opened else "\n", start)
-    if broken < 0:
+    # A record without brackets ends with its line, one that is not closed with its paragraph.
+    line_end = region.find("\n\n" if opened else "\n", start)
+    if line_end < 0:
         return region, separator is not None, rest
-    return region[:broken], True, region[broken:] + rest
+    return region[:line_end], True, region[line_end:] + rest
 
 
 def _is_cut(head: re.Match[str], body: str, closed: bool, marks: int) -> bool:
-    """Check that the last record of a reply without a completion mark is cut.
+    """Check whether the last record of a reply without a completion mark is cut.
 
-    A closing parenthesis at its end may belong to its text, as in ``("entity"<|>Ivo (the miller)``:
-    only as many of them as were opened close the record.
+    A closing parenthesis at its end may belong to its text, as in ``("entity"<|>Ivo (the miller)``.
+    The record is closed only if all opened parentheses are.
     """
     record = f"{head[0]}{body}"
-    opened, ended = (sum(map(record.count, brackets)) for brackets in (OPEN, CLOSE))
+    opened = sum(record.count(bracket) for bracket in OPEN)
+    ended = sum(record.count(bracket) for bracket in CLOSE)
     stays_open = opened > ended
     if closed:
         return stays_open and body.rstrip()[-1:] in CLOSE
@@ -235,12 +272,16 @@ def _is_cut(head: re.Match[str], body: str, closed: bool, marks: int) -> bool:
 
 
 def _ends_midway(body: str) -> bool:
+    """Return whether the text ends in a character that ends no field."""
     end = body.rstrip()[-1:]
     return not end or not (end.isdigit() or end in QUOTES + CLOSE + ".!?。！？")
 
 
-def _fields(head: re.Match[str], body: str, wanted: int) -> list[str]:
-    """The body's fields; delimiters that are damaged count where the others give too few."""
+def _split_fields(head: re.Match[str], body: str, wanted: int) -> list[str]:
+    """Split the record into its fields, by the kind of delimiter that follows its head.
+
+    Damaged delimiters count if the intact ones give fewer than ``wanted`` fields.
+    """
     trimmed = balanced(body.strip(" \n,;]}"))
     if head["bar"]:
         return _BARE_BAR.split(trimmed)
@@ -248,53 +289,68 @@ def _fields(head: re.Match[str], body: str, wanted: int) -> list[str]:
         return _QUOTED_COMMA.split(trimmed)
     fields = trimmed.split(_MARK)
     if len(fields) < wanted:
-        fields = [piece for field in fields for piece in _split_damaged(field)]
+        fields = [part for field in fields for part in _split_damaged(field)]
     while len(fields) > 2 and not fields[-1].strip(QUOTES + " \n"):
         fields.pop()
     return fields
 
 
 def _split_damaged(field: str) -> list[str]:
-    """A delimiter has something on both sides: ``vector<>`` is a name."""
-    pieces = _DAMAGED_DELIMITER.split(field)
-    return pieces if all(piece.strip(QUOTES + " \n") for piece in pieces) else [field]
+    """Split a field at damaged delimiters.
+
+    A delimiter has text on both sides; otherwise the field stays whole, as ``vector<>`` is a name.
+    """
+    parts = _DAMAGED_DELIMITER.split(field)
+    are_all_filled = all(part.strip(QUOTES + " \n") for part in parts)
+    return parts if are_all_filled else [field]
 
 
-def running_text(pieces: list[str]) -> str:
-    """Fields that are one text, on one line."""
-    return " ".join(filter(None, map(one_line, pieces))).replace(_MARK, " ")
+def running_text(fields: list[str]) -> str:
+    """Join fields that are parts of one text, on one line."""
+    lines = [one_line(field) for field in fields]
+    return " ".join(filter(None, lines)).replace(_MARK, " ")
 
 
 def record_problem(reason: str, text: str, message: str) -> Problem:
+    """Return the problem of a record, with the beginning of its text and readable delimiters."""
     return problem(reason, text[:400].replace(_MARK, "<|>"), message)
 
 
 def parse_graph_json(reply: str) -> Graph:
-    """Return the records of a reply that is, or holds, ``{"entities": [...], "relationships":
-    [...]}``.
+    """Return the records of a reply that contains ``{"entities": [...], "relationships": [...]}``.
 
-    A bare list of records is read too. ``complete``: there is a list of entities, be it empty.
-    ``cut``: the JSON does not close. A record in which it stops is left out, for nobody knows the
-    rest of its fields.
+    A list of records without the object is read as well. ``complete``: there is a list of entities,
+    even if it is empty. ``cut``: the JSON does not close. The record in which it is cut is left
+    out, because its remaining fields are unknown.
     """
     values, ending = json_values(reply), ending_of(reply)
     problems: list[Problem] = []
     if ending == "inside" and values:
         values[-1], last = _without_last_record(values[-1])
         problems.append(problem("truncated", clean(str(last)), ENDS_INSIDE))
-    found = [_record(item) for value in values for item in _items(value)]
+    records: list[Record] = []
+    unreadable_records: list[Problem] = []
+    for value in values:
+        for item in _find_items(value):
+            record = _read_json_record(item)
+            if isinstance(record, Problem):
+                unreadable_records.append(record)
+            else:
+                records.append(record)
     return Graph(
-        records=tuple(one for one in found if not isinstance(one, Problem)),
-        problems=(*(one for one in found if isinstance(one, Problem)), *problems),
+        records=tuple(records),
+        problems=(*unreadable_records, *problems),
         complete=any(isinstance(first_of(folded(value), _ENTITIES), list) for value in values),
         cut=ending != "whole",
     )
 
 
 def _without_last_record(value: Any) -> tuple[Any, Any]:
-    """Take the last record out of a graph, a list of graphs or a list of records. Returns both, the
-    record None if there is none. Objects keep the order of the text, so the last list is the one
-    that was being written."""
+    """Remove the last record from a graph, a list of graphs or a list of records.
+
+    Returns the value without the record, and the record, or None if there is none. Objects keep the
+    order of the text, so the last list is the one that was being written.
+    """
     if isinstance(value, list) and value:
         fields = folded(value[-1])
         is_graph = any(
@@ -312,8 +368,8 @@ def _without_last_record(value: Any) -> tuple[Any, Any]:
 
 
 class SearchTerms(NamedTuple):
-    """High-level and low-level keywords, and the question as it stands without its conversation, if
-    given."""
+    """High-level and low-level keywords, and the question reworded to stand without its
+    conversation, if given."""
 
     high: list[str]
     low: list[str]
@@ -321,37 +377,47 @@ class SearchTerms(NamedTuple):
 
 
 def parse_keywords(reply: str) -> SearchTerms | None:
-    """None when the reply holds no such object."""
+    """Return the keywords in the JSON of a reply, or None if it has no such object."""
     for value in json_values(reply):
         fields = folded(value)
         high, low = first_of(fields, _HIGH), first_of(fields, _LOW)
         if high is not None or low is not None:
-            return SearchTerms(
-                _phrases(high),
-                _phrases(low),
-                " ".join(text_of(first_of(fields, _QUESTION)).split()),
-            )
+            question = " ".join(text_of(first_of(fields, _QUESTION)).split())
+            return SearchTerms(_read_phrases(high), _read_phrases(low), question)
     return None
 
 
-def _items(value: Any) -> Iterator[Any]:
-    """What should be records: those of a graph, of a list of graphs or records, or the value
-    itself."""
+def _find_items(value: Any) -> Iterator[Any]:
+    """Yield the items that should be records.
+
+    They are those of a graph or of a list of graphs or records, or else the value itself.
+    """
     if isinstance(value, list):
         for item in value:
-            yield from _items(item) if isinstance(item, Mapping) else [item]
+            if isinstance(item, Mapping):
+                yield from _find_items(item)
+            else:
+                yield item
         return
     graph = folded(value)
-    lists = [first_of(graph, _ENTITIES), first_of(graph, _RELATIONSHIPS)]
-    if any(isinstance(items, list) for items in lists):
-        yield from (item for items in lists if isinstance(items, list) for item in items)
+    values = (first_of(graph, _ENTITIES), first_of(graph, _RELATIONSHIPS))
+    lists = [items for items in values if isinstance(items, list)]
+    if lists:
+        for items in lists:
+            yield from items
     elif value:
         yield value
 
 
-def _record(item: Any) -> Record | Problem:
+def _read_json_record(item: Any) -> Record | Problem:
+    """Return the entity or relationship of a JSON object, or the problem.
+
+    An object with a source or a target is a relationship.
+    """
     fields, shown = folded(item), clean(str(item))
-    source, target, name = (first_of(fields, keys) for keys in (_SOURCE, _TARGET, _NAME))
+    source = first_of(fields, _SOURCE)
+    target = first_of(fields, _TARGET)
+    name = first_of(fields, _NAME)
     description = one_line(text_of(first_of(fields, _DESCRIPTION)))
     if source is not None or target is not None:
         keywords = keywords_of(_texts(first_of(fields, _KEYWORDS)))
@@ -362,10 +428,11 @@ def _record(item: Any) -> Record | Problem:
     return problem("kind", shown, "neither an entity nor a relationship")
 
 
-def _phrases(value: Any) -> list[str]:
-    return list(
-        distinct_names(_texts(value)) if isinstance(value, list) else keywords_of(_texts(value))
-    )
+def _read_phrases(value: Any) -> list[str]:
+    """Return the phrases of a list, or of a text with commas, each of them once."""
+    if isinstance(value, list):
+        return list(distinct_names(_texts(value)))
+    return list(keywords_of(_texts(value)))
 
 
 def _texts(value: Any) -> Iterable[str]:
@@ -373,22 +440,26 @@ def _texts(value: Any) -> Iterable[str]:
 
 
 def parse_records(reply: str) -> Graph:
-    """The entities and relationships of a reply, however damaged."""
+    """Return the entities and relationships of a reply in the record format."""
     return Graph(**vars(_FORMAT.parse(reply)))
 
 
-def _entity(fields: list[str], shown: str) -> Record | Problem:
+def _read_entity(fields: list[str], shown: str) -> Record | Problem:
+    """Return the entity of these fields, or the problem."""
     if len(fields) < 2:
         return record_problem("fields", shown, "an entity needs a name, a type and a description")
     name, type, *description = fields
+    # A type has few words: a long text in its place is the description.
     if not description and len(type.split()) > 3:
         type, description = "", [type]
+    # Some models also give an entity a strength.
     if len(description) > 1 and weight_of(description[-1], strict=True) is not None:
         description.pop()
     return entity(name, type, running_text(description), shown)
 
 
-def _relationship(fields: list[str], shown: str) -> Record | Problem:
+def _read_relationship(fields: list[str], shown: str) -> Record | Problem:
+    """Return the relationship of these fields, or the problem."""
     if len(fields) < 3:
         return record_problem(
             "fields", shown, "a relationship needs a source, a target and a description"
@@ -396,6 +467,7 @@ def _relationship(fields: list[str], shown: str) -> Record | Problem:
     source, target, *others = fields
     weight = weight_of(others[-1], strict=len(others) < 3)
     if weight is None and len(others) > 2 and weight_of(others[-2], strict=True) is not None:
+        # Keywords and strength are in the wrong order.
         others[-2], others[-1] = others[-1], others[-2]
         weight = weight_of(others[-1])
     if weight is not None:
@@ -408,8 +480,8 @@ def _relationship(fields: list[str], shown: str) -> Record | Problem:
 
 _FORMAT: RecordFormat[Record] = RecordFormat(
     (
-        Kind("entity|entities|实体|實體", 2, 3, _entity),
-        Kind("relationships?|relations?|关系|關係", 3, 5, _relationship),
+        Kind("entity|entities|实体|實體", 2, 3, _read_entity),
+        Kind("relationships?|relations?|关系|關係", 3, 5, _read_relationship),
         Kind("content[ _]keywords?", 3, 5, None),
     ),
     "neither an entity nor a relationship",
@@ -417,12 +489,15 @@ _FORMAT: RecordFormat[Record] = RecordFormat(
 
 
 def parse_claims(reply: str) -> ParsedReply[Claim]:
-    """The claims of a reply, however damaged: subject, object, type, status, start, end,
-    description, source text."""
+    """Return the claims of a reply in the record format.
+
+    The fields are subject, object, type, status, start, end, description and source text.
+    """
     return _CLAIM_FORMAT.parse(reply)
 
 
-def _claim(fields: list[str], shown: str) -> Claim | Problem:
+def _read_claim(fields: list[str], shown: str) -> Claim | Problem:
+    """Return the claim of these fields, or the problem."""
     if len(fields) < LEAST_FIELDS:
         return record_problem(
             "fields",
@@ -436,7 +511,7 @@ def _claim(fields: list[str], shown: str) -> Claim | Problem:
 
 
 _CLAIM_FORMAT: RecordFormat[Claim] = RecordFormat(
-    (Kind("claims?|covariates?|声明|聲明|主张", FIELDS - 1, FIELDS, _claim),), "no claim"
+    (Kind("claims?|covariates?|声明|聲明|主张", FIELDS - 1, FIELDS, _read_claim),), "no claim"
 )
 
 

@@ -1,4 +1,4 @@
-"""Describe the two formats of a graph, records and JSON, in prompts, and write graphs in them.
+"""The two formats of a graph, records and JSON: their descriptions for prompts, and their writers.
 
 Both descriptions show the same example. The parsers are in graph.py.
 """
@@ -15,8 +15,8 @@ LONGEST_DESCRIPTION = 1000
 LONGEST_KEYWORD = 100
 MOST_KEYWORDS = 3
 MOST_RECORDS = 500
-"""Limits of the bounded schema: far above what a text unit holds, so that they end a loop and cut
-nothing else.
+"""Limits of the bounded schema. They are far above the content of a text unit, so they end a loop
+and cut nothing else.
 
 llama.cpp refuses a grammar that repeats something 2,000 times or more, so every limit stays below
 that.
@@ -51,10 +51,11 @@ _EXAMPLE: tuple[Record, ...] = (
 
 def as_records(records: Iterable[Record]) -> str:
     """Write records in the record format, with the completion mark after the last one."""
-    return f"{SEPARATOR}\n".join(_written(records)) + COMPLETION_MARK
+    return f"{SEPARATOR}\n".join(_write_records(records)) + COMPLETION_MARK
 
 
-def _written(records: Iterable[Record]) -> Iterator[str]:
+def _write_records(records: Iterable[Record]) -> Iterator[str]:
+    """Yield each record in the record format. Delimiters within its fields become spaces."""
     for record in records:
         if isinstance(record, Entity):
             fields = ("entity", record.name, record.type.lower(), record.description)
@@ -98,8 +99,8 @@ If there is nothing to write down, output only the completion mark.
 
 Example for "{_EXAMPLE_TEXT}":
 {as_records(_EXAMPLE)}"""  # noqa: E501
-"""The text for ``$format`` in a prompt that asks for records. Earlier prompt files have these very
-words."""
+"""The text for ``$format`` in a prompt that requests records. Prompt files of earlier versions
+contain the same words."""
 
 JSON_FORMAT = f"""\
 Output: one JSON object and nothing else, with two lists, "entities" and "relationships". No headings, no code fence.
@@ -110,7 +111,7 @@ If there is nothing to write down, both lists are empty: {as_json(())}
 
 Example for "{_EXAMPLE_TEXT}":
 {as_json(_EXAMPLE)}"""  # noqa: E501
-"""The text for ``$format`` in a prompt that asks for JSON."""
+"""The text for ``$format`` in a prompt that requests JSON."""
 
 ASK_FOR_GRAPH_JSON: Message = {
     "role": "system",
@@ -121,11 +122,11 @@ ASK_FOR_GRAPH_JSON: Message = {
         " are empty."
     ),
 }
-"""The message before a prompt of the owner's own that describes the record format, if JSON is asked
-for."""
+"""The message before a user's own prompt that describes the record format, if JSON is requested."""
 
 
-def _record(**fields: object) -> dict[str, object]:
+def _object_schema(**fields: object) -> dict[str, object]:
+    """Return the JSON schema of an object with exactly these fields."""
     return {
         "type": "object",
         "properties": fields,
@@ -135,27 +136,29 @@ def _record(**fields: object) -> dict[str, object]:
 
 
 def _response_format(bounded: bool) -> Mapping[str, Any]:
-    """Return the ``response_format`` of a graph; ``bounded``: with limits on lists and texts."""
+    """Return the ``response_format`` of a graph. ``bounded``: with limits on lists and texts."""
 
     def text_of(longest: int) -> dict[str, object]:
-        return {"type": "string", **({"maxLength": longest} if bounded else {})}
+        limits = {"maxLength": longest} if bounded else {}
+        return {"type": "string", **limits}
 
     def list_of(items: Mapping[str, object], most: int) -> dict[str, object]:
-        return {"type": "array", "items": items, **({"maxItems": most} if bounded else {})}
+        limits = {"maxItems": most} if bounded else {}
+        return {"type": "array", "items": items, **limits}
 
-    entity = _record(
+    entity = _object_schema(
         name=text_of(LONGEST_NAME),
         type=text_of(LONGEST_TYPE),
         description=text_of(LONGEST_DESCRIPTION),
     )
-    relationship = _record(
+    relationship = _object_schema(
         source=text_of(LONGEST_NAME),
         target=text_of(LONGEST_NAME),
         description=text_of(LONGEST_DESCRIPTION),
         keywords=list_of(text_of(LONGEST_KEYWORD), MOST_KEYWORDS),
         strength={"type": "integer"},
     )
-    graph = _record(
+    graph = _object_schema(
         entities=list_of(entity, MOST_RECORDS), relationships=list_of(relationship, MOST_RECORDS)
     )
     return {
@@ -165,7 +168,7 @@ def _response_format(bounded: bool) -> Mapping[str, Any]:
 
 
 GRAPH_JSON_FORMAT = _response_format(bounded=False)
-"""The ``response_format`` of a request whose reply ``parse_graph_json`` reads; it is in the cache
-key."""
+"""The ``response_format`` of a request whose reply ``parse_graph_json`` reads. It is part of the
+cache key."""
 BOUNDED_GRAPH_JSON_FORMAT = _response_format(bounded=True)
-"""The same ``response_format`` with limits, for servers that take them."""
+"""The same ``response_format`` with limits, for servers that accept them."""

@@ -131,7 +131,7 @@ def test_a_function_gets_messages_as_a_list_and_the_options_that_it_takes(root: 
     chat = chat_of(root, "my_models:chat", max_tokens=50)
     form = {"type": "json_object"}
     chat.complete([replace(asked("one")[0], response_format=form)])
-    ((messages, response_format, max_tokens),) = chat.endpoint._called.__globals__["CALLS"]  # type: ignore[attr-defined]
+    ((messages, response_format, max_tokens),) = chat.endpoint._callable.__globals__["CALLS"]  # type: ignore[attr-defined]
     assert messages == [{"role": "user", "content": "one"}]
     assert (response_format, max_tokens) == (form, 50)
 
