@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PYTHON ?= python3
 UV := $(shell command -v uv 2>/dev/null)
 GRAPHMILL := $(BIN)/graphmill
+# Tests start hundreds of processes. Without kept bytecode each of them compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help install dev demo ui demo-neo4j demo-dask neo4j test test-full test-real soak coverage analytics litellm bench bench-load baseline lint format style types layers licences docs pictures screenshots vendor check lock wheel clean
 

@@ -156,7 +156,7 @@ def test_through_an_open_door_our_own_pages_programs_and_named_origins_ask(
     named = replace(
         project, settings=project.settings.model_copy(update={"serve": folder_settings})
     )
-    with serving(named) as open_to_wiki:
+    with named, serving(named) as open_to_wiki:
         for origin, status in ((ORIGIN, 200), ("https://other.example.org", 403)):
             headers = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
             answer = open_to_wiki.client.post(
