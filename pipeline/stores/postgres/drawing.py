@@ -1,4 +1,6 @@
-"""The graph in PostgreSQL as a drawing needs it: see DrawingReads."""
+"""Reads of the graph in PostgreSQL that a drawing needs, see DrawingReads, and the table of counts
+between communities that a load maintains for them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +14,16 @@ from pipeline.stores.reads import in_order
 from pipeline.stores.records import Between, Community, Dot, Line
 
 DOT = (NODES.c.id, NODES.c.display_name, NODES.c.entity_type, NODES.c.degree, NODES.c.x, NODES.c.y)
+"""The columns of a Dot, in the order of its fields."""
 BY_DEGREE = (NODES.c.degree.desc(), NODES.c.id.collate("C"))
 BY_ID = EDGES.c.id.collate("C")
 HASHING = {"work_mem": "64MB", "enable_nestloop": "off", "enable_mergejoin": "off"}
-"""The planner takes no list of a community's entities for longer than ten, and would sort all that
-they make."""
-# Sums of floats depend on the order of the rows, which depends on the history of the table. Sums of
-# numerics do not.
+"""Planner settings that leave only hash joins.
+
+The planner assumes that a community's list of entities has at most ten items. It would therefore
+choose joins that sort all rows, or loop over them."""
+# The weights are summed as numerics: a sum of floats depends on the order of the rows, which
+# depends on the history of the table.
 EXPECTED_BETWEEN = """
     WITH numbered AS MATERIALIZED (
         SELECT id, entity_ids, row_number() OVER (ORDER BY id COLLATE "C")::int AS number,
@@ -77,22 +82,25 @@ WRITE_BETWEEN = text(
 
 @dataclass(frozen=True)
 class PostgresDrawing:
+    """The reads of DrawingReads, over the tables of a PostgresStore."""
+
     store: PostgresReads
 
     def named(self, text: str, limit: int) -> list[Dot]:
-        name, wanted = func.lower(NODES.c.display_name), func.lower(" ".join(text.split()))
-        has_all = and_(*(func.strpos(name, func.lower(word)) > 0 for word in text.split()))
-        query = self._dots().where(has_all)
+        words = text.split()
+        name = func.lower(NODES.c.display_name)
+        wanted = func.lower(" ".join(words))
+        has_all_words = and_(*(func.strpos(name, func.lower(word)) > 0 for word in words))
         order = ((name == wanted).desc(), func.starts_with(name, wanted).desc(), *BY_DEGREE)
-        return self.store.records(Dot, query.order_by(*order).limit(limit))
+        query = self._select_dots().where(has_all_words).order_by(*order).limit(limit)
+        return self.store.records(Dot, query)
 
     def dots(self, ids: Sequence[str]) -> list[Dot]:
-        return in_order(
-            self.store.records(Dot, self._dots().where(NODES.c.id == func.any(list(ids)))), ids
-        )
+        query = self._select_dots().where(NODES.c.id == func.any(list(ids)))
+        return in_order(self.store.records(Dot, query), ids)
 
     def most_linked(self, limit: int, community: str = "") -> list[Dot]:
-        query = self._dots()
+        query = self._select_dots()
         if community:
             members = select(func.unnest(COMMUNITIES.c.entity_ids)).where(
                 COMMUNITIES.c.workspace == self.store.workspace, COMMUNITIES.c.id == community
@@ -101,25 +109,25 @@ class PostgresDrawing:
         return self.store.records(Dot, query.order_by(*BY_DEGREE).limit(limit))
 
     def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
-        workspace, ids = self.store.workspace, func.any(list(entity_ids))
-        source, target = NODES.alias("source_node"), NODES.alias("target_node")
-        touching = (
-            select(EDGES.c.id).where(EDGES.c.workspace == workspace, end == ids)
-            for end in (EDGES.c.source_entity_id, EDGES.c.target_entity_id)
-        )
-        found = union(*touching).subquery("found")
+        workspace = self.store.workspace
+        ids = func.any(list(entity_ids))
+        edge_ids = select(EDGES.c.id).where(EDGES.c.workspace == workspace)
+        # A union removes duplicates: an edge between two of the entities is found twice.
+        found = union(
+            edge_ids.where(EDGES.c.source_entity_id == ids),
+            edge_ids.where(EDGES.c.target_entity_id == ids),
+        ).subquery("found")
+        source = NODES.alias("source_node")
+        target = NODES.alias("target_node")
+        is_edge = (EDGES.c.workspace == workspace) & (EDGES.c.id == found.c.id)
+        is_source = (source.c.workspace == workspace) & (source.c.id == EDGES.c.source_entity_id)
+        is_target = (target.c.workspace == workspace) & (target.c.id == EDGES.c.target_entity_id)
         rank = func.coalesce(source.c.degree, 0) + func.coalesce(target.c.degree, 0)
         query = (
-            select(*_line())
-            .join_from(found, EDGES, (EDGES.c.workspace == workspace) & (EDGES.c.id == found.c.id))
-            .outerjoin(
-                source,
-                (source.c.workspace == workspace) & (source.c.id == EDGES.c.source_entity_id),
-            )
-            .outerjoin(
-                target,
-                (target.c.workspace == workspace) & (target.c.id == EDGES.c.target_entity_id),
-            )
+            select(*_line_columns())
+            .join_from(found, EDGES, is_edge)
+            .outerjoin(source, is_source)
+            .outerjoin(target, is_target)
             .order_by(EDGES.c.weight.desc(), rank.desc(), BY_ID)
             .limit(limit)
         )
@@ -128,7 +136,7 @@ class PostgresDrawing:
     def lines_among(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
         ids = func.any(list(entity_ids))
         query = (
-            select(*_line())
+            select(*_line_columns())
             .where(EDGES.c.workspace == self.store.workspace, EDGES.c.source_entity_id == ids)
             .where(EDGES.c.target_entity_id == ids)
             .order_by(EDGES.c.weight.desc(), BY_ID)
@@ -137,13 +145,13 @@ class PostgresDrawing:
         return self.store.records(Line, query)
 
     def communities(self, ids: Sequence[str]) -> list[Community]:
-        return self.store.records(
-            Community, self._communities().where(COMMUNITIES.c.id == func.any(list(ids)))
-        )
+        query = self._select_communities().where(COMMUNITIES.c.id == func.any(list(ids)))
+        return self.store.records(Community, query)
 
     def parts_of(self, community: str, limit: int) -> list[Community]:
-        query = self._communities().where(func.coalesce(COMMUNITIES.c.parent, "") == community)
-        return self.store.records(Community, query.limit(limit))
+        has_parent = func.coalesce(COMMUNITIES.c.parent, "") == community
+        query = self._select_communities().where(has_parent).limit(limit)
+        return self.store.records(Community, query)
 
     def between(self, community_ids: Sequence[str]) -> list[Between]:
         ids = func.any(list(community_ids))
@@ -162,45 +170,51 @@ class PostgresDrawing:
         )
         return self.store.records(Between, query)
 
-    def _dots(self) -> Select:
+    def _select_dots(self) -> Select:
         return select(*DOT).where(NODES.c.workspace == self.store.workspace)
 
-    def _communities(self) -> Select:
+    def _select_communities(self) -> Select:
+        """Return a query for all communities, the largest first, with the number of children."""
         part = COMMUNITIES.alias("part")
         parts = select(func.count()).where(
             part.c.workspace == COMMUNITIES.c.workspace, part.c.parent == COMMUNITIES.c.id
         )
-        counted = {"parts": parts.correlate(COMMUNITIES).scalar_subquery().label("parts")}
-        columns = (
-            counted[name] if name in counted else COMMUNITIES.c[name]
+        number_of_parts = parts.correlate(COMMUNITIES).scalar_subquery().label("parts")
+        columns = [
+            number_of_parts if name == "parts" else COMMUNITIES.c[name]
             for name in field_names(Community)
-        )
+        ]
         order = (COMMUNITIES.c.size.desc(), COMMUNITIES.c.id.collate("C"))
         return (
             select(*columns).where(COMMUNITIES.c.workspace == self.store.workspace).order_by(*order)
         )
 
 
-def _line() -> list[ColumnElement]:
+def _line_columns() -> list[ColumnElement]:
+    """Return the columns of a Line, in the order of its fields."""
+    # An array in PostgreSQL begins at 1.
     keyword = func.coalesce(EDGES.c.keywords[1], "")
     return [EDGES.c.id, EDGES.c.source_entity_id, EDGES.c.target_entity_id, keyword, EDGES.c.weight]
 
 
 def miscounted(connection: Connection, workspace: str) -> int:
-    """Return how many rows of ``graphmill_between`` are missing, wrong, or too many for what is
-    loaded."""
-    if not connection.execute(select(func.to_regclass(BETWEEN.name))).scalar():
-        return connection.execute(
-            select(func.count()).where(COMMUNITIES.c.workspace == workspace)
-        ).scalar_one()
+    """Return how many rows of ``graphmill_between`` are missing, wrong or superfluous.
+
+    They are compared with the loaded edges and communities. Where the table does not exist, the
+    result is the number of communities.
+    """
+    table_exists = connection.execute(select(func.to_regclass(BETWEEN.name))).scalar()
+    if not table_exists:
+        communities = select(func.count()).where(COMMUNITIES.c.workspace == workspace)
+        return connection.execute(communities).scalar_one()
     _plan_by_hashes(connection)
     return connection.execute(MISCOUNTED, {"workspace": workspace}).scalar_one()
 
 
 def count_between(connection: Connection, workspace: str) -> None:
-    """Bring ``graphmill_between`` to what is loaded; write only what differs.
+    """Update ``graphmill_between`` to the loaded edges; write only the rows that differ.
 
-    It has to be the last thing in a transaction, whose planning it changes.
+    Call it last in a transaction: it changes planner settings until the transaction ends.
     """
     _plan_by_hashes(connection)
     if connection.execute(MISCOUNTED, {"workspace": workspace}).scalar_one():
@@ -209,6 +223,6 @@ def count_between(connection: Connection, workspace: str) -> None:
 
 
 def _plan_by_hashes(connection: Connection) -> None:
-    connection.execute(
-        select(*(func.set_config(name, value, True) for name, value in HASHING.items()))
-    )
+    """Apply the planner settings HASHING until the transaction ends."""
+    settings = [func.set_config(name, value, True) for name, value in HASHING.items()]
+    connection.execute(select(*settings))

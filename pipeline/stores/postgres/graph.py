@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import permutations
 
 from sqlalchemy import (
     ARRAY,
@@ -31,52 +30,57 @@ from pipeline.stores.reads import HUB, SOURCES, GraphState, VectorStore, in_orde
 from pipeline.stores.records import Entity, Link, Membership, Relationship, SharedUnit
 
 FIRST_UNITS = func.coalesce(SOURCE_LISTS.c.chunk_ids[1:SOURCES], cast([], ARRAY(Text)))
+"""The ids of the first SOURCES text units of an entity or relationship; empty where it has none."""
+OUTGOING = (EDGES.c.source_entity_id, EDGES.c.target_entity_id)
+"""The columns of an edge as seen from its source: (this end, the other end)."""
+INCOMING = (EDGES.c.target_entity_id, EDGES.c.source_entity_id)
+"""The columns of an edge as seen from its target: (this end, the other end)."""
 
 
 @dataclass(frozen=True)
 class PostgresGraph(PostgresDrawing):
-    """Reads of the graph that a PostgresStore (``with_graph``) has loaded."""
+    """The graph that a PostgresStore (``with_graph``) has loaded, for reading."""
 
     def beside(self, vectors: VectorStore) -> "PostgresGraph":
         return PostgresGraph(vectors) if isinstance(vectors, PostgresReads) else self
 
     def shown(self) -> GraphState:
-        """Nothing where the last load has put the graph elsewhere."""
+        """Return the version and owner of the graph; both empty if it was loaded elsewhere."""
         live = self.store.live()
-        return (
-            GraphState(live.version, owner=live.owner)
-            if live and "nodes" in live.tables
-            else GraphState("")
-        )
+        if live is None or "nodes" not in live.tables:
+            return GraphState("")
+        return GraphState(live.version, owner=live.owner)
 
     def close(self) -> None:
         self.store.close()
 
     def entities(self, ids: Sequence[str]) -> list[Entity]:
-        return in_order(self.store.records(Entity, _entities(), ids=list(ids)), ids)
+        found = self.store.records(Entity, _select_entities(), ids=list(ids))
+        return in_order(found, ids)
 
     def relationships(self, ids: Sequence[str]) -> list[Relationship]:
-        return in_order(self.store.records(Relationship, _relationships(), ids=list(ids)), ids)
+        found = self.store.records(Relationship, _select_relationships(), ids=list(ids))
+        return in_order(found, ids)
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
-        return self.store.records(
-            Relationship, _relationships_of(), ids=list(entity_ids), limit=limit
-        )
+        query = _select_relationships_of()
+        return self.store.records(Relationship, query, ids=list(entity_ids), limit=limit)
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
-        return self.store.records(SharedUnit, _shared_units(), ids=list(entity_ids), most=HUB)
+        query = _select_shared_units()
+        return self.store.records(SharedUnit, query, ids=list(entity_ids), most=HUB)
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
-        return self.store.records(Link, _links(), ids=list(entity_ids), most=most, limit=limit)
+        query = _select_links()
+        return self.store.records(Link, query, ids=list(entity_ids), most=most, limit=limit)
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
-        return self.store.records(
-            Membership, _communities_of(), ids=sorted(set(entity_ids)), level=level
-        )
+        ids = sorted(set(entity_ids))
+        return self.store.records(Membership, _select_communities_of(), ids=ids, level=level)
 
 
 @cache
-def _entities() -> Select:
+def _select_entities() -> Select:
     return (
         select(
             NODES.c.id,
@@ -92,92 +96,114 @@ def _entities() -> Select:
 
 
 @cache
-def _relationships() -> Select:
-    source, target = NODES.alias("source_node"), NODES.alias("target_node")
+def _select_relationships() -> Select:
+    source = NODES.alias("source_node")
+    target = NODES.alias("target_node")
     rank = func.coalesce(source.c.degree, 0) + func.coalesce(target.c.degree, 0)
+    is_source = (source.c.workspace == EDGES.c.workspace) & (
+        source.c.id == EDGES.c.source_entity_id
+    )
+    is_target = (target.c.workspace == EDGES.c.workspace) & (
+        target.c.id == EDGES.c.target_entity_id
+    )
     return (
-        select(*_shown(EDGES, rank))
-        .outerjoin_from(EDGES, source, _is_end(source, EDGES.c.source_entity_id))
-        .outerjoin(target, _is_end(target, EDGES.c.target_entity_id))
+        select(*_relationship_columns(EDGES, rank))
+        .outerjoin_from(EDGES, source, is_source)
+        .outerjoin(target, is_target)
         .outerjoin(SOURCE_LISTS, is_of(EDGES))
         .where(EDGES.c.workspace == WORKSPACE, EDGES.c.id == func.any(given("ids")))
     )
 
 
 @cache
-def _relationships_of() -> Select:
-    """Text units are read of the best alone."""
-    found = _edges_of(_asked(), [name for name in field_names(Relationship) if name in EDGES.c])
+def _select_relationships_of() -> Select:
+    """Build the query for the best relationships of some entities.
+
+    Lists of text units are read after the best ``limit`` relationships are chosen, so no other list
+    is read.
+    """
+    columns = [name for name in field_names(Relationship) if name in EDGES.c]
+    found = _select_edges_of(_select_asked(), columns)
     best = select(found).order_by(*_best_first(found)).limit(given("limit")).subquery("best")
-    lists = (SOURCE_LISTS.c.workspace == WORKSPACE) & (SOURCE_LISTS.c.id == best.c.id)
-    query = select(*_shown(best, best.c.rank)).outerjoin_from(best, SOURCE_LISTS, lists)
+    is_list_of_best = (SOURCE_LISTS.c.workspace == WORKSPACE) & (SOURCE_LISTS.c.id == best.c.id)
+    query = select(*_relationship_columns(best, best.c.rank)).outerjoin_from(
+        best, SOURCE_LISTS, is_list_of_best
+    )
     return query.order_by(*_best_first(best))
 
 
 @cache
-def _shared_units() -> Select:
-    """Whatever the planner thinks, no neighbour's list is found by reading all: it is looked up by
-    its id."""
+def _select_shared_units() -> Select:
+    """Build the query that counts, for each text unit of an entity, the neighbours that share it.
+
+    The lateral subquery with LIMIT 1 makes PostgreSQL look up each neighbour's list by its id. A
+    join would let the planner choose to read all lists.
+    """
     found = (
         select(SOURCE_LISTS.c.id, func.unnest(FIRST_UNITS).label("unit"))
         .where(SOURCE_LISTS.c.workspace == WORKSPACE, SOURCE_LISTS.c.id == func.any(given("ids")))
         .subquery()
     )
-    few = _asked(given("most"))
-    pairs = union(
-        *(
-            select(few.c.id.label("entity"), far.label("neighbour"))
-            .join_from(few, EDGES, (EDGES.c.workspace == WORKSPACE) & (near == few.c.id))
-            .where(near != far)
-            for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
-        )
+    asked = _select_asked(given("most"))
+    neighbours = union(
+        _select_neighbours(asked, *OUTGOING), _select_neighbours(asked, *INCOMING)
     ).subquery()
-    theirs = (
+    list_of_neighbour = (
         select(SOURCE_LISTS.c.chunk_ids)
         .join_from(NODES, SOURCE_LISTS, is_of(NODES))
         .where(
             NODES.c.workspace == WORKSPACE,
-            NODES.c.id == pairs.c.neighbour,
+            NODES.c.id == neighbours.c.neighbour,
             NODES.c.degree <= given("most"),
         )
         .limit(1)
         .lateral()
     )
-    shared = select(pairs.c.entity, func.unnest(theirs.c.chunk_ids).label("unit")).join_from(
-        pairs, theirs, true()
+    unit_of_neighbour = func.unnest(list_of_neighbour.c.chunk_ids).label("unit")
+    shared = (
+        select(neighbours.c.entity, unit_of_neighbour)
+        .join_from(neighbours, list_of_neighbour, true())
+        .subquery()
     )
-    counted = shared.subquery()
+    is_same_unit = (shared.c.entity == found.c.id) & (shared.c.unit == found.c.unit)
     return (
-        select(found.c.id, found.c.unit, func.count(counted.c.entity))
-        .outerjoin_from(
-            found, counted, (counted.c.entity == found.c.id) & (counted.c.unit == found.c.unit)
-        )
+        select(found.c.id, found.c.unit, func.count(shared.c.entity))
+        .outerjoin_from(found, shared, is_same_unit)
         .group_by(found.c.id, found.c.unit)
         .order_by(found.c.id.collate("C"), found.c.unit.collate("C"))
     )
 
 
+def _select_neighbours(
+    asked: CTE, this_end: ColumnElement[str], other_end: ColumnElement[str]
+) -> Select:
+    """Return a query for (entity, neighbour); an edge from an entity to itself gives no row."""
+    touches = (EDGES.c.workspace == WORKSPACE) & (this_end == asked.c.id)
+    return (
+        select(asked.c.id.label("entity"), other_end.label("neighbour"))
+        .join_from(asked, EDGES, touches)
+        .where(this_end != other_end)
+    )
+
+
 @cache
-def _links() -> Select:
-    found = _edges_of(_asked(given("most")), field_names(Link))
+def _select_links() -> Select:
+    found = _select_edges_of(_select_asked(given("most")), field_names(Link))
     fields = (found.c[name] for name in field_names(Link))
     return select(*fields).order_by(found.c.rank, found.c.id.collate("C")).limit(given("limit"))
 
 
 @cache
-def _communities_of() -> Select:
-    asked = (
-        func.unnest(cast(given("ids"), ARRAY(Text)))
-        .table_valued("id", name="asked")
-        .render_derived()
-    )
+def _select_communities_of() -> Select:
+    ids = func.unnest(cast(given("ids"), ARRAY(Text)))
+    asked = ids.table_valued("id", name="asked").render_derived()
+    # The index on entity_ids can answer the containment test on its own.
+    contains_entity = COMMUNITIES.c.entity_ids.bool_op("@>")(array([asked.c.id]))
     finest = (
         select(COMMUNITIES.c.id, COMMUNITIES.c.level)
         .where(
             COMMUNITIES.c.workspace == WORKSPACE,
-            COMMUNITIES.c.entity_ids.bool_op("@>")(
-                array([asked.c.id])
-            ),  # the index has it by itself
+            contains_entity,
             COMMUNITIES.c.level <= given("level"),
         )
         .order_by(COMMUNITIES.c.level.desc(), COMMUNITIES.c.id.collate("C"))
@@ -188,45 +214,61 @@ def _communities_of() -> Select:
     return query.order_by(asked.c.id.collate("C"))
 
 
-def _asked(most: ColumnElement[int] | None = None) -> CTE:
-    """(id, degree) of those of the entities that have at most so many neighbours, found before any
-    relationship is looked at."""
+def _select_asked(most: ColumnElement[int] | None = None) -> CTE:
+    """Return a CTE (id, degree) of the entities named by the parameter ``ids``.
+
+    With ``most``, entities of a higher degree are left out. The CTE is materialized, so that this
+    happens before any relationship is read.
+    """
     query = select(NODES.c.id, NODES.c.degree).where(
         NODES.c.workspace == WORKSPACE, NODES.c.id == func.any(given("ids"))
     )
-    query = query if most is None else query.where(NODES.c.degree <= most)
+    if most is not None:
+        query = query.where(NODES.c.degree <= most)
     return query.cte("asked").prefix_with("MATERIALIZED")
 
 
-def _edges_of(asked: CTE, columns: Sequence[str]) -> Subquery:
-    """These columns and the rank, which is the degrees of both ends, of the relationships at either
-    end of the entities, each once: one between two of them comes up at its source. The degree of
-    one end is known: that of the other alone is looked up."""
+def _select_edges_of(asked: CTE, columns: Sequence[str]) -> Subquery:
+    """Return a subquery of the relationships that start or end at the asked entities.
+
+    It has ``columns`` and ``rank``, the sum of the degrees of both ends. A relationship between two
+    asked entities is listed once, at its source.
+    """
+    leading_out = _select_edges_at(asked, columns, *OUTGOING)
+    leading_in = _select_edges_at(asked, columns, *INCOMING)
+    source_is_asked = EDGES.c.source_entity_id.in_(select(asked.c.id))
+    return union_all(leading_out, leading_in.where(~source_is_asked)).subquery("found")
+
+
+def _select_edges_at(
+    asked: CTE, columns: Sequence[str], this_end: ColumnElement[str], other_end: ColumnElement[str]
+) -> Select:
+    """Return a query for the edges whose ``this_end`` is an asked entity, with their rank.
+
+    The degree of the asked entity is in ``asked``; only that of the other end is looked up.
+    """
     other = NODES.alias("other")
     rank = (asked.c.degree + func.coalesce(other.c.degree, 0)).label("rank")
-    leading_out, leading_in = (
+    touches = (EDGES.c.workspace == WORKSPACE) & (this_end == asked.c.id)
+    is_other_end = (other.c.workspace == WORKSPACE) & (other.c.id == other_end)
+    return (
         select(*(EDGES.c[name] for name in columns), rank)
-        .join_from(asked, EDGES, (EDGES.c.workspace == WORKSPACE) & (near == asked.c.id))
-        .outerjoin(other, (other.c.workspace == WORKSPACE) & (other.c.id == far))
-        for near, far in permutations((EDGES.c.source_entity_id, EDGES.c.target_entity_id))
+        .join_from(asked, EDGES, touches)
+        .outerjoin(other, is_other_end)
     )
-    leading_in = leading_in.where(EDGES.c.source_entity_id.not_in(select(asked.c.id)))
-    return union_all(leading_out, leading_in).subquery("found")
 
 
 def _best_first(edges: Subquery) -> tuple[ColumnElement, ...]:
     return edges.c.rank.desc(), edges.c.weight.desc(), edges.c.id.collate("C")
 
 
-def _shown(edges: FromClause, rank: ColumnElement[int]) -> list[ColumnElement]:
-    """The fields of Relationship, beside SOURCE_LISTS."""
-    made = {
+def _relationship_columns(edges: FromClause, rank: ColumnElement[int]) -> list[ColumnElement]:
+    """Return the columns for the fields of Relationship; the query must join SOURCE_LISTS."""
+    computed = {
         "rank": rank.label("rank"),
         "keywords": as_given(edges.c.keywords).label("keywords"),
         "text_unit_ids": as_given(FIRST_UNITS).label("text_unit_ids"),
     }
-    return [made[name] if name in made else edges.c[name] for name in field_names(Relationship)]
-
-
-def _is_end(node: FromClause, end: ColumnElement[str]) -> ColumnElement[bool]:
-    return (node.c.workspace == EDGES.c.workspace) & (node.c.id == end)
+    return [
+        computed[name] if name in computed else edges.c[name] for name in field_names(Relationship)
+    ]

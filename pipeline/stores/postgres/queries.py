@@ -1,4 +1,4 @@
-"""What ``reads.py`` asks, as SQL. What is asked for each question is made once."""
+"""The SQL of ``reads.py``. Queries that every question needs are built once and cached."""
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
@@ -39,12 +39,13 @@ from pipeline.stores.postgres.schema import (
 from pipeline.stores.postgres.sources import is_of, told_by
 
 MOST_KEPT = 100
-"""Queries that are kept of a kind."""
+"""The number of queries of one function that are cached."""
 ID_BYTES = 56
-"""More than an id takes in an array."""
+"""An upper limit of the bytes that an id takes in an array."""
 OF_DOCUMENT = (DOCUMENTS.c.id == CHUNKS.c.full_doc_id) & (
     DOCUMENTS.c.workspace == CHUNKS.c.workspace
 )
+"""The condition that joins a text unit with its document."""
 
 
 def searches(
@@ -54,37 +55,45 @@ def searches(
     by_index: bool,
     allowed: Allowed = Allowed(()),
 ) -> Select:
-    """(place, distance, id) of the rows nearest to each of the given vectors, all in one statement,
-    which ends the settings made for it; without the index all rows are compared."""
+    """Return a query for the rows nearest to each of several vectors, in one statement.
+
+    It gives (place, distance, id); ``place`` is the position of the search in ``tables``. The
+    vector and the limit of each search are the parameters ``vector_PLACE`` and ``limit_PLACE``.
+    Without ``by_index`` all rows are compared. The statement also restores the planner settings
+    that ``search_settings`` changed; where nothing is found it gives one row of nulls.
+    """
     near = []
     for place, table in enumerate(tables):
         rows = VECTOR_TABLES[table]
+        # The expression must be the one of the index, or PostgreSQL does not use it.
         vector = cast(rows.c.embedding, indexed_type(dimensions)) if by_index else rows.c.embedding
-        conditions = [
-            of_model(rows, embedding_key),
-            *([told_by(rows, allowed)] if allowed.within else []),
-        ]
         distance = vector.cosine_distance(given(f"vector_{place}", vector.type))
-        rows_near = _nearest(rows, distance, f"limit_{place}").where(*conditions)
+        rows_near = _select_nearest(rows, distance, f"limit_{place}")
+        rows_near = rows_near.where(of_model(rows, embedding_key))
+        if allowed.within:
+            rows_near = rows_near.where(told_by(rows, allowed))
         near.append(rows_near.add_columns(literal(place).label("place")).subquery())
-    found = union_all(
-        *(select(each.c.place, each.c.distance, each.c.id) for each in near)
-    ).subquery("found")
+    of_all_searches = [select(each.c.place, each.c.distance, each.c.id) for each in near]
+    found = union_all(*of_all_searches).subquery("found")
     usual = select(usual_settings().label("setting")).subquery("usual")
     return select(found).outerjoin_from(usual, found, true())
 
 
 searches_of_all = lru_cache(MOST_KEPT)(searches)
+"""The cached form of ``searches``, for callers that may see all documents."""
 
 
 @lru_cache(MOST_KEPT)
 def nearest_of(table: str, dimensions: int) -> Select:
-    rows, kind = VECTOR_TABLES[table], VECTOR(dimensions)
+    """Return a query for (distance, id) of the rows ``ids``, the nearest to ``vector`` first."""
+    rows = VECTOR_TABLES[table]
+    kind = VECTOR(dimensions)
     distance = cast(rows.c.embedding, kind).cosine_distance(given("vector", kind))
-    return _nearest(rows, distance, "limit").where(rows.c.id == func.any(given("ids")))
+    return _select_nearest(rows, distance, "limit").where(rows.c.id == func.any(given("ids")))
 
 
-def _nearest(rows: Table, distance: ColumnElement[float], limit: str) -> Select:
+def _select_nearest(rows: Table, distance: ColumnElement[float], limit: str) -> Select:
+    """Return a query for (distance, id), nearest first; ``limit`` is the name of a parameter."""
     near = distance.label("distance")
     found = select(near, rows.c.id).where(rows.c.workspace == WORKSPACE)
     return found.order_by(near, rows.c.id.collate("C")).limit(given(limit))
@@ -92,6 +101,7 @@ def _nearest(rows: Table, distance: ColumnElement[float], limit: str) -> Select:
 
 @lru_cache(MOST_KEPT)
 def passages(dimensions: int) -> Select:
+    """Return a query for the Passages ``ids`` and their similarity to the vector ``question``."""
     kind = VECTOR(dimensions)
     distance = cast(CHUNKS.c.embedding, kind).cosine_distance(given("question", kind))
     # A vector of zeros has no direction, and pgvector gives NaN. Such a passage is not similar to
@@ -117,37 +127,42 @@ def passages(dimensions: int) -> Select:
 
 @cache
 def mentions() -> Select:
-    return _mentions().order_by(ENTITIES.c.id.collate("C"))
+    """Return a query for EntityMentions in order of their ids; ``mentioned_by`` gives its
+    parameters."""
+    return _select_mentions().order_by(ENTITIES.c.id.collate("C"))
 
 
-def _mentions() -> Select:
-    """A list that is too long is not even read: how much room it takes tells."""
+def _select_mentions() -> Select:
+    """Return a query for (id, entity_name, passages) of entities, in no order.
+
+    It finds the entities ``entities`` and those with a text unit in ``units``. Of a list that is
+    longer than ``most``, the passages are empty. Its size in bytes is compared first, so that
+    PostgreSQL does not read a long list that is stored out of line.
+    """
     units = SOURCE_LISTS.c.chunk_ids
-    few = case((func.cardinality(units) <= given("most", Integer), units))
-    there = case((func.pg_column_size(units) <= given("most_bytes", Integer), few))
+    units_if_few = case((func.cardinality(units) <= given("most", Integer), units))
+    units_if_small = case(
+        (func.pg_column_size(units) <= given("most_bytes", Integer), units_if_few)
+    )
+    # Written out, not a parameter, so that PostgreSQL sees it is the condition of the index.
+    is_entity = SOURCE_LISTS.c.id.bool_op("^@")(literal(ENTITY_IDS, literal_execute=True))
+    has_unit = units.bool_op("&&")(given("units", ARRAY(Text)))
+    is_asked = SOURCE_LISTS.c.id == func.any(given("entities"))
     return (
         select(
             ENTITIES.c.id,
             ENTITIES.c.entity_name,
-            func.coalesce(there, cast([], ARRAY(Text))).label("passages"),
+            func.coalesce(units_if_small, cast([], ARRAY(Text))).label("passages"),
         )
         .join_from(SOURCE_LISTS, ENTITIES, is_of(ENTITIES))
-        .where(
-            SOURCE_LISTS.c.workspace == WORKSPACE,
-            # Written out, not a parameter, so that PostgreSQL sees it is the index's.
-            SOURCE_LISTS.c.id.bool_op("^@")(literal(ENTITY_IDS, literal_execute=True)),
-            or_(
-                units.bool_op("&&")(given("units", ARRAY(Text))),
-                SOURCE_LISTS.c.id == func.any(given("entities")),
-            ),
-        )
+        .where(SOURCE_LISTS.c.workspace == WORKSPACE, is_entity, or_(has_unit, is_asked))
     )
 
 
 def mentioned_by(
     text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
 ) -> dict[str, Any]:
-    """What is given to ``_mentions``."""
+    """Return the parameters of ``mentions`` and ``opened_mentions``, without the workspace."""
     return {
         "units": list(text_unit_ids),
         "entities": list(entity_ids),
@@ -158,30 +173,32 @@ def mentioned_by(
 
 @cache
 def opened_mentions() -> CompoundSelect:
-    """Of its rows entities have passages and passages have none."""
-    found = _mentions().cte("found").prefix_with("MATERIALIZED")
+    """Return a query for mentions together with the openings of the first ``passages`` of them.
+
+    An entity is a row (id, entity_name, "", passages). A passage is a row (id, title of its
+    document, first ``length`` characters, null).
+    """
+    found = _select_mentions().cte("found").prefix_with("MATERIALIZED")
     units = select(func.unnest(found.c.passages).label("id")).distinct().subquery("units")
     first = (
         select(units).order_by(units.c.id.collate("C")).limit(given("passages")).subquery("first")
     )
-    return union_all(
-        select(found.c.id, found.c.entity_name, literal(""), as_given(found.c.passages)),
-        _openings().join(first, first.c.id == CHUNKS.c.id).add_columns(null()),
-    )
+    entities = select(found.c.id, found.c.entity_name, literal(""), as_given(found.c.passages))
+    passages_of_them = _select_openings().join(first, first.c.id == CHUNKS.c.id)
+    return union_all(entities, passages_of_them.add_columns(null()))
 
 
 @cache
 def openings() -> Select:
-    return _openings().where(CHUNKS.c.id == func.any(given("ids")))
+    """Return a query for (id, title of its document, first ``length`` characters) of the text units
+    ``ids``."""
+    return _select_openings().where(CHUNKS.c.id == func.any(given("ids")))
 
 
-def _openings() -> Select:
+def _select_openings() -> Select:
+    opening = func.substr(CHUNKS.c.content, 1, given("length", Integer))
     return (
-        select(
-            CHUNKS.c.id,
-            DOCUMENTS.c.title,
-            func.substr(CHUNKS.c.content, 1, given("length", Integer)),
-        )
+        select(CHUNKS.c.id, DOCUMENTS.c.title, opening)
         .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)
         .where(CHUNKS.c.workspace == WORKSPACE)
     )

@@ -1,5 +1,5 @@
-"""What queries ask of a workspace in PostgreSQL: vectors, words, text units, mentions, reports and
-claims."""
+"""Reads of a workspace in PostgreSQL for the query stage: vectors, words, text units, mentions,
+reports and claims."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -44,12 +44,17 @@ from pipeline.stores.records import (
 )
 
 PAGE = 5000
+"""Rows that are fetched at a time when all text units are read."""
 EMBEDDINGS = sql.SQL("SELECT id, embedding FROM {} WHERE workspace = %s AND id = ANY(%s)")
 
 
 @dataclass(frozen=True)
 class PostgresReads(PostgresDatabase):
-    """VectorReads, see there."""
+    """The reads of VectorReads, over the tables of a PostgresStore.
+
+    ``filters`` remembers which conditions few documents satisfy, ``statistics`` the figures that
+    BM25 needs.
+    """
 
     hnsw: Hnsw = Hnsw()
     filters: AllowedDocuments = field(
@@ -60,22 +65,25 @@ class PostgresReads(PostgresDatabase):
     )
 
     def allowed(self, within: Within) -> Allowed:
+        """Return the documents that satisfy all of ``within``."""
         if not within:
             return Allowed(within)
         live = self.live()
+        version = live.version if live else ""
         with self.connection() as connection:
-            return self.filters.find(
-                connection, self.workspace, live.version if live else "", within
-            )
+            return self.filters.find(connection, self.workspace, version, within)
 
     @contextmanager
     def reading(self) -> Iterator[Self]:
-        """See VectorStore. Raises NothingLoadedError where the workspace was loaded by a version of
-        the software whose tables lack what is read now."""
+        """Yield a store that reads everything in one transaction, see VectorStore.
+
+        Raises NothingLoadedError if the workspace was loaded by an earlier version of the software,
+        whose tables lack columns that are read now.
+        """
         with self.connection(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         ) as connection:
-            live = self._not_newer(shown_at_begin(connection, self.workspace))
+            live = self._refuse_newer(shown_at_begin(connection, self.workspace))
             if live is not None:
                 refuse_earlier(live, f"{self.address}, workspace '{self.workspace}'")
             yield replace(self, moment=Moment(connection, live))
@@ -84,13 +92,14 @@ class PostgresReads(PostgresDatabase):
         if self.moment is not None:
             return self.moment.live
         with self.connection() as connection:
-            return self._not_newer(shown_at_begin(connection, self.workspace))
+            return self._refuse_newer(shown_at_begin(connection, self.workspace))
 
     def live_in(self, connection: Connection) -> Live | None:
-        """What the workspace shows in this transaction."""
-        return self._not_newer(workspaces(connection, self.workspace).get(self.workspace))
+        """Return what the workspace shows as seen by the transaction of ``connection``."""
+        return self._refuse_newer(workspaces(connection, self.workspace).get(self.workspace))
 
-    def _not_newer(self, live: Live | None) -> Live | None:
+    def _refuse_newer(self, live: Live | None) -> Live | None:
+        """Return ``live``. Raises DataError if a newer version of the software has loaded it."""
         if live is not None:
             refuse_newer(live.schema_version, f"{self.address}, workspace '{self.workspace}'")
         return live
@@ -104,26 +113,27 @@ class PostgresReads(PostgresDatabase):
         within = (*rights, *within)
         allowed = self.allowed(within)
         with self.connection() as connection:
-            hits_of = partial(self._hits, connection, live, allowed)
-            # What an approximate index finds depends on all rows in it, the hidden ones too.
+            search = partial(self._search, connection, live, allowed)
+            # What an approximate index finds depends on all rows in it. With ``rights``, rows that
+            # the caller may not see would change the result, so every vector is compared.
             if rights or allowed.few is not None:
-                return hits_of(searches)
+                return search(searches)
             connection.execute(
                 search_settings(), search_parameters(searches, self.workspace, live, self.hnsw)
             )
-            found = hits_of(searches, by_index=True)
-            if within:  # the index gives up before it has seen all
+            found = search(searches, by_index=True)
+            if within:
+                # A search of the index stops at a limit, perhaps before it has seen enough rows
+                # that satisfy the conditions. Searches with too few hits are repeated without it.
                 short = [
                     place for place, hits in enumerate(found) if len(hits) < searches[place].limit
                 ]
-                exact = hits_of([searches[place] for place in short])
-                found = [
-                    dict(zip(short, exact, strict=True)).get(place, hits)
-                    for place, hits in enumerate(found)
-                ]
+                exact = search([searches[place] for place in short])
+                for place, hits in zip(short, exact, strict=True):
+                    found[place] = hits
         return found
 
-    def _hits(
+    def _search(
         self,
         connection: Connection,
         live: Live,
@@ -131,44 +141,47 @@ class PostgresReads(PostgresDatabase):
         searches: Sequence[VectorSearch],
         by_index: bool = False,
     ) -> list[Hits]:
+        """Return the hits of each search, found with the index or by comparing all vectors."""
         if not searches:
             return []
         tables = tuple(search.table for search in searches)
-        make = (
-            partial(queries.searches, allowed=allowed)
-            if allowed.within
-            else queries.searches_of_all
-        )
-        query = make(tables, live.embedding_key, live.dimensions, by_index)
+        model = (live.embedding_key, live.dimensions)
+        if allowed.within:
+            query = queries.searches(tables, *model, by_index, allowed)
+        else:
+            query = queries.searches_of_all(tables, *model, by_index)
         parameters: dict[str, Any] = {"workspace": self.workspace}
         for place, search in enumerate(searches):
             parameters |= {f"vector_{place}": search.vector, f"limit_{place}": search.limit}
         found: list[list[tuple[float, str]]] = [[] for _ in searches]
         for place, distance, id in connection.execute(query, parameters).all():
-            if place is not None:  # it is where nothing was found
+            # The place is null in the one row of a result without hits.
+            if place is not None:
                 found[place].append((distance, id))
-        return list(map(_hits, found))
+        return [_rank_hits(pairs) for pairs in found]
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
         query = queries.nearest_of(table, len(vector))
-        return _hits(self.rows_of(query, ids=list(ids), vector=vector, limit=limit))
+        return _rank_hits(self.rows_of(query, ids=list(ids), vector=vector, limit=limit))
 
     def documents(self, within: Within = ()) -> list[Document]:
-        there = self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace)
+        is_allowed = self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace)
         columns = (DOCUMENTS.c[name] for name in field_names(Document))
-        return self.records(
-            Document, select(*columns).where(DOCUMENTS.c.workspace == self.workspace, there)
-        )
+        query = select(*columns).where(DOCUMENTS.c.workspace == self.workspace, is_allowed)
+        return self.records(Document, query)
 
     def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
-        """One statement, which looks at each document once: the number of all stands beside each of
-        the page, and alone beside an empty page."""
+        """List documents, see VectorReads.
+
+        One statement reads each document once. The number of all documents is a column of each row
+        of the page; an empty page has one row with this number alone.
+        """
         found = (
             select(DOCUMENTS.c.id, func.lower(DOCUMENTS.c.title).collate("C").label("place"))
             .where(
                 DOCUMENTS.c.workspace == self.workspace,
                 self.allowed(within).has(DOCUMENTS.c.id, DOCUMENTS.c.workspace),
-                *_listed(listing),
+                *_conditions_of(listing),
             )
             .cte("found")
             .prefix_with("MATERIALIZED")
@@ -191,17 +204,18 @@ class PostgresReads(PostgresDatabase):
             .lateral("sums")
         )
         shown = (DOCUMENTS.c[name] for name in ("id", "title", "source", "metadata"))
+        is_document = (DOCUMENTS.c.workspace == self.workspace) & (DOCUMENTS.c.id == page.c.id)
         query = (
             select(number.c.all, *shown, sums.c.text_units, sums.c.tokens)
             .outerjoin_from(number, page, true())
-            .outerjoin(
-                DOCUMENTS, (DOCUMENTS.c.workspace == self.workspace) & (DOCUMENTS.c.id == page.c.id)
-            )
+            .outerjoin(DOCUMENTS, is_document)
             .outerjoin(sums, true())
             .order_by(page.c.place, page.c.id.collate("C"))
         )
         rows = self.rows_of(query)
-        return [ListedDocument(*row[1:]) for row in rows if row[1] is not None], rows[0][0]
+        number_of_all = rows[0][0]
+        documents = [ListedDocument(*row[1:]) for row in rows if row[1] is not None]
+        return documents, number_of_all
 
     def units_of(
         self, document_id: str, first: int, limit: int, within: Within = ()
@@ -256,41 +270,36 @@ class PostgresReads(PostgresDatabase):
     ) -> dict[str, tuple[bool, bool]]:
         rows = sources_of(self.workspace, VECTOR_TABLES[table], ids).subquery()
         chunk = CHUNKS.alias("source")
-        belongs = func.coalesce(
-            self.allowed(within).has(chunk.c.full_doc_id, chunk.c.workspace), False
-        )
+        is_source = (chunk.c.workspace == self.workspace) & (chunk.c.id == rows.c.source)
+        is_allowed = self.allowed(within).has(chunk.c.full_doc_id, chunk.c.workspace)
+        belongs = func.coalesce(is_allowed, False)
         query = (
             select(rows.c.id, func.bool_or(belongs), func.bool_and(belongs))
-            .outerjoin_from(
-                rows, chunk, (chunk.c.workspace == self.workspace) & (chunk.c.id == rows.c.source)
-            )
+            .outerjoin_from(rows, chunk, is_source)
             .group_by(rows.c.id)
         )
         return {id: (some, all) for id, some, all in self.rows_of(query)}
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
-        return in_order(
-            self.records(
-                Passage, queries.passages(len(question)), ids=list(ids), question=question
-            ),
-            ids,
-        )
+        query = queries.passages(len(question))
+        return in_order(self.records(Passage, query, ids=list(ids), question=question), ids)
 
     def contents(self) -> Iterator[list[tuple[str, str]]]:
         query = select(CHUNKS.c.id, CHUNKS.c.content).where(CHUNKS.c.workspace == self.workspace)
         with self.connection() as connection:
             found = connection.execute(query, execution_options={"yield_per": PAGE})
-            yield from ([(id, content) for id, content in page] for page in found.partitions())
+            for page in found.partitions():
+                yield [(id, content) for id, content in page]
 
     def lexical(
         self, question: str, limit: int, within: Within = (), rights: Within = ()
     ) -> Lexical:
-        visible, live = self.allowed(rights), self.live()
+        visible = self.allowed(rights)
         allowed = self.allowed((*rights, *within))
+        live = self.live()
+        version = live.version if live else ""
         with self.connection() as connection:
-            known = self.statistics.of(
-                connection, self.workspace, live.version if live else "", visible
-            )
+            known = self.statistics.of(connection, self.workspace, version, visible)
             return lexical_search(
                 connection, self.workspace, question, limit, allowed, visible, known
             )
@@ -298,11 +307,8 @@ class PostgresReads(PostgresDatabase):
     def mentions(
         self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
     ) -> list[EntityMentions]:
-        return self.records(
-            EntityMentions,
-            queries.mentions(),
-            **queries.mentioned_by(text_unit_ids, entity_ids, most),
-        )
+        parameters = queries.mentioned_by(text_unit_ids, entity_ids, most)
+        return self.records(EntityMentions, queries.mentions(), **parameters)
 
     def opened_mentions(
         self,
@@ -312,14 +318,18 @@ class PostgresReads(PostgresDatabase):
         passages: int,
         length: int,
     ) -> tuple[list[EntityMentions], dict[str, Opening]]:
-        asked = queries.mentioned_by(text_unit_ids, entity_ids, most)
-        rows = self.rows_of(queries.opened_mentions(), **asked, passages=passages, length=length)
-        mentioned = [
-            EntityMentions(id, name, units) for id, name, _, units in rows if units is not None
-        ]
-        openings = {
-            id: (title or "", opening or "") for id, title, opening, units in rows if units is None
-        }
+        parameters = queries.mentioned_by(text_unit_ids, entity_ids, most)
+        rows = self.rows_of(
+            queries.opened_mentions(), **parameters, passages=passages, length=length
+        )
+        mentioned: list[EntityMentions] = []
+        openings: dict[str, Opening] = {}
+        for id, name, opening, units in rows:
+            if units is None:
+                # The row is a text unit; ``name`` is the title of its document.
+                openings[id] = (name or "", opening or "")
+            else:
+                mentioned.append(EntityMentions(id, name, units))
         return sorted(mentioned, key=attrgetter("id")), openings
 
     def openings(self, ids: Sequence[str], length: int) -> dict[str, Opening]:
@@ -327,72 +337,78 @@ class PostgresReads(PostgresDatabase):
         return {id: (title or "", opening or "") for id, title, opening in found}
 
     def embeddings(self, table: str, ids: Sequence[str]) -> dict[str, np.ndarray]:
-        """In binary: as text a vector takes longer to read than to find."""
+        """Return the vectors by id, see VectorReads.
+
+        They are sent in binary: to parse a vector from text takes longer than to find it.
+        """
         statement = EMBEDDINGS.format(sql.Identifier(VECTOR_TABLES[table].name))
         with self.connection() as connection:
             found = cursor(connection, binary=True).execute(statement, [self.workspace, list(ids)])
             return {id: vector.to_numpy() for id, vector in found}
 
     def reports(self, ids: Sequence[str]) -> list[Report]:
-        query = _reports(self.workspace).where(REPORTS.c.id == func.any(list(ids)))
+        query = _select_reports(self.workspace).where(REPORTS.c.id == func.any(list(ids)))
         return in_order(self.records(Report, query), ids)
 
     def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
         without_children = (REPORTS.c.level < level) & (func.cardinality(REPORTS.c.children) == 0)
         query = (
-            _reports(self.workspace)
+            _select_reports(self.workspace)
             .where(or_(REPORTS.c.level == level, without_children))
             .order_by(REPORTS.c.weight.desc(), REPORTS.c.rating.desc(), REPORTS.c.id.collate("C"))
             .limit(limit)
         )
-        return self.records(
-            Report, query.where(told_by(REPORTS, self.allowed(within))) if within else query
-        )
+        if within:
+            query = query.where(told_by(REPORTS, self.allowed(within)))
+        return self.records(Report, query)
 
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
-        ids, document = list(entity_ids), CHUNKS.c.full_doc_id
-        found = {"document_id": func.coalesce(document, "").label("document_id")}
+        ids = func.any(list(entity_ids))
+        document = CHUNKS.c.full_doc_id
+        document_id = func.coalesce(document, "").label("document_id")
+        columns = (
+            document_id if name == "document_id" else CLAIMS.c[name] for name in field_names(Claim)
+        )
+        is_text_unit = (CHUNKS.c.workspace == CLAIMS.c.workspace) & (
+            CHUNKS.c.id == CLAIMS.c.text_unit_id
+        )
         query = (
-            select(
-                *(found[name] if name in found else CLAIMS.c[name] for name in field_names(Claim))
-            )
-            .outerjoin_from(
-                CLAIMS,
-                CHUNKS,
-                (CHUNKS.c.workspace == CLAIMS.c.workspace) & (CHUNKS.c.id == CLAIMS.c.text_unit_id),
-            )
+            select(*columns)
+            .outerjoin_from(CLAIMS, CHUNKS, is_text_unit)
             .where(
                 CLAIMS.c.workspace == self.workspace,
-                or_(CLAIMS.c.subject_id == func.any(ids), CLAIMS.c.object_id == func.any(ids)),
+                or_(CLAIMS.c.subject_id == ids, CLAIMS.c.object_id == ids),
+                self.allowed(within).has(document, CLAIMS.c.workspace),
             )
             .order_by(CLAIMS.c.subject.collate("C"), CLAIMS.c.id.collate("C"))
             .limit(limit)
         )
-        return self.records(
-            Claim, query.where(self.allowed(within).has(document, CLAIMS.c.workspace))
-        )
+        return self.records(Claim, query)
 
 
-def _listed(listing: Listing) -> list[ColumnElement[bool]]:
+def _conditions_of(listing: Listing) -> list[ColumnElement[bool]]:
+    """Return the conditions that a document of the listing satisfies."""
     if listing.ids is not None:
         return [DOCUMENTS.c.id == func.any(list(listing.ids))]
-    told = (DOCUMENTS.c.title, DOCUMENTS.c.source, DOCUMENTS.c.id)
-    return (
-        [or_(*(column.icontains(listing.part, autoescape=True) for column in told))]
-        if listing.part
-        else []
-    )
+    if not listing.part:
+        return []
+    searched = (DOCUMENTS.c.title, DOCUMENTS.c.source, DOCUMENTS.c.id)
+    return [or_(*(column.icontains(listing.part, autoescape=True) for column in searched))]
 
 
-def _hits(found: Sequence[tuple[float | None, str]]) -> Hits:
-    """``found``: (distance, id); of a vector of zeros no distance is known."""
-    known = [
-        (distance, id) for distance, id in found if distance is not None and math.isfinite(distance)
-    ]
+def _rank_hits(found: Sequence[tuple[float | None, str]]) -> Hits:
+    """Turn (distance, id) into (id, similarity), the nearest first, ties by id.
+
+    A row without a distance is left out: a vector of zeros has no direction.
+    """
+    known = []
+    for distance, id in found:
+        if distance is not None and math.isfinite(distance):
+            known.append((distance, id))
     return [(id, 1 - distance) for distance, id in sorted(known)]
 
 
-def _reports(workspace: str) -> Select:
+def _select_reports(workspace: str) -> Select:
     units = REPORTS.c.chunk_ids[1:SOURCES].label("text_unit_ids")
     columns = [
         units if name == "text_unit_ids" else REPORTS.c[name] for name in field_names(Report)
