@@ -1,2 +1,2 @@
-"""Bring the stores to what a manifest says, writing only what differs. Calls stores by their
-contract."""
+"""Loads the tables of a manifest into the stores, writing only what differs. It calls a store by
+its protocol only."""

@@ -1,5 +1,5 @@
-"""The rows that the stores' tables should have, by a manifest: all of them part by part, or those
-of some ids."""
+"""Projects the snapshots of a manifest to the rows that the stores' tables should have: all rows,
+some thousands at a time, or the rows of some ids."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,14 +32,14 @@ from pipeline.snapshots.manifests import digest_of_view
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.list_columns import frame_of
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# The functions of this module are generated at import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 PART_ROWS = 10_000
-"""Rows, with their vectors, that are held at a time; two such parts, as one is made while another
-is written."""
+"""The number of rows, with their vectors, that are projected at a time. Memory holds twice as many:
+the next rows are projected while these are written."""
 ALL_SOURCES = (*SOURCES, *OPTIONAL)
+"""Every snapshot table that rows of the stores are made of."""
 VECTOR = "vector"
 VECTORS_OF = {
     table: source
@@ -47,13 +47,13 @@ VECTORS_OF = {
     for source in sources
     if VECTOR in sources[source]
 }
-"""Table of a store that has vectors -> the snapshot table that they are in."""
+"""Table of a store that has vectors -> the snapshot table that its vectors are in."""
 NO_IDS = pa.array([], pa.large_string())
 
 
 @dataclass(frozen=True)
 class KnownRows:
-    """All that a snapshot table has of some ids, as far as some of its columns go."""
+    """All rows that a snapshot table has for some ids, in some of its columns."""
 
     ids: pa.Array
     rows: pa.Table
@@ -61,10 +61,13 @@ class KnownRows:
 
 @dataclass(frozen=True)
 class DesiredRows:
-    """``max_types``: relationship types kept as types; ``counted``: how many relationships ask for
-    each type, where that is known; ``known``: rows of snapshot tables that need not be read again.
+    """The rows that the stores should have, made of the snapshots of a manifest.
 
-    Its methods raise DataError when a snapshot is gone or damaged, or rows lack their text or
+    ``max_types``: the number of relationship types that are kept as types. ``counted``: how many
+    relationships ask for each type, if that is known. ``known``: by snapshot table, rows that need
+    not be read again.
+
+    Its methods raise DataError when a snapshot is missing or damaged, or rows lack their text or
     vector.
     """
 
@@ -75,51 +78,48 @@ class DesiredRows:
     known: Mapping[str, KnownRows] = field(default_factory=dict, repr=False, compare=False)
 
     def parts(self, table: str) -> Iterator[pd.DataFrame]:
-        """Every row, with its ``row_hash``."""
+        """Yield all rows of a store's table with their ``row_hash``, up to PART_ROWS at a time."""
+        sources = TABLE_SOURCES[table]
         if table in STACKED:
-            none = {
-                name: self._selected(name, columns, NO_IDS)
-                for name, columns in TABLE_SOURCES[table].items()
-            }
-            for name, columns in TABLE_SOURCES[table].items():
-                for part in self._in_parts(name, columns):
-                    yield self._projected(table, {**none, name: part})
+            none = {name: self._select(name, columns, NO_IDS) for name, columns in sources.items()}
+            for name, columns in sources.items():
+                for part in self._read_parts(name, columns):
+                    yield self._project(table, {**none, name: part})
             return
-        first, *others = TABLE_SOURCES[table].items()
-        if first[0] not in self.manifest.tables:
+        # The first source decides which rows there are. The others have a row for each of its ids,
+        # or none.
+        first, *others = sources
+        if first not in self.manifest.tables:
             return
-        ids = self._column(first[0], "id") if others else None
-        streams = [
-            self._in_parts(*first),
-            *(self._beside(name, columns, ids) for name, columns in others),
-        ]
+        streams = [self._read_parts(first, sources[first])]
+        if others:
+            ids = self._read_ids(first)
+            streams += [self._read_parts_beside(name, sources[name], ids) for name in others]
         for tables in zip(*streams, strict=True):
-            yield self._projected(table, dict(zip(TABLE_SOURCES[table], tables, strict=True)))
+            yield self._project(table, dict(zip(sources, tables, strict=True)))
 
     def some(self, table: str, ids: pa.Array) -> pd.DataFrame:
-        """Those of these ids that there are, with their ``row_hash``."""
-        return self._projected(
-            table,
-            {
-                name: self._selected(name, columns, ids)
-                for name, columns in TABLE_SOURCES[table].items()
-            },
-        )
+        """Return the rows of a store's table that have one of the ids, with their ``row_hash``."""
+        sources = TABLE_SOURCES[table]
+        tables = {name: self._select(name, columns, ids) for name, columns in sources.items()}
+        return self._project(table, tables)
 
     def hashes(self, table: str) -> pa.Table:
-        """HASHES of every row."""
+        """Return HASHES of all rows of a store's table."""
         return pa.concat_tables([HASHES.empty_table(), *map(hashes_of, self.parts(table))])
 
     def count(self, table: str) -> int:
-        """How many rows there are."""
-        names = list(TABLE_SOURCES[table])[: None if table in STACKED else 1]
+        """Return the number of rows of a store's table."""
+        names = list(TABLE_SOURCES[table])
+        if table not in STACKED:
+            names = names[:1]
         return sum(
             self.manifest.tables[name].rows for name in names if name in self.manifest.tables
         )
 
     @cached_property
     def type_counts(self) -> Mapping[str, int]:
-        """How many relationships ask for each type."""
+        """The number of relationships that ask for each type."""
         if self.counted is not None:
             return self.counted
         batches = self.snapshots.batches(self.manifest.tables["relationships"], ["keywords"])
@@ -130,12 +130,15 @@ class DesiredRows:
 
     @cached_property
     def kept_types(self) -> Collection[str]:
+        """The relationship types that are kept as types: the most frequent ``max_types``."""
         return most_frequent(Counter(self.type_counts), self.max_types)
 
     @cached_property
     def version(self) -> str:
-        """A fingerprint over all that decides the rows and their hashes; of a view with its
-        conditions behind it (``with_conditions``)."""
+        """A fingerprint over all that decides the rows and their hashes.
+
+        For a view, a digest of its conditions is added (``with_conditions``).
+        """
         snapshots = {name: self.manifest.tables[name].sha256 for name in self.there}
         found = fingerprint({"tables": snapshots, "max_types": self.max_types, "code": self.code})
         digest = digest_of_view(self.manifest)
@@ -143,86 +146,101 @@ class DesiredRows:
 
     @cached_property
     def code(self) -> list[str]:
+        """Fingerprints of the code that projects rows and hashes them."""
         return [code_fingerprint(project_table), code_fingerprint(with_hashes)]
 
     @property
     def there(self) -> list[str]:
-        """The snapshot tables that rows are made of."""
+        """The snapshot tables of the manifest that rows are made of."""
         return [name for name in ALL_SOURCES if name in self.manifest.tables]
 
     def as_loaded(self) -> LoadedVersion:
-        """What is to be known of them when they are loaded."""
+        """Return the record of a load of these rows."""
         tables = {name: self.manifest.tables[name] for name in self.there}
         return LoadedVersion(tables, self.code, self.max_types, dict(self.type_counts))
 
     def require_whole(self) -> None:
-        """Raises DataError when a snapshot is gone or damaged."""
+        """Raise DataError if a snapshot is missing or damaged."""
         for name in self.there:
             self.snapshots.require(self.manifest.tables[name])
 
-    def _projected(self, table: str, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
+    def _project(self, table: str, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
+        """Return rows of a store's table, with ``row_hash``, made of rows of its sources."""
         sources = {name: frame_of(rows) for name, rows in tables.items()}
         kept_types = self.kept_types if table in TYPED else ()
         return with_hashes(project_table(table, sources, kept_types))
 
-    def _column(self, name: str, column: str) -> pa.ChunkedArray:
-        return self.whole(name, [column])[column]
+    def _read_ids(self, name: str) -> pa.ChunkedArray:
+        return self.whole(name, ["id"])["id"]
 
     def whole(self, name: str, columns: Sequence[str]) -> pa.Table:
-        """Columns of a snapshot table; no rows where there is none."""
+        """Return some columns of a snapshot table; no rows if the manifest lacks the table."""
         if name not in self.manifest.tables:
             return OPTIONAL[name].arrow.empty_table().select(columns)
         return self.snapshots.table(self.manifest.tables[name], list(columns))
 
-    def _selected(self, name: str, columns: Sequence[str], ids: pa.Array) -> pa.Table:
+    def _select(self, name: str, columns: Sequence[str], ids: pa.Array) -> pa.Table:
+        """Return the rows of a snapshot table that have one of the ids; use known rows first."""
         known = self.known.get(name)
         if known is None or not set(columns) <= set(known.rows.column_names):
             return self.read(name, columns, ids)
         rows = known.rows.filter(pc.is_in(known.rows["id"], value_set=ids)).select(columns)
         others = ids.filter(pc.invert(pc.is_in(ids, value_set=known.ids)))
-        return pa.concat_tables([rows, self.read(name, columns, others)]) if len(others) else rows
+        if not len(others):
+            return rows
+        return pa.concat_tables([rows, self.read(name, columns, others)])
 
     def read(self, name: str, columns: Sequence[str], ids: pa.Array) -> pa.Table:
-        """Columns of those rows of a snapshot table that have one of the ids."""
+        """Read some columns of the rows of a snapshot table that have one of the ids."""
         if name not in self.manifest.tables:
             return self.whole(name, columns)
         return self.snapshots.select(self.manifest.tables[name], ["id"], ids, list(columns))
 
-    def _in_parts(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """None of a table that is not there."""
+    def _read_parts(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Read a snapshot table, PART_ROWS at a time; nothing if the manifest lacks it."""
         snapshot = self.manifest.tables.get(name)
         return in_parts(self.snapshots.batches(snapshot, list(columns)) if snapshot else ())
 
-    def _beside(self, name: str, columns: Sequence[str], ids: Any) -> Iterator[pa.Table]:
-        """Of each part of the ids the rows that a table has of them, which mostly are in one
-        order."""
-        known = self._column(name, "id")
-        if known.equals(ids):
-            return self._in_parts(name, columns)
-        places = pc.index_in(ids, value_set=known)
+    def _read_parts_beside(
+        self, name: str, columns: Sequence[str], ids: pa.ChunkedArray
+    ) -> Iterator[pa.Table]:
+        """Read the rows of a snapshot table in the order of ``ids``, for PART_ROWS ids at a time.
+
+        Ids without a row are left out. Mostly the table has the same order and is read as it is.
+        """
+        own_ids = self._read_ids(name)
+        if own_ids.equals(ids):
+            return self._read_parts(name, columns)
+        places = pc.index_in(ids, value_set=own_ids)
         if VECTOR in columns:
-            return self._laid_out(name, places)
+            return self._read_vectors(name, own_ids, places)
         rows = self.whole(name, columns)
         return (
             rows.take(places[start : start + PART_ROWS].drop_null())
             for start in range(0, len(ids), PART_ROWS)
         )
 
-    def _laid_out(self, name: str, places: Any) -> Iterator[pa.Table]:
-        """The vectors in another order than theirs, by way of a file, as they may be more than
-        memory holds. ``places``: where each is among those there are."""
+    def _read_vectors(
+        self, name: str, ids: pa.ChunkedArray, places: pa.ChunkedArray
+    ) -> Iterator[pa.Table]:
+        """Read (id, vector) in another order than that of the snapshot, PART_ROWS at a time.
+
+        ``ids``: those of the snapshot, in its order. ``places``: the wanted rows, as positions in
+        the snapshot, null where there is none. The vectors go through a temporary file, since they
+        may need more memory than there is.
+        """
         with scratch_file(self.snapshots.root) as file:
-            ids, width = self._column(name, "id"), 0
+            width = 0
             for batch in self.snapshots.batches(self.manifest.tables[name], [VECTOR]):
                 vectors = batch[VECTOR].flatten().to_numpy(zero_copy_only=False)
                 width = len(vectors) // len(batch)
                 file.write(vectors.tobytes())
             file.flush()
-            stored = (
-                np.memmap(file, np.float32, "r", shape=(len(ids), width))
-                if width
-                else np.empty((len(ids), 0))
-            )
+            # An empty file cannot be mapped.
+            if width:
+                stored = np.memmap(file, np.float32, "r", shape=(len(ids), width))
+            else:
+                stored = np.empty((len(ids), 0))
             for start in range(0, len(places), PART_ROWS):
                 part = places[start : start + PART_ROWS].drop_null()
                 found = stored[part.to_numpy()]
@@ -232,15 +250,16 @@ class DesiredRows:
 
 
 def in_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows of the batches by PART_ROWS; fewer are in the last part alone."""
+    """Yield the rows of the batches as tables of PART_ROWS rows; the last one may have fewer."""
     waiting: list[pa.RecordBatch] = []
     room = PART_ROWS
     for batch in batches:
         start = 0
         while start < len(batch):
-            waiting.append(batch.slice(start, room))
-            start += len(waiting[-1])
-            room -= len(waiting[-1])
+            piece = batch.slice(start, room)
+            waiting.append(piece)
+            start += len(piece)
+            room -= len(piece)
             if not room:
                 yield pa.Table.from_batches(waiting)
                 waiting, room = [], PART_ROWS

@@ -1,10 +1,9 @@
-"""What the stores were loaded with: of each version the snapshots that its rows are made of, kept
-beside these.
+"""Records of loads: for each loaded version, the snapshots that its rows were made of.
 
     <snapshots>/loaded/<version>.json
 
-A load finds by them what differs from the one before, and reads no more. All of it may be deleted
-at any time: then the rows of the stores are compared.
+With the record of the last load, the next one compares snapshots and reads only the rows that
+differ. The records may be deleted at any time: then all rows are compared with those in the stores.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +18,18 @@ from pipeline.snapshots.tables import Snapshot
 
 FOLDER = "loaded"
 KEPT = 16
-"""Versions, the newest; the stores of several workspaces may show different ones."""
+"""The number of records that are kept, the newest ones. The stores of several workspaces may show
+different versions."""
 
 
 @dataclass(frozen=True)
 class LoadedVersion:
-    """``tables``: the snapshots; ``code``: fingerprints of what makes rows and hashes of them;
-    ``types``: how many relationships ask for each type, of which ``max_types`` are types."""
+    """The record of one load.
+
+    ``tables``: the snapshot of each snapshot table. ``code``: fingerprints of the code that
+    projects rows and hashes them. ``types``: how many relationships ask for each type; the most
+    frequent ``max_types`` of them are types in a store.
+    """
 
     tables: Mapping[str, Snapshot]
     code: Sequence[str]
@@ -35,50 +39,58 @@ class LoadedVersion:
 
 @dataclass(frozen=True)
 class LoadedVersions:
-    """``snapshots``: whose folder they are in."""
+    """The records of loads in the folder of a snapshot store."""
 
     snapshots: SnapshotStore
 
     def keep(self, version: str, loaded: LoadedVersion) -> None:
-        """Where there is space; what is old is forgotten."""
+        """Write the record of a version, and delete old records.
+
+        If the disk is full, nothing is written: the load goes on without its record.
+        """
         with suppress(DiskFullError):
-            self.snapshots.folder.write(_name(version), asdict(loaded))
-        self._forget_old(_name(version))
+            self.snapshots.folder.write(_record_name(version), asdict(loaded))
+        self._forget_old(_record_name(version))
 
     def find(self, version: str, now: Manifest) -> LoadedVersion | None:
-        """None where it is not known, or a file is gone or damaged that its snapshots do not share
-        with those of now."""
+        """Return the record of a version, or None if it is unknown or unusable.
+
+        It is unusable if one of its snapshot files is missing or damaged. Files that the manifest
+        ``now`` shares are not checked here: they are checked when they are read.
+        """
         with suppress(
             OSError, DamagedError, DataError, KeyError, TypeError, AttributeError, ValueError
         ):
-            found = _read(self.snapshots.folder.read(_name(version)))
+            found = _parse_record(self.snapshots.folder.read(_record_name(version)))
             shared = {path for snapshot in now.tables.values() for path in snapshot.paths}
-            self.snapshots.require_files(
-                path
-                for snapshot in found.tables.values()
-                for path in snapshot.paths
-                if path not in shared
-            )
+            own: list[str] = []
+            for snapshot in found.tables.values():
+                own += [path for path in snapshot.paths if path not in shared]
+            self.snapshots.require_files(own)
             return found
         return None
 
     def forget(self) -> None:
-        """All of it."""
+        """Delete all records."""
         self.snapshots.folder.clear(FOLDER)
 
     def _forget_old(self, newest: str) -> None:
-        """Also what an earlier version of the software has kept here. ``newest``: whatever the
-        clocks of the machines say that have kept others."""
+        """Delete all but the newest KEPT records, and all files that are no records.
+
+        ``newest``: the record just written. It stays whatever the clocks of other machines say.
+        """
         others = [kept for kept in self.snapshots.folder.listed(FOLDER) if kept.name != newest]
         others.sort(key=lambda kept: kept.changed, reverse=True)
-        stay = [kept for kept in others if kept.name.endswith(".json")][: KEPT - 1]
+        records = [kept for kept in others if kept.name.endswith(".json")]
+        stay = records[: KEPT - 1]
+        # Earlier versions of the software wrote other files here.
         self.snapshots.folder.delete([kept.name for kept in others if kept not in stay])
 
 
-def _name(version: str) -> str:
+def _record_name(version: str) -> str:
     return f"{FOLDER}/{version}.json"
 
 
-def _read(content: Mapping[str, Any]) -> LoadedVersion:
+def _parse_record(content: Mapping[str, Any]) -> LoadedVersion:
     tables = {name: snapshot_of(snapshot) for name, snapshot in content["tables"].items()}
     return LoadedVersion(tables, content["code"], content["max_types"], content["types"])

@@ -1,4 +1,5 @@
-"""Bring the stores to what a manifest says, one after the other, writing only what differs."""
+"""Loads the tables of a manifest into the stores, one store after the other, writing only what
+differs."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,16 +25,21 @@ from pipeline.stores.base import Live, Store, VectorProbe, Waits, alone, silent
 from pipeline.stores.connection import reconnecting
 
 Begins = Callable[[Sequence[Live | None]], None]
-"""Told what the stores show, when the workspace is held and may be loaded, before the first write;
-nothing where there is nothing to write."""
+"""A callback that gets what each store shows before the load.
+
+It is called once the workspace is locked and may be loaded, before the first write. If there is
+nothing to write, it gets an empty sequence."""
 PATIENCE = 120.0
-"""Seconds a load waits for a database that went away."""
+"""Seconds for which a load waits for a database that went away."""
 
 
 @dataclass(frozen=True)
 class LoadTarget:
-    """What the stores shall show, and for whom. ``version`` covers everything that decides their
-    rows."""
+    """The state that a load brings the stores to.
+
+    ``version``: a fingerprint over everything that decides the rows. ``embedding``: the identity of
+    the embedding model.
+    """
 
     workflow: str
     version: str
@@ -43,8 +49,10 @@ class LoadTarget:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whose rows a load writes, and the machine and folder they come from. Nobody's where ``id`` is
-    empty."""
+    """The project that owns the rows of a load; "" for nobody.
+
+    ``place``: "machine:folder" that the rows come from.
+    """
 
     id: str = ""
     place: str = ""
@@ -52,10 +60,13 @@ class Owner:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """``replace``: the workspace may show another workflow's tables; ``re_embed``: its vectors may
-    be another model's. Both are then replaced whole, in one go for those who read. ``full``: the
-    rows in the stores are hashed anew, so that those changed by hand are replaced as well.
-    ``take_over``: other owners whose workspace may be replaced, whatever it shows."""
+    """The permissions and extent of a load.
+
+    ``replace``: tables of another workflow. ``re_embed``: vectors of another model. Both are
+    replaced in one transaction, as readers see it. ``full``: hash the rows in the stores again, so
+    that rows changed by hand are replaced as well. ``take_over``: other owners whose workspace may
+    be replaced, whatever it shows.
+    """
 
     replace: bool = False
     re_embed: bool = False
@@ -78,50 +89,50 @@ def load(
     waits: Waits = silent,
     begins: Begins = silent,
 ) -> dict[str, dict[str, Counts]]:
-    """Store -> table -> {inserted, updated, deleted, unchanged}.
+    """Load the tables of a manifest into the stores.
 
-    The snapshots are read only if a store does not show the manifest, or holds other rows than the
-    load left. ``advanced`` is told of store, table or index, rows done, and rows in all; ``waits``
-    of who holds the workspace; ``begins`` of what is there before (see ``Begins``).
+    Return, by store and table, the numbers of rows {inserted, updated, deleted, unchanged}. The
+    snapshots are read only if a store does not show the manifest, or its rows were changed since.
 
-    Raises UsageError when the manifest lacks a table, or the workspace is another owner's, or shows
-    another workflow's tables or another model's vectors, and may not; StoreError when a store
-    cannot be written, DataError when a snapshot is gone or damaged or a store was loaded by a newer
-    version.
+    ``max_types``: the number of relationship types that are kept as types. ``advanced`` is called
+    with the store, the table or index, the rows done, and all rows. ``waits`` is called with a
+    message about who holds the workspace; ``begins``: see ``Begins``.
+
+    Raises UsageError when the manifest lacks a table, or the workspace belongs to another owner,
+    or shows another workflow's tables or another model's vectors, unless ``options`` allow it.
+    Raises StoreError when a store cannot be written. Raises DataError when a snapshot is missing or
+    damaged, or a newer version of the software has loaded a store.
     """
     require_sources(manifest.tables)
     wanted = DesiredRows(manifest, snapshots, max_types)
     target = target_of(wanted, owner)
-    nothing = (
-        None if options.full else reconnecting(partial(_nothing_to_do, stores, target), PATIENCE)
-    )
-    if nothing is not None:
-        begins(())
-        return nothing
+    if not options.full:
+        unchanged = reconnecting(partial(_count_if_unchanged, stores, target), PATIENCE)
+        if unchanged is not None:
+            begins(())
+            return unchanged
     counts: dict[str, dict[str, Counts]] = {}
-    reconnecting(
-        partial(_load_alone, wanted, stores, target, options, advanced, waits, begins, counts),
-        PATIENCE,
-    )
+    attempt = partial(_load_alone, wanted, stores, target, options, advanced, waits, begins, counts)
+    reconnecting(attempt, PATIENCE)
     return counts
 
 
-def _nothing_to_do(
+def _count_if_unchanged(
     stores: Sequence[Store], target: LoadTarget
 ) -> dict[str, dict[str, Counts]] | None:
-    """The counts of a load that finds nothing to do; None where there is something."""
+    """Return the counts of a load that finds nothing to do, or None if there is something to do."""
     lives = [store.live() for store in stores]
     first = lives[0]
     if first is None or (first.probe and len(first.probe.vector) != first.dimensions):
         return None
-    live = _live(target, first.dimensions)
-    counts = {
-        store.name: _unchanged(store, shown, live)
-        for store, shown in zip(stores, lives, strict=True)
-    }
-    return (
-        {name: count for name, count in counts.items() if count} if all(counts.values()) else None
-    )
+    live = _live_after(target, first.dimensions)
+    counts: dict[str, dict[str, Counts]] = {}
+    for store, shown in zip(stores, lives, strict=True):
+        count = _count_unchanged(store, shown, live)
+        if not count:
+            return None
+        counts[store.name] = count
+    return counts
 
 
 def _load_alone(
@@ -134,8 +145,11 @@ def _load_alone(
     begins: Begins,
     counts: dict[str, dict[str, Counts]],
 ) -> None:
-    """Every other load of the workspace waits until all of its stores show the target. ``counts``:
-    of the stores that an earlier attempt has written; those of the others come to it."""
+    """Load the stores while the workspace is locked; other loads of it wait until all are loaded.
+
+    ``counts``: the counts of the stores that an earlier attempt has written. Those of the other
+    stores are added to it.
+    """
     workspace = stores[0].workspace
     with alone(stores, waits):
         others = of_others(stores, target.owner.id)
@@ -149,9 +163,12 @@ def _load_alone(
                 refuse_other_vectors(workspace, shown, live, embeddings)
         begins(lives)
         for store, shown in zip(stores, lives, strict=True):
-            full = options.full and store.name not in counts
-            if (same := None if full else _unchanged(store, shown, live)) is not None:
-                counts.setdefault(store.name, same)
+            # A full load compares all rows, but a store that an earlier attempt has already written
+            # need not be compared again.
+            must_compare = options.full and store.name not in counts
+            unchanged = None if must_compare else _count_unchanged(store, shown, live)
+            if unchanged is not None:
+                counts.setdefault(store.name, unchanged)
             else:
                 counts[store.name] = load_store(
                     store, wanted, live, options.full, partial(advanced, store.name), waits
@@ -159,39 +176,43 @@ def _load_alone(
 
 
 def target_of(wanted: DesiredRows, owner: Owner = NOBODY) -> LoadTarget:
+    """Return the target of a load of these rows; its model is that of the step that embedded text
+    units."""
     manifest = wanted.manifest
-    identity = next(
-        record.components["models"]["embedding"]
-        for record in manifest.steps.values()
-        if manifest.tables[EMBEDDING_STEP_TABLE] in record.outputs.values()
+    vectors = manifest.tables[EMBEDDING_STEP_TABLE]
+    embedding_step = next(
+        record for record in manifest.steps.values() if vectors in record.outputs.values()
     )
+    identity = embedding_step.components["models"]["embedding"]
     return LoadTarget(manifest.workflow, wanted.version, identity, owner)
 
 
 def live_of(
     wanted: DesiredRows, target: LoadTarget, lives: Sequence[Live | None]
 ) -> tuple[Live, pd.DataFrame]:
-    """What a load makes the stores show, and those of its vectors that tell whether its model made
-    ``lives``."""
+    """Return what the stores show after the load, and some of its vectors (id, vector).
+
+    The vectors are those of the texts whose vectors the stores know, ``lives``. Their comparison
+    shows whether the same model made both.
+    """
     found = telling_vectors(wanted.snapshots, wanted.manifest.tables[EMBEDDING_STEP_TABLE], lives)
-    return _live(target, dimensions_of(found), probe_of(found)), found
+    return _live_after(target, dimensions_of(found), probe_of(found)), found
 
 
-def _live(target: LoadTarget, dimensions: int, probe: VectorProbe | None = None) -> Live:
-    """What a store shows after the load."""
-    owner, place = target.owner.id, target.owner.place
+def _live_after(target: LoadTarget, dimensions: int, probe: VectorProbe | None = None) -> Live:
+    """Return what a store shows after the load."""
     return Live(
         target.workflow,
         target.version,
         target.embedding,
         dimensions,
         probe=probe,
-        owner=owner,
-        place=place,
+        owner=target.owner.id,
+        place=target.owner.place,
     )
 
 
-def _unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts] | None:
+def _count_unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts] | None:
     """Return the counts of a load of this store that finds nothing to do, or None if there is
     something.
 
@@ -203,8 +224,8 @@ def _unchanged(store: Store, shown: Live | None, live: Live) -> dict[str, Counts
     states = store.table_states()
     if states != shown.tables or store.outdated():
         return None
-    nothing = {"inserted": 0, "updated": 0, "deleted": 0}
-    return {
-        reported_name(table): {**nothing, "unchanged": state.rows}
-        for table, state in states.items()
-    }
+    counts: dict[str, Counts] = {}
+    for table, state in states.items():
+        unchanged = {"inserted": 0, "updated": 0, "deleted": 0, "unchanged": state.rows}
+        counts[reported_name(table)] = unchanged
+    return counts

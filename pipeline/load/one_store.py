@@ -17,17 +17,17 @@ from pipeline.snapshots.store import Manifest
 from pipeline.stores.base import Advanced, Delta, Live, Store, TableState, Waits, Writer
 from pipeline.stores.connection import ahead
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# The functions of this module are generated at import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 Counts = Mapping[str, int]
+"""Numbers of rows: {inserted, updated, deleted, unchanged}."""
 
 
 @dataclass(frozen=True)
 class LastLoad:
-    """What the load before has left: the rows it should have had, and the state of each table when
-    it had ended."""
+    """The last load of a store: the rows it was to write, and the state of each table at its
+    end."""
 
     rows: DesiredRows
     states: Mapping[str, TableState]
@@ -36,25 +36,30 @@ class LastLoad:
 def load_store(
     store: Store, wanted: DesiredRows, live: Live, full: bool, advanced: Advanced, waits: Waits
 ) -> dict[str, Counts]:
-    """Table -> {inserted, updated, deleted, unchanged}.
+    """Bring a store to the rows ``wanted`` and let it show ``live``.
 
-    Of a table that is as the load before left it, only the rows are made of which that load's
-    snapshots and these differ; of others all, to be compared with the hashes in the store. Rows are
-    made while those before them are written. ``full``: all are compared, and those in the store
-    hashed anew.
+    Return, by table, the numbers of rows {inserted, updated, deleted, unchanged}. If a table is
+    unchanged since the last load, only rows whose snapshots differ are projected. Otherwise all
+    rows are projected and their hashes compared with those in the store. Rows are projected in a
+    second thread while earlier ones are written. With ``full``, all rows are compared, and the
+    hashes of the rows in the store are computed again from their contents.
     """
     loaded = LoadedVersions(wanted.snapshots)
     counts = {table: dict.fromkeys(("inserted", "updated", "deleted"), 0) for table in store.tables}
-    with store.writing(live, partial(_reported, advanced), waits) as writer:
-        left = None if full else _left(store, live, wanted, loaded)
-        if left is None:
-            # Nothing is written before; what differs is read at once, and found whole as it is.
+    with store.writing(live, partial(_report_progress, advanced), waits) as writer:
+        last_load = None if full else _find_last_load(store, live, wanted, loaded)
+        differences: Differences | None = None
+        unchanged_tables: Collection[str] = ()
+        if last_load is None:
+            # Damaged files are found before the first write. Where only differences are read, the
+            # read itself finds them.
             wanted.require_whole()
-        differences = Differences(left.rows, wanted) if left else None
-        wanted = differences.wanted if differences else wanted
+        else:
+            differences = Differences(last_load.rows, wanted)
+            wanted = differences.wanted
+            unchanged_tables = _list_unchanged(writer, last_load)
         loaded.keep(live.version, wanted.as_loaded())
-        as_left = _as_left(writer, left) if left else ()
-        load = StoreLoad(store, writer, wanted, differences, as_left, full)
+        load = StoreLoad(store, writer, wanted, differences, unchanged_tables, full)
         with ahead(load.deltas()) as deltas:
             for table, delta in deltas:
                 with load.using_writer:
@@ -62,18 +67,23 @@ def load_store(
                 for kind in counts[table]:
                     counts[table][kind] += delta.counts[kind]
         writer.publish()
-    return {
-        reported_name(table): {
-            **count,
-            "unchanged": wanted.count(table) - count["inserted"] - count["updated"],
-        }
-        for table, count in counts.items()
-    }
+    reported: dict[str, Counts] = {}
+    for table, count in counts.items():
+        unchanged = wanted.count(table) - count["inserted"] - count["updated"]
+        reported[reported_name(table)] = {**count, "unchanged": unchanged}
+    return reported
 
 
-def _left(store: Store, live: Live, wanted: DesiredRows, loaded: LoadedVersions) -> LastLoad | None:
-    """None where it is not known, or vectors are another model's, or rows kept by other settings,
-    whatever their hashes say."""
+def _find_last_load(
+    store: Store, live: Live, wanted: DesiredRows, loaded: LoadedVersions
+) -> LastLoad | None:
+    """Return the last load of the store, or None if its snapshots cannot be compared with those of
+    now.
+
+    They cannot be compared if that load is unknown, if other code projected its rows, if its
+    vectors are another model's, or if the store keeps rows by other settings. In the last two cases
+    equal hashes do not mean equal rows in the store.
+    """
     shown = store.live()
     if (
         shown is None
@@ -85,63 +95,71 @@ def _left(store: Store, live: Live, wanted: DesiredRows, loaded: LoadedVersions)
     if found is None or list(found.code) != wanted.code or store.outdated():
         return None
     manifest = Manifest(shown.workflow, found.tables)
-    return LastLoad(
-        replace(wanted, manifest=manifest, max_types=found.max_types, counted=found.types),
-        shown.tables,
-    )
+    rows = replace(wanted, manifest=manifest, max_types=found.max_types, counted=found.types)
+    return LastLoad(rows, shown.tables)
 
 
-def _as_left(writer: Writer, left: LastLoad) -> frozenset[str]:
-    """The tables that have the rows they had then."""
+def _list_unchanged(writer: Writer, last_load: LastLoad) -> frozenset[str]:
+    """Return the tables whose rows are still those that the last load left."""
     return frozenset(
-        table for table, state in writer.states().items() if state == left.states.get(table)
+        table for table, state in writer.states().items() if state == last_load.states.get(table)
     )
 
 
 @dataclass(frozen=True)
 class StoreLoad:
-    """``as_left``: the tables that ``differences`` tell all of. ``using_writer``: what one thread
-    writes with, another asks for hashes."""
+    """One load of a store under way.
+
+    ``unchanged_tables``: the tables whose deltas follow from ``differences`` alone. For others
+    the hashes of all rows are compared. ``using_writer``: a lock, because one thread writes while
+    another reads hashes with the same writer.
+    """
 
     store: Store
     writer: Writer
     wanted: DesiredRows
     differences: Differences | None
-    as_left: Collection[str]
+    unchanged_tables: Collection[str]
     full: bool
     using_writer: Lock = field(default_factory=Lock)
 
     def deltas(self) -> Iterator[tuple[str, Delta]]:
-        """Of each table in turn."""
+        """Yield (table, delta), all deltas of one table after the other."""
         for table in self.store.tables:
-            known = self.differences if table in self.as_left else None
-            for delta in known.deltas(table) if known else self._compared(table):
+            if self.differences is not None and table in self.unchanged_tables:
+                deltas = self.differences.deltas(table)
+            else:
+                deltas = self._compare_all_rows(table)
+            for delta in deltas:
                 yield table, delta
 
-    def _compared(self, table: str) -> Iterator[Delta]:
-        """By the hashes of all rows."""
+    def _compare_all_rows(self, table: str) -> Iterator[Delta]:
+        """Return the deltas of a table, found by the hashes of all of its rows."""
         with self.using_writer:
             stored = self.writer.hashes(table)
         if not len(stored):
             return inserted(self.wanted, table)
         if not self.full:
             return compared(self.wanted, table, self.wanted.hashes(table), stored)
-        parts = self.wanted.parts(table)
         expected = ExpectedTable.joined(
-            ExpectedTable.of(part, self.store.as_stored(part)) for part in parts
+            ExpectedTable.of(rows, self.store.as_stored(rows)) for rows in self.wanted.parts(table)
         )
         altered = altered_ids(self.store.rows(table, []), expected)
-        row_hashes = pc.if_else(pc.is_in(stored["id"], value_set=altered), "", stored["row_hash"])
-        return compared(
-            self.wanted, table, expected.hashes, stored.set_column(1, "row_hash", row_hashes)
-        )
+        # No row has an empty hash: an altered row is unlike any wanted row, so it is written again.
+        is_altered = pc.is_in(stored["id"], value_set=altered)
+        row_hashes = pc.if_else(is_altered, "", stored["row_hash"])
+        stored = stored.set_column(1, "row_hash", row_hashes)
+        return compared(self.wanted, table, expected.hashes, stored)
 
 
-def _reported(advanced: Advanced, part: str, done: int, rows: int) -> None:
+def _report_progress(advanced: Advanced, part: str, done: int, rows: int) -> None:
     advanced(reported_name(part), done, rows)
 
 
 def reported_name(table: str) -> str:
-    """What people call it: a graph database has no table of vectors to tell its relationships
-    from."""
+    """Return the name of a store's table for reports.
+
+    The tables of a graph database that also hold sources are reported as nodes and relationships:
+    such a store has no table of vectors with which its relationships could be confused.
+    """
     return {"sourced_nodes": "nodes", "sourced_edges": "relationships"}.get(table, table)

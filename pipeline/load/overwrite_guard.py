@@ -1,4 +1,5 @@
-"""Which tables and vectors a workspace shows, and what may not be loaded over them unasked."""
+"""Refusals of loads that would replace another workflow's tables, or another model's vectors,
+unasked."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,37 +16,40 @@ if TYPE_CHECKING:
     from pipeline.snapshots.store import Snapshot, SnapshotStore
 
 VECTORS = "chunks"
-"""A table of the stores that have vectors."""
+"""A table that every store with vectors has."""
 COLUMNS = ["id", "vector"]
 NORM_TOLERANCE = 1e-3
+"""The largest difference from 1 of the length of a vector that counts as normalised."""
 SAME_MODEL = 0.99
-"""Cosine similarity of two vectors that one model made of one text; by another model it is near
-0."""
+"""The least cosine similarity of two vectors that one model made of one text. The similarity of
+vectors of different models is near 0."""
 
 
 def telling_vectors(
     snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]
 ) -> pd.DataFrame:
-    """id and vector of the first text unit, which is what a store shall know of its vectors,
-    whatever was loaded before; then of others that the stores know, unless these are gone."""
+    """Return (id, vector) of the first text unit, then of those that the stores keep as probes.
+
+    ``embeddings``: the snapshot of the text units' vectors. ``shown``: what the stores show. The
+    first vector becomes the probe of the next load. Probes whose text unit is gone have no row.
+    """
     first = snapshots.first(embeddings, COLUMNS)
-    known = {live.probe.chunk_id for live in shown if live and live.probe} - set(
-        first["id"].to_pylist()
-    )
-    others = (
-        [snapshots.select(embeddings, ["id"], pa.array(sorted(known), pa.large_string()), COLUMNS)]
-        if known
-        else []
-    )
-    return pa.concat_tables([first, *others]).to_pandas()
+    known = {live.probe.chunk_id for live in shown if live and live.probe}
+    others = known - set(first["id"].to_pylist())
+    if not others:
+        return first.to_pandas()
+    ids = pa.array(sorted(others), pa.large_string())
+    of_others = snapshots.select(embeddings, ["id"], ids, COLUMNS)
+    return pa.concat_tables([first, of_others]).to_pandas()
 
 
 def dimensions_of(embeddings: pd.DataFrame) -> int:
-    """0 where there are none."""
+    """Return the number of dimensions of the vectors; 0 if there is none."""
     return len(embeddings["vector"].iloc[0]) if len(embeddings) else 0
 
 
 def probe_of(embeddings: pd.DataFrame) -> VectorProbe | None:
+    """Return the first row of (id, vector) as a probe; None if there is no row."""
     if embeddings.empty:
         return None
     first = embeddings["vector"].iloc[0]
@@ -54,30 +58,32 @@ def probe_of(embeddings: pd.DataFrame) -> VectorProbe | None:
 
 
 def other_workflow(lives: Sequence[Live | None], workflow: str, tables: Collection[str]) -> str:
-    """The workflow whose tables the workspace shows instead; empty where it shows none or this
-    one's, or fewer kinds of tables than this one has: every workflow brings documents, text units,
-    entities and relationships, and who adds communities, reports or claims to what is shown takes
-    nothing away. ``lives``: what its stores show; the first that shows anything decides, for the
-    others may lag behind where a load was cut off. ``tables``: of the snapshots."""
+    """Return the workflow whose tables a load of ``workflow`` would take away, or "".
+
+    Every workflow makes documents, text units, entities and relationships. Only some make
+    communities, reports or claims. A load takes nothing away if the workspace shows nothing, or the
+    tables of the same workflow, or fewer kinds of tables than the load brings.
+
+    ``lives``: what the stores show. The first store that shows anything decides: the others may lag
+    behind after a load that was cut off. ``tables``: the names of the snapshots.
+    """
     shown = next(filter(None, lives), None)
     if shown is None or shown.workflow == workflow:
         return ""
-    extras = {table for table, source in EXTRAS.items() if source in tables}
     states = [state for live in lives if live for state in live.tables.items()]
-    if not states:  # an earlier version has kept none: what would be taken away is not known
+    if not states:
+        # An earlier version of the software kept no states: what would be taken away is unknown.
         return shown.workflow
-    return (
-        ""
-        if {table for table, state in states if table in EXTRAS and state.rows} < extras
-        else shown.workflow
-    )
+    extras_shown = {table for table, state in states if table in EXTRAS and state.rows}
+    extras_brought = {table for table, source in EXTRAS.items() if source in tables}
+    only_adds = extras_shown < extras_brought
+    return "" if only_adds else shown.workflow
 
 
 def refuse_other_workflow(
     workspace: str, lives: Sequence[Live | None], workflow: str, tables: Collection[str]
 ) -> None:
-    """Raises UsageError where the workspace shows another workflow's tables; see
-    ``other_workflow``."""
+    """Raise UsageError if the workspace shows another workflow's tables, see ``other_workflow``."""
     if other := other_workflow(lives, workflow, tables):
         raise UsageError(
             f"workspace '{workspace}': shows the tables of workflow '{other}'; to have those of"
@@ -100,11 +106,14 @@ def other_vectors(shown: Live | None, live: Live, embeddings: pd.DataFrame) -> s
     if shown is None or not shown.dimensions or not live.dimensions:
         return ""
     if other_model(shown, live.embedding) or shown.dimensions != live.dimensions:
-        return f"its vectors were made by {_named(shown)}, those of the snapshots by {_named(live)}"
+        return (
+            f"its vectors were made by {_describe_model(shown)},"
+            f" those of the snapshots by {_describe_model(live)}"
+        )
     if shown.probe and _is_another_model(shown.probe, embeddings):
         return (
-            f"the same text has another vector than when it was loaded, so {_named(live)} is"
-            " another model now, or scales its vectors otherwise"
+            f"the same text has another vector than when it was loaded, so {_describe_model(live)}"
+            " is another model now, or scales its vectors otherwise"
         )
     return ""
 
@@ -156,7 +165,7 @@ def named_model(identity: Mapping[str, Any]) -> str:
 
 
 def similarity(one: np.ndarray, other: np.ndarray) -> float:
-    """The cosine; 0 for vectors of different dimensions, 1 for a vector without direction."""
+    """Return the cosine similarity; 0 if the dimensions differ, 1 if one vector is all zeros."""
     if one.shape != other.shape:
         return 0.0
     lengths = np.linalg.norm(one) * np.linalg.norm(other)
@@ -176,5 +185,5 @@ def _is_another_model(probe: VectorProbe, embeddings: pd.DataFrame) -> bool:
     return not same or now.normalised != probe.normalised
 
 
-def _named(live: Live) -> str:
+def _describe_model(live: Live) -> str:
     return f"{named_model(live.embedding)} with {live.dimensions} dimensions"

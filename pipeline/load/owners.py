@@ -1,4 +1,4 @@
-"""Whose a workspace is, and what others may not do with it unasked."""
+"""The owner of a workspace, and the refusals of what other projects may not do with it unasked."""
 
 from collections.abc import Collection, Sequence
 
@@ -7,14 +7,21 @@ from pipeline.stores.base import Live, Store
 
 
 def of_others(stores: Sequence[Store], owner: str, workspace: str | None = None) -> dict[str, Live]:
-    """Store -> what it shows in the workspace, by default its own, for another owner, a load that
-    has not ended included. What has no owner is nobody's: a version of the software that kept none
-    has loaded it."""
-    shown = {store.name: store.workspaces().get(workspace or store.workspace) for store in stores}
-    return {name: live for name, live in shown.items() if live and is_of_another(live, owner)}
+    """Return, by store, what the workspace shows if it belongs to another owner than ``owner``.
+
+    ``workspace``: by default that of each store. A first load that has not ended counts as well.
+    Rows without an owner belong to nobody: an earlier version of the software loaded them.
+    """
+    found: dict[str, Live] = {}
+    for store in stores:
+        live = store.workspaces().get(workspace or store.workspace)
+        if live and is_of_another(live, owner):
+            found[store.name] = live
+    return found
 
 
 def is_of_another(live: Live, owner: str) -> bool:
+    """Return whether the rows have an owner, and another one than ``owner``."""
     return live.owner not in ("", owner)
 
 
@@ -35,34 +42,46 @@ VERIFY = (
     "so nothing is compared: set another workspace in settings.yaml, or 'graphmill load --take-over"
     " {owner}', which deletes its rows"
 )
-"""What to do where a load, a drop, the load of a view, a reader, or verify is refused."""
+"""The advice in the refusal of verify. LOAD, DROP, OF_VIEW and READ are those of a load, of a drop,
+of the load of a view, and of a reader."""
 
 
 def refuse_other_owner(
     workspace: str, others: Collection[Live], take_over: Collection[str] = (), action: str = LOAD
 ) -> None:
-    """Raises OtherOwnerError where one of ``others`` (see ``of_others``) belongs to none of the
-    owners in ``take_over``. ``action``: what to do about it, with {owner} and {workspace}."""
+    """Raise OtherOwnerError if one of ``others`` belongs to none of the owners in ``take_over``.
+
+    ``others``: as ``of_others`` returns them. ``action``: the advice that ends the message, with
+    the placeholders {owner} and {workspace}.
+    """
     for live in others:
         if live.owner not in take_over:
             named = f", not to {' or '.join(take_over)}" if take_over else ""
-            told = action.format(owner=live.owner, workspace=workspace)
+            advice = action.format(owner=live.owner, workspace=workspace)
             raise OtherOwnerError(
-                f"workspace '{workspace}': belongs to {told_owner(live, named)}; {told}"
+                f"workspace '{workspace}': belongs to {told_owner(live, named)}; {advice}"
             )
 
 
 def told_owner(live: Live, named: str = "") -> str:
-    """Whose it is, and where it was loaded from; ``named``: what else was said of the owner."""
-    return f"owner {live.owner}{named}{f' (loaded from {live.place})' if live.place else ''}"
+    """Describe the owner and the place that the rows were loaded from.
+
+    ``named``: text that follows the owner's name.
+    """
+    loaded_from = f" (loaded from {live.place})" if live.place else ""
+    return f"owner {live.owner}{named}{loaded_from}"
 
 
 def loaded_elsewhere(workspace: str, lives: Sequence[Live | None], place: str) -> str:
-    """Where another folder than ``place`` has loaded what the owner's workspace shows, what is to
-    be known of it; else empty. The same folder of another machine counts as this one: so looks what
-    a fresh container has loaded."""
-    for live in filter(None, lives):
-        if live.place and place and _folder(live.place) != _folder(place):
+    """Return a warning if another folder had loaded this workspace for the same owner, else "".
+
+    ``lives``: what the stores showed before this load. ``place``: "machine:folder" of this load.
+    The same folder of another machine counts as the same: a new container has a new machine name.
+    """
+    if not place:
+        return ""
+    for live in lives:
+        if live and live.place and _path_of(live.place) != _path_of(place):
             return (
                 f"workspace '{workspace}': {live.place} had loaded it, for the same owner, and this"
                 " load has replaced that; if both folders are in use, give each a workspace of"
@@ -71,5 +90,6 @@ def loaded_elsewhere(workspace: str, lives: Sequence[Live | None], place: str) -
     return ""
 
 
-def _folder(place: str) -> str:
+def _path_of(place: str) -> str:
+    """Return the folder of "machine:folder"."""
     return place.partition(":")[2]

@@ -1,4 +1,4 @@
-"""How the snapshots' tables look in the stores (docs/stores.md has the layout)."""
+"""Projects tables of snapshots to rows of the stores' tables (docs/stores.md has the layout)."""
 
 import json
 import re
@@ -64,13 +64,15 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "community_reports": ["id", "title", "summary", "rating", "weight"],
     },
 }  # fmt: skip
-"""Table of a store -> the snapshot tables its rows are made of -> the columns that are used of
-these. A store that can join has the lists of sources beside the rows, in ``sources``: they change
-where the text of a row does not. One that cannot has them in its nodes and edges."""
+"""Table of a store -> the snapshot tables its rows are made of -> the columns used of these.
+
+A store that can join keeps the lists of source text units in the table ``sources``: a list can
+change while the text of its row does not. A store that cannot join keeps the lists in its nodes and
+edges."""
 
 STACKED = frozenset({"sources"})
-"""Tables that have the rows of each of their sources; those of the others have their sources' by
-id."""
+"""Tables that stack the rows of their sources. The rows of other tables join those of their sources
+by id."""
 TYPED = frozenset({"edges", "sourced_edges"})
 """Tables whose rows have the type of a relationship."""
 
@@ -81,38 +83,41 @@ OPTIONAL: Mapping[str, TableSchema] = {
     "covariates": COVARIATES,
     "layout": LAYOUT,
 }
-"""The snapshot tables that a workflow may do without: then the stores have no rows of them."""
+"""The snapshot tables that a workflow need not write, with their schemas. Without one of them, the
+stores have no rows that need it."""
 
 SOURCES = tuple(
     dict.fromkeys(
         source for sources in TABLE_SOURCES.values() for source in sources if source not in OPTIONAL
     )
 )
-"""The snapshot tables a load needs."""
+"""The snapshot tables that every load needs, each once."""
 
 BESIDE_REPORTS = ("communities", "report_embeddings")
-"""What it needs where there are reports."""
+"""The snapshot tables that a load needs as well if there are community reports."""
 
 EXTRAS: Mapping[str, str] = {
     "communities": "communities",
     "reports": "community_reports",
     "claims": "covariates",
 }
-"""Table of a store that a workflow may leave without rows -> the snapshot table that it is for."""
+"""Table of a store that has no rows in some workflows -> the snapshot table its rows are made
+of."""
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
-"""The step that writes it has the model that questions are embedded by."""
+"""The step that writes this table has the embedding model that questions are embedded by."""
 RELATED, UNKNOWN = "RELATED", "UNKNOWN"
 TYPE_LENGTH, TYPE_SUFFIX = 100, 12
 WHOLE_ABOVE = 1e16
-"""From here on JSON writes floats with an exponent, and all of them are whole."""
+"""The absolute value from which on JSON writes floats with an exponent; all of them are whole
+numbers."""
 
 
 def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.DataFrame]:
-    """Snapshot tables -> rows of the stores' tables. ``max_types``: relationship types kept as
-    types.
+    """Return the rows of all tables of the stores, made of the snapshot tables ``tables``.
 
-    Raises UsageError when a table is missing.
+    ``max_types``: the number of relationship types that are kept as types. Raises UsageError when a
+    snapshot table is missing.
     """
     require_sources(tables)
     sources = {name: schema.frame() for name, schema in OPTIONAL.items()} | dict(tables)
@@ -123,43 +128,51 @@ def project(tables: Mapping[str, pd.DataFrame], max_types: int) -> dict[str, pd.
 def project_table(
     table: str, sources: Mapping[str, pd.DataFrame], kept_types: Collection[str]
 ) -> pd.DataFrame:
-    """Rows of one table of the stores. ``sources``: of the snapshot tables that TABLE_SOURCES names
-    for it all rows, or those of some ids, their lists in Arrow or not.
+    """Return rows of one table of the stores.
 
-    Raises DataError where a row lacks its text or vector.
+    ``sources``: the snapshot tables that TABLE_SOURCES names for it, with all rows or those of some
+    ids. Their lists may be in Arrow or in Python. ``kept_types``: the relationship types that are
+    kept as types. Raises DataError where a row lacks its text or vector.
     """
     if table == "documents":
-        return _documents(sources["documents"])
+        return _project_documents(sources["documents"])
     if table == "chunks":
-        return _chunks(sources["text_units"], sources["text_unit_embeddings"])
+        return _project_chunks(sources["text_units"], sources["text_unit_embeddings"])
     if table == "entities":
-        return _entities(sources["entities"], sources["entity_texts"], sources["entity_embeddings"])
+        return _project_entities(
+            sources["entities"], sources["entity_texts"], sources["entity_embeddings"]
+        )
     if table == "relationships":
-        return _relationships(
+        return _project_relationships(
             sources["relationships"],
             sources["relationship_texts"],
             sources["relationship_embeddings"],
         )
     if table == "reports":
-        told = reports(sources["community_reports"], sources["communities"])
-        return _with_vectors(told, sources["report_embeddings"])
+        rows = reports(sources["community_reports"], sources["communities"])
+        return _with_vectors(rows, sources["report_embeddings"])
     if table == "claims":
         return sources["covariates"][COVARIATES.columns]
     if table == "communities":
         return communities(sources["communities"], sources["community_reports"])
     if table == "sources":
-        return _sources(sources["entities"], sources["relationships"])
+        return _stack_sources(sources["entities"], sources["relationships"])
     if table == "nodes":
         return placed(nodes(sources["entities"]), sources["layout"])
     if table == "sourced_nodes":
         return placed(sourced_nodes(sources["entities"]), sources["layout"])
     links = sources["relationships"]
-    return edges(links, kept_types) if table == "edges" else sourced_edges(links, kept_types)
+    if table == "edges":
+        return edges(links, kept_types)
+    return sourced_edges(links, kept_types)
 
 
 def require_sources(tables: Container[str]) -> None:
-    """Raises UsageError when a table of SOURCES is missing, or one of BESIDE_REPORTS."""
-    needed = (*SOURCES, *(BESIDE_REPORTS if "community_reports" in tables else ()))
+    """Raise UsageError if one of the tables that a load needs is missing: SOURCES, and with
+    reports also BESIDE_REPORTS."""
+    needed = SOURCES
+    if "community_reports" in tables:
+        needed += BESIDE_REPORTS
     missing = [name for name in needed if name not in tables]
     if missing:
         raise UsageError(
@@ -168,8 +181,10 @@ def require_sources(tables: Container[str]) -> None:
 
 
 def require_columns(tables: Mapping[str, Collection[str]]) -> None:
-    """``tables``: name -> columns. Raises UsageError when a table is missing, or a column that is
-    used of it."""
+    """Raise UsageError if a table that a load needs is missing, or a column that it uses.
+
+    ``tables``: the columns of each snapshot table.
+    """
     require_sources(tables)
     for sources in TABLE_SOURCES.values():
         for name, columns in sources.items():
@@ -182,21 +197,26 @@ def require_columns(tables: Mapping[str, Collection[str]]) -> None:
                 )
 
 
-def _documents(documents: pd.DataFrame) -> pd.DataFrame:
-    rows = documents[["id", "title", "source"]]
-    return rows.assign(
-        metadata=[json.loads(cell or "{}", parse_float=_number) for cell in documents["metadata"]]
-    )
+def _project_documents(documents: pd.DataFrame) -> pd.DataFrame:
+    metadata = [
+        json.loads(cell or "{}", parse_float=_parse_float) for cell in documents["metadata"]
+    ]
+    return documents[["id", "title", "source"]].assign(metadata=metadata)
 
 
-def _number(digits: str) -> float | int:
-    """As JSONB gives it back: it writes large numbers without exponent or point, and has no
-    negative zero."""
+def _parse_float(digits: str) -> float | int:
+    """Parse a number to the value that JSONB gives back for it.
+
+    JSONB writes large numbers without exponent or point, and has no negative zero.
+    """
     value = float(digits)
-    return int(value) if abs(value) >= WHOLE_ABOVE else value + 0.0
+    if abs(value) >= WHOLE_ABOVE:
+        return int(value)
+    # The sum of -0.0 and 0.0 is 0.0.
+    return value + 0.0
 
 
-def _chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
+def _project_chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     renamed = {
         "document_id": "full_doc_id",
         "order": "chunk_order_index",
@@ -208,38 +228,42 @@ def _chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
     return _with_vectors(units[["id", *renamed]].rename(columns=renamed), embeddings)
 
 
-def _entities(
+def _project_entities(
     entities: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame
 ) -> pd.DataFrame:
     rows = entities[["id", "name"]].rename(columns={"name": "entity_name"})
-    return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
+    contents = texts.rename(columns={"text": "content"})
+    return _with_vectors(_join_by_id(rows, contents), embeddings)
 
 
-def _relationships(
+def _project_relationships(
     links: pd.DataFrame, texts: pd.DataFrame, embeddings: pd.DataFrame
 ) -> pd.DataFrame:
-    rows = links[["id", "source", "target"]].rename(
-        columns={"source": "src_id", "target": "tgt_id"}
-    )
-    return _with_vectors(_joined(rows, texts.rename(columns={"text": "content"})), embeddings)
+    ends = {"source": "src_id", "target": "tgt_id"}
+    rows = links[["id", *ends]].rename(columns=ends)
+    contents = texts.rename(columns={"text": "content"})
+    return _with_vectors(_join_by_id(rows, contents), embeddings)
 
 
-def _sources(entities: pd.DataFrame, links: pd.DataFrame) -> pd.DataFrame:
-    """Of both: no entity has the id of a relationship."""
-    told = [
+def _stack_sources(entities: pd.DataFrame, links: pd.DataFrame) -> pd.DataFrame:
+    """Return (id, chunk_ids) of entities, then of relationships; their ids never coincide."""
+    stacked = [
         rows[["id"]].assign(chunk_ids=lists(rows["text_unit_ids"])) for rows in (entities, links)
     ]
-    return pd.concat(told, ignore_index=True)
+    return pd.concat(stacked, ignore_index=True)
 
 
 def _with_vectors(rows: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
-    return _joined(rows, embeddings.rename(columns={"vector": "embedding"}))
+    return _join_by_id(rows, embeddings.rename(columns={"vector": "embedding"}))
 
 
-def _joined(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
-    """Both by id. Raises DataError where a row has no counterpart: it would silently not be
-    loaded."""
-    if rows["id"].array.equals(more["id"].array):  # they mostly are in one order
+def _join_by_id(rows: pd.DataFrame, more: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns of ``more`` to the rows of the same ids.
+
+    Raises DataError if a row has no counterpart: without the error it would silently not be loaded.
+    """
+    # Mostly both are in the same order, so nothing needs to be joined.
+    if rows["id"].array.equals(more["id"].array):
         return rows.assign(**{name: more[name].array for name in more.columns.drop("id")})
     joined = rows.merge(more, on="id", validate="1:1")
     if len(joined) != len(rows):
@@ -264,57 +288,72 @@ def nodes(entities: pd.DataFrame) -> pd.DataFrame:
 
 
 def sourced_nodes(entities: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of ``nodes`` with ``source_id``, the list of their text units."""
     return nodes(entities).assign(source_id=lists(entities["text_unit_ids"]))
 
 
 def placed(rows: pd.DataFrame, layout: pd.DataFrame) -> pd.DataFrame:
-    """Nodes with x and y, missing where nothing places them, also where an own verb says infinity:
-    no JSON has that."""
-    found = (
-        rows[["id"]].merge(layout, on="id", how="left", validate="1:1")[["x", "y"]].astype(float)
-    )
-    found = found.where(np.isfinite(found))
-    return rows.assign(x=found["x"].to_numpy(), y=found["y"].to_numpy())
+    """Add the columns x and y of ``layout`` to nodes, missing where the layout has no place.
+
+    An infinite coordinate, which a verb of the user's own may write, counts as missing: JSON has no
+    infinity.
+    """
+    places = rows[["id"]].merge(layout, on="id", how="left", validate="1:1")
+    places = places[["x", "y"]].astype(float)
+    places = places.where(np.isfinite(places))
+    return rows.assign(x=places["x"].to_numpy(), y=places["y"].to_numpy())
 
 
 def edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:
-    """A type that is not kept becomes RELATED, its keyword stays a property."""
+    """Return the rows of edges. A type that is not kept becomes RELATED; its keyword stays in
+    ``keywords``."""
     ends = ["source_entity_id", "target_entity_id", "source", "target", "description", "weight"]
-    return links[["id", *ends]].assign(
-        type=[type if type in kept_types else RELATED for type in edge_types(links["keywords"])],
-        keywords=lists(links["keywords"]),
-    )
+    types = [type if type in kept_types else RELATED for type in edge_types(links["keywords"])]
+    return links[["id", *ends]].assign(type=types, keywords=lists(links["keywords"]))
 
 
 def sourced_edges(links: pd.DataFrame, kept_types: Collection[str]) -> pd.DataFrame:
+    """Return the rows of ``edges`` with ``source_id``, the list of their text units."""
     return edges(links, kept_types).assign(source_id=lists(links["text_unit_ids"]))
 
 
 def edge_types(keywords: pd.Series) -> list[str]:
-    """The type that each list of keywords asks for."""
+    """Return, for each list of keywords, the relationship type: the name of its first keyword.
+
+    The type of an empty or missing list is RELATED.
+    """
     lists = to_arrow(keywords, STRINGS)
     lengths = lengths_of(keywords)
-    starts = np.cumsum(lengths) - lengths
-    return _type_names(lists.flatten().take(pa.array(starts, mask=lengths == 0)), RELATED)
+    # The place of each list's first item among the items of all lists; null for an empty list.
+    first_places = pa.array(np.cumsum(lengths) - lengths, mask=lengths == 0)
+    return _type_names(lists.flatten().take(first_places), RELATED)
 
 
 def _type_names(labels: pa.Array, otherwise: str) -> list[str]:
+    """Return the type name of each label, ``otherwise`` for null; equal labels are named once."""
     encoded = labels.dictionary_encode()
-    names = [type_name(label, otherwise) for label in encoded.dictionary.to_pylist()] + [otherwise]
-    return [names[place] for place in encoded.indices.fill_null(len(names) - 1).to_pylist()]
+    names = [type_name(label, otherwise) for label in encoded.dictionary.to_pylist()]
+    place_of_null = len(names)
+    names.append(otherwise)
+    return [names[place] for place in encoded.indices.fill_null(place_of_null).to_pylist()]
 
 
 def most_frequent(types: Counter[str], limit: int) -> frozenset[str]:
-    """A graph database allows so many types: the rarest are left out, ties by name."""
+    """Return the ``limit`` most frequent types, ties by name.
+
+    A graph database allows a limited number of relationship types.
+    """
     ranked = sorted(types.items(), key=lambda entry: (-entry[1], entry[0]))
     return frozenset(name for name, _ in ranked[:limit])
 
 
 @lru_cache(10_000)
 def type_name(label: str, otherwise: str) -> str:
-    """A label or relationship type: upper case, words joined by underscores, letters of any script.
+    """Return the name of a node label or relationship type.
 
-    One that is too long ends with a digest of the whole, so that no two fall together.
+    It is in upper case, its words joined by underscores, in letters of any script. A name that is
+    too long ends with a digest of all of it, so that different names stay different. A label
+    without letters or digits gives ``otherwise``.
     """
     name = "_".join(re.findall(r"\w+", label.upper())).strip("_")
     if len(name) <= TYPE_LENGTH:
@@ -324,23 +363,28 @@ def type_name(label: str, otherwise: str) -> str:
 
 
 def reports(told: pd.DataFrame, communities: pd.DataFrame) -> pd.DataFrame:
-    """Rows without their vectors. ``told``: community_reports; ``communities``: (id, children)."""
+    """Return the rows of reports without their vectors.
+
+    ``told``: the table community_reports. ``communities``: (id, children).
+    """
     columns = ["id", "level", "parent", "title", "summary", "content", "rating", "weight", "size"]
     rows = told[columns].assign(chunk_ids=lists(told["text_unit_ids"]))
-    return rows.merge(
-        communities[["id"]].assign(children=lists(communities["children"])), on="id", validate="1:1"
-    )
+    children = communities[["id"]].assign(children=lists(communities["children"]))
+    return rows.merge(children, on="id", validate="1:1")
 
 
 def communities(found: pd.DataFrame, told: pd.DataFrame) -> pd.DataFrame:
-    """One without a report has its own title, and nothing else to tell. ``told``: (id, title,
-    summary, rating, weight)."""
+    """Return the rows of communities, with the title, summary, rating and weight of their reports.
+
+    A community without a report has its own title, an empty summary, and 0 for both numbers.
+    ``found``: the table communities. ``told``: (id, title, summary, rating, weight).
+    """
     rows = found[["id", "level", "parent", "size"]].reset_index(drop=True)
-    report = rows[["id"]].merge(
-        told[["id", "title", "summary", "rating", "weight"]], on="id", how="left", validate="1:1"
-    )
+    of_report = told[["id", "title", "summary", "rating", "weight"]]
+    report = rows[["id"]].merge(of_report, on="id", how="left", validate="1:1")
+    own_title = found["title"].to_numpy()
     return rows.assign(
-        title=report["title"].where(report["title"].notna(), found["title"].to_numpy()),
+        title=report["title"].where(report["title"].notna(), own_title),
         summary=report["summary"].where(report["summary"].notna(), ""),
         rating=report["rating"].astype("float64").fillna(0.0),
         weight=report["weight"].astype("float64").fillna(0).astype("int64"),
@@ -349,4 +393,6 @@ def communities(found: pd.DataFrame, told: pd.DataFrame) -> pd.DataFrame:
 
 
 def lists(column: pd.Series) -> pd.Series:
+    """Return a column of lists: unchanged if it is in Arrow, else with a Python list in each
+    cell."""
     return column if in_arrow(column) else column.map(list)

@@ -1,4 +1,4 @@
-"""The hash of a row, and how rows differ by it from those that a store has."""
+"""Hashes of rows, and comparisons by hash between the rows of a store and those it should have."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,59 +14,57 @@ from pipeline.stores.base import Delta
 from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.list_columns import in_arrow, is_texts, to_arrow
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# The functions of this module are generated at import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 TEXT = pa.large_string()
 
 
 def with_hashes(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows with ``row_hash``: a digest of every column, in the order of their names."""
-    kinds: dict[str, Kind] = {name: _kind(rows[name]) for name in sorted(rows.columns)}
+    """Return the rows with ``row_hash``, a digest of all columns in the order of their names."""
+    kinds: dict[str, Kind] = {name: _kind_of(rows[name]) for name in sorted(rows.columns)}
     return rows.assign(row_hash=pd.Series(digests(rows, kinds), index=rows.index, dtype=str))
 
 
 def diff(rows: pd.DataFrame, stored: Mapping[str, str] | pa.Table) -> Delta:
-    """``rows`` have ``id`` and ``row_hash``; ``stored`` maps the ids in the store to their
-    row_hash, or is a table of both."""
-    before = _table(stored)
-    ids, hashes = (to_arrow(rows[name], TEXT) for name in ("id", "row_hash"))
-    ids_before, hashes_before = (
-        before[name].cast(TEXT).combine_chunks() for name in ("id", "row_hash")
-    )
-    places = pc.index_in(ids, value_set=ids_before)
-    new = _flags(pc.is_null(places))
-    gone = np.ones(len(ids_before), dtype=bool)
-    gone[places.drop_null().to_numpy()] = False
-    same = _flags(pc.fill_null(pc.equal(hashes, hashes_before.take(places)), False))
+    """Compare rows with those in a store by their hashes, and return the delta between them.
+
+    ``rows`` have ``id`` and ``row_hash``. ``stored``: a mapping from the ids in the store to their
+    row_hash, or a table of both. The delta's ``before`` is None.
+    """
+    if isinstance(stored, Mapping):
+        stored_ids = pa.array(list(stored), TEXT)
+        stored_hashes = pa.array(list(stored.values()), TEXT)
+    else:
+        stored_ids = stored["id"].cast(TEXT).combine_chunks()
+        stored_hashes = stored["row_hash"].cast(TEXT).combine_chunks()
+    hashes = to_arrow(rows["row_hash"], TEXT)
+    places = pc.index_in(to_arrow(rows["id"], TEXT), value_set=stored_ids)
+    is_new = _flags(pc.is_null(places))
+    is_gone = np.ones(len(stored_ids), dtype=bool)
+    is_gone[places.drop_null().to_numpy()] = False
+    is_same = _flags(pc.fill_null(pc.equal(hashes, stored_hashes.take(places)), False))
     return Delta(
-        inserted=rows if new.all() else rows[new],
-        updated=rows[~same & ~new],
-        deleted=sorted(ids_before.filter(pa.array(gone)).to_pylist()),
-        unchanged=int(same.sum()),
+        # Where all rows are new, they are not copied.
+        inserted=rows if is_new.all() else rows[is_new],
+        updated=rows[~is_same & ~is_new],
+        deleted=sorted(stored_ids.filter(pa.array(is_gone)).to_pylist()),
+        unchanged=int(is_same.sum()),
         after=hashes_of(rows),
     )
 
 
 def hashes_of(rows: pd.DataFrame) -> pa.Table:
-    """HASHES of rows that have their ``row_hash``."""
+    """Return HASHES of rows that have ``id`` and ``row_hash``."""
     return pa.table([to_arrow(rows[name], TEXT) for name in HASHES.names], schema=HASHES)
-
-
-def _table(hashes: Mapping[str, str] | pa.Table) -> Any:
-    if isinstance(hashes, pa.Table):
-        return hashes
-    return pa.table(
-        {"id": pa.array(list(hashes), TEXT), "row_hash": pa.array(list(hashes.values()), TEXT)}
-    )
 
 
 def _flags(values: pa.BooleanArray) -> np.ndarray:
     return values.to_numpy(zero_copy_only=False)
 
 
-def _kind(column: pd.Series) -> Kind:
+def _kind_of(column: pd.Series) -> Kind:
+    """Return how PostgreSQL would store a column; of Python objects the first one decides."""
     if pd.api.types.is_float_dtype(column):
         return "float8"
     if pd.api.types.is_integer_dtype(column):
@@ -84,14 +82,17 @@ def _kind(column: pd.Series) -> Kind:
 
 CONTENTS = pa.schema([(name, TEXT) for name in ("id", "row_hash", "content_hash")])
 LOOKS = 8
-"""Times that a table's rows are looked up among all that are unlike; each makes a table of these
-first."""
+"""The number of lookups into which ``in_few`` divides the rows of a table, about. Each lookup first
+builds a hash table of all ids that it searches."""
 
 
 @dataclass(frozen=True)
 class ExpectedTable:
-    """What a table of a store should hold: of each id the row_hash beside it, and the hash of its
-    content as the store gives it back. In Arrow, one place a row."""
+    """The rows that a table of a store should hold: three arrays with a place for each row.
+
+    ``row_hashes``: the value of the column row_hash. ``contents``: the hash of the row as the store
+    gives it back; it differs from row_hash where the store does not keep all of a row.
+    """
 
     ids: pa.Array
     row_hashes: pa.Array
@@ -99,9 +100,13 @@ class ExpectedTable:
 
     @classmethod
     def of(cls, rows: pd.DataFrame, kept: pd.DataFrame) -> "ExpectedTable":
-        """``rows`` have ``row_hash``; ``kept``: the same as the store gives them back, ``rows``
-        itself where it keeps all as it is."""
-        ids, row_hashes = (to_arrow(rows[name], TEXT) for name in ("id", "row_hash"))
+        """Return the table of these rows, which have ``row_hash``.
+
+        ``kept``: the rows as the store gives them back. Pass ``rows`` itself if the store keeps
+        all of it: then nothing is hashed again.
+        """
+        ids = to_arrow(rows["id"], TEXT)
+        row_hashes = to_arrow(rows["row_hash"], TEXT)
         if kept is rows:
             return cls(ids, row_hashes, row_hashes)
         hashed = with_hashes(kept.drop(columns="row_hash"))
@@ -109,10 +114,14 @@ class ExpectedTable:
 
     @classmethod
     def joined(cls, parts: "Iterable[ExpectedTable]") -> "ExpectedTable":
-        """Of the parts of a table, in their order."""
+        """Return the rows of all parts, in the order of the parts."""
         none = pa.array([], TEXT)
-        columns = [(none,) * 3, *((part.ids, part.row_hashes, part.contents) for part in parts)]
-        return cls(*map(pa.concat_arrays, zip(*columns, strict=True)))
+        ids, row_hashes, contents = [none], [none], [none]
+        for part in parts:
+            ids.append(part.ids)
+            row_hashes.append(part.row_hashes)
+            contents.append(part.contents)
+        return cls(pa.concat_arrays(ids), pa.concat_arrays(row_hashes), pa.concat_arrays(contents))
 
     @property
     def hashes(self) -> pa.Table:
@@ -121,25 +130,31 @@ class ExpectedTable:
 
 
 def altered_ids(parts: Iterable[pd.DataFrame], expected: ExpectedTable) -> pa.Array:
-    """Of the rows that have the row_hash they should have, those whose content is another, or that
-    are there more than once. ``parts``: the rows, as ``Store.rows`` gives them."""
-    read = pa.concat_tables([CONTENTS.empty_table(), *map(_contents, parts)]).combine_chunks()
+    """Return the ids of rows whose row_hash is as expected but whose content is not.
+
+    Ids that the store has more than once are returned as well. ``parts``: the rows of the store,
+    with ``content_hash``, as ``Store.rows`` gives them.
+    """
+    read = pa.concat_tables([CONTENTS.empty_table(), *map(_contents_of, parts)]).combine_chunks()
     places = pc.index_in(read["id"], value_set=expected.ids)
-    as_said = pc.fill_null(pc.equal(read["row_hash"], expected.row_hashes.take(places)), False)
-    places = places.filter(as_said)
-    same = pc.equal(read["content_hash"].filter(as_said), expected.contents.take(places))
-    altered = np.zeros(len(expected.ids), bool)
-    altered[places.filter(pc.invert(same)).to_numpy()] = True
-    times = np.bincount(places.to_numpy(), minlength=len(altered))
-    return expected.ids.filter(pa.array(altered | (times > 1)))
+    hash_is_expected = pc.fill_null(
+        pc.equal(read["row_hash"], expected.row_hashes.take(places)), False
+    )
+    places = places.filter(hash_is_expected)
+    contents = read["content_hash"].filter(hash_is_expected)
+    is_same = pc.equal(contents, expected.contents.take(places))
+    is_altered = np.zeros(len(expected.ids), bool)
+    is_altered[places.filter(pc.invert(is_same)).to_numpy()] = True
+    times = np.bincount(places.to_numpy(), minlength=len(is_altered))
+    return expected.ids.filter(pa.array(is_altered | (times > 1)))
 
 
-def _contents(part: pd.DataFrame) -> pa.Table:
+def _contents_of(part: pd.DataFrame) -> pa.Table:
     return pa.table([to_arrow(part[name], TEXT) for name in CONTENTS.names], schema=CONTENTS)
 
 
 def in_few(parts: Iterable[pd.DataFrame], rows: int) -> Iterator[pd.DataFrame]:
-    """The same rows, of which there are so many, in few parts."""
+    """Yield the same rows in about LOOKS larger parts; ``rows``: how many rows all parts have."""
     waiting: list[pd.DataFrame] = []
     for part in parts:
         waiting.append(part)
