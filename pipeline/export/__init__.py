@@ -1,1 +1,1 @@
-"""Ways out: a workflow's tables as files that other tools read."""
+"""Exports: writes a workflow's tables as files that other tools read."""

@@ -60,12 +60,12 @@ class Owner:
 
 @dataclass(frozen=True)
 class LoadOptions:
-    """The permissions and extent of a load.
+    """The permissions and the extent of a load.
 
-    ``replace``: tables of another workflow. ``re_embed``: vectors of another model. Both are
-    replaced in one transaction, as readers see it. ``full``: hash the rows in the stores again, so
-    that rows changed by hand are replaced as well. ``take_over``: other owners whose workspace may
-    be replaced, whatever it shows.
+    ``replace``: it may replace tables of another workflow. ``re_embed``: it may replace vectors of
+    another model. Readers see either replacement at once, when it is complete. ``full``: it hashes
+    the rows in the stores again, so that rows changed by hand are replaced as well. ``take_over``:
+    other owners whose workspace it may replace, whatever that shows.
     """
 
     replace: bool = False

@@ -1,1 +1,2 @@
-"""What the load and the query stage ask of a database, and the adapters that answer."""
+"""The protocols of databases, for the load and the query stage, and the adapters that implement
+them."""

@@ -1,5 +1,7 @@
-"""What a load asks of a database: its rows as they are, and to write others. Adapters live beside
-this file."""
+"""The protocol of a store as a load uses it: read the present rows, and write others.
+
+The adapters that implement it are in the folders beside this file.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,19 @@ if TYPE_CHECKING:  # questions read no tables
     import pyarrow as pa
 
 LAYOUT = 7
-"""The version of the software's schema since which the stores' tables are as they are: what an
-earlier one has loaded is loaded anew before it is read."""
+"""The schema version that introduced the present tables of the stores. A workspace that an earlier
+version has loaded must be loaded again before it is read."""
 
 
 @dataclass(frozen=True)
 class Delta:
-    """What some rows of a table of a store need: rows to insert and to replace, ids to delete. Rows
-    have ``row_hash``. ``after``: HASHES of these rows then. ``before``: those that the store has of
-    them now, where they are all that differs in the table; None where all of its rows are compared,
-    be it by several deltas. ``following``: about how many rows later deltas of the table have to
-    write."""
+    """Changes of a table of a store: rows to insert, rows to replace, and ids to delete.
+
+    Rows have ``row_hash``. ``unchanged``: the number of compared rows that stay. ``after``: HASHES
+    of the compared rows once the delta is applied. ``before``: HASHES that the store now has of
+    them, if only rows that differ were compared; None if all rows of the table are compared, in one
+    delta or several. ``following``: about how many rows later deltas of the table will write.
+    """
 
     inserted: pd.DataFrame
     updated: pd.DataFrame
@@ -40,6 +44,7 @@ class Delta:
 
     @property
     def counts(self) -> dict[str, int]:
+        """Numbers of rows: {inserted, updated, deleted, unchanged}."""
         return {
             "inserted": len(self.inserted),
             "updated": len(self.updated),
@@ -49,13 +54,17 @@ class Delta:
 
     @property
     def empty(self) -> bool:
+        """True if the delta writes and deletes nothing."""
         return not (len(self.inserted) or len(self.updated) or self.deleted)
 
 
 @dataclass(frozen=True)
 class TableState:
-    """The rows a workspace has in a table. ``checksum`` is the database's, over their ids and
-    row_hashes: equal for equal rows, whatever their order."""
+    """The number of rows that a workspace has in a table, and their checksum.
+
+    The database computes ``checksum`` over their ids and row_hashes: it is equal for equal rows,
+    whatever their order.
+    """
 
     rows: int
     checksum: str
@@ -63,8 +72,11 @@ class TableState:
 
 @dataclass(frozen=True)
 class VectorProbe:
-    """A chunk and its vector: what the same text has by another model, or by one that changed under
-    its name, is another vector. ``normalised``: whether the vectors have length 1."""
+    """A text unit and its vector, kept to recognise the model.
+
+    The same text has another vector by another model, or by a model that changed under its name.
+    ``normalised``: whether the vectors have length 1.
+    """
 
     chunk_id: str
     vector: Sequence[float]
@@ -73,11 +85,14 @@ class VectorProbe:
 
 @dataclass(frozen=True)
 class Live:
-    """What a workspace shows: a workflow's tables at a version, their vectors made by a model.
-    ``tables``: their states when the load had ended; the store fills them in. ``probe`` is kept
-    beside the vectors. ``loading``: a load that readers can see is under way, or was cut off.
-    ``owner``: the project whose rows they are; empty where an earlier version of the software has
-    loaded them. ``place``: the machine and folder it loaded them from."""
+    """The loaded state of a workspace, as readers see it.
+
+    It is a version of a workflow's tables, with vectors of the model ``embedding`` and
+    ``dimensions``. ``tables``: the state of each table at the end of the load; the store fills it
+    in. ``probe``: kept in stores with vectors. ``loading``: whether a load that readers can see is
+    under way or was cut off. ``owner``: the project that owns the rows; "" if an earlier version of
+    the software has loaded them. ``place``: "machine:folder" they were loaded from.
+    """
 
     workflow: str
     version: str
@@ -92,11 +107,11 @@ class Live:
 
     @property
     def embedding_key(self) -> str:
-        """Stands for the model and its dimensions."""
+        """A digest of the model and its dimensions."""
         return digest(json.dumps([dict(self.embedding), self.dimensions], sort_keys=True))[:8]
 
     def stored(self, states: Mapping[str, TableState]) -> dict[str, Any]:
-        """As values of JSON, without the probe. ``states``: of the tables, as they are now."""
+        """Return the values as JSON, without the probe, with ``states`` as the tables' states."""
         return {
             "workflow": self.workflow,
             "version": self.version,
@@ -110,14 +125,17 @@ class Live:
 
 
 def read_live(stored: Mapping[str, Any]) -> Live:
-    """What ``Live.stored`` has given; an earlier version of the software has stored less, and a
-    first load that has not ended next to nothing."""
+    """Parse the values that ``Live.stored`` returned.
+
+    Missing values get their defaults: an earlier version of the software stored fewer, and a first
+    load that has not ended hardly any.
+    """
     return Live(
         stored.get("workflow") or "",
         stored.get("version") or "",
         stored.get("embedding") or {},
         stored.get("dimensions") or 0,
-        _states(stored.get("tables")),
+        _parse_states(stored.get("tables")),
         stored.get("schema_version") or UNMARKED,
         VectorProbe(**stored["probe"]) if stored.get("probe") else None,
         stored.get("loading") or False,
@@ -126,8 +144,11 @@ def read_live(stored: Mapping[str, Any]) -> Live:
     )
 
 
-def _states(stored: Any) -> dict[str, TableState]:
-    """None where they are not what a load has left: the next one compares all rows."""
+def _parse_states(stored: Any) -> dict[str, TableState]:
+    """Return the states of the tables; none if they have another form than a load writes.
+
+    The next load then compares all rows.
+    """
     with suppress(AttributeError, KeyError, TypeError):
         return {
             table: TableState(state["rows"], state["checksum"]) for table, state in stored.items()
@@ -136,39 +157,44 @@ def _states(stored: Any) -> dict[str, TableState]:
 
 
 Advanced = Callable[[str, int, int], None]
-"""Told of what is written, a table or an index, how many of its rows are done (of an index, pages
-of its table), and how many there are in all."""
+"""A callback that is called while a table or an index is written.
+
+It gets the name, how many rows are done, and how many there are in all. For an index, it gets pages
+of its table instead of rows."""
 
 
 def silent(*told: object) -> None:
-    """Tell nobody."""
+    """Accept any message and do nothing: the default of callbacks."""
 
 
 Waits = Callable[[str], None]
-"""Told that somebody else has a lock, who, and since when, before it is waited for."""
+"""A callback that is called before a load waits for a lock. The message says who holds it, and
+since when."""
 
 
 class Writer(Protocol):
-    """One load of one store under way; it holds the lock on the workspace's rows."""
+    """One load of one store under way. It holds the lock on the workspace's rows."""
 
     def states(self) -> Mapping[str, TableState]:
-        """What the workspace has in each of the tables now."""
+        """Return the present state of each table of the workspace."""
         ...
 
     def hashes(self, table: str) -> pa.Table:
-        """As those of the store."""
+        """Return HASHES of the rows in a table, see ``Store.hashes``."""
         ...
 
     def apply(self, table: str, delta: Delta) -> None:
-        """One of a table's deltas; those of a table come one after the other."""
+        """Write one delta of a table. All deltas of a table must follow one another."""
         ...
 
     def publish(self) -> None:
-        """Say what the workspace shows from now on; the last thing a load does."""
+        """Record what the workspace shows from now on. A load calls this last."""
         ...
 
 
 class Store(Protocol):
+    """One workspace of a database, as a load uses it."""
+
     @property
     def name(self) -> str: ...
 
@@ -177,22 +203,22 @@ class Store(Protocol):
 
     @property
     def tables(self) -> Sequence[str]:
-        """Names of the tables it is loaded with, in the order to load them."""
+        """The names of the tables that are loaded, in the order in which to load them."""
         ...
 
     def alone(self, waits: Waits = silent) -> AbstractContextManager[None]:
-        """Hold the workspace in this store: other loads and drops of it (see ``alone``) wait. Those
-        who read, or write into it without asking, do not. The hold ends with this process, however
-        that ends.
+        """Lock the workspace in this store: other loads and drops of it (see ``alone``) wait.
 
-        Raises LostConnectionError, at the end, where the database went away and with it the hold.
+        Readers do not wait, nor do programs that write without taking the lock. The lock ends with
+        this process, however that ends. Raises LostConnectionError, at the end, if the database
+        went away and the lock was lost.
         """
         ...
 
     def writing(
         self, live: Live, advanced: Advanced = silent, waits: Waits = silent
     ) -> AbstractContextManager[Writer]:
-        """A load after which the workspace will show ``live``.
+        """Begin a load after which the workspace will show ``live``.
 
         Raises StoreError when the database cannot be reached, LostConnectionError when it goes
         away.
@@ -200,63 +226,75 @@ class Store(Protocol):
         ...
 
     def live(self) -> Live | None:
-        """What was loaded last; None for an empty workspace.
+        """Return what was loaded last, or None for an empty workspace.
 
         Raises DataError when a newer version of the software has loaded it.
         """
         ...
 
     def begun(self) -> bool:
-        """Whether a first load has written rows that ``live`` does not tell of: it is under way, or
-        was cut off."""
+        """Return whether a first load is under way or was cut off.
+
+        Such a load may have written rows while ``live`` still returns None.
+        """
         ...
 
     def table_states(self) -> Mapping[str, TableState]:
-        """What the workspace has in each of the tables now. Only for a workspace that has been
-        loaded."""
+        """Return the present state of each table. The workspace must have been loaded."""
         ...
 
     def outdated(self) -> Sequence[str]:
-        """What the workspace has otherwise than the settings say, its rows apart: the next load
-        puts it right. Only for a workspace that has been loaded."""
+        """Return what differs from the settings, apart from rows: the next load corrects it.
+
+        The workspace must have been loaded.
+        """
         ...
 
     def miscounted(self) -> int:
-        """Return how many counts of relationships between communities are not those of the rows
-        that are there.
+        """Return how many counts of relationships between communities do not match the rows.
 
-        It is 0 for a store without a graph. A load that finds another version, and ``load --full``,
-        put them right.
+        It is 0 for a store without a graph. A load of another version corrects the counts, and so
+        does ``load --full``.
         """
         ...
 
     def notes(self) -> Sequence[str]:
-        """What who loads should know of the workspace as it is now. Only for one that has been
-        loaded."""
+        """Return messages about the present state that whoever loads should know.
+
+        The workspace must have been loaded.
+        """
         ...
 
     def hashes(self, table: str) -> pa.Table:
-        """HASHES of every row the workspace has in the table; "" for one that its load did not
-        leave so, whatever its hash. Only for a workspace that has been loaded."""
+        """Return HASHES of all rows in a table. The workspace must have been loaded.
+
+        The hash is "" for a row that is certain to differ from the one the load wrote.
+        """
         ...
 
     def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
-        """Every row the workspace has in the table, some thousands at a time: id, row_hash,
-        ``content_hash``, which is row_hash made anew of the row as it is, and these columns, else
-        all, in the types they were written with (lists in Arrow or not), with what else the store
-        makes of them. Only for a workspace that has been loaded."""
+        """Yield all rows of a table, some thousands at a time. The workspace must have been loaded.
+
+        A row has id, row_hash, ``content_hash`` and ``columns``, by default all. ``content_hash``
+        is computed from the row's present contents as row_hash was at its load. Values have the
+        types they were written with, with lists in Arrow or in Python. A store may add columns that
+        it derives.
+        """
         ...
 
     def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Rows of a table as ``rows`` gives them back where all is well."""
+        """Return rows of a table as ``rows`` gives them back if nobody has changed them."""
         ...
 
     def workspaces(self) -> Mapping[str, Live]:
-        """What each workspace of the database shows."""
+        """Return what each workspace of the database shows."""
         ...
 
     def drop(self) -> Mapping[str, int]:
-        """Delete the workspace: rows deleted, by table. Waits for a load that is under way."""
+        """Delete the workspace and return the numbers of deleted rows by table.
+
+        It waits for a load that is under way.
+        """
         ...
 
     def close(self) -> None: ...
@@ -264,8 +302,10 @@ class Store(Protocol):
 
 @contextmanager
 def alone(stores: Sequence[Store], waits: Waits = silent) -> Iterator[None]:
-    """Hold the workspace in all of its stores: they may share any of them with other projects. Held
-    in the order that every project has them in, so that no two wait for each other."""
+    """Lock the workspace in all of its stores, any of which other projects may share.
+
+    Every project locks stores in the same order, so no two projects wait for each other.
+    """
     with ExitStack() as held:
         for store in stores:
             held.enter_context(store.alone(waits))
@@ -273,8 +313,10 @@ def alone(stores: Sequence[Store], waits: Waits = silent) -> Iterator[None]:
 
 
 def refuse_earlier(live: Live, where: str) -> None:
-    """Raises NothingLoadedError for what an earlier version of the software has loaded, whose
-    tables lack what is read now."""
+    """Raise NothingLoadedError if an earlier version of the software has loaded the workspace.
+
+    Its tables lack columns that are read now. ``where``: the beginning of the message.
+    """
     if live.schema_version < LAYOUT:
         raise NothingLoadedError(
             f"{where}: loaded by an earlier graphmill (schema {live.schema_version}), which kept"

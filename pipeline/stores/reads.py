@@ -1,5 +1,5 @@
-"""What a query asks of a database: vectors, words, text units, reports and claims, and the
-graph."""
+"""The protocols of a database as a query uses it: vectors, words, text units, reports and claims,
+and the graph."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -32,34 +32,40 @@ from pipeline.stores.records import (
 Record = TypeVar("Record", Entity, Passage, Relationship, Report, Dot)
 
 HUB = 1000
-"""Neighbours above which an entity is next to nearly everything, so that what it shares with others
-tells nothing."""
+"""The number of neighbours above which an entity counts as a hub. A hub is linked to nearly
+everything, so that what it shares with another entity means nothing."""
 SOURCES = 1000
-"""Text units that a record names in a read at most."""
+"""The largest number of text units that a record names when it is read."""
 
 
 @dataclass(frozen=True)
 class Lexical:
-    """``hits``: (id, BM25 score), best first. ``weights``: how rare each word of the question is
-    among the text units, by the words as ``pipeline.text.ids`` gives them."""
+    """The result of a search by words.
+
+    ``hits``: (id, BM25 score), best first. ``weights``: for each word of the question, as
+    ``pipeline.text.ids`` splits and folds words, how rare it is among the text units.
+    """
 
     hits: list[tuple[str, float]]
     weights: Mapping[str, float]
 
 
 Within = Sequence[Conditions]
-"""What a document has to satisfy to be there: all of them, none where it need not."""
+"""Conditions on documents. A read takes into account only documents that satisfy all of them."""
 Opening = tuple[str, str]
-"""The title of a text unit's document, and what it begins with."""
+"""The title of a text unit's document, and the first characters of the text unit."""
 Hits = list[tuple[str, float]]
 """(id, cosine similarity), best first, ties by id."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Which documents: those that have ``part`` in title, source or id, whatever its case, or,
-    where ``ids`` are given, those of them; ``limit`` of them from the place ``first`` on, by title,
-    then id."""
+    """A page of a list of documents, sorted by title, then id.
+
+    The list has the documents ``ids``, or, if these are None, those with ``part`` in their title,
+    source or id, in upper or lower case. The page has ``limit`` documents from position ``first``
+    on.
+    """
 
     part: str = ""
     ids: Sequence[str] | None = None
@@ -69,7 +75,10 @@ class Listing:
 
 @dataclass(frozen=True)
 class VectorSearch:
-    """``table``: "chunks", "entities", "relationships" or "reports"."""
+    """A search for the ``limit`` rows of a table that are nearest to a vector.
+
+    ``table``: "chunks", "entities", "relationships" or "reports".
+    """
 
     table: str
     vector: np.ndarray
@@ -77,75 +86,88 @@ class VectorSearch:
 
 
 class VectorReads(Protocol):
-    """What a query asks of documents, text units and vectors; a constant number of round trips
-    each."""
+    """Reads of documents, text units and vectors. Each takes a constant number of round trips.
+
+    ``within`` restricts a read to documents that satisfy its conditions. ``table`` is a table of
+    VectorSearch.
+    """
 
     def nearest(
         self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
     ) -> list[Hits]:
-        """Of each search the rows nearest to its vector; all vectors are one model's.
+        """Return, for each search, the rows nearest to its vector. All vectors are of one model.
 
-        ``within``: only rows that at least one text unit of a document that satisfies these is a
-        source of; of reports, which tell of all their sources, those that have no other.
-        ``rights``: the same, and no other row changes what is found: the vectors of all these rows
+        ``within``: only rows with at least one source text unit in a document that satisfies the
+        conditions. A report reveals all of its sources, so all of them must satisfy the conditions.
+        ``rights``: the same, and no other row influences the result: the vectors of all these rows
         are compared, without an approximate index.
         """
         ...
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
-        """Those of the rows that are nearest to the vector. ``table``: as of VectorSearch."""
+        """Return up to ``limit`` of the rows ``ids``, those nearest to the vector."""
         ...
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
-        """The ids that exist, in the order asked; ``score`` is the cosine similarity to the
-        question's vector."""
+        """Return the text units ``ids`` that exist, in the order of ``ids``.
+
+        Their ``score`` is the cosine similarity to the vector ``question``.
+        """
         ...
 
     def documents(self, within: Within = ()) -> list[Document]:
-        """Every document, or those that satisfy these."""
+        """Return all documents that satisfy the conditions."""
         ...
 
     def listed(self, listing: Listing, within: Within = ()) -> tuple[list[ListedDocument], int]:
-        """The documents of a listing, and how many there are in all of it."""
+        """Return the documents of the page, and the number of documents in the whole list."""
         ...
 
     def units_of(
         self, document_id: str, first: int, limit: int, within: Within = ()
     ) -> list[TextUnit]:
-        """The document's text units, ``limit`` of them from the place ``first`` on, in order."""
+        """Return up to ``limit`` text units of the document from position ``first`` on, in
+        order."""
         ...
 
     def unit_ids_of(self, document_id: str, limit: int, within: Within = ()) -> list[str]:
-        """Of the document's first ``limit`` text units, in order."""
+        """Return the ids of the document's first ``limit`` text units, in order."""
         ...
 
     def places(
         self, text_unit_ids: Sequence[str], within: Within = ()
     ) -> Mapping[str, tuple[str, int]]:
-        """id -> its document and its place in that, of the text units that exist."""
+        """Return, by id of the text units that exist, the document and the position in it."""
         ...
 
     def origins(
         self, table: str, ids: Sequence[str], within: Within
     ) -> Mapping[str, tuple[bool, bool]]:
-        """id -> (some, all), of the ids that exist: whether some, or all, of the text units that
-        are a row's sources belong to documents that satisfy these. ``table`` as of VectorSearch."""
+        """Return (some, all) by id of the rows that exist.
+
+        They say whether some, and whether all, of a row's source text units belong to documents
+        that satisfy the conditions.
+        """
         ...
 
     def lexical(
         self, question: str, limit: int, within: Within = (), rights: Within = ()
     ) -> Lexical:
-        """The text units that rank best for the question's words by BM25, ties by id. ``within``:
-        only those of documents that satisfy these; the weights stay those of all. ``rights``: the
-        same, and words are counted in these documents alone. Nothing in a workspace that an earlier
-        version of the software has loaded."""
+        """Return the text units that rank best by BM25 for the words of the question, ties by id.
+
+        ``within``: only text units of documents that satisfy the conditions; the weights of words
+        stay those of all documents. ``rights``: the same, but words are counted in these documents
+        alone. The result is empty if an earlier version of the software has loaded the workspace.
+        """
         ...
 
     def mentions(
         self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int
     ) -> list[EntityMentions]:
-        """Every entity that one of the text units mentions and those asked for, by id.
-        ``passages``: all that mention it; empty where these are more than ``most``."""
+        """Return the entities ``entity_ids`` and all that one of the text units mentions, by id.
+
+        ``passages``: all text units that mention the entity; empty if there are more than ``most``.
+        """
         ...
 
     def opened_mentions(
@@ -156,56 +178,63 @@ class VectorReads(Protocol):
         passages: int,
         length: int,
     ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
-        """``mentions``, and the ``openings`` of the first so many of the passages in them, by
-        id."""
+        """Return ``mentions``, and by id the ``openings`` of the first ``passages`` of their text
+        units."""
         ...
 
     def openings(self, ids: Sequence[str], length: int) -> Mapping[str, Opening]:
-        """id -> the title of its document and the first ``length`` characters, of the text units
-        that exist."""
+        """Return, by id of the text units that exist, the title of the document and the first
+        ``length`` characters."""
         ...
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
-        """id -> vector of the rows that exist. ``table`` as of VectorSearch."""
+        """Return the vectors by id of the rows that exist."""
         ...
 
     def reports(self, ids: Sequence[str]) -> list[Report]:
-        """Those of these communities that have one, in the order asked; of their text units the
-        first SOURCES."""
+        """Return the reports of these communities, in the order of ``ids``.
+
+        Communities without a report are left out. A report names its first SOURCES text units.
+        """
         ...
 
     def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
-        """The reports that cover the graph at a level: of its communities, and of those of lower
-        level numbers that have no children; ``limit`` of them by weight, then rating, both the
-        highest first, then id. A level above the deepest gives the deepest cover. ``within`` as of
-        ``nearest``."""
+        """Return the reports that cover the graph at a level.
+
+        These are the reports of communities of the level, and of communities of lower level numbers
+        without children. The first ``limit`` are returned, by weight and rating, the highest first,
+        then id. A level above the deepest gives the deepest cover. ``within``: see ``nearest``.
+        """
         ...
 
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
-        """The claims that have one of the entities as subject or object; ``limit`` of them by
-        subject, then id. ``within``: only those from text units of documents that satisfy these."""
+        """Return the first ``limit`` claims about the entities, by subject, then id.
+
+        One of the entities is the claim's subject or object. ``within``: only claims from text
+        units of documents that satisfy the conditions.
+        """
         ...
 
 
 class VectorStore(VectorReads, Protocol):
-    """Of one workspace."""
+    """The vectors and texts of one workspace."""
 
     @property
     def workspace(self) -> str: ...
 
     def live(self) -> Live | None:
-        """What was loaded last; None for an empty workspace.
+        """Return what was loaded last, or None for an empty workspace.
 
         Raises DataError when a newer version of the software has loaded it.
         """
         ...
 
     def reading(self) -> AbstractContextManager["VectorStore"]:
-        """The same as it is at this moment, whatever is loaded meanwhile."""
+        """Open the store as it is at this moment: loads meanwhile do not change what is read."""
         ...
 
     def contents(self) -> Iterator[list[tuple[str, str]]]:
-        """(id, content) of every text unit, some thousands at a time."""
+        """Yield (id, content) of all text units, some thousands at a time."""
         ...
 
     def close(self) -> None: ...
@@ -213,8 +242,8 @@ class VectorStore(VectorReads, Protocol):
 
 @dataclass(frozen=True)
 class GraphState:
-    """What a graph shows: the version, whether a load that readers can see is under way, and whose
-    it is."""
+    """The version and the owner of a graph, and whether a load that readers can see is under
+    way."""
 
     version: str
     loading: bool = False
@@ -222,84 +251,108 @@ class GraphState:
 
 
 class DrawingReads(Protocol):
-    """What a drawing asks of the graph; a constant number of round trips each."""
+    """Reads of the graph for drawings. Each takes a constant number of round trips."""
 
     def named(self, text: str, limit: int) -> list[Dot]:
-        """The entities in whose names all words of the text stand, upper or lower case: those that
-        are called so, those that begin so, then all others, by degree, then id."""
+        """Return up to ``limit`` entities whose names contain all words of ``text``, in any case.
+
+        First come names equal to the text, then names that begin with it, then all others; each
+        group by degree, highest first, then id.
+        """
         ...
 
     def dots(self, ids: Sequence[str]) -> list[Dot]:
-        """The entities that exist, in the order asked."""
+        """Return the entities ``ids`` that exist, in the order of ``ids``."""
         ...
 
     def most_linked(self, limit: int, community: str = "") -> list[Dot]:
-        """The entities of the highest degree, then id; of the community, or of all."""
+        """Return the ``limit`` entities of the highest degree, ties by id; of all, or of one
+        community."""
         ...
 
     def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
-        """The relationships at either end of the entities, each once; the best ``limit`` by weight,
-        then by the degree of both ends together, then id."""
+        """Return the best ``limit`` relationships that start or end at the entities, each once.
+
+        They are sorted by weight, then by the sum of the degrees of both ends, then id.
+        """
         ...
 
     def lines_among(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
-        """The relationships between two of the entities, each once; the best ``limit`` by weight,
-        then id."""
+        """Return the best ``limit`` relationships with both ends among the entities, each once.
+
+        They are sorted by weight, then id.
+        """
         ...
 
     def communities(self, ids: Sequence[str]) -> list[Community]:
-        """Those that exist, the largest first, then by id."""
+        """Return the communities ``ids`` that exist, the largest first, ties by id."""
         ...
 
     def parts_of(self, community: str, limit: int) -> list[Community]:
-        """The largest ``limit`` communities that this one is the parent of; of "": the coarsest. As
-        ``communities``."""
+        """Return the ``limit`` largest children of a community, ties by id; of "" the coarsest
+        communities."""
         ...
 
     def between(self, community_ids: Sequence[str]) -> list[Between]:
-        """Of each two of the communities that have the same parent, or none, and that relationships
-        lead between, whichever way, once, the lower id first; the most relationships first, then by
-        ids. Counted when they were loaded."""
+        """Return the number of relationships between sibling communities, as counted by the load.
+
+        There is one row for each pair of the communities that have the same parent, or both none,
+        and at least one relationship between their entities. The lower id comes first in a row. The
+        rows are sorted by number of relationships, highest first, then ids.
+        """
         ...
 
 
 class GraphReads(DrawingReads, Protocol):
-    """What a query asks of the graph; a constant number of round trips each."""
+    """Reads of the graph for queries. Each takes a constant number of round trips."""
 
     def entities(self, ids: Sequence[str]) -> list[Entity]:
-        """The ids that exist, in the order asked; of their text units the first SOURCES."""
+        """Return the entities ``ids`` that exist, in the order of ``ids``.
+
+        An entity names its first SOURCES text units.
+        """
         ...
 
     def relationships(self, ids: Sequence[str]) -> list[Relationship]:
-        """The ids that exist, in the order asked."""
+        """Return the relationships ``ids`` that exist, in the order of ``ids``."""
         ...
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
-        """The relationships at either end of the entities, each once, the best
-        ``limit`` by rank, then weight, then id."""
+        """Return the best ``limit`` relationships that start or end at the entities, each once.
+
+        They are sorted by rank, then weight, then id.
+        """
         ...
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
-        """For each of the first SOURCES text units of each entity, how many of the entity's
-        neighbours have that text unit too. Who has more than HUB neighbours neither counts nor is
-        counted."""
+        """Count, for each of the first SOURCES text units of each entity, the neighbours that have
+        it too.
+
+        Entities with more than HUB neighbours get the count 0, and are not counted as neighbours.
+        """
         ...
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
-        """The relationships at either end of those of the entities that have at most ``most``
-        neighbours (``degree``), each once; ``limit`` of them, those of lowest rank first, then by
-        id."""
+        """Return up to ``limit`` relationships that start or end at the entities, each once.
+
+        Entities of a degree above ``most`` are left out. Relationships of the lowest rank come
+        first, ties by id.
+        """
         ...
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
-        """For each of the entities that is in one, its community of the highest level number up to
-        ``level``, by entity id."""
+        """Return the finest community of each entity up to ``level``, by entity id.
+
+        It is the community of the highest level number. Entities without one are left out.
+        """
         ...
 
 
 class GraphStore(GraphReads, Protocol):
+    """The graph of one workspace."""
+
     def beside(self, vectors: VectorStore) -> "GraphStore":
-        """The graph at the vectors' moment, where one database holds both."""
+        """Return the graph at the moment of ``vectors``, if one database holds both."""
         ...
 
     def shown(self) -> GraphState: ...
@@ -308,11 +361,11 @@ class GraphStore(GraphReads, Protocol):
 
 
 def passages_of(mentioned: Iterable[EntityMentions], most: int) -> list[str]:
-    """The first so many of the passages that mention any of the entities, by id."""
+    """Return the ids of the first ``most`` text units that mention any of the entities, sorted."""
     return sorted({passage for entity in mentioned for passage in entity.passages})[:most]
 
 
 def in_order(records: Sequence[Record], ids: Sequence[str]) -> list[Record]:
-    """In the order of their ids among these."""
+    """Sort the records in the order in which their ids stand in ``ids``."""
     place = {id: position for position, id in enumerate(ids)}
     return sorted(records, key=lambda record: place[record.id])

@@ -1,7 +1,7 @@
-"""What a question finds, a record each: entities, relationships, passages, reports and claims, and
-what leads to them.
+"""The records that reads for a question or a drawing return: entities, relationships, passages,
+reports and claims.
 
-Plain values: a table of twenty rows costs more to make than to fill.
+They are plain values and no data frames: for twenty rows, a data frame costs more than its values.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """``number``: what a context that numbers its records cites it by, here and below; 0 where it
-    does not."""
+    """An entity. ``number``, here and in the records below, is the number by which a prompt cites
+    the record; 0 if it has none."""
 
     id: str
     name: str
@@ -25,7 +25,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True)
 class Relationship:
-    """``rank``: the degrees of both ends together."""
+    """A relationship. ``rank`` is the sum of the degrees of both ends."""
 
     id: str
     source_entity_id: str
@@ -42,9 +42,11 @@ class Relationship:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A text unit, and its document. ``score``: its similarity to the question. ``lane``: what
-    chose it first, ``place`` where in that lane, from 1, ``frequency`` how often it came up
-    there."""
+    """A text unit with its document.
+
+    ``score``: its similarity to the question. ``lane``: the search that chose it first. ``place``:
+    its rank in that search, from 1. ``frequency``: how often that search found it.
+    """
 
     id: str
     document_id: str
@@ -65,7 +67,10 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``found_entities``: how many of the entities that were found are in its community."""
+    """A report about a community.
+
+    ``found_entities``: how many of the entities found for the question are in the community.
+    """
 
     id: str
     level: int
@@ -84,6 +89,8 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
+    """A claim that a text unit makes about entities."""
+
     id: str
     subject_id: str
     object_id: str
@@ -102,7 +109,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A relationship, as far as a walk needs it."""
+    """The ends of a relationship, for walks through the graph."""
 
     id: str
     source_entity_id: str
@@ -111,8 +118,10 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """An entity, as far as a drawing needs it. ``x``, ``y``: its place, between -1 and 1, where the
-    workflow lays the graph out."""
+    """The fields of an entity that a drawing needs.
+
+    ``x``, ``y``: its place, between -1 and 1; None if the workflow does not lay the graph out.
+    """
 
     id: str
     name: str
@@ -124,7 +133,8 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A relationship, as far as a drawing needs it. ``keyword``: the first of its own."""
+    """The fields of a relationship that a drawing needs. ``keyword`` is the first of its
+    keywords."""
 
     id: str
     source_entity_id: str
@@ -135,8 +145,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Community:
-    """``parent``: "" of the coarsest. ``size``: its entities; ``parts``: the communities that it is
-    the parent of."""
+    """A community.
+
+    ``parent``: "" for the coarsest communities. ``size``: the number of its entities. ``parts``:
+    the number of its children.
+    """
 
     id: str
     level: int
@@ -149,8 +162,8 @@ class Community:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """How many relationships there are between the entities of two communities, and their weights
-    together."""
+    """The number of relationships between the entities of two communities, and the sum of their
+    weights."""
 
     one_id: str
     other_id: str
@@ -160,7 +173,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class EntityMentions:
-    """An entity, and the passages that mention it."""
+    """An entity, and the ids of the text units that mention it."""
 
     id: str
     name: str
@@ -169,7 +182,7 @@ class EntityMentions:
 
 @dataclass(frozen=True, slots=True)
 class SharedUnit:
-    """A text unit of an entity, and how many of its neighbours have it too."""
+    """A text unit of an entity, and the number of the entity's neighbours that have it too."""
 
     entity_id: str
     text_unit_id: str
@@ -187,6 +200,8 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Document:
+    """A document without its text."""
+
     id: str
     title: str
     source: str
@@ -195,7 +210,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
-    """A document as a list shows it. ``text_units``: how many it has, ``tokens`` in all."""
+    """A document in a list. ``text_units``: how many it has. ``tokens``: their sum."""
 
     id: str
     title: str
@@ -207,8 +222,11 @@ class ListedDocument:
 
 @dataclass(frozen=True, slots=True)
 class TextUnit:
-    """``order``: its place in its document, from 0; ``start``, ``end``: in characters of the
-    document's text."""
+    """A text unit.
+
+    ``order``: its position in the document, from 0. ``start``, ``end``: the characters of the
+    document's text that it covers.
+    """
 
     id: str
     document_id: str

@@ -1,1 +1,1 @@
-"""Do the stores hold what the snapshots say? Reads, writes nothing."""
+"""Checks whether the stores hold the rows that the snapshots say; reads only, writes nothing."""
