@@ -1,8 +1,8 @@
-"""Rows in the binary format of PostgreSQL's COPY, made and read column by column.
+"""Encodes and decodes rows in the binary format of PostgreSQL's COPY, column by column.
 
 Source: PostgreSQL's documentation, COPY, "Binary Format"; pgvector's vector_send.
 
-They are hashed as they come: what is not asked for is never made into values.
+Rows that are read are hashed in this format. Only the columns that are asked for are decoded.
 """
 
 import json
@@ -27,9 +27,8 @@ from pipeline.contract.binary_cells import (
 )
 from pipeline.stores.list_columns import in_arrow, to_arrow
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# The functions of this module are generated at import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 Kind = Literal["text", "text[]", "int4", "int8", "float8", "jsonb", "vector"]
 
@@ -43,35 +42,41 @@ TEXTS = pa.large_list(pa.large_string())
 
 
 def encoded_rows(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> Iterator[pa.LargeBinaryArray]:
-    """The fields of each row, each after its length, in the order of ``kinds``; some thousands of
-    rows at a time."""
+    """Encode rows, some thousands at a time: one binary value for each row.
+
+    A value holds the fields in the order of ``kinds``, each after its length.
+    """
     for start in range(0, len(frame), ROWS_AT_ONCE):
-        part = frame.iloc[start : start + ROWS_AT_ONCE]
-        fields = [
-            field for name, kind in kinds.items() for field in _sized(_payload(part[name], kind))
-        ]
+        rows = frame.iloc[start : start + ROWS_AT_ONCE]
+        fields: list[pa.LargeBinaryArray] = []
+        for name, kind in kinds.items():
+            payload = _encode_column(rows[name], kind)
+            fields += [_encode_lengths(payload), payload]
+        # The last argument is the separator.
         yield pc.binary_join_element_wise(
             *fields, NOTHING, null_handling="replace", null_replacement=""
         )
 
 
 def digests(frame: pd.DataFrame, kinds: Mapping[str, Kind]) -> list[str]:
-    """A digest of each row: of its fields, in the order of ``kinds``."""
-    return [
-        digest
-        for encoded in encoded_rows(frame, kinds)
-        for digest in map(xxh3_128_hexdigest, bytes_of_cells(encoded))
-    ]
+    """Return a digest of each row over its encoded fields, in the order of ``kinds``."""
+    found: list[str] = []
+    for encoded in encoded_rows(frame, kinds):
+        found += map(xxh3_128_hexdigest, bytes_of_cells(encoded))
+    return found
 
 
 def copy_stream(
     frame: pd.DataFrame, kinds: Mapping[str, Kind], constants: Sequence[str] = ()
 ) -> Iterator[tuple[int, bytes]]:
-    """What COPY ... (FORMAT BINARY) reads, in pieces, and how many rows are in each. ``constants``:
-    texts that every row begins with."""
+    """Yield (number of rows, bytes): the stream that COPY ... FROM STDIN (FORMAT BINARY) reads.
+
+    ``constants``: texts that are the first fields of every row.
+    """
     yield 0, HEADER
     encoded = [text.encode() for text in constants]
-    start = (len(kinds) + len(encoded)).to_bytes(2, "big")
+    number_of_fields = len(kinds) + len(encoded)
+    start = number_of_fields.to_bytes(2, "big")
     start += b"".join(len(text).to_bytes(4, "big") + text for text in encoded)
     for rows in encoded_rows(frame, kinds):
         whole = pc.binary_join_element_wise(pa.scalar(start, BINARY), rows, NOTHING)
@@ -79,89 +84,97 @@ def copy_stream(
     yield 0, TRAILER
 
 
-def _payload(column: pd.Series, kind: Kind) -> pa.LargeBinaryArray:
-    """The values of a column as PostgreSQL sends them, null where there is none."""
+def _encode_column(column: pd.Series, kind: Kind) -> pa.LargeBinaryArray:
+    """Return the values of a column as PostgreSQL sends them, null for a missing value."""
     if kind == "text":
         return to_arrow(column, pa.large_string()).cast(BINARY)
     if kind == "text[]":
-        return _text_arrays(to_arrow(column, TEXTS))
+        return _encode_text_arrays(to_arrow(column, TEXTS))
     if kind == "jsonb":
-        return pa.array([JSONB_VERSION + _json(value) for value in column], BINARY)
+        return pa.array([JSONB_VERSION + _encode_json(value) for value in column], BINARY)
     if kind == "vector":
-        return _vectors(column)
-    return _numbers(column, {"int4": ">i4", "int8": ">i8", "float8": ">f8"}[kind])
+        return _encode_vectors(column)
+    return _encode_numbers(column, {"int4": ">i4", "int8": ">i8", "float8": ">f8"}[kind])
 
 
-def _sized(payload: pa.LargeBinaryArray) -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
+def _encode_lengths(payload: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """Return the length of each value as four bytes; -1 for null, as the format has it."""
     lengths = pc.fill_null(pc.binary_length(payload), -1).to_numpy(zero_copy_only=False)
-    return fixed_cells(lengths.astype(">i4")), payload
+    return fixed_cells(lengths.astype(">i4"))
 
 
-def _numbers(column: pd.Series, dtype: str) -> pa.LargeBinaryArray:
+def _encode_numbers(column: pd.Series, dtype: str) -> pa.LargeBinaryArray:
     missing = column.isna().to_numpy()
     values = fixed_cells(column.fillna(0).to_numpy().astype(dtype))
-    return (
-        pc.if_else(pa.array(missing), pa.scalar(None, BINARY), values) if missing.any() else values
-    )
+    if not missing.any():
+        return values
+    return pc.if_else(pa.array(missing), pa.scalar(None, BINARY), values)
 
 
-def _vectors(column: pd.Series) -> pa.LargeBinaryArray:
-    values = _matrix(to_arrow(column)) if in_arrow(column) else np.stack(column.to_numpy())
+def _encode_vectors(column: pd.Series) -> pa.LargeBinaryArray:
+    """Encode vectors, which all have the same number of dimensions."""
+    if in_arrow(column):
+        vectors = to_arrow(column)
+        values = vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
+    else:
+        values = np.stack(column.to_numpy())
     cells = np.zeros(
         len(values),
         dtype=[("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f4", values.shape[1:])],
     )
-    cells["dimensions"], cells["values"] = values.shape[1], values
+    cells["dimensions"] = values.shape[1]
+    cells["values"] = values
     return fixed_cells(cells)
 
 
-def _matrix(vectors: pa.LargeListArray) -> np.ndarray:
-    """A row for each vector; all have the same length."""
-    return vectors.flatten().to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
+def _encode_text_arrays(lists: pa.LargeListArray) -> pa.LargeBinaryArray:
+    """Encode arrays of texts: of one dimension, or of no dimension if the list is empty.
 
-
-def _text_arrays(lists: pa.LargeListArray) -> pa.LargeBinaryArray:
-    """Arrays of one dimension; an empty one has none."""
-    elements = pc.binary_join_element_wise(
-        *_sized(lists.flatten().cast(BINARY)), NOTHING, null_handling="replace"
+    An array is three numbers of four bytes (dimensions, 0 for "no nulls", type of the items), then
+    length and lower bound of the dimension, then each item after its length.
+    """
+    texts = lists.flatten().cast(BINARY)
+    items = pc.binary_join_element_wise(
+        _encode_lengths(texts), texts, NOTHING, null_handling="replace"
     )
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
-    body = _grouped(elements, lengths)
-    filled = lengths > 0
+    # The items of a list lie side by side. So they become one value by other offsets alone.
+    first_items = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    body = binary_cells(offsets_of(items)[first_items], content_buffer(items))
+    is_filled = lengths > 0
     head = np.zeros((len(lists), 3), dtype=">i4")
-    head[:, 0], head[:, 2] = filled, TEXT_OID
+    head[:, 0] = is_filled
+    head[:, 2] = TEXT_OID
     bounds = np.ones((len(lists), 2), dtype=">i4")
     bounds[:, 0] = lengths
-    bounds_where_filled = pc.if_else(pa.array(filled), fixed_cells(bounds), NOTHING)
+    bounds_where_filled = pc.if_else(pa.array(is_filled), fixed_cells(bounds), NOTHING)
     arrays = pc.binary_join_element_wise(fixed_cells(head), bounds_where_filled, body, NOTHING)
     return pc.if_else(lists.is_valid(), arrays, pa.scalar(None, BINARY))
 
 
-def _grouped(elements: pa.LargeBinaryArray, lengths: np.ndarray) -> pa.LargeBinaryArray:
-    """The elements of each list as one value: the same bytes between fewer bounds."""
-    bounds = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    return binary_cells(offsets_of(elements)[bounds], content_buffer(elements))
-
-
 def content_of(values: pa.LargeBinaryArray) -> bytes:
+    """Return the bytes of all values, joined."""
     offsets = offsets_of(values)
     return memoryview(content_buffer(values))[offsets[0] : offsets[-1]].tobytes()
 
 
-def _json(value: Any) -> bytes:
+def _encode_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=True, sort_keys=True).encode()
 
 
 ROWS_READ_AT_ONCE, BYTES_READ_AT_ONCE = 5000, 16_000_000
 TEXT = pa.large_string()
 BEFORE_ITEMS, BEFORE_FLOATS = 20, 4
-"""Bytes of an array's and a vector's own before what they hold."""
+"""The number of bytes before the items of an array, and before the numbers of a vector."""
 
 
 @dataclass(frozen=True)
 class CopiedRows:
-    """``starts`` and ``ends``: of each row where each of its fields is in ``content``; ``missing``:
-    which are null."""
+    """Rows as PostgreSQL has sent them.
+
+    ``starts`` and ``ends``: the place of each field of each row in ``content``. ``missing``:
+    whether the field is null. All three have the shape (rows, fields).
+    """
 
     content: bytes
     starts: np.ndarray
@@ -169,82 +182,99 @@ class CopiedRows:
     missing: np.ndarray
 
     def digests(self, first: int) -> list[str]:
-        """As ``binary_copy.digests``, of the fields from ``first`` on."""
+        """Return a digest of each row over its fields from ``first`` on, as ``digests`` does."""
         content = memoryview(self.content)
-        bounds = zip((self.starts[:, first] - 4).tolist(), self.ends[:, -1].tolist(), strict=True)
-        return [xxh3_128_hexdigest(content[start:end]) for start, end in bounds]
+        # The length of a field, four bytes, stands before it.
+        starts = (self.starts[:, first] - 4).tolist()
+        ends = self.ends[:, -1].tolist()
+        return [
+            xxh3_128_hexdigest(content[start:end]) for start, end in zip(starts, ends, strict=True)
+        ]
 
     def column(self, field: int, kind: Kind) -> pd.Series:
-        """The values of a field; lists and vectors in Arrow, which a vector's dimensions may differ
-        in."""
-        payload = self._payload(field)
+        """Decode a field of all rows.
+
+        Lists and vectors are in Arrow, where vectors may have different numbers of dimensions.
+        """
+        payload = self._payload_of(field)
         if kind == "text":
             return pd.Series(pd.array(payload.cast(TEXT), dtype="str"))
         if kind == "text[]":
-            return _in_arrow(pa.array(map(_items, payload.to_pylist()), pa.large_list(TEXT)))
+            texts = map(_decode_text_array, payload.to_pylist())
+            return _as_series(pa.array(texts, pa.large_list(TEXT)))
         if kind == "vector":
-            return _in_arrow(
-                pa.array(map(_floats, payload.to_pylist()), pa.large_list(pa.float32()))
-            )
+            vectors = map(_decode_vector, payload.to_pylist())
+            return _as_series(pa.array(vectors, pa.large_list(pa.float32())))
         if kind == "jsonb":
-            return pd.Series(
-                [json.loads(cell[1:]) if cell else None for cell in payload.to_pylist()],
-                dtype=object,
-            )
+            # The first byte is the version of the format.
+            values = [json.loads(cell[1:]) if cell else None for cell in payload.to_pylist()]
+            return pd.Series(values, dtype=object)
         if kind == "float8":
-            return pd.Series(_read_numbers(payload, ">f8"))
-        return pd.Series(
-            _read_numbers(payload, ">i8"), dtype="Int64" if payload.null_count else "int64"
-        )
+            return pd.Series(_decode_numbers(payload, ">f8"))
+        dtype = "Int64" if payload.null_count else "int64"
+        return pd.Series(_decode_numbers(payload, ">i8"), dtype=dtype)
 
-    def _payload(self, field: int) -> pa.LargeBinaryArray:
-        """The bytes of a field, null where there is none."""
+    def _payload_of(self, field: int) -> pa.LargeBinaryArray:
+        """Return the bytes of a field of all rows, null where it is missing.
+
+        The starts and ends of all fields are the offsets of one array over ``content``, which is
+        not copied. Its values are, in turn, the bytes before a field and the field.
+        """
         rows, fields = self.starts.shape
         bounds = np.stack([self.starts, self.ends], axis=2).reshape(-1)
         buffers = [None, pa.py_buffer(np.concatenate([[0], bounds])), pa.py_buffer(self.content)]
-        # Every other value is what stands between two fields.
-        between = pa.LargeBinaryArray.from_buffers(BINARY, len(bounds), buffers)
+        values = pa.LargeBinaryArray.from_buffers(BINARY, len(bounds), buffers)
         places = 1 + 2 * (np.arange(rows) * fields + field)
-        return between.take(pa.array(places, mask=self.missing[:, field]))
+        return values.take(pa.array(places, mask=self.missing[:, field]))
 
 
 def copied(pieces: Iterable[Any], fields: int) -> Iterator[CopiedRows]:
-    """What COPY ... TO STDOUT (FORMAT BINARY) gives, some thousands of rows at a time. A piece is a
-    row, as PostgreSQL's protocol has it; the header comes with the first or by itself, the trailer
-    last."""
-    content = (
-        bytearray()
-    )  # no list of pieces, which the collector of garbage would go through time and again
+    """Group the rows of COPY ... TO STDOUT (FORMAT BINARY), some thousands at a time.
+
+    ``pieces``: bytes as PostgreSQL's protocol sends them, one row in each. The header comes with
+    the first row or by itself, the trailer last. ``fields``: the number of fields of a row.
+    """
+    # One buffer, not a list of rows: the garbage collector would visit such a list again and again.
+    content = bytearray()
     sizes: list[int] = []
     for place, piece in enumerate(pieces):
         row = piece[len(HEADER) :] if place == 0 else piece
+        # This is the trailer, or nothing after the header.
         if len(row) <= len(TRAILER):
             continue
         content += row
         sizes.append(len(row))
         if len(sizes) == ROWS_READ_AT_ONCE or len(content) > BYTES_READ_AT_ONCE:
-            yield _copied(bytes(content), sizes, fields)
+            yield _locate_fields(bytes(content), sizes, fields)
             content, sizes = bytearray(), []
     if sizes:
-        yield _copied(bytes(content), sizes, fields)
+        yield _locate_fields(bytes(content), sizes, fields)
 
 
-def _copied(content: bytes, lengths: Sequence[int], fields: int) -> CopiedRows:
+def _locate_fields(content: bytes, lengths: Sequence[int], fields: int) -> CopiedRows:
+    """Find the place of each field of rows that have these lengths in bytes.
+
+    It goes field by field, over all rows at once: where a field begins depends on the size of the
+    one before.
+    """
     octets = np.frombuffer(content, np.uint8)
     sizes = np.array(lengths, np.int64)
-    place = np.cumsum(sizes) - sizes + 2  # after the number of fields
-    starts, ends = np.empty((2, len(sizes), fields), np.int64)
+    # A row begins with two bytes for the number of its fields.
+    place = np.cumsum(sizes) - sizes + 2
+    starts = np.empty((len(sizes), fields), np.int64)
+    ends = np.empty((len(sizes), fields), np.int64)
     missing = np.empty((len(sizes), fields), bool)
     for field in range(fields):
         size = octets[place[:, None] + np.arange(4)].view(">i4").astype(np.int64)[:, 0]
+        # A null has the size -1 and no bytes.
         missing[:, field] = size < 0
         starts[:, field] = place + 4
-        place = ends[:, field] = place + 4 + np.maximum(size, 0)
+        place = place + 4 + np.maximum(size, 0)
+        ends[:, field] = place
     return CopiedRows(content, starts, ends, missing)
 
 
-def _items(content: bytes | None) -> list[bytes | None] | None:
-    """Of an array of texts."""
+def _decode_text_array(content: bytes | None) -> list[bytes | None] | None:
     if content is None:
         return None
     items: list[bytes | None] = []
@@ -257,21 +287,18 @@ def _items(content: bytes | None) -> list[bytes | None] | None:
     return items
 
 
-def _floats(content: bytes | None) -> np.ndarray | None:
-    """Of a vector."""
-    return (
-        None
-        if content is None
-        else np.frombuffer(content, ">f4", offset=BEFORE_FLOATS).astype(np.float32)
-    )
+def _decode_vector(content: bytes | None) -> np.ndarray | None:
+    if content is None:
+        return None
+    return np.frombuffer(content, ">f4", offset=BEFORE_FLOATS).astype(np.float32)
 
 
-def _read_numbers(payload: pa.LargeBinaryArray, dtype: str) -> Any:
+def _decode_numbers(payload: pa.LargeBinaryArray, dtype: str) -> Any:
+    """Decode numbers of eight bytes, given as big-endian ``dtype``; null stays null."""
     values = np.frombuffer(content_of(pc.fill_null(payload, bytes(8))), dtype)
-    return pa.array(
-        values.astype(dtype.replace(">", "<")), mask=pc.is_null(payload).to_numpy(False)
-    ).to_pandas()
+    is_null = pc.is_null(payload).to_numpy(False)
+    return pa.array(values.astype(dtype.replace(">", "<")), mask=is_null).to_pandas()
 
 
-def _in_arrow(lists: pa.Array) -> pd.Series:
+def _as_series(lists: pa.Array) -> pd.Series:
     return pd.Series(pd.arrays.ArrowExtensionArray(lists))

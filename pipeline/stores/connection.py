@@ -1,5 +1,5 @@
-"""What a database calls this process; outlive its restart, read two stores as of one moment, work
-ahead in a thread."""
+"""Helpers for work with databases: name this process, retry after a lost connection, read two
+stores consistently, and produce items ahead in a thread."""
 
 import math
 import os
@@ -21,19 +21,20 @@ PAUSE_SECONDS = 0.5
 
 
 def this_client() -> str:
-    """What a database may call this process; up to 63 characters."""
+    """Return the name by which databases list this process, of up to 63 characters."""
     return f"graphmill {socket.gethostname()[:36]} process {os.getpid()}"
 
 
 Start = Callable[[], object]
-"""Starts a database that is ours to start, if it does not run."""
+"""A callback that starts a database of this project, if it does not run."""
 
 
 def reconnecting(work: Callable[[], Result], patience: float, start: Start | None = None) -> Result:
-    """Do the work; after a lost connection do it again, for so many seconds from the first loss on.
+    """Call ``work`` and return its result; after a lost connection, call it again.
 
-    Raises LostConnectionError when the database does not come back, RequestEndedError when the
-    request that it is done for is over, and what ``start`` does.
+    It is called again for ``patience`` seconds from the first loss on. ``start`` is called after
+    the first loss. Raises LostConnectionError when the database does not come back,
+    RequestEndedError when the current request ends, and whatever ``start`` raises.
     """
     deadline = math.inf
     while True:
@@ -54,31 +55,37 @@ def reconnecting(work: Callable[[], Result], patience: float, start: Start | Non
 
 Work = Callable[[VectorStore, GraphStore], Result]
 PATIENCE = 10.0
-"""Seconds a query waits for a database that went away."""
+"""Seconds for which a query waits for a database that went away."""
 ATTEMPTS = 3
+"""The number of times that work is done if the graph changes meanwhile."""
 
 
 def read_together(
     vectors: VectorStore, graph: GraphStore, work: Work[Result], start: Start | None = None
 ) -> tuple[Result, tuple[str, ...]]:
-    """What ``work`` returns, and what is to be said of the moment: that the two stores show
-    different versions, or that the graph was being loaded. In one PostgreSQL neither can be. Work
-    is done anew where the graph has changed meanwhile, or a database was restarted. Raises
-    OtherOwnerError where the two stores are two owners'.
+    """Call ``work`` with both stores, and return its result and warnings about its consistency.
+
+    A warning says that the two stores show different versions, or that the graph was being loaded.
+    Neither can happen if one PostgreSQL holds both. The work is done again if the graph has changed
+    meanwhile, or a database was restarted. Raises OtherOwnerError if the stores belong to different
+    owners.
     """
-    read = partial(reconnecting, partial(_read, vectors, graph, work), PATIENCE, start)
+    read = partial(reconnecting, partial(_read_once, vectors, graph, work), PATIENCE, start)
     result, live, shown = read()
     for _ in range(ATTEMPTS - 1):
         if shown is None:
             result, live, shown = read()
-    return result, tuple(_notes(live, shown))
+    return result, tuple(_list_warnings(live, shown))
 
 
-def _read(
+def _read_once(
     vectors: VectorStore, graph: GraphStore, work: Work[Result]
 ) -> tuple[Result, Live | None, GraphState | None]:
-    """The last is None when the graph changed during the work. Work that half a load has led astray
-    is to be done anew: LostConnectionError."""
+    """Call ``work``, and return its result and what both stores show.
+
+    The graph's state is None if it changed during the work. If the work failed, and the graph was
+    being loaded meanwhile, LostConnectionError is raised, so that the caller repeats the work.
+    """
     with vectors.reading() as at_moment:
         beside = graph.beside(at_moment)
         before = beside.shown()
@@ -105,7 +112,7 @@ def _refuse_two_owners(vectors: VectorStore, shown: GraphState) -> None:
         )
 
 
-def _notes(live: Live | None, shown: GraphState | None) -> list[str]:
+def _list_warnings(live: Live | None, shown: GraphState | None) -> list[str]:
     if shown is None:
         return ["the graph was loaded while it was read, three times; ask again"]
     if shown.loading:
@@ -120,20 +127,24 @@ def _notes(live: Live | None, shown: GraphState | None) -> list[str]:
 
 Item = TypeVar("Item")
 _END = object()
+"""The value that stands for the end of the items, which may themselves be None."""
 
 
 @contextmanager
 def ahead(items: Iterable[Item]) -> Iterator[Iterator[Item]]:
-    """The items in their order; while the block works on one, another thread makes the next. The
-    first is begun at once. What making one raises is raised where it is asked for."""
+    """Iterate over the items in their order, with another thread one item ahead.
+
+    While the block works on an item, the thread produces the next. It begins with the first at
+    once. An exception that it raises is raised where the block asks for the item.
+    """
     iterator = iter(items)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(next, iterator, _END)
 
-        def made() -> Iterator[Item]:
+        def iterate() -> Iterator[Item]:
             following = first
             while (item := following.result()) is not _END:
                 following = pool.submit(next, iterator, _END)
                 yield item  # pyright: ignore[reportReturnType]
 
-        yield made()
+        yield iterate()

@@ -1,9 +1,9 @@
-"""Where a project has ever loaded: which workspaces of which databases, kept in the project,
-without user and password.
+"""The list of all workspaces that a project has ever loaded, without users and passwords.
 
     data/workspaces.json    {"workspaces": a list of {kind, address, name}}
 
-Written before a load's first write, so that ``purge`` knows of all that may hold a document.
+A load adds its workspaces before its first write. So ``purge`` knows every place that may hold a
+document.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,8 +22,11 @@ EMBEDDED, POSTGRES, NEO4J = "embedded", "postgres", "neo4j"
 
 @dataclass(frozen=True, order=True)
 class Workspace:
-    """``kind``: "embedded", "postgres" or "neo4j"; ``address``: host:port/database, empty for the
-    embedded one."""
+    """A workspace of a database.
+
+    ``kind``: "embedded", "postgres" or "neo4j". ``address``: "host:port/database", "" for the
+    embedded PostgreSQL.
+    """
 
     kind: str
     address: str
@@ -39,63 +42,66 @@ class Workspace:
 
 @dataclass(frozen=True)
 class LoadedWorkspaces:
-    """``root``: the project's."""
+    """The list of workspaces of the project in the folder ``root``."""
 
     root: Path
 
     def all(self) -> list[Workspace]:
-        """Raises DataError for a file that is damaged."""
+        """Return all workspaces, sorted. Raises DataError if the file is damaged."""
         try:
-            return sorted(Workspace(**entry) for entry in read_json(self._path)["workspaces"])
+            return sorted(Workspace(**entry) for entry in read_json(self._list_path)["workspaces"])
         except FileNotFoundError:
             return []
         except (DamagedError, KeyError, TypeError) as error:
             fact = error.fact if isinstance(error, DamagedError) else "not what was written"
             raise DataError(
-                f"{self._path}: {fact}; restore it from a backup, or delete it: then only"
+                f"{self._list_path}: {fact}; restore it from a backup, or delete it: then only"
                 " workspaces of the databases that the settings name are known"
             ) from error
 
     @property
     def damaged(self) -> Path | None:
-        """What a load found here and could not read."""
+        """The damaged list that a load has put aside; None if there is none."""
         path = self.root / DAMAGED
         return path if path.exists() else None
 
     def note(self, workspaces: Collection[Workspace]) -> None:
-        """Add them. What cannot be read is put aside, for a load goes on without it. To be done by
-        who holds the workspaces, as ``forget``: else what a drop forgets is what a load that has
-        waited for it has noted."""
-        with alone_in(self._path.parent):
+        """Add workspaces to the list. The caller must hold their locks, as for ``forget``.
+
+        Without the locks, a drop could remove an entry that a load, which waited for it, has just
+        added. A damaged list is put aside with a message, and the load goes on.
+        """
+        with alone_in(self._list_path.parent):
             try:
                 known = self.all()
             except DataError as error:
                 known = []
                 tell(str(error))
-                self._path.replace(self.root / DAMAGED)
+                self._list_path.replace(self.root / DAMAGED)
             if not set(workspaces) <= set(known):
-                self._write({*known, *workspaces})
+                self._write_list({*known, *workspaces})
 
     def forget(self, workspaces: Collection[Workspace]) -> None:
-        """They are gone."""
-        with alone_in(self._path.parent):
+        """Remove workspaces that were dropped from the list."""
+        with alone_in(self._list_path.parent):
             known = self.all()
             if set(workspaces) & set(known):
-                self._write(set(known) - set(workspaces))
+                self._write_list(set(known) - set(workspaces))
 
-    def _write(self, workspaces: Collection[Workspace]) -> None:
-        write_json(
-            self._path, {"workspaces": [asdict(workspace) for workspace in sorted(workspaces)]}
-        )
+    def _write_list(self, workspaces: Collection[Workspace]) -> None:
+        entries = [asdict(workspace) for workspace in sorted(workspaces)]
+        write_json(self._list_path, {"workspaces": entries})
 
     @property
-    def _path(self) -> Path:
+    def _list_path(self) -> Path:
         return self.root / FILE
 
 
 def postgres_address(url: str) -> str:
-    """host:port/database of a URL that a PostgresStore takes; the folder of the socket where there
-    is no host."""
+    """Return "host:port/database" of a URL that a PostgresStore accepts.
+
+    A URL without a host names the folder of a socket, which then stands in its place.
+    """
     from sqlalchemy.engine import make_url
 
     found = make_url(url)
@@ -103,19 +109,17 @@ def postgres_address(url: str) -> str:
     host = found.host or str(query.get("host") or "localhost")
     port = found.port or query.get("port") or 5432
     database = found.database or query.get("dbname") or found.username or ""
-    return f"{_host(host)}:{port}/{database}"
+    return f"{_normalize_host(host)}:{port}/{database}"
 
 
 def neo4j_address(uri: str, database: str) -> str:
+    """Return "host:port/database" of a URI of Neo4j."""
     parts = urlsplit(uri)
-    return f"{_host(parts.hostname or '')}:{parts.port or 7687}/{database}"
+    return f"{_normalize_host(parts.hostname or '')}:{parts.port or 7687}/{database}"
 
 
-def _host(host: str) -> str:
-    return (
-        "localhost"
-        if host.lower() in LOOPBACK
-        else host.lower()
-        if not host.startswith("/")
-        else host
-    )
+def _normalize_host(host: str) -> str:
+    """Return one spelling of a host; the path of a socket is case-sensitive and stays as it is."""
+    if host.startswith("/"):
+        return host
+    return "localhost" if host.lower() in LOOPBACK else host.lower()

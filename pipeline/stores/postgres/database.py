@@ -1,4 +1,4 @@
-"""The connections to one workspace of a PostgreSQL database, and psycopg's own cursors in them."""
+"""The connections to one workspace of a PostgreSQL database, and cursors of psycopg in them."""
 
 import threading
 import time
@@ -40,24 +40,25 @@ from pipeline.stores.postgres.errors import store_error
 
 KNOWS_TYPES, IDLE_SINCE = "graphmill_types", "graphmill_idle_since"
 IDLE_SECONDS = 1.0
-"""A connection that was idle for longer is tried before it is used: the server may have been
+"""A connection that was idle for longer is tested before use: the server may have been
 restarted."""
 CONNECTIONS = 15
-"""At most. Each that was opened stays: what it has looked up of tables and planned costs more than
-a read."""
+"""The largest number of connections. Open connections are kept: the server's knowledge of tables,
+and its plans, cost more to make again than a read."""
 CONNECTIONS_OF_A_KEY = max(1, CONNECTIONS // 4)
-"""That the requests of one key may hold where others ask too: who reads much does not keep them
-from reading."""
+"""The largest number of connections that the requests of one API key hold together. So a key that
+reads much does not keep others from reading."""
 LONGEST_LIMIT = 86_400.0
-"""Seconds; PostgreSQL takes no limit of more than some weeks, and a longer one is none."""
+"""The longest limit of a statement in seconds. PostgreSQL accepts none of more than some weeks; a
+longer limit is no limit."""
 CANCEL_SECONDS = 5.0
-"""That a server gets to hear that a statement is to be ended."""
+"""Seconds within which a server must receive the request to cancel a statement."""
 Record = TypeVar("Record")
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A transaction in which the store stays as it is, and what it shows."""
+    """A transaction that sees one state of the database, and what the workspace shows in it."""
 
     connection: Connection
     live: Live | None
@@ -65,15 +66,17 @@ class Moment:
 
 @dataclass(frozen=True)
 class _Shares:
-    """Connections that the requests of each key hold."""
+    """The number of connections that the requests of each API key hold."""
 
     held: Counter[str] = field(default_factory=Counter)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     @contextmanager
     def taken(self, key: str) -> Iterator[None]:
-        """Wait until the key holds fewer than it may. Raises RequestEndedError when the request
-        ends before."""
+        """Wait until the key may hold one more connection, and count it until the block ends.
+
+        Raises RequestEndedError if the current request ends before.
+        """
         with breakable(self._wake), self.changed:
             while self.held[key] >= CONNECTIONS_OF_A_KEY:
                 self.changed.wait()
@@ -84,8 +87,9 @@ class _Shares:
         finally:
             with self.changed:
                 self.held[key] -= 1
+                # Keys come and go with the settings: do not let unused ones add up.
                 if not self.held[key]:
-                    del self.held[key]  # keys come and go with the settings
+                    del self.held[key]
                 self.changed.notify_all()
 
     def _wake(self) -> None:
@@ -95,7 +99,10 @@ class _Shares:
 
 @dataclass(frozen=True)
 class PostgresDatabase:
-    """``moment``: all is read at it."""
+    """A workspace of a database, and a pool of connections to it.
+
+    ``moment``: if it is given, everything is read in its transaction.
+    """
 
     url: str = field(repr=False)
     workspace: str = "default"
@@ -116,9 +123,12 @@ class PostgresDatabase:
 
     @contextmanager
     def connection(self, **options: Any) -> Iterator[Connection]:
-        """A transaction, with these options of SQLAlchemy's. Raises StoreError where the database
-        cannot be reached or refuses, LostConnectionError where it has gone away, RequestEndedError
-        when the current request ends: what the server is doing for it is cancelled."""
+        """Open a transaction with these execution options of SQLAlchemy.
+
+        Raises StoreError if the database cannot be reached or refuses a statement, and
+        LostConnectionError if it went away. Raises RequestEndedError when the current request ends;
+        the statement that the server is executing for it is cancelled.
+        """
         check_request()
         if self.moment is not None:
             yield self.moment.connection
@@ -137,7 +147,7 @@ class PostgresDatabase:
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
-        """A connection without a transaction; raises as ``connection``."""
+        """Open a connection without a transaction; it raises the errors of ``connection``."""
         with (
             self._errors(),
             self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
@@ -145,21 +155,19 @@ class PostgresDatabase:
             yield connection
 
     def rows_of(self, query: Select | CompoundSelect, **parameters: Any) -> Sequence[Any]:
-        """``parameters``: what is ``given`` to it, the workspace apart."""
+        """Return all rows of a query with these parameters; the workspace is added to them."""
         with self.connection() as connection:
             return connection.execute(query, {**parameters, "workspace": self.workspace}).all()
 
     def records(self, kind: type[Record], query: Select, **parameters: Any) -> list[Record]:
-        """What a query finds; its columns are ``field_names(kind)``."""
+        """Return the rows of a query as records; its columns must be ``field_names(kind)``."""
         return [kind(*row) for row in self.rows_of(query, **parameters)]
 
     @property
     def address(self) -> str:
-        """For people: no password in it."""
-        return (
-            "stores.postgres.url:"
-            f" {make_url(self.url).set(query={}).render_as_string(hide_password=True)}"
-        )
+        """The address for messages, without the password."""
+        url = make_url(self.url).set(query={})
+        return f"stores.postgres.url: {url.render_as_string(hide_password=True)}"
 
     def close(self) -> None:
         """Close the connections: idle ones now, and each that is in use when it is given back."""
@@ -169,8 +177,11 @@ class PostgresDatabase:
 
     @contextmanager
     def _share_of(self, request: CurrentRequest) -> Iterator[None]:
-        """Count the connection as one of the request's key. A second one of a request does not wait
-        for a share: all who hold a first one might wait for each other."""
+        """Count a connection for the API key of the request, until the block ends.
+
+        Only the first connection of a request is counted and waits. If further ones waited too,
+        requests that hold a first one could wait for each other forever.
+        """
         with ExitStack() as taken:
             if request.key is not None and not request.reading:
                 taken.enter_context(self._shares.taken(request.key))
@@ -189,7 +200,8 @@ class PostgresDatabase:
         try:
             yield
         except (DBAPIError, psycopg.Error) as error:
-            check_request()  # a statement that was cancelled for it has not failed
+            # A statement that was cancelled because the request ended is no error of the database.
+            check_request()
             raise store_error(error, self.address, self._was_there.is_set()) from error
         except PoolTimeoutError as error:
             raise StoreError(
@@ -215,28 +227,36 @@ class PostgresDatabase:
 
 
 def _on_checkout(connection: Any, record: Any, _: Any) -> None:
-    """A connection may be older than the extension, whose types it learns once they are there."""
+    """Check a connection that the pool hands out, and register pgvector's types in it once.
+
+    The types may be missing at first: a connection can be older than the extension.
+    """
     now = time.monotonic()
-    if now - record.info.get(IDLE_SINCE, now) > IDLE_SECONDS and not _is_alive(connection):
-        raise InvalidatePoolError  # SQLAlchemy then connects anew
+    idle_seconds = now - record.info.get(IDLE_SINCE, now)
+    if idle_seconds > IDLE_SECONDS and not _is_alive(connection):
+        # SQLAlchemy then discards all connections and opens a new one.
+        raise InvalidatePoolError
     if not record.info.get(KNOWS_TYPES):
         record.info[KNOWS_TYPES] = register_types(connection)
         connection.rollback()
 
 
 def _cancel(driver_connection: Any) -> None:
-    """End what the server does on this connection; another thread calls this.
+    """Cancel the statement that the server executes on this connection; called by another thread.
 
-    It is psycopg's own: SQLAlchemy's raises an error of its own once the server has gone away.
+    The method is psycopg's: that of SQLAlchemy raises an error of its own once the server has gone
+    away.
     """
-    # A server that has gone away does nothing more.
+    # A server that has gone away executes nothing.
     with suppress(psycopg.Error):
         driver_connection.cancel_safe(timeout=CANCEL_SECONDS)
 
 
 def _limit_time(connection: Connection, seconds: float) -> None:
-    """Let the server end each statement of the transaction after so long, also where this process
-    is gone by then."""
+    """Let the server end each statement of the transaction after ``seconds``.
+
+    The server does so even if this process has been killed.
+    """
     if seconds < LONGEST_LIMIT:
         milliseconds = max(1, int(seconds * 1000))
         connection.execute(select(func.set_config("statement_timeout", str(milliseconds), True)))
@@ -244,7 +264,8 @@ def _limit_time(connection: Connection, seconds: float) -> None:
 
 def _is_alive(connection: psycopg.Connection) -> bool:
     try:
-        connection.autocommit = True  # else it takes a transaction
+        # Without autocommit the test would open a transaction.
+        connection.autocommit = True
         connection.execute("")
         connection.autocommit = False
     except psycopg.OperationalError:
@@ -253,8 +274,11 @@ def _is_alive(connection: psycopg.Connection) -> bool:
 
 
 def _connect_args() -> dict[str, Any]:
-    """By its name, which the server cuts at 63 bytes, other clients tell people who holds a lock; a
-    name in the address goes before it."""
+    """Return the arguments of psycopg's ``connect``.
+
+    Other clients report the application name when they wait for a lock of this one. The server cuts
+    it at 63 bytes. A name in the URL takes precedence.
+    """
     return {"connect_timeout": 10, "fallback_application_name": this_client()}
 
 
@@ -267,8 +291,11 @@ def _driver_url(url: str) -> str:
 def given(
     name: str, kind: TypeEngine[Any] | type[TypeEngine[Any]] = NULLTYPE
 ) -> BindParameter[Any]:
-    """What a query is given each time: to make one anew takes longer than to read a few rows.
-    ``kind``: where the database could not tell it."""
+    """Return a named parameter of a query.
+
+    With parameters a query is built once and reused: to build one takes longer than to read a few
+    rows. ``kind``: the type, where the database could not infer it.
+    """
     return bindparam(name, type_=kind)
 
 
@@ -276,26 +303,34 @@ WORKSPACE = given("workspace", Text)
 
 
 def as_given(column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """A list as psycopg gives it: SQLAlchemy would look at each of its texts once more."""
+    """Return a column of lists that arrives as psycopg decodes it.
+
+    Otherwise SQLAlchemy would process each text of a list once more.
+    """
     return type_coerce(column, NULLTYPE)
 
 
 def field_names(kind: type) -> list[str]:
-    """Of a record, those that a database fills in."""
+    """Return the fields of a record that a database fills in: those without a default."""
     return [field.name for field in fields(kind) if field.default is MISSING]
 
 
 def cursor(connection: Connection, binary: bool = False) -> Any:
-    """psycopg's own cursor inside this transaction: for COPY, quoted identifiers and rows in
-    binary."""
+    """Return a cursor of psycopg in the transaction of ``connection``.
+
+    It is needed for COPY, quoted identifiers and rows in binary.
+    """
     driver_connection: Any = connection.connection
     return driver_connection.cursor(binary=binary)
 
 
 def register_types(connection: Any) -> bool:
-    """Teach the connection pgvector's types; False where the extension is not there yet."""
-    with connection.cursor() as found:
-        there = found.execute("SELECT 1 FROM pg_type WHERE typname = 'vector'").fetchone()
-    if there:
+    """Register pgvector's types in a connection of psycopg.
+
+    Return False if the database does not have the extension yet.
+    """
+    with connection.cursor() as types:
+        has_vector = types.execute("SELECT 1 FROM pg_type WHERE typname = 'vector'").fetchone()
+    if has_vector:
         register_vector(connection)
-    return bool(there)
+    return bool(has_vector)

@@ -1,5 +1,4 @@
-"""Rows of a workspace's tables as PostgreSQL has them: all of them, their hashes, and their
-state."""
+"""Reads all rows of a workspace's tables from PostgreSQL, or their hashes, or their states."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -11,6 +10,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Numeric,
+    Select,
     Table,
     Text,
     cast,
@@ -37,31 +37,33 @@ COPY_ROWS = sql.SQL(
 def rows(
     connection: Connection, table: Table, workspace: str, columns: Sequence[str] | None
 ) -> Iterator[pd.DataFrame]:
-    """As Store.rows; in no order."""
+    """Yield all rows in no order, see ``Store.rows``."""
     kinds = _hashed_kinds(table)
     fields = [ROW_HASH, *(_as_hashed(name, kind) for name, kind in kinds.items())]
-    asked = [ID, *(name for name in (kinds if columns is None else columns) if name != ID)]
-    for part in _copied(connection, table, workspace, fields):
-        yield _frame(part, kinds, asked)
+    shown = list(kinds if columns is None else columns)
+    shown = [ID, *(name for name in shown if name != ID)]
+    for copied_rows in _copy_rows(connection, table, workspace, fields):
+        yield _decode_rows(copied_rows, kinds, shown)
 
 
 def hashes(connection: Connection, table: Table, workspace: str, embedding_key: str) -> pa.Table:
-    """As Store.hashes; "" where a vector is another model's."""
+    """Return HASHES of all rows, see ``Store.hashes``; "" where the vector is another model's."""
     row_hash: sql.Composable = ROW_HASH
     if MODEL in table.c:
         row_hash = sql.SQL("CASE WHEN {} = {} THEN {} ELSE '' END").format(
             sql.Identifier(MODEL), sql.Literal(embedding_key), row_hash
         )
-    parts = [
-        pa.table([to_arrow(part.column(field, "text"), TEXT) for field in range(2)], schema=HASHES)
-        for part in _copied(connection, table, workspace, [sql.Identifier(ID), row_hash])
-    ]
-    return pa.concat_tables(parts) if parts else HASHES.empty_table()
+    tables: list[pa.Table] = []
+    for copied_rows in _copy_rows(connection, table, workspace, [sql.Identifier(ID), row_hash]):
+        columns = [to_arrow(copied_rows.column(field, "text"), TEXT) for field in (0, 1)]
+        tables.append(pa.table(columns, schema=HASHES))
+    return pa.concat_tables(tables) if tables else HASHES.empty_table()
 
 
-def _copied(
+def _copy_rows(
     connection: Connection, table: Table, workspace: str, fields: Sequence[sql.Composable]
 ) -> Iterator[CopiedRows]:
+    """Read these fields of all rows by COPY, some thousands of rows at a time."""
     statement = COPY_ROWS.format(
         fields=sql.SQL(", ").join(fields),
         table=sql.Identifier(table.name),
@@ -71,29 +73,43 @@ def _copied(
         yield from copied(copy, len(fields))
 
 
-def _frame(part: CopiedRows, kinds: Mapping[str, Kind], columns: Sequence[str]) -> pd.DataFrame:
-    """What PostgreSQL writes as JSON is not what was written, so that it is made anew to be
-    hashed."""
+def _decode_rows(
+    copied_rows: CopiedRows, kinds: Mapping[str, Kind], columns: Sequence[str]
+) -> pd.DataFrame:
+    """Return rows with these columns, their row_hash, and the hash of their contents.
+
+    ``kinds``: the fields after row_hash, over which contents are hashed. They are hashed as they
+    arrive. Only JSON is decoded and encoded again: PostgreSQL formats it in another way than it was
+    written.
+    """
     places = {name: place for place, name in enumerate(kinds, start=1)}
-    of_values = "jsonb" in kinds.values()
-    made = {
-        name: part.column(places[name], kinds[name]) for name in (kinds if of_values else columns)
+    has_json = "jsonb" in kinds.values()
+    decoded = {
+        name: copied_rows.column(places[name], kinds[name])
+        for name in (kinds if has_json else columns)
     }
-    found = digests(pd.DataFrame(made), kinds) if of_values else part.digests(1)
-    shown = {name: made[name] for name in columns}
-    return pd.DataFrame(
-        {**shown, HASH: part.column(0, "text"), CONTENT: pd.Series(found, dtype=str)}
-    )
+    contents = digests(pd.DataFrame(decoded), kinds) if has_json else copied_rows.digests(1)
+    found = {name: decoded[name] for name in columns}
+    found[HASH] = copied_rows.column(0, "text")
+    found[CONTENT] = pd.Series(contents, dtype=str)
+    return pd.DataFrame(found)
 
 
 def _hashed_kinds(table: Table) -> dict[str, Kind]:
-    """Of what a row's hash is made of, in its order."""
+    """Return the kinds of the columns that a row's hash covers, in the order of the hash.
+
+    Integers are hashed as eight bytes whatever the type of their column.
+    """
     names = sorted(column.name for column in table.columns if column.name not in (*KEYS, HASH))
-    kinds: dict[str, Kind] = {name: kind_of(table.c[name]) for name in names}
-    return {**kinds, **{name: "int8" for name, kind in kinds.items() if kind == "int4"}}
+    kinds: dict[str, Kind] = {}
+    for name in names:
+        kind = kind_of(table.c[name])
+        kinds[name] = "int8" if kind == "int4" else kind
+    return kinds
 
 
 def _as_hashed(name: str, kind: Kind) -> sql.Composable:
+    """Return the expression that reads a column in the form in which it is hashed."""
     column = sql.Identifier(name)
     return sql.SQL("{}::int8").format(column) if kind == "int8" else column
 
@@ -101,24 +117,25 @@ def _as_hashed(name: str, kind: Kind) -> sql.Composable:
 def table_states(
     connection: Connection, workspace: str, tables: Sequence[str]
 ) -> dict[str, TableState]:
-    """All in one query; the tables must exist."""
-    states = [
-        select(
-            literal(name),
-            func.count(),
-            func.coalesce(func.sum(_row_number(TABLES[name])), 0).cast(Text),
-        ).where(TABLES[name].c.workspace == workspace)
-        for name in tables
-    ]
+    """Return the state of each of the tables, which must exist; one query reads all."""
+    states: list[Select] = []
+    for name in tables:
+        table = TABLES[name]
+        checksum = func.coalesce(func.sum(_hash_row(table)), 0).cast(Text)
+        state = select(literal(name), func.count(), checksum)
+        states.append(state.where(table.c.workspace == workspace))
     return {
         name: TableState(rows, checksum)
         for name, rows, checksum in connection.execute(union_all(*states))
     }
 
 
-def _row_number(table: Table) -> ColumnElement[Decimal]:
-    """A number of the row's id and hash, and of whose its vector is, that PostgreSQL makes; as
-    numeric, so that no sum is too large."""
+def _hash_row(table: Table) -> ColumnElement[Decimal]:
+    """Return a number that PostgreSQL computes from a row's id, its hash and its embedding_key.
+
+    It is a numeric, so that no sum of it overflows.
+    """
     texts = table.c.id + table.c.row_hash
-    texts = texts + func.coalesce(table.c[MODEL], "") if MODEL in table.c else texts
+    if MODEL in table.c:
+        texts = texts + func.coalesce(table.c[MODEL], "")
     return cast(func.hashtextextended(texts, 0), Numeric)

@@ -1,9 +1,10 @@
-"""The PostgreSQL tables: `lightrag_*` as users of the data know them, the graph, and what is live.
+"""The tables in PostgreSQL: `lightrag_*`, which users of LightRAG know, the graph, and the record
+of what each workspace shows.
 
-The tables with vectors are partitioned by workspace over a column without dimensions: workspaces
-may use different models, and an index never has to filter other workspaces' rows out.
-``embedding_key`` tells the vectors of one model from those of another, so that an index holds one
-model's only. The lists of sources are partitioned too, for the index over them.
+The tables with vectors are partitioned by workspace, and the type of their vectors names no
+dimensions. So workspaces may use different models, and an index never has to filter out the rows of
+other workspaces. ``embedding_key`` distinguishes the vectors of different models, so that an index
+holds those of one model only. The lists of sources are partitioned too, for the index over them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from pipeline.text.ids import digest
 
-if TYPE_CHECKING:  # it loads tables
+# The module imports pandas, which would slow down commands that need no tables.
+if TYPE_CHECKING:
     from pipeline.stores.binary_copy import Kind
 
 METADATA = MetaData()
@@ -34,7 +36,8 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
-def _table(name: str, *columns: Column, partitioned: bool = False) -> Table:
+def _define_table(name: str, *columns: Column, partitioned: bool = False) -> Table:
+    """Define a table with the key (workspace, id) and the column ``row_hash``."""
     return Table(
         name,
         METADATA,
@@ -46,15 +49,16 @@ def _table(name: str, *columns: Column, partitioned: bool = False) -> Table:
     )
 
 
-def _vector_table(name: str, *columns: Column) -> Table:
+def _define_vector_table(name: str, *columns: Column) -> Table:
+    """Define a partitioned table whose rows have a vector."""
     vectors = Column("embedding", VECTOR()), Column("embedding_key", Text)
-    return _table(name, *columns, *vectors, partitioned=True)
+    return _define_table(name, *columns, *vectors, partitioned=True)
 
 
-DOCUMENTS = _table(
+DOCUMENTS = _define_table(
     "graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB)
 )
-CHUNKS = _vector_table(
+CHUNKS = _define_vector_table(
     "lightrag_chunks",
     Column("full_doc_id", Text),
     Column("chunk_order_index", Integer),
@@ -63,21 +67,23 @@ CHUNKS = _vector_table(
     Column("char_start", BigInteger),
     Column("char_end", BigInteger),
 )
-ENTITIES = _vector_table(
+ENTITIES = _define_vector_table(
     "lightrag_entities",
     Column("entity_name", Text),
     Column("content", Text),
 )
-RELATIONSHIPS = _vector_table(
+RELATIONSHIPS = _define_vector_table(
     "lightrag_relationships",
     Column("src_id", Text),
     Column("tgt_id", Text),
     Column("content", Text),
 )
-# Of entities and relationships. Beside a vector, a list that changes would have the vector written
-# and indexed anew.
-SOURCE_LISTS = _table("graphmill_sources", Column("chunk_ids", ARRAY(Text)), partitioned=True)
-REPORTS = _vector_table(
+# The lists of source text units of entities and relationships. In a row with a vector, a change of
+# the list would also write the vector and index it again.
+SOURCE_LISTS = _define_table(
+    "graphmill_sources", Column("chunk_ids", ARRAY(Text)), partitioned=True
+)
+REPORTS = _define_vector_table(
     "graphmill_reports",
     Column("level", Integer),
     Column("parent", Text),
@@ -90,7 +96,7 @@ REPORTS = _vector_table(
     Column("size", Integer),
     Column("chunk_ids", ARRAY(Text)),
 )
-CLAIMS = _table(
+CLAIMS = _define_table(
     "graphmill_claims",
     Column("text_unit_id", Text),
     Column("subject_id", Text),
@@ -106,7 +112,7 @@ CLAIMS = _table(
 )
 Index("graphmill_claims_subject", CLAIMS.c.workspace, CLAIMS.c.subject_id)
 Index("graphmill_claims_object", CLAIMS.c.workspace, CLAIMS.c.object_id)
-NODES = _table(
+NODES = _define_table(
     "graphmill_nodes",
     Column("display_name", Text),
     Column("entity_type", Text),
@@ -115,7 +121,7 @@ NODES = _table(
     Column("x", Double),
     Column("y", Double),
 )
-EDGES = _table(
+EDGES = _define_table(
     "graphmill_edges",
     Column("source_entity_id", Text),
     Column("target_entity_id", Text),
@@ -128,7 +134,7 @@ EDGES = _table(
 )
 Index("graphmill_edges_source", EDGES.c.workspace, EDGES.c.source_entity_id)
 Index("graphmill_edges_target", EDGES.c.workspace, EDGES.c.target_entity_id)
-COMMUNITIES = _table(
+COMMUNITIES = _define_table(
     "graphmill_communities",
     Column("level", Integer),
     Column("parent", Text),
@@ -139,7 +145,8 @@ COMMUNITIES = _table(
     Column("size", Integer),
     Column("entity_ids", ARRAY(Text)),
 )
-# No pending list, which reads would have to go through one by one.
+# Without "fastupdate", new entries go into the index at once. Otherwise reads would scan a list of
+# pending entries one by one.
 Index(
     "graphmill_communities_entities",
     COMMUNITIES.c.entity_ids,
@@ -186,39 +193,41 @@ TABLES = {
     "claims": CLAIMS,
     **GRAPH_TABLES,
 }
-# What a load makes of the rows of TABLES. verify compares it with them, and load writes it again.
+# Tables that a load computes from the rows of TABLES. verify compares them with these rows, and a
+# load corrects them.
 DERIVED_TABLES = {"between": BETWEEN}
-# What a load notes about itself. It tells nothing of the documents' contents that verify could
-# compare.
+# The table in which a load records facts about itself. It holds nothing of the documents that
+# verify could compare.
 NOTES_OF_LOADS = (LIVE,)
 ROW_TABLES = {**{table.name: "id" for table in TABLES.values()}, BETWEEN.name: "one_id, other_id"}
-"""Every table that verify compares, by its name in the database, with the columns that order a
+"""Every table that verify compares, by its name in the database, with the columns that sort a
 workspace's rows."""
 PARTITIONED = (*VECTOR_TABLES.values(), SOURCE_LISTS)
 ENTITY_IDS = "ent-"
-"""What the ids of entities begin with, and no others."""
+"""The beginning of the ids of entities, and of no other ids."""
 
 MODEL = "embedding_key"
 KEYS = ("workspace", MODEL)
-"""Columns that are the same in every row of a load."""
+"""The columns that have the same value in every row of a load."""
 
 VECTOR_LIMIT, HALFVEC_LIMIT = 2000, 4000
-"""Dimensions up to which pgvector can index a ``vector`` and a ``halfvec``."""
+"""The largest numbers of dimensions that pgvector can index, as ``vector`` and as ``halfvec``."""
 
 PLAIN_LIMIT = 1800
-"""Dimensions up to which a vector can be kept in its row's page, beside the other columns, all
-stored out of line."""
+"""The largest number of dimensions of a vector that fits into the page of its row, if the other
+columns are stored out of line."""
 
 
 def partition_of(table: Table, workspace: str) -> str:
-    """The name of the partition that holds a workspace's rows of one of the partitioned tables."""
+    """Return the name of the partition of a partitioned table that holds a workspace's rows."""
     return f"{table.name}_{digest(workspace)[:12]}"
 
 
 def stored_in(table: Table, workspace: str) -> str:
-    """The name of what holds a workspace's rows: its partition, or the table itself."""
+    """Return the name of the relation that holds a workspace's rows: a partition or the table."""
     return partition_of(table, workspace) if table in PARTITIONED else table.name
 
 
 def kind_of(column: Column) -> Kind:
+    """Return the kind under which COPY encodes a column."""
     return KINDS[column.type.compile(dialect=DIALECT)]
