@@ -1,7 +1,6 @@
-"""Conditions on documents as SQL: what ``contract.conditions.holds`` says of a document, said by
-the database.
+"""Conditions on documents as SQL expressions, equivalent to ``contract.conditions.holds``.
 
-All that comes from the conditions, fields' names too, is a parameter.
+Everything that comes from the conditions is a parameter of the statement, even names of fields.
 """
 
 import hashlib
@@ -41,29 +40,31 @@ SPACES = (
     " \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
-"""What Python strips off a text."""
+"""The characters that Python's ``str.strip`` removes."""
 A_NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?$"
 WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*", re.ASCII)
 _SET = re.compile(r"\[(?:(?P<negated>!)|(?!!))(?P<items>.[^\]]*)\]", re.DOTALL)
 Cell = ColumnElement[Any]
 Test = ColumnElement[bool]
 FEW = 2000
-"""Documents that are named one by one: to go through an index until some of theirs come up takes
-longer."""
+"""The largest number of documents that are listed by their ids. With so few allowed documents, a
+search through an index would take longer: it would meet rows of theirs too rarely."""
 MOST_REMEMBERED_BYTES = 8 * 2**20
 """The memory that remembered conditions and their documents' ids may take in one process."""
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """The documents that may be seen: those that satisfy all of the conditions. ``few``: their ids
-    where they are known to be few."""
+    """The documents that may be seen: those that satisfy all conditions ``within``.
+
+    ``few``: their ids if they are at most FEW; None if they are more, or not known.
+    """
 
     within: Sequence[Conditions]
     few: tuple[str, ...] | None = None
 
     def has(self, document: ColumnElement[str], workspace: ColumnElement[str]) -> Test:
-        """Whether the document of this id is one."""
+        """Return the test that the document with this id is allowed; both are columns."""
         if not self.within:
             return true()
         if self.few is not None:
@@ -146,45 +147,50 @@ def _bytes_of(key: bytes, few: tuple[str, ...] | None) -> int:
 
 
 def _satisfied(rows: Any, within: Sequence[Conditions]) -> list[Test]:
-    return [
-        _satisfies(rows, name, condition) for each in within for name, condition in each.items()
-    ]
+    """Return the tests that a row of documents satisfies all of the conditions."""
+    tests: list[Test] = []
+    for conditions in within:
+        tests += [_satisfies(rows, field, condition) for field, condition in conditions.items()]
+    return tests
 
 
 def _satisfies(rows: Any, field: str, condition: Mapping[str, Any]) -> Test:
+    """Return the test that a row satisfies the condition on one field.
+
+    ``condition`` maps names of operators to their operands. A field is a column of documents, or a
+    key of their metadata.
+    """
     if field in OWN:
-        return and_(*(_own(rows.c[field], name, operand) for name, operand in condition.items()))
-    return and_(
-        *(
-            _of_metadata(rows.c.metadata[field], name, operand)
-            for name, operand in condition.items()
-        )
-    )
+        cell, test = rows.c[field], _test_column
+    else:
+        cell, test = rows.c.metadata[field], _test_metadata
+    return and_(*(test(cell, name, operand) for name, operand in condition.items()))
 
 
-def _own(cell: Cell, name: str, operand: Any) -> Test:
+def _test_column(cell: Cell, name: str, operand: Any) -> Test:
+    """Return the test of an operator on a column of text."""
     if name == "exists":
         return cell.is_not(None) == operand
     if name in NEGATED:
-        return ~_own(cell, NEGATED[name], operand)
-    return func.coalesce(_tested(func.btrim(cell, SPACES), None, name, operand), False)
+        return ~_test_column(cell, NEGATED[name], operand)
+    return func.coalesce(_test_value(func.btrim(cell, SPACES), None, name, operand), False)
 
 
-def _of_metadata(cell: Cell, name: str, operand: Any) -> Test:
-    """A list satisfies it where one of its items does."""
+def _test_metadata(cell: Cell, name: str, operand: Any) -> Test:
+    """Return the test of an operator on a value of JSON; a list passes if one item does."""
     if name == "exists":
         return func.coalesce(func.jsonb_typeof(cell) != "null", False) == operand
     if name in NEGATED:
-        return ~_of_metadata(cell, NEGATED[name], operand)
+        return ~_test_metadata(cell, NEGATED[name], operand)
     items = func.jsonb_array_elements(cell).table_valued(column("value", JSONB), name="item")
-    some = exists().select_from(items).where(_item_holds(items.c.value, name, operand))
-    return func.coalesce(
-        case((func.jsonb_typeof(cell) == "array", some), else_=_item_holds(cell, name, operand)),
-        False,
-    )
+    some_item = exists().select_from(items).where(_test_item(items.c.value, name, operand))
+    is_list = func.jsonb_typeof(cell) == "array"
+    test = case((is_list, some_item), else_=_test_item(cell, name, operand))
+    return func.coalesce(test, False)
 
 
-def _item_holds(value: Cell, name: str, operand: Any) -> Test:
+def _test_item(value: Cell, name: str, operand: Any) -> Test:
+    """Return the test of an operator on a value of JSON that is no list."""
     kind = func.jsonb_typeof(value)
     content = value.op("#>>", return_type=Text)(literal("{}", literal_execute=True))
     text = case(
@@ -193,25 +199,28 @@ def _item_holds(value: Cell, name: str, operand: Any) -> Test:
         else_=content,
     )
     number = case((kind == "number", cast(content, Numeric)))
-    return and_(kind != "null", _tested(text, number, name, operand))
+    return and_(kind != "null", _test_value(text, number, name, operand))
 
 
-def _tested(text: Cell, number: Cell | None, name: str, operand: Any) -> Test:
-    """``number``: the value as one, null where it is none; None where it cannot be one."""
+def _test_value(text: Cell, number: Cell | None, name: str, operand: Any) -> Test:
+    """Return the test of an operator on a single value.
+
+    ``number``: the value as a number, which is null if it is none; None for a column of texts.
+    """
     if name == "in":
         return _is_one_of(text, number, operand)
     wanted = as_text(operand)
     if name == "matches":
-        return text.collate("C").regexp_match(_pattern(operand))
+        return text.collate("C").regexp_match(_translate_glob(operand))
     if name == "=":
-        same = (func.lower(text) if isinstance(operand, bool) else text) == wanted
-        if number is None or _plain_number(wanted) is None:
-            return same
-        return case((number.is_not(None), number == _plain_number(wanted)), else_=same)
+        same_text = (func.lower(text) if isinstance(operand, bool) else text) == wanted
+        wanted_number = _plain_number(wanted)
+        if number is None or wanted_number is None:
+            return same_text
+        return case((number.is_not(None), number == wanted_number), else_=same_text)
     if is_number(wanted):
-        return case(
-            (text.regexp_match(A_NUMBER), text.cast(Numeric).op(name)(Decimal(wanted))), else_=False
-        )
+        compared = text.cast(Numeric).op(name)(Decimal(wanted))
+        return case((text.regexp_match(A_NUMBER), compared), else_=False)
     return text.collate("C").bool_op(name)(wanted)
 
 
@@ -239,36 +248,47 @@ def _equals_any(cell: Cell, values: Sequence[Any], kind: type[Text | Numeric[Any
 
 
 def _plain_number(text: str) -> Decimal | None:
-    """The number that is written so where it is written as it is in a document's fields."""
-    as_written = is_number(text) and (WHOLE_NUMBER.fullmatch(text) or as_text(float(text)) == text)
-    return Decimal(text) if as_written else None
+    """Return the number that a text spells in the form of numbers in documents, else None."""
+    if not is_number(text):
+        return None
+    is_plain = WHOLE_NUMBER.fullmatch(text) or as_text(float(text)) == text
+    return Decimal(text) if is_plain else None
 
 
-def _pattern(glob: str) -> str:
-    """A regular expression of PostgreSQL's that matches what ``fnmatch.fnmatchcase`` does."""
-    parts, place = [], 0
+def _translate_glob(glob: str) -> str:
+    """Return the regular expression of PostgreSQL that matches as ``fnmatch.fnmatchcase`` does."""
+    parts: list[str] = []
+    place = 0
     while place < len(glob):
-        if (found := _SET.match(glob, place)) is not None:
-            parts.append(_set(bool(found["negated"]), found["items"]))
+        found = _SET.match(glob, place)
+        if found is not None:
+            parts.append(_translate_set(bool(found["negated"]), found["items"]))
             place = found.end()
             continue
-        parts.append({"*": ".*", "?": "."}.get(glob[place]) or _literal(glob[place]))
+        wildcard = {"*": ".*", "?": "."}.get(glob[place])
+        parts.append(wildcard or _escape(glob[place]))
         place += 1
     return f"^(?:{''.join(parts)})$"
 
 
-def _set(negated: bool, items: str) -> str:
-    inside, place = [], 0
+def _translate_set(negated: bool, items: str) -> str:
+    """Return the regular expression of a set of characters, such as the "a-z_" of "[a-z_]"."""
+    ranges: list[str] = []
+    place = 0
     while place < len(items):
         first, last = items[place], items[place]
         if items[place + 1 : place + 2] == "-" and place + 2 < len(items):
-            last, place = items[place + 2], place + 2
+            last = items[place + 2]
+            place += 2
         place += 1
-        inside += [f"{_literal(first)}-{_literal(last)}"] if first <= last else []
-    if not inside:
+        # A range that ends before it begins matches nothing in fnmatch; PostgreSQL refuses it.
+        if first <= last:
+            ranges.append(f"{_escape(first)}-{_escape(last)}")
+    if not ranges:
         return "." if negated else "(?!.*)"
-    return f"[{'^' if negated else ''}{''.join(inside)}]"
+    return f"[{'^' if negated else ''}{''.join(ranges)}]"
 
 
-def _literal(character: str) -> str:
+def _escape(character: str) -> str:
+    """Return a character as its code, so that it has no special meaning."""
     return f"\\U{ord(character):08x}"

@@ -31,8 +31,9 @@ from pipeline.stores.reads import VectorSearch
 from pipeline.text.ids import digest
 
 SEARCH_LIMIT = 1000
-"""The largest ef_search that pgvector takes."""
+"""The largest ef_search that pgvector accepts."""
 FEW_TEXT_UNITS = 1000
+"""The number of text units below which the planner would rather read all than use an index."""
 
 INDEXES = (
     text("""
@@ -52,14 +53,17 @@ INDEXES = (
     )
     .subquery("hnsw")
 )
-"""Every HNSW index; its condition names the model whose vectors it has."""
+"""Every HNSW index of the database. The condition of an index names the model of its vectors."""
 
 
 @dataclass(frozen=True)
 class Hnsw:
-    """``m`` and ``ef_construction`` decide how it is built, ``ef_search`` the least breadth of a
-    search. Below ``exact_below`` rows there is none, and every vector is compared. ``build_mb``:
-    memory it may be built in."""
+    """The settings of HNSW indexes.
+
+    ``m`` and ``ef_construction``: the parameters an index is built with. ``ef_search``: the least
+    number of candidates of a search. ``exact_below``: tables of fewer rows have no index, and
+    searches compare every vector. ``build_mb``: memory in MB for building an index.
+    """
 
     m: int = 16
     ef_construction: int = 64
@@ -69,35 +73,37 @@ class Hnsw:
 
 
 def index_name(table: Table, workspace: str, embedding_key: str, hnsw: Hnsw) -> str:
+    """Return the name of an index, which depends on the model and the parameters."""
     parameters = f"{embedding_key} {hnsw.m} {hnsw.ef_construction}"
     return f"{partition_of(table, workspace)}_hnsw_{digest(parameters)[:8]}"
 
 
 def indexed_type(dimensions: int) -> VECTOR | HALFVEC:
-    """What a vector is compared as; above the limit of half vectors no index is possible."""
-    return (
-        VECTOR(dimensions)
-        if not VECTOR_LIMIT < dimensions <= HALFVEC_LIMIT
-        else HALFVEC(dimensions)
-    )
+    """Return the type as which vectors are indexed: ``halfvec`` where ``vector`` is too large.
+
+    Above the limit of half vectors no index is possible, and vectors are compared as they are.
+    """
+    if VECTOR_LIMIT < dimensions <= HALFVEC_LIMIT:
+        return HALFVEC(dimensions)
+    return VECTOR(dimensions)
 
 
 def of_model(table: Table, embedding_key: str) -> ColumnElement[bool]:
-    """The condition of the index. Written out, not a parameter, so that PostgreSQL sees it is the
-    index's."""
+    """Return the condition of the index: the vector is one of this model.
+
+    The key is written out, not a parameter, so that PostgreSQL sees that the index applies.
+    """
     return table.c.embedding_key == literal(embedding_key, literal_execute=True)
 
 
 @cache
 def search_settings() -> Select:
-    """Sets this transaction up for vector searches, given ``search_parameters``. The planner thinks
-    it cheap to compare and sort all rows, vectors stored out of line above all; where there is an
-    index it is told otherwise. Of few text units it would rather read all, and parse each of them
-    for each word of the question, than look the word up: of these it is told so to the end of the
-    transaction. A plan that must read all then looks so dear to servers before 18 that they would
-    compile it. Nothing is to be sorted to be joined: how long lists of text units are, it does not
-    know."""
-    of_any_parameters = exists().where(
+    """Return a query that adapts this transaction's planner settings to vector searches.
+
+    Its parameters are those of ``search_parameters``.
+    """
+    # An index with any parameters serves, also one of earlier settings.
+    has_index = exists().where(
         INDEXES.c.partition == func.any(given("partitions")),
         INDEXES.c.valid,
         func.strpos(INDEXES.c.condition, given("embedding_key", Text)) > 0,
@@ -106,9 +112,16 @@ def search_settings() -> Select:
         func.concat(
             func.set_config("hnsw.ef_search", given("breadth", Text), True),
             func.set_config("hnsw.iterative_scan", "strict_order", True),
-            func.set_config("enable_sort", case((of_any_parameters, "off"), else_="on"), True),
+            # The planner underestimates the cost of comparing and sorting all vectors, above all
+            # of those stored out of line. Without sorting it uses the index.
+            func.set_config("enable_sort", case((has_index, "off"), else_="on"), True),
+            # Of few text units the planner would read all, and parse each for each word of the
+            # question, instead of looking the words up. The setting holds to the transaction's end.
             func.set_config("enable_seqscan", given("all_are_read", Text), True),
+            # A merge join would sort lists of text units, whose lengths the planner does not know.
             func.set_config("enable_mergejoin", "off", True),
+            # Without "enable_seqscan" a plan that must read all rows has a huge estimated cost.
+            # Servers before 18 would compile such a plan.
             func.set_config("jit", "off", True),
         )
     )
@@ -117,27 +130,29 @@ def search_settings() -> Select:
 def search_parameters(
     searches: Sequence[VectorSearch], workspace: str, live: Live, hnsw: Hnsw
 ) -> dict[str, Any]:
+    """Return the parameters of ``search_settings``."""
     most = max((search.limit for search in searches), default=0)
-    few = "chunks" in live.tables and live.tables["chunks"].rows < FEW_TEXT_UNITS
+    breadth = min(max(2 * most, hnsw.ef_search), SEARCH_LIMIT)
+    has_few = "chunks" in live.tables and live.tables["chunks"].rows < FEW_TEXT_UNITS
     return {
         "partitions": [partition_of(VECTOR_TABLES[search.table], workspace) for search in searches],
         "embedding_key": live.embedding_key,
-        "breadth": str(min(max(2 * most, hnsw.ef_search), SEARCH_LIMIT)),
-        "all_are_read": "off" if few else "on",
+        "breadth": str(breadth),
+        "all_are_read": "off" if has_few else "on",
     }
 
 
 def usual_settings() -> ColumnElement[str]:
-    """For what else is read in the transaction."""
+    """Return the expression that allows sorting again, for other reads of the transaction."""
     return func.set_config("enable_sort", "on", True)
 
 
 def build_index(
     connection: Connection, table: Table, rows: int, workspace: str, live: Live, hnsw: Hnsw
 ) -> None:
-    """Where the rows are many enough and it is not there."""
+    """Build the index of a table with ``rows`` rows, unless it exists or the rows are too few."""
     name = index_name(table, workspace, live.embedding_key, hnsw)
-    if not _is_indexed(live, rows, hnsw):
+    if not _needs_index(live, rows, hnsw):
         return
     if connection.execute(select(func.to_regclass(name))).scalar():
         return
@@ -146,28 +161,30 @@ def build_index(
 
 
 def indexes(connection: Connection, workspace: str) -> dict[str, bool]:
-    """Name -> whether it is valid, of all tables of the workspace."""
+    """Return the names of all HNSW indexes of the workspace, and whether each is valid."""
     partitions = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
     query = select(INDEXES.c.name, INDEXES.c.valid).where(INDEXES.c.partition.in_(partitions))
     return dict(connection.execute(query).all())
 
 
 def unindexed(there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw) -> list[str]:
-    """The tables whose vectors have no index, or none with these parameters, and should. ``there``:
-    see ``indexes``."""
-    return [
-        name
-        for name, table in VECTOR_TABLES.items()
-        if name in live.tables
-        and _is_indexed(live, live.tables[name].rows, hnsw)
-        and not there.get(index_name(table, workspace, live.embedding_key, hnsw))
-    ]
+    """Return the tables that need an index with these parameters and do not have it.
+
+    ``there``: as ``indexes`` returns it.
+    """
+    found = []
+    for name, table in VECTOR_TABLES.items():
+        if name in live.tables and _needs_index(live, live.tables[name].rows, hnsw):
+            is_valid = there.get(index_name(table, workspace, live.embedding_key, hnsw), False)
+            if not is_valid:
+                found.append(name)
+    return found
 
 
 def outdated_indexes(
     there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw
 ) -> list[str]:
-    """The indexes of earlier models and parameters."""
+    """Return the sorted names of the indexes of earlier models and parameters."""
     current = {
         index_name(table, workspace, live.embedding_key, hnsw) for table in VECTOR_TABLES.values()
     }
@@ -175,23 +192,29 @@ def outdated_indexes(
 
 
 def broken_indexes(there: Mapping[str, bool]) -> list[str]:
-    """Those that were being dropped when that was cut off: nobody searches them."""
+    """Return the sorted names of invalid indexes, which no search uses.
+
+    An index is invalid if its drop was cut off.
+    """
     return sorted(name for name, valid in there.items() if not valid)
 
 
 def drop_index(connection: Connection, name: str) -> None:
-    """Without holding up those who read, once those who do now have ended. The connection must not
-    be in a transaction."""
-    cursor(connection).execute(
-        sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name))
-    )
+    """Drop an index while reads go on; wait for the reads that are under way.
+
+    The connection must not be in a transaction.
+    """
+    statement = sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name))
+    cursor(connection).execute(statement)
 
 
-def _is_indexed(live: Live, rows: int, hnsw: Hnsw) -> bool:
+def _needs_index(live: Live, rows: int, hnsw: Hnsw) -> bool:
+    """Return whether an index is possible for the vectors, and the table has enough rows."""
     return 0 < live.dimensions <= HALFVEC_LIMIT and rows >= hnsw.exact_below
 
 
 def _create_index(name: str, partition: str, live: Live, hnsw: Hnsw) -> sql.Composed:
+    """Return the statement that creates the index over a partition."""
     type_name = "vector" if live.dimensions <= VECTOR_LIMIT else "halfvec"
     return sql.SQL(
         "CREATE INDEX {} ON {} USING hnsw ((embedding::{}({})) {}) WITH (m = {}, ef_construction ="

@@ -26,13 +26,20 @@ from pipeline.stores.postgres.workspaces import workspaces
 SEARCHED = frozenset(
     {"workspace", "id", "embedding_key", "full_doc_id", "source_entity_id", "target_entity_id"}
 )
+"""The columns by which rows are looked up."""
 IDS_AT_ONCE = 1_000_000
-"""PostgreSQL takes no value of more than 1 GiB, which an array of some 14 million ids is."""
+"""The number of ids in one statement. PostgreSQL accepts no value of more than 1 GiB, which is an
+array of some 14 million ids."""
 
 
 @dataclass
 class PostgresWriter:
-    """``written``: rows of each table; ``views_made``: whether the views show what was loaded."""
+    """One load of a workspace, in the transaction of ``connection``.
+
+    ``written``: the number of rows written to each table. ``touched``: the tables that were
+    written to or deleted from, in this order. ``views_made``: whether the views show what was
+    loaded.
+    """
 
     connection: Connection
     workspace: str
@@ -41,6 +48,7 @@ class PostgresWriter:
     live: Live
     advanced: Advanced
     written: Counter[str] = field(default_factory=Counter)
+    touched: dict[str, None] = field(default_factory=dict)
     views_made: bool = field(default=False, init=False)
 
     def states(self) -> Mapping[str, TableState]:
@@ -50,9 +58,13 @@ class PostgresWriter:
         return hashes(self.connection, TABLES[table], self.workspace, self.live.embedding_key)
 
     def apply(self, table: str, delta: Delta) -> None:
-        """Replace by delete and COPY: a statement for every million rows, and a stream."""
+        """Write a delta of a table: delete rows by their ids, then write rows by COPY.
+
+        A row to replace is deleted and written again.
+        """
         if delta.empty:
             return
+        self.touched[table] = None
         rows = TABLES[table]
         gone = [*delta.deleted, *delta.updated["id"]]
         for start in range(0, len(gone), IDS_AT_ONCE):
@@ -64,10 +76,10 @@ class PostgresWriter:
         for frame in (delta.inserted, delta.updated):
             if len(frame):
                 self._copy(table, frame, expected)
-        self.written[table] += 0  # rows may have gone alone
 
     def publish(self) -> None:
-        self._analyze(self.written)
+        """Build the indexes, and record what the workspace shows from now on."""
+        self._analyze(self.touched)
         states = self.states()
         for name, table in VECTOR_TABLES.items():
             with watched(self.connection, f"index of {name}", self.advanced):
@@ -94,11 +106,11 @@ class PostgresWriter:
             statement.on_conflict_do_update(index_elements=["workspace"], set_=values)
         )
         self.views_made = make_views(self.connection, workspaces)
-        count_between(
-            self.connection, self.workspace
-        )  # rows of it may have been changed by hand, as any others
+        # The counts are checked by every load: somebody may have changed them by hand.
+        count_between(self.connection, self.workspace)
 
     def _copy(self, name: str, frame: pd.DataFrame, expected: int) -> None:
+        """Write rows by COPY. ``expected``: about how many rows the load writes to the table."""
         table = TABLES[name]
         constants = {"workspace": self.workspace, "embedding_key": self.live.embedding_key}
         constants = {key: value for key, value in constants.items() if key in table.c}
@@ -118,11 +130,15 @@ class PostgresWriter:
                     self.advanced(name, self.written[name], expected)
 
     def _analyze(self, tables: Iterable[str]) -> None:
-        """Else the first reads after a load are planned by the figures of the one before, and slow.
-        Of what is searched by alone, and of few rows: a sample of vectors takes as long as their
-        load."""
+        """Refresh the planner's statistics of these tables.
+
+        Without it, the first reads after a load would be planned by old statistics, and be slow.
+        Only searched columns are sampled, and few rows: to sample vectors takes as long as to load
+        them.
+        """
         self.connection.execute(select(func.set_config("default_statistics_target", "10", True)))
-        for table in map(TABLES.__getitem__, tables):
+        for name in tables:
+            table = TABLES[name]
             names = [column.name for column in table.c if column.name in SEARCHED]
             statement = sql.SQL("ANALYZE {} ({})").format(
                 sql.Identifier(stored_in(table, self.workspace)),
