@@ -1,6 +1,7 @@
-"""What a reply says about a text: entities, relationships, and what could not be read of it.
+"""Records of a parsed reply (entities, relationships, claims) and the problems of what could not be
+read.
 
-Dates as models write them, as ISO 8601.
+Dates in the forms that models write become ISO 8601.
 """
 
 import re
@@ -12,7 +13,9 @@ from pipeline.models.base import ChatReply
 from pipeline.models.parse.lenient_json import MISSING_WEIGHT, name_of, one_line, plain
 
 LONGEST_NAME = 500
+"""Length in characters of the longest name that is accepted."""
 _NOBODY = frozenset({"", "none", "null", "n/a", "na", "nil", "unknown", "无", "無"})
+"""Words that models write if a claim has no object."""
 _TRUE, _FALSE, _SUSPECTED = "TRUE", "FALSE", "SUSPECTED"
 _STATUS = {
     "true": _TRUE,
@@ -30,6 +33,7 @@ _REFUSAL = re.compile(
     r"|很?抱歉|对不起|對不起|我无法|我無法|我不能)",
     re.IGNORECASE,
 )
+"""The beginning of a reply in which the model declines to answer."""
 _TIME = (
     r"(?:[T"
     r" ](?P<hours>\d{1,2}):(?P<minutes>\d{2})(?::(?P<seconds>\d{2}))?(?:\.\d{1,9})?\s?(?:Z|[+-]\d{2}:?\d{2})?)?"  # noqa: E501
@@ -50,11 +54,12 @@ _FORMS = [
         rf"{_MONTH}\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?,?\s(?P<year>\d{{4}})",
     )
 ]
+"""Forms of dates, from ISO 8601 to "4 March 1871" and "March 4, 1871"."""
 
 
 @dataclass(frozen=True)
 class Entity:
-    """``type`` is upper case, empty where the reply has none."""
+    """An entity. ``type`` is upper case, or "" if the reply has none."""
 
     name: str
     type: str
@@ -72,9 +77,11 @@ class Relationship:
 
 @dataclass(frozen=True)
 class Claim:
-    """``object`` is empty where the reply names none; ``status`` is TRUE, FALSE or SUSPECTED; dates
-    are ISO 8601, empty where there is none that can be read; ``source_text`` is what the text
-    says."""
+    """A claim about an entity.
+
+    ``object`` is "" if the reply names none. ``status`` is TRUE, FALSE or SUSPECTED. Dates are ISO
+    8601, or "" if none can be read. ``source_text`` is the passage that states the claim.
+    """
 
     subject: str
     object: str
@@ -91,8 +98,11 @@ Record = Entity | Relationship
 
 @dataclass(frozen=True)
 class Problem:
-    """What could not be read. ``reason``: of a reply, a reject's; of a record in it, kind, fields,
-    name, parse or truncated: that one is a reject for the reason ``record``."""
+    """Something in a reply that could not be read.
+
+    ``reason`` of a whole reply is the reason code of its reject. ``reason`` of a record is kind,
+    fields, name, parse or truncated; its reject has the reason code ``record``.
+    """
 
     reason: str
     record_text: str
@@ -101,11 +111,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class ParsedReply(Generic[Item]):
-    """The content of a reply.
+    """Content of a reply.
 
-    ``records``: whole records, in the order they came. ``complete``: the reply says that it is at
-    its end. ``cut``: it ends inside a record, or its JSON does not close. The record that was cut
-    is a problem.
+    ``records``: the whole records in their order. ``complete``: the reply says that it has ended.
+    ``cut``: the reply ends inside a record, or its JSON does not close. The record that was cut is
+    among the problems.
     """
 
     records: tuple[Item, ...]
@@ -126,8 +136,7 @@ class Graph(ParsedReply[Record]):
 
 
 def cut_problem(parsed: ParsedReply[Item]) -> Problem | None:
-    """Return the problem of a reply that ends too early, whatever its finish reason is; else
-    None."""
+    """Return the problem of a reply that ends too early, whatever its finish reason, or None."""
     if not parsed.cut:
         return None
     inside = next((found for found in parsed.problems if found.reason == "truncated"), None)
@@ -137,8 +146,10 @@ def cut_problem(parsed: ParsedReply[Item]) -> Problem | None:
 
 
 def unreadable(parsed: ParsedReply[Item], reply: str) -> Problem | None:
-    """Return the problem that makes a reply useless as a whole; None if it has a record, or says
-    that there is none."""
+    """Return the problem that makes a whole reply useless.
+
+    Returns None if the reply has a record, or says that there is none.
+    """
     if parsed.records or (parsed.complete and not parsed.problems):
         return None
     if parsed.problems:
@@ -150,16 +161,22 @@ def unreadable(parsed: ParsedReply[Item], reply: str) -> Problem | None:
 
 
 def unusable(reply: str) -> Problem | None:
-    """What is wrong with a reply of which only the words matter: none, or a refusal."""
+    """Return the problem of a reply whose words alone matter: it is empty or a refusal. Otherwise
+    None."""
     text = plain(reply).strip()
     if not text:
         return Problem("empty", "", "the reply is empty")
-    return problem("refusal", text, "the model declined") if _REFUSAL.match(text) else None
+    if _REFUSAL.match(text):
+        return problem("refusal", text, "the model declined")
+    return None
 
 
 def failed(reply: ChatReply) -> Problem | None:
-    """Return why the call brought no reply, or only a part of one, or one to a part of the prompt;
-    else None."""
+    """Return the problem of a call that failed, or None.
+
+    The call has also failed if its reply was cut off, or if the model read only a part of the
+    prompt.
+    """
     if reply.reason:
         return Problem(reply.reason, clipped(reply.text), reply.message)
     if reply.finish_reason == "length":
@@ -170,7 +187,7 @@ def failed(reply: ChatReply) -> Problem | None:
 
 
 def entity(name: str, type: str, description: str, record_text: str) -> Entity | Problem:
-    """The entity, or what is wrong with its name."""
+    """Return the entity, or the problem if its name is empty or too long."""
     cleaned = name_of(name)
     if not _is_name(cleaned):
         return problem("name", record_text, "the entity's name is empty or too long")
@@ -185,7 +202,7 @@ def relationship(
     weight: float | None,
     record_text: str,
 ) -> Relationship | Problem:
-    """The relationship, or what is wrong with its ends."""
+    """Return the relationship, or the problem if a name of its ends is empty or too long."""
     ends = name_of(source), name_of(target)
     if not all(map(_is_name, ends)):
         return problem("name", record_text, "an end of the relationship is empty or too long")
@@ -200,8 +217,10 @@ def claim(
     words: tuple[str, str, str],
     record_text: str,
 ) -> Claim | Problem:
-    """The claim, or what is wrong with its subject; ``words``: its type, description and source
-    text."""
+    """Return the claim, or the problem if the name of its subject is empty or too long.
+
+    ``dates``: start and end. ``words``: type, description and source text.
+    """
     cleaned = name_of(subject)
     if not _is_name(cleaned):
         return problem("name", record_text, "the subject of the claim is empty or too long")
@@ -220,11 +239,13 @@ def claim(
 
 
 def problem(reason: str, record_text: str, message: str) -> Problem:
+    """Return a problem whose message ends with the beginning of the record."""
     shown = clipped(record_text)
     return Problem(reason, shown, f"{message}: {shown}")
 
 
 def clipped(text: str) -> str:
+    """Return at most 200 characters of the text, on one line."""
     return " ".join(text[:400].split())[:200]
 
 
@@ -233,23 +254,26 @@ def _is_name(name: str) -> bool:
 
 
 def _status(text: str) -> str:
-    """What is neither said to be true nor to be false is suspected."""
+    """Return TRUE, FALSE or SUSPECTED. Any unknown word means SUSPECTED."""
     return _STATUS.get(name_of(text).casefold(), _SUSPECTED)
 
 
 def iso_date(text: str) -> str:
-    """``YYYY``, ``YYYY-MM`` or ``YYYY-MM-DD``, with ``THH:MM:SS`` where the text has a time other
-    than midnight; zones are left out. Empty for what is no date, or may be read in two ways
-    (``03/04/1871``)."""
-    found = next(
-        (match for form in _FORMS if (match := form.fullmatch(" ".join(text.split())))), None
-    )
+    """Return the date as ``YYYY``, ``YYYY-MM`` or ``YYYY-MM-DD``, or "" if it cannot be read.
+
+    A time other than midnight is added as ``THH:MM:SS``; time zones are left out. A date with two
+    readings (``03/04/1871``) cannot be read.
+    """
+    line = " ".join(text.split())
+    matches = (form.fullmatch(line) for form in _FORMS)
+    found = next(filter(None, matches), None)
     if found is None:
         return ""
     parts = found.groupdict()
     try:
         month = _month(parts)
         day = int(parts["day"]) if parts.get("day") else None
+        # The constructors raise ValueError for a day or an hour that does not exist.
         date(int(parts["year"]), month or 1, day or 1)
         clock = time(
             int(parts.get("hours") or 0),
@@ -258,12 +282,17 @@ def iso_date(text: str) -> str:
         )
     except ValueError:
         return ""
-    pieces = [f"{int(parts['year']):04}", *(f"{number:02}" for number in (month, day) if number)]
-    return "-".join(pieces) + (f"T{clock.isoformat()}" if clock != time() else "")
+    numbers = [f"{int(parts['year']):04}"]
+    numbers += [f"{number:02}" for number in (month, day) if number]
+    time_of_day = f"T{clock.isoformat()}" if clock != time() else ""
+    return "-".join(numbers) + time_of_day
 
 
 def _month(parts: dict[str, str | None]) -> int | None:
-    """Raises ValueError for a word that is no month."""
+    """Return the number of the month, or None if the date has none.
+
+    Raises ValueError for a word that is no month.
+    """
     name, number = parts.get("name"), parts.get("month")
     if name is None:
         return int(number) if number else None

@@ -1,4 +1,4 @@
-"""Read reports on communities, and what a model says of a part of the evidence. No reply raises."""
+"""Parse community reports, and replies about a share of the evidence. No reply raises an error."""
 
 import math
 import re
@@ -56,9 +56,9 @@ REPORT_JSON_FORMAT: Mapping[str, Any] = {
 """The ``response_format`` of a request whose reply ``parse_report`` reads."""
 HIGHEST_SCORE, HIGHEST_RATING = 100.0, 5.0
 LEAST_SCORE = 1.0
-"""Of what was said without a score that can be read: it comes last, but is not lost."""
+"""Score of a point without a readable score: it comes last, but is not lost."""
 LONGEST_QUESTION = 1000
-"""Characters."""
+"""Length in characters of the longest question that is accepted."""
 _POINTS = ("points", "keypoints")
 _DESCRIPTION = ("description", "point", "text", "answer")
 _SCORE = ("score", "importance", "importancescore", "relevance", "rating")
@@ -80,7 +80,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """``title`` is empty where the reply has none; ``rating`` is within 0 to 10, 0 where it has
+    """A community report. ``title`` may be "". ``rating`` is within 0 to 10, and 0 if the reply has
     none."""
 
     title: str
@@ -91,69 +91,80 @@ class Report:
 
 
 def parse_report(reply: str) -> Report | Problem:
-    """The first object of the reply that has a summary, or why there is none (a reject's
-    reason)."""
+    """Return the first object of the reply that has a summary, or the problem if there is none.
+
+    The reason of the problem is the reason code of a reject.
+    """
     for value in json_values(reply):
         for item in value if isinstance(value, list) else [value]:
-            report = _report(folded(item))
-            if report.summary:
-                return (
-                    problem("truncated", plain(reply), "the report breaks off")
-                    if _breaks_off(reply, report)
-                    else report
-                )
+            report = _read_report(folded(item))
+            if not report.summary:
+                continue
+            if _breaks_off(reply, report):
+                return problem("truncated", plain(reply), "the report breaks off")
+            return report
     return unusable(reply) or problem("parse", plain(reply), "no report in the reply")
 
 
 def _breaks_off(reply: str, report: Report) -> bool:
-    """Whether its object is closed nowhere, which is forgiven where all that is asked for is there
-    up to the end of a text. Braces in texts do not count, unless their quotes are broken."""
+    """Return whether the object of the report is not closed, and content is missing.
+
+    An object without its end is accepted if all requested fields are there up to the end of a
+    string. Braces in strings do not count, unless their quotes are broken.
+    """
     text = bare(reply).rstrip()
     outside = without_texts(text[text.find("{") :])
-    closed = text.endswith(("}", "]")) or outside.count("}") >= outside.count("{")
-    return not closed and ('"' in outside or not report.findings)
+    is_closed = text.endswith(("}", "]")) or outside.count("}") >= outside.count("{")
+    if is_closed:
+        return False
+    is_inside_string = '"' in outside
+    return is_inside_string or not report.findings
 
 
-def _report(fields: Mapping[str, Any]) -> Report:
+def _read_report(fields: Mapping[str, Any]) -> Report:
+    """Return the report with these fields, or the one in the field "report"."""
     inner = fields.get("report")
     if isinstance(inner, Mapping):
-        return _report(folded(inner))
-    findings = first_of(fields, _FINDINGS)
-    read = map(_finding, findings if isinstance(findings, list) else [])
+        return _read_report(folded(inner))
+    items = first_of(fields, _FINDINGS)
+    findings = [_read_finding(item) for item in items] if isinstance(items, list) else []
     return Report(
-        title=_line(first_of(fields, _TITLE)),
-        summary=_paragraph(first_of(fields, _SUMMARY)),
-        rating=_rating(text_of(first_of(fields, _RATING))),
-        rating_explanation=_paragraph(first_of(fields, _RATING_EXPLANATION)),
-        findings=tuple(finding for finding in read if finding.summary or finding.explanation),
+        title=_read_line(first_of(fields, _TITLE)),
+        summary=_read_paragraph(first_of(fields, _SUMMARY)),
+        rating=_read_rating(text_of(first_of(fields, _RATING))),
+        rating_explanation=_read_paragraph(first_of(fields, _RATING_EXPLANATION)),
+        findings=tuple(finding for finding in findings if finding.summary or finding.explanation),
     )
 
 
-def _finding(item: Any) -> Finding:
+def _read_finding(item: Any) -> Finding:
+    """Return the finding in an object, or in a text, which becomes its summary."""
     if not isinstance(item, Mapping):
-        return Finding(_line(item), "")
+        return Finding(_read_line(item), "")
     fields = folded(item)
-    return Finding(
-        _line(first_of(fields, _SUMMARY + _TITLE)), _paragraph(first_of(fields, _EXPLANATION))
-    )
+    summary = _read_line(first_of(fields, _SUMMARY + _TITLE))
+    return Finding(summary, _read_paragraph(first_of(fields, _EXPLANATION)))
 
 
-def _rating(text: str) -> float:
+def _read_rating(text: str) -> float:
+    """Return the first number in the text, limited to 0 to 10; 0 if there is none."""
     number = _RATED.search(text)
-    return min(max(float(number[0].replace(",", ".")), 0.0), GREATEST_RATING) if number else 0.0
+    if not number:
+        return 0.0
+    return _limit(float(number[0].replace(",", ".")), GREATEST_RATING)
 
 
-def _line(value: Any) -> str:
+def _read_line(value: Any) -> str:
     return one_line(text_of(value))
 
 
-def _paragraph(value: Any) -> str:
+def _read_paragraph(value: Any) -> str:
     return text_of(value).strip()
 
 
 @dataclass(frozen=True)
 class Point:
-    """Something that helps to answer a question; ``score`` from 0 to 100."""
+    """A point that helps to answer a question. ``score`` is within 0 to 100."""
 
     description: str
     score: float
@@ -161,8 +172,11 @@ class Point:
 
 @dataclass(frozen=True)
 class PartialAnswer:
-    """What a part of the evidence answers, how much of the question that is (0 to 100), and what to
-    ask next."""
+    """Answer from a share of the evidence.
+
+    ``score``: how much of the question it answers, within 0 to 100. ``follow_ups``: the questions
+    to ask next.
+    """
 
     text: str
     score: float
@@ -170,91 +184,111 @@ class PartialAnswer:
 
 
 def parse_points(reply: str) -> list[Point] | None:
-    """``{"points": [{"description", "score"}]}``, a bare list of these or of texts, or one of these
-    alone; None when the reply holds no such list."""
+    """Return the points of a reply, or None if it has no list of points.
+
+    The JSON is ``{"points": [{"description", "score"}]}``, a list of such objects or of texts, or a
+    single such object.
+    """
     for value in json_values(reply):
         points = value if isinstance(value, list) else first_of(folded(value), _POINTS)
         if points is None and {"description", "score"} <= folded(value).keys():
             points = [value]
         if isinstance(points, list):
-            return list(_points(points))
+            return list(_read_points(points))
     return None
 
 
-def _points(points: Iterable[Any]) -> Iterator[Point]:
+def _read_points(points: Iterable[Any]) -> Iterator[Point]:
+    """Yield the point of each object or text. Those without a description are left out."""
     for point in points:
         fields = folded({"description": point} if isinstance(point, str) else point)
-        if text := text_of(first_of(fields, _DESCRIPTION)).strip():
-            yield Point(text, _score(first_of(fields, _SCORE)))
+        text = text_of(first_of(fields, _DESCRIPTION)).strip()
+        if text:
+            yield Point(text, _read_score(first_of(fields, _SCORE)))
 
 
 def parse_ratings(reply: str) -> dict[int, float] | None:
-    """Number of a report -> its relevance, 0 to 5, from ``{"ratings": [{"id", "rating"}]}``, a bare
-    list of these, or a mapping of ids to ratings; None without such a list. What cannot be read is
-    left out."""
+    """Return the relevance (0 to 5) of reports by their numbers, or None if the reply has no
+    ratings.
+
+    The JSON is ``{"ratings": [{"id", "rating"}]}``, a list of such objects, or a mapping of ids to
+    ratings. Ratings that cannot be read are left out.
+    """
     for value in json_values(reply):
         inner = value if isinstance(value, list) else first_of(folded(value), _RATINGS)
         ratings = value if inner is None else inner
         if isinstance(ratings, Mapping):
             ratings = [{"id": id, "rating": rating} for id, rating in ratings.items()]
-        if isinstance(ratings, list) and (
-            inner is not None or any(True for _ in _rated(map(folded, ratings)))
-        ):
-            return dict(_rated(map(folded, ratings)))
+        if not isinstance(ratings, list):
+            continue
+        found = dict(_read_ratings(map(folded, ratings)))
+        # A mapping without the field "ratings" counts only if it has at least one rating.
+        if inner is not None or found:
+            return found
     return None
 
 
 def parse_partial_answer(reply: str) -> PartialAnswer | None:
-    """``{"answer", "score", "follow_ups": [...]}``; None when the reply holds no such object."""
+    """Return the answer in ``{"answer", "score", "follow_ups": [...]}``, or None without such an
+    object."""
     for value in json_values(reply):
         fields = folded(value)
-        answer, follow_ups = first_of(fields, _ANSWER), first_of(fields, _FOLLOW_UPS)
+        answer = first_of(fields, _ANSWER)
+        follow_ups = first_of(fields, _FOLLOW_UPS)
         if answer is not None or follow_ups is not None:
-            score = _score(first_of(fields, _SCORE))
-            return PartialAnswer(text_of(answer).strip(), score, tuple(_questions(follow_ups)))
+            score = _read_score(first_of(fields, _SCORE))
+            text = text_of(answer).strip()
+            return PartialAnswer(text, score, tuple(_read_questions(follow_ups)))
     return None
 
 
 def parse_questions(reply: str) -> list[str]:
-    """The questions of ``{"questions": [...]}`` or of a bare list, else the bulleted or numbered
-    lines; each once."""
+    """Return the questions of a reply, each of them once.
+
+    They come from ``{"questions": [...]}`` or a JSON list, or else from the bulleted or numbered
+    lines.
+    """
     for value in json_values(reply):
-        found = list(
-            _questions(value if isinstance(value, list) else first_of(folded(value), _QUESTIONS))
-        )
+        items = value if isinstance(value, list) else first_of(folded(value), _QUESTIONS)
+        found = list(_read_questions(items))
         if found:
             return found
     return list(dict.fromkeys(one_line(line) for line in _BULLET.findall(reply)))
 
 
-def _rated(ratings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, float]]:
+def _read_ratings(ratings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, float]]:
+    """Yield number and relevance of each report whose fields have both."""
     for fields in ratings:
-        id, rating = _number(first_of(fields, _ID)), _number(first_of(fields, _SCORE))
+        id = _read_number(first_of(fields, _ID))
+        rating = _read_number(first_of(fields, _SCORE))
         if id is not None and rating is not None:
-            yield int(id), _within(rating, HIGHEST_RATING)
+            yield int(id), _limit(rating, HIGHEST_RATING)
 
 
-def _questions(value: Any) -> Iterator[str]:
-    """Each once, whatever its case."""
+def _read_questions(value: Any) -> Iterator[str]:
+    """Yield the questions of a list of texts or objects, each of them once (ignoring case)."""
     seen: set[str] = set()
     for item in value if isinstance(value, list) else []:
-        text = one_line(
-            text_of(item if isinstance(item, str) else first_of(folded(item), _QUESTION))
-        )
+        question = item if isinstance(item, str) else first_of(folded(item), _QUESTION)
+        text = _read_line(question)
         if 0 < len(text) <= LONGEST_QUESTION and text.casefold() not in seen:
             seen.add(text.casefold())
             yield text
 
 
-def _score(value: Any) -> float:
-    number = _number(value)
-    return LEAST_SCORE if number is None else _within(number, HIGHEST_SCORE)
+def _read_score(value: Any) -> float:
+    number = _read_number(value)
+    return LEAST_SCORE if number is None else _limit(number, HIGHEST_SCORE)
 
 
-def _number(value: Any) -> float | None:
+def _read_number(value: Any) -> float | None:
+    """Return the first number in the value, or None if there is none or it is not finite."""
     match = _NUMBER.search(text_of(value))
-    return float(match[0]) if match and math.isfinite(float(match[0])) else None
+    if not match:
+        return None
+    number = float(match[0])
+    return number if math.isfinite(number) else None
 
 
-def _within(number: float, most: float) -> float:
+def _limit(number: float, most: float) -> float:
     return min(max(number, 0.0), most)
