@@ -1,1 +1,1 @@
-"""What a text is, to every other room: its identity, words, sentences and tokens. Calls nothing."""
+"""Properties of texts that every other room uses: identity, words, sentences and tokens."""

@@ -1,5 +1,7 @@
-"""Identity of texts and names: cleaning, match keys, deterministic ids (no uuid, no clock); words,
-compared."""
+"""Identity of texts and names: cleaning, match keys, deterministic ids, and words for comparison.
+
+An id depends on its content alone; there is no uuid and no clock.
+"""
 
 import hashlib
 import re
@@ -15,63 +17,82 @@ _OPENING = "\"'`´‘‚‛“„«‹「『〝＂＇"
 _CLOSED_BY = dict(
     zip("‘‚‛“„«‹「『〝", ("’", "‘’", "’", "”", "“”", "»", "›", "」", "』", "〞"), strict=True)
 )
-"""Those that end otherwise than they begin."""
+"""Closing quotes of the opening quotes that end in another character. One opening quote may have
+several closing ones."""
 _QUOTE_OF_A_PART = re.compile(
     rf"(?<![^\s(\[])([{_OPENING}])(?=\w)|(?<=[^\s(\[])([{_QUOTES}])(?!\w)"
 )
+"""A quote within a name: group 1 opens before a word, group 2 closes after one."""
 _AS_SPACE = str.maketrans(dict.fromkeys(_QUOTES + _DASHES + _STOPS, " "))
 
 
 def clean(text: str) -> str:
-    """The text without control characters and lone surrogates (no store takes them), line ends as
-    \\n."""
+    """Return the text without control characters and lone surrogates; lines end in line feeds.
+
+    No store accepts those characters.
+    """
     return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def clean_name(name: str) -> str:
-    """A name on one line: cleaned, white space collapsed, quotes around it taken off; those around
-    a part of it stay, as in Fog bell 'Old Margit'."""
+    """Return the name on one line: cleaned, with white space collapsed and without quotes around
+    it.
+
+    Quotes around a word of the name stay, as in Fog bell 'Old Margit'.
+    """
     collapsed = " ".join(clean(name).split())
     inner = collapsed.strip(_QUOTES + " ")
     if not inner:
         return collapsed
+    # Stripping may have removed the partner of a quote within the name: put it back.
     before, _, after = collapsed.partition(inner)
-    front, behind = _half_quotes(inner)
-    if front and before.rstrip().endswith(tuple(front)):
+    missing_opening, missing_closing = _quotes_without_partner(inner)
+    if missing_opening and before.rstrip().endswith(tuple(missing_opening)):
         inner = f"{before.rstrip()[-1]}{inner}"
-    if behind and after.lstrip().startswith(tuple(behind)):
+    if missing_closing and after.lstrip().startswith(tuple(missing_closing)):
         inner = f"{inner}{after.lstrip()[0]}"
     return inner
 
 
-def _half_quotes(name: str) -> tuple[str, str]:
-    """Quotes any of which may belong in front of the name, to the one that only ends within it, and
-    behind, to the one that only begins there."""
-    front, open_quotes = "", []
+def _quotes_without_partner(name: str) -> tuple[str, str]:
+    """Return the quotes that may be missing before and after the name.
+
+    The first text has every opening quote that fits a quote which only closes within the name. The
+    second has every closing quote that fits one which only opens there.
+    """
+    missing_opening = ""
+    closing_quotes: list[str] = []
     for quote in _QUOTE_OF_A_PART.finditer(name):
-        if quote[1]:
-            open_quotes.append(_CLOSED_BY.get(quote[1], quote[1]))
-        elif open_quotes and quote[2] in open_quotes[-1]:
-            open_quotes.pop()
-        elif not open_quotes:
-            front = front or "".join(
-                one for one in _OPENING if quote[2] in _CLOSED_BY.get(one, one)
-            )
-    return front, open_quotes[-1] if open_quotes else ""
+        opening, closing = quote[1], quote[2]
+        if opening:
+            closing_quotes.append(_CLOSED_BY.get(opening, opening))
+        elif closing_quotes and closing in closing_quotes[-1]:
+            closing_quotes.pop()
+        elif not closing_quotes and not missing_opening:
+            fitting = [one for one in _OPENING if closing in _CLOSED_BY.get(one, one)]
+            missing_opening = "".join(fitting)
+    return missing_opening, closing_quotes[-1] if closing_quotes else ""
 
 
 def match_key(name: str) -> str:
-    """What makes two names one entity: NFKC, casefold; quotes, dashes and full stops as a space.
+    """Return the key that is equal for all spellings of one entity's name.
 
-    ``+ # & @ /`` and digits keep their meaning, so that C and C++ stay two.
+    The name is normalized (NFKC) and case-folded. Quotes, dashes and full stops become spaces. ``+
+    # & @ /`` and digits keep their meaning, so that C and C++ stay two entities.
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    normalized = unicodedata.normalize("NFKC", name)
+    # Case folding may undo the normalization, so it is applied twice.
+    folded = unicodedata.normalize("NFKC", normalized.casefold())
     key = " ".join(folded.translate(_AS_SPACE).split())
+    # A name of punctuation alone is its own key.
     return key or " ".join(folded.split())
 
 
 def digest(*parts: str) -> str:
-    """32 hex digits over the parts; no two lists of parts share an encoding."""
+    """Return 32 hexadecimal digits of a hash of the parts.
+
+    Each part is preceded by its length, so different lists of parts have different encodings.
+    """
     state = hashlib.sha256()
     for part in parts:
         encoded = part.encode("utf-8", "surrogatepass")
@@ -80,32 +101,42 @@ def digest(*parts: str) -> str:
 
 
 def document_id(key: str) -> str:
-    """``key``: the value of the key column, else the relative POSIX path."""
+    """Return the id of a document.
+
+    ``key`` is the value of the key column, or else the relative POSIX path of the file.
+    """
     return f"doc-{digest(key)}"
 
 
 def text_unit_id(document: str, text: str, ordinal: int) -> str:
-    """``ordinal``: which of the document's text units with this very text (0, 1, ...)."""
+    """Return the id of a text unit.
+
+    ``ordinal`` (0, 1, ...) distinguishes text units of a document with the same text.
+    """
     return f"chunk-{digest(document, text, str(ordinal))}"
 
 
 def entity_id(name: str) -> str:
+    """Return the id of the entity with this name. All spellings with the same match key have one
+    id."""
     return f"ent-{digest(match_key(name))}"
 
 
 def claim_id(text_unit: str, *words: str) -> str:
-    """``words``: all that is claimed."""
+    """Return the id of a claim. ``words`` are all of its fields."""
     return f"claim-{digest(text_unit, *words)}"
 
 
 def relationship_id(source_entity_id: str, target_entity_id: str) -> str:
-    """Directed: the two ends in their order, so that the id alone says where the relationship
-    is."""
+    """Return the id of a directed relationship, which contains the ids of both ends in order."""
     return f"rel-{source_entity_id.removeprefix('ent-')}-{target_entity_id.removeprefix('ent-')}"
 
 
 def relationship_ends(id: str) -> tuple[str, str]:
-    """The entity ids of source and target. Raises ValueError on what is no relationship id."""
+    """Return the entity ids of source and target of a relationship.
+
+    Raises ValueError if ``id`` is no relationship id.
+    """
     digests = _RELATIONSHIP_ID.fullmatch(id)
     if not digests:
         raise ValueError(f"'{id}' is no relationship id: rel-, and 32 hex digits of each end")
@@ -113,30 +144,44 @@ def relationship_ends(id: str) -> tuple[str, str]:
 
 
 _SYLLABIC = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-"""Han and kana: written without spaces between words."""
+"""Han and kana, which are written without spaces between words."""
 _WORD = re.compile(rf"[{_SYLLABIC}]+|[^\W_{_SYLLABIC}]+")
 _SYLLABLE = re.compile(f"[{_SYLLABIC}]")
 SHORTEST_STEM = 4
+"""Length in characters of the shortest word that may be left when an ending is removed."""
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words without their commonest English endings; of Chinese and Japanese every two
-    characters next to each other, which do nearly as well as words (Nie, Gao, Zhang and Zhou 2000,
-    "On the use of words and n-grams for Chinese information retrieval")."""
+    """Return the words of the text in lower case, without the most common English endings.
+
+    Chinese and Japanese text gives all pairs of adjacent characters instead, which work nearly as
+    well as words (Nie, Gao, Zhang and Zhou 2000, "On the use of words and n-grams for Chinese
+    information retrieval").
+    """
     runs = _WORD.findall(text.lower())
     if text.isascii() or not _SYLLABLE.search(text):
         return list(map(stem, runs))
-    return [word for run in runs for word in _parts(run)]
+    found: list[str] = []
+    for run in runs:
+        if is_syllabic(run):
+            pairs = [run[start : start + 2] for start in range(len(run) - 1)]
+            found += pairs or [run]
+        else:
+            found.append(stem(run))
+    return found
 
 
 def is_syllabic(word: str) -> bool:
+    """Return whether the word is written in Han or kana."""
     return _SYLLABLE.match(word) is not None
 
 
 @lru_cache(100_000)
 def stem(word: str) -> str:
-    """The word without a plural's or a participle's ending, where enough is left of it: the
-    S-stemmer of Harman (1991, "How effective is suffixing?"), and -ed and -ing."""
+    """Return the word without the ending of a plural or a participle, if enough of it is left.
+
+    This is the S-stemmer of Harman (1991, "How effective is suffixing?"), extended by -ed and -ing.
+    """
     if word.endswith("ies") and len(word) > SHORTEST_STEM:
         return f"{word[:-3]}y"
     if word.endswith("ss"):
@@ -144,10 +189,6 @@ def stem(word: str) -> str:
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= SHORTEST_STEM:
             return word[: -len(ending)]
-    return word[:-1] if word.endswith("s") and len(word) > 3 else word
-
-
-def _parts(run: str) -> list[str]:
-    if not is_syllabic(run):
-        return [stem(run)]
-    return [run[start : start + 2] for start in range(len(run) - 1)] or [run]
+    if word.endswith("s") and len(word) > 3:
+        return word[:-1]
+    return word

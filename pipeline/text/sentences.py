@@ -1,5 +1,5 @@
-"""Sentence spans of a text in any script, by punctuation alone, and the pieces of a text within a
-limit of tokens."""
+"""Sentences of a text in any script, found by punctuation alone, and chunks within a limit of
+tokens."""
 
 import hashlib
 import re
@@ -9,17 +9,24 @@ from dataclasses import dataclass
 import regex
 
 _NARROW = ".!?؟"
+"""Marks that end a sentence only before white space."""
 _WIDE = "。．｡！？；…।॥۔"
+"""Marks that end a sentence even without white space."""
 _CLOSERS = "\"'”’»›)]}」』）】》〉〕］｝＂＇*_"
+"""Quotes and brackets that belong to the sentence before them."""
 _CANDIDATE = re.compile(
     rf"[{_NARROW}{_WIDE}](?P<tail>[{_NARROW}{_WIDE}{re.escape(_CLOSERS)}]*+)(?P<space>\s*+)|\n\s*+"
 )
+"""Every place where a sentence may end: after a mark with its closing quotes, or at a line end."""
 _CLUSTER = regex.compile(r"\X")
+"""A grapheme cluster: a character with the combining marks that belong to it."""
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
 _LAST_WORD = re.compile(r"(?P<before>^|\W)(?P<word>\w+)$")
 _WIDE_MARKS = frozenset(_WIDE)
 _LONGEST_ABBREVIATION = 8
 _LONGEST_INDENT = 16
+"""Number of characters before a full stop that are searched for an abbreviation, and for the start
+of the line."""
 
 _TITLES = """
 mr mrs ms mx dr prof st mt ft gen col maj capt lt sgt cpl adm cmdr rev fr hon pres gov sen rep amb sra srta
@@ -28,27 +35,26 @@ jan feb mar apr jun jul aug sep sept oct nov dec
 """  # noqa: E501
 _SUFFIXES = "jr sr inc ltd co corp bros etc dept univ ave blvd rd est no op am pm"
 _NEVER_LAST = frozenset(_TITLES.split())
+"""Abbreviations that never end a sentence."""
 _LAST_BEFORE_CAPITAL = frozenset(_SUFFIXES.split())
+"""Abbreviations that end a sentence if the next word begins with a capital letter."""
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Half-open character spans in order that cover the text; each keeps the white space that
-    follows it.
+    """Return the sentences as (start, end) character offsets, in order and without gaps.
 
-    A sentence ends after ``. ! ?`` (and closing quotes or brackets) before white space, after
-    ``。！？；…`` (and closing marks), and at a blank line; not after an abbreviation, an initial or a
-    list number. A text of white space alone is one span; an empty one has none.
-    """  # noqa: E501
+    Each sentence includes the white space that follows it. A sentence ends after ``. ! ?`` (and
+    closing quotes or brackets) before white space. It also ends after ``。！？；…`` (and closing
+    marks), and at a blank line. It does not end after an abbreviation, an initial or a list number.
+    A text of white space alone is one sentence; an empty one has none.
+    """
     spans: list[tuple[int, int]] = []
     start = 0
     for found in _CANDIDATE.finditer(text):
         end = found.end()
-        if (
-            end < len(text)
-            and _ends_sentence(text, found)
-            and is_cluster_end(text, end)
-            and text[start:end].strip()
-        ):
+        if end == len(text) or not _ends_sentence(text, found):
+            continue
+        if is_cluster_end(text, end) and text[start:end].strip():
             spans.append((start, end))
             start = end
     if start < len(text):
@@ -57,12 +63,14 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def halves(text: str) -> list[str]:
-    """The text in two at the sentence end next to its middle, else at a space there; one that has
-    neither is one."""
+    """Split the text in two at the sentence end next to its middle, or else at a space there.
+
+    A text without either is returned as a list of one.
+    """
     middle = len(text) // 2
-    ends = [end for _, end in sentence_spans(text)[:-1]] or [
-        space.end() for space in re.finditer(r"\s+", text.strip())
-    ]
+    ends = [end for _, end in sentence_spans(text)[:-1]]
+    if not ends:
+        ends = [space.end() for space in re.finditer(r"\s+", text.strip())]
     if not ends:
         return [text]
     cut = min(ends, key=lambda end: (abs(end - middle), end))
@@ -70,25 +78,30 @@ def halves(text: str) -> list[str]:
 
 
 def ends_paragraph(text: str, end: int) -> bool:
-    """Whether a blank line, or the text's end, comes right before offset ``end`` (a span's end)."""
+    """Return whether a blank line or the text's end is at offset ``end``, the end of a sentence."""
     if end == len(text):
         return True
     newlines = 0
     while end > 0 and text[end - 1].isspace() and newlines < 2:
         end -= 1
-        newlines += text[end] == "\n"
+        if text[end] == "\n":
+            newlines += 1
     return newlines == 2
 
 
 def is_cluster_end(text: str, end: int) -> bool:
-    """Whether the character at ``end`` does not belong to the one before it, as a combining mark
-    would."""
+    """Return whether a grapheme cluster ends at offset ``end``.
+
+    It does not if the character at ``end`` belongs to the one before it, such as a combining mark.
+    """
     pair = text[end - 1 : end + 1]
     return pair.isascii() or _CLUSTER.fullmatch(pair) is None or len(pair) == 1
 
 
 def _ends_sentence(text: str, found: re.Match[str]) -> bool:
+    """Return whether a sentence ends at this candidate."""
     space = found["space"]
+    # Without a mark, only a blank line ends a sentence.
     if space is None:
         return _BLANK_LINE.match(found[0]) is not None
     if "\n" in space and _BLANK_LINE.search(space):
@@ -99,13 +112,17 @@ def _ends_sentence(text: str, found: re.Match[str]) -> bool:
     if not space:
         return False
     if tail:
+        # A quoted sentence within another one is followed by a small letter.
         return not (tail[-1] in _CLOSERS and text[found.end()].islower())
-    return text[found.start()] != "." or not _is_abbreviation(text, found.start(), found.end())
+    is_full_stop = text[found.start()] == "."
+    return not is_full_stop or not _is_abbreviation(text, found.start(), found.end())
 
 
 def _is_abbreviation(text: str, stop: int, after: int) -> bool:
-    """Whether the full stop at ``stop`` belongs to the word before it; the next word starts at
-    ``after``."""
+    """Return whether the full stop at ``stop`` belongs to the word before it.
+
+    That word is an abbreviation, an initial or a list number. The next word starts at ``after``.
+    """
     last = _LAST_WORD.search(text[max(0, stop - _LONGEST_ABBREVIATION) : stop])
     if last is None:
         return False
@@ -120,31 +137,46 @@ def _is_abbreviation(text: str, stop: int, after: int) -> bool:
 
 
 def _is_initial(letter: str, before: str, following: str) -> bool:
+    """Return whether a single letter before a full stop is an initial, as in "e.g." or "J. Smith".
+
+    The pronoun "I" may end a sentence.
+    """
     return before == "." or following.islower() or (letter.isupper() and letter != "I")
 
 
 def _starts_line(text: str, offset: int) -> bool:
-    indent = text[max(0, offset - _LONGEST_INDENT) : offset]
-    return not indent[indent.rfind("\n") + 1 :].strip() and (
-        "\n" in indent or offset < _LONGEST_INDENT
-    )
+    """Return whether only white space is between the start of the line and ``offset``."""
+    before = text[max(0, offset - _LONGEST_INDENT) : offset]
+    indent = before[before.rfind("\n") + 1 :]
+    is_start_visible = "\n" in before or offset < _LONGEST_INDENT
+    return is_start_visible and not indent.strip()
 
 
 Count = Callable[[str], int]
+"""Function that counts the tokens of a text."""
 Rank = bytes
+"""Sort key of a cut; the cut with the greatest key is preferred."""
 
 _BREAKS = [regex.compile(pattern) for pattern in (r"\n\s*", r"[,;:]\s+|[，、：]\s*", r"\s+")]
+"""Places where a long sentence is cut, best first: line ends, clause ends, word ends."""
 _INSIDE_SENTENCE, _SENTENCE_END, _PARAGRAPH_END = b"0", b"1", b"2"
+"""Kinds of ends, in the order of their quality for a cut."""
 _CONTEXT = 16
+"""Characters before a cut inside a sentence that decide between equal places."""
 _LONGEST_CHOICE = 4096
+"""Characters before the limit in which a place for a cut is searched."""
 _CHARACTERS_A_TOKEN = 4
+"""First estimate of the length of a token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """``n_tokens`` is without the white space around it. ``rank`` says how good its end is for a
-    cut: the kind of end first, then the piece's own content, then that of the piece before it as
-    well."""
+    """A chunk of a text between two possible cuts.
+
+    ``n_tokens`` does not count the white space around it. ``rank`` says how good its end is for a
+    cut. It depends first on the kind of end, then on the content of the chunk, then on the content
+    of the previous chunk as well.
+    """
 
     start: int
     end: int
@@ -153,59 +185,79 @@ class Piece:
 
 
 def sentence_pieces(text: str, size: int, count: Count) -> list[Piece]:
-    """Pieces in order that cover the text; only a single character may have more than ``size``
-    tokens."""
+    """Split the text into sentences, and long sentences into chunks of at most ``size`` tokens.
+
+    The chunks are in order and without gaps. Only a single character may have more tokens.
+    """
     pieces: list[Piece] = []
     before = b""
     for start, end in sentence_spans(text):
-        for part_start, part_end in _parts(text, start, end, size, count):
-            content = text[part_start:part_end].strip()
-            key = _key(content.encode("utf-8", "surrogatepass"))
-            rank = _kind(text, part_end, end, content) + key + _key(before + key)
-            pieces.append(Piece(part_start, part_end, count(content), rank))
+        for piece_start, piece_end in _split_sentence(text, start, end, size, count):
+            content = text[piece_start:piece_end].strip()
+            key = _hash(content.encode("utf-8", "surrogatepass"))
+            rank = _end_kind(text, piece_end, end, content) + key + _hash(before + key)
+            pieces.append(Piece(piece_start, piece_end, count(content), rank))
             before = key
     return pieces
 
 
 def fitting_end(text: str, start: int, end: int, size: int, count: Count) -> int:
-    """How far up to ``end`` whole clusters from ``start`` go that have nearly ``size`` tokens, not
-    more."""
-    limit = start + _largest(
-        end - start, size, lambda length: count(text[start : start + length].strip())
-    )
+    """Return the greatest offset up to ``end`` so that the text from ``start`` has at most ``size``
+    tokens.
+
+    It is nearly the greatest: the search is not exact. Grapheme clusters are not split.
+    """
+
+    def tokens_of(length: int) -> int:
+        return count(text[start : start + length].strip())
+
+    limit = start + _largest_length(end - start, size, tokens_of)
     if limit == end:
         return end
     clusters = _cluster_ends(text, _word_start(text, start, limit), limit)
-    return _shrunk(text, start, clusters[-1] if clusters else limit, size, count)
+    last_end = clusters[-1] if clusters else limit
+    return _shrink(text, start, last_end, size, count)
 
 
 def fitting_start(text: str, start: int, end: int, size: int, count: Count) -> int:
-    """From where, after ``start``, whole clusters up to ``end`` have nearly ``size`` tokens, not
-    more."""
+    """Return the least offset after ``start`` so that the text up to ``end`` has at most ``size``
+    tokens.
+
+    It is nearly the least: the search is not exact. Grapheme clusters are not split.
+    """
     if size == 0 or end - start < 2:
         return end
-    earliest = end - _largest(
-        end - start - 1, size, lambda length: count(text[end - length : end].strip())
-    )
+
+    def tokens_of(length: int) -> int:
+        return count(text[end - length : end].strip())
+
+    earliest = end - _largest_length(end - start - 1, size, tokens_of)
     clusters = _cluster_ends(text, _word_start(text, start, earliest), end)
     return next((stop for stop in clusters if stop >= earliest), end)
 
 
-def _parts(text: str, start: int, end: int, size: int, count: Count) -> Iterator[tuple[int, int]]:
-    """The sentence in parts that fit: cut at a line's, clause's or word's end, else between
-    clusters.
+def _split_sentence(
+    text: str, start: int, end: int, size: int, count: Count
+) -> Iterator[tuple[int, int]]:
+    """Yield the offsets of chunks of the sentence that have at most ``size`` tokens.
 
-    Of these ends the text right before it decides, so that parts, too, stay as they were after an
-    edit.
+    It is cut at the end of a line, a clause or a word, or else between grapheme clusters.
     """
-    while (limit := fitting_end(text, start, end, size, count)) < end:
-        cut = _shrunk(text, start, _best_break(text, start, limit), size, count)
+    limit = fitting_end(text, start, end, size, count)
+    while limit < end:
+        cut = _shrink(text, start, _best_break(text, start, limit), size, count)
         yield start, cut
         start = cut
+        limit = fitting_end(text, start, end, size, count)
     yield start, end
 
 
 def _best_break(text: str, start: int, limit: int) -> int:
+    """Return the best offset before ``limit`` to cut a sentence.
+
+    Among equally good places, a hash of the text right before them decides. Most cuts therefore
+    stay where they were after an edit.
+    """
     lowest = max(start + (limit - start) // 5, limit - _LONGEST_CHOICE)
     for pattern in _BREAKS:
         ends = [found.end() for found in pattern.finditer(text, lowest, limit)]
@@ -214,58 +266,73 @@ def _best_break(text: str, start: int, limit: int) -> int:
             break
     else:
         ends = [end for end in _cluster_ends(text, start, limit) if end > lowest] or [limit]
-    return max(
-        ends,
-        key=lambda end: (
-            _key(text[max(0, end - _CONTEXT) : end].encode("utf-8", "surrogatepass")),
-            end,
-        ),
-    )
+
+    def rank(end: int) -> tuple[bytes, int]:
+        context = text[max(0, end - _CONTEXT) : end]
+        return _hash(context.encode("utf-8", "surrogatepass")), end
+
+    return max(ends, key=rank)
 
 
 def _word_start(text: str, start: int, limit: int) -> int:
-    """A place before ``limit`` where a cluster begins, to look for clusters from there on."""
+    """Return an offset before ``limit`` where a grapheme cluster begins, to search clusters from
+    there on.
+
+    Searching from ``start`` would be slow in a long text.
+    """
     return max(start, text.rfind(" ", start, limit))
 
 
 def _cluster_ends(text: str, start: int, limit: int) -> list[int]:
-    """The ends up to ``limit`` of the grapheme clusters (Unicode Standard Annex 29) from ``start``
-    on."""
+    """Return the ends up to ``limit`` of the grapheme clusters that begin at ``start`` or later.
+
+    Grapheme clusters are those of Unicode Standard Annex 29.
+    """
     ends = [start + found.end() for found in _CLUSTER.finditer(text[start : limit + 1])]
     return [end for end in ends if end <= limit]
 
 
-def _shrunk(text: str, start: int, end: int, size: int, count: Count) -> int:
-    """``end``, moved back while the text up to it does not fit: a shorter text can have more
-    tokens."""
+def _shrink(text: str, start: int, end: int, size: int, count: Count) -> int:
+    """Return ``end``, moved back until the text up to it has at most ``size`` tokens.
+
+    That is needed because a shorter text may have more tokens than a longer one.
+    """
     while end - start > 1 and count(text[start:end].strip()) > size:
         end -= 1
     return end
 
 
-def _largest(limit: int, allowed: int, cost: Callable[[int], int]) -> int:
-    """Nearly the largest length from 1 to ``limit`` of allowed cost, by interpolation, then
-    bisection."""
-    low, high, length, tries = 1, limit + 1, min(limit, allowed * _CHARACTERS_A_TOKEN), 0
+def _largest_length(limit: int, allowed: int, cost: Callable[[int], int]) -> int:
+    """Return nearly the largest length from 1 to ``limit`` whose cost is allowed.
+
+    The search interpolates at first, then bisects. It stops at 98 % of the allowed cost.
+    """
+    # The length ``low`` is allowed (1 always is), and ``high`` is not.
+    low, high = 1, limit + 1
+    length = min(limit, allowed * _CHARACTERS_A_TOKEN)
+    tries = 0
     while high - low > 1:
         spent = cost(length)
         if spent > allowed:
             high = length
         else:
             low = length
-            if high <= limit and allowed - spent <= allowed // 50:
+            is_close = allowed - spent <= allowed // 50
+            if is_close and high <= limit:
                 break
         tries += 1
-        guess = length * min(4.0, allowed / max(1, spent)) if tries < 8 else (low + high) / 2
+        interpolated = length * min(4.0, allowed / max(1, spent))
+        guess = interpolated if tries < 8 else (low + high) / 2
         length = min(max(int(guess), low + 1), high - 1)
     return low
 
 
-def _kind(text: str, end: int, sentence_end: int, content: str) -> bytes:
+def _end_kind(text: str, end: int, sentence_end: int, content: str) -> bytes:
+    """Return the kind of end of a chunk. After a heading, no cut is good."""
     if end < sentence_end or content.startswith("#"):
         return _INSIDE_SENTENCE
     return _PARAGRAPH_END if ends_paragraph(text, end) else _SENTENCE_END
 
 
-def _key(content: bytes) -> bytes:
+def _hash(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=8).digest()

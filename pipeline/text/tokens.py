@@ -1,9 +1,9 @@
-"""Token counts equal to tiktoken's, with no download at any time.
+"""Token counts equal to those of tiktoken, without any download.
 
-``rs-bpe`` carries the ranks of the two encodings in use today and gives tiktoken's very ids; it is
-taken even where tiktoken's own ranks are on the machine, because tiktoken's regular expression
-overflows its stack on megabytes of white space. tiktoken serves older encodings whose rank files
-are in its cache.
+``rs-bpe`` contains the ranks of the two encodings in use today and returns the same ids as
+tiktoken. It is used even where tiktoken's own ranks are on the machine, because tiktoken's regular
+expression overflows its stack on megabytes of white space. tiktoken handles older encodings whose
+rank files are in its cache.
 """
 
 import hashlib
@@ -25,11 +25,13 @@ _PACKAGED: dict[str, Callable[[], openai.Tokenizer]] = {
     "o200k_base": openai.o200k_base,
 }
 _SAME_PLAIN_TEXT = {"o200k_harmony": "o200k_base", "p50k_edit": "p50k_base"}
+"""Encodings that differ only in special tokens, and the encoding with the same plain text."""
 
 
 @dataclass
 class BytePairTokenizer:
-    """``name`` is the encoding's. Special tokens read as plain text; a lone surrogate as U+FFFD."""
+    """Tokenizer of the encoding ``name``. Special tokens count as plain text, lone surrogates as
+    U+FFFD."""
 
     name: str
 
@@ -47,17 +49,23 @@ class BytePairTokenizer:
 
 
 def tokenizer(name: str) -> BytePairTokenizer:
-    """The tokenizer of a model ("gpt-4o-mini") or an encoding ("cl100k_base"); else that of
-    o200k_base."""
+    """Return the tokenizer of a model ("gpt-4o-mini") or an encoding ("cl100k_base").
+
+    An unknown name gives the tokenizer of o200k_base.
+    """
     return BytePairTokenizer(encoding_for(name))
 
 
 def encoding_for(name: str) -> str:
-    """The name of the encoding by tiktoken's own table; an encoding that cannot be had here is
-    o200k_base."""
+    """Return the name of the encoding of a model or encoding, by tiktoken's own table.
+
+    An encoding that is not available on this machine becomes o200k_base.
+    """
     encoding = name if name in ENCODING_CONSTRUCTORS else _encoding_of_model(name)
     encoding = _SAME_PLAIN_TEXT.get(encoding, encoding)
-    return encoding if encoding in _PACKAGED or _ranks_are_here(encoding) else DEFAULT_ENCODING
+    if encoding in _PACKAGED or _ranks_are_here(encoding):
+        return encoding
+    return DEFAULT_ENCODING
 
 
 def _encoding_of_model(model: str) -> str:
@@ -75,6 +83,7 @@ class _Functions:
 
 @lru_cache
 def _load(encoding: str) -> _Functions:
+    """Return the functions of an encoding, which are loaded once per process."""
     if encoding in _PACKAGED:
         packaged = _PACKAGED[encoding]()
         return _Functions(packaged.encode, packaged.count)
@@ -83,21 +92,23 @@ def _load(encoding: str) -> _Functions:
 
 
 def _ranks_are_here(encoding: str) -> bool:
-    """Whether tiktoken would load the encoding without the network: its files are cached and
-    intact.
+    """Return whether tiktoken can load the encoding without the network, from intact cached files.
 
-    Their addresses and hashes are constants of the function that would fetch them
-    (``tiktoken.load`` names a cached file by the SHA-1 of its address, and fetches again one whose
-    SHA-256 is another).
+    The addresses and hashes of the files are constants of the function that would download them.
+    ``tiktoken.load`` names a cached file by the SHA-1 of its address. It downloads a file again if
+    its SHA-256 differs.
     """
-    constants = [
-        c for c in ENCODING_CONSTRUCTORS[encoding].__code__.co_consts if isinstance(c, str)
-    ]
+    code = ENCODING_CONSTRUCTORS[encoding].__code__
+    constants = [constant for constant in code.co_consts if isinstance(constant, str)]
     addresses = [constant for constant in constants if constant.startswith("https://")]
     return bool(addresses) and all(_cached_hash(address) in constants for address in addresses)
 
 
 def _cached_hash(address: str) -> str | None:
+    """Return the SHA-256 of the cached file of an address, or None if there is none.
+
+    The folder is found as ``tiktoken.load`` finds it; an empty variable turns its cache off.
+    """
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
     if folder is None:
         folder = Path(tempfile.gettempdir(), "data-gym-cache")

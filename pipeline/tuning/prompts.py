@@ -1,4 +1,5 @@
-"""What a model is asked about a sample, and the prompts that come of it."""
+"""Requests to a model about a sample of the documents, and the tuned prompts made from its
+replies."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,10 @@ from pipeline.verbs.graph_prompt import JSON, RECORDS, Format
 from pipeline.verbs.graph_prompt import opening as graph_prompt
 
 ROW = "tune"
+"""Row id of the requests."""
 LONGEST_LINE, LONGEST_PERSONA, LONGEST_TYPE = 200, 1500, 40
+"""Longest useful replies in characters: one line, a description of the reader, and one entity
+type."""
 FENCE, NO_FENCE = "```", "'''"
 _TYPES = re.compile(r"[,;\n、，；]")
 _MARK = re.compile(r"^[\s\-*•\d.)\"'`]+|[\s.\"'`]+$")
@@ -33,8 +37,11 @@ _MARK = re.compile(r"^[\s\-*•\d.)\"'`]+|[\s.\"'`]+$")
 
 @dataclass(frozen=True)
 class TunePrompts:
-    """``extract``: the workflow's own, None where it has none; ``format``: of the replies that it
-    asks for."""
+    """Prompts of the tuning.
+
+    ``extract``: the workflow's own prompt for extraction, or None if it has none. ``format``: the
+    format of the replies that it requests.
+    """
 
     domain: Prompt
     language: Prompt
@@ -46,7 +53,8 @@ class TunePrompts:
 
 @dataclass(frozen=True)
 class Passages:
-    """``texts``: of the sample, ready for a prompt; ``examples``: shorter ones, to extract from."""
+    """Texts of the sample. ``texts`` are complete; ``examples`` are shorter, to extract records
+    from."""
 
     texts: tuple[str, ...]
     examples: tuple[str, ...]
@@ -54,7 +62,8 @@ class Passages:
 
 @dataclass(frozen=True)
 class TuningBrief:
-    """``domain, language, entity_types`` are asked for where they are empty."""
+    """User's own answers. ``domain``, ``language`` and ``entity_types`` are requested from the
+    model if they are empty."""
 
     domain: str = ""
     language: str = ""
@@ -64,13 +73,16 @@ class TuningBrief:
 
 @dataclass(frozen=True)
 class Example:
+    """A text and the records that the model extracted from it."""
+
     text: str
     records: str
 
 
 @dataclass(frozen=True)
 class SampleFindings:
-    """``problems``: what was asked -> why there is no use in the reply."""
+    """Answers about the sample. ``problems`` name the answers that cannot be used, with the
+    reasons."""
 
     domain: str
     language: str
@@ -83,51 +95,63 @@ class SampleFindings:
 def questions(
     passages: Passages, wanted: TuningBrief, prompts: TunePrompts
 ) -> Talk[SampleFindings]:
-    """The conversation: field and language at once, then the reader, the types, and the examples at
-    once. It goes on after a reply of no use, so that a rehearsal counts what follows."""
+    """Ask about the sample, and return the findings.
+
+    Domain and language are requested at once, then the persona of a reader, the entity types, and
+    all examples at once. The conversation continues after an unusable reply, so that a rehearsal
+    counts all requests.
+    """
     problems: list[str] = []
     texts = "\n---\n".join(text.replace(FENCE, NO_FENCE) for text in passages.texts)
 
-    def told(what: str, reply: ChatReply, limit: int) -> str:
+    def answer_of(reply: ChatReply, subject: str, limit: int) -> str:
+        """Return the text of the reply, or "" after noting the problem of an unusable one."""
         problem = failed(reply) or unusable(reply.text) or _too_long(reply.text, limit)
         if problem:
-            problems.append(f"{what}: {problem.message or problem.reason}")
-        return "" if problem else plain(reply.text).strip()
+            problems.append(f"{subject}: {problem.message or problem.reason}")
+            return ""
+        return plain(reply.text).strip()
 
     unknown = [name for name in ("domain", "language") if not getattr(wanted, name)]
     asked = [_request(getattr(prompts, name).render(texts=texts), LONGEST_LINE) for name in unknown]
     replies = (yield asked) if asked else ()
     found = {
-        name: one_line(told(name, reply, LONGEST_LINE))
+        name: one_line(answer_of(reply, name, LONGEST_LINE))
         for name, reply in zip(unknown, replies, strict=True)
     }
-    domain, language = found.get("domain", wanted.domain), found.get("language", wanted.language)
+    domain = found.get("domain", wanted.domain)
+    language = found.get("language", wanted.language)
 
     (reply,) = yield (_request(prompts.persona.render(domain=domain), LONGEST_PERSONA),)
-    persona = one_line(told("persona", reply, LONGEST_PERSONA))
+    persona = one_line(answer_of(reply, "persona", LONGEST_PERSONA))
+
     types = wanted.entity_types
     if not types:
-        asking = prompts.entity_types.render(
+        prompt = prompts.entity_types.render(
             persona=persona, domain=domain, texts=texts, max_types=str(wanted.max_types)
         )
-        (reply,) = yield (_request(asking, LONGEST_PERSONA, _without_types),)
-        types = _types(told("entity types", reply, LONGEST_PERSONA))[: wanted.max_types]
-    examples = yield from _examples(
+        (reply,) = yield (_request(prompt, LONGEST_PERSONA, _complain_without_types),)
+        types = _split_types(answer_of(reply, "entity types", LONGEST_PERSONA))
+        types = types[: wanted.max_types]
+
+    examples = yield from _request_examples(
         passages.examples, preface(persona, domain), types, prompts.extract, prompts.format
     )
     return SampleFindings(domain, language, persona, types, examples, tuple(problems))
 
 
 def preface(persona: str, domain: str) -> str:
-    """What a tuned prompt begins with."""
+    """Return the beginning of a tuned prompt."""
     return f"{persona}\nThe texts are about: {domain}" if persona or domain else ""
 
 
-def _examples(
+def _request_examples(
     texts: Sequence[str], opening: str, types: Sequence[str], extract: Prompt | None, format: Format
 ) -> Talk[tuple[Example, ...]]:
-    """Ask by the workflow's own prompt, in the format of its step; a reply of no use brings no
-    example."""
+    """Extract records from each text by the workflow's own prompt, in the format of its step.
+
+    A text whose reply has no entity gives no example.
+    """
     if extract is None or not texts:
         return ()
     in_json = format == JSON
@@ -145,15 +169,16 @@ def _examples(
     parse = parse_graph_json if in_json else parse_records
     parsed = [Graph((), (), False) if failed(reply) else parse(reply.text) for reply in replies]
     write = as_json if in_json else as_records
-    return tuple(
-        Example(text, write((*graph.entities, *graph.relationships)))
-        for text, graph in zip(texts, parsed, strict=True)
-        if graph.entities
-    )
+    examples = []
+    for text, graph in zip(texts, parsed, strict=True):
+        if graph.entities:
+            records = write((*graph.entities, *graph.relationships))
+            examples.append(Example(text, records))
+    return tuple(examples)
 
 
 def _with_preface(preface: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Put the preface before the prompt, which is the last message."""
+    """Return the messages with the preface before the prompt, which is the last message."""
     *before, prompt = messages
     return (*before, {**prompt, "content": f"{preface}\n\n{prompt['content']}"})
 
@@ -161,9 +186,13 @@ def _with_preface(preface: str, messages: Sequence[Message]) -> tuple[Message, .
 def _request(
     prompt: str, limit: int, also: Callable[[str], str | None] | None = None
 ) -> ChatRequest:
+    """Return a request. Its reply may have ``limit`` characters and must pass the check ``also``."""
+
     def check(reply: str) -> str | None:
         problem = unusable(reply) or _too_long(reply, limit)
-        return problem.message if problem else also(reply) if also else None
+        if problem:
+            return problem.message
+        return also(reply) if also else None
 
     return ChatRequest(
         ROW, ({"role": "user", "content": prompt},), check=check, max_tokens=GENEROUS_REPLY
@@ -171,20 +200,19 @@ def _request(
 
 
 def _too_long(reply: str, limit: int) -> Problem | None:
-    said = len(one_line(plain(reply)))
-    return (
-        Problem("parse", "", f"{said} characters where at most {limit} make sense")
-        if said > limit
-        else None
-    )
+    """Return the problem of a reply with more than ``limit`` characters, or None."""
+    length = len(one_line(plain(reply)))
+    if length <= limit:
+        return None
+    return Problem("parse", "", f"{length} characters where at most {limit} make sense")
 
 
-def _without_types(reply: str) -> str | None:
-    return None if _types(plain(reply)) else "no list of types"
+def _complain_without_types(reply: str) -> str | None:
+    return None if _split_types(plain(reply)) else "no list of types"
 
 
-def _types(reply: str) -> tuple[str, ...]:
-    """The items of a list, in lower case, each once; what is too long for a type is left out."""
+def _split_types(reply: str) -> tuple[str, ...]:
+    """Return the items of a list in lower case, each once, except those too long for a type."""
     items = (_MARK.sub("", part).lower() for part in _TYPES.split(reply))
     return tuple(dict.fromkeys(item for item in items if 1 < len(item) <= LONGEST_TYPE))
 
@@ -195,58 +223,74 @@ EXAMPLES = "Examples from such texts, of which nothing is to be reported:"
 
 
 def extract_step(workflow: Workflow) -> Step | None:
+    """Return the step of the workflow that extracts the graph, or None."""
     return next((step for step in workflow.steps if step.verb.name == EXTRACT_VERB), None)
 
 
 def tuned_texts(
     workflow: Workflow, resources: Resources, findings: SampleFindings
 ) -> dict[str, str]:
-    """Name of a prompt that the workflow sends with something of the documents in it -> the text
-    that it becomes."""
+    """Return the tuned texts of the workflow's prompts by their names.
+
+    Only prompts that contain something of the documents are tuned. The prompt for extraction gets
+    the examples.
+    """
     texts: dict[str, str] = {}
     for step in workflow.steps:
         for role, name in step.prompts.items():
             prompt = resources.prompt(name)
+            # Placeholders without a fixed value are filled from the documents.
             if prompt.fields - set(prompt.values):
-                wants_examples = step.verb.name == EXTRACT_VERB and role == EXTRACT_ROLE
-                texts[name] = _tuned(prompt, findings, findings.examples if wants_examples else ())
+                is_extraction = step.verb.name == EXTRACT_VERB and role == EXTRACT_ROLE
+                examples = findings.examples if is_extraction else ()
+                texts[name] = _tune(prompt, findings, examples)
     return texts
 
 
 def write_prompts(folder: Path, texts: Mapping[str, str]) -> dict[str, str]:
-    """Write each text into a file of its own that was not there before; returns prompt -> the new
-    prompt's name."""
-    names = {}
+    """Write each text into a new file. Return the names of the new prompts by those of the old
+    ones."""
+    new_names = {}
     for name, text in texts.items():
-        names[name] = next(new for new in _names(name) if not (folder / f"{new}.md").exists())
-        write_text(folder / f"{names[name]}.md", text)
-    return names
+        unused = (new for new in _possible_names(name) if not (folder / f"{new}.md").exists())
+        new_name = next(unused)
+        write_text(folder / f"{new_name}.md", text)
+        new_names[name] = new_name
+    return new_names
 
 
-def _names(name: str) -> Iterator[str]:
+def _possible_names(name: str) -> Iterator[str]:
+    """Yield the names NAME.tuned, NAME.tuned-2, NAME.tuned-3 and so on."""
     base = name.partition(SUFFIX)[0] + SUFFIX
     return chain([base], (f"{base}-{number}" for number in count(2)))
 
 
-def _tuned(prompt: Prompt, findings: SampleFindings, examples: Sequence[Example]) -> str:
-    """The opening in front, the examples before the paragraph that brings the text."""
-    opening = _escaped(preface(findings.persona, findings.domain))
+def _tune(prompt: Prompt, findings: SampleFindings, examples: Sequence[Example]) -> str:
+    """Return the prompt with the preface at its beginning and with the examples.
+
+    The examples stand before the first paragraph that contains the text.
+    """
+    opening = _escape(preface(findings.persona, findings.domain))
     paragraphs = prompt.text.strip().split("\n\n")
-    place = next(
-        (number for number, one in enumerate(paragraphs) if "$text" in one), len(paragraphs)
-    )
-    shown = [_escaped(_shown(example)) for example in examples]
-    between = ["\n\n".join([EXAMPLES, *shown])] if shown else []
-    return "\n\n".join([opening, *paragraphs[:place], *between, *paragraphs[place:]]) + "\n"
+    places = (number for number, paragraph in enumerate(paragraphs) if "$text" in paragraph)
+    place = next(places, len(paragraphs))
+    tuned = [opening, *paragraphs[:place]]
+    if examples:
+        tuned.append(EXAMPLES)
+        tuned += [_escape(_format_example(example)) for example in examples]
+    tuned += paragraphs[place:]
+    return "\n\n".join(tuned) + "\n"
 
 
-def _shown(example: Example) -> str:
-    return "\n".join(_fenced(part) for part in (example.text, example.records))
+def _format_example(example: Example) -> str:
+    return f"{_fence(example.text)}\n{_fence(example.records)}"
 
 
-def _fenced(text: str) -> str:
+def _fence(text: str) -> str:
+    """Return the text in a code fence. Fences within it are replaced."""
     return f"{FENCE}\n{text.strip().replace(FENCE, NO_FENCE)}\n{FENCE}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
+    """Return the text without placeholders: each $ is doubled."""
     return text.replace("$", "$$")

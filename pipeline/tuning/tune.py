@@ -1,5 +1,5 @@
-"""Tune a workflow's prompts to its documents: a sample of it, what it would cost, and the doing of
-it."""
+"""Tune the prompts of a workflow to its documents: the sample, the forecast of the cost, and the
+tuning."""
 
 import json
 from collections.abc import Sequence
@@ -43,17 +43,17 @@ TEXT_UNITS = "text_units"
 def text_units_of(
     workflow: Workflow, resources: Resources, snapshots: SnapshotStore
 ) -> pd.DataFrame:
-    """The table of text units as the workflow would make it now: no model is asked, and nothing is
-    written but hashes of files.
+    """Return the table of text units as the workflow would make it now.
 
-    Raises UsageError for a workflow that makes none, or only by way of a model.
+    No model is called, and nothing is written but hashes of files. Raises UsageError if no step
+    makes text units, or only after a step with a model.
     """
     previous = snapshots.manifest(workflow.name)
     planner = Planner(workflow, resources, snapshots, ALL, (), previous.steps)
     known: dict[str, Snapshot] = {}
     frames: dict[str, pd.DataFrame] = {}
 
-    def table(name: str) -> pd.DataFrame:
+    def read_table(name: str) -> pd.DataFrame:
         return frames[name] if name in frames else snapshots.read(known[name])
 
     for step in workflow.steps:
@@ -63,12 +63,13 @@ def text_units_of(
         elif step.models:
             break
         else:
-            made = with_kept(
-                step, resources.call(planned.step, step.inputs_from(table)), previous, snapshots
-            )
-            frames |= {step.outputs[name]: made[name] for name in step.verb.outputs if name in made}
+            computed = resources.call(planned.step, step.inputs_from(read_table))
+            computed = with_kept(step, computed, previous, snapshots)
+            for name in step.verb.outputs:
+                if name in computed:
+                    frames[step.outputs[name]] = computed[name]
         if TEXT_UNITS in step.outputs.values():
-            return table(TEXT_UNITS)
+            return read_table(TEXT_UNITS)
     raise UsageError(
         f"workflow '{workflow.name}': no step makes text units without a model; tune another"
         " workflow"
@@ -76,8 +77,12 @@ def text_units_of(
 
 
 def sample(text_units: pd.DataFrame, size: int) -> list[str]:
-    """Texts of up to ``size`` text units: one of each document in turn, documents and their units
-    by digest."""
+    """Return the texts of up to ``size`` text units, in an order that looks random but is always
+    the same.
+
+    Each document in turn gives one text unit. Documents and their units are ordered by a digest of
+    their ids. Blank and repeated texts are left out.
+    """
     rows = pd.DataFrame(
         {
             "text": text_units["text"],
@@ -85,34 +90,38 @@ def sample(text_units: pd.DataFrame, size: int) -> list[str]:
             "unit": [digest(id) for id in text_units["id"]],
         }
     )
-    rows = (
-        rows[rows["text"].str.strip() != ""]
-        .sort_values(["document", "unit"])
-        .drop_duplicates("text")
-    )
+    rows = rows[rows["text"].str.strip() != ""]
+    rows = rows.sort_values(["document", "unit"]).drop_duplicates("text")
+    # The first unit of each document has turn 0, the second one turn 1, ...
     rows = rows.assign(turn=rows.groupby("document").cumcount())
-    return rows.sort_values(["turn", "document"], kind="stable")["text"].head(size).tolist()
+    rows = rows.sort_values(["turn", "document"], kind="stable")
+    return rows["text"].head(size).tolist()
 
 
 TUNE = "tune"
+"""Name of the tuning in the usage records."""
 SHORT_REPLIES, SHORT_REPLY = 4, (2, 150)
-"""Questions beside the examples, and tokens of a reply to one."""
+"""Number of questions besides the examples, and the least and most tokens of a reply to one."""
 RECORDS_PER_TEXT = 2
-"""How many times as long as its text the records of an example may be."""
+"""Greatest ratio between the tokens of an example's records and those of its text."""
 PLACEHOLDERS = {
     "domain": Placeholders(("texts",)),
     "language": Placeholders(("texts",)),
     "persona": Placeholders(("domain",)),
     "entity_types": Placeholders(("texts", "max_types"), ("persona", "domain")),
 }
+"""Placeholders of the prompts of the tuning, by role: the required and the optional ones."""
 
 
 @dataclass(frozen=True)
 class TuneOptions:
-    """``sample``: text units that the model reads, ``examples`` of them to extract from, cut to
-    ``example_tokens``; ``max_input_tokens``: of all passages in one question. ``wanted``: what is
-    known and not asked for; ``model``: which of models.chat answers; ``max_cost, max_tokens``: see
-    RunOptions."""
+    """Options of the tuning.
+
+    ``sample``: the number of text units that the model reads. ``examples``: the number of them to
+    extract from, each cut to ``example_tokens``. ``max_input_tokens``: the tokens of all passages
+    in one question. ``wanted``: known answers, which are not requested. ``model``: the model of
+    models.chat that answers. ``max_cost`` and ``max_tokens``: see RunOptions.
+    """
 
     sample: int = 15
     examples: int = 3
@@ -130,9 +139,12 @@ class TuneOptions:
 
 @dataclass(frozen=True)
 class Tuning:
-    """``prompts``: each prompt of the workflow -> the new one; ``snippet``: what to write into the
-    workflow's file and settings.yaml; ``calls`` that were made, and ``known``: replies that needed
-    none."""
+    """Result of the tuning.
+
+    ``prompts``: the new prompts by the names of the old ones. ``snippet``: the lines to write into
+    the workflow's file and settings.yaml. ``calls``: the number of calls. ``known``: the number of
+    replies that needed no call.
+    """
 
     workflow: str
     findings: SampleFindings
@@ -149,29 +161,37 @@ class Tuning:
 
 
 def forecast_tuning(project: Services, name: str | None, options: TuneOptions) -> Estimate:
-    """What ``tune`` would ask and cost; no network is used, and nothing is written but hashes of
-    files."""
+    """Return the expected requests and cost of ``tune``.
+
+    No network is used, and nothing is written but hashes of files.
+    """
     workflow = project.workflow(name)
-    prompts = _prompts(project, workflow)
-    chat, tally = project.chat(options.model), Tally(project.tokenizer)
-    RehearsedChat(chat, tally).converse(
-        [questions(_passages(project, workflow, options), options.wanted, prompts)]
-    )
+    prompts = _load_prompts(project, workflow)
+    chat = project.chat(options.model)
+    tally = Tally(project.tokenizer)
+    passages = _select_passages(project, workflow, options)
+    RehearsedChat(chat, tally).converse([questions(passages, options.wanted, prompts)])
+    least_of_reply, most_of_reply = SHORT_REPLY
+    # A prompt may contain the replies to the questions before it.
+    most_of_replies = tally.calls * SHORT_REPLIES * most_of_reply
+    input_range = (tally.input_tokens, tally.input_tokens + most_of_replies)
     examples = min(options.examples, tally.calls)
-    low = tally.calls * SHORT_REPLY[0]
-    high = tally.calls * SHORT_REPLY[1] + examples * RECORDS_PER_TEXT * options.example_tokens
-    asked = (tally.input_tokens, tally.input_tokens + tally.calls * SHORT_REPLIES * SHORT_REPLY[1])
-    least, most = chat.cost(Tokens(asked[0], low)), chat.cost(Tokens(asked[1], high))
-    cost = None if least is None or most is None else (least, most)
-    middle = Tokens(sum(asked) // 2, (low + high) // 2)
-    expected = Amount(tally.calls, *middle[:2], chat.cost(middle))
-    calls = (tally.calls, tally.calls)
+    tokens_of_examples = examples * RECORDS_PER_TEXT * options.example_tokens
+    output_range = (
+        tally.calls * least_of_reply,
+        tally.calls * most_of_reply + tokens_of_examples,
+    )
+    least_cost = chat.cost(Tokens(input_range[0], output_range[0]))
+    most_cost = chat.cost(Tokens(input_range[1], output_range[1]))
+    cost = None if least_cost is None or most_cost is None else (least_cost, most_cost)
+    middle = Tokens(sum(input_range) // 2, sum(output_range) // 2)
+    expected = Amount(tally.calls, middle.input, middle.output, chat.cost(middle))
     return Estimate(
         tally.calls + tally.known,
         tally.known,
-        calls,
-        asked,
-        (low, high),
+        (tally.calls, tally.calls),
+        input_range,
+        output_range,
         cost,
         expected,
         guessed=True,
@@ -179,18 +199,17 @@ def forecast_tuning(project: Services, name: str | None, options: TuneOptions) -
 
 
 def tune(project: Services, name: str | None, options: TuneOptions) -> Tuning:
-    """Ask, and write the tuned prompts as new files in prompts/. Only for a caller who holds the
-    project.
+    """Ask the model about the sample, and write the tuned prompts as new files in prompts/.
 
-    Raises ModelError, with nothing written, where a reply is of no use; BudgetError when the
-    options' limits are reached: what was answered is kept, and the next time goes on from there.
+    The caller must hold the project's lock. Raises ModelError, with nothing written, if a reply
+    cannot be used. Raises BudgetError when the options' limits are reached: replies are kept, and
+    the next call continues from there.
     """
     workflow = project.workflow(name)
-    prompts = _prompts(project, workflow)
-    passages = _passages(project, workflow, options)
-    chat = replace(
-        project.chat(options.model), wait_for_model=0.0
-    )  # somebody waits for this command
+    prompts = _load_prompts(project, workflow)
+    passages = _select_passages(project, workflow, options)
+    # A user waits for this command, so it does not wait for a server that is starting.
+    chat = replace(project.chat(options.model), wait_for_model=0.0)
     budget = Budget(options.max_cost, options.max_tokens)
     if options.max_cost is not None and chat.cost(Tokens(1, 1)) is None:
         raise UsageError(
@@ -211,12 +230,20 @@ def tune(project: Services, name: str | None, options: TuneOptions) -> Tuning:
     texts = tuned_texts(workflow, project.resources, findings)
     new = write_prompts(project.root / "prompts", texts)
     return Tuning(
-        workflow.name, findings, new, _snippet(workflow, findings, new),
-        meter.calls, meter.cached_calls, meter.input_tokens, meter.output_tokens, meter.cost,
-    )  # fmt: skip
+        workflow.name,
+        findings,
+        new,
+        _snippet(workflow, findings, new),
+        meter.calls,
+        meter.cached_calls,
+        meter.input_tokens,
+        meter.output_tokens,
+        meter.cost,
+    )
 
 
-def _passages(project: Services, workflow: Workflow, options: TuneOptions) -> Passages:
+def _select_passages(project: Services, workflow: Workflow, options: TuneOptions) -> Passages:
+    """Return the texts of the sample, cut to their limits. Raise UsageError if there is no text."""
     texts = sample(text_units_of(workflow, project.resources, project.snapshots), options.sample)
     if not texts:
         raise UsageError(f"tune: {project.input_folder}: no text to read; put documents there")
@@ -231,7 +258,8 @@ def _cut(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> tuple[str, 
     return tuple(cut(text, tokens, tokenizer) for text in texts)
 
 
-def _prompts(project: Services, workflow: Workflow) -> TunePrompts:
+def _load_prompts(project: Services, workflow: Workflow) -> TunePrompts:
+    """Load and check the prompts of the tuning. Raise UsageError if the workflow has no prompts."""
     if not any(step.prompts for step in workflow.steps):
         raise UsageError(
             f"tune: workflow '{workflow.name}' has no prompts; name one that has, as index"
@@ -249,28 +277,23 @@ def _prompts(project: Services, workflow: Workflow) -> TunePrompts:
 
 
 def _snippet(workflow: Workflow, findings: SampleFindings, new: dict[str, str]) -> str:
-    """The steps of the workflow that have a tuned prompt, as they are to be in its file, and the
-    setting."""
+    """Return the lines for the workflow's file and settings.yaml that use the tuned prompts.
+
+    They contain each step of the workflow that has a tuned prompt, and the language.
+    """
     lines = [f"# workflows/{workflow.name}.yaml"]
     for step in workflow.steps:
-        if set(step.prompts.values()) & set(new):
-            lines.append(
-                f"  - verb: {step.verb.name}"
-                + (f"\n    id: {step.id}" if step.id != step.verb.name else "")
-            )
-            if "entity_types" in type(step.params).model_fields:
-                lines.append(
-                    "    args: {entity_types:"
-                    f" {json.dumps(list(findings.entity_types), ensure_ascii=False)}}}"
-                )
-            prompts = ", ".join(
-                f"{role}: {new.get(name, name)}" for role, name in step.prompts.items()
-            )
-            lines.append(f"    prompts: {{{prompts}}}")
-    return "\n".join(
-        [
-            *lines,
-            "# settings.yaml",
-            f"language: {json.dumps(findings.language, ensure_ascii=False)}",
-        ]
-    )
+        if new.keys().isdisjoint(step.prompts.values()):
+            continue
+        lines.append(f"  - verb: {step.verb.name}")
+        if step.id != step.verb.name:
+            lines.append(f"    id: {step.id}")
+        if "entity_types" in type(step.params).model_fields:
+            # JSON is valid YAML, whatever characters the types have.
+            types = json.dumps(list(findings.entity_types), ensure_ascii=False)
+            lines.append(f"    args: {{entity_types: {types}}}")
+        prompts = ", ".join(f"{role}: {new.get(name, name)}" for role, name in step.prompts.items())
+        lines.append(f"    prompts: {{{prompts}}}")
+    lines.append("# settings.yaml")
+    lines.append(f"language: {json.dumps(findings.language, ensure_ascii=False)}")
+    return "\n".join(lines)
