@@ -42,7 +42,9 @@ def nights(units: int, share: float) -> dict[str, Any]:
 def grounds(root: Path) -> Grounds:
     with Project.open(root) as project:
         tables = project.snapshots.manifest(WORKFLOW).tables
-        read = {name: project.snapshots.read(tables[name]) for name in ("communities", *EVIDENCE)}
+        read = {
+            name: project.snapshots.tables.read(tables[name]) for name in ("communities", *EVIDENCE)
+        }
     said = {name: _lines(read[name][columns]) for name, columns in EVIDENCE.items()}
     communities = read["communities"][["entity_ids", "relationship_ids"]].itertuples(
         index=False, name=None

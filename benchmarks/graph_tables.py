@@ -68,10 +68,10 @@ def write_tables(snapshots: SnapshotStore, sizes: Sizes) -> None:
     CHANGED."""
     tables = make_tables(sizes)
     first = _manifest(
-        {name: snapshots.write(name, table, ORDERS[name]) for name, table in tables.items()}
+        {name: snapshots.tables.write(name, table, ORDERS[name]) for name, table in tables.items()}
     )
     changed = {
-        name: snapshots.write(name, table, ORDERS[name], first.tables[name])
+        name: snapshots.tables.write(name, table, ORDERS[name], first.tables[name])
         for name, table in _changed(tables).items()
     }
     snapshots.publish(first, FIRST)

@@ -104,7 +104,7 @@ def _with_index(spec: dict[str, Any]) -> Rows:
     snapshots = SnapshotStore(Path(spec["snapshots"]))
     one, other = (snapshots.manifest(WORKFLOW, run).tables for run in (FIRST, CHANGED))
     ids = {
-        table: snapshots.difference(one[source], other[source], ["id"])[1]["id"].to_pylist()
+        table: snapshots.tables.difference(one[source], other[source], ["id"])[1]["id"].to_pylist()
         for table, source in VECTORS_OF.items()
         if source in one
     }

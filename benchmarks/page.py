@@ -81,11 +81,12 @@ def _as_if_embedded(manifest: Manifest, project: Project) -> Manifest:
 
 def _with_communities(manifest: Manifest, project: Project) -> Manifest:
     tables = [
-        project.snapshots.read(manifest.tables[name]) for name in ("entities", "relationships")
+        project.snapshots.tables.read(manifest.tables[name])
+        for name in ("entities", "relationships")
     ]
     communities, _ = detect_communities(*tables, CommunityParams(max_cluster_size=1000))
     rows = pa.Table.from_pandas(communities, COMMUNITIES.arrow, preserve_index=False)
-    snapshot = project.snapshots.write("communities", rows, COMMUNITIES.order)
+    snapshot = project.snapshots.tables.write("communities", rows, COMMUNITIES.order)
     return replace(manifest, tables={**manifest.tables, "communities": snapshot})
 
 

@@ -85,7 +85,7 @@ def rows_of(folder: str) -> tuple[Rows, Rows]:
     tables = snapshots.manifest(WORKFLOW, FIRST).tables
     nodes = [
         {"id": row.pop("id"), "label": type_name(row["type"], RELATED), "properties": row}
-        for row in snapshots.table(tables["entities"])
+        for row in snapshots.tables.read_arrow(tables["entities"])
         .drop_columns(["types", "frequency"])
         .to_pylist()
     ]
@@ -96,7 +96,7 @@ def rows_of(folder: str) -> tuple[Rows, Rows]:
             "type": type_name(row["keywords"][0], RELATED),
             "properties": row,
         }
-        for row in snapshots.table(tables["relationships"])
+        for row in snapshots.tables.read_arrow(tables["relationships"])
         .drop_columns(["source", "target"])
         .to_pylist()
     ]

@@ -154,7 +154,7 @@ def _bare_searches(vectors: PostgresReads, questions: np.ndarray) -> list[float]
 
 
 def _stage(stores: Stores, manifest: Manifest, snapshots: SnapshotStore) -> QueryResources:
-    vectors = snapshots.read(manifest.tables["relationship_embeddings"])["vector"].head(5000)
+    vectors = snapshots.tables.read(manifest.tables["relationship_embeddings"])["vector"].head(5000)
     return QueryResources(
         read=stores.read,
         embedding=NearSomeRow(np.stack(vectors.tolist())),
@@ -172,8 +172,12 @@ def _prompt(name: str) -> Prompt:
 def _questions(manifest: Manifest, snapshots: SnapshotStore, count: int) -> list[str]:
     """Each names two entities, and some words of a text unit."""
     choice = np.random.default_rng(5)
-    names = choice.choice(snapshots.read(manifest.tables["entities"])["name"].to_numpy(), 2 * count)
-    texts = choice.choice(snapshots.read(manifest.tables["text_units"])["text"].to_numpy(), count)
+    names = choice.choice(
+        snapshots.tables.read(manifest.tables["entities"])["name"].to_numpy(), 2 * count
+    )
+    texts = choice.choice(
+        snapshots.tables.read(manifest.tables["text_units"])["text"].to_numpy(), count
+    )
     return [
         f"How did {names[2 * place]} meet {names[2 * place + 1]} over the"
         f" {' '.join(text.split()[1:5])}?"

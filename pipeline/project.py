@@ -121,7 +121,7 @@ class Project(Asking):
 
         workflow = self.workflow(name)
         rejects = self.snapshots.manifest(workflow.name).tables.get("rejects")
-        return trades(workflow, self.snapshots.read(rejects) if rejects else REJECTS.frame())
+        return trades(workflow, self.snapshots.tables.read(rejects) if rejects else REJECTS.frame())
 
     def check_laws(
         self, name: str | None = None, documents: int = 200, seed: int = 1, draws: int = 4
@@ -304,7 +304,7 @@ class Project(Asking):
 
         with self.runs.alone():
             if not dry_run:
-                self.snapshots.sweep()
+                self.snapshots.folder.sweep()
             return collect_garbage(self.snapshots, keep, dry_run, advanced)
 
     def verify(
@@ -318,7 +318,7 @@ class Project(Asking):
         from pipeline.snapshots.manifests import digest_of_view, view_of
         from pipeline.verify.verify import verify, with_view
 
-        manifest = self.snapshots.certain(name or self.shown_workflow())
+        manifest = self.snapshots.live_manifest(name or self.shown_workflow())
         max_types = self.settings.stores.neo4j.max_types
         found = verify(
             manifest, self.snapshots, self.stores.all, max_types, quick, advanced, self.known_owner
@@ -504,7 +504,7 @@ class Project(Asking):
             raise UsageError(
                 f"workflow '{manifest.workflow}': no table '{name}'; have: {have}{or_name}"
             )
-        found = self.snapshots.read(manifest.tables[name])
+        found = self.snapshots.tables.read(manifest.tables[name])
         if lack_ranks(name, found.columns, manifest, self.snapshots):
             return with_ranks(found, degrees(manifest, self.snapshots))
         return found

@@ -69,13 +69,15 @@ def find_last_run(planned: PlannedStep, previous: Manifest, snapshots: SnapshotS
     record = previous.steps.get(step.id)
     if record is None:
         return LastRun(None, {})
-    outputs = {name: table for name, table in record.outputs.items() if snapshots.exists(table)}
+    outputs = {
+        name: table for name, table in record.outputs.items() if snapshots.tables.exists(table)
+    }
     if planned.reason not in ("input", "retry"):
         return LastRun(None, outputs)
     if not differs_in_inputs_alone(planned, record, previous):
         return LastRun(None, outputs)
     inputs = {name: previous.tables[table] for name, table in step.inputs.items()}
-    are_readable = all(map(snapshots.exists, inputs.values()))
+    are_readable = all(map(snapshots.tables.exists, inputs.values()))
     return LastRun(inputs if are_readable else None, outputs, planned.reason == "retry")
 
 
@@ -90,10 +92,12 @@ def read_last_tables(
     step, record = planned.step, previous.steps.get(planned.step.id)
     if not step.verb.roles_of(LastTables) or record is None or planned.reason == "forced":
         return NOTHING_WRITTEN
-    are_readable = all(map(snapshots.exists, record.outputs.values()))
+    are_readable = all(map(snapshots.tables.exists, record.outputs.values()))
     if not are_readable or not differs_in_inputs_alone(planned, record, previous):
         return NOTHING_WRITTEN
-    return LastTables({name: snapshots.read(table) for name, table in record.outputs.items()})
+    return LastTables(
+        {name: snapshots.tables.read(table) for name, table in record.outputs.items()}
+    )
 
 
 def list_parts(step: Step) -> tuple[Part, ...]:
@@ -151,7 +155,7 @@ class StepDelta:
 
         ``column`` of the rejects names the group.
         """
-        rejects = self.snapshots.table(self.last.outputs[REJECTS], [column, "kind"])
+        rejects = self.snapshots.tables.read_arrow(self.last.outputs[REJECTS], [column, "kind"])
         if self.again is not None:
             kinds = pa.array(sorted(self.again), STRING)
             rejects = rejects.filter(pc.is_in(rejects["kind"], value_set=kinds))
@@ -174,7 +178,7 @@ class StepDelta:
         keyed = law.keyed if law is not None and groups is not None else {}
         whole = {
             name: self._as_frame(
-                name, self.snapshots.table(self.now[name], self._columns_read(name))
+                name, self.snapshots.tables.read_arrow(self.now[name], self._columns_read(name))
             )
             for name in self.part.inputs
             if name not in keyed
@@ -202,7 +206,7 @@ class StepDelta:
         assert self.part.law
         keyed = self.part.law.keyed
         found = {
-            name: self.snapshots.selected(
+            name: self.snapshots.tables.select_unordered(
                 self.now[name],
                 columns,
                 self._cells_of_input(groups, name),
@@ -231,7 +235,9 @@ class StepDelta:
         assert self.part.law
         columns = self.part.law.keyed[name]
         cells = self._cells_of_input(groups, name)
-        rows = self.snapshots.select(self.now[name], columns, cells, self._columns_read(name))
+        rows = self.snapshots.tables.select(
+            self.now[name], columns, cells, self._columns_read(name)
+        )
         return self._as_frame(name, rows)
 
     def encode_groups(
@@ -263,12 +269,14 @@ class StepDelta:
         before = self.last.outputs.get(name)
         law = self.part.law
         if groups is None or before is None or law is None:
-            return self.snapshots.write(table, rows, schema.order, before)
+            return self.snapshots.tables.write(table, rows, schema.order, before)
         column = law.row_of[name]
-        earlier_cells = self.snapshots.table(before, [column]).columns if law.until else ()
+        earlier_cells = (
+            self.snapshots.tables.read_arrow(before, [column]).columns if law.until else ()
+        )
         cells = find_cells(groups, law, earlier_cells)
-        before = self.snapshots.ordered(table, before, schema.order)
-        return self.snapshots.replaced(table, before, column, cells, rows)
+        before = self.snapshots.tables.ensure_order(table, before, schema.order)
+        return self.snapshots.tables.replace_rows(table, before, column, cells, rows)
 
     def _is_comparable(self) -> bool:
         """Check that the last run's tables exist and have the columns that are read now."""
@@ -290,7 +298,7 @@ class StepDelta:
         schema = self.part.inputs[name]
         return [
             (field.name, type_name(field.type))
-            for field in self.snapshots.schema(snapshot)
+            for field in self.snapshots.tables.schema(snapshot)
             if schema.more or field.name in schema.columns
         ]
 
@@ -299,14 +307,16 @@ class StepDelta:
         return {**self.last.outputs, **(self.last.inputs or {})}[name]
 
     def _columns_read(self, name: str) -> list[str]:
-        return pick_columns(self.part.inputs[name], self.snapshots.columns(self.now[name]))
+        return pick_columns(self.part.inputs[name], self.snapshots.tables.columns(self.now[name]))
 
     def _as_frame(self, name: str, rows: pa.Table) -> pd.DataFrame:
         return self.part.inputs[name].seen(as_frame(rows))
 
     def _read_filled(self, name: str, snapshot: Snapshot) -> pd.DataFrame:
         """Return a version of an input as a verb sees it: missing cells are filled."""
-        rows = self._as_frame(name, self.snapshots.table(snapshot, self._columns_read(name)))
+        rows = self._as_frame(
+            name, self.snapshots.tables.read_arrow(snapshot, self._columns_read(name))
+        )
         where = f"verb '{self.part.function.__name__}': table '{name}'"
         return self.part.inputs[name].filled(rows, where)
 
@@ -316,10 +326,13 @@ class StepDelta:
         An edited row is in both. Only the columns that the sub-step reads are compared.
         """
         before, now, read = self._last_input(name), self.now[name], self._columns_read(name)
-        if set(read) == {*self.snapshots.columns(before), *self.snapshots.columns(now)}:
+        if set(read) == {
+            *self.snapshots.tables.columns(before),
+            *self.snapshots.tables.columns(now),
+        }:
             # Stored hashes of whole rows decide; no other column is read from the files.
-            return self.snapshots.difference(before, now, columns)
-        gone, new = self.snapshots.difference(before, now, read)
+            return self.snapshots.tables.difference(before, now, columns)
+        gone, new = self.snapshots.tables.difference(before, now, read)
         # These rows differ in some column, but perhaps not in one that the sub-step reads.
         is_gone, is_new = in_one_alone(row_hashes(gone, None), row_hashes(new, None))
         gone = gone.filter(pa.array(is_gone))
@@ -332,7 +345,7 @@ class StepDelta:
         assert law
         if not law.until:
             return groups
-        naming = self.snapshots.table(self.now[name], list(law.keyed[name])).columns
+        naming = self.snapshots.tables.read_arrow(self.now[name], list(law.keyed[name])).columns
         return find_cells(groups, law, naming)
 
     def _naming_columns(self, law: Law, name: str) -> list[str]:
@@ -357,7 +370,9 @@ class StepDelta:
         if isinstance(use, Uses):
             keys = collect_names([gone[use.key], new[use.key]])
             naming = law.keyed[use.table]
-            return self.snapshots.select(self.now[use.table], use.columns, keys, naming).columns
+            return self.snapshots.tables.select(
+                self.now[use.table], use.columns, keys, naming
+            ).columns
         table, columns = next(iter(law.keyed.items()))
         rows = self._read_filled(table, self.now[table])
         entries_before = self._read_filled(name, self._last_input(name))

@@ -148,7 +148,7 @@ class Cluster:
         names = {worker: f"{asked}-{number}" for number, worker in enumerate(workers)}
         with temporary_file(self.snapshots.root / UNFINISHED) as file:
             file.write_text(asked, encoding="utf-8")
-            self.snapshots.share({asked: file})
+            self.snapshots.tasks.share({asked: file})
         try:
             answers = {
                 worker: client.submit(_answer, asked, name, key=name, workers=[worker], pure=False)
@@ -161,12 +161,12 @@ class Cluster:
             }
             for worker in (worker for worker, fault in faults.items() if not fault):
                 try:
-                    self.snapshots.shared(names[worker]).read_bytes()
+                    self.snapshots.tasks.find_shared(names[worker]).read_bytes()
                 except (OSError, DataError):
                     faults[worker] = "what it has written to its snapshots is not in the run's"
             return {worker: fault for worker, fault in faults.items() if fault}
         finally:
-            self.snapshots.take_back([asked, *names.values()])
+            self.snapshots.tasks.withdraw_own([asked, *names.values()])
 
     def _done(
         self,
@@ -232,14 +232,14 @@ class Cluster:
             )
         try:
             said: dict[str, str] = json.loads(
-                self.snapshots.shared(failed.name).read_text(encoding="utf-8")
+                self.snapshots.tasks.find_shared(failed.name).read_text(encoding="utf-8")
             )
         except (OSError, ValueError, DataError):
             return WorkerError(
                 f"{where} met {failed.kind}, and could not write more to the snapshots; see that it"
                 " can, and run again: what is finished is kept"
             )
-        self.snapshots.unshare([failed.name])
+        self.snapshots.tasks.withdraw([failed.name])
         if said["kind"] == SettingsError.__name__:  # of its environment
             return SettingsError(f"{where}: {said['message']}")
         known = getattr(pipeline.errors, said["kind"], None)
@@ -284,7 +284,7 @@ class Cluster:
         with temporary_file(self.snapshots.root / UNFINISHED) as file:
             file.write_bytes(self.ship())
             shipped = Shipped(self.run, sha256_of(file))
-            self.snapshots.share({shipped.name: file})
+            self.snapshots.tasks.share({shipped.name: file})
         return shipped
 
     def _await_workers(self, client: Client) -> None:
@@ -382,9 +382,9 @@ class Seat:
         """None where the files are not to be found."""
         if self.at is None or self.at[0] != shipped:
             self.at = None
-            self.snapshots.look_anew()
+            self.snapshots.folder.refresh()
             with suppress(OSError, DataError):
-                path = self.snapshots.shared(shipped.name)
+                path = self.snapshots.tasks.find_shared(shipped.name)
                 self.at = (shipped, self.opens(path)) if sha256_of(path) == shipped.sha256 else None
         return self.at and self.at[1]
 
@@ -398,7 +398,7 @@ class Seat:
             file.write_text(
                 json.dumps({"kind": type(error).__name__, "message": message}), encoding="utf-8"
             )
-            self.snapshots.share({name: file})
+            self.snapshots.tasks.share({name: file})
         return Failed(self.address, name, type(error).__name__)
 
 
@@ -423,7 +423,7 @@ def _do(task: Task, shipped: Shipped) -> Files | Failed:
         place = seat.workplace(shipped)
         if place is None:
             return Failed(seat.address)
-        noted = seat.snapshots.noted_tasks([task.name])
+        noted = seat.snapshots.tasks.read_notes([task.name])
         return noted.get(task.name) or place.do(task)
     except Exception as error:  # noqa: BLE001 - the client raises it
         return seat.failed(task, error)
@@ -434,7 +434,7 @@ def _answer(asked: str, name: str) -> str:
     what the other writes. Returns what is wrong, of an exception no more than its name."""
     snapshots = _seats[0].snapshots
     try:
-        content = snapshots.shared(asked).read_bytes()
+        content = snapshots.tasks.find_shared(asked).read_bytes()
     except FileNotFoundError:
         return "it sees other snapshots than the run"
     except (OSError, GraphmillError) as error:
@@ -442,7 +442,7 @@ def _answer(asked: str, name: str) -> str:
     try:
         with temporary_file(snapshots.root / UNFINISHED) as file:
             file.write_bytes(content)
-            snapshots.share({name: file})
+            snapshots.tasks.share({name: file})
     except (OSError, GraphmillError) as error:
         return f"it cannot write to the snapshots ({type(error).__name__})"
     return ""

@@ -73,7 +73,7 @@ def refuse_deletions(
     tables = (
         table for table in _tables_before(store, workflow, before) if table.sha256 != after.sha256
     )
-    known = next(filter(store.exists, tables), None)
+    known = next(filter(store.tables.exists, tables), None)
     if known is not None:
         if known.rows > 0 and len(_no_more(store, known, after)) <= max_ratio * known.rows:
             return
@@ -87,7 +87,7 @@ def refuse_deletions(
 
 def _no_more(store: SnapshotStore, before: Snapshot, after: Snapshot) -> set[str]:
     """Ids of the one that the other has not."""
-    gone, new = store.difference(before, after, ["id"])
+    gone, new = store.tables.difference(before, after, ["id"])
     return set(gone["id"].to_pylist()) - set(new["id"].to_pylist())
 
 
@@ -98,12 +98,12 @@ def _tables_before(
     are, the largest first, so that none is compared that a refused run has left."""
     if before is not None:
         yield before
-        earlier = reversed(store.kept(workflow, store.history(workflow)))
+        earlier = reversed(store.kept_manifests(workflow, store.history(workflow)))
         yield from (
             manifest.tables[DOCUMENTS] for manifest in earlier if DOCUMENTS in manifest.tables
         )
     else:
-        yield from store.files(DOCUMENTS)
+        yield from store.tables.list_files(DOCUMENTS)
 
 
 def without(documents: pd.DataFrame, source: str) -> pd.DataFrame:
@@ -176,7 +176,7 @@ def changes_between(
     """As ``document_changes``, of two tables; all are new where there is none ``before``. Raises
     DataError for a damaged file."""
     if before is not None and not to_convert:
-        gone, new = store.difference(before, after, COLUMNS)
+        gone, new = store.tables.difference(before, after, COLUMNS)
         return document_changes(as_frame(gone), as_frame(new))
     now = identities(store, after)
     return document_changes(identities(store, before) if before else now[:0], now, to_convert)
@@ -185,4 +185,4 @@ def changes_between(
 def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
     """The documents without their texts, which are nearly all of the table. Raises DataError for a
     damaged file."""
-    return store.read(snapshot, COLUMNS)
+    return store.tables.read(snapshot, COLUMNS)

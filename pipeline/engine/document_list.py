@@ -79,7 +79,9 @@ def changed_documents(
     if present is None:
         raise UsageError(f"workflow '{workflow.name}': it loads no documents; name another")
     now, before = present.documents, documents_before(workflow, snapshots)
-    then = snapshots.table(before, LISTED).to_pandas() if before else now.head(0)[LISTED]
+    then = (
+        snapshots.tables.read_arrow(before, LISTED).to_pandas() if before else now.head(0)[LISTED]
+    )
     changes = document_changes(then, now, present.to_convert)
     titles = {**dict.fromkeys(present.to_convert, ""), **_titles(then), **_titles(now)}
     told = [(change, source) for change in changes.counts for source in getattr(changes, change)]
@@ -113,7 +115,7 @@ def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame
 
     Raises DataError when a snapshot is gone or damaged.
     """
-    there = snapshots.table(
+    there = snapshots.tables.read_arrow(
         manifest.tables[DOCUMENTS], ["id", "source", "title", "content_hash"]
     ).to_pandas()
     units = _read(manifest, snapshots, TEXT_UNITS, ["id", "document_id"])
@@ -156,7 +158,7 @@ def _read(
     """Some columns of a table; no rows where the workflow has none such."""
     if table not in manifest.tables:
         return pd.DataFrame(columns=columns, dtype=str)
-    return snapshots.table(manifest.tables[table], columns).to_pandas()
+    return snapshots.tables.read_arrow(manifest.tables[table], columns).to_pandas()
 
 
 def _counted(ids: pd.Series, of: pd.Series) -> np.ndarray:
@@ -170,7 +172,7 @@ def _documents_of(
     """The documents that each row of a table comes of, each once a row."""
     if table not in manifest.tables:
         return pd.Series([], dtype=object)
-    lists = snapshots.table(manifest.tables[table], ["text_unit_ids"])[
+    lists = snapshots.tables.read_arrow(manifest.tables[table], ["text_unit_ids"])[
         "text_unit_ids"
     ].combine_chunks()
     rows, units = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists).to_pandas()
@@ -198,10 +200,13 @@ def _earlier(workflow: str, snapshots: SnapshotStore) -> Iterator[tuple[str, Sna
     """The documents of each kept night, the newest first."""
     for run_id in reversed(snapshots.history(workflow)):
         snapshot = next(
-            (manifest.tables.get(DOCUMENTS) for manifest in snapshots.kept(workflow, [run_id])),
+            (
+                manifest.tables.get(DOCUMENTS)
+                for manifest in snapshots.kept_manifests(workflow, [run_id])
+            ),
             None,
         )
-        if snapshot is None or not snapshots.exists(snapshot):
+        if snapshot is None or not snapshots.tables.exists(snapshot):
             return
         yield run_id, snapshot
 

@@ -135,7 +135,7 @@ def _share_without_end_mark(rejects: pd.DataFrame, units: int, steps: Collection
 
 def _share_of_caseless_letters(text_units: Snapshot, snapshots: SnapshotStore) -> float:
     letters = caseless = looked_at = 0
-    for batch in snapshots.unordered(text_units, ["text"]):
+    for batch in snapshots.tables.read_unordered(text_units, ["text"]):
         for text in batch["text"].to_pylist()[: TEXTS_LOOKED_AT - looked_at]:
             of_text = [letter for letter in text[:CHARACTERS_LOOKED_AT] if letter.isalpha()]
             letters += len(of_text)
@@ -149,9 +149,9 @@ def _share_of_caseless_letters(text_units: Snapshot, snapshots: SnapshotStore) -
 def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStore) -> pa.Table:
     """In no order. Of these columns those that the table has: one of an earlier version may lack
     some."""
-    schema = snapshots.schema(snapshot)
+    schema = snapshots.tables.schema(snapshot)
     there = [column for column in columns if column in schema.names]
-    batches = list(snapshots.unordered(snapshot, there))
+    batches = list(snapshots.tables.read_unordered(snapshot, there))
     return pa.Table.from_batches(batches) if batches else schema.empty_table().select(there)
 
 
@@ -160,7 +160,7 @@ def _read_records(extractions: Snapshot, snapshots: SnapshotStore) -> tuple[pa.T
     them as texts would be the most that a run holds; and how many records are not grounded."""
     told, ungrounded = ["text_unit_id", "name"], 0
     records = [pa.table({name: pa.array([], STRING).dictionary_encode() for name in told})]
-    for batch in snapshots.unordered(extractions, [*told, "kind", "grounded"]):
+    for batch in snapshots.tables.read_unordered(extractions, [*told, "kind", "grounded"]):
         ungrounded += len(batch) - (pc.sum(batch["grounded"]).as_py() or 0)
         entities = batch.filter(pc.equal(batch["kind"], "entity"))
         coded = {
@@ -180,7 +180,7 @@ def refuse_all_empty(
         return
     units = inputs["text_units"]["id"]
     rejects = (
-        snapshots.read(outputs[REJECTS], ["row_id", "kind"])
+        snapshots.tables.read(outputs[REJECTS], ["row_id", "kind"])
         if REJECTS in outputs
         else REJECTS_SCHEMA.frame()
     )
@@ -218,14 +218,16 @@ def _orphans(entities: Snapshot, relationships: Snapshot, snapshots: SnapshotSto
     if not len(stubs):
         return 0
     number = 0
-    for batch in snapshots.unordered(relationships, ["source_entity_id", "target_entity_id"]):
+    for batch in snapshots.tables.read_unordered(
+        relationships, ["source_entity_id", "target_entity_id"]
+    ):
         ends = (pc.is_in(column, value_set=stubs) for column in batch.columns)
         number += pc.sum(pc.or_(*ends)).as_py() or 0
     return number
 
 
 def _stubs(entities: Snapshot, snapshots: SnapshotStore) -> Iterator[pa.Array]:
-    for batch in snapshots.unordered(entities, ["id", "types", "descriptions"]):
+    for batch in snapshots.tables.read_unordered(entities, ["id", "types", "descriptions"]):
         nothing = (
             pc.equal(pc.list_value_length(batch[name]), 0) for name in ("types", "descriptions")
         )

@@ -77,7 +77,7 @@ def with_kept(
             f"step '{step.id}': {left['because'].iloc[0]} was not read whole, and"
             f" {', '.join(others)} of its documents cannot be kept; mend it and run again"
         )
-    kept = as_frame(snapshots.select(before, ["id"], pa.array(left["id"], STRING)))
+    kept = as_frame(snapshots.tables.select(before, ["id"], pa.array(left["id"], STRING)))
     return {
         **frames,
         DOCUMENTS: pd.concat(
@@ -93,7 +93,7 @@ def _asked_for(
     """The identities of the documents of these groups, or of all."""
     if law is None or groups is None:
         return identities(snapshots, before)
-    known = snapshots.table(before, COLUMNS)
+    known = snapshots.tables.read_arrow(before, COLUMNS)
     return as_frame(
         known.filter(pc.is_in(law.groups(known[law.row_of[DOCUMENTS]]), value_set=groups))
     )
@@ -108,7 +108,7 @@ def _documents_before(
     if found := last_documents(step, previous.steps, snapshots):
         yield found
     for manifest in reversed(
-        snapshots.kept(previous.workflow, snapshots.history(previous.workflow))
+        snapshots.kept_manifests(previous.workflow, snapshots.history(previous.workflow))
     ):
         if found := last_documents(step, manifest.steps, snapshots):
             yield found
@@ -135,7 +135,7 @@ def last_documents(
         return None
     record = record_before(step, previous, snapshots)
     before = record.outputs.get(DOCUMENTS) if record else None
-    return before if before is not None and snapshots.exists(before) else None
+    return before if before is not None and snapshots.tables.exists(before) else None
 
 
 def unread(
@@ -164,7 +164,7 @@ def keeps_nothing(
         or not outputs[REJECTS].rows
     ):
         return True
-    named = named_sources(snapshots.read(outputs[REJECTS]))
+    named = named_sources(snapshots.tables.read(outputs[REJECTS]))
     now = identities(snapshots, outputs[DOCUMENTS])
     return not named or unread(identities(snapshots, before), now, named).empty
 

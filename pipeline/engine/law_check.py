@@ -114,7 +114,7 @@ class LawCheck:
 
     def _make_up(self, step: Step) -> None:
         table, schema = step.outputs[DOCUMENTS], step.writes[DOCUMENTS]
-        rows = self.snapshots.read(self.kept[table])
+        rows = self.snapshots.tables.read(self.kept[table])
         choice = np.random.default_rng(self.seed)
         rows = rows[_drawn(choice, len(rows), self.documents)]
         changed = max(1, round(self.share * len(rows)))
@@ -122,7 +122,9 @@ class LawCheck:
         halves = [text[: len(text) // 2] for text in rows["text"]]
         before = rows.assign(text=np.where(other, halves, rows["text"]))[~new]
         for tables, made in ((self.before, before), (self.now, rows[~gone])):
-            tables[table] = self.snapshots.write(table, schema.encode(made, table), schema.order)
+            tables[table] = self.snapshots.tables.write(
+                table, schema.encode(made, table), schema.order
+            )
 
     def _held(self, step: Step) -> HeldStep:
         before = self._outputs(step, self.before, NOTHING_BEFORE)
@@ -164,9 +166,10 @@ class LawCheck:
         return HeldStep(step.id, step.verb.name, "holds")
 
     def _difference(self, part: Part, name: str, whole: Snapshot, night: Snapshot) -> str:
-        column = part.law.row_of[name] if part.law else self.snapshots.columns(whole)[0]
+        column = part.law.row_of[name] if part.law else self.snapshots.tables.columns(whole)[0]
         lacking, more = (
-            rows[column].to_pylist() for rows in self.snapshots.difference(whole, night, [column])
+            rows[column].to_pylist()
+            for rows in self.snapshots.tables.difference(whole, night, [column])
         )
         named = ", ".join(map(repr, sorted({str(group) for group in [*lacking, *more]})[:NAMED]))
         return (

@@ -136,7 +136,9 @@ class Planner:
                 step, "run", "forced" if step.id in self.selection.force else "retry", parts
             )
         record = (
-            self.snapshots.lookup(fingerprint(parts)) if all(parts["inputs"].values()) else None
+            self.snapshots.find_record(fingerprint(parts))
+            if all(parts["inputs"].values())
+            else None
         )
         if record and not record.retry and self._holds(step, record):
             return PlannedStep(step, "reuse", "", parts, record)
@@ -168,7 +170,7 @@ class Planner:
             raise UsageError(
                 f"step '{step.id}': never completed, so it cannot be left as it is; run it first"
             )
-        if not all(map(self.snapshots.exists, record.outputs.values())):
+        if not all(map(self.snapshots.tables.exists, record.outputs.values())):
             raise UsageError(
                 f"step '{step.id}': what it wrote is gone or damaged, so it cannot be left as it"
                 " is; run it first"

@@ -361,11 +361,11 @@ class Runner:
             retry = retry or has_transient_errors
         components = execution.planned.components
         record = StepRecord(step.id, fingerprint(components), components, outputs, retry)
-        self.snapshots.record(record)
+        self.snapshots.save_record(record)
         # Notes of finished buckets are not needed once the record is there. A source keeps them:
         # it runs every time, perhaps before the step whose run was killed.
         if works_in_buckets(step, self.resources):
-            self.snapshots.forget_tasks()
+            self.snapshots.tasks.clear()
         return record
 
     def _execute_until_stable(
@@ -472,13 +472,13 @@ class Runner:
     def _read_rejects(self, outputs: Mapping[str, Snapshot]) -> pd.DataFrame:
         if REJECTS not in outputs or not outputs[REJECTS].rows:
             return REJECTS_SCHEMA.frame()
-        return self.snapshots.read(outputs[REJECTS])
+        return self.snapshots.tables.read(outputs[REJECTS])
 
     def _write_rejects(self, rejected: list[pd.DataFrame]) -> Snapshot:
         """Write the rejects of all steps as the workflow's table of rejects."""
         frames = [frame for frame in rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = pd.concat(frames, ignore_index=True)
-        return self.snapshots.write(
+        return self.snapshots.tables.write(
             REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"), REJECTS_SCHEMA.order
         )
 

@@ -103,7 +103,7 @@ class Workplace:
             name: self._written(step, part, name, frames.pop(name), task.bucket)
             for name in part.outputs
         }
-        self.snapshots.note_task(task.name, made)
+        self.snapshots.tasks.note(task.name, made)
         return made
 
     def _step(self, task: Task) -> Step:
@@ -141,18 +141,20 @@ class Workplace:
     def _input(self, part: Part, name: str, task: Task) -> pd.DataFrame:
         assert part.law
         schema, table = part.inputs[name], task.tables[name]
-        columns = pick_columns(schema, self.snapshots.columns(table))
+        columns = pick_columns(schema, self.snapshots.tables.columns(table))
         if name in task.rows:
-            with pa.ipc.open_stream(self.snapshots.shared(task.rows[name])) as stream:
+            with pa.ipc.open_stream(self.snapshots.tasks.find_shared(task.rows[name])) as stream:
                 rows = stream.read_all()
             return schema.seen(
                 as_frame((in_order(rows, table.order) if table.order else rows).select(columns))
             )
         if name in part.law.keyed:
-            return schema.seen(as_frame(self.snapshots.bucket(table, task.bucket, columns)))
+            return schema.seen(
+                as_frame(self.snapshots.tables.read_bucket(table, task.bucket, columns))
+            )
         key = name, table.sha256
         if key not in self.known:
-            self.known[key] = schema.seen(self.snapshots.read(table, columns))
+            self.known[key] = schema.seen(self.snapshots.tables.read(table, columns))
         return self.known[key]
 
     def _written(
@@ -162,7 +164,9 @@ class Workplace:
         assert part.law
         schema, table = part.outputs[name], name_table(step, name)
         rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
-        return self.snapshots.write_bucket(table, rows, schema.order, bucket, part.law.row_of[name])
+        return self.snapshots.tables.write_bucket(
+            table, rows, schema.order, bucket, part.law.row_of[name]
+        )
 
 
 def means_of(components: Mapping[str, Any]) -> str:
@@ -203,7 +207,7 @@ class InBuckets:
         digest = fingerprint(
             {"step": fingerprint(self.components), "part": number, "inputs": inputs}
         )
-        done = self.snapshots.noted_tasks([f"{digest}-{bucket}" for bucket in names])
+        done = self.snapshots.tasks.read_notes([f"{digest}-{bucket}" for bucket in names])
         made: list[Files] = list(done.values())
         with ExitStack() as stack:
             tables, means = (
@@ -226,7 +230,7 @@ class InBuckets:
                 if f"{digest}-{bucket}" not in done
             ]
             if tasks:
-                self.snapshots.keep(
+                self.snapshots.tables.keep(
                     tables.values()
                 )  # some were made between records, by this process
                 tasks = self._with_rows(delta, tasks, bits, stack)
@@ -247,8 +251,10 @@ class InBuckets:
         assert delta.part.law
         found = list(tasks)
         for name, columns in delta.part.law.keyed.items():
-            if len(columns) == 1 and self.snapshots.goes_by(delta.now[name], columns[0], bits):
-                counts = self.snapshots.bucket_sizes(delta.now[name], bits)
+            if len(columns) == 1 and self.snapshots.tables.has_buckets_of(
+                delta.now[name], columns[0], bits
+            ):
+                counts = self.snapshots.tables.count_by_bucket(delta.now[name], bits)
                 found = [
                     replace(task, number=task.number + int(counts[int(task.bucket, 2)]))
                     for task in found
@@ -279,7 +285,7 @@ class InBuckets:
     ) -> np.ndarray:
         """How many rows of an input are in each bucket, after those of the tasks were shared by
         these names."""
-        seen = pick_columns(delta.part.inputs[name], self.snapshots.columns(delta.now[name]))
+        seen = pick_columns(delta.part.inputs[name], self.snapshots.tables.columns(delta.now[name]))
         with ExitStack() as writing:
             files = {
                 of: writing.enter_context(temporary_file(self.snapshots.root / UNFINISHED))
@@ -287,16 +293,18 @@ class InBuckets:
             }
             buckets = {int(task.bucket, 2): files[of] for of, task in tasks.items()}
             counts = _sorted_into(buckets, self.snapshots, delta.now[name], seen, naming, bits)
-            stack.callback(self.snapshots.unshare, list(files))
-            self.snapshots.share(files)
+            stack.callback(self.snapshots.tasks.withdraw, list(files))
+            self.snapshots.tasks.share(files)
         return counts
 
     def _joined(self, delta: StepDelta, name: str, files: Sequence[TableFile]) -> Snapshot:
         schema, before = delta.part.outputs[name], delta.last.outputs.get(name)
         table = name_table(self.step, name)
         if not files:
-            return self.snapshots.write(table, schema.arrow.empty_table(), schema.order, before)
-        return self.snapshots.joined(table, files, schema.arrow, schema.order, before)
+            return self.snapshots.tables.write(
+                table, schema.arrow.empty_table(), schema.order, before
+            )
+        return self.snapshots.tables.join_files(table, files, schema.arrow, schema.order, before)
 
 
 def _bits(delta: StepDelta, task_rows: int) -> int:
@@ -325,7 +333,7 @@ def _sorted_into(
     needed = with_order(snapshot.order, columns) if snapshot.order else list(columns)
     with ExitStack() as stack:
         writers: dict[int, Any] = {}
-        for rows in _together(snapshots.unordered(snapshot, needed)):
+        for rows in _together(snapshots.tables.read_unordered(snapshot, needed)):
             numbers = np.stack([group_numbers(rows[name], bits) for name in naming])
             for bucket, part in _by_bucket(rows, numbers, list(buckets)):
                 if bucket not in writers:
@@ -333,9 +341,9 @@ def _sorted_into(
                     writers[bucket] = stack.enter_context(writer)
                 writers[bucket].write_table(part)
                 counts[bucket] += part.num_rows
-        nothing = with_hashes(snapshots.schema(snapshot).empty_table(), all_hashes([])).select(
-            needed
-        )
+        nothing = with_hashes(
+            snapshots.tables.schema(snapshot).empty_table(), all_hashes([])
+        ).select(needed)
         for bucket in set(buckets) - set(writers):
             stack.enter_context(pa.ipc.new_stream(buckets[bucket], nothing.schema))
     return counts

@@ -115,15 +115,15 @@ def _write_record(folder: Path, files: Mapping[str, _EmittedFile]) -> None:
 
 def _write_parquet(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
     with pq.ParquetWriter(
-        path, snapshots.schema(snapshot), compression="zstd", store_schema=False
+        path, snapshots.tables.schema(snapshot), compression="zstd", store_schema=False
     ) as file:
-        for batch in snapshots.batches(snapshot):
+        for batch in snapshots.tables.read_batches(snapshot):
             file.write_batch(batch.cast(file.schema))
 
 
 def _write_csv(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
     """Lists and records as JSON."""
-    schema = snapshots.schema(snapshot)
+    schema = snapshots.tables.schema(snapshot)
     flat = pa.schema(
         [(field.name, STRING if pa.types.is_nested(field.type) else field.type) for field in schema]
     )
@@ -134,7 +134,7 @@ def _write_csv(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None
 def _flattened(
     snapshots: SnapshotStore, snapshot: Snapshot, nested: list[str]
 ) -> Iterator[pd.DataFrame]:
-    for batch in snapshots.batches(snapshot):
+    for batch in snapshots.tables.read_batches(snapshot):
         yield with_json_texts(as_frame(batch), nested)
 
 
@@ -143,7 +143,7 @@ def _write_json(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> Non
     with path.open("w", encoding="utf-8") as file:
         file.write("[")
         separator = "\n"
-        for batch in snapshots.batches(snapshot):
+        for batch in snapshots.tables.read_batches(snapshot):
             for row in batch.to_pylist():
                 file.write(separator + json.dumps(row, ensure_ascii=False))
                 separator = ",\n"

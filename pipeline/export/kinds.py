@@ -87,7 +87,7 @@ def _write(source: ExportSource, folder: Path, name: str, file: _File) -> int:
         beside = memberships(source)
         columns = {
             **columns,
-            **{column: _MEMBERSHIP_TYPES.get(column, TEXT) for column in beside.columns},
+            **{column: _MEMBERSHIP_TYPES.get(column, TEXT) for column in beside.tables.columns},
         }
         frames = (rows.join(beside, on="id") for rows in frames)
     return write_rows(folder, name, pa.schema(list(columns.items())), frames)

@@ -55,7 +55,7 @@ class ExportSource:
     def table(self, name: str) -> pa.Table:
         snapshot = self._snapshot(name)
         self.advanced(name, 0, snapshot.rows)
-        table = self.snapshots.table(snapshot)
+        table = self.snapshots.tables.read_arrow(snapshot)
         if self._lacks_ranks(name):
             ranked = with_ranks(table.select(list(ENDS)).to_pandas(), self._degrees)
             for column in RANKS:
@@ -66,13 +66,13 @@ class ExportSource:
     def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
         """The table, some thousands of rows at a time; no more of it is in memory."""
         snapshot, done = self._snapshot(name), 0
-        there = self.snapshots.columns(snapshot)
+        there = self.snapshots.tables.columns(snapshot)
         unranked = self._lacks_ranks(name)
         wanted = columns or [*there, *(RANKS if unranked else ())]
         ranked = unranked and not set(RANKS).isdisjoint(wanted)
         read = [column for column in there if column in wanted or (ranked and column in ENDS)]
         self.advanced(name, 0, snapshot.rows)
-        for batch in self.snapshots.batches(snapshot, read):
+        for batch in self.snapshots.tables.read_batches(snapshot, read):
             frame = batch.to_pandas()
             yield (with_ranks(frame, self._degrees) if ranked else frame)[wanted]
             done += batch.num_rows
@@ -84,7 +84,7 @@ class ExportSource:
 
     def _lacks_ranks(self, name: str) -> bool:
         return lack_ranks(
-            name, self.snapshots.columns(self._snapshot(name)), self.manifest, self.snapshots
+            name, self.snapshots.tables.columns(self._snapshot(name)), self.manifest, self.snapshots
         )
 
     def _snapshot(self, name: str) -> Snapshot:

@@ -122,7 +122,9 @@ class DesiredRows:
         """The number of relationships that ask for each type."""
         if self.counted is not None:
             return self.counted
-        batches = self.snapshots.batches(self.manifest.tables["relationships"], ["keywords"])
+        batches = self.snapshots.tables.read_batches(
+            self.manifest.tables["relationships"], ["keywords"]
+        )
         counts: Counter[str] = Counter()
         for batch in batches:
             counts.update(edge_types(frame_of(pa.table(batch))["keywords"]))
@@ -162,7 +164,7 @@ class DesiredRows:
     def require_whole(self) -> None:
         """Raise DataError if a snapshot is missing or damaged."""
         for name in self.there:
-            self.snapshots.require(self.manifest.tables[name])
+            self.snapshots.tables.require(self.manifest.tables[name])
 
     def _project(self, table: str, tables: Mapping[str, pa.Table]) -> pd.DataFrame:
         """Return rows of a store's table, with ``row_hash``, made of rows of its sources."""
@@ -177,7 +179,7 @@ class DesiredRows:
         """Return some columns of a snapshot table; no rows if the manifest lacks the table."""
         if name not in self.manifest.tables:
             return OPTIONAL[name].arrow.empty_table().select(columns)
-        return self.snapshots.table(self.manifest.tables[name], list(columns))
+        return self.snapshots.tables.read_arrow(self.manifest.tables[name], list(columns))
 
     def _select(self, name: str, columns: Sequence[str], ids: pa.Array) -> pa.Table:
         """Return the rows of a snapshot table that have one of the ids; use known rows first."""
@@ -194,12 +196,14 @@ class DesiredRows:
         """Read some columns of the rows of a snapshot table that have one of the ids."""
         if name not in self.manifest.tables:
             return self.whole(name, columns)
-        return self.snapshots.select(self.manifest.tables[name], ["id"], ids, list(columns))
+        return self.snapshots.tables.select(self.manifest.tables[name], ["id"], ids, list(columns))
 
     def _read_parts(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read a snapshot table, PART_ROWS at a time; nothing if the manifest lacks it."""
         snapshot = self.manifest.tables.get(name)
-        return in_parts(self.snapshots.batches(snapshot, list(columns)) if snapshot else ())
+        return in_parts(
+            self.snapshots.tables.read_batches(snapshot, list(columns)) if snapshot else ()
+        )
 
     def _read_parts_beside(
         self, name: str, columns: Sequence[str], ids: pa.ChunkedArray
@@ -231,7 +235,7 @@ class DesiredRows:
         """
         with scratch_file(self.snapshots.root) as file:
             width = 0
-            for batch in self.snapshots.batches(self.manifest.tables[name], [VECTOR]):
+            for batch in self.snapshots.tables.read_batches(self.manifest.tables[name], [VECTOR]):
                 vectors = batch[VECTOR].flatten().to_numpy(zero_copy_only=False)
                 width = len(vectors) // len(batch)
                 file.write(vectors.tobytes())

@@ -168,7 +168,7 @@ class Differences:
             return self.before.whole(source, columns), self.now.whole(source, columns)
         if before.sha256 == now.sha256:
             return NO_ROWS, NO_ROWS
-        return self.now.snapshots.difference(before, now, columns)
+        return self.now.snapshots.tables.difference(before, now, columns)
 
     @cached_property
     def _retyped(self) -> pa.Array:
@@ -186,7 +186,7 @@ class Differences:
             return NO_IDS
         found: list[pa.Array] = [NO_IDS]
         links = self.now.manifest.tables[LINKS]
-        for batch in self.now.snapshots.batches(links, ["id", "keywords"]):
+        for batch in self.now.snapshots.tables.read_batches(links, ["id", "keywords"]):
             rows = frame_of(pa.table(batch))
             has_moved = [type in moved for type in edge_types(rows["keywords"])]
             found.append(pa.array(rows["id"][has_moved].to_numpy(dtype=object), TEXT))

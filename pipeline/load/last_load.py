@@ -66,7 +66,7 @@ class LoadedVersions:
             own: list[str] = []
             for snapshot in found.tables.values():
                 own += [path for path in snapshot.paths if path not in shared]
-            self.snapshots.require_files(own)
+            self.snapshots.tables.require_files(own)
             return found
         return None
 

@@ -33,13 +33,13 @@ def telling_vectors(
     ``embeddings``: the snapshot of the text units' vectors. ``shown``: what the stores show. The
     first vector becomes the probe of the next load. Probes whose text unit is gone have no row.
     """
-    first = snapshots.first(embeddings, COLUMNS)
+    first = snapshots.tables.read_first(embeddings, COLUMNS)
     known = {live.probe.chunk_id for live in shown if live and live.probe}
     others = known - set(first["id"].to_pylist())
     if not others:
         return first.to_pandas()
     ids = pa.array(sorted(others), pa.large_string())
-    of_others = snapshots.select(embeddings, ["id"], ids, COLUMNS)
+    of_others = snapshots.tables.select(embeddings, ["id"], ids, COLUMNS)
     return pa.concat_tables([first, of_others]).to_pandas()
 
 

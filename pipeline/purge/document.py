@@ -332,7 +332,7 @@ def _refuse_the_last(project: Services, target: PurgeTarget, workflows: Sequence
         manifest = project.snapshots.manifest(name)
         if DOCUMENTS not in manifest.tables:
             continue
-        sources = project.snapshots.read(manifest.tables[DOCUMENTS], ["source"])["source"]
+        sources = project.snapshots.tables.read(manifest.tables[DOCUMENTS], ["source"])["source"]
         if len(sources) and all(map(target.names, sources)):
             raise UsageError(
                 f"purge: {target.source} is the only document; delete the folder data instead"
@@ -356,7 +356,7 @@ def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[
                 f"purge: {target.source}: {told_name(unread)} was not read whole, and may have it"
                 f" still; mend that ('graphmill rejects {name}' says what), then purge again"
             )
-        if before is not None and project.snapshots.exists(before):
+        if before is not None and project.snapshots.tables.exists(before):
             known = identities(project.snapshots, before)
             first = f"if this is meant, 'graphmill run {name} --allow-deletes' first, then purge"
             source, ratio = target.source, project.settings.max_delete_ratio
@@ -378,7 +378,9 @@ def _require_gone(project: Services, target: PurgeTarget, workflows: Sequence[st
         manifest = project.snapshots.manifest(name)
         if DOCUMENTS not in manifest.tables:
             continue
-        sources: Any = project.snapshots.read(manifest.tables[DOCUMENTS], ["source"])["source"]
+        sources: Any = project.snapshots.tables.read(manifest.tables[DOCUMENTS], ["source"])[
+            "source"
+        ]
         if any(map(target.names, sources)):
             raise DataError(
                 f"purge: {target.source}: {_where(target, name)}; the same command goes on"

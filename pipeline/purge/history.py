@@ -70,10 +70,10 @@ def purge_history(project: Services, dry_run: bool) -> HistoryReport:
 def forget_history(project: Services, workflows: Sequence[str], since: str) -> HistoryReport:
     """Also the reports of all runs before ``since``. Only for a caller who holds the project."""
     LoadedVersions(project.snapshots).forget()
-    project.snapshots.sweep()
+    project.snapshots.folder.sweep()
     _forget_later(project.snapshots)
     for name in workflows:
-        project.snapshots.clear(name)
+        project.snapshots.compact(name)
     collected = collect_garbage(project.snapshots, keep=1, dry_run=False)
     reports = project.runs.forget_before(since)
     keys = set().union(*(_needed(project, name) for name in workflows))
@@ -103,20 +103,24 @@ def _forget_later(snapshots: SnapshotStore) -> None:
     """Manifests of earlier nights whose ids sort after the last run's, as where a clock was set
     back since."""
     for workflow in snapshots.workflows():
-        live = snapshots.certain(workflow)
+        live = snapshots.live_manifest(workflow)
         for run_id in reversed(snapshots.history(workflow)):
-            if snapshots.kept(workflow, [run_id]) == [live]:
+            if snapshots.kept_manifests(workflow, [run_id]) == [live]:
                 break
-            snapshots.forget(workflow, run_id)
+            snapshots.delete_manifest(workflow, run_id)
 
 
 def workflows_with_tables(project: Services) -> list[str]:
-    """Raises UsageError for one whose file is gone: it cannot be run any more."""
+    """Return the names of the workflows that have tables.
+
+    Raises UsageError for a workflow whose file is gone, because it cannot be run any more.
+    """
     names = project.snapshots.workflows()
     for name in names:
         if not (project.root / "workflows" / f"{name}.yaml").is_file():
+            manifest = project.snapshots.folder.describe(f"manifest-{name}.json")
             raise UsageError(
                 f"purge: workflow '{name}' has tables but no file; restore workflows/{name}.yaml,"
-                f" or delete {project.snapshots.told(f'manifest-{name}.json')} and manifests/{name}"
+                f" or delete {manifest} and manifests/{name}"
             )
     return names

@@ -218,7 +218,9 @@ def needed_as_recorded(
     steps, _ = recorded_steps(workflow, manifest)
     for one in steps:
         if one.step.models and _all_there(one.step.inputs.values(), manifest, snapshots):
-            inputs = one.step.inputs_from(lambda table: snapshots.read(manifest.tables[table]))
+            inputs = one.step.inputs_from(
+                lambda table: snapshots.tables.read(manifest.tables[table])
+            )
             resources = one.resources(today, cache, tally, missing, 1)
             resources.call(one.bound_by_role(), inputs)
     return tally.keys
@@ -226,5 +228,6 @@ def needed_as_recorded(
 
 def _all_there(tables: Collection[str], manifest: Manifest, snapshots: SnapshotStore) -> bool:
     return all(
-        table in manifest.tables and snapshots.exists(manifest.tables[table]) for table in tables
+        table in manifest.tables and snapshots.tables.exists(manifest.tables[table])
+        for table in tables
     )

@@ -119,7 +119,7 @@ class _Taking:
     def manifest(self) -> Manifest:
         frames = [frame for frame in self.rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
         gathered = REJECTS_SCHEMA.encode(pd.concat(frames, ignore_index=True), REJECTS)
-        rejects = self.snapshots.write(REJECTS, gathered, REJECTS_SCHEMA.order)
+        rejects = self.snapshots.tables.write(REJECTS, gathered, REJECTS_SCHEMA.order)
         return Manifest(self.workflow.name, {**self.tables, REJECTS: rejects}, self.records)
 
     def _record(self, one: RecordedStep) -> StepRecord:
@@ -132,7 +132,7 @@ class _Taking:
         if (
             is_unchanged
             and not _keeps_earlier_rows(step)
-            and all(map(self.snapshots.exists, before.outputs.values()))
+            and all(map(self.snapshots.tables.exists, before.outputs.values()))
         ):
             return before
         outputs, missing = self._made(one)
@@ -151,7 +151,7 @@ class _Taking:
         if missing or INCOMPLETE in parts or not _has_recorded_code(step, parts):
             return incomplete(step.id, parts, outputs, before.retry)
         record = StepRecord(step.id, fingerprint(parts), parts, outputs, before.retry)
-        self.snapshots.record(record)
+        self.snapshots.save_record(record)
         return record
 
     def _made(self, one: RecordedStep) -> tuple[dict[str, Snapshot], Missing]:
@@ -167,7 +167,9 @@ class _Taking:
             return resources.call(step, inputs, part=part)
 
         known = {
-            name: table for name, table in before.outputs.items() if self.snapshots.exists(table)
+            name: table
+            for name, table in before.outputs.items()
+            if self.snapshots.tables.exists(table)
         }
         if _keeps_earlier_rows(step):
             last = LastRun(None, {})
@@ -176,15 +178,19 @@ class _Taking:
                 missing,
             )
         inputs = {name: self.previous.tables[table] for name, table in step.inputs.items()}
-        last = LastRun(inputs if all(map(self.snapshots.exists, inputs.values())) else None, known)
+        last = LastRun(
+            inputs if all(map(self.snapshots.tables.exists, inputs.values())) else None, known
+        )
         outputs = outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False)
         return outputs, missing
 
     def _width(self, outputs: Mapping[str, Snapshot]) -> int:
         """Return the dimensions of the vectors that a step wrote; 1 where it wrote none."""
         for snapshot in outputs.values():
-            if self.snapshots.exists(snapshot) and "vector" in self.snapshots.columns(snapshot):
-                for batch in self.snapshots.batches(snapshot, ["vector"]):
+            if self.snapshots.tables.exists(snapshot) and "vector" in self.snapshots.tables.columns(
+                snapshot
+            ):
+                for batch in self.snapshots.tables.read_batches(snapshot, ["vector"]):
                     if len(batch):
                         return len(batch["vector"][0])
         return 1
@@ -214,15 +220,17 @@ class _Taking:
 
     def _filtered(self, step: Step, name: str, snapshot: Snapshot) -> Snapshot:
         column = SOURCE_COLUMN.get(name)
-        if column is None or column not in self.snapshots.columns(snapshot):
+        if column is None or column not in self.snapshots.tables.columns(snapshot):
             return snapshot
-        table = self.snapshots.table(snapshot)
+        table = self.snapshots.tables.read_arrow(snapshot)
         names = table[column].to_pylist()
         stays = [not self._is_of_target(name, value) for value in names]
         if all(stays):
             return snapshot
         place = step.outputs.get(name, f"{step.id}.{name}")
-        return self.snapshots.write(place, table.filter(pa.array(stays)), snapshot.order, snapshot)
+        return self.snapshots.tables.write(
+            place, table.filter(pa.array(stays)), snapshot.order, snapshot
+        )
 
     def _is_of_target(self, table: str, value: str) -> bool:
         """Check whether a row is of the document. A reject may name a place in a file: ``name:3``,
@@ -233,7 +241,7 @@ class _Taking:
     def _rejects(self, record: StepRecord) -> pd.DataFrame:
         if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:
             return REJECTS_SCHEMA.frame()
-        return self.snapshots.read(record.outputs[REJECTS])
+        return self.snapshots.tables.read(record.outputs[REJECTS])
 
 
 def incomplete(

@@ -161,13 +161,13 @@ def _document_tables(snapshots: SnapshotStore) -> Iterator[pd.DataFrame]:
     names = [
         kept.name for kept in snapshots.all_files() if PurePosixPath(kept.name).match("*/*.parquet")
     ]
-    for name, columns in snapshots.columns_of_files(
+    for name, columns in snapshots.folder.columns(
         [name for name in names if f"/{GONE_FOLDER}/" not in name]
     ):
         if {"source", "content_hash"} <= set(columns):
             with suppress(*UNREADABLE):
                 rows = Snapshot(0, PurePosixPath(name).stem, (TableFile(name, 0),))
-                yield as_frame(snapshots.table(rows, ["source"]))
+                yield as_frame(snapshots.tables.read_arrow(rows, ["source"]))
 
 
 def _rejected(snapshots: SnapshotStore) -> Iterator[str]:
@@ -177,7 +177,7 @@ def _rejected(snapshots: SnapshotStore) -> Iterator[str]:
         if not loading or rejects is None:
             continue
         with suppress(DataError):
-            rows = snapshots.read(rejects, ["step", "row_id"])
+            rows = snapshots.tables.read(rejects, ["step", "row_id"])
             places = rows.loc[rows["step"].isin(loading), "row_id"]
             yield from places.str.replace(r":\d+$", "", regex=True)
 
@@ -186,7 +186,7 @@ def all_manifests(snapshots: SnapshotStore) -> Iterator[Manifest]:
     """Of every workflow the live one, then those that are kept, the newest first."""
     for workflow in snapshots.workflows():
         yield snapshots.manifest(workflow)
-        yield from snapshots.kept(workflow, reversed(snapshots.history(workflow)))
+        yield from snapshots.kept_manifests(workflow, reversed(snapshots.history(workflow)))
 
 
 pc: Any = (
@@ -293,7 +293,7 @@ def rows_of(snapshots: SnapshotStore, target: PurgeTarget) -> dict[str, dict[str
 
 def _ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarget) -> Any:
     """Of the documents that are meant."""
-    documents = snapshots.table(manifest.tables[DOCUMENTS], ["id", "source"])
+    documents = snapshots.tables.read_arrow(manifest.tables[DOCUMENTS], ["id", "source"])
     named = [target.names(source) for source in documents["source"].to_pylist()]
     return documents["id"].filter(pa.array(named, pa.bool_()))
 
@@ -319,7 +319,7 @@ def _rows(snapshots: SnapshotStore, manifest: Manifest, ids: Any) -> dict[str, i
 def _count(
     snapshots: SnapshotStore, manifest: Manifest, table: str, keys: pa.Array, has_units: bool
 ) -> int | None:
-    names = snapshots.columns(manifest.tables[table])
+    names = snapshots.tables.columns(manifest.tables[table])
     name = next((name for name in (SOURCES, *NAMING) if name in names), None)
     if name is None:
         return 0
@@ -349,4 +349,4 @@ def _columns(
     snapshots: SnapshotStore, manifest: Manifest, table: str, names: list[str]
 ) -> pa.Table:
     """Raises one of UNREADABLE where the file is gone or damaged."""
-    return snapshots.table(manifest.tables[table], names)
+    return snapshots.tables.read_arrow(manifest.tables[table], names)

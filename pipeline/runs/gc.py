@@ -78,16 +78,16 @@ def collect_garbage(
     records = sizes.pop(STEPS, SnapshotSize(0, 0))
     report = GcReport(dry_run, keep, old, records, sizes)
     if not dry_run:
-        snapshots.forget_tasks()
+        snapshots.tasks.clear()
         gone = [(workflow, run_id) for workflow, runs in old.items() for run_id in runs]
         unneeded.sort(key=lambda kept: _folder(kept) != STEPS)
         expected = len(gone) + len(unneeded)
         for done, (workflow, run_id) in enumerate(gone, start=1):
-            snapshots.forget(workflow, run_id)
+            snapshots.delete_manifest(workflow, run_id)
             advanced("files", done, expected)
         for start in range(0, len(unneeded), DELETED_AT_ONCE):
             some = unneeded[start : start + DELETED_AT_ONCE]
-            snapshots.delete_files([kept.name for kept in some])
+            snapshots.folder.delete([kept.name for kept in some])
             advanced("files", len(gone) + start + len(some), expected)
     return report
 
@@ -97,7 +97,10 @@ def _manifests(snapshots: SnapshotStore, keep: int) -> tuple[list[Manifest], dic
     kept, old = [], {}
     for workflow in snapshots.workflows():
         history = snapshots.history(workflow)
-        kept += [snapshots.certain(workflow), *snapshots.kept(workflow, history[-keep:])]
+        kept += [
+            snapshots.live_manifest(workflow),
+            *snapshots.kept_manifests(workflow, history[-keep:]),
+        ]
         if history[:-keep]:
             old[workflow] = history[:-keep]
     return kept, old

@@ -112,7 +112,7 @@ def _left_out(
     kept = with_manifest(entry, project.snapshots.history(entry.workflow)).manifest
     if not kept or any(step["action"] not in DONE for step in report["steps"]):
         return None
-    [manifest] = project.snapshots.kept(entry.workflow, [kept]) or [None]
+    [manifest] = project.snapshots.kept_manifests(entry.workflow, [kept]) or [None]
     snapshot = manifest and manifest.tables.get(REJECTS)
     if manifest is None or manifest.steps.keys() != {step["step"] for step in report["steps"]}:
         return None
@@ -120,7 +120,7 @@ def _left_out(
         return None
     try:
         own = project.own_reasons(entry.workflow)
-        return by_reason(project.snapshots.read(snapshot), manifest, project.snapshots, own)
+        return by_reason(project.snapshots.tables.read(snapshot), manifest, project.snapshots, own)
     except DataError:  # another machine may have deleted it just now
         return None
 
@@ -166,9 +166,9 @@ def _contents(
             continue
         snapshot, wanted = manifest.tables[table], ["id", *columns]
         try:
-            if not set(wanted) <= set(snapshots.columns(snapshot)):
+            if not set(wanted) <= set(snapshots.tables.columns(snapshot)):
                 continue
-            rows = snapshots.select(snapshot, ["id"], pa.array(asked, STRING), wanted)
+            rows = snapshots.tables.select(snapshot, ["id"], pa.array(asked, STRING), wanted)
         except DataError:
             continue
         found |= {

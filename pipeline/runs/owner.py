@@ -111,7 +111,7 @@ def claim_snapshots(snapshots: Folder, root: Path, mine: Sequence[str]) -> None:
     """Note whose the snapshots are: the first of ``mine``. A folder in the project's own is its
     own; any other, and an object store, is the project's that came first. Raises UsageError for
     another's, DataError where nobody can say whose."""
-    path, is_own = snapshots.told(SNAPSHOTS_FILE), _is_own(snapshots, root)
+    path, is_own = snapshots.describe(SNAPSHOTS_FILE), _is_own(snapshots, root)
     try:
         found = snapshots.read(SNAPSHOTS_FILE)
         owner = str(found["owner"])

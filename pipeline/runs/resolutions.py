@@ -47,7 +47,7 @@ class PinReport:
 def resolutions(project: Services, workflow: str | None = None) -> pd.DataFrame:
     """The decisions of the workflow's last run (RESOLUTIONS). Raises UsageError where none has been
     made."""
-    return project.snapshots.read(_decisions(project, workflow))
+    return project.snapshots.tables.read(_decisions(project, workflow))
 
 
 def _decisions(project: Services, workflow: str | None) -> Snapshot:
@@ -122,7 +122,7 @@ def names_of(project: Services, id: str, workflow: str | None = None) -> Names:
 
 
 def _touching(snapshots: SnapshotStore, decisions: Snapshot, ids: set[str]) -> pd.DataFrame:
-    return as_frame(snapshots.select(decisions, ENDS, pa.array(sorted(ids), STRING)))
+    return as_frame(snapshots.tables.select(decisions, ENDS, pa.array(sorted(ids), STRING)))
 
 
 def _told(rows: pd.DataFrame, but: set[str]) -> tuple[dict[str, str], ...]:
@@ -170,7 +170,7 @@ def _unknown(project: Services, workflow: str | None, *names: str) -> tuple[str,
     snapshot = project.snapshots.manifest(project.workflow(workflow).name).tables.get(table)
     if snapshot is None:
         return ()
-    known = set(project.snapshots.read(snapshot, ["id"])["id"])
+    known = set(project.snapshots.tables.read(snapshot, ["id"])["id"])
     return tuple(name for name in names if entity_id(name) not in known)
 
 

@@ -415,7 +415,7 @@ class Services:
             return None
         name = report["workflow"]
         until = [run for run in self.snapshots.history(name) if run <= report["run_id"]]
-        for manifest in self.snapshots.kept(name, until[-1:]):
+        for manifest in self.snapshots.kept_manifests(name, until[-1:]):
             vectors = manifest.tables.get(EMBEDDING_STEP_TABLE)
             for record in manifest.steps.values():
                 if vectors is not None and vectors.rows and vectors in record.outputs.values():
@@ -537,7 +537,7 @@ class Services:
         snapshots = self.snapshots
         with (
             held(snapshots.root, "a run of another project holds these snapshots"),
-            snapshots.alone(self.place),
+            snapshots.folder.alone(self.place),
         ):
             with suppress(OSError, DiskFullError):  # a full disk must not keep gc from making space
                 mine = [owner for owner in (self.settings.owner, owner_of(self.root)) if owner]

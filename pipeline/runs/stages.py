@@ -144,9 +144,17 @@ def loaded_rejects(run: str | None, workflow: str, snapshots: SnapshotStore) -> 
         return None
     until = [id for id in snapshots.history(workflow) if id <= run]
     known = next(
-        (manifest.tables.get(REJECTS) for manifest in snapshots.kept(workflow, until[-1:])), None
+        (
+            manifest.tables.get(REJECTS)
+            for manifest in snapshots.kept_manifests(workflow, until[-1:])
+        ),
+        None,
     )
-    return snapshots.read(known) if known and snapshots.exists(known) else REJECTS_SCHEMA.frame()
+    return (
+        snapshots.tables.read(known)
+        if known and snapshots.tables.exists(known)
+        else REJECTS_SCHEMA.frame()
+    )
 
 
 def manifest_of(run: str, workflow: str, snapshots: SnapshotStore, runs: Sequence[str]) -> Manifest:
@@ -177,11 +185,12 @@ def manifest_of(run: str, workflow: str, snapshots: SnapshotStore, runs: Sequenc
         )
     manifest = snapshots.manifest(workflow, until[-1])
     for table, snapshot in manifest.tables.items():
-        if not snapshots.exists(snapshot):
+        if not snapshots.tables.exists(snapshot):
+            path = snapshots.folder.describe(snapshot.paths[0])
+            later = ", ".join(sorted(kept, reverse=True)[:LISTED])
             raise DataError(
-                f"{snapshots.told(snapshot.paths[0])}: gone or damaged, and table '{table}' of run"
-                f" {named[0]} with it; choose a later run:"
-                f" {', '.join(sorted(kept, reverse=True)[:LISTED])}"
+                f"{path}: gone or damaged, and table '{table}' of run {named[0]} with it;"
+                f" choose a later run: {later}"
             )
     return manifest
 
@@ -198,7 +207,7 @@ def run_stages(
     workflow = project.workflow(name)
     for folder in (project.runs.folder, project.usage_folder, project.output_folder):
         sweep_partials(folder)
-    project.snapshots.sweep()
+    project.snapshots.folder.sweep()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
         reaches = partial(project.reach_stores, workflow, options, index_stage in stages)
@@ -272,7 +281,7 @@ def load_stage(project: Services, state: RunState) -> None:
         if run is not None
         else None
     )
-    manifest = earlier or project.snapshots.certain(name)
+    manifest = earlier or project.snapshots.live_manifest(name)
     if not manifest.tables:
         raise UsageError(
             f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index"

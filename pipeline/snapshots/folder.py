@@ -13,12 +13,13 @@ from pipeline.errors import DamagedError, DataError
 from pipeline.files import PARTIAL, read_json, sha256_of, sweep_partials, write_json
 
 UNFINISHED = "steps/unfinished"
-"""What tasks are done of a step that is not, and what the processes share that do them."""
+"""The folder of notes on finished tasks of an unfinished step, and of files that its processes
+share."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A file, by its name below the folder. ``changed``: when, in seconds since 1970."""
+    """A file, by its name below the folder; ``changed`` is in seconds since 1970."""
 
     name: str
     bytes: int
@@ -27,39 +28,45 @@ class Kept:
 
 @dataclass
 class Folder:
-    """``intact`` remembers the files this process has found whole, as (name, size, times of
+    """The files of snapshots in a folder on disk.
+
+    ``intact`` remembers the files that this process has found undamaged, as (name, size, times of
     change)."""
 
     root: Path
     intact: set[tuple[str, int, int, int]] = field(default_factory=set, repr=False)
 
     is_private = True
-    """Whether nobody has it who has not this folder."""
+    """The folder can be read only by whoever can read its disk; an object store is shared."""
 
     @property
     def address(self) -> str:
         return str(self.root)
 
-    def told(self, name: str) -> str:
-        """Where the file is, for people."""
+    def describe(self, name: str) -> str:
+        """Return the path or URL of a file for messages."""
         return f"{self.address}/{name}"
 
     @contextmanager
     def alone(self, place: str) -> Iterator[None]:
-        """For one process at a time; here that is the caller's to see to. ``place``: where that is,
-        for people."""
+        """Hold the folder alone, as writers must. Here the caller ensures this, by a lock of the
+        project.
+
+        ``place`` names the caller in messages."""
         yield
 
-    def look_anew(self) -> None:
-        """For a process that has been here since before the present run: what it knew may not be so
-        any more."""
+    def refresh(self) -> None:
+        """Forget what may have changed since the process started; it may be older than the present
+        run."""
 
-    def whole(self, name: str) -> Path:
-        """A table's file, found undamaged: by its hash, once for each state of the file that this
-        process meets. Raises DataError, DamagedError."""
+    def find_undamaged(self, name: str) -> Path:
+        """Return the path of a file of a table, after checking its content against its name.
+
+        The check is repeated only if the file has changed since this process last checked it.
+        Raises DataError if the file is missing, DamagedError if it is damaged."""
         path = self.root / name
         try:
-            seen = _state(name, path)
+            seen = _file_state(name, path)
             if seen not in self.intact and sha256_of(path) != path.stem:
                 raise DamagedError(path, "damaged")
         except OSError as error:
@@ -67,40 +74,39 @@ class Folder:
         self.intact.add(seen)
         return path
 
-    def made(self, name: str) -> None:
-        """A table's file has been written."""
-        self.intact.add(_state(name, self.root / name))
+    def note_written(self, name: str) -> None:
+        """Note that a file of a table was just written, and needs no check."""
+        self.intact.add(_file_state(name, self.root / name))
 
     def is_here(self, name: str) -> bool:
         return (self.root / name).exists()
 
-    def bring(self, names: Iterable[str]) -> None:
-        """Files that are to be read soon."""
+    def fetch(self, names: Iterable[str]) -> None:
+        """Make sure that files that are about to be read are on disk."""
 
     def require(self, names: Iterable[str]) -> None:
-        """Raises DataError when a table's file is gone or damaged."""
+        """Check files of tables. Raises DataError if one is missing or damaged."""
         for name in names:
-            self.whole(name)
+            self.find_undamaged(name)
 
     def lacking(self, names: Iterable[str]) -> set[str]:
-        """Those of tables' files that are gone or damaged."""
+        """Return the files of tables that are missing or damaged."""
         return {name for name in names if not self._is_undamaged(name)}
 
     def _is_undamaged(self, name: str) -> bool:
         with suppress(DataError):
-            return bool(self.whole(name))
+            return bool(self.find_undamaged(name))
         return False
 
     def keep(self, names: Iterable[str]) -> None:
-        """See that tables' files which were written here are kept, before anything points at
-        them."""
+        """Make sure that files of tables written here are kept, before anything points at them."""
 
-    def kept_by_others(self, names: Iterable[str]) -> None:
-        """These are kept already: another process has seen to it."""
+    def note_kept(self, names: Iterable[str]) -> None:
+        """Note that another process has already made sure that these files are kept."""
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-        """Of tables' files the names of their columns, without a look at the rows; of those that
-        can be read."""
+        """Yield each file of a table that can be read, with the names of its columns; no row is
+        read."""
         for name in names:
             try:
                 yield name, pq.read_schema(self.root / name).names
@@ -108,53 +114,58 @@ class Folder:
                 continue
 
     def read(self, name: str) -> dict[str, Any]:
-        """What ``write`` has written. Raises FileNotFoundError, DamagedError."""
+        """Return the content of a file that `write` has written. Raises FileNotFoundError,
+        DamagedError."""
         return read_json(self.root / name)
 
     def write(self, name: str, content: Mapping[str, Any]) -> None:
-        """JSON, at once; only for a caller who is alone here. Raises DiskFullError, and leaves what
-        was there."""
+        """Write a JSON file atomically. The caller must hold the folder alone.
+
+        Raises DiskFullError and leaves what was there."""
         write_json(self.root / name, content)
 
     def note(self, name: str, content: Mapping[str, Any]) -> None:
-        """As ``write``, for any process that does tasks."""
+        """Write a JSON file atomically, as `write` does; any process that does tasks may call
+        it."""
         write_json(self.root / name, content)
 
     def share(self, files: Mapping[str, Path]) -> None:
-        """Make these files those that every process finds by these names."""
+        """Move these files to where every process finds them by these names."""
         for name, file in files.items():
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             file.replace(self.root / name)
 
-    def shared(self, name: str) -> Path:
-        """Raises FileNotFoundError where it is read."""
+    def find_shared(self, name: str) -> Path:
+        """Return the path of a shared file. If it is missing, its reader gets a
+        FileNotFoundError."""
         return self.root / name
 
     def listed(self, below: str = "") -> list[Kept]:
-        """Every file at any depth, by its name."""
+        """Return every file at any depth below, sorted by name, without those that are half
+        written."""
         paths = sorted(path for path in (self.root / below).rglob("*") if path.is_file())
         return [kept_of(self.root, path) for path in paths if not path.name.endswith(PARTIAL)]
 
     def top(self) -> list[str]:
-        """The files that are in no folder below."""
+        """Return the names of the files directly in the folder, sorted."""
         return sorted(path.name for path in self.root.glob("*") if path.is_file())
 
     def delete(self, names: Sequence[str]) -> None:
-        """Those that are there; only for a caller who is alone here."""
+        """Delete the files that are there. The caller must hold the folder alone."""
         for name in names:
             (self.root / name).unlink(missing_ok=True)
 
-    def take_back(self, names: Sequence[str]) -> None:
-        """What was shared by names that nobody else has: for any process."""
+    def withdraw(self, names: Sequence[str]) -> None:
+        """Delete files that this process shared under names of its own. Any process may call it."""
         self.delete(names)
 
     def clear(self, below: str) -> None:
-        """Delete all that is below; only for a caller who is alone here."""
+        """Delete everything below. The caller must hold the folder alone."""
         shutil.rmtree(self.root / below, ignore_errors=True)
 
     def sweep(self) -> None:
-        """Remove what killed processes have left half written. Only for a caller who is alone
-        here."""
+        """Remove files that killed processes left half written. The caller must hold the folder
+        alone."""
         sweep_partials(self.root)
 
 
@@ -163,7 +174,7 @@ def kept_of(root: Path, path: Path) -> Kept:
     return Kept(path.relative_to(root).as_posix(), state.st_size, state.st_mtime)
 
 
-def _state(name: str, path: Path) -> tuple[str, int, int, int]:
-    """What changes when anything writes to the file."""
+def _file_state(name: str, path: Path) -> tuple[str, int, int, int]:
+    """Return the name and values that change whenever anything writes to the file."""
     state = path.stat()
     return name, state.st_size, state.st_mtime_ns, state.st_ctime_ns

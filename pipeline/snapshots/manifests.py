@@ -1,22 +1,20 @@
-"""What is recorded of snapshots, and how it is read again: what a step wrote, and the live tables
-of a workflow."""
+"""The records of snapshots: what a step wrote, and the live tables of a workflow."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline.contract.views import DOCUMENTS_STEP, conditions_digest, in_view, split_name
-from pipeline.snapshots.tables import GONE_FOLDER, Snapshot, TableFile
-
-FILE_OF_A_TABLE = re.compile(rf"(?!\.\.?/)[^/]+/({GONE_FOLDER}/)?[0-9a-f]{{64}}\.parquet")
+from pipeline.snapshots.tables import FILE_OF_A_TABLE, Snapshot, TableFile
 
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What a step with this fingerprint wrote. ``components`` are the parts of the fingerprint,
-    kept to say later which of them changed; ``retry`` marks rows that failed for a passing reason,
-    so that the record is no ground for reuse."""
+    """The record of what a step with this fingerprint wrote.
+
+    ``components`` are the parts of the fingerprint, kept to say later which of them changed.
+    ``retry`` marks a step some of whose rows failed with a transient error: its record must not be
+    reused."""
 
     step: str
     fingerprint: str
@@ -47,8 +45,8 @@ def view_of(manifest: Manifest, view: str) -> Manifest:
 
 
 def digest_of_view(manifest: Manifest) -> str:
-    """Return what stands for the conditions that the documents of a view were chosen by; "" for no
-    view."""
+    """Return a digest of the conditions by which the documents of a view were chosen; "" if it is
+    no view."""
     _, view = split_name(manifest.workflow)
     record = manifest.steps.get(in_view(DOCUMENTS_STEP, view))
     return conditions_digest(record.components["params"]["where"]) if view and record else ""
@@ -68,19 +66,23 @@ def step_record_from(content: dict[str, Any]) -> StepRecord:
 
 
 def snapshot_of(content: dict[str, Any]) -> Snapshot:
-    """Raises ValueError for one that names a file which this store has not written."""
-    if "path" in content:  # of a version before tables of several files
-        snapshot = Snapshot(
-            content["rows"], content["sha256"], (TableFile(content["path"], content["rows"]),)
-        )
+    """Return the snapshot from its record in JSON.
+
+    Raises ValueError if it names a file that this store cannot have written."""
+    rows, sha256 = content["rows"], content["sha256"]
+    # In earlier versions a table was one file.
+    if "path" in content:
+        snapshot = Snapshot(rows, sha256, (TableFile(content["path"], rows),))
     else:
         files = tuple(_table_file(place, file) for place, file in enumerate(content["files"]))
-        snapshot = Snapshot(content["rows"], content["sha256"], files, tuple(content["order"]))
+        snapshot = Snapshot(rows, sha256, files, tuple(content["order"]))
     if not snapshot.files or not all(map(FILE_OF_A_TABLE.fullmatch, snapshot.paths)):
         raise ValueError(f"no snapshot: {snapshot.paths}")
     return snapshot
 
 
 def _table_file(place: int, content: dict[str, Any]) -> TableFile:
-    """Before tables had buckets, the first file was the only one that was not added."""
+    """Return a file of a table from its record in JSON; ``place`` is its position among the files.
+
+    Before tables had buckets, records lacked ``added``: all files but the first were additions."""
     return TableFile(**{"added": place > 0, **content})

@@ -1,10 +1,9 @@
-"""A folder that mirrors an object store, where the snapshots are: it may be deleted at any time.
+"""A folder that mirrors an object store with the snapshots; it may be deleted at any time.
 
-Files of tables are immutable: one that is not here is fetched when it is read, one that was written
-here goes up before anything points at it. JSON is read there and written there, on the condition
-that nobody has written it since. Who writes holds the lease (snapshots/lease.py); what the store
-has is listed once then, and known from there on.
-"""
+Files of tables are immutable. One that is not here is fetched when it is read; one that was written
+here is uploaded before anything points at it. JSON is read from and written to the store, on the
+condition that nobody else has written it since. A writer holds the lease (snapshots/lease.py). It
+lists the store once, and from then on knows what the store has."""
 
 import math
 import secrets
@@ -25,25 +24,28 @@ from pipeline.snapshots.lease import PERIOD, Lease, leased, process_named
 from pipeline.snapshots.objects import Objects, StoredObject
 
 CHECKED = "check-"
-"""What the names of objects begin with that are written to see whether the server honours
-conditions."""
+"""Prefix of the objects that are written to test whether the server honours conditions."""
 SEEN_SECONDS = 10.0
-"""For which who does not hold the lease goes by what it has seen in the store: others may delete
-meanwhile."""
+"""Seconds for which a listing of the store is trusted by a process without the lease. Others may
+delete objects meanwhile."""
 FORGOTTEN = 86_400.0
-"""Seconds after which who wrote such an object is not at it any more, also by a clock that is
-wrong."""
+"""Seconds after which such a test object is no longer in use, even if a clock is wrong."""
 PARQUET = ".parquet"
 FOOTER = 2**16
-"""Bytes at the end of a file that are read for its columns; more where those have more."""
+"""Bytes at the end of a Parquet file that are read for its columns; more if its footer is
+larger."""
 
 
 @dataclass
 class Mirror(Folder):
-    """``there``: what is known to be in the store, by name; with the lease that is all but what is
-    noted of tasks. ``damaged``: files that are not what they are named by, there.
-    ``tasks_at_large``: whether other processes may have noted tasks since the store was looked
-    through. ``looked``: when that was."""
+    """A folder on disk and the object store that it mirrors.
+
+    - ``there`` maps the names of objects known to be in the store. With the lease these are all
+      objects except notes on tasks.
+    - ``damaged`` has the files whose content in the store does not match their name.
+    - ``tasks_at_large`` is true if other processes may have noted tasks since the store was listed.
+    - ``looked`` is the time of that listing, on the monotonic clock.
+    """
 
     objects: Objects = field(kw_only=True)
     period: float = field(default=PERIOD, kw_only=True)
@@ -61,84 +63,98 @@ class Mirror(Folder):
 
     @contextmanager
     def alone(self, place: str) -> Iterator[None]:
-        """Holds the lease."""
+        """Hold the lease of the object store, as writers must.
+
+        Raises LockedError if another client writes there. After another client has taken the lease
+        over, writing raises LeaseLostError."""
         refuse_unconditional(self.objects)
         with leased(self.objects, process_named(place), self.root, self.period) as lease:
             self.lease = lease
             try:
-                self.look_anew()
+                self.refresh()
                 self.tasks_at_large = any(map(_is_of_tasks, self.there))
                 yield
             finally:
                 self.lease = None
 
-    def look_anew(self) -> None:
-        """What the store does not have is deleted here too: another client may have purged it."""
-        self._look()
+    def refresh(self) -> None:
+        """List the store again, and delete here what it no longer has: another client may have
+        purged it."""
+        self._list_store()
         super().delete([kept.name for kept in self._only_here(self.there)])
 
-    def _look(self) -> None:
+    def _list_store(self) -> None:
         self.looked = time.monotonic()
         self.there = {found.name: found for found in self.objects.listed()}
 
-    def _look_for(self, names: Collection[str]) -> None:
-        """Where there may be more to know of these: who holds the lease knows all but what others
-        put up for tasks."""
-        is_old = time.monotonic() - self.looked > SEEN_SECONDS
-        if self.lease:
-            look = self.tasks_at_large and not self.there.keys() >= set(names)
-        else:
-            look = bool(names) and (is_old or not self.there.keys() >= set(names))
-        if look:
-            self._look()
+    def _list_store_for(self, names: Collection[str]) -> None:
+        """List the store again if it may have more to say about these objects.
 
-    def _look_unless_listed(self, names: Iterable[str]) -> None:
-        """Of what was put up since no more is known than that it is there."""
-        if not all(name in self.there and self.there[name].e_tag for name in names):
-            self._look()
+        The holder of the lease knows everything except what others upload for tasks."""
+        is_old = time.monotonic() - self.looked > SEEN_SECONDS
+        some_are_unknown = not self.there.keys() >= set(names)
+        if self.lease:
+            must_list = self.tasks_at_large and some_are_unknown
+        else:
+            must_list = bool(names) and (is_old or some_are_unknown)
+        if must_list:
+            self._list_store()
+
+    def _list_store_unless_known(self, names: Iterable[str]) -> None:
+        """List the store again unless size and time are known of all these objects.
+
+        Of an object uploaded since the last listing, only the name is known."""
+        for name in names:
+            if name not in self.there or not self.there[name].e_tag:
+                self._list_store()
+                return
 
     def _only_here(self, there: Container[str], below: str = "") -> list[Kept]:
-        mirrored = (
-            kept
-            for kept in super().listed(below)
-            if kept.name.endswith(PARQUET) or _is_of_tasks(kept.name)
-        )
-        return [kept for kept in mirrored if kept.name not in there]
+        """Return the mirrored files on disk below that are not in ``there``."""
+        found: list[Kept] = []
+        for kept in super().listed(below):
+            is_mirrored = kept.name.endswith(PARQUET) or _is_of_tasks(kept.name)
+            if is_mirrored and kept.name not in there:
+                found.append(kept)
+        return found
 
-    def _check(self) -> None:
-        """Before what is put up for tasks, which who does not hold the lease may do too."""
+    def _check_lease(self) -> None:
+        """Check the lease, if this process holds it, before an upload for tasks; others may do that
+        too."""
         if self.lease:
             self.lease.check()
 
     def _may_write(self) -> None:
+        """Check that this process holds the lease. Raises LeaseLostError otherwise."""
         if self.lease is None:
             raise LeaseLostError(
                 f"{self.address}: nothing is written there by who does not hold its lease"
             )
         self.lease.check()
 
-    def whole(self, name: str) -> Path:
+    def find_undamaged(self, name: str) -> Path:
         if not self.is_here(name):
             self._fetch(name)
         try:
-            return super().whole(name)
-        except DamagedError:  # here, or on the way
+            return super().find_undamaged(name)
+        except DamagedError:
+            # It was damaged on this disk, or while it was fetched: fetch it once more.
             (self.root / name).unlink()
             self._fetch(name)
         try:
-            return super().whole(name)
+            return super().find_undamaged(name)
         except DamagedError as error:
             self.damaged.add(name)
-            raise DamagedError(self.told(name), error.fact) from error
+            raise DamagedError(self.describe(name), error.fact) from error
 
     def _fetch(self, name: str) -> None:
         try:
             self._get(name)
         except FileNotFoundError as error:
-            raise DataError(f"{self.told(name)}: not there; run the workflow again") from error
+            raise DataError(f"{self.describe(name)}: not there; run the workflow again") from error
 
     def _get(self, name: str) -> None:
-        """Raises FileNotFoundError."""
+        """Fetch an object into the folder. Raises FileNotFoundError."""
         path = self.root / name
         try:
             with temporary_file(path.parent) as temporary:
@@ -148,61 +164,63 @@ class Mirror(Folder):
             self.there.pop(name, None)
             raise
 
-    def bring(self, names: Iterable[str]) -> None:
-        self.objects.each(
-            self._fetch, [name for name in dict.fromkeys(names) if not self.is_here(name)]
-        )
+    def fetch(self, names: Iterable[str]) -> None:
+        missing = [name for name in dict.fromkeys(names) if not self.is_here(name)]
+        self.objects.each(self._fetch, missing)
 
     def require(self, names: Iterable[str]) -> None:
-        """That they are in the store, which keeps what it has as it was; of one that is damaged all
-        the same is told when it is read."""
+        """Check that the files are in the store. Raises DataError otherwise.
+
+        Objects are immutable, so damage is only found when a file is read."""
         for lacking in sorted(self.lacking(names)):
-            raise DataError(f"{self.told(lacking)}: not there, or damaged; run the workflow again")
+            raise DataError(
+                f"{self.describe(lacking)}: not there, or damaged; run the workflow again"
+            )
 
     def lacking(self, names: Iterable[str]) -> set[str]:
         asked = set(names)
-        self._look_for(asked)
+        self._list_store_for(asked)
         return {name for name in asked if name not in self.there or name in self.damaged}
 
     def keep(self, names: Iterable[str]) -> None:
-        lacking = {
-            name: self.root / name
-            for name in names
-            if name not in self.there or name in self.damaged
-        }
-        if not lacking:
+        names = dict.fromkeys(names)
+        to_upload = [name for name in names if name not in self.there or name in self.damaged]
+        if not to_upload:
             return
-        self.require([name for name in lacking if not self.is_here(name)])
-        lacking = {name: path for name, path in lacking.items() if self.is_here(name)}
-        whole = {name: path for name, path in lacking.items() if name not in self.damaged}
-        self.objects.upload(whole, may=self._check)
-        self.objects.upload(
-            {name: lacking[name] for name in lacking.keys() - whole.keys()}, True, self._check
-        )
-        self.kept_by_others(lacking)
-        self.damaged -= set(lacking)
+        # A file that is not here may have been uploaded by another process.
+        self.require([name for name in to_upload if not self.is_here(name)])
+        here = [name for name in to_upload if self.is_here(name)]
+        new = {name: self.root / name for name in here if name not in self.damaged}
+        damaged = {name: self.root / name for name in here if name in self.damaged}
+        self.objects.upload(new, may=self._check_lease)
+        self.objects.upload(damaged, True, self._check_lease)
+        self.note_kept(here)
+        self.damaged -= set(here)
 
-    def kept_by_others(self, names: Iterable[str]) -> None:
-        self.there |= {
-            name: StoredObject(name, 0, "", time.time()) for name in names if name not in self.there
-        }
+    def note_kept(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.there:
+                self.there[name] = StoredObject(name, 0, "", time.time())
 
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-        """No more is fetched than where the file says it."""
-        self._look_unless_listed(names)
-        found = self.objects.each(self._columns, names)
-        return (
-            (name, columns)
-            for name, columns in zip(names, found, strict=True)
-            if columns is not None
-        )
+        """Yield each file of a table that can be read, with the names of its columns.
 
-    def _columns(self, name: str) -> list[str] | None:
+        Of a file that is not here, only the footer is fetched."""
+        self._list_store_unless_known(names)
+        found = self.objects.each(self._read_columns, names)
+        readable: list[tuple[str, list[str]]] = []
+        for name, columns in zip(names, found, strict=True):
+            if columns is not None:
+                readable.append((name, columns))
+        return iter(readable)
+
+    def _read_columns(self, name: str) -> list[str] | None:
         try:
             if self.is_here(name):
-                return pq.read_schema(self.whole(name)).names
+                return pq.read_schema(self.find_undamaged(name)).names
             size = self.there[name].bytes
             footer = self.objects.read_end(name, size, FOOTER)
+            # A Parquet file ends with its metadata, their length (4 bytes) and a mark (4 bytes).
             needed = int.from_bytes(footer[-8:-4], "little") + 8
             if needed > len(footer):
                 footer = self.objects.read_end(name, size, needed)
@@ -212,59 +230,64 @@ class Mirror(Folder):
 
     def read(self, name: str) -> dict[str, Any]:
         if self.lease and name not in self.there and not _is_of_tasks(name):
-            raise FileNotFoundError(self.told(name))
-        return json_content(self.objects.read(name)[0], self.told(name))
+            raise FileNotFoundError(self.describe(name))
+        return json_content(self.objects.read(name)[0], self.describe(name))
 
     def write(self, name: str, content: Mapping[str, Any]) -> None:
-        """Raises LeaseLostError where another client has written it since."""
+        """Write a JSON object. Raises LeaseLostError if another client has written it since."""
         self._may_write()
-        text, known = json_text(content).encode(), self.there.get(name)
-        found = (
-            self.objects.create(name, text)
-            if known is None
-            else self.objects.replace(name, text, known.e_tag)
-        )
-        self._noted(name, text, found if found is not None else self._written_before(name, text))
+        text = json_text(content).encode()
+        known = self.there.get(name)
+        if known is None:
+            e_tag = self.objects.create(name, text)
+        else:
+            e_tag = self.objects.replace(name, text, known.e_tag)
+        if e_tag is None:
+            e_tag = self._written_before(name, text)
+        self._remember(name, text, e_tag)
 
-    def _noted(self, name: str, text: bytes, e_tag: str) -> None:
+    def _remember(self, name: str, text: bytes, e_tag: str) -> None:
         self.there[name] = StoredObject(name, len(text), e_tag, time.time())
 
     def _written_before(self, name: str, text: bytes) -> str:
-        """The e-tag of what is there already: of a request whose answer was lost, or by another
-        client."""
+        """Return the e-tag of the object if it has this content already.
+
+        It has it if the answer to an earlier attempt was lost. Raises LeaseLostError if another
+        client has written something else."""
         try:
             present, e_tag = self.objects.read(name)
         except FileNotFoundError:
             present, e_tag = b"", ""
         if present != text:
             raise LeaseLostError(
-                f"{self.told(name)}: another client has written it meanwhile; run the same command"
-                " again: it goes on from what is done"
+                f"{self.describe(name)}: another client has written it meanwhile; run the same"
+                " command again: it goes on from what is done"
             )
         return e_tag
 
     def note(self, name: str, content: Mapping[str, Any]) -> None:
-        self._check()
-        text, self.tasks_at_large = json_text(content).encode(), True
-        self._noted(name, text, self.objects.overwrite(name, text))
+        self._check_lease()
+        text = json_text(content).encode()
+        self.tasks_at_large = True
+        self._remember(name, text, self.objects.overwrite(name, text))
 
     def share(self, files: Mapping[str, Path]) -> None:
         super().share(files)
         self.tasks_at_large = True
-        self.objects.upload({name: self.root / name for name in files}, True, self._check)
-        self.kept_by_others(files)
+        self.objects.upload({name: self.root / name for name in files}, True, self._check_lease)
+        self.note_kept(files)
 
-    def shared(self, name: str) -> Path:
+    def find_shared(self, name: str) -> Path:
         if not self.is_here(name):
             self._get(name)
         return self.root / name
 
     def listed(self, below: str = "") -> list[Kept]:
-        """Also what is here alone: it is to be seen by who deletes."""
+        """Return every file below, also those that are only here, so that they can be deleted."""
         start = f"{below}/" if below else ""
         self.tasks_at_large |= _is_of_tasks(start)
         if self.lease and not _is_of_tasks(start):
-            self._look_unless_listed([name for name in self.there if name.startswith(start)])
+            self._list_store_unless_known([name for name in self.there if name.startswith(start)])
             found = [each for name, each in sorted(self.there.items()) if name.startswith(start)]
         else:
             found = self.objects.listed(start)
@@ -272,22 +295,21 @@ class Mirror(Folder):
         return [*kept.values(), *self._only_here(kept, below)]
 
     def top(self) -> list[str]:
-        return (
-            sorted(name for name in self.there if "/" not in name)
-            if self.lease
-            else self.objects.top()
-        )
+        if self.lease is None:
+            return self.objects.top()
+        return sorted(name for name in self.there if "/" not in name)
 
     def delete(self, names: Sequence[str]) -> None:
-        """There and here."""
+        """Delete files in the store and here."""
         self._may_write()
-        if there := [name for name in names if name in self.there or _is_of_tasks(name)]:
+        there = [name for name in names if name in self.there or _is_of_tasks(name)]
+        if there:
             self.objects.delete(there, self._may_write)
         for name in names:
             self.there.pop(name, None)
         super().delete(names)
 
-    def take_back(self, names: Sequence[str]) -> None:
+    def withdraw(self, names: Sequence[str]) -> None:
         self.objects.delete(names)
         super().delete(names)
 
@@ -298,17 +320,20 @@ class Mirror(Folder):
         self.tasks_at_large &= below != UNFINISHED
 
     def sweep(self) -> None:
-        """Also objects that were written to look at the server, once nobody can want them any
-        more."""
+        """Remove half-written files, and test objects of `refuse_unconditional` that were left
+        behind."""
         super().sweep()
-        left = [name for name in self.top() if name.startswith(CHECKED)]
-        self.delete([name for name in left if self.there[name].changed < time.time() - FORGOTTEN])
+        tests = [name for name in self.top() if name.startswith(CHECKED)]
+        latest = time.time() - FORGOTTEN
+        self.delete([name for name in tests if self.there[name].changed < latest])
 
 
 def refuse_unconditional(objects: Objects) -> bool:
-    """Raises ObjectStoreError for a server that writes although it was told not to: two clients
-    would overwrite what the other has written. Returns whether its bucket keeps what is overwritten
-    or deleted."""
+    """Check that the server honours conditional writes; return whether the bucket keeps old
+    versions.
+
+    Without conditions two clients would overwrite each other. Raises ObjectStoreError for such a
+    server."""
     name = f"{CHECKED}{secrets.token_hex(8)}"
     first = objects.create(name, b"first")
     try:

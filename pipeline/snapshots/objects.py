@@ -1,9 +1,8 @@
-"""An object store (S3, Google Cloud Storage, Azure): its few requests, many at a time, and what
-goes wrong in words.
+"""An object store (S3, Google Cloud Storage, Azure): a few kinds of requests, many at a time, with
+messages for what goes wrong.
 
-Its address is a URL, its keys are in the environment: neither is ever in a message. What it answers
-may quote a request with its key: of that no more is told than the name of the fault.
-"""
+The address of a store is a URL, and its keys are in the environment; keys are never in a message. A
+server's answer may quote a request with its key, so a message only has the name of the fault."""
 
 import mmap
 import os
@@ -23,20 +22,20 @@ from pipeline.errors import ObjectStoreAuthError, ObjectStoreError, SettingsErro
 
 AT_ONCE = 16
 LARGE = 2**25
-"""Bytes from which on a file goes up alone: an upload on a condition is one request, of all of
-it."""
+"""Bytes from which on a file is uploaded alone: a conditional upload is one request with the whole
+file."""
 CONFLICT_SECONDS = 10.0
-"""That two clients get that create the same object at once."""
+"""Seconds to retry an upload that the server refuses because another client creates the same
+object."""
 DELETED_AT_ONCE = {"s3": 250}
-"""In a request; of the other kinds each is a request, and so many of them are under way
-together."""
+"""Objects deleted per request, by the kind of store. Other kinds need one request per object."""
 DELETED_TOGETHER = 10
+"""Objects deleted at the same time, with one request each."""
 RETRY_SECONDS, PAUSE_SECONDS, ANSWER_SECONDS = 22, 1, 6
-"""For how long a request is tried again, after which pause, and how long the answer to one that
-changes something by its name may take."""
+"""Seconds for which a request is retried, the longest pause between attempts, and the timeout of an
+attempt that changes an object by its name."""
 LONGEST_CHANGE = RETRY_SECONDS + PAUSE_SECONDS + ANSWER_SECONDS
-"""Seconds after which a JSON that is written, or some objects that are deleted, will not be so any
-more."""
+"""Seconds after which a write of a JSON object, or a deletion, can no longer take effect."""
 RETRIES: Any = {
     "max_retries": 1000,
     "backoff": {"max_backoff": timedelta(seconds=PAUSE_SECONDS)},
@@ -53,14 +52,14 @@ KEYS = {
     "gs": ("GOOGLE_", "GOOGLE_SERVICE_ACCOUNT, the file of its key"),
     "az": ("AZURE_", "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY"),
 }
-"""Of a kind of store what its variables begin with, and the most usual of them."""
+"""The prefix of its environment variables and the usual variables, for each kind of store."""
 READ = frozenset(
     "ACCESS_KEY_ID SECRET_ACCESS_KEY SESSION_TOKEN REGION DEFAULT_REGION ENDPOINT_URL ENDPOINT"
     " SERVER_SIDE_ENCRYPTION SSE_KMS_KEY_ID VIRTUAL_HOSTED_STYLE_REQUEST SERVICE_ACCOUNT"
     " SERVICE_ACCOUNT_PATH SERVICE_ACCOUNT_KEY APPLICATION_CREDENTIALS STORAGE_ACCOUNT_NAME"
     " STORAGE_ACCOUNT_KEY STORAGE_SAS_TOKEN STORAGE_ENDPOINT CLIENT_ID CLIENT_SECRET TENANT_ID".split()  # noqa: E501
 )
-"""What may follow in a .env: obstore does not take every variable there is."""
+"""Suffixes of variables that are read from a .env file; obstore does not know every variable."""
 REFUSED_KEYS = frozenset({
     "InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "ExpiredToken", "InvalidToken",
     "AuthFailure",
@@ -72,7 +71,7 @@ HOST = re.compile(r"https?://(?:[^/@\s]*@)?([^/\s]+)")
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 Check = Callable[[], object]
-"""Raises where there may be nothing more of what was begun."""
+"""A function that raises an error if an operation must not go on."""
 
 
 def always() -> None:
@@ -89,9 +88,9 @@ class StoredObject:
 
 @dataclass(frozen=True)
 class Objects:
-    """Those whose names begin with a prefix. ``environment``: where the keys are.
+    """The objects whose names begin with a prefix, which is part of the address.
 
-    All requests raise ObjectStoreError."""
+    ``environment`` has the keys. All requests raise ObjectStoreError."""
 
     address: str
     environment: Mapping[str, str]
@@ -105,41 +104,48 @@ class Objects:
         return f"Objects({self.address!r})"
 
     def read(self, name: str) -> tuple[bytes, str]:
-        """Its content and e-tag. Raises FileNotFoundError."""
+        """Return the content and the e-tag of an object. Raises FileNotFoundError."""
         with self._in_words():
             found = self._store.get(name)
             return bytes(found.bytes()), found.meta["e_tag"] or ""
 
     def fetch(self, name: str, path: Path) -> None:
-        """Into a file. Raises FileNotFoundError."""
+        """Write the content of an object to a file. Raises FileNotFoundError."""
         with self._in_words(), path.open("wb") as file:
             for part in self._store.get(name).stream():
                 file.write(part)
 
     def read_end(self, name: str, size: int, most: int) -> bytes:
-        """Its last bytes, of ``size`` in all. Raises FileNotFoundError."""
+        """Return at most the last ``most`` bytes of an object of ``size`` bytes. Raises
+        FileNotFoundError."""
         with self._in_words():
             return bytes(self._store.get_range(name, start=max(size - most, 0), end=size))
 
     def create(self, name: str, content: bytes) -> str | None:
-        """Its e-tag; None where there is one of this name already."""
+        """Create an object and return its e-tag; return None if there is one of this name
+        already."""
         return self._put(name, content, "create", soon=True)
 
     def replace(self, name: str, content: bytes, e_tag: str) -> str | None:
-        """The new e-tag; None where what is there has another than this, or there is none."""
+        """Replace an object that has this e-tag, and return its new one; return None if it has
+        another one or is missing."""
         return self._put(name, content, {"e_tag": e_tag}, soon=True)
 
     def overwrite(self, name: str, content: bytes) -> str:
         return self._put(name, content, "overwrite") or ""
 
     def keeps_versions(self, name: str) -> bool:
-        """Of an object that is overwritten or deleted; this one is overwritten."""
+        """Return whether the bucket is versioned. The object of this name is overwritten to find
+        out."""
         with self._in_words():
-            return self._store.put(name, b"", use_multipart=False)["version"] not in (None, "null")
+            version = self._store.put(name, b"", use_multipart=False)["version"]
+        return version not in (None, "null")
 
     def upload(self, files: Mapping[str, Path], again: bool = False, may: Check = always) -> None:
-        """Files that are named by their content: one that is there stays, but where it is written
-        ``again``. ``may``: asked before each."""
+        """Upload files that are named by their content.
+
+        An object that is there is left alone, unless ``again`` is true. ``may`` is called before
+        each upload and raises an error to stop."""
         sizes = {name: path.stat().st_size for name, path in files.items()}
         small = [name for name in files if sizes[name] < LARGE]
         self.each(lambda name: self._upload(name, files[name], again, may), small)
@@ -160,8 +166,10 @@ class Objects:
                     self._create_surely(name, content)
 
     def _create_surely(self, name: str, content: Any) -> None:
-        """A server also says that it is there while another client is at it, whose request may yet
-        fail."""
+        """Create an object, and retry while the server refuses although the object is not there.
+
+        A server may also say that an object exists while another client is creating it, and that
+        request may yet fail."""
         until = time.monotonic() + CONFLICT_SECONDS
         while self._put(name, content, "create") is None and not self._is_there(name):
             if time.monotonic() > until:
@@ -180,10 +188,12 @@ class Objects:
         return True
 
     def _put(self, name: str, content: Any, mode: Any, soon: bool = False) -> str | None:
-        faults, store = self._faults, self._prompt_store if soon else self._store
+        faults = self._faults
+        store = self._prompt_store if soon else self._store
         try:
             with self._in_words(faults.AlreadyExistsError, faults.PreconditionError):
-                return store.put(name, content, mode=mode, use_multipart=False)["e_tag"] or ""
+                written = store.put(name, content, mode=mode, use_multipart=False)
+                return written["e_tag"] or ""
         except faults.AlreadyExistsError:
             return None
         except faults.PreconditionError as error:
@@ -192,29 +202,24 @@ class Objects:
             return None
 
     def listed(self, below: str = "") -> list[StoredObject]:
-        """All that begin so, by name; a thousand a request."""
+        """Return all objects whose names begin so, sorted by name; one request lists a thousand."""
+        found: list[StoredObject] = []
         with self._in_words():
-            found = [each for some in self._store.list(below or None) for each in some]
-        return sorted(
-            (
-                StoredObject(
-                    each["path"],
-                    each["size"],
-                    each["e_tag"] or "",
-                    each["last_modified"].timestamp(),
-                )
-                for each in found
-            ),
-            key=lambda one: one.name,
-        )
+            for page in self._store.list(below or None):
+                for each in page:
+                    changed = each["last_modified"].timestamp()
+                    e_tag = each["e_tag"] or ""
+                    found.append(StoredObject(each["path"], each["size"], e_tag, changed))
+        return sorted(found, key=lambda one: one.name)
 
     def top(self) -> list[str]:
-        """The names that have no / in them."""
+        """Return the names without a "/", sorted."""
         with self._in_words():
             return sorted(each["path"] for each in self._store.list_with_delimiter("")["objects"])
 
     def delete(self, names: Sequence[str], may: Check = always) -> None:
-        """Those that are there. ``may``: asked before each request."""
+        """Delete the objects that are there. ``may`` is called before each request and raises an
+        error to stop."""
         at_once = DELETED_AT_ONCE.get(kind_of(self.address), DELETED_TOGETHER)
         for start in range(0, len(names), at_once):
             some = list(names[start : start + at_once])
@@ -222,7 +227,8 @@ class Objects:
             with self._in_words():
                 try:
                     self._prompt_store.delete(some)
-                except FileNotFoundError as error:  # not all stores are silent of one that is gone
+                except FileNotFoundError as error:
+                    # Some stores fail if one of the objects is gone: delete them one by one.
                     if _code(error) in NO_BUCKET:
                         raise
                     if len(some) > 1:
@@ -230,7 +236,8 @@ class Objects:
                             self.delete([name], may)
 
     def each(self, do: Callable[[Item], Made], items: Iterable[Item]) -> list[Made]:
-        """Side by side."""
+        """Return what ``do`` returns for each item, in order; up to AT_ONCE calls run at the same
+        time."""
         waiting = list(items)
         if len(waiting) <= 1:
             return [do(item) for item in waiting]
@@ -239,7 +246,8 @@ class Objects:
 
     @property
     def _faults(self) -> Any:
-        """Of obstore, which the first request wants first."""
+        """The exceptions of obstore. Every request needs them first, so a missing obstore is
+        reported here."""
         try:
             from obstore import exceptions
         except ImportError as error:
@@ -250,20 +258,19 @@ class Objects:
 
     @cached_property
     def _store(self) -> Any:
-        return self._opened()
+        return self._open_store()
 
     @cached_property
     def _prompt_store(self) -> Any:
-        """For changes that must not come late."""
-        return self._opened(timeout=timedelta(seconds=ANSWER_SECONDS))
+        """The store with a short timeout, for changes that must not take effect late."""
+        return self._open_store(timeout=timedelta(seconds=ANSWER_SECONDS))
 
-    def _opened(self, **client: Any) -> Any:
+    def _open_store(self, **client: Any) -> Any:
         from obstore.store import from_url
 
         keys = keys_of(self.address, self.environment).items()
-        named: Any = {
-            name.lower(): value for name, value in keys if name not in os.environ
-        }  # which it reads itself
+        # obstore reads the variables of the process itself.
+        named: Any = {name.lower(): value for name, value in keys if name not in os.environ}
         options: Any = {"allow_http": urlsplit(self._endpoint).scheme == "http", **client}
         try:
             return from_url(
@@ -274,7 +281,7 @@ class Objects:
 
     @property
     def _endpoint(self) -> str:
-        """Where another server than the provider's own is named."""
+        """The URL of a server other than the provider's own, or ""."""
         names = (
             "AWS_ENDPOINT_URL",
             "AWS_ENDPOINT",
@@ -282,10 +289,15 @@ class Objects:
             "AZURE_STORAGE_ENDPOINT",
             "AZURE_ENDPOINT",
         )
-        return next((self.environment[name] for name in names if self.environment.get(name)), "")
+        for name in names:
+            if self.environment.get(name):
+                return self.environment[name]
+        return ""
 
     @contextmanager
     def _in_words(self, *expected: type[Exception]) -> Iterator[None]:
+        """Turn the errors of obstore into ours with a message for people; let ``expected`` ones
+        pass."""
         faults = self._faults
         try:
             yield
@@ -299,20 +311,23 @@ class Objects:
             self._raise(error)
 
     def _raise(self, error: Exception) -> NoReturn:
-        kind = kind_of(self.address)
-        said, code, usual = str(error), _code(error), KEYS[kind][1]
+        said, code = str(error), _code(error)
+        usual = KEYS[kind_of(self.address)][1]
+        # The address at which a cloud machine asks for the credentials of its role.
+        asked_for_role = "169.254" in said
         if code in NO_BUCKET:
             raise ObjectStoreAuthError(
                 f"{self.address}: there is no such bucket; make it, or correct 'snapshots' in"
                 " settings.yaml"
             ) from None
-        if code in REFUSED_KEYS or (_status(error) in ("401", "403") and "169.254" not in said):
+        is_denied = _status(error) in ("401", "403") and not asked_for_role
+        if code in REFUSED_KEYS or is_denied:
             refused = f"it refused the key ({code or _status(error)})"
             raise ObjectStoreAuthError(
                 f"{self.address}: {refused}; set {usual}, of a key that may list, read, write and"
                 " delete there"
             ) from None
-        if "169.254" in said or "token" in said.lower():
+        if asked_for_role or "token" in said.lower():
             raise self._without_key("nor has this machine a role") from None
         if "error sending request" in said or "timed out" in said:
             host = HOST.search(said)
@@ -339,7 +354,7 @@ class Objects:
 
 
 def keys_of(address: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment opens the object store."""
+    """Return the variables of an environment that open the object store."""
     prefix = KEYS[kind_of(address)][0]
     return {
         name: value
@@ -349,10 +364,10 @@ def keys_of(address: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def kind_of(address: str) -> str:
-    """One of KEYS."""
-    return {"s3a": "s3", "abfs": "az", "abfss": "az"}.get(
-        scheme := urlsplit(address).scheme, scheme
-    )
+    """Return the kind of store of an address, a key of KEYS."""
+    scheme = urlsplit(address).scheme
+    aliases = {"s3a": "s3", "abfs": "az", "abfss": "az"}
+    return aliases.get(scheme, scheme)
 
 
 def _code(error: Exception) -> str:

@@ -1,8 +1,7 @@
-"""The degrees of a relationship's ends, and its rank, their sum: joined as it is read.
+"""Degrees of a relationship's ends and its rank, which is their sum; computed when it is read.
 
-A table that kept them would have another row for every relationship of an entity with each new
-neighbour of it.
-"""
+If the table kept them, each new neighbour of an entity would change the rows of all its
+relationships."""
 
 from collections.abc import Collection
 
@@ -18,32 +17,38 @@ RANKS = (*ENDS.values(), "rank")
 def lack_ranks(
     table: str, columns: Collection[str], manifest: Manifest, snapshots: SnapshotStore
 ) -> bool:
-    """Whether a table of these columns is to be read with ranks: relationships that have none
-    themselves, as those of earlier versions do, in a workflow whose entities have degrees."""
+    """Return whether a table with these columns is read with ranks added.
+
+    That holds for relationships that have no ranks themselves (those of earlier versions do), in a
+    workflow whose entities have degrees."""
     if table != RELATIONSHIPS or ENTITIES not in manifest.tables or not set(ENDS) <= set(columns):
         return False
     return "rank" not in columns and {"id", "degree"} <= set(
-        snapshots.columns(manifest.tables[ENTITIES])
+        snapshots.tables.columns(manifest.tables[ENTITIES])
     )
 
 
 def told_of_missing(column: str, columns: Collection[str]) -> str:
-    """What to do where somebody asks relationships for what they had in earlier versions; "" for
-    any other column."""
+    """Return advice for a caller who asks for a column that relationships had in earlier versions.
+
+    Return "" for any other column."""
     if column in RANKS and set(ENDS) <= set(columns):
         return "degrees are in 'entities' alone: join them by source_entity_id and target_entity_id"
     return ""
 
 
 def degrees(manifest: Manifest, snapshots: SnapshotStore) -> pd.Series:
-    """Of the entities, by id. Raises DataError when the snapshot is gone or damaged."""
-    entities = snapshots.read(manifest.tables[ENTITIES], ["id", "degree"])
+    """Return the degree of each entity by its id. Raises DataError if the snapshot is gone or
+    damaged."""
+    entities = snapshots.tables.read(manifest.tables[ENTITIES], ["id", "degree"])
     return pd.Series(entities["degree"].to_numpy(), index=entities["id"])
 
 
 def with_ranks(relationships: pd.DataFrame, degree: pd.Series) -> pd.DataFrame:
-    """``source_degree``, ``target_degree`` and ``rank`` as the last columns, whole numbers.
-    ``degree``: by entity id; an entity that is not there has none."""
+    """Return relationships with ``source_degree``, ``target_degree`` and ``rank`` as last columns,
+    int64.
+
+    ``degree`` maps the id of an entity; an entity that is not in it has degree 0."""
     told = {
         name: relationships[end].map(degree).fillna(0).astype("int64") for end, name in ENDS.items()
     }

@@ -7,18 +7,23 @@ their file.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 
+from pipeline.contract.cells import as_frame
 from pipeline.contract.schemas import STRING, WIDE, is_text
+from pipeline.errors import DamagedError, DataError
+from pipeline.files import tell
+from pipeline.snapshots.folder import Folder
 from pipeline.snapshots.row_hashes import (
     HASH_BYTES,
     all_hashes,
@@ -113,73 +118,148 @@ class SearchedValues:
 
 
 @dataclass(frozen=True)
-class TableRows:
-    """Reads the files of tables in one folder of snapshots.
+class TableReader:
+    """Reads the tables of one folder of snapshots.
 
-    ``whole`` returns the path of a file after it has checked that the file is undamaged.
+    Files that are not in ``folder`` are read from ``beneath``, if there is one.
     """
 
-    root: Path
-    whole: Callable[[str], Path]
+    folder: Folder
+    beneath: "TableReader | None" = None
+
+    def find_undamaged(self, path: str) -> Path:
+        """Return the path on disk of a file of a table, after checking that it is undamaged.
+
+        Raises DataError if the file is missing, and DamagedError if it is damaged.
+        """
+        if self.beneath and not self.folder.is_here(path):
+            return self.beneath.find_undamaged(path)
+        return self.folder.find_undamaged(path)
+
+    def exists(self, snapshot: Snapshot) -> bool:
+        """Return whether the table can be read. If it is damaged, say so on standard error."""
+        try:
+            self.require(snapshot)
+        except DamagedError as error:
+            tell(f"{error.path}: {error.fact}; it counts as missing, and a run makes it again")
+            return False
+        except DataError:
+            return False
+        return True
+
+    def require(self, snapshot: Snapshot) -> None:
+        """Check the files of a table. Raises DataError if one is missing or damaged."""
+        self.require_files(snapshot.paths)
+
+    def require_files(self, paths: Iterable[str]) -> None:
+        """Check files by their paths. Raises DataError if one is missing or damaged."""
+        own, others = self._split_paths(paths)
+        self.folder.require(own)
+        if self.beneath and others:
+            self.beneath.require_files(others)
+
+    def _fetch_all(self, snapshot: Snapshot) -> None:
+        """Fetch all files of a table side by side, because all of them will be read."""
+        own, others = self._split_paths(snapshot.paths)
+        self.folder.fetch(own)
+        if self.beneath and others:
+            self.beneath.folder.fetch(others)
+
+    def _split_paths(self, paths: Iterable[str]) -> tuple[list[str], list[str]]:
+        """Return the paths of files in this folder, and those to read from ``beneath``."""
+        asked = list(paths)
+        if not self.beneath:
+            return asked, []
+        others = [path for path in asked if not self.folder.is_here(path)]
+        return [path for path in asked if path not in others], others
 
     def schema(self, snapshot: Snapshot) -> pa.Schema:
-        found = pq.read_schema(self.whole(snapshot.files[0].path))
+        """Return the schema of a table without HASH. Raises DataError if its file is missing."""
+        found = pq.read_schema(self.find_undamaged(snapshot.files[0].path))
         return pa.schema([field for field in found if field.name != HASH])
 
     def columns(self, snapshot: Snapshot) -> list[str]:
+        """Return the names of a table's columns. Raises DataError if its file is missing."""
         return self.schema(snapshot).names
 
-    def table(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return the rows of a table in order, all columns or the given ones."""
+    def read(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the rows of a table in order as a data frame, all columns or the given ones.
+
+        Other columns are not read. Raises DataError if a file is missing or damaged.
+        """
+        return as_frame(self.read_arrow(snapshot, columns))
+
+    def read_arrow(self, snapshot: Snapshot, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of a table in order as an Arrow table. See `read`."""
+        self._fetch_all(snapshot)
+        return self._read_all(snapshot, columns)
+
+    def _read_all(self, snapshot: Snapshot, columns: Sequence[str] | None) -> pa.Table:
         wanted = self._wanted_columns(snapshot, columns)
         if len(snapshot.files) == 1:
-            return self.rows(snapshot.files[0], wanted)
+            return self._read_live_rows(snapshot.files[0], wanted)
         needed = with_order(snapshot.order, wanted)
-        rows = pa.concat_tables([self.rows(file, needed) for file in snapshot.files])
+        rows = pa.concat_tables([self._read_live_rows(file, needed) for file in snapshot.files])
         return in_order(rows, snapshot.order).select(wanted)
 
-    def batches(
+    def read_batches(
         self, snapshot: Snapshot, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a table in order, some thousands at a time.
+        """Return an iterator over the rows of a table in order, some thousands at a time.
 
-        No more than these are in memory.
+        No more than these are in memory. The files are fetched at once, not on the first step.
         """
+        self._fetch_all(snapshot)
+        return self._batches(snapshot, columns)
+
+    def _batches(
+        self, snapshot: Snapshot, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
         wanted = self._wanted_columns(snapshot, columns)
         count = len(snapshot.files)
         if count == 1:
-            yield from self._batches_of(snapshot.files[0], wanted)
+            yield from self._batches_of_file(snapshot.files[0], wanted, BATCH_ROWS)
             return
         needed = with_order(snapshot.order, wanted)
         rows = max(LEAST_ROWS, BATCH_ROWS // count)
         read = max(LEAST_AT_ONCE, READ_AT_ONCE // count)
-        streams = [self._batches_of(file, needed, rows, read) for file in snapshot.files]
+        streams = [self._batches_of_file(file, needed, rows, read) for file in snapshot.files]
         for table in merge_streams(streams, snapshot.order):
             yield from table.select(wanted).combine_chunks().to_batches(BATCH_ROWS)
 
-    def first(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
+    def read_unordered(
+        self, snapshot: Snapshot, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Return an iterator over the rows of a table, file by file, in no order.
+
+        Each batch has some thousands of rows. The files are fetched at once.
+        """
+        self._fetch_all(snapshot)
+        return self._unordered_batches(snapshot, columns)
+
+    def _unordered_batches(
+        self, snapshot: Snapshot, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        wanted = self._wanted_columns(snapshot, columns)
+        for file in snapshot.files:
+            yield from self._batches_of_file(file, wanted, BATCH_ROWS)
+
+    def read_first(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
         """Return the first row of a table, or no row if it is empty.
 
         Of each file only the beginning is read.
         """
+        self._fetch_all(snapshot)
         if not snapshot.order:
-            return self.table(snapshot, columns)[:1]
+            return self._read_all(snapshot, columns)[:1]
         needed = with_order(snapshot.order, columns)
         parts = [self._no_rows(snapshot, needed)]
         for file in snapshot.files:
-            head = next(self._batches_of(file, needed, 1, LEAST_AT_ONCE), None)
+            head = next(self._batches_of_file(file, needed, 1, LEAST_AT_ONCE), None)
             if head is not None:
                 parts.append(pa.table(head))
         firsts = pa.concat_tables(parts)
         return in_order(firsts, snapshot.order)[:1].select(list(columns))
-
-    def unordered(
-        self, snapshot: Snapshot, columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a table file by file, some thousands at a time, in no order."""
-        wanted = self._wanted_columns(snapshot, columns)
-        for file in snapshot.files:
-            yield from self._batches_of(file, wanted)
 
     def select(
         self,
@@ -189,18 +269,20 @@ class TableRows:
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """Return the rows that have one of the values in one of the columns ``names``, in order."""
+        self._fetch_all(snapshot)
         wanted = self._wanted_columns(snapshot, columns)
         needed = wanted if len(snapshot.files) == 1 else with_order(snapshot.order, wanted)
         parts = self._select_by_file(snapshot, names, values, needed)
         return _in_order_if_many(parts, snapshot).select(wanted)
 
-    def selected(
+    def select_unordered(
         self, snapshot: Snapshot, names: Collection[str], values: pa.Array, columns: Sequence[str]
     ) -> pa.Table:
         """Return the rows that `select` returns, in no order, for a table that has an order.
 
         The result also has the columns by which `in_order` sorts it.
         """
+        self._fetch_all(snapshot)
         needed = with_order(snapshot.order, columns)
         return pa.concat_tables(self._select_by_file(snapshot, names, values, needed))
 
@@ -211,14 +293,14 @@ class TableRows:
         searched = SearchedValues.of(values)
         parts = [self._no_rows(snapshot, columns)]
         for file in snapshot.files:
-            found = self.having(file, names, searched)
-            found &= self.alive(file)
+            found = self._find_rows(file, names, searched)
+            found &= self._live_mask(file)
             if found.any():
-                parts.append(self.read(file.path, columns, found))
+                parts.append(self._read_file(file.path, columns, found))
         return parts
 
-    def goes_by(self, snapshot: Snapshot, column: str, bits: int) -> bool:
-        """Return whether `bucket` can read the rows of buckets of this many bits.
+    def has_buckets_of(self, snapshot: Snapshot, column: str, bits: int) -> bool:
+        """Return whether `read_bucket` can read the rows of buckets of this many bits.
 
         The files must be divided by the hash of this column, which has no null. If every bucket is
         read in turn, no row may be read more than MOST_READINGS times on average.
@@ -232,7 +314,7 @@ class TableRows:
         return not any(self._may_have_null(file, column) for file in snapshot.files)
 
     def _may_have_null(self, file: TableFile, column: str) -> bool:
-        found = pq.read_metadata(self.whole(file.path))
+        found = pq.read_metadata(self.find_undamaged(file.path))
         leaf = _leaf_columns(found.schema)[column]
         for group in range(found.num_row_groups):
             statistics = found.row_group(group).column(leaf).statistics
@@ -240,34 +322,35 @@ class TableRows:
                 return True
         return False
 
-    def bucket_sizes(self, snapshot: Snapshot, bits: int) -> np.ndarray:
+    def count_by_bucket(self, snapshot: Snapshot, bits: int) -> np.ndarray:
         """Return the number of rows in each bucket of this many bits of the key's hash."""
+        self._fetch_all(snapshot)
         sizes = np.zeros(2**bits, np.int64)
         for file in snapshot.files:
-            sizes += np.bincount(numbers_of(self.hashes(file), bits), minlength=2**bits)
+            sizes += np.bincount(numbers_of(self._read_hashes(file), bits), minlength=2**bits)
         return sizes
 
-    def bucket(self, snapshot: Snapshot, bucket: str, columns: Sequence[str]) -> pa.Table:
+    def read_bucket(self, snapshot: Snapshot, bucket: str, columns: Sequence[str]) -> pa.Table:
         """Return the rows whose key hashes begin with the bits of ``bucket``, in order."""
         needed = with_order(snapshot.order, columns)
         parts = [self._no_rows(snapshot, needed)]
         for file in snapshot.files:
             if file.bucket.startswith(bucket):
-                parts.append(self.rows(file, needed))
+                parts.append(self._read_live_rows(file, needed))
             elif bucket.startswith(file.bucket):
-                rows = self.rows(file, needed)
+                rows = self._read_live_rows(file, needed)
                 in_bucket = numbers_of(octets(rows[HASH]), len(bucket)) == int(bucket, 2)
                 parts.append(rows.filter(pa.array(in_bucket)))
         return _in_order_if_many(parts, snapshot).select(list(columns))
 
-    def having(
+    def _find_rows(
         self, file: TableFile, names: Collection[str], searched: SearchedValues
     ) -> np.ndarray:
         """Return a mask of the file's rows that have one of the values in one of the columns.
 
         Row groups that cannot have one, according to their statistics, are not read.
         """
-        with pq.ParquetFile(self.whole(file.path), **WIDE) as opened:
+        with pq.ParquetFile(self.find_undamaged(file.path), **WIDE) as opened:
             groups = _groups_to_search(opened, names, searched)
             ends = _group_bounds(opened)
             found = np.zeros(ends[-1], bool)
@@ -287,8 +370,8 @@ class TableRows:
         wanted = self._wanted_columns(now, columns)
         places_before = self._places_not_in(before, now)
         places_now = self._places_not_in(now, before)
-        hashes_before = all_hashes([self.hashes_at(*place) for place in places_before])
-        hashes_now = all_hashes([self.hashes_at(*place) for place in places_now])
+        hashes_before = all_hashes([self._read_hashes_at(*place) for place in places_before])
+        hashes_now = all_hashes([self._read_hashes_at(*place) for place in places_now])
         gone, new = in_one_alone(hashes_before, hashes_now)
         rows_gone = self._read_places(before, places_before, gone, wanted)
         rows_new = self._read_places(now, places_now, new, wanted)
@@ -302,10 +385,10 @@ class TableRows:
         theirs = {file.path: file for file in other.files}
         places: list[tuple[TableFile, np.ndarray]] = []
         for file in one.files:
-            alive = self.alive(file)
+            alive = self._live_mask(file)
             counterpart = theirs.get(file.path)
             if counterpart is not None:
-                alive &= ~self.alive(counterpart)
+                alive &= ~self._live_mask(counterpart)
             if alive.any():
                 places.append((file, alive))
         return places
@@ -326,60 +409,62 @@ class TableRows:
             wanted[mask] = flags[start:end]
             start = end
             if wanted.any():
-                parts.append(self.read(file.path, columns, wanted))
+                parts.append(self._read_file(file.path, columns, wanted))
         return pa.concat_tables(parts)
 
-    def rows(self, file: TableFile, columns: Sequence[str] | None = None) -> pa.Table:
+    def _read_live_rows(self, file: TableFile, columns: Sequence[str] | None = None) -> pa.Table:
         """Return the live rows of a file."""
-        return self.read(file.path, columns, self.alive(file) if file.gone else None)
+        return self._read_file(file.path, columns, self._live_mask(file) if file.gone else None)
 
     def _no_rows(self, snapshot: Snapshot, columns: Sequence[str]) -> pa.Table:
         """Return an empty table with the types of these columns."""
-        return self.read(snapshot.files[0].path, columns, np.zeros(0, bool))
+        return self._read_file(snapshot.files[0].path, columns, np.zeros(0, bool))
 
-    def hashes(self, file: TableFile) -> np.ndarray:
+    def _read_hashes(self, file: TableFile) -> np.ndarray:
         """Return the hashes of the live rows of a file."""
-        return octets(self.rows(file, [HASH])[HASH])
+        return octets(self._read_live_rows(file, [HASH])[HASH])
 
-    def hashes_at(self, file: TableFile, flags: np.ndarray) -> np.ndarray:
+    def _read_hashes_at(self, file: TableFile, flags: np.ndarray) -> np.ndarray:
         """Return the hashes of the flagged rows of a file."""
-        return octets(self.read(file.path, [HASH], None)[HASH])[flags]
+        return octets(self._read_file(file.path, [HASH], None)[HASH])[flags]
 
-    def alive(self, file: TableFile) -> np.ndarray:
+    def _live_mask(self, file: TableFile) -> np.ndarray:
         """Return a boolean mask over the rows of a file that is false for deleted rows."""
         alive = np.ones(file.rows, bool)
         if file.gone:
-            alive[_positions(self.whole(file.gone))] = False
+            alive[_positions(self.find_undamaged(file.gone))] = False
         return alive
 
-    def read(self, path: str, columns: Sequence[str] | None, flags: np.ndarray | None) -> pa.Table:
+    def _read_file(
+        self, path: str, columns: Sequence[str] | None, flags: np.ndarray | None
+    ) -> pa.Table:
         """Return the flagged rows of a file, or all rows if ``flags`` is None.
 
         If HASH is among the columns, it is computed for a file of an earlier version, which has no
         hashes.
         """
-        found = self.whole(path)
+        found = self.find_undamaged(path)
         if columns is not None and HASH in columns and HASH not in pq.read_schema(found).names:
             table = read_parquet(found)
             hashed = with_hashes(table, row_hashes(table, None)).select(list(columns))
             return hashed if flags is None else hashed.filter(pa.array(flags))
         return read_parquet(found, columns, flags)
 
-    def _batches_of(
+    def _batches_of_file(
         self,
         file: TableFile,
         columns: Sequence[str],
-        rows: int = BATCH_ROWS,
+        rows: int,
         read: int = READ_AT_ONCE,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the live rows of a file, at most ``rows`` at a time.
 
         ``read`` is the number of bytes of a column that are read at once.
         """
-        alive = self.alive(file) if file.gone else None
+        alive = self._live_mask(file) if file.gone else None
         start = 0
         with pq.ParquetFile(
-            self.whole(file.path), pre_buffer=False, buffer_size=read, **WIDE
+            self.find_undamaged(file.path), pre_buffer=False, buffer_size=read, **WIDE
         ) as opened:
             for batch in opened.iter_batches(rows, columns=list(columns)):
                 live = batch

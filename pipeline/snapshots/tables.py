@@ -11,8 +11,9 @@ and deleted rows exceed a share of a bucket, that bucket is rewritten as one or 
 Files are named by the hash of their content and never change.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -26,6 +27,7 @@ from pipeline.contract.cells import VECTOR
 from pipeline.contract.schemas import is_list, is_text, type_name
 from pipeline.errors import DataError
 from pipeline.files import publish_file, sha256_of, temporary_file
+from pipeline.snapshots.folder import Kept
 from pipeline.snapshots.row_hashes import (
     MOST_BITS,
     all_hashes,
@@ -41,7 +43,7 @@ from pipeline.snapshots.table_rows import (
     SearchedValues,
     Snapshot,
     TableFile,
-    TableRows,
+    TableReader,
     in_order,
     names_of,
     octets,
@@ -56,6 +58,8 @@ ROW_GROUP, ROW_GROUP_OF_VECTORS = 10_000, 1_000
 """Rows of a row group. To read one row its whole group is read, and vectors are large."""
 PAGE_BYTES = 2**18
 GONE_FOLDER = "gone"
+FILE_OF_A_TABLE = re.compile(rf"(?!\.\.?/)[^/]+/({GONE_FOLDER}/)?[0-9a-f]{{64}}\.parquet")
+"""The path of a file of a table below the snapshots folder. The first part is not "." or ".."."""
 WHOLE_BELOW = 1_000
 """Rows below which a table is one file: writing it again takes next to no time."""
 UNIQUE = ("id", HASH)
@@ -98,29 +102,53 @@ class LiveRows:
 
 
 @dataclass(frozen=True)
-class TableFiles(TableRows):
-    """Reads and writes the files of tables in one folder of snapshots.
+class TableStore(TableReader):
+    """Reads and writes the tables of one folder of snapshots."""
 
-    ``made`` is called with the name of each file that was written.
-    """
+    def keep(self, tables: Iterable[Snapshot]) -> None:
+        """Make sure that the files of tables are kept wherever the snapshots are.
 
-    made: Callable[[str], None] = field(kw_only=True)
+        A record that names a table does so as well; this is for the time before.
+        """
+        self.folder.keep(path for table in tables for path in table.paths)
+
+    def list_files(self, name: str) -> list[Snapshot]:
+        """Return each file with rows of a table as a snapshot of its own, the largest first.
+
+        The number of rows is not known: it is 0.
+        """
+        files = [kept for kept in self.folder.listed(name) if _is_file_of(name, kept)]
+        files.sort(key=lambda kept: kept.bytes, reverse=True)
+        snapshots: list[Snapshot] = []
+        for kept in files:
+            sha256 = PurePosixPath(kept.name).stem
+            snapshots.append(Snapshot(0, sha256, (TableFile(kept.name, 0),)))
+        return snapshots
+
+    def _if_readable(self, snapshot: Snapshot | None) -> Snapshot | None:
+        return snapshot if snapshot is not None and self.exists(snapshot) else None
 
     def write(
-        self, name: str, table: pa.Table, order: Sequence[str], before: Snapshot | None = None
+        self,
+        name: str,
+        table: pa.Table,
+        order: Sequence[str] = (),
+        before: Snapshot | None = None,
     ) -> Snapshot:
         """Write a table and return its snapshot.
 
         The result is ``before`` if that has the same rows. If it differs in few rows, the result
-        shares its files. ``order`` names the columns that fix the order of the rows.
+        shares its files. ``order`` names the columns that fix the order of the rows. Raises
+        DiskFullError, and leaves nothing.
         """
+        before = self._if_readable(before)
         snapshot = Snapshot(table.num_rows, "", (), tuple(order))
         hashes = row_hashes(table, snapshot.key)
         sha256 = table_digest(hashes, table.schema, bool(order))
         if before is not None and before.sha256 == sha256:
             return before
         if before is not None and self._can_share_files(before, table, order):
-            live = self._live_rows(before.files)
+            live = self._find_live_rows(before.files)
             hashes_by_file = [each.hashes for each in live]
             gone, new = in_one_alone(all_hashes(hashes_by_file), hashes)
             if gone.sum() + new.sum() <= OUTGROWN * before.rows:
@@ -144,15 +172,15 @@ class TableFiles(TableRows):
             return False
         return _columns_of(self.schema(before)) == _columns_of(table.schema)
 
-    def replaced(
+    def replace_rows(
         self, name: str, before: Snapshot, column: str, values: pa.Array, rows: pa.Table
     ) -> Snapshot:
         """Return the table with ``rows`` in place of the rows whose ``column`` has one of the
         values. The table must have an order."""
-        live = self._live_rows(before.files)
+        live = self._find_live_rows(before.files)
         searched = SearchedValues.of(values)
         # A mask per file over its live rows: at first all rows to replace, then those to delete.
-        masks = [self.having(each.file, [column], searched)[each.alive] for each in live]
+        masks = [self._find_rows(each.file, [column], searched)[each.alive] for each in live]
         old = [each.hashes[mask] for each, mask in zip(live, masks, strict=True)]
         hashes = row_hashes(rows, before.key)
         gone, new = in_one_alone(all_hashes(old), hashes)
@@ -166,7 +194,7 @@ class TableFiles(TableRows):
     def write_bucket(
         self, name: str, rows: pa.Table, order: Sequence[str], bucket: str, naming: str
     ) -> list[TableFile]:
-        """Write the rows of one bucket of groups; return the files, which `joined` combines.
+        """Write the rows of one bucket of groups; return the files, which `join_files` combines.
 
         The bits of ``bucket`` are the first of the hash of a group's name, which is in the column
         ``naming``. Rows of other buckets are ignored.
@@ -194,7 +222,7 @@ class TableFiles(TableRows):
             files.append(self._write_file(name, outside, added=True))
         return files
 
-    def joined(
+    def join_files(
         self,
         name: str,
         files: Sequence[TableFile],
@@ -206,9 +234,12 @@ class TableFiles(TableRows):
         rows.
 
         The files either make up all buckets or are all additions. Small neighbouring buckets are
-        merged.
+        merged. The files were written by tasks that are noted (see `TaskNotes`).
         """
-        live = self._live_rows(files)
+        self.folder.note_kept(file.path for file in files)
+        self.folder.fetch(file.path for file in files)
+        before = self._if_readable(before)
+        live = self._find_live_rows(files)
         hashes = all_hashes([each.hashes for each in live])
         sha256 = table_digest(hashes, schema, True)
         if before is not None and before.sha256 == sha256:
@@ -220,8 +251,8 @@ class TableFiles(TableRows):
         found.sort(key=lambda file: (file.added, file.bucket))
         return Snapshot(len(hashes), sha256, tuple(found), tuple(order))
 
-    def _live_rows(self, files: Iterable[TableFile]) -> list[LiveRows]:
-        return [LiveRows(file, self.alive(file), self.hashes(file)) for file in files]
+    def _find_live_rows(self, files: Iterable[TableFile]) -> list[LiveRows]:
+        return [LiveRows(file, self._live_mask(file), self._read_hashes(file)) for file in files]
 
     def _write_changes(
         self,
@@ -288,7 +319,7 @@ class TableFiles(TableRows):
             return files
         mergeable.sort(key=lambda file: (file.live, file.path))
         merging = mergeable[: len(mergeable) // 2 + 1]
-        rows = in_order(pa.concat_tables(map(self.rows, merging)), order)
+        rows = in_order(pa.concat_tables(map(self._read_live_rows, merging)), order)
         others = [file for file in files if file not in merging]
         return [*others, *self._write_in_buckets(name, rows, added=True)]
 
@@ -325,7 +356,7 @@ class TableFiles(TableRows):
         """Return the live rows of a file that are in one of the buckets."""
         flags = each.alive.copy()
         flags[flags] = _are_in(each.hashes, buckets)
-        return self.read(each.file.path, None, flags)
+        return self._read_file(each.file.path, None, flags)
 
     def _write_in_buckets(
         self, name: str, rows: pa.Table, bucket: str = "", added: bool = False
@@ -365,7 +396,7 @@ class TableFiles(TableRows):
 
         The path is relative to the snapshots folder. Raises DiskFullError and leaves nothing.
         """
-        folder = self.root / name
+        folder = self.folder.root / name
         with temporary_file(folder) as temporary:
             pq.write_table(
                 table, temporary, compression="zstd", data_page_size=PAGE_BYTES,
@@ -374,35 +405,43 @@ class TableFiles(TableRows):
                 store_schema=False,
             )  # fmt: skip
             path = folder / f"{sha256_of(temporary)}.parquet"
-            relative = path.relative_to(self.root).as_posix()
+            relative = path.relative_to(self.folder.root).as_posix()
             if not path.exists() or not self._is_undamaged(relative):
                 publish_file(temporary, path)
-                self.made(relative)
+                self.folder.note_written(relative)
         return relative
 
     def _is_undamaged(self, path: str) -> bool:
         try:
-            self.whole(path)
+            self.find_undamaged(path)
         except DataError:
             return False
         return True
 
-    def ordered(self, name: str, snapshot: Snapshot, order: Sequence[str]) -> Snapshot:
+    def ensure_order(self, name: str, snapshot: Snapshot, order: Sequence[str]) -> Snapshot:
         """Return the table with hashes and an order, which tables of earlier versions lack."""
         if snapshot.order or not order:
             return snapshot
-        return self.write(name, self.table(snapshot), order)
+        return self.write(name, self.read_arrow(snapshot), order)
 
-    def cleared(self, snapshot: Snapshot) -> Snapshot:
+    def drop_gone_rows(self, snapshot: Snapshot) -> Snapshot:
         """Rewrite the buckets of a table that has deleted rows, so that no file holds one."""
         if not any(file.gone for file in snapshot.files):
             return snapshot
         name = PurePosixPath(snapshot.files[0].path).parent.as_posix()
         buckets = [file.bucket for file in snapshot.files if not file.added]
-        no_rows = self.rows(snapshot.files[0]).slice(0, 0)
-        live = self._live_rows(snapshot.files)
+        no_rows = self._read_live_rows(snapshot.files[0]).slice(0, 0)
+        live = self._find_live_rows(snapshot.files)
         files = self._lay_out(name, snapshot.order, live, no_rows, buckets)
         return replace(snapshot, files=tuple(files))
+
+
+def _is_file_of(table: str, kept: Kept) -> bool:
+    """Return whether the file holds rows of the table, not positions of deleted rows."""
+    folder = PurePosixPath(kept.name).parent
+    if not FILE_OF_A_TABLE.fullmatch(kept.name) or folder.name == GONE_FOLDER:
+        return False
+    return folder.as_posix() == table
 
 
 def _limit_of(name: str, most: float) -> float:

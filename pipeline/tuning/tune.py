@@ -54,7 +54,7 @@ def text_units_of(
     frames: dict[str, pd.DataFrame] = {}
 
     def read_table(name: str) -> pd.DataFrame:
-        return frames[name] if name in frames else snapshots.read(known[name])
+        return frames[name] if name in frames else snapshots.tables.read(known[name])
 
     for step in workflow.steps:
         planned = planner.plan(step, known)

@@ -162,7 +162,7 @@ def dangling_in_snapshots(manifest: Manifest, snapshots: SnapshotStore) -> list[
 
     @cache
     def ids_of(table: str) -> pa.ChunkedArray:
-        return snapshots.table(manifest.tables[table], ["id"])["id"].cast(TEXT)
+        return snapshots.tables.read_arrow(manifest.tables[table], ["id"])["id"].cast(TEXT)
 
     found: list[Dangling] = []
     for table, columns in IN_SNAPSHOTS.items():
@@ -170,7 +170,7 @@ def dangling_in_snapshots(manifest: Manifest, snapshots: SnapshotStore) -> list[
             ids = {target: ids_of(target) for target in sorted(set(columns.values()))}
             references = References("snapshots", table, columns, ids)
             for name in columns:
-                cells = snapshots.table(manifest.tables[table], [name])[name]
+                cells = snapshots.tables.read_arrow(manifest.tables[table], [name])[name]
                 references.look_at(
                     name, cells, partial(_named_rows, snapshots, manifest.tables[table])
                 )
@@ -179,5 +179,5 @@ def dangling_in_snapshots(manifest: Manifest, snapshots: SnapshotStore) -> list[
 
 
 def _named_rows(snapshots: SnapshotStore, snapshot: Snapshot, places: np.ndarray) -> pd.DataFrame:
-    rows = snapshots.table(snapshot)
+    rows = snapshots.tables.read_arrow(snapshot)
     return rows.select(name_columns(rows.column_names)).take(pa.array(places)).to_pandas()

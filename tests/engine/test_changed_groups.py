@@ -125,7 +125,10 @@ def run(project: SmallProject, snapshots: Path) -> dict[str, list[str]]:
     runner = Runner(project.resources, SnapshotStore(snapshots), Progress())
     made = runner.run(project.workflow, "run").manifest.tables
     return {
-        name: [made[name].sha256, *map(repr, runner.snapshots.table(made[name]).to_pylist())]
+        name: [
+            made[name].sha256,
+            *map(repr, runner.snapshots.tables.read_arrow(made[name]).to_pylist()),
+        ]
         for name in made
     }
 
@@ -186,7 +189,7 @@ def test_a_night_reads_many_rows_some_groups_at_a_time(
             (f"{number:03}", f"place {number // 2}", 1900, value + number) for number in range(200)
         ]
         read = {
-            "readings": store.write(
+            "readings": store.tables.write(
                 "readings", READINGS.encode(READINGS.frame(rows), "readings"), ("id",)
             )
         }

@@ -39,7 +39,7 @@ def snapshots(
     store: SnapshotStore, tables: dict[str, tuple[TableSchema, pd.DataFrame]]
 ) -> dict[str, Snapshot]:
     return {
-        name: store.write(name, schema.encode(frame, name))
+        name: store.tables.write(name, schema.encode(frame, name))
         for name, (schema, frame) in tables.items()
     }
 
@@ -194,7 +194,7 @@ def test_a_title_that_is_no_name_is_not_what_a_unit_is_about(
         documents if found_in else documents.drop_columns(["title_from"])
     )  # as versions before left it
     assert (
-        health({**tables, "documents": store.write("documents", earlier)}, store, INDEX)[
+        health({**tables, "documents": store.tables.write("documents", earlier)}, store, INDEX)[
             "only_title"
         ]
         == counted

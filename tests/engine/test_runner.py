@@ -26,7 +26,7 @@ def run(project: SmallProject) -> IndexResult:
 
 
 def table(project: SmallProject, result: IndexResult, name: str) -> pd.DataFrame:
-    return runner(project).snapshots.read(result.manifest.tables[name])
+    return runner(project).snapshots.tables.read(result.manifest.tables[name])
 
 
 def written(project: SmallProject) -> dict[Path, int]:

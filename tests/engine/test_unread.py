@@ -433,7 +433,7 @@ def test_to_keep_once_more_changes_nothing(
     read = {"documents": table(now), "rejects": REJECTS.frame(told)}
 
     def after(documents: pd.DataFrame) -> dict[str, pd.DataFrame]:
-        last = snapshots.write("documents", DOCUMENTS.encode(documents, "documents"))
+        last = snapshots.tables.write("documents", DOCUMENTS.encode(documents, "documents"))
         return with_kept(
             step,
             read,

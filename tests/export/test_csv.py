@@ -23,7 +23,7 @@ def test_people_find_what_the_tables_say(tmp_path: Path, monkeypatch: pytest.Mon
     for file, table in names.items():
         found, known = (
             read(exported.folder / f"{file}.csv"),
-            source.snapshots.read(source.manifest.tables[table]),
+            source.snapshots.tables.read(source.manifest.tables[table]),
         )
         if table == "relationships":
             known["rank"] = known["source_entity_id"].map(degree) + known["target_entity_id"].map(

@@ -147,7 +147,7 @@ def save(
     tables: Mapping[str, pd.DataFrame], snapshots: SnapshotStore, model: str = "m"
 ) -> Manifest:
     written = {
-        name: snapshots.write(name, SCHEMAS[name].encode(table, name))
+        name: snapshots.tables.write(name, SCHEMAS[name].encode(table, name))
         for name, table in tables.items()
     }
     record = StepRecord(

@@ -57,7 +57,7 @@ def saved(
     for name, schema in SCHEMAS.items():
         if not (bare and name in OPTIONAL_TABLES):
             known = before.tables.get(name) if before else None
-            tables[name] = snapshots.write(
+            tables[name] = snapshots.tables.write(
                 name, schema.encode(corpus[name], name), schema.order, known
             )
     return Manifest("index", tables)

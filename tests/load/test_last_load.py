@@ -12,6 +12,7 @@ from sqlalchemy import text
 from pipeline.load.last_load import FOLDER, KEPT, LoadedVersion, LoadedVersions
 from pipeline.load.loader import load
 from pipeline.snapshots.store import Manifest, SnapshotStore
+from pipeline.snapshots.tables import TableStore
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.store import PostgresStore
 from pipeline.verify.verify import verify
@@ -108,19 +109,19 @@ def test_a_load_reads_what_differs(
     load(save(BEFORE, snapshots), snapshots, stores, 100)
     after = save(AFTER, snapshots)
     found: dict[str, int] = {}
-    select = SnapshotStore.select
+    select = TableStore.select
 
-    def counted(self: SnapshotStore, snapshot, names, values, columns):
+    def counted(self: TableStore, snapshot, names, values, columns):
         rows = select(self, snapshot, names, values, columns)
         found[snapshot.paths[0].partition("/")[0]] = len(rows)
         return rows
 
-    def refused(self: SnapshotStore, *read: object) -> None:
+    def refused(self: TableStore, *read: object) -> None:
         raise AssertionError(read)
 
-    monkeypatch.setattr(SnapshotStore, "select", counted)
-    monkeypatch.setattr(SnapshotStore, "table", refused)
-    monkeypatch.setattr(SnapshotStore, "batches", refused)
+    monkeypatch.setattr(TableStore, "select", counted)
+    monkeypatch.setattr(TableStore, "read_arrow", refused)
+    monkeypatch.setattr(TableStore, "read_batches", refused)
     load(after, snapshots, stores, 100)
     read = {name: rows for name, rows in found.items() if rows}
     assert read == {

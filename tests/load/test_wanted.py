@@ -36,8 +36,8 @@ def with_embeddings(wanted: DesiredRows, places: slice) -> DesiredRows:
     """Some of the rows of each table of vectors, in this order."""
     tables = dict(wanted.manifest.tables)
     for name in VECTORS_OF.values():
-        some = wanted.snapshots.table(tables[name]).to_pandas().iloc[places]
-        tables[name] = wanted.snapshots.write(
+        some = wanted.snapshots.tables.read_arrow(tables[name]).to_pandas().iloc[places]
+        tables[name] = wanted.snapshots.tables.write(
             name, pa.Table.from_pandas(some, EMBEDDINGS.arrow, preserve_index=False)
         )
     return replace(wanted, manifest=Manifest("index", tables, wanted.manifest.steps))

@@ -57,7 +57,8 @@ def words_of_tables(folder: ProjectFolder) -> str:
     with folder.open() as project:
         manifest = project.snapshots.manifest("index")
         return " ".join(
-            project.snapshots.read(snapshot).to_string() for snapshot in manifest.tables.values()
+            project.snapshots.tables.read(snapshot).to_string()
+            for snapshot in manifest.tables.values()
         )
 
 

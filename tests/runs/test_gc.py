@@ -21,10 +21,10 @@ def publish(store: SnapshotStore, workflow: str, run_id: str, *texts: str) -> Ma
         table = TEXTS.encode(
             TEXTS.frame([(str(number), text) for number, text in enumerate(rows)]), step
         )
-        tables[step] = store.write(step, table)
+        tables[step] = store.tables.write(step, table)
         fingerprint = tables[step].sha256[::-1]
         steps[step] = StepRecord(step, fingerprint, {}, {"out": tables[step]})
-        store.record(steps[step])
+        store.save_record(steps[step])
     manifest = Manifest(workflow, tables, steps)
     store.publish(manifest, run_id)
     return manifest
@@ -54,9 +54,9 @@ def assert_whole(store: SnapshotStore) -> None:
             manifest = store.manifest(workflow, run_id)
             assert set(manifest.tables) == {"shared", "texts"}
             for snapshot in manifest.tables.values():
-                assert len(store.read(snapshot)) == snapshot.rows
+                assert len(store.tables.read(snapshot)) == snapshot.rows
             for record in manifest.steps.values():
-                assert store.lookup(record.fingerprint) == record
+                assert store.find_record(record.fingerprint) == record
 
 
 def test_the_newest_manifests_and_what_they_name_are_kept(store: SnapshotStore):
@@ -97,14 +97,14 @@ def test_a_dry_run_says_the_same_and_deletes_nothing(store: SnapshotStore):
 
 
 def test_what_no_manifest_names_goes_and_what_others_put_there_stays(store: SnapshotStore):
-    stray = store.write(
+    stray = store.tables.write(
         "strays", TEXTS.encode(TEXTS.frame([("1", "of a run that failed")]), "strays")
     )
     theirs = store.root / "texts" / "notes.parquet"
     theirs.write_text("mine")
     report = collect_garbage(store, keep=NIGHTS, dry_run=False)
     assert {table: size.files for table, size in report.tables.items()} == {"strays": 1}
-    assert not store.exists(stray)
+    assert not store.tables.exists(stray)
     assert theirs.exists()
 
 
@@ -155,7 +155,7 @@ def test_nothing_is_deleted_while_it_cannot_be_read_what_is_live(store: Snapshot
     assert files(store) == before
     kept.write_bytes(whole)
     collect_garbage(store, keep=1, dry_run=False)
-    assert all(map(store.exists, store.manifest("fast").tables.values()))
+    assert all(map(store.tables.exists, store.manifest("fast").tables.values()))
 
 
 def test_a_project_goes_on_after_gc_and_never_collects_beside_a_run(

@@ -16,7 +16,7 @@ def test_what_a_row_says_is_looked_up_where_a_table_has_it(tmp_path: Path):
     snapshots = SnapshotStore(tmp_path)
 
     def saved(name: str, schema: TableSchema, *row: str) -> Snapshot:
-        return snapshots.write(name, schema.encode(schema.frame([row]), name), ("id",))
+        return snapshots.tables.write(name, schema.encode(schema.frame([row]), name), ("id",))
 
     tables = {
         "text_units": saved("text_units", TEXTS, "chunk-1", "The Tollen Quay."),

@@ -28,14 +28,14 @@ SHORT = 1.0
 
 def test_a_second_client_is_refused_and_told_by_whom(bucket: Bucket, tmp_path: Path):
     with (
-        bucket.snapshots(tmp_path / "one", SHORT).alone("first:/one"),
+        bucket.snapshots(tmp_path / "one", SHORT).folder.alone("first:/one"),
         pytest.raises(
             LockedError, match=r"s3://bucket/.*first:/one, process \d+.* writes there; wait"
         ),
-        bucket.snapshots(tmp_path / "other", SHORT).alone("second:/other"),
+        bucket.snapshots(tmp_path / "other", SHORT).folder.alone("second:/other"),
     ):
         pass
-    with bucket.snapshots(tmp_path / "other").alone("second:/other"):
+    with bucket.snapshots(tmp_path / "other").folder.alone("second:/other"):
         pass  # at once: it was given back
 
 
@@ -65,7 +65,7 @@ def test_of_many_that_come_at_once_one_gets_it(bucket: Bucket, tmp_path: Path):
 def test_a_dead_clients_lease_is_taken_over_after_a_whole_period(bucket: Bucket, tmp_path: Path):
     leave_behind(bucket, tmp_path / "one")
     began = time.monotonic()
-    with bucket.snapshots(tmp_path / "other", SHORT).alone("other"):
+    with bucket.snapshots(tmp_path / "other", SHORT).folder.alone("other"):
         assert time.monotonic() - began > SHORT
 
 
@@ -73,10 +73,10 @@ def test_who_finds_its_own_lease_need_not_wait(bucket: Bucket, tmp_path: Path):
     """It holds the folder alone: who had it is dead."""
     leave_behind(bucket, tmp_path / "one")
     began = time.monotonic()
-    with bucket.snapshots(tmp_path / "one").alone("one"):
+    with bucket.snapshots(tmp_path / "one").folder.alone("one"):
         assert time.monotonic() - began < leases.PERIOD / 2
     shutil.rmtree(tmp_path / "one")
-    with bucket.snapshots(tmp_path / "one").alone("one"):
+    with bucket.snapshots(tmp_path / "one").folder.alone("one"):
         pass
 
 
@@ -84,13 +84,13 @@ def test_a_client_that_was_asleep_writes_nothing_more(bucket: Bucket, tmp_path: 
     """Neither by its own clock, nor, where it does not look at that, by the conditions of what it
     writes."""
     one, other = bucket.snapshots(tmp_path / "one"), bucket.snapshots(tmp_path / "other")
-    with one.alone("one"):
+    with one.folder.alone("one"):
         night(one, FIRST, *"abc")
         assert one.mirror
         assert one.mirror.lease
         asleep(one.mirror.lease)
         bucket.delete(LEASE)  # as if the period were over for the other
-        with other.alone("other"):
+        with other.folder.alone("other"):
             newest = night(other, SECOND, *"def")
         with pytest.raises(LeaseLostError, match="another client may have taken it over"):
             night(one, SECOND, *"xyz")
@@ -137,12 +137,12 @@ def test_objects_are_deleted_for_as_long_as_it_is_held(
 
     with between(bucket.server, after=lose) as (endpoint, _):
         store = bucket.by(endpoint).snapshots(tmp_path)
-        with store.alone("here"):
+        with store.folder.alone("here"):
             assert store.mirror
             assert store.mirror.lease
             held.append(store.mirror.lease)
             with pytest.raises(LeaseLostError):
-                store.delete_files(names)
+                store.folder.delete(names)
     assert set(names) & bucket.names == set(names[2:])
 
 
@@ -165,16 +165,16 @@ def told(do):
     except GraphmillError as error:
         print(type(error).__name__, flush=True)
 
-with store.alone("suspended"):
+with store.folder.alone("suspended"):
     first = night(store, FIRST, *"abc")
-    new = store.write("texts", texts(*"abcdef"), ("id",))
+    new = store.tables.write("texts", texts(*"abcdef"), ("id",))
     print("holds", flush=True)
     input()
-    told(lambda: store.delete_files(first.paths))
-    told(lambda: store.forget_tasks() or store.forget("flow", FIRST))
-    told(lambda: store.keep([new]))
-    told(lambda: store.note_task("task", {}))
-    told(lambda: store.share({"a.rows": folder / new.paths[0]}))
+    told(lambda: store.folder.delete(first.paths))
+    told(lambda: store.tasks.clear() or store.delete_manifest("flow", FIRST))
+    told(lambda: store.tables.keep([new]))
+    told(lambda: store.tasks.note("task", {}))
+    told(lambda: store.tasks.share({"a.rows": folder / new.paths[0]}))
     told(lambda: store.publish(Manifest("flow", {"texts": first}), SECOND))
     told(lambda: night(store, SECOND, *"xyz"))
 """
@@ -192,7 +192,7 @@ def test_a_process_that_was_suspended_for_longer_changes_nothing(bucket: Bucket,
         assert process.stdout.readline() == "holds\n"
         process.send_signal(signal.SIGSTOP)
         other = bucket.snapshots(tmp_path / "other", period=3)
-        with other.alone("other"):
+        with other.folder.alone("other"):
             newest = night(other, SECOND, *"abc")
             there = bucket.contents
             process.send_signal(signal.SIGCONT)
@@ -204,7 +204,7 @@ def test_a_process_that_was_suspended_for_longer_changes_nothing(bucket: Bucket,
                 name: text for name, text in there.items() if name != LEASE
             }
     assert other.manifest("flow").tables == {"texts": newest}
-    assert other.exists(newest)
+    assert other.tables.exists(newest)
 
 
 def test_a_lease_that_is_deleted_as_it_is_looked_at_is_taken(bucket: Bucket, tmp_path: Path):

@@ -32,26 +32,26 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SnapshotSt
     store = (
         SnapshotStore(folder) if is_folder else request.getfixturevalue("bucket").snapshots(folder)
     )
-    with store.alone("here"):
+    with store.folder.alone("here"):
         yield store
 
 
 def night(store: SnapshotStore, run_id: str, *rows: str) -> Snapshot:
     """One step, one table."""
-    snapshot = store.write("texts", texts(*rows), TEXTS.order)
+    snapshot = store.tables.write("texts", texts(*rows), TEXTS.order)
     record = StepRecord("step", snapshot.sha256, {"code": "1"}, {"texts": snapshot})
-    store.record(record)
+    store.save_record(record)
     store.publish(Manifest("flow", {"texts": snapshot}, {"step": record}), run_id)
     return snapshot
 
 
 def test_a_record_leads_to_its_tables(store: SnapshotStore):
     snapshot = night(store, FIRST, "a", "b")
-    record = store.lookup(snapshot.sha256)
+    record = store.find_record(snapshot.sha256)
     assert record is not None
     assert record.outputs["texts"] == snapshot
-    assert store.table(record.outputs["texts"]).equals(texts("a", "b"))
-    assert store.lookup("0" * 64) is None
+    assert store.tables.read_arrow(record.outputs["texts"]).equals(texts("a", "b"))
+    assert store.find_record("0" * 64) is None
 
 
 def test_manifests_are_kept_by_run_and_the_newest_is_live(store: SnapshotStore):
@@ -63,64 +63,64 @@ def test_manifests_are_kept_by_run_and_the_newest_is_live(store: SnapshotStore):
     assert store.manifest("flow").tables == {"texts": second}
     assert store.manifest("flow", FIRST).tables == {"texts": first}
     assert store.manifest("another").tables == {}
-    store.forget("flow", FIRST)
+    store.delete_manifest("flow", FIRST)
     assert store.history("flow") == [SECOND]
 
 
 def test_tasks_are_noted_until_their_step_has_a_record(store: SnapshotStore):
-    files = {"texts": store.write_bucket("texts", texts(*"abcdef"), TEXTS.order, "0", "id")}
+    files = {"texts": store.tables.write_bucket("texts", texts(*"abcdef"), TEXTS.order, "0", "id")}
     assert files["texts"]
-    store.note_task("one", files)
-    assert store.noted_tasks(["one", "another"]) == {"one": files}
-    store.forget_tasks()
-    assert store.noted_tasks(["one"]) == {}
+    store.tasks.note("one", files)
+    assert store.tasks.read_notes(["one", "another"]) == {"one": files}
+    store.tasks.clear()
+    assert store.tasks.read_notes(["one"]) == {}
 
 
 def test_what_is_shared_is_found_until_it_is_taken_back(store: SnapshotStore, tmp_path: Path):
     for number in "12":
         (tmp_path / number).write_bytes(number.encode())
-    store.share({"1.rows": tmp_path / "1", "2.rows": tmp_path / "2"})
-    assert store.shared("1.rows").read_bytes() == b"1"
-    store.unshare(["1.rows"])
+    store.tasks.share({"1.rows": tmp_path / "1", "2.rows": tmp_path / "2"})
+    assert store.tasks.find_shared("1.rows").read_bytes() == b"1"
+    store.tasks.withdraw(["1.rows"])
     with pytest.raises(FileNotFoundError):
-        store.shared("1.rows").read_bytes()
-    assert store.shared("2.rows").read_bytes() == b"2"
+        store.tasks.find_shared("1.rows").read_bytes()
+    assert store.tasks.find_shared("2.rows").read_bytes() == b"2"
 
 
 def test_garbage_is_what_no_kept_manifest_names(store: SnapshotStore):
     old, new = night(store, FIRST, *"abc"), night(store, SECOND, *"def")
     would_go = collect_garbage(store, keep=1, dry_run=True)
-    assert store.exists(old)
+    assert store.tables.exists(old)
     report = collect_garbage(store, keep=1, dry_run=False)
     assert report.tables == would_go.tables
     assert report.manifests == {"flow": [FIRST]}
     assert report.tables["texts"].files == report.records.files == 1
     assert report.tables["texts"].bytes > 0
-    assert not store.exists(old)
-    assert store.exists(new)
+    assert not store.tables.exists(old)
+    assert store.tables.exists(new)
     assert {kept.name for kept in store.all_files()} == {*new.paths, f"steps/{new.sha256}.json"}
 
 
 def test_rows_that_are_gone_are_cleared_from_their_files(store: SnapshotStore):
     rows = [f"text {number}" for number in range(2000)]
     before = night(store, FIRST, *rows)
-    now = store.write("texts", texts(*rows[:-10]), TEXTS.order, before)
+    now = store.tables.write("texts", texts(*rows[:-10]), TEXTS.order, before)
     assert any(file.gone for file in now.files)
     record = StepRecord("step", now.sha256, {}, {"texts": now})
-    store.record(record)
+    store.save_record(record)
     store.publish(Manifest("flow", {"texts": now}, {"step": record}), SECOND)
-    store.clear("flow")
+    store.compact("flow")
     cleared = store.manifest("flow").tables["texts"]
     assert not any(file.gone for file in cleared.files)
-    assert store.table(cleared).equals(texts(*rows[:-10]))
+    assert store.tables.read_arrow(cleared).equals(texts(*rows[:-10]))
 
 
 def test_a_file_that_is_gone_is_told_and_its_record_is_none(
     store: SnapshotStore, request: pytest.FixtureRequest
 ):
     snapshot = night(store, FIRST, "a")
-    store.delete_files(snapshot.paths)
-    assert not store.exists(snapshot)
-    assert store.lookup(snapshot.sha256) is None
+    store.folder.delete(snapshot.paths)
+    assert not store.tables.exists(snapshot)
+    assert store.find_record(snapshot.sha256) is None
     with pytest.raises(DataError, match="run the workflow again"):
-        store.table(snapshot)
+        store.tables.read_arrow(snapshot)

@@ -17,7 +17,9 @@ def test_a_rank_is_the_degrees_of_both_ends(tmp_path: Path):
     entities, relationships = ranked(graph)
     snapshots = SnapshotStore(tmp_path)
     table = ENTITIES.encode(entities, "entities")
-    manifest = Manifest("fast", {"entities": snapshots.write("entities", table, ENTITIES.key)}, {})
+    manifest = Manifest(
+        "fast", {"entities": snapshots.tables.write("entities", table, ENTITIES.key)}, {}
+    )
     assert lack_ranks("relationships", relationships.columns, manifest, snapshots)
     found = with_ranks(relationships, degrees(manifest, snapshots))
     degree = dict(nx.Graph(graph).degree())

@@ -23,8 +23,8 @@ from pipeline.snapshots.store import SnapshotStore, StepRecord
 def write(store, start):
     for number in range(start, start + 1000):
         table = TEXTS.encode(TEXTS.frame([(str(row), f"{number} " * 50) for row in range(300)]), "texts")
-        snapshot = store.write("texts", table)
-        store.record(StepRecord("s", f"{number:064x}", {}, {"texts": snapshot}))
+        snapshot = store.tables.write("texts", table)
+        store.save_record(StepRecord("s", f"{number:064x}", {}, {"texts": snapshot}))
 
 for turn in range(12):
     writer = os.fork()
@@ -45,12 +45,12 @@ def texts(*rows: str) -> pa.Table:
 def test_batches_hold_a_part_of_the_file(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pipeline.snapshots.table_rows.BATCH_ROWS", 1000)
     vectors = np.random.default_rng(1).normal(size=(20_000, 100)).astype(np.float32)
-    snapshot = store.write(
+    snapshot = store.tables.write(
         "vectors", pa.table({"vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 100)})
     )
     size = (store.root / snapshot.files[0].path).stat().st_size
     before, held, rows = pa.total_allocated_bytes(), 0, 0
-    for batch in store.batches(snapshot):
+    for batch in store.tables.read_batches(snapshot):
         held, rows = max(held, pa.total_allocated_bytes() - before), rows + len(batch)
     assert rows == len(vectors)
     assert held < size
@@ -63,17 +63,20 @@ def store(tmp_path: Path) -> SnapshotStore:
 
 @pytest.fixture
 def record(store: SnapshotStore) -> StepRecord:
-    outputs = {"texts": store.write("texts", texts("a", "b")), "more": store.write("more", texts())}
+    outputs = {
+        "texts": store.tables.write("texts", texts("a", "b")),
+        "more": store.tables.write("more", texts()),
+    }
     record = StepRecord(
         "embed", "f" * 64, {"params": {"size": 1}, "inputs": {"x": None}}, outputs, retry=True
     )
-    store.record(record)
+    store.save_record(record)
     return record
 
 
 def test_equal_tables_are_one_file_named_by_its_content(store: SnapshotStore):
     first, again, other = (
-        store.write("texts", table) for table in (texts("a"), texts("a"), texts("b"))
+        store.tables.write("texts", table) for table in (texts("a"), texts("a"), texts("b"))
     )
     assert first == again
     assert first.sha256 != other.sha256
@@ -83,47 +86,47 @@ def test_equal_tables_are_one_file_named_by_its_content(store: SnapshotStore):
 
 
 def test_a_table_that_is_there_is_not_written_again(store: SnapshotStore):
-    path = store.root / store.write("texts", texts("a")).files[0].path
+    path = store.root / store.tables.write("texts", texts("a")).files[0].path
     os.utime(path, (1, 1))
-    store.write("texts", texts("a"))
+    store.tables.write("texts", texts("a"))
     assert path.stat().st_mtime == 1
 
 
 @pytest.mark.parametrize("rows", [[], ["a"], ["a", "中", "\n,\"'"]])
 def test_a_table_is_read_as_it_was_written(store: SnapshotStore, rows: list[str]):
-    read = store.read(store.write("texts", texts(*rows)))
+    read = store.tables.read(store.tables.write("texts", texts(*rows)))
     assert read["text"].tolist() == rows
     assert TEXTS.encode(read, "texts").equals(texts(*rows))
 
 
 def test_a_damaged_file_is_a_data_error_wherever_the_damage_is(store: SnapshotStore):
-    snapshot = store.write("texts", texts("a" * 30, "b"))
+    snapshot = store.tables.write("texts", texts("a" * 30, "b"))
     path = store.root / snapshot.files[0].path
     whole = path.read_bytes()
     for place in range(len(whole)):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
         with pytest.raises(DataError, match="damaged; delete it and run the workflow again"):
-            store.read(snapshot)
+            store.tables.read(snapshot)
     path.write_bytes(whole[:-1])
     with pytest.raises(DataError, match=path.name):
-        store.read(snapshot)
+        store.tables.read(snapshot)
 
 
 def test_a_file_that_is_gone_is_a_data_error(store: SnapshotStore):
     with pytest.raises(DataError, match=r"gone\.parquet: No such file"):
-        store.read(Snapshot(0, "0" * 64, (TableFile("texts/gone.parquet", 0),)))
+        store.tables.read(Snapshot(0, "0" * 64, (TableFile("texts/gone.parquet", 0),)))
 
 
 def test_a_record_is_found_by_its_fingerprint(store: SnapshotStore, record: StepRecord):
-    assert store.lookup(record.fingerprint) == record
-    assert store.lookup("0" * 64) is None
+    assert store.find_record(record.fingerprint) == record
+    assert store.find_record("0" * 64) is None
 
 
 def test_a_record_counts_only_while_all_its_snapshots_are_there(
     store: SnapshotStore, record: StepRecord
 ):
     (store.root / record.outputs["more"].files[0].path).unlink()
-    assert store.lookup(record.fingerprint) is None
+    assert store.find_record(record.fingerprint) is None
 
 
 DAMAGES = [
@@ -142,10 +145,10 @@ def test_a_damaged_record_counts_as_missing(
 ):
     path = store.root / f"steps/{record.fingerprint}.json"
     path.write_bytes(content)
-    assert store.lookup(record.fingerprint) is None
+    assert store.find_record(record.fingerprint) is None
     assert f"{path}: " in capsys.readouterr().err
-    store.record(record)
-    assert store.lookup(record.fingerprint) == record
+    store.save_record(record)
+    assert store.find_record(record.fingerprint) == record
 
 
 @pytest.mark.parametrize("content", DAMAGES)
@@ -165,7 +168,7 @@ def test_a_broken_manifest_falls_back_to_the_newest_whole_one(
     with pytest.raises(DataError, match="choose another run"):
         store.manifest("index", "run-2")
     store.publish(second, "run-3")
-    assert store.certain("index") == store.manifest("index", "run-3") == second
+    assert store.live_manifest("index") == store.manifest("index", "run-3") == second
     for path in store.root.rglob("*.json"):
         path.write_bytes(content)
     assert store.manifest("index") == Manifest("index")
@@ -185,8 +188,8 @@ def test_every_flipped_bit_of_a_manifest_or_record_is_seen(
         whole = path.read_bytes()
         for place in range(len(whole)):
             path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
-            assert store.certain("index") == manifest
-            assert store.lookup(record.fingerprint) in (None, record)
+            assert store.live_manifest("index") == manifest
+            assert store.find_record(record.fingerprint) in (None, record)
         path.write_bytes(whole)
 
 
@@ -199,12 +202,12 @@ def test_a_damaged_table_counts_as_missing_and_is_written_again(
     os.utime(
         path, ns=(state.st_atime_ns, state.st_mtime_ns)
     )  # as where a disk, not a program, has done it
-    assert store.lookup(record.fingerprint) is None
+    assert store.find_record(record.fingerprint) is None
     with pytest.raises(DataError, match="damaged; delete it and run the workflow again"):
-        store.read(record.outputs["texts"], ["id"])
-    assert store.write("texts", texts("a", "b")) == record.outputs["texts"]
+        store.tables.read(record.outputs["texts"], ["id"])
+    assert store.tables.write("texts", texts("a", "b")) == record.outputs["texts"]
     assert path.read_bytes() == whole
-    assert store.lookup(record.fingerprint) == record
+    assert store.find_record(record.fingerprint) == record
 
 
 def test_a_manifest_is_read_as_it_was_published(store: SnapshotStore, record: StepRecord):
@@ -226,7 +229,7 @@ def test_a_failed_write_leaves_nothing(store: SnapshotStore, monkeypatch: pytest
 
     monkeypatch.setattr(pq, "write_table", full_disk)
     with pytest.raises(OSError, match="no space"):
-        store.write("texts", texts("a"))
+        store.tables.write("texts", texts("a"))
     assert not [path for path in store.root.rglob("*") if path.is_file()]
 
 
@@ -241,6 +244,6 @@ def test_killed_writers_leave_whole_files_only(store: SnapshotStore):
     assert records
     for path in tables:
         name = path.relative_to(store.root).as_posix()
-        assert len(store.read(Snapshot(300, path.stem, (TableFile(name, 300),)))) == 300
+        assert len(store.tables.read(Snapshot(300, path.stem, (TableFile(name, 300),)))) == 300
     for path in records:
-        assert store.lookup(path.stem)
+        assert store.find_record(path.stem)

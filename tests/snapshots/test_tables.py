@@ -82,42 +82,44 @@ def test_a_table_is_its_rows_whatever_nights_it_came_by(
         patch.setattr(table_rows, "BATCH_ROWS", 5)
         patch.setattr(table_rows, "LEAST_ROWS", 2)
         rows = first
-        snapshot = store.write("rows", encoded(rows), SCHEMA.order)
+        snapshot = store.tables.write("rows", encoded(rows), SCHEMA.order)
         for by_key, edits in nights:
             before, last = rows, snapshot
             rows = edited(rows, edits)
             if by_key:
                 keys = pa.array(sorted({id for id, _ in edits}), STRING)
                 some = encoded({id: text for id, text in rows.items() if id in dict(edits)})
-                snapshot = store.replaced("rows", last, "id", keys, some)
+                snapshot = store.tables.replace_rows("rows", last, "id", keys, some)
             else:
-                snapshot = store.write("rows", encoded(rows), SCHEMA.order, last)
-            whole = fresh.write("rows", encoded(rows), SCHEMA.order)
+                snapshot = store.tables.write("rows", encoded(rows), SCHEMA.order, last)
+            whole = fresh.tables.write("rows", encoded(rows), SCHEMA.order)
             assert (snapshot.sha256, snapshot.rows) == (whole.sha256, whole.rows)
-            assert store.table(snapshot).equals(encoded(rows))
-            assert pa.Table.from_batches(store.batches(snapshot), encoded(rows).schema).equals(
-                encoded(rows)
-            )
+            assert store.tables.read_arrow(snapshot).equals(encoded(rows))
+            assert pa.Table.from_batches(
+                store.tables.read_batches(snapshot), encoded(rows).schema
+            ).equals(encoded(rows))
             assert pairs(
-                pa.Table.from_batches(store.unordered(snapshot), encoded(rows).schema)
+                pa.Table.from_batches(store.tables.read_unordered(snapshot), encoded(rows).schema)
             ) == sorted(rows.items())
-            assert store.first(snapshot, ["text", "id"]).equals(
+            assert store.tables.read_first(snapshot, ["text", "id"]).equals(
                 encoded(rows)[:1].select(["text", "id"])
             )
-            gone, new = store.difference(last, snapshot, ["id", "text"])
+            gone, new = store.tables.difference(last, snapshot, ["id", "text"])
             assert pairs(gone) == sorted(before.items() - rows.items())
             assert pairs(new) == sorted(rows.items() - before.items())
-            found = store.select(snapshot, ["id", "text"], pa.array(["id07", "a"]), ["text", "id"])
+            found = store.tables.select(
+                snapshot, ["id", "text"], pa.array(["id07", "a"]), ["text", "id"]
+            )
             assert found["id"].to_pylist() == sorted(
                 id for id, text in rows.items() if id == "id07" or text == "a"
             )
             numbers = group_numbers(encoded(rows)["id"], 2)
             assert (
-                store.bucket_sizes(snapshot, 2).tolist()
+                store.tables.count_by_bucket(snapshot, 2).tolist()
                 == np.bincount(numbers, minlength=4).tolist()
             )
             for number in range(4):
-                there = store.bucket(snapshot, f"{number:02b}", ["text", "n", "id"])
+                there = store.tables.read_bucket(snapshot, f"{number:02b}", ["text", "n", "id"])
                 assert there.equals(
                     encoded(rows).filter(pa.array(numbers == number)).select(["text", "n", "id"])
                 )
@@ -126,16 +128,16 @@ def test_a_table_is_its_rows_whatever_nights_it_came_by(
 def test_buckets_are_those_of_the_key_where_no_row_lacks_it(store: SnapshotStore):
     schema = table("id", "n", id=STRING, n=INT, text=STRING)
     rows = [{"id": f"id{number}", "n": number, "text": "a"} for number in range(9)]
-    whole = store.write("rows", schema.encode(schema.frame(rows), "rows"), schema.order)
-    assert store.goes_by(whole, "id", 2)
-    assert not store.goes_by(whole, "text", 2)
-    assert not store.goes_by(whole, "id", 3)  # each row would be read by eight
-    lacking = store.write(
+    whole = store.tables.write("rows", schema.encode(schema.frame(rows), "rows"), schema.order)
+    assert store.tables.has_buckets_of(whole, "id", 2)
+    assert not store.tables.has_buckets_of(whole, "text", 2)
+    assert not store.tables.has_buckets_of(whole, "id", 3)  # each row would be read by eight
+    lacking = store.tables.write(
         "rows", schema.encode(schema.frame([*rows, {"text": "b"}]), "rows"), schema.order
     )
-    assert not store.goes_by(lacking, "id", 2)
-    by_number = store.write("rows", schema.encode(schema.frame(rows), "rows"), ("n", "id"))
-    assert not store.goes_by(by_number, "n", 2)
+    assert not store.tables.has_buckets_of(lacking, "id", 2)
+    by_number = store.tables.write("rows", schema.encode(schema.frame(rows), "rows"), ("n", "id"))
+    assert not store.tables.has_buckets_of(by_number, "n", 2)
 
 
 def test_rows_without_a_key_stand_as_those_of_one_key_do(
@@ -146,18 +148,22 @@ def test_rows_without_a_key_stand_as_those_of_one_key_do(
 
     def written(texts: str, before: Snapshot | None = None) -> Snapshot:
         rows = [{"id": id, "n": None, "text": text} for id in ("a", None) for text in texts]
-        return store.write("rows", schema.encode(schema.frame(rows), "rows"), schema.order, before)
+        return store.tables.write(
+            "rows", schema.encode(schema.frame(rows), "rows"), schema.order, before
+        )
 
     night = written("fcedabg", written("fcedab"))
     assert len(night.files) > 1
-    assert store.table(night).equals(store.table(written("abcdefg")))
+    assert store.tables.read_arrow(night).equals(store.tables.read_arrow(written("abcdefg")))
 
 
 def test_few_rows_of_a_large_table_cost_a_small_file(store: SnapshotStore):
     rows = {f"id{number:06}": f"text {number} " * 20 for number in range(20_000)}
-    before = store.write("rows", encoded(rows), SCHEMA.order)
+    before = store.tables.write("rows", encoded(rows), SCHEMA.order)
     large = sum((store.root / path).stat().st_size for path in before.paths)
-    after = store.write("rows", encoded({**rows, "id000007": "another"}), SCHEMA.order, before)
+    after = store.tables.write(
+        "rows", encoded({**rows, "id000007": "another"}), SCHEMA.order, before
+    )
     more = sum((store.root / path).stat().st_size for path in set(after.paths) - set(before.paths))
     assert after.files[0].path == before.files[0].path
     assert more < large / 20
@@ -168,10 +174,10 @@ def test_the_large_file_is_written_anew_when_it_is_outgrown(
 ):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     rows = {f"id{number:03}": "a" for number in range(100)}
-    snapshot = store.write("rows", encoded(rows), SCHEMA.order)
+    snapshot = store.tables.write("rows", encoded(rows), SCHEMA.order)
     for number in range(60):
         rows[f"id{number:03}"] = "b"
-        snapshot = store.write("rows", encoded(rows), SCHEMA.order, snapshot)
+        snapshot = store.tables.write("rows", encoded(rows), SCHEMA.order, snapshot)
         assert len(snapshot.files) <= tables.MOST_ADDITIONS + 1
         assert snapshot.files[0].gone_rows <= tables.OUTGROWN * len(rows)
 
@@ -183,13 +189,14 @@ def test_tables_that_grow_alike_are_not_merged_in_one_night(
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     names = [f"table{number}" for number in range(4)]
     rows = {f"id{number:03}": "a" for number in range(900)}
-    snapshots = {name: store.write(name, encoded(rows), SCHEMA.order) for name in names}
+    snapshots = {name: store.tables.write(name, encoded(rows), SCHEMA.order) for name in names}
     written: list[int] = []
     for night in range(16):
         rows |= {f"new{night:02}{number}": "b" for number in range(5)}
         before = snapshots
         snapshots = {
-            name: store.write(name, encoded(rows), SCHEMA.order, before[name]) for name in names
+            name: store.tables.write(name, encoded(rows), SCHEMA.order, before[name])
+            for name in names
         }
         there = {file.path for name in names for file in before[name].files}
         written.append(
@@ -212,14 +219,16 @@ def test_a_table_that_grows_past_a_threshold_rewrites_nothing_at_once(
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     monkeypatch.setattr(tables, "BUCKET_ROWS", 100)
     rows = {f"id{number:04}": "a" for number in range(100 + more - 5)}
-    snapshot = store.write("rows", encoded(rows), SCHEMA.order)
+    snapshot = store.tables.write("rows", encoded(rows), SCHEMA.order)
     first = snapshot.files[0].path
     assert len(snapshot.files) == 1
     for night in range(10):
         rows[f"new{night}"] = "b"
-        snapshot = store.write("rows", encoded(rows), SCHEMA.order, snapshot)
+        snapshot = store.tables.write("rows", encoded(rows), SCHEMA.order, snapshot)
         assert snapshot.files[0].path == first
-        fresh = SnapshotStore(tmp_path / f"fresh{night}").write("rows", encoded(rows), SCHEMA.order)
+        fresh = SnapshotStore(tmp_path / f"fresh{night}").tables.write(
+            "rows", encoded(rows), SCHEMA.order
+        )
         assert (snapshot.sha256, snapshot.rows) == (fresh.sha256, fresh.rows)
         assert len(fresh.files) == (1 if len(rows) < 100 else 2)
 
@@ -230,17 +239,17 @@ def test_a_bucket_that_is_outgrown_is_written_anew_and_no_other(
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     monkeypatch.setattr(tables, "BUCKET_ROWS", 100)
     rows = {f"id{number:04}": "a" for number in range(320)}
-    before = store.write("rows", encoded(rows), SCHEMA.order)
+    before = store.tables.write("rows", encoded(rows), SCHEMA.order)
     assert [file.bucket for file in before.files] == ["00", "01", "10", "11"]
     numbers = row_hashes(encoded(rows), "id")[:, 0] >> 6
     edited = {id: "b" if number == 2 else "a" for id, number in zip(rows, numbers, strict=True)}
-    after = store.write("rows", encoded(edited), SCHEMA.order, before)
+    after = store.tables.write("rows", encoded(edited), SCHEMA.order, before)
     kept = {file.path for file in before.files} & {file.path for file in after.files}
     assert kept == {file.path for file in before.files if file.bucket != "10"}
     assert not any(file.added or file.gone for file in after.files)
     few = dict(list(rows.items())[:30])
     assert [
-        file.bucket for file in store.write("rows", encoded(few), SCHEMA.order, after).files
+        file.bucket for file in store.tables.write("rows", encoded(few), SCHEMA.order, after).files
     ] == [""]
 
 
@@ -249,9 +258,9 @@ def test_a_table_in_one_large_file_of_an_earlier_version_is_read_on(
 ):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     rows = {f"id{number:03}": "a" for number in range(50)}
-    before = store.write("rows", encoded(rows), SCHEMA.order)
+    before = store.tables.write("rows", encoded(rows), SCHEMA.order)
     rows["id007"] = "b"
-    after = store.write("rows", encoded(rows), SCHEMA.order, before)
+    after = store.tables.write("rows", encoded(rows), SCHEMA.order, before)
     files = [
         {name: cell for name, cell in asdict(file).items() if name in EARLIER}
         for file in after.files
@@ -274,10 +283,12 @@ def test_row_groups_without_a_value_are_not_read(
         return read_row_groups(file, groups, **options)
 
     monkeypatch.setattr(pq.ParquetFile, "read_row_groups", noted)
-    snapshot = store.write(
+    snapshot = store.tables.write(
         "rows", encoded({f"id{number:03}": "a" for number in range(100)}), SCHEMA.order
     )
-    assert store.select(snapshot, ["id"], pa.array(["id055", "id09"]), ["text"]).num_rows == 1
+    assert (
+        store.tables.select(snapshot, ["id"], pa.array(["id055", "id09"]), ["text"]).num_rows == 1
+    )
     assert read == [[], [5], [5]]
 
 
@@ -288,11 +299,15 @@ def test_a_table_with_other_columns_shares_no_file(
     rows = pa.table(
         {"id": pa.array([f"id{number}" for number in range(9)], STRING), "n": pa.array([0] * 9)}
     )
-    before = store.write("rows", rows, ("id",))
+    before = store.tables.write("rows", rows, ("id",))
     renamed = rows.rename_columns(["id", "m"])
-    assert store.table(store.write("rows", renamed, ("id",), before)).equals(renamed)
+    assert store.tables.read_arrow(store.tables.write("rows", renamed, ("id",), before)).equals(
+        renamed
+    )
     converted = rows.set_column(1, "n", rows["n"].cast(pa.float64()))
-    assert store.table(store.write("rows", converted, ("id",), before)).equals(converted)
+    assert store.tables.read_arrow(store.tables.write("rows", converted, ("id",), before)).equals(
+        converted
+    )
 
 
 def test_what_is_tried_is_written_beside_what_is_kept(
@@ -301,21 +316,21 @@ def test_what_is_tried_is_written_beside_what_is_kept(
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     store = SnapshotStore(tmp_path / "kept")
     rows = {f"id{number:03}": "a" for number in range(100)}
-    kept = store.write("rows", encoded(rows), SCHEMA.order)
+    kept = store.tables.write("rows", encoded(rows), SCHEMA.order)
     files = sorted(store.root.rglob("*"))
     beside = SnapshotStore(tmp_path / "beside", beneath=store)
-    tried = beside.replaced(
+    tried = beside.tables.replace_rows(
         "rows", kept, "id", pa.array(["id007"], STRING), encoded({"id007": "b"})
     )
-    assert pairs(beside.table(tried)) == sorted({**rows, "id007": "b"}.items())
+    assert pairs(beside.tables.read_arrow(tried)) == sorted({**rows, "id007": "b"}.items())
     assert sorted(store.root.rglob("*")) == files
-    assert not store.exists(tried)
+    assert not store.tables.exists(tried)
 
 
 def test_rows_are_found_by_numbers_and_by_texts(store: SnapshotStore):
     rows = pa.table({"id": pa.array(["a", "b", "c"], STRING), "n": [1, 2, None]})
-    found = store.select(
-        store.write("rows", rows, ("id",)),
+    found = store.tables.select(
+        store.tables.write("rows", rows, ("id",)),
         ["id", "n"],
         pa.array(["2", "c", "", "x"], STRING),
         ["id"],
@@ -324,8 +339,8 @@ def test_rows_are_found_by_numbers_and_by_texts(store: SnapshotStore):
 
 
 def test_an_equal_table_is_the_one_that_is_there(store: SnapshotStore):
-    before = store.write("rows", encoded({"id1": "a"}), SCHEMA.order)
-    assert store.write("rows", encoded({"id1": "a"}), SCHEMA.order, before) is before
+    before = store.tables.write("rows", encoded({"id1": "a"}), SCHEMA.order)
+    assert store.tables.write("rows", encoded({"id1": "a"}), SCHEMA.order, before) is before
 
 
 def test_rows_of_one_key_have_an_order_too(store: SnapshotStore):
@@ -334,14 +349,14 @@ def test_rows_of_one_key_have_an_order_too(store: SnapshotStore):
         schema.encode(schema.frame([("k", text) for text in texts]), "rows")
         for texts in ("ab", "ba")
     )
-    assert store.table(store.write("one", one, schema.order)).equals(
-        store.table(store.write("two", two, schema.order))
+    assert store.tables.read_arrow(store.tables.write("one", one, schema.order)).equals(
+        store.tables.read_arrow(store.tables.write("two", two, schema.order))
     )
 
 
 def test_a_table_without_a_key_is_its_rows_in_their_order(store: SnapshotStore):
     one, two = (
-        store.write("rows", pa.table({"text": texts})) for texts in (["a", "b"], ["b", "a"])
+        store.tables.write("rows", pa.table({"text": texts})) for texts in (["a", "b"], ["b", "a"])
     )
     assert one.sha256 != two.sha256
 
@@ -357,7 +372,7 @@ def test_only_columns_whose_values_come_again_have_dictionaries(store: SnapshotS
         }
     )
     written = pq.read_metadata(
-        store.root / store.write("rows", rows, ["id"]).files[0].path
+        store.root / store.tables.write("rows", rows, ["id"]).files[0].path
     ).row_group(0)
     columns = [written.column(number) for number in range(written.num_columns)]
     with_one = {column.path_in_schema for column in columns if column.has_dictionary_page}
@@ -365,10 +380,10 @@ def test_only_columns_whose_values_come_again_have_dictionaries(store: SnapshotS
 
 
 def test_people_read_the_files(store: SnapshotStore):
-    snapshot = store.write("rows", encoded({"id1": "a"}), SCHEMA.order)
-    assert HASH not in store.table(snapshot).column_names
-    assert HASH not in store.columns(snapshot)
-    assert HASH not in store.read(snapshot).columns
+    snapshot = store.tables.write("rows", encoded({"id1": "a"}), SCHEMA.order)
+    assert HASH not in store.tables.read_arrow(snapshot).column_names
+    assert HASH not in store.tables.columns(snapshot)
+    assert HASH not in store.tables.read(snapshot).columns
 
 
 CELLS = pa.table(

@@ -18,6 +18,7 @@ from pipeline.errors import DataError, UsageError
 from pipeline.load.loader import LoadOptions, load
 from pipeline.load.row_hashes import ExpectedTable, altered_ids, diff, with_hashes
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
+from pipeline.snapshots.tables import TableStore
 from pipeline.stores.base import Live
 from pipeline.stores.list_columns import to_arrow
 from pipeline.stores.postgres.schema import KEYS, TABLES
@@ -266,7 +267,7 @@ def test_communities_are_looked_into_where_there_are_any(
         ("com-2", 1, "com-9", [], [ada], [], [], 1, "two"),
     ]
     manifest = save(CORPUS, snapshots)
-    table = snapshots.write(
+    table = snapshots.tables.write(
         "communities", COMMUNITIES.encode(COMMUNITIES.frame(rows), "communities")
     )
     manifest = replace(manifest, tables={**manifest.tables, "communities": table})
@@ -343,14 +344,12 @@ def test_of_rows_that_agree_only_their_bytes_are_read(
             asked.append(columns)
             return super().rows(table, columns)
 
-    def table(
-        self: SnapshotStore, snapshot: Snapshot, columns: list[str] | None = None
-    ) -> pa.Table:
+    def table(self: TableStore, snapshot: Snapshot, columns: list[str] | None = None) -> pa.Table:
         whole.extend(columns or ["all"])
         return read(self, snapshot, columns)
 
-    read = SnapshotStore.table
-    monkeypatch.setattr(SnapshotStore, "table", table)
+    read = TableStore.read_arrow
+    monkeypatch.setattr(TableStore, "read_arrow", table)
     shown = Asked(store.url, store.workspace)
     assert verify(manifest, snapshots, [shown], MAX_TYPES).agrees
     load(manifest, snapshots, [shown], MAX_TYPES, LoadOptions(full=True))

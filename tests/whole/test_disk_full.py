@@ -29,8 +29,8 @@ noise = random.Random(0).randbytes(200_000).hex()
 table = TEXTS.encode(TEXTS.frame([(str(row), noise[row * 100:(row + 1) * 100]) for row in range(4000)]), "texts")
 record = StepRecord("s", "a" * 64, {"params": noise[:9000]}, {})
 attempts = {
-    "texts": lambda: store.write("texts", table),
-    "steps": lambda: store.record(record),
+    "texts": lambda: store.tables.write("texts", table),
+    "steps": lambda: store.save_record(record),
     "index": lambda: store.publish(Manifest("index", {}, {"s": record}), "run-1"),
 }
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -47,7 +47,7 @@ for folder, write in attempts.items():
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 for write in attempts.values():
     write()
-assert len(store.read(store.write("texts", table))) == 4000
+assert len(store.tables.read(store.tables.write("texts", table))) == 4000
 """  # noqa: E501
 LIMITED_PROJECT = """
 import resource, sys
@@ -99,7 +99,7 @@ def _with_garbage(folder: ProjectFolder) -> SnapshotStore:
     with folder.open() as project:
         store = project.snapshots
     for night in range(2):
-        table = store.write("texts", TEXTS.encode(TEXTS.frame([("1", str(night))]), "texts"))
+        table = store.tables.write("texts", TEXTS.encode(TEXTS.frame([("1", str(night))]), "texts"))
         store.publish(Manifest("index", {"texts": table}), f"run-{night}")
     return store
 

@@ -185,7 +185,7 @@ def file_hashes(project: Project) -> dict[str, str]:
     for name, snapshot in project.snapshots.manifest("index").tables.items():
         path = project.root / "as-before.parquet"
         pq.write_table(
-            project.snapshots.table(snapshot),
+            project.snapshots.tables.read_arrow(snapshot),
             path,
             compression="zstd",
             row_group_size=100_000,

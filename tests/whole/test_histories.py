@@ -131,7 +131,7 @@ def tables_of(folder: ProjectFolder, workflow: str) -> dict[str, Table]:
     with folder.open() as project:
         made = project.snapshots.manifest(workflow).tables
         return {
-            name: (snapshot.sha256, project.snapshots.table(snapshot))
+            name: (snapshot.sha256, project.snapshots.tables.read_arrow(snapshot))
             for name, snapshot in made.items()
         }
 

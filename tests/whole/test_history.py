@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> SnapshotStore:
 
 def _manifest(store: SnapshotStore, name: str) -> Manifest:
     return Manifest(
-        "index", {name: store.write(name, TEXTS.encode(TEXTS.frame([(name, name)]), name))}
+        "index", {name: store.tables.write(name, TEXTS.encode(TEXTS.frame([(name, name)]), name))}
     )
 
 
@@ -85,7 +85,7 @@ def test_a_workflow_that_has_never_run(store: SnapshotStore):
 
 
 def test_what_is_no_longer_kept_is_a_data_error(store: SnapshotStore):
-    store.forget("index", "20260101-a")
+    store.delete_manifest("index", "20260101-a")
     with pytest.raises(
         DataError,
         match="no manifest is kept from the time of run 20260102-a; the oldest is 20260103",
@@ -112,7 +112,7 @@ def test_an_equal_manifest_is_not_kept_twice_and_keeps_its_id(store: SnapshotSto
 
 def test_a_live_manifest_without_a_history_gets_one(store: SnapshotStore):
     for run_id in store.history("index"):
-        store.forget("index", run_id)
+        store.delete_manifest("index", run_id)
     store.publish(store.manifest("index"), "20260107-a")
     assert store.history("index") == ["20260107-a"]
 

@@ -17,7 +17,7 @@ import pytest
 from pipeline.engine.plan import RunOptions
 from pipeline.engine.tasks import Task, Workplace
 from pipeline.errors import NothingLoadedError
-from pipeline.snapshots.store import UNFINISHED
+from pipeline.snapshots.folder import UNFINISHED
 from tests.projects import ProjectFolder, new_project, workspace_of
 from tests.servers.neo4j_server import Neo4jAddress
 from tests.servers.openai_server import OpenAIServer, openai_server

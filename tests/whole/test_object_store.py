@@ -97,8 +97,8 @@ def test_a_process_that_stays_sees_what_another_machine_has_deleted(
         assert {step.action for step in staying.plan("fast")} == {"reuse"}
         tables = staying.snapshots.manifest("fast").tables
         elsewhere = bucket.snapshots(tmp_path / "elsewhere")
-        with elsewhere.alone("elsewhere"):
-            elsewhere.delete_files(
+        with elsewhere.folder.alone("elsewhere"):
+            elsewhere.folder.delete(
                 [path for name in ("rejects", "text_units") for path in tables[name].paths]
             )
         shutil.rmtree(mirror_of(folder))
@@ -125,7 +125,7 @@ def test_two_clients_at_once_the_second_is_refused(bucket: Bucket, tmp_path: Pat
         assert opened.snapshots.mirror
         opened.snapshots.mirror.period = 2
         with (
-            elsewhere.alone("elsewhere:/p"),
+            elsewhere.folder.alone("elsewhere:/p"),
             pytest.raises(LockedError, match=r"elsewhere:/p.* wait for it to end"),
         ):
             opened.index("fast")
@@ -189,6 +189,6 @@ def test_tasks_in_buckets_by_workers_of_this_machine_leave_the_same_tables(
     with folder.open() as opened:
         assert opened.index("fast").outcome == "completed"
         assert all(
-            opened.snapshots.exists(table)
+            opened.snapshots.tables.exists(table)
             for table in opened.snapshots.manifest("fast").tables.values()
         )

@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> SnapshotStore:
 
 def first_version(store: SnapshotStore) -> tuple[Manifest, dict[str, dict[str, Any]]]:
     """A manifest, and the files that version 1 had for it."""
-    snapshot = store.write("texts", TEXTS.encode(TEXTS.frame([("1", "a")]), "texts"))
+    snapshot = store.tables.write("texts", TEXTS.encode(TEXTS.frame([("1", "a")]), "texts"))
     record = StepRecord("embed", FINGERPRINT, {"params": {"size": 1}}, {"texts": snapshot})
     named = {"path": snapshot.files[0].path, "rows": 1, "sha256": snapshot.sha256}
     old = {
@@ -73,7 +73,7 @@ def test_the_first_versions_files_are_read(store: SnapshotStore):
     manifest, files = first_version(store)
     write(store, files)
     assert store.manifest("index") == manifest
-    assert store.lookup(FINGERPRINT) == manifest.steps["embed"]
+    assert store.find_record(FINGERPRINT) == manifest.steps["embed"]
 
 
 def test_a_newer_versions_files_are_refused(store: SnapshotStore):
@@ -81,12 +81,12 @@ def test_a_newer_versions_files_are_refused(store: SnapshotStore):
     with pytest.raises(DataError, match=NEWER):
         store.manifest("index")
     with pytest.raises(DataError, match=NEWER):
-        store.lookup(FINGERPRINT)
+        store.find_record(FINGERPRINT)
 
 
 def test_this_versions_files_say_so_and_tables_do_not(store: SnapshotStore):
     manifest, _ = first_version(store)
-    store.record(manifest.steps["embed"])
+    store.save_record(manifest.steps["embed"])
     store.publish(manifest, "run-1")
     for name in (f"steps/{FINGERPRINT}.json", "manifest-index.json", "manifests/index/run-1.json"):
         assert json.loads((store.root / name).read_text())["schema_version"] == SCHEMA_VERSION

@@ -109,7 +109,10 @@ def assert_equal_tables(project: Project, alone: Project, workflow: str) -> None
         if not name.endswith("_embeddings"):
             assert table.sha256 == wanted[name].sha256, name
             continue
-        found, expected = project.snapshots.read(table), alone.snapshots.read(wanted[name])
+        found, expected = (
+            project.snapshots.tables.read(table),
+            alone.snapshots.tables.read(wanted[name]),
+        )
         assert list(found["id"]) == list(expected["id"]), name
         vectors = [np.array(list(rows["vector"])) for rows in (found, expected)]
         assert np.allclose(*vectors, atol=1e-5), name

@@ -101,11 +101,11 @@ def test_more_than_2_gib_of_text_are_a_table_and_rows_of_a_store():
 def test_no_table_has_offsets_of_32_bits_on_its_way(schema: TableSchema, tmp_path: Path):
     assert not [field.name for field in schema.arrow if narrow(field.type)]
     store, table = SnapshotStore(tmp_path), schema.encode(blank(schema), "rows")
-    snapshot = store.write("rows", table)
-    read = store.table(snapshot)
+    snapshot = store.tables.write("rows", table)
+    read = store.tables.read_arrow(snapshot)
     for found in (
         read,
-        pa.Table.from_batches(store.batches(snapshot)),
+        pa.Table.from_batches(store.tables.read_batches(snapshot)),
         schema.joined(read, read[:0]),
     ):
         assert found.schema.equals(schema.arrow)
@@ -120,7 +120,10 @@ def test_a_snapshot_has_the_bytes_it_had_with_offsets_of_32_bits(
     before = pa.schema([(field.name, narrowed(field.type)) for field in schema.arrow])
     assert any(map(narrow, before.types))
     store = SnapshotStore(tmp_path)
-    assert store.write("now", table).sha256 == store.write("then", table.cast(before)).sha256
+    assert (
+        store.tables.write("now", table).sha256
+        == store.tables.write("then", table.cast(before)).sha256
+    )
     assert schema.describe()[: len(before)] == [[field.name, str(field.type)] for field in before]
 
 
@@ -165,7 +168,7 @@ def test_a_run_over_more_than_2_gib_of_documents(tmp_path: Path):
         texts = project.table("documents", "read")["text"]
         assert (len(texts), texts.str.len().sum()) == (TEXT_ROWS, TEXT_ROWS * TEXT_BYTES)
         del texts
-        table = project.snapshots.table(snapshot)
+        table = project.snapshots.tables.read_arrow(snapshot)
     turned = table.take(pa.array(np.arange(table.num_rows)[::-1]))
     assert sum(len(chunk) for chunk in pieces(turned)) > WALL
     again = SnapshotStore(tmp_path / "again")
@@ -194,8 +197,8 @@ def pieces(table: pa.Table) -> Iterator[bytes]:
 @only_whole("takes 19 GB of memory and some minutes")
 def test_a_snapshot_of_more_floats_than_2_to_the_31(tmp_path: Path):
     store = SnapshotStore(tmp_path)
-    snapshot = store.write("vectors", EMBEDDINGS.encode(huge_vectors(), "vectors"))
-    table = store.table(snapshot)
+    snapshot = store.tables.write("vectors", EMBEDDINGS.encode(huge_vectors(), "vectors"))
+    table = store.tables.read_arrow(snapshot)
     assert len(frame_of(table)) == ROWS
     assert pq.ParquetFile(tmp_path / snapshot.files[0].path).metadata.num_rows == ROWS
     kinds: Any = {"id": "text", "vector": "vector"}

@@ -22,7 +22,8 @@ from pipeline.engine.tasks import InBuckets, Task, Workplace
 from pipeline.engine.workers import Processes
 from pipeline.errors import SettingsError, VerbError, WorkerError
 from pipeline.project import Project
-from pipeline.snapshots.store import UNFINISHED, Manifest
+from pipeline.snapshots.folder import UNFINISHED
+from pipeline.snapshots.store import Manifest
 from tests.projects import NO_STORE, ProjectFolder, new_project, read_yaml, write_yaml
 
 TEXTS = {
@@ -144,10 +145,10 @@ import os, signal, sys
 from pathlib import Path
 from pipeline.engine import tasks
 from pipeline.project import Project
-from pipeline.snapshots.store import SnapshotStore
+from pipeline.snapshots.tasks import TaskNotes
 
 tasks.TASK_ROWS = 8
-note, noted = SnapshotStore.note_task, 0
+note, noted = TaskNotes.note, 0
 
 def killing(*arguments):
     global noted
@@ -156,7 +157,7 @@ def killing(*arguments):
     if noted == int(sys.argv[2]):
         os.kill(os.getpid(), signal.SIGKILL)
 
-SnapshotStore.note_task = killing
+TaskNotes.note = killing
 with Project.open(Path(sys.argv[1])) as project:
     project.index("fast")
 """

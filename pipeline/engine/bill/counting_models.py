@@ -199,7 +199,7 @@ def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotSto
     for step in workflow.steps:
         asks = step.models or step.verb.roles_of(Converter)
         if asks and set(step.inputs.values()) <= set(manifest.tables):
-            inputs = step.inputs_from(lambda table: snapshots.read(manifest.tables[table]))
+            inputs = step.inputs_from(lambda table: snapshots.tables.read(manifest.tables[table]))
             for decided in step.in_each_format():  # the tables may have been made in either
                 resources.call(decided, inputs, tally.rehearsed)
     return tally.keys

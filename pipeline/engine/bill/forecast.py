@@ -186,7 +186,7 @@ class Forecaster:
             self._tried[DOCUMENTS],
         )
         to_convert = frozenset[str]().union(*self._to_convert.values())
-        known = before if before and self.snapshots.exists(before) else None
+        known = before if before and self.snapshots.tables.exists(before) else None
         return changes_between(self.snapshots, known, after, to_convert)
 
     def _estimate(self, planned: PlannedStep) -> Estimate:
@@ -264,7 +264,9 @@ class Forecaster:
 
     def _rejects(self, outputs: Mapping[str, Snapshot]) -> pd.DataFrame:
         return (
-            self.snapshots.read(outputs[REJECTS]) if REJECTS in outputs else REJECTS_SCHEMA.frame()
+            self.snapshots.tables.read(outputs[REJECTS])
+            if REJECTS in outputs
+            else REJECTS_SCHEMA.frame()
         )
 
     def _of_last_run(self, step: Step, to_come: PendingReplies | None) -> Tally:
@@ -290,7 +292,7 @@ class Forecaster:
 
     def _before(self, table: str) -> Snapshot | None:
         snapshot = self.previous.tables.get(table)
-        return snapshot if snapshot and self.snapshots.exists(snapshot) else None
+        return snapshot if snapshot and self.snapshots.tables.exists(snapshot) else None
 
     def _bounds(self, step: Step, tally: Tally | None, to_come: PendingReplies | None) -> Estimate:
         tally = tally or Tally(self.resources.tokenizer)
@@ -372,18 +374,20 @@ class Forecaster:
         before = self._before(table) if table else None
         if table is None or before is None:
             return frozenset()
-        old, new = self.snapshots.difference(before, self._at_hand[table], ["id"])
+        old, new = self.snapshots.tables.difference(before, self._at_hand[table], ["id"])
         return frozenset(old["id"].to_pylist()) - frozenset(new["id"].to_pylist())
 
     def _touched(
         self, snapshot: Snapshot, columns: Sequence[str], units: frozenset[str]
     ) -> pd.DataFrame:
         """The rows that came of these text units, among others."""
-        known = self.snapshots.table(snapshot, ["id", UNITS])
+        known = self.snapshots.tables.read_arrow(snapshot, ["id", UNITS])
         lists = known[UNITS].combine_chunks()
         inside = pc.is_in(lists.flatten(), pa.array(sorted(units), lists.type.value_type))
         ids = known["id"].take(pc.unique(pc.list_parent_indices(lists).filter(inside)))
-        return as_frame(self.snapshots.select(snapshot, ["id"], ids.combine_chunks(), columns))
+        return as_frame(
+            self.snapshots.tables.select(snapshot, ["id"], ids.combine_chunks(), columns)
+        )
 
 
 def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:

@@ -364,7 +364,7 @@ def test_whole_numbers_beyond_2_to_the_53rd_stay_what_they_are_beside_gaps(
     tmp_path: Path, name: str, args: dict[str, Any], column: str
 ):
     store = SnapshotStore(tmp_path)
-    read = store.read(store.write("big", BIG.encode(BIG.frame(BIG_ROWS), "big")))
+    read = store.tables.read(store.tables.write("big", BIG.encode(BIG.frame(BIG_ROWS), "big")))
     whole = BIG.frame([row for row in BIG_ROWS if row[1] is not None])
     frames = {"table": read} | ({"other": whole} if name == "join" else {})
     made = applied(name, args, frames, dict.fromkeys(frames, BIG))["result"]
