@@ -1,1 +1,5 @@
-"""Names and key phrases of a text by rules and word lists alone: Latin scripts and Chinese."""
+"""Find names and key phrases in texts by rules and word lists alone, without a model.
+
+There are readers for Latin and other scripts with capitals, for Chinese, and for scripts without
+capitals.
+"""

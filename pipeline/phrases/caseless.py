@@ -1,11 +1,11 @@
-"""Quoted names and key phrases in scripts that have no capital letters, which would tell a name.
+"""Find quoted names and key phrases in scripts without capital letters, which would mark a name.
 
-Arabic, Hebrew, the scripts of India, Hangul, Thai and the like: decided by the letters of a
-sentence, not by a list of languages. Chinese has a reader of its own.
+Examples are Arabic, Hebrew, the scripts of India, Hangul and Thai. The letters of a sentence
+decide, not a list of languages. Chinese has a reader of its own, in `chinese.py`.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,8 +31,8 @@ _CASELESS = regex.compile(r"[\p{Lo}--[\p{Han}\p{Latin}]]", regex.V1)
 _CASED = regex.compile(r"[\p{Lu}\p{Ll}\p{Lt}]")
 _NOT_LATIN = regex.compile(r"[\p{Lo}\p{Lm}\p{M}]")
 _SCRIPT = {name: regex.compile(rf"\p{{{name}}}") for name in SCRIPTS}
-# What stands between kana is a word of Japanese. Elsewhere vowel signs and joiners belong to the
-# word.
+# Words of Japanese are split where the script changes between kanji, katakana and hiragana. In
+# other scripts, vowel signs and joiners belong to the word.
 _TOKEN = regex.compile(
     r"\p{Han}+|[\p{Katakana}ー]+|\p{Hiragana}+|[\p{L}\p{M}\u200c\u200d--[\p{Han}\p{Katakana}\p{Hiragana}]]+|[^\s]",
     regex.V1,
@@ -47,16 +47,23 @@ _QUOTED = regex.compile(
 _NO_NAME = regex.compile(r"[.,;:!?،؛؟।。、\n]")
 _NAME_LENGTH = range(2, 41)
 _NAME_WORDS = 4
+"""The most characters and words of a quotation that is taken for a name."""
 _MIN_LETTERS = 3
 _MIN_SYLLABLES = 2
+"""The fewest letters of a content word, and the fewest in Hangul and Han."""
 _MIN_STEM = {"Hangul": 2, "Arabic": 3, "Hebrew": 3}
+"""The fewest letters that are left of a word without its particle or prefix, by script."""
 _PREDICATE_ENDS = frozenset("다요까죠")
+"""The last syllables of Korean predicates."""
 _REPEATED = 2
+"""The fewest occurrences of a key phrase in the text."""
+# A Hangul syllable's code is a start plus 28 times its first sounds plus its final consonant: 0 is
+# none, 8 is ㄹ.
 _HANGUL_START, _FINALS, _FINAL_L = 0xAC00, 28, 8
 
 
 class _Word(NamedTuple):
-    """``text``: without what the script joins to it."""
+    """A word of a sentence. ``text`` may be shorter than the span: it has no particle or prefix."""
 
     start: int
     end: int
@@ -64,8 +71,7 @@ class _Word(NamedTuple):
 
 
 def is_caseless(text: str) -> bool:
-    """Whether more of the text's letters belong to a script without capitals, save Chinese, than to
-    one with them."""
+    """Return whether most letters of the text belong to a script without capitals, save Chinese."""
     if text.isascii() or not _CASELESS.search(text):
         return False
     return len(_CASELESS.findall(text)) > len(_CASED.findall(text))
@@ -74,54 +80,61 @@ def is_caseless(text: str) -> bool:
 def read_caseless(
     sentences: list[str], gazetteer: Gazetteer
 ) -> list[tuple[list[Name], list[Phrase]]]:
-    """Each sentence's names, in order of place, and key phrases.
+    """Return the names of each sentence, in the order of their positions, and its key phrases.
 
-    The sentences are of one text. Names are what stands in quotation marks, and names in Latin
-    letters. Key phrases are, of the runs of words between stop words and punctuation (as RAKE has
-    them), those pieces of up to three words that the text repeats, the longest first: without
-    capitals a run that stands there once is seldom a term.
+    The sentences are of one text. Names are texts in quotation marks, and names in Latin letters.
+    Candidates for key phrases are the runs of words between stop words and punctuation, as in RAKE.
+    Of a run, those parts of up to three words are key phrases that the text repeats, the longest
+    first. A run that occurs once is seldom a term in a script without capitals.
     """
     if not sentences:
         return []
-    whole = "\n".join(sentences)
-    script = _script(whole)
-    tokens = [list(_tokens(sentence, script)) for sentence in sentences]
-    language = best_language(
-        [word.text for words in tokens for word in words], SCRIPTS.get(script, ())
-    )
-    stop = stop_words(language) if language else frozenset()
+    script = _main_script("\n".join(sentences))
+    tokens = [list(_split_words(sentence, script)) for sentence in sentences]
+    texts = [word.text for words in tokens for word in words]
+    language = best_language(texts, SCRIPTS.get(script, ()))
+    stop = stop_words(language) if language else frozenset[str]()
     if script in _MIN_STEM:
-        bare = _bare_forms(Counter(word.text for words in tokens for word in words), script, stop)
+        bare = _bare_forms(Counter(texts), script, stop)
         tokens = [
             [word._replace(text=bare.get(word.text, word.text)) for word in words]
             for words in tokens
         ]
-    names = [_names(sentence, gazetteer) for sentence in sentences]
-    runs = [
-        list(_runs(words, found, script, stop)) for words, found in zip(tokens, names, strict=True)
-    ]
-    counts = Counter(_joined(piece) for found in runs for run in found for piece in _pieces(run))
-    shortest = 1 if language else 2  # without stop words a lone word may be any
-    return [
-        (found, [phrase for run in some for phrase in _phrases(run, counts, shortest)])
-        for found, some in zip(names, runs, strict=True)
-    ]
+    names = [_find_names(sentence, gazetteer) for sentence in sentences]
+    runs: list[list[list[_Word]]] = []
+    counts: Counter[str] = Counter()
+    for words, found in zip(tokens, names, strict=True):
+        runs_of_sentence = list(_runs(words, found, script, stop))
+        runs.append(runs_of_sentence)
+        for run in runs_of_sentence:
+            counts.update(_join_words(part) for part in _parts_of_run(run))
+    # Without stop words a lone word may be any word, not only a term.
+    fewest_words = 1 if language else 2
+    result: list[tuple[list[Name], list[Phrase]]] = []
+    for found, runs_of_sentence in zip(names, runs, strict=True):
+        phrases: list[Phrase] = []
+        for run in runs_of_sentence:
+            phrases.extend(_phrases(run, counts, fewest_words))
+        result.append((found, phrases))
+    return result
 
 
-def _script(text: str) -> str:
-    """That of SCRIPTS which at least half of the letters belong to, "" where none does."""
+def _main_script(text: str) -> str:
+    """Return the script of `SCRIPTS` that at least half of the letters belong to, or ""."""
     counts = {name: len(letters.findall(text)) for name, letters in _SCRIPT.items()}
     most = max(counts, key=counts.__getitem__)
     return most if 2 * counts[most] >= len(_CASELESS.findall(text)) else ""
 
 
-def _tokens(sentence: str, script: str) -> Iterator[_Word]:
+def _split_words(sentence: str, script: str) -> Iterator[_Word]:
+    """Yield the words and punctuation marks of a sentence."""
     for found in _TOKEN.finditer(sentence):
         if script == "Thai" and _THAI.fullmatch(found[0]):
+            # Thai writes words without spaces between them.
             start = found.start()
-            for piece in _thai_parser().parse(found[0]):
-                yield _Word(start, start + len(piece), piece)
-                start += len(piece)
+            for text in _thai_parser().parse(found[0]):
+                yield _Word(start, start + len(text), text)
+                start += len(text)
         else:
             yield _Word(found.start(), found.end(), found[0])
 
@@ -134,85 +147,99 @@ def _thai_parser() -> "Parser":
 
 
 def _bare_forms(counts: Counter[str], script: str, stop: frozenset[str]) -> dict[str, str]:
-    """Words without the particle (Korean) or the joined prefix (Arabic, Hebrew), where that is sure
-    enough.
+    """Map words of a text to their forms without particle or prefix, where this is sure enough.
 
-    A prefix goes where the rest is a word of the text too, or a stop word; a particle where it
-    agrees with the sound before it (는 after a vowel, 은 after a consonant) and the word takes no
-    particle itself elsewhere in the text.
+    ``counts`` holds the words of the text, ``stop`` the stop words of its language. In Arabic and
+    Hebrew, a prefix is removed if the rest is a word of the text too, or a stop word. In Korean, a
+    particle is removed if it agrees with the sound before it: 는 follows a vowel, 은 a consonant.
+    The word must not be one that takes a particle itself elsewhere in the text.
     """
     split = _without_particle if script == "Hangul" else _without_prefix
-    rest = {
-        word: bare
-        for word in counts
-        if (bare := split(word, script)) and len(bare) >= _MIN_STEM[script]
-    }
+    bare_forms: dict[str, str] = {}
+    for word in counts:
+        bare = split(word, script)
+        if bare and len(bare) >= _MIN_STEM[script]:
+            bare_forms[word] = bare
     if script == "Hangul":
-        stems = set(rest.values())
-        return {word: bare for word, bare in rest.items() if word not in stems}
-    return {word: bare for word, bare in rest.items() if bare in counts or bare in stop}
+        stems = set(bare_forms.values())
+        return {word: bare for word, bare in bare_forms.items() if word not in stems}
+    return {word: bare for word, bare in bare_forms.items() if bare in counts or bare in stop}
 
 
 def _without_particle(word: str, script: str) -> str | None:
+    """Return a Korean word without its particle, or None if it has none."""
     if not _HANGUL.fullmatch(word):
         return None
-    return next(
-        (stem for particle, after in KOREAN_PARTICLES if (stem := _stem(word, particle, after))),
-        None,
-    )
+    for particle, after in KOREAN_PARTICLES:
+        stem = _stem_before(word, particle, after)
+        if stem:
+            return stem
+    return None
 
 
-def _stem(word: str, particle: str, after: str) -> str | None:
+def _stem_before(word: str, particle: str, after: str) -> str | None:
+    """Return the word without the particle, or None if it does not end with it.
+
+    ``after`` is the kind of sound that the particle follows: "vowel", "consonant" or "any".
+    """
     stem = word.removesuffix(particle)
     if not stem or stem == word:
         return None
     final = (ord(stem[-1]) - _HANGUL_START) % _FINALS
-    closed = bool(final) and not (particle.startswith("로") and final == _FINAL_L)
-    return stem if after == "any" or (after == "consonant") == closed else None
+    # Behind ㄹ, 로 and its compounds stand as behind a vowel.
+    counts_as_vowel = final == 0 or (final == _FINAL_L and particle.startswith("로"))
+    sound = "vowel" if counts_as_vowel else "consonant"
+    return stem if after in ("any", sound) else None
 
 
 def _without_prefix(word: str, script: str) -> str | None:
-    return next(
-        (word[len(prefix) :] for prefix in JOINED_PREFIXES[script] if word.startswith(prefix)), None
-    )
+    """Return a word of Arabic or Hebrew without its joined prefix, or None if it has none."""
+    for prefix in JOINED_PREFIXES[script]:
+        if word.startswith(prefix):
+            return word.removeprefix(prefix)
+    return None
 
 
-def _names(sentence: str, gazetteer: Gazetteer) -> list[Name]:
-    quoted = []
+def _find_names(sentence: str, gazetteer: Gazetteer) -> list[Name]:
+    """Return quoted names and names in Latin letters in the order of their positions."""
+    quoted: list[Name] = []
     for found in _QUOTED.finditer(sentence):
         group = found.lastindex or 0
         text = found[group].strip()
-        words = len(text.split()) <= _NAME_WORDS and len(text) in _NAME_LENGTH
-        if words and _LETTER.search(text) and not _NO_NAME.search(text):
+        is_short = len(text.split()) <= _NAME_WORDS and len(text) in _NAME_LENGTH
+        if is_short and _LETTER.search(text) and not _NO_NAME.search(text):
             start = found.start(group) + found[group].index(text)
             quoted.append(Name(start, start + len(text), text))
-    taken = [(name.start, name.end) for name in quoted]
+    # Letters of other scripts become punctuation of the same length, so positions stay.
     latin = find_latin_names(_NOT_LATIN.sub("，", sentence), gazetteer, "en")
-    apart = [
+    unquoted = [
         name
         for name in latin
-        if all(name.end <= start or end <= name.start for start, end in taken)
+        if not any(name.start < other.end and other.start < name.end for other in quoted)
     ]
-    return sorted([*quoted, *apart])
+    return sorted([*quoted, *unquoted])
 
 
 def _runs(
     words: list[_Word], names: list[Name], script: str, stop: frozenset[str]
 ) -> Iterator[list[_Word]]:
-    """Content words that follow each other; the predicate that ends a Korean sentence is none. A
-    particle ends a run, a joined prefix begins one."""
+    """Yield runs of content words that follow each other without a name between them.
+
+    A Korean particle ends a run; a joined prefix begins one. The predicate that ends a Korean
+    sentence is no content word. Runs may be empty.
+    """
     predicate = _predicate(words) if script == "Hangul" else None
     run: list[_Word] = []
     for word in words:
-        named = any(name.start < word.end and word.start < name.end for name in names)
-        cut = len(word.text) < word.end - word.start
-        if named or word == predicate or not _is_content(word.text, stop):
+        in_name = any(name.start < word.end and word.start < name.end for name in names)
+        is_shortened = len(word.text) < word.end - word.start
+        if in_name or word == predicate or not _is_content(word.text, stop):
             yield run
             run = []
-        elif cut and script == "Hangul":
+        elif is_shortened and script == "Hangul":
             yield [*run, word]
             run = []
-        elif cut:
+        elif is_shortened:
             yield run
             run = [word]
         else:
@@ -221,41 +248,62 @@ def _runs(
 
 
 def _predicate(words: list[_Word]) -> _Word | None:
-    last = next((word for word in reversed(words) if _LETTER.search(word.text)), None)
-    return last if last and last.text[-1] in _PREDICATE_ENDS else None
+    """Return the last word of a Korean sentence if it is a predicate, else None."""
+    for word in reversed(words):
+        if _LETTER.search(word.text):
+            return word if word.text[-1] in _PREDICATE_ENDS else None
+    return None
 
 
 def _is_content(word: str, stop: frozenset[str]) -> bool:
+    """Return whether the word may belong to a key phrase.
+
+    Excluded are stop words, short words, words in Latin letters, and words with hiragana, which
+    writes the grammar of Japanese.
+    """
     if word in stop or not _NOT_LATIN.search(word) or _HIRAGANA.search(word):
         return False
-    short = _MIN_SYLLABLES if regex.match(r"[\p{Hangul}\p{Han}]", word) else _MIN_LETTERS
-    return len(word) >= short
+    writes_syllables = regex.match(r"[\p{Hangul}\p{Han}]", word)
+    return len(word) >= (_MIN_SYLLABLES if writes_syllables else _MIN_LETTERS)
 
 
-def _pieces(run: list[_Word]) -> Iterator[list[_Word]]:
+def _parts_of_run(run: list[_Word]) -> Iterator[list[_Word]]:
+    """Yield all parts of the run with up to `MAX_WORDS` words."""
     for start in range(len(run)):
-        for length in range(1, MAX_WORDS + 1):
-            if start + length <= len(run):
-                yield run[start : start + length]
+        longest = min(MAX_WORDS, len(run) - start)
+        for length in range(1, longest + 1):
+            yield run[start : start + length]
 
 
-def _phrases(run: list[_Word], counts: Counter[str], shortest: int) -> Iterator[Phrase]:
-    """The run in pieces: from its start on always the longest one that is repeated."""
+def _phrases(run: list[_Word], counts: Counter[str], fewest_words: int) -> Iterator[Phrase]:
+    """Split the run into phrases: from its start on, each is the longest part that is repeated.
+
+    ``counts`` says how often the text has each part. A phrase may stand for a concept only if it
+    is repeated and has ``fewest_words`` words or more.
+    """
     start = 0
     while start < len(run):
-        lengths = range(min(MAX_WORDS, len(run) - start), 0, -1)
-        length = next(
-            (size for size in lengths if counts[_joined(run[start : start + size])] >= _REPEATED), 1
-        )
-        piece = run[start : start + length]
-        text = _joined(piece)
-        noun = length >= shortest and counts[text] >= _REPEATED
-        yield Phrase(piece[0].start, piece[-1].end, text, noun)
+        length = _length_of_repeated(run, start, counts)
+        part = run[start : start + length]
+        text = _join_words(part)
+        noun = length >= fewest_words and counts[text] >= _REPEATED
+        yield Phrase(part[0].start, part[-1].end, text, noun)
         start += length
 
 
-def _joined(words: Iterable[_Word]) -> str:
-    """The words with a space where the text has one."""
-    words = list(words)
-    gaps = [" " if after.start > word.end else "" for word, after in pairwise(words)]
-    return "".join(word.text + gap for word, gap in zip(words, [*gaps, ""], strict=True))
+def _length_of_repeated(run: list[_Word], start: int, counts: Counter[str]) -> int:
+    """Return the length of the longest repeated part from ``start`` on, or 1 if there is none."""
+    for length in range(min(MAX_WORDS, len(run) - start), 0, -1):
+        if counts[_join_words(run[start : start + length])] >= _REPEATED:
+            return length
+    return 1
+
+
+def _join_words(words: list[_Word]) -> str:
+    """Join the words with a space wherever the text has one."""
+    texts = [words[0].text]
+    for before, word in pairwise(words):
+        if word.start > before.end:
+            texts.append(" ")
+        texts.append(word.text)
+    return "".join(texts)

@@ -1,5 +1,4 @@
-"""Names and key nouns in Chinese sentences, by part-of-speech tags (jieba) and the marks that
-writers set."""
+"""Find names and key nouns in Chinese sentences, by part-of-speech tags (jieba) and punctuation."""
 
 import re
 from bisect import bisect_left
@@ -21,6 +20,9 @@ from pipeline.phrases.lexicon import (
 from pipeline.phrases.names import CHINESE, UPPER, Name, chinese_head, is_chinese
 from pipeline.phrases.titles import Gazetteer
 
+# Tags of jieba: n noun, nr person, ns place, nt organization, nz other name, s location,
+# j abbreviation, ng noun morpheme, nrt transliterated person, nis institution, v verb,
+# vn verbal noun, uj particle 的, c conjunction, d adverb.
 _KINDS = {"nr": "person", "ns": "location", "nt": "organization", "nz": "name"}
 _CHARACTER = re.compile(f"[{CHINESE}]")
 _WORK = re.compile(r"《([^《》]{1,60})》")
@@ -30,68 +32,75 @@ _QUOTED_AT_END = re.compile(r"[“「『《]([^“”「」『』《》]{2,20})[
 _FOREIGN_AT_END = re.compile(_FOREIGN_PERSON.pattern + r"\s?$")
 _NAME_LENGTH = range(2, 21)
 _LOOK_BACK = 6
+"""The most words before a bracket with a Latin name that may be the Chinese name."""
 
 
 class _Word(NamedTuple):
+    """A word of a sentence with its position and its part-of-speech tag."""
+
     start: int
     text: str
     tag: str
 
     @property
     def kind(self) -> str | None:
-        found = _KINDS.get(self.tag[:2])
-        verb = found == "location" and len(self.text) == 2 and self.text[1] in CHINESE_RESULTS
-        return None if verb else found
+        """The type of entity that the tag tells, or None."""
+        kind = _KINDS.get(self.tag[:2])
+        # Some verbs with a result, such as 做完, are tagged as places.
+        is_verb = len(self.text) == 2 and self.text[1] in CHINESE_RESULTS
+        return None if kind == "location" and is_verb else kind
 
 
 def read_chinese(
     sentences: list[str], gazetteer: Gazetteer
 ) -> list[tuple[list[Name], list[Phrase]]]:
-    """Each sentence's names, in order of place, and key words.
+    """Return the names of each sentence, in the order of their positions, and its key words.
 
-    The sentences are of one text: a name that one of them makes plain (a work in 《》, a name with
-    its Latin form, a dotted foreign name) is found in all.
+    The sentences are of one text. A name that one of them marks is found in all: a work in 《》, a
+    name with its Latin form, a foreign name with dots.
     """
     tagged = [_tag(sentence) for sentence in sentences]
-    plain: dict[str, str] = {}
-    guesses: list[tuple[str, str]] = []
-    evident = {name for words in tagged for name in _evident_persons(words)}
+    marked: dict[str, str] = {}
+    guesses: dict[tuple[str, str], None] = {}
+    evident: set[str] = set()
     for sentence, words in zip(sentences, tagged, strict=True):
-        for name, kind in _plain_names(sentence, words):
-            plain.setdefault(name, kind)
-        guesses.extend(_likely_names(words))
-    likely = {
-        name: kind for name, kind in dict.fromkeys(guesses) if _is_credible(name, kind, evident)
-    }
-    for name in plain:
-        likely.update(
-            {part: "person" for part in re.split("[·•‧]", name)[1:] if len(part) in _NAME_LENGTH}
-        )
-    finders = [(Gazetteer(plain), plain), (Gazetteer(likely.keys() - plain.keys()), likely)]
-    result = []
+        evident.update(_evident_persons(words))
+        guesses.update(dict.fromkeys(_likely_names(words)))
+        for name, kind in _marked_names(sentence, words):
+            marked.setdefault(name, kind)
+    likely = {name: kind for name, kind in guesses if _is_credible(name, kind, evident)}
+    for name in marked:
+        # A text may call a foreign person by a part of the name behind a dot.
+        for part in re.split("[·•‧]", name)[1:]:
+            if len(part) in _NAME_LENGTH:
+                likely[part] = "person"
+    finders = [(Gazetteer(marked), marked), (Gazetteer(likely.keys() - marked.keys()), likely)]
+    result: list[tuple[list[Name], list[Phrase]]] = []
     for sentence, words in zip(sentences, tagged, strict=True):
         names = [name for name in gazetteer.find(sentence) if is_chinese(name.text)]
         for finder, kinds in finders:
-            names = _added(
-                names, [name._replace(type=kinds[name.text]) for name in finder.find(sentence)]
-            )
-        names = _added(names, find_latin_names(_CHARACTER.sub("，", sentence), gazetteer, "zh"))
+            found = [name._replace(type=kinds[name.text]) for name in finder.find(sentence)]
+            names = _add_apart(names, found)
+        latin = find_latin_names(_CHARACTER.sub("，", sentence), gazetteer, "zh")
+        names = _add_apart(names, latin)
         result.append((names, list(_key_words(words, names))))
     return result
 
 
 def _tag(sentence: str) -> list[_Word]:
-    words, start = [], 0
+    """Split the sentence into words with part-of-speech tags."""
     import rjieba  # its dictionary takes 35 MB: only Chinese texts pay for it
 
+    words: list[_Word] = []
+    start = 0
     for text, tag in rjieba.tag(sentence):
         words.append(_Word(start, text, tag))
         start += len(text)
     return words
 
 
-def _plain_names(sentence: str, words: list[_Word]) -> Iterator[tuple[str, str]]:
-    """(name, type) where the writing itself marks a name."""
+def _marked_names(sentence: str, words: list[_Word]) -> Iterator[tuple[str, str]]:
+    """Yield (name, type) for names that punctuation marks: 《work》, dots, brackets behind them."""
     for found in _WORK.finditer(sentence):
         if is_chinese(found[1]):
             yield found[1].strip(), "work"
@@ -104,95 +113,119 @@ def _plain_names(sentence: str, words: list[_Word]) -> Iterator[tuple[str, str]]
 
 
 def _name_before(sentence: str, words: list[_Word], end: int) -> tuple[str, str]:
+    """Return the name that ends at ``end``, before a bracket with its Latin form, and its type.
+
+    The name is empty if there is none.
+    """
     before = sentence[max(0, end - 30) : end]
-    if quoted := _QUOTED_AT_END.search(before):
+    quoted = _QUOTED_AT_END.search(before)
+    if quoted:
         return quoted[1], "name"
-    if foreign := _FOREIGN_AT_END.search(before):
+    foreign = _FOREIGN_AT_END.search(before)
+    if foreign:
         return foreign[0].strip(), "person"
     last = bisect_left(words, end, key=lambda word: word.start) - 1
     run: list[_Word] = []
     while last >= 0 and len(run) < _LOOK_BACK and _continues_name(words, last):
         run.insert(0, words[last])
         last -= 1
-        if _without_preposition(run[0].text) != run[0].text:
+        begins_with_preposition = _without_preposition(run[0].text) != run[0].text
+        if begins_with_preposition:
             break
+    if not run:
+        return "", "name"
     first = next((place for place, word in enumerate(run) if word.kind), 0)
     text = _without_preposition("".join(word.text for word in run[first:]))
-    return text, _refined(text, run[first].kind or "name") if run else "name"
+    return text, _more_precise_kind(text, run[first].kind or "name")
 
 
-def _refined(name: str, kind: str) -> str:
-    """The tagger's word for it, save that a head like 灯塔 says more, and that of what it takes for
-    persons only short names that begin with a surname are sure to be."""
-    personal = kind == "person" and len(name) <= 3 and name[0] in SURNAMES
-    return kind if personal else chinese_head(name) or ("name" if kind == "person" else kind)
+def _more_precise_kind(name: str, kind: str) -> str:
+    """Return the type of a name, given the type ``kind`` that the tagger tells.
+
+    A head such as 灯塔 is surer than the tagger. What the tagger takes for a person is one for sure
+    only if it is short and begins with a surname.
+    """
+    if kind == "person" and len(name) <= 3 and name[0] in SURNAMES:
+        return kind
+    kind_of_head = chinese_head(name)
+    if kind_of_head:
+        return kind_of_head
+    return "name" if kind == "person" else kind
 
 
 def _continues_name(words: list[_Word], place: int) -> bool:
-    """Whether the word can be part of a name that goes on behind it."""
+    """Return whether the word at ``place`` can belong to a name that goes on behind it."""
     word = words[place]
     if word.kind or word.tag in ("n", "s", "j", "ng", "nrt"):
         return True
-    lone = len(word.text) == 1 and _CHARACTER.match(word.text) is not None
-    return (
-        lone
-        and place > 0
-        and words[place - 1].tag.startswith("nr")
-        and word.tag not in ("uj", "c", "d")
-    )
+    is_character = len(word.text) == 1 and _CHARACTER.match(word.text) is not None
+    if not is_character or word.tag in ("uj", "c", "d"):
+        return False
+    follows_person = place > 0 and words[place - 1].tag.startswith("nr")
+    return follows_person
 
 
 def _likely_names(words: list[_Word]) -> Iterator[tuple[str, str]]:
-    """(name, type) of runs of words tagged as names, with a noun behind them that says what they
-    name."""
+    """Yield (name, type) for words tagged as names, with the head behind them if there is one."""
     place = 0
     while place < len(words):
         start, kind = place, words[place].kind
-        while place < len(words) and words[place].kind:
-            place += 1
-        if kind is None or place == start:
+        if kind is None:
             place += 1
             continue
+        while place < len(words) and words[place].kind:
+            place += 1
         place += _length_of_head(words, place)
         text = _without_preposition("".join(word.text for word in words[start:place]))
         if len(text) in _NAME_LENGTH and _CHARACTER.match(text) and not _is_common(text):
-            yield text, _refined(text, kind)
+            yield text, _more_precise_kind(text, kind)
 
 
 def _length_of_head(words: list[_Word], place: int) -> int:
-    """How many of the next words are the head of a name that begins before them: 灯塔, or 潮汐 + 学会."""  # noqa: E501
+    """Return how many words from ``place`` on are the head of a name before them, 0 to 2.
+
+    A head of one word is 灯塔, one of two is 潮汐 + 学会.
+    """
     for length in (1, 2):
         after = words[place : place + length]
-        nouns = len(after) == length and all(word.tag in ("n", "s", "j", "nis") for word in after)
-        if nouns and chinese_head("〇" + after[-1].text):
+        are_nouns = all(word.tag in ("n", "s", "j", "nis") for word in after)
+        # A head alone is no name, so a character stands for the name before it.
+        if len(after) == length and are_nouns and chinese_head("〇" + after[-1].text):
             return length
     return 0
 
 
 def _without_preposition(text: str) -> str:
+    """Return the text without a preposition that the tagger has joined to its front."""
     return text[1:] if len(text) > 2 and text[0] in CHINESE_PREPOSITIONS else text
 
 
 def _evident_persons(words: list[_Word]) -> Iterator[str]:
-    """What is tagged as a person beside a word that says so: 船长高明, 由高明设计, 高明说."""
+    """Yield the people whom a neighbouring word confirms: 船长高明, 由高明设计, 高明说."""
     for place, word in enumerate(words):
-        before, after = (
-            words[place - 1] if place else None,
-            words[place + 1] if place + 1 < len(words) else None,
-        )
-        called = before and (
-            before.text == "由" or (before.tag == "n" and before.text[-1] in CHINESE_PERSON_ENDS)
-        )
-        if word.kind == "person" and (called or (after and after.text in CHINESE_AFTER_PERSON)):
+        if word.kind != "person":
+            continue
+        confirmed = False
+        if place > 0:
+            before = words[place - 1]
+            is_title = before.tag == "n" and before.text[-1] in CHINESE_PERSON_ENDS
+            confirmed = is_title or before.text == "由"
+        if place + 1 < len(words):
+            confirmed = confirmed or words[place + 1].text in CHINESE_AFTER_PERSON
+        if confirmed:
             yield _without_preposition(word.text)
 
 
 def _is_credible(name: str, kind: str, evident: set[str]) -> bool:
-    """The tagger takes many a rare word for a person, however often it is used: one of two
-    characters, or with a word of time for its third, is a person where the text says so."""
+    """Return whether a likely name is kept.
+
+    The tagger takes many rare words for people, however often they occur. Therefore a name of two
+    characters, or with a word of time as its third, is kept only if it is among the ``evident``
+    people.
+    """
     if kind == "person":
-        rare = len(name) == 2 or (len(name) == 3 and name[-1] in CHINESE_TIMES)
-        return name[0] in SURNAMES and (not rare or name in evident)
+        may_be_a_word = len(name) == 2 or (len(name) == 3 and name[-1] in CHINESE_TIMES)
+        return name[0] in SURNAMES and (not may_be_a_word or name in evident)
     return kind != "name" or len(name) > 2
 
 
@@ -200,17 +233,25 @@ def _is_common(text: str) -> bool:
     return text in stop_words("zh")
 
 
-def _added(names: list[Name], more: list[Name]) -> list[Name]:
-    """Both in order of place, of ``more`` only what overlaps none of ``names``."""
-    taken = {place for name in names for place in range(name.start, name.end)}
-    return sorted(
-        [*names, *(name for name in more if taken.isdisjoint(range(name.start, name.end)))]
-    )
+def _add_apart(names: list[Name], more: list[Name]) -> list[Name]:
+    """Return ``names`` and those of ``more`` that overlap none of them, sorted by position."""
+    taken = _places_of(names)
+    apart = [name for name in more if taken.isdisjoint(range(name.start, name.end))]
+    return sorted([*names, *apart])
+
+
+def _places_of(names: list[Name]) -> set[int]:
+    """Return the positions of all characters of the names."""
+    places: set[int] = set()
+    for name in names:
+        places.update(range(name.start, name.end))
+    return places
 
 
 def _key_words(words: list[_Word], names: list[Name]) -> Iterator[Phrase]:
-    taken = {place for name in names for place in range(name.start, name.end)}
+    """Yield nouns and verbs of two characters or more that are in no name and no stop words."""
+    taken = _places_of(names)
     for word in words:
-        content = word.tag in ("n", "vn", "v") and len(word.text) > 1 and word.start not in taken
-        if content and not _is_common(word.text):
+        is_content = word.tag in ("n", "vn", "v") and len(word.text) > 1
+        if is_content and word.start not in taken and not _is_common(word.text):
             yield Phrase(word.start, word.start + len(word.text), word.text, word.tag != "v")

@@ -1,5 +1,7 @@
-"""What a sentence says a name is: by what it is called before or behind the name. Nothing is
-guessed."""
+"""Find out from a sentence what kind of thing a name names.
+
+The words before or behind the name must say so, as in "the film X" or "X is a Polish director".
+"""
 
 import re
 
@@ -17,6 +19,7 @@ _ENDS_PHRASE = frozenset(
 )
 _NOT_NOUN = re.compile(r"\w{2,}(?:ed|ing)$|born$|known$|written$")
 _BEFORE = 60
+"""The number of characters before a name that are searched for evidence."""
 _KIN_BEFORE = re.compile(rf"\b(?:{KIN})(?: of)?\s$|\b(?:married|née|nee)\s$")
 _PLACE_BEFORE = re.compile(
     r"\b(?:(?:born|died|buried|located|situated|lives|lived|raised|settled)\s(?:(?:on\s)?[\w"
@@ -34,11 +37,17 @@ _QUALIFIER = re.compile(r"[(（][^()（）]*?(?P<word>[a-zà-ÿ]+)[)）]$")
 
 
 def kind_in_sentence(sentence: str, start: int, end: int) -> str | None:
-    """person, location, organization, work or event, as what stands around ``start:end`` says;
-    None: it says none."""
+    """Return the type of the name at ``start:end`` by the words around it.
+
+    The types are person, location, organization, work and event; None if the words tell none.
+    """
     before = sentence[max(0, start - _BEFORE) : start]
-    for pattern in (_BESIDE,) if _NO_SUBJECT.search(before) else (_IS, _BESIDE):
-        if (found := pattern.match(sentence, end)) and (kind := _kind_of_phrase(found["phrase"])):
+    is_subject = not _NO_SUBJECT.search(before)
+    patterns = (_IS, _BESIDE) if is_subject else (_BESIDE,)
+    for pattern in patterns:
+        found = pattern.match(sentence, end)
+        kind = _kind_of_phrase(found["phrase"]) if found else None
+        if kind:
             return kind
     if _KIN_BEFORE.search(before) or _PERSON_BEFORE.search(before):
         return "person"
@@ -49,30 +58,28 @@ def kind_in_sentence(sentence: str, start: int, end: int) -> str | None:
 
 
 def kind_of_qualifier(title: str) -> str | None:
-    """What the brackets behind a title say: "Island Baby (1934 film)"."""
+    """Return the type that the brackets behind a title tell: "Island Baby (1934 film)", or None."""
     found = _QUALIFIER.search(title)
     return CLASS_NOUNS.get(found["word"]) if found else None
 
 
 def opens_cast(sentence: str, start: int) -> bool:
-    """Whether the persons of an enumeration begin here."""
+    """Return whether a list of people begins at ``start``, behind words such as "starring"."""
     return _PERSON_BEFORE.search(sentence[max(0, start - _BEFORE) : start]) is not None
 
 
 def goes_on_in_list(between: str) -> bool:
+    """Return whether the text between two names continues a list: ", ", " and " or " & "."""
     return _NEXT_OF_LIST.fullmatch(between) is not None
 
 
 def _kind_of_phrase(phrase: str) -> str | None:
-    """The kind of the noun that a noun phrase is about: its last one."""
+    """Return the type of the last noun of the phrase, which the phrase is about, or None."""
     head = ""
     for found in _WORD.finditer(phrase):
         word = found[0]
-        if (
-            not word[0].isalnum()
-            or word.lower() in _ENDS_PHRASE
-            or (head and _NOT_NOUN.match(word))
-        ):
+        ends_phrase = not word[0].isalnum() or word.lower() in _ENDS_PHRASE
+        if ends_phrase or (head and _NOT_NOUN.match(word)):
             break
         head = word
     return CLASS_NOUNS.get(head.lower())

@@ -1,5 +1,8 @@
-"""Key phrases: runs of content words, scored as RAKE does (Rose, Engel, Cramer and Cowley 2010,
-"Automatic keyword extraction from individual documents", section 1.2)."""
+"""Find key phrases: runs of content words, scored as RAKE does.
+
+RAKE is described by Rose, Engel, Cramer and Cowley 2010, "Automatic keyword extraction from
+individual documents", section 1.2.
+"""
 
 import re
 from collections import Counter
@@ -15,7 +18,10 @@ _PARTICIPLE = re.compile(r"\w\w[^e]ed$")
 
 
 class Phrase(NamedTuple):
-    """``noun``: it may stand for a concept, not only describe a link."""
+    """A key phrase at ``start:end`` of a sentence.
+
+    ``noun`` is true if it may stand for a concept; otherwise it only describes a relationship.
+    """
 
     start: int
     end: int
@@ -24,8 +30,11 @@ class Phrase(NamedTuple):
 
 
 def candidate_phrases(sentence: str, names: list[Name], stop: frozenset[str]) -> list[Phrase]:
-    """Maximal runs of lower-case words without stop words, punctuation and names; of longer ones
-    the last three words, since a noun phrase ends with its head."""
+    """Return the key phrases between the names, which have no stop words and no punctuation.
+
+    They are runs of lower-case words, as long as possible. Of a longer run the last three words are
+    taken, since a noun phrase ends with its head.
+    """
     found: list[Phrase] = []
     for start, end in _gaps(names, len(sentence)):
         run: list[re.Match[str]] = []
@@ -34,14 +43,18 @@ def candidate_phrases(sentence: str, names: list[Name], stop: frozenset[str]) ->
             if len(word) >= _MIN_LETTERS and word[0].islower() and word.lower() not in stop:
                 run.append(token)
             else:
-                found.extend(_phrases(run))
+                found.extend(_split_run(run))
                 run = []
-        found.extend(_phrases(run))
+        found.extend(_split_run(run))
     return found
 
 
 def rake_scores(phrases: Iterable[str]) -> dict[str, float]:
-    """Each phrase's sum over its words of degree / frequency."""
+    """Map each phrase to its score: the sum of degree / frequency over its words.
+
+    ``phrases`` holds every occurrence. The frequency of a word is its number of occurrences; its
+    degree is the number of words in all phrases with it.
+    """
     counts = Counter(phrases)
     frequency: Counter[str] = Counter()
     degree: Counter[str] = Counter()
@@ -50,22 +63,32 @@ def rake_scores(phrases: Iterable[str]) -> dict[str, float]:
         for word in words:
             frequency[word] += count
             degree[word] += count * len(words)
-    return {
-        phrase: sum(degree[word] / frequency[word] for word in phrase.split()) for phrase in counts
-    }
+    scores: dict[str, float] = {}
+    for phrase in counts:
+        scores[phrase] = sum(degree[word] / frequency[word] for word in phrase.split())
+    return scores
 
 
-def _phrases(run: list[re.Match[str]]) -> Iterator[Phrase]:
-    """The run as a noun phrase and the participles after it: "film" and "directed"."""
+def _split_run(run: list[re.Match[str]]) -> Iterator[Phrase]:
+    """Yield the noun phrase of a run and each participle behind it: "film" and "directed"."""
     end = len(run)
     while end > 1 and _PARTICIPLE.search(run[end - 1][0]):
         end -= 1
-    for words in filter(None, [run[:end][-MAX_WORDS:], *([word] for word in run[end:])]):
-        text = " ".join(word[0] for word in words).lower()
-        yield Phrase(words[0].start(), words[-1].end(), text, len(words) > 1)
+    noun_phrase = run[:end][-MAX_WORDS:]
+    participles = run[end:]
+    if noun_phrase:
+        yield _phrase(noun_phrase)
+    for participle in participles:
+        yield _phrase([participle])
+
+
+def _phrase(words: list[re.Match[str]]) -> Phrase:
+    text = " ".join(word[0] for word in words).lower()
+    return Phrase(words[0].start(), words[-1].end(), text, noun=len(words) > 1)
 
 
 def _gaps(names: list[Name], length: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of a sentence of ``length`` characters that no name covers."""
     start = 0
     for name in sorted(names):
         if name.start > start:

@@ -1,4 +1,4 @@
-"""Names in a sentence of a Latin (or other cased) script: runs of capitalised words."""
+"""Find names in sentences of Latin and other scripts with capitals: runs of capitalised words."""
 
 import re
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ from pipeline.phrases.names import (
 )
 from pipeline.phrases.titles import Gazetteer
 
-# Groups are repeated within (?>...), not by *+: before 3.11.5 CPython matches the latter wrongly
+# Groups are repeated within (?>...) instead of by *+, which CPython before 3.11.5 matches wrongly
 # (gh-106052).
 _LINE_BREAK = (
     r"[ \t]*+\n[ \t]*+(?!(?:The|An?|I|In|On|At|It|He|She|They|This|That|For|By|But|And)\b)"
@@ -81,7 +81,9 @@ _LIFE_DATES = re.compile(
 _ROMAN = re.compile(r"[IVXLC]+$")
 _HYPHEN_AND_SPACE = re.compile(r"(?<=\w)[-‐‑–] ")
 _LINE_ENDS = re.compile(r"[^\w|]*\|")
-_MAX_RUN = 40  # words; more of them capitalised in a row are no names but a heading or a table
+# More capitalised words in a row are no name, but a heading or a table.
+_MAX_RUN = 40
+# Signs behind which a capital letter says nothing, as at the start of a sentence.
 _OPENERS = frozenset(':;•|#>*"“‘«')
 _SUFFIXES = frozenset(("jr", "sr", "am", "pm", "co", "corp", "inc", "ltd", "bros"))
 _NEVER_ALONE = STARTERS | CALENDAR | DEMONYMS | HONORIFICS | LABELS | _SUFFIXES
@@ -95,39 +97,55 @@ _ORDINAL_WORD = re.compile(r"\d+(?:st|nd|rd|th)$")
 def find_names(
     sentence: str, gazetteer: Gazetteer, language: str = "en", cells: bool = False
 ) -> list[Name]:
-    """The names in the sentence in order of place; two overlap only where a title stands within a
-    name, as in "Aldric II of Hallowfell". ``cells``: it is a row of a table, where a lone word
-    opens no sentence."""
-    works = list(_quoted_works(sentence))
+    """Return the names in the sentence in the order of their positions.
+
+    Two names overlap only if a title of the gazetteer stands within a longer name, as in "Aldric
+    II of Hallowfell". ``language`` is an ISO 639-1 code. ``cells`` is true for a row of a table,
+    in which a capital at the beginning is no capital of a sentence.
+    """
+    works = _quoted_works(sentence)
     fixed = leftmost_longest([*gazetteer.find(sentence), *works])
-    return _with_evidence(
-        overlay(list(_capitalised(sentence, language, cells)), fixed, sentence), sentence
-    )
+    capitalised = list(_capitalised(sentence, language, cells))
+    return _with_evidence(overlay(capitalised, fixed, sentence), sentence)
 
 
 def _with_evidence(names: list[Name], sentence: str) -> list[Name]:
-    """Names whose heads tell nothing with what the sentence calls them."""
-    told: list[Name] = []
-    cast, last = False, 0
+    """Return the names with a type from the sentence if their own words tell none.
+
+    The names in a list behind words such as "starring" are people.
+    """
+    found: list[Name] = []
+    in_cast = False
+    last_end = 0
     for name in names:
-        cast = opens_cast(sentence, name.start) or (
-            cast and goes_on_in_list(sentence[last : name.start])
-        )
-        kind = kind_in_sentence(sentence, name.start, name.end) if name.type == "name" else None
-        told.append(
-            name._replace(type=kind or "person") if kind or (cast and name.type == "name") else name
-        )
-        last = name.end
-    return told
+        kind: str | None = None
+        goes_on = in_cast and goes_on_in_list(sentence[last_end : name.start])
+        in_cast = goes_on or opens_cast(sentence, name.start)
+        last_end = name.end
+        if name.type == "name":
+            kind = kind_in_sentence(sentence, name.start, name.end)
+            if not kind and in_cast:
+                kind = "person"
+        found.append(name._replace(type=kind) if kind else name)
+    return found
 
 
 def _quoted_works(sentence: str) -> Iterator[Name]:
-    """A straight quotation mark opens where as many have closed as opened before it."""
-    place, counted, marks = 0, 0, 0
-    while found := _QUOTED.search(sentence, place):
+    """Yield the titles of works in quotation marks, with positions inside the marks.
+
+    A straight mark opens a quotation if the number of straight marks before it is even.
+    """
+    place = 0
+    counted = 0
+    marks = 0
+    while True:
+        found = _QUOTED.search(sentence, place)
+        if not found:
+            return
         marks += sentence.count('"', counted, found.start())
         counted = found.start()
-        if sentence[counted] == '"' and marks % 2:
+        closes = sentence[counted] == '"' and marks % 2 == 1
+        if closes:
             place = counted + 1
             continue
         name = without_article(_on_one_line(found["work"]))
@@ -136,34 +154,41 @@ def _quoted_works(sentence: str) -> Iterator[Name]:
 
 
 def _capitalised(sentence: str, language: str, cells: bool) -> Iterator[Name]:
-    """Names by capital letters alone; disjoint."""
+    """Yield the names that capital letters alone tell; they do not overlap."""
     first_letter = _LETTER.search(sentence)
-    opening = first_letter.start() if first_letter and language != "zh" and not cells else -1
+    opens_sentence = language != "zh" and not cells
+    opening = first_letter.start() if first_letter and opens_sentence else -1
     starters = STARTERS if language == "en" else STARTERS | stop_words(language)
-    shouting = sentence.isupper()
+    all_capitals = sentence.isupper()
     for run in _runs(sentence):
         start = run[0].start()
         initial = start <= opening or _character_before(sentence, start) in _OPENERS
         words = _without_opening(run, starters if initial else ARTICLES)
-        explained = initial and words[:1] == run[:1] and not _is_capitals(words, sentence)
+        starts_run = words[:1] == run[:1]
+        explained = initial and starts_run and not _is_capitals(words, sentence)
         if language == "de" and words:
+            # German nouns have capitals too; a preposition before one makes a name likely.
             explained = explained or not _after_preposition(sentence, words[0].start())
-        if name := _name(sentence, words, explained, shouting):
+        name = _name(sentence, words, explained, all_capitals)
+        if name:
             yield name
 
 
 def _runs(sentence: str) -> Iterator[list[re.Match[str]]]:
-    """The words of what may be one name each."""
+    """Yield runs of words, each of which may be one name; very long runs are left out."""
     for found in _SPAN.finditer(sentence):
         words = list(islice(_PART.finditer(sentence, found.start(), found.end()), _MAX_RUN + 1))
         if len(words) <= _MAX_RUN:
-            yield from _split(words)
+            yield from _split_run(words)
 
 
-def _split(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
-    """The names in one run of words: "Mira Vale's | Harbour Guild", "Mira Vale of the | Harbour
-    Guild", "U.S. | President Ann Moor"; but "Schindler's List", "St. Mary's Abbey", "Bank of the
-    South"."""
+def _split_run(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
+    """Split a run of words into the names it holds.
+
+    Examples with "|" between the names: "Mira Vale's | Harbour Guild", "Mira Vale of the | Harbour
+    Guild", "U.S. | President Ann Moor". "Schindler's List", "St. Mary's Abbey" and "Bank of the
+    South" are one name each.
+    """
     start = place = 0
     while place < len(words):
         skipped = _words_between_names(words, start, place)
@@ -175,68 +200,87 @@ def _split(words: list[re.Match[str]]) -> Iterator[list[re.Match[str]]]:
 
 
 def _words_between_names(words: list[re.Match[str]], start: int, place: int) -> int | None:
-    """How many words to skip when the name from ``start`` on ends before ``place``; None if it goes
-    on."""
+    """Decide whether the name that begins at ``start`` ends before the word at ``place``.
+
+    Returns the number of words to skip to the next name if it ends, or None if it goes on.
+    """
     if place == start or place == len(words) - 1:
         return None
     texts = [word[0] for word in words]
     word, before, after = texts[place], texts[start:place], texts[place + 1 :]
+    has_several_before = len(before) > 1
     folded = word.lower().rstrip(".")
-    if len(before) > 1 and _POSSESSIVE.search(before[-1]) and not before[-2].endswith("."):
+    if has_several_before and _POSSESSIVE.search(before[-1]) and not before[-2].endswith("."):
         return 0
     if folded in HONORIFICS and before[-1].lower() not in RANKS and after[0][0].isupper():
         return 0 if len(after) > 1 or folded in COURTESIES else None
     if word == "the" and before[-1][0].isupper() and not _is_byname(after):
         return 1
-    if (
-        word == "&"
-        and len(before) > 1
-        and len(after) > 1
-        and kind_of_words(texts[start:]) == "name"
-    ):
-        return 1
-    if word == "of" and len(before) > 1 and _ends_before_of(before):
-        return 1 + (after[0] == "the")
+    if word == "&" and has_several_before and len(after) > 1:
+        belongs_to_name = kind_of_words(texts[start:]) != "name"
+        return None if belongs_to_name else 1
+    if word == "of" and has_several_before and _ends_before_of(before):
+        return 2 if after[0] == "the" else 1
     return None
 
 
 def _is_byname(words: list[str]) -> bool:
-    """As in "Alexander the Great"; not what "The Diet gave the Institute" has."""
-    return (len(words) == 1 or words[1].isdigit()) and words[0].lower() not in ORGANIZATION_HEADS
+    """Return whether the words behind "the" are a byname, as in "Alexander the Great".
+
+    They are none in "The Diet gave the Institute".
+    """
+    is_one_word = len(words) == 1 or words[1].isdigit()
+    return is_one_word and words[0].lower() not in ORGANIZATION_HEADS
 
 
 def _ends_before_of(words: list[str]) -> bool:
-    """Whether these words name something whole: "Mira Vale" does, "Hall" and "Aldric II" go on."""
+    """Return whether the words are a whole name, so that an "of" behind them does not belong to it.
+
+    "Mira Vale" is a whole name; "Hall" and "Aldric II" go on through "of".
+    """
     last = words[-1]
-    open_ended = (
-        last.lower() in OF_NOUNS or last.lower() in HONORIFICS or _ROMAN.match(last) is not None
-    )
-    return not open_ended and last[0].isupper() and kind_of_words(words) == "name"
+    folded = last.lower()
+    if folded in OF_NOUNS or folded in HONORIFICS or _ROMAN.match(last):
+        return False
+    return last[0].isupper() and kind_of_words(words) == "name"
 
 
 def _without_opening(words: list[re.Match[str]], openers: frozenset[str]) -> list[re.Match[str]]:
+    """Return the words from the first that can open a name on.
+
+    ``openers`` are the words that open a sentence but no name. Two may stand in front only if the
+    second is an article.
+    """
     for place, word in enumerate(words):
-        folded = word[0].lower()
-        stays = folded not in openers or (len(folded) > 1 and word[0].isupper())
-        if not (word[0][0].islower() and word[0].islower()) and stays and folded != "i":
+        text = word[0]
+        folded = text.lower()
+        is_acronym = len(folded) > 1 and text.isupper()
+        opens_no_name = folded in openers and not is_acronym
+        is_lower_case = text[0].islower() and text.islower()
+        if not is_lower_case and not opens_no_name and folded != "i":
             return words[place:]
-        openers = openers if folded in openers else ARTICLES
+        if folded not in openers:
+            openers = ARTICLES
     return []
 
 
 def _name(
-    sentence: str, words: list[re.Match[str]], explained: bool, shouting: bool
+    sentence: str, words: list[re.Match[str]], explained: bool, all_capitals: bool
 ) -> Name | None:
-    """The name these words make; ``explained``: the first capital means nothing, ``shouting``: none
-    does."""
+    """Return the name that the words make, or None.
+
+    ``explained`` is true if the position of the first word explains its capital letter,
+    ``all_capitals`` if the whole sentence is in capitals.
+    """
     words, addressed = _without_honorific(_without_date(words))
     if not words:
         return None
     texts = [word[0] for word in words]
-    if not _can_be_name(texts, shouting or not _is_capitals(words, sentence)):
+    doubted = all_capitals or not _is_capitals(words, sentence)
+    if not _can_be_name(texts, doubted):
         return None
     start = words[0].start()
-    end = words[-1].end() - _ending(texts[-1])
+    end = words[-1].end() - _length_of_ending(texts[-1])
     kind = kind_of_words(texts)
     may_be_surname = texts[-1].lower() in SURNAME_HEADS and texts[0].lower() not in HEADS_IN_FRONT
     if may_be_surname and not _BEFORE_PLACE.search(sentence, max(0, start - 8), start):
@@ -245,53 +289,52 @@ def _name(
         start, end = _with_year(sentence, start, end)
     elif kind == "name" and (addressed or _is_person(sentence, texts, end)):
         kind = "person"
-    lone = len(texts) == 1
-    common = lone and not addressed and _is_common_noun(texts[0])
-    return Name(
-        start,
-        end,
-        _on_one_line(sentence[start:end]),
-        kind,
-        shouting or common or (lone and explained and not addressed),
-    )
+    # A word behind a title of address is a name for sure; another lone word may not be.
+    is_lone = len(texts) == 1 and not addressed
+    doubtful = all_capitals or (is_lone and (explained or _is_common_noun(texts[0])))
+    return Name(start, end, _on_one_line(sentence[start:end]), kind, doubtful)
 
 
 def _without_date(words: list[re.Match[str]]) -> list[re.Match[str]]:
-    """Without a weekday or a month (and its number) at the front or the end, unless it belongs to a
-    name."""
+    """Return the words without dates at the front and the end, unless they belong to a name.
 
-    def is_date(word: re.Match[str]) -> bool:
-        return word[0].lower() in CALENDAR
-
-    if (
-        len(words) > 1
-        and _ORDINAL_WORD.match(words[0][0])
-        and (is_date(words[1]) or words[1][0] == "Century")
-    ):
-        words = words[1:] if is_date(words[1]) or len(words) == 2 else words
-    while words and is_date(words[0]):
-        if len(words) > 1 and not (words[1][0].isdigit() or is_date(words[1])):
+    A date is a weekday or a month, with its number if it has one, or a lone "21st Century".
+    """
+    if len(words) > 1 and _ORDINAL_WORD.match(words[0][0]):
+        is_century = words[1][0] == "Century" and len(words) == 2
+        if _is_date(words[1]) or is_century:
+            words = words[1:]
+    while words and _is_date(words[0]):
+        if len(words) == 1:
+            return []
+        has_number = words[1][0].isdigit()
+        if not has_number and not _is_date(words[1]):
             break
-        words = words[2:] if len(words) > 1 and words[1][0].isdigit() else words[1:]
-    if len(words) > 2 and is_date(words[-2]) and words[-1][0].isdigit():
+        words = words[2:] if has_number else words[1:]
+    if len(words) > 2 and _is_date(words[-2]) and words[-1][0].isdigit():
         words = words[:-2]
     return words
 
 
+def _is_date(word: re.Match[str]) -> bool:
+    """Return whether the word is a weekday, a month or an era."""
+    return word[0].lower() in CALENDAR
+
+
 def _without_honorific(words: list[re.Match[str]]) -> tuple[list[re.Match[str]], bool]:
-    """Titles of address off, where enough of a name is left; whether there was one."""
+    """Return the words without titles of address, and whether there was a title.
+
+    A title stays if too little of a name would be left.
+    """
     addressed = False
     while len(words) > 1:
-        ranked = (
-            words[0][0].lower() in RANKS and words[1][0].lower() in HONORIFICS and len(words) > 2
-        )
-        title, rest = (words[1], words[2:]) if ranked else (words[0], words[1:])
+        title, rest = words[0], words[1:]
+        if len(words) > 2 and title[0].lower() in RANKS and rest[0][0].lower() in HONORIFICS:
+            title, rest = words[1], words[2:]
         folded = title[0].lower().rstrip(".")
-        if (
-            folded not in HONORIFICS
-            or rest[0][0].islower()
-            or _is_no_person([word[0] for word in rest])
-        ):
+        if folded not in HONORIFICS or rest[0][0].islower():
+            break
+        if _is_no_person([word[0] for word in rest]):
             break
         addressed = True
         if len(rest) == 1 and folded not in COURTESIES:
@@ -301,88 +344,115 @@ def _without_honorific(words: list[re.Match[str]]) -> tuple[list[re.Match[str]],
 
 
 def _is_adjective(word: str) -> bool:
-    """As "German-Ukrainian" and "May–June"."""
+    """Return whether the word joins origins or dates, as "German-Ukrainian" and "May–June" do."""
     parts = re.split("[-‐‑–]", word.lower())
     return len(parts) > 1 and all(part in DEMONYMS or part in CALENDAR for part in parts)
 
 
 def _is_no_person(words: list[str]) -> bool:
-    """As what stands behind the title in "Major League Baseball" and "Prince Edward Island"."""
-    heads = [word.lower() for word in words]
-    return not ORGANIZATION_HEADS.isdisjoint(heads) or (
-        heads[-1] in LOCATION_HEADS and heads[-1] not in SURNAME_HEADS
-    )
+    """Return whether the words behind a title of address are no person's name.
+
+    They are none in "Major League Baseball" and "Prince Edward Island".
+    """
+    folded = [word.lower() for word in words]
+    if not ORGANIZATION_HEADS.isdisjoint(folded):
+        return True
+    return folded[-1] in LOCATION_HEADS and folded[-1] not in SURNAME_HEADS
 
 
 def _is_common_noun(word: str) -> bool:
-    """Whether the word says what kind of thing is meant: "the Guild", "Universities"."""
+    """Return whether the word only says what kind of thing it is: "the Guild", "Universities"."""
     folded = word.lower()
     forms = {folded, folded.removesuffix("s"), re.sub("ies$", "y", folded)}
     return not forms.isdisjoint(_KINDS) and folded not in SURNAME_HEADS
 
 
 def _is_capitals(words: list[re.Match[str]], sentence: str) -> bool:
-    """Whether this is a lone word in capitals, and those around it are not: WHO, US, IT; but no
-    mark on a paper, which has the first line for itself: CONFIDENTIAL."""
+    """Return whether the words are one word in capitals between words that are not: WHO, US, IT.
+
+    A word alone on the first line is a mark on the paper, such as CONFIDENTIAL, and does not count.
+    """
     if len(words) != 1 or len(words[0][0]) < 2 or not words[0][0].isupper():
         return False
-    if not sentence[: words[0].start()].strip() and _LINE_ENDS.match(sentence, words[0].end()):
+    before = sentence[: words[0].start()]
+    after = sentence[words[0].end() :]
+    if not before.strip() and _LINE_ENDS.match(sentence, words[0].end()):
         return False
-    before, after = (
-        sentence[: words[0].start()].split()[-1:],
-        sentence[words[0].end() :].split(maxsplit=1)[:1],
-    )
-    return not any(len(word) > 1 and word.isupper() for word in (*before, *after))
+    neighbours = before.split()[-1:] + after.split(maxsplit=1)[:1]
+    return not any(len(word) > 1 and word.isupper() for word in neighbours)
 
 
-def _can_be_name(words: list[str], doubted: bool = True) -> bool:
-    """``doubted``: a lone word must be none of those that mean something else."""
+def _can_be_name(words: list[str], doubted: bool) -> bool:
+    """Return whether the words can be a name.
+
+    If ``doubted``, a lone word must not be one that usually means something else.
+    """
+    if not any(word[0].isalpha() and not _is_initial(word) for word in words):
+        return False
     first = _POSSESSIVE.sub("", words[0])
-    if not any(word[0].isalpha() and not (len(word) == 2 and word[1] == ".") for word in words):
-        return False
     if len(words) == 1:
         letters = len(first) - first.count(".")
-        ends = {first.lower().rstrip("."), first.lower().rpartition("-")[2]}
-        common = not ends.isdisjoint(_NEVER_ALONE if doubted else _DATED) or _is_adjective(first)
-        return letters > 1 and not common and not _ROMAN.match(first)
-    if len(words) == 2 and words[1].lower() in DEMONYMS:
-        return False
-    numbered = len(words) == 2 and (words[1].isdigit() or _ROMAN.match(words[1]) is not None)
-    return not (numbered and first.lower() in LABELS)
+        folded = first.lower()
+        forms = {folded.rstrip("."), folded.rpartition("-")[2]}
+        excluded = _NEVER_ALONE if doubted else _DATED
+        is_common = not forms.isdisjoint(excluded) or _is_adjective(first)
+        return letters > 1 and not is_common and not _ROMAN.match(first)
+    if len(words) == 2:
+        if words[1].lower() in DEMONYMS:
+            return False
+        has_number = words[1].isdigit() or _ROMAN.match(words[1]) is not None
+        return not (has_number and first.lower() in LABELS)
+    return True
 
 
-def _ending(word: str) -> int:
-    """How many characters at the word's end are not the name's: a possessive, the stop after
-    "Vitamin C"."""
+def _is_initial(word: str) -> bool:
+    """Return whether the word is one letter with a full stop."""
+    return len(word) == 2 and word[1] == "."
+
+
+def _length_of_ending(word: str) -> int:
+    """Return how many characters at the end of the last word do not belong to the name.
+
+    They are a possessive "'s", or the full stop behind "Vitamin C".
+    """
     possessive = _POSSESSIVE.search(word)
     if possessive:
         return len(possessive[0])
-    return int(len(word) == 2 and word[1] == ".")
+    return 1 if _is_initial(word) else 0
 
 
 def _with_year(sentence: str, start: int, end: int) -> tuple[int, int]:
-    if before := _YEAR_BEFORE.search(sentence, max(0, start - 5), start):
+    """Extend the span of an event to the year before or behind it, if there is one."""
+    before = _YEAR_BEFORE.search(sentence, max(0, start - 5), start)
+    if before:
         return before.start(), end
     after = _YEAR_AFTER.match(sentence, end)
     return start, after.end() if after else end
 
 
 def _is_person(sentence: str, words: list[str], end: int) -> bool:
-    initials = len(words) > 1 and any(len(word) == 2 and word[1] == "." for word in words[:-1])
-    dated = _LIFE_DATES.match(sentence, end) is not None and not words[0].isupper()
-    return initials or dated
+    """Return whether a name has initials of given names, or the dates of a life behind it."""
+    if any(_is_initial(word) for word in words[:-1]):
+        return True
+    return _LIFE_DATES.match(sentence, end) is not None and not words[0].isupper()
 
 
 def _character_before(sentence: str, place: int) -> str:
+    """Return the last character before ``place`` that is no space, or "" at the beginning."""
     while place > 0 and sentence[place - 1] in " \t":
         place -= 1
     return sentence[place - 1 : place]
 
 
 def _after_preposition(sentence: str, place: int) -> bool:
+    """Return whether a German preposition or a punctuation mark stands before ``place``."""
     before = sentence[max(0, place - 12) : place].split()
-    return bool(before) and (before[-1] in GERMAN_PREPOSITIONS or not before[-1][-1].isalnum())
+    if not before:
+        return False
+    return before[-1] in GERMAN_PREPOSITIONS or not before[-1][-1].isalnum()
 
 
 def _on_one_line(text: str) -> str:
-    return _JUNIOR_COMMA.sub("", _HYPHEN_AND_SPACE.sub("-", " ".join(text.split())))
+    """Return the name with single spaces, no space behind a hyphen and no comma before "Jr"."""
+    spaced = " ".join(text.split())
+    return _JUNIOR_COMMA.sub("", _HYPHEN_AND_SPACE.sub("-", spaced))

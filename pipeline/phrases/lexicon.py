@@ -1,4 +1,4 @@
-"""Closed word lists that the rules for names look words up in; all folded to lower case."""
+"""Word lists for the rules about names, in lower case unless they are patterns."""
 
 from functools import cache
 
@@ -7,7 +7,7 @@ import stopwordsiso
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl")
 ARTICLES = frozenset(("the", "a", "an"))
 MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-# Heads whose name goes on through "for" and "and": "Ministry of Fish and Tides", "Society for the
+# Heads of names that go on behind "for" and "and": "Ministry of Fish and Tides", "Society for the
 # Deaf".
 INSTITUTIONS = (
     "Institute|Institution|Center|Centre|Society|Academy|Ministry|Minister|Department|Committee|Commission|"
@@ -19,10 +19,9 @@ CONNECTORS = (
     "of the|of|the|de la|de las|de los|de|del|della|dei|di|da|dos|das|do|du|des|la|le|von der|von dem|von|"  # noqa: E501
     "van der|van den|van de|van|der|den|zu|zur|y|bin|ibn|al|el|ter|ten|av|af|&"
 )
-# What makes a work's name in quotation marks headline case although not all of its words are
-# capitalised.
+# Lower-case words that may stand within the title of a work in quotation marks.
 SMALL_WORDS = "of|the|a|an|and|or|in|on|at|to|for|from|by|with|de|la|le|du|des|von|der|und|et|y|del|is|as|into"  # noqa: E501
-# Characters that write foreign names in Chinese.
+# Characters with which Chinese writes foreign names.
 TRANSLITERATION = (
     "阿艾爱安昂奥巴白柏拜班邦保鲍贝本比彼毕宾波伯博勃布查达大戴丹当道德邓狄迪蒂丁东杜顿多厄恩尔法范菲费芬丰冯夫弗伏福富盖甘冈高戈哥格葛古圭哈海"
     "汉豪赫黑亨洪侯胡华怀霍基吉季加佳贾简杰金京久居卡凯坎康考柯科可克肯库奎昆拉莱赖兰朗劳勒雷蕾黎李里丽利莉莲廉列林琳隆娄卢鲁露伦罗洛吕马玛迈"
@@ -35,14 +34,13 @@ SURNAMES = frozenset(
     "毕郝安常于傅齐康伍余顾孟黄穆萧尹姚邵汪祁毛米贝戴宋庞熊纪舒屈项祝董梁杜阮季贾路江童颜郭梅盛林钟徐邱骆高夏蔡田樊胡凌霍虞万柯管卢莫房解应宗"
     "丁邓洪包左石崔龚程邢裴陆荣翁侯温段牛樊叶白蒲赖龙谭廖曾关游欧司上诸闻辛易聂丛向习艾车佟覃蓝肖涂"
 )
-# Tagged into the name behind them at times, and never a surname.
+# Prepositions that the tagger may join to the name behind them; none is a surname.
 CHINESE_PREPOSITIONS = frozenset("由从在与被把")
-# Second characters that tell what came of a verb: 做完. A word of two that ends so names no place.
+# Second characters that tell the result of a verb, as in 做完. Such a word of two names no place.
 CHINESE_RESULTS = frozenset("大好完掉到起住成")
-# After a span of time rather than a person: 过后时 and the like, tagged into the name before them at  # noqa: E501
-# times.
+# Characters of time, as in 过后时, that the tagger may join to the name before them.
 CHINESE_TIMES = frozenset("时后前里内")
-# Nouns that name persons by their last character, and words that follow a person's name.
+# Last characters of nouns that name people, and words that follow a person's name.
 CHINESE_PERSON_ENDS = frozenset("员师长家者手匠工士人生王帝后妃爷娘哥弟姐妹父母子女")
 CHINESE_AFTER_PERSON = frozenset(
     "先生 女士 小姐 夫人 教授 博士 老师 同志 院士 将军 船长 主任 校长 大夫 医生 师傅 皇帝 "
@@ -124,9 +122,9 @@ HONORIFICS = COURTESIES | _words(
     author writer poet novelist painter composer producer president
     """  # noqa: E501
 )
-# Those that a ruler's lone name goes without as often as with.
+# Titles that are left out of a ruler's name as often as not.
 ROYAL = _words("king queen emperor empress prince princess pope sultan tsar emir pharaoh caliph")
-# What may stand before a title of address: "Vice President".
+# Words that may stand before a title of address: "Vice President".
 RANKS = _words("prime first vice deputy chief grand crown assistant acting")
 ORGANIZATION_HEADS = _words(
     """
@@ -171,7 +169,7 @@ SURNAME_HEADS = _words(
     "hill hills bay castle park moor dale lane rock rocks street forest lake field ford county town creek beach falls "  # noqa: E501
     "bridge cape port point mount church bank banks press booth"
 )
-# What a text calls a person, a place, an organization, a work or an event.
+# Nouns that tell the type of what they describe: "the film X".
 _CLASSES = {
     "person": """
     actor actress director writer author novelist poet playwright dramatist screenwriter journalist editor producer
@@ -206,7 +204,7 @@ _CLASSES = {
     """,  # noqa: E501
     "event": "war battle tournament festival election earthquake expedition championship siege uprising rebellion",  # noqa: E501
 }
-# A word of two classes says nothing.
+# A noun of two types tells none.
 CLASS_NOUNS = {
     noun: kind
     for kind, nouns in _CLASSES.items()
@@ -218,7 +216,7 @@ KIN = (
     "granddaughters?|grandfather|grandmother|widow|widower|uncle|aunt|stepson|stepdaughter|half-brother|half-sister|"
     "father-in-law|mother-in-law|son-in-law|daughter-in-law|brother-in-law|sister-in-law|fiancée|fiancé"
 )
-# What something is of another: "capital of", "member of".
+# Nouns for the relation of one thing to another: "capital of", "member of".
 RELATION_NOUNS = _words(
     """
     capital king queen emperor ruler duke count bishop archbishop president chancellor governor mayor minister member
@@ -237,7 +235,7 @@ VERBS = _words(
 # After these a lone German noun is likely a name; after an article or an adjective it is any noun.
 GERMAN_PREPOSITIONS = _words("in nach von aus bei mit für gegen durch bis und oder um ab")
 
-# Of scripts without capital letters (by their Unicode names) the languages whose stop words are
+# Scripts without capital letters, by their Unicode names, with the languages whose stop words are
 # known.
 SCRIPTS = {
     "Arabic": ("ar", "fa", "ur"),
@@ -250,13 +248,14 @@ SCRIPTS = {
     "Hiragana": ("ja",),
     "Katakana": ("ja",),
 }
-# And, with, in, for, like: written as one with the word, the longest first; the article stays.
+# Prefixes that are written together with a word: and, with, in, for, like. The longest come first;
+# the article is no prefix here.
 JOINED_PREFIXES = {
     "Arabic": ("وب", "ول", "و", "ف", "ب", "ل", "ك"),
     "Hebrew": ("וב", "ול", "ומ", "וה", "ו", "ב", "ל", "מ", "כ", "ש"),
 }
-# Particles at the end of a Korean word, no one before a longer one that ends with it, and after
-# which sound they stand.
+# Particles at the end of a Korean word, with the kind of sound that they follow. A particle comes
+# behind the longer ones that end with it.
 KOREAN_PARTICLES = (
     *((particle, "consonant") for particle in "으로부터 으로는 으로서 이라는 과의 으로".split()),
     *(
@@ -272,19 +271,23 @@ KOREAN_PARTICLES = (
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """The stop words of an ISO 639-1 language, lower case."""
+    """Return the stop words of an ISO 639-1 language in lower case."""
     return frozenset(word.lower() for word in stopwordsiso.stopwords(language))
 
 
 def guess_language(words: list[str]) -> str:
-    """Of LANGUAGES the one whose stop words occur most among lower-case ``words``; English when in
-    doubt."""
+    """Return the language of `LANGUAGES` with the most stop words among lower-case ``words``.
+
+    Of languages with equally many the first is returned, which is English if there are none.
+    """
     return best_language(words, LANGUAGES)
 
 
 def best_language(words: list[str], languages: tuple[str, ...]) -> str:
-    """Of the languages the one whose stop words occur most among ``words``, the first when in
-    doubt; "" of none."""
+    """Return the language with the most stop words among lower-case ``words``.
+
+    Of languages with equally many the first is returned, and "" if there are no languages.
+    """
     counts = {
         language: sum(map(stop_words(language).__contains__, words)) for language in languages
     }

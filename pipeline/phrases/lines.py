@@ -1,5 +1,7 @@
-"""What the end of a line means in a text: that the page was full, that a line of its own ends, or a
-row or an item."""
+"""Read the layout of a text: rows of tables, items of lists, and the meaning of line ends.
+
+A line ends because the width of the page broke it, or because a title, a row or an item ends.
+"""
 
 import re
 from bisect import bisect_left
@@ -14,18 +16,21 @@ _ITEM = re.compile(r"\s*(?:[-*+•‣◦▪●]|\(?\d{1,3}[.)]|\(?[a-z]\))\s+\S"
 _RULE = re.compile(r"\s*+(?:[|+]\s*+)?:?-{2,}+[-:|+\s]*+$")
 _GAP = re.compile(r"(?<=\S)(?: {3,}| ?\t\s*)(?=\S)|(?<=\S) {2}(?=\S)")
 _DELIMITER = re.compile(r"[,;]")
+_BROKEN_WORD = re.compile(r"(?<=\w[-‐‑])\n(?=\w)")
 _FIRST_WORD = re.compile(r"\s*(\S+)")
 _SHORT = 40
-"""Characters of a line that ends because it is at its end, where nothing tells how wide the page
-is."""
+"""The most characters of a line that is taken to end on purpose if the page's width is unknown."""
 _MUCH_SHORTER = 0.7
+"""A line below this share of the longest line ends on purpose if the page's width is unknown."""
 _WRAPPED = 0.25
-"""Of all line ends those before a lower-case letter, from which on the text is one that was broken
-to a width."""
+"""A text is broken to a width if this share of its lines goes on with a lower-case letter."""
 _MIN_ROWS = 3
+"""The fewest lines with equally many commas that are a table."""
 
 
 class _Line(NamedTuple):
+    """A line with its position in the text, without the line break."""
+
     start: int
     end: int
     text: str
@@ -33,10 +38,13 @@ class _Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """``reading`` is as long as the text: in it ``|`` stands for the end of a line that the width
-    of the page did not end, and a comma for what divides the cells of a row, but for one of
-    headings. ``cuts``: where rows of tables and items of lists begin and end, in order. ``cells``:
-    where the rows begin that are none of headings."""
+    """The layout of a text.
+
+    ``reading`` is the text with some characters replaced, so positions stay. ``|`` replaces the
+    break behind a line that ends on purpose. A comma replaces what divides the cells of a row that
+    is no heading. ``cuts`` holds the positions, in order, at which rows of tables begin and end and
+    items of lists begin. ``cells`` holds the positions at which rows that are no headings begin.
+    """
 
     reading: str
     cuts: list[int]
@@ -44,7 +52,7 @@ class Layout:
 
 
 def read_layout(text: str) -> Layout:
-    """Decided in the whole text, by the lines around each."""
+    """Return the layout of a text; each line is judged by the lines around it."""
     if "\n" not in text.strip():
         return Layout(text, [], frozenset())
     reading = list(text)
@@ -52,32 +60,33 @@ def read_layout(text: str) -> Layout:
     cells: set[int] = set()
     prose: list[list[_Line]] = []
     for block in _blocks(text):
-        rows = _rows(block)
-        items = _items(block, rows)
+        rows = _find_rows(block)
         for place in rows:
             line = block[place]
             cuts.update((line.start, line.end))
-            if not any(_RULE.match(other.text) for other in block[place : place + 2]):
-                _divide(reading, line)
+            # A row of headings has a rule below it: |---|---|.
+            is_heading = any(_RULE.match(other.text) for other in block[place : place + 2])
+            if not is_heading:
+                _divide_cells(reading, line)
                 cells.add(line.start)
-        cuts.update(block[place].start for place in items)
+        cuts.update(block[place].start for place in _find_items(block, rows))
         prose.append([line for place, line in enumerate(block) if place not in rows])
-    for end in _ends_of_lines(prose):
+    for end in _ends_on_purpose(prose):
         reading[end] = "|"
-    for found in re.finditer(r"(?<=\w[-‐‑])\n(?=\w)", text):
+    for found in _BROKEN_WORD.finditer(text):
         reading[found.start()] = " "
     return Layout("".join(reading), sorted(cuts), frozenset(cells))
 
 
 def cut_spans(spans: list[tuple[int, int]], cuts: list[int]) -> Iterator[tuple[int, int]]:
-    """The spans, cut at those of the places that are inside of them."""
+    """Yield the spans, divided at the positions ``cuts`` (in order) that are inside of them."""
     for start, end in spans:
         inside = cuts[bisect_left(cuts, start + 1) : bisect_left(cuts, end)]
         yield from pairwise([start, *inside, end])
 
 
 def _blocks(text: str) -> Iterator[list[_Line]]:
-    """Lines with nothing blank between them."""
+    """Yield blocks of lines without a blank line between them; blocks may be empty."""
     block: list[_Line] = []
     for found in _LINE.finditer(text):
         line = _Line(found.start(), found.end(), found[0])
@@ -89,44 +98,59 @@ def _blocks(text: str) -> Iterator[list[_Line]]:
     yield block
 
 
-def _rows(block: list[_Line]) -> frozenset[int]:
-    """Places of the lines that are rows of a table: with bars, tabs or wide gaps, or each with as
-    many commas."""
-    barred = {
+def _find_rows(block: list[_Line]) -> frozenset[int]:
+    """Return the indexes of the lines that are rows of a table.
+
+    They have bars, tabs or wide gaps, or follow each other with equally many commas.
+    """
+    found = {
         place
         for place, line in enumerate(block)
         if line.text.count("|") > 1 or _RULE.match(line.text)
     }
-    gapped = {place for place, line in enumerate(block) if _is_gapped(line.text)}
-    found = barred | (gapped if len(gapped) > 1 else set())
-    for shape, places in groupby(range(len(block)), key=lambda place: _shape(block[place].text)):
+    gapped = {place for place, line in enumerate(block) if _has_gaps(line.text)}
+    if len(gapped) > 1:
+        found |= gapped
+    for counts, places in groupby(range(len(block)), lambda place: _delimiters(block[place].text)):
         alike = list(places)
-        if shape is not None and len(alike) >= _MIN_ROWS:
+        if counts is not None and len(alike) >= _MIN_ROWS:
             found.update(alike)
     return frozenset(found)
 
 
-def _is_gapped(line: str) -> bool:
+def _has_gaps(line: str) -> bool:
+    """Return whether a tab or three spaces divide the line, or two spaces more than once."""
     gaps = [found[0] for found in _GAP.finditer(line)]
-    return any(len(gap) > 2 or "\t" in gap for gap in gaps) or len(gaps) > 1
+    has_wide_gap = any(len(gap) > 2 or "\t" in gap for gap in gaps)
+    return has_wide_gap or len(gaps) > 1
 
 
-def _shape(line: str) -> tuple[int, int] | None:
-    """How many commas and semicolons; None where there are too few, or the line goes on."""
+def _delimiters(line: str) -> tuple[int, int] | None:
+    """Return the numbers of commas and semicolons in a line.
+
+    Returns None if there are fewer than two of each, or if the line ends with one and so goes on.
+    """
+    if line.rstrip().endswith((",", ";")):
+        return None
     counts = Counter(_DELIMITER.findall(line))
-    goes_on = line.rstrip()[-1:] in (",", ";")
-    return None if goes_on or max(counts.values(), default=0) < 2 else (counts[","], counts[";"])
+    if counts[","] < 2 and counts[";"] < 2:
+        return None
+    return counts[","], counts[";"]
 
 
-def _items(block: list[_Line], rows: frozenset[int]) -> list[int]:
-    """Places of the lines that begin an item of a list."""
+def _find_items(block: list[_Line], rows: frozenset[int]) -> list[int]:
+    """Return the indexes of the lines that begin an item of a list.
+
+    A single item counts only in the first line of the block.
+    """
     items = [
         place for place, line in enumerate(block) if place not in rows and _ITEM.match(line.text)
     ]
     return items if len(items) > 1 or items == [0] else []
 
 
-def _divide(reading: list[str], row: _Line) -> None:
+def _divide_cells(reading: list[str], row: _Line) -> None:
+    """Replace the gaps and bars between the cells of a row by commas."""
     for found in _GAP.finditer(row.text):
         reading[row.start + found.start()] = ","
     for place in range(row.start, row.end):
@@ -134,30 +158,35 @@ def _divide(reading: list[str], row: _Line) -> None:
             reading[place] = ","
 
 
-def _ends_of_lines(blocks: list[list[_Line]]) -> Iterator[int]:
-    """Where a line ends that the width of the page did not end. A line that the page has broken is
-    too long for the first word of the next one: the longest of those that surely are broken tells
-    how wide it is at least."""
-    pairs = [
-        pair for block in blocks for pair in pairwise(block) if pair[1].start == pair[0].end + 1
-    ]
+def _ends_on_purpose(blocks: list[list[_Line]]) -> Iterator[int]:
+    """Yield the ends of lines that the width of the page did not break.
+
+    A line is broken if the first word of the next one would not have fitted. In a text that is
+    broken to a width, the width is at least that of the longest line that surely goes on: the next
+    line begins with a lower-case letter.
+    """
+    pairs: list[tuple[_Line, _Line]] = []
+    for block in blocks:
+        pairs += [(line, after) for line, after in pairwise(block) if after.start == line.end + 1]
     goes_on = [_first_word(after)[:1].islower() for _, after in pairs]
-    width = max(
-        (len(line.text) for (line, _), so in zip(pairs, goes_on, strict=True) if so), default=0
-    )
-    wrapped = sum(goes_on) >= _WRAPPED * len(goes_on)
+    broken_lengths = [
+        len(line.text) for (line, _), is_broken in zip(pairs, goes_on, strict=True) if is_broken
+    ]
+    width = max(broken_lengths, default=0)
+    is_wrapped = len(broken_lengths) >= _WRAPPED * len(pairs)
     longest = max((len(line.text) for block in blocks for line in block), default=0)
-    for (line, after), so in zip(pairs, goes_on, strict=True):
-        filled = len(line.text.rstrip()) + 1 + len(_first_word(after))
-        full = (
-            filled > width
-            if wrapped
-            else filled > _MUCH_SHORTER * longest and len(line.text) > _SHORT
-        )
-        if _ITEM.match(after.text) or not (so or full):
+    for (line, after), is_broken in zip(pairs, goes_on, strict=True):
+        length_with_next_word = len(line.text.rstrip()) + 1 + len(_first_word(after))
+        if is_wrapped:
+            is_full = length_with_next_word > width
+        else:
+            is_long = length_with_next_word > _MUCH_SHORTER * longest
+            is_full = is_long and len(line.text) > _SHORT
+        if _ITEM.match(after.text) or not (is_broken or is_full):
             yield line.end
 
 
 def _first_word(line: _Line) -> str:
+    """Return the first word of the line with its punctuation."""
     found = _FIRST_WORD.match(line.text)
     return found[1] if found else ""

@@ -1,5 +1,4 @@
-"""A text read sentence by sentence: the names and key phrases in each, and which entity each name
-refers to."""
+"""Read a text sentence by sentence: its names and key phrases, and the entities that names mean."""
 
 import re
 from collections import defaultdict
@@ -18,15 +17,20 @@ from pipeline.text.sentences import sentence_spans
 
 _WORD = re.compile(r"[^\W\d_]+")
 _LANGUAGE_SAMPLE = 1000
+"""The number of words by which the language of a text is guessed."""
 _BETWEEN_ALIASES = re.compile(r"[\"”»》」』]?\s?[(（]\s?[\"“«]?$")
 _AFTER_ALIAS = re.compile(r"[\"”»]?\s?[)）,，;；]")
 TITLE = "title"
+"""The type of the entity of a document's title, if nothing tells more."""
 
 
 class Sentence(NamedTuple):
-    """Offsets of names and phrases are into ``text``; ``aliases`` are pairs of places in ``names``,
-    ``stated`` the places of two neighbours with what the sentence says of them; ``row``: it is one
-    of a table."""
+    """A sentence of a text with what was found in it.
+
+    Positions of names and phrases count characters of ``text``. ``aliases`` holds pairs of indexes
+    into ``names`` that name one entity. ``stated`` holds the indexes of two neighbouring names and
+    the relation that the sentence states. ``row`` is true for a row of a table.
+    """
 
     text: str
     names: list[Name]
@@ -37,81 +41,100 @@ class Sentence(NamedTuple):
 
 
 def read_sentences(text: str, gazetteer: Gazetteer) -> list[Sentence]:
-    """The text's sentences, white space around them taken off; blank ones are left out."""
+    """Return the sentences of the text without white space around them; blank ones are left out.
+
+    ``gazetteer`` finds the titles of documents.
+    """
     from pipeline.phrases.caseless import is_caseless, read_caseless
     from pipeline.phrases.chinese import read_chinese
-    from pipeline.phrases.latin import (
-        find_names,
-    )  # its patterns take 0.1 s to compile: not for a plan
+
+    # Its patterns take 0.1 s to compile, which commands that read no text need not spend.
+    from pipeline.phrases.latin import find_names
 
     layout = read_layout(text)
-    spans = [
-        _stripped(text, start, end) for start, end in cut_spans(sentence_spans(text), layout.cuts)
-    ]
-    sentences = [(start, text[start:end]) for start, end in spans if start < end]
-    chinese = {start: sentence for start, sentence in sentences if is_chinese(sentence)}
-    caseless = {
-        start: sentence
-        for start, sentence in sentences
-        if start not in chinese and is_caseless(sentence)
-    }
+    sentences: list[tuple[int, str]] = []
+    chinese: dict[int, str] = {}
+    caseless: dict[int, str] = {}
+    for span_start, span_end in cut_spans(sentence_spans(text), layout.cuts):
+        start, end = _strip_span(text, span_start, span_end)
+        if start == end:
+            continue
+        sentence = text[start:end]
+        sentences.append((start, sentence))
+        if is_chinese(sentence):
+            chinese[start] = sentence
+        elif is_caseless(sentence):
+            caseless[start] = sentence
+    # These two readers need all their sentences at once.
     read = dict(zip(chinese, read_chinese([*chinese.values()], gazetteer), strict=True))
     read |= zip(caseless, read_caseless([*caseless.values()], gazetteer), strict=True)
-    language = guess_language(
-        [word[0] for word in islice(_WORD.finditer(text.lower()), _LANGUAGE_SAMPLE)]
-    )
-    result = []
+    first_words = islice(_WORD.finditer(text.lower()), _LANGUAGE_SAMPLE)
+    language = guess_language([word[0] for word in first_words])
+    result: list[Sentence] = []
     for start, sentence in sentences:
         reading = layout.reading[start : start + len(sentence)]
+        is_row = start in layout.cells
         if start in read:
             names, phrases = read[start]
         else:
-            names = find_names(reading, gazetteer, language, start in layout.cells)
+            names = find_names(reading, gazetteer, language, is_row)
             phrases = candidate_phrases(reading, names, stop_words(language))
+        # The rules for statements are for English.
         stated = _stated(reading, names) if language == "en" else []
-        result.append(
-            Sentence(
-                sentence, names, phrases, _aliases(sentence, names), stated, start in layout.cells
-            )
-        )
+        aliases = _aliases(sentence, names)
+        result.append(Sentence(sentence, names, phrases, aliases, stated, is_row))
     return result
 
 
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
-    """The span without the white space around it."""
+def _strip_span(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return the span without the white space around it; of blank text it is empty."""
     span = text[start:end]
-    return start + len(span) - len(span.lstrip()), start + len(span.rstrip())
+    stripped_start = start + len(span) - len(span.lstrip())
+    stripped_end = start + len(span.rstrip())
+    return stripped_start, max(stripped_start, stripped_end)
 
 
 def _stated(reading: str, names: list[Name]) -> list[tuple[int, int, str]]:
-    """What the sentence states of names that are neighbours in it; nothing of two that overlap."""
-    pairs = (
-        (place, place + 1, statement(reading, name.start, name.end, other.start, other.end))
-        for place, (name, other) in enumerate(pairwise(names))
-        if other.start > name.end
-    )
-    return [(place, other, said) for place, other, said in pairs if said]
+    """Return the indexes of neighbouring names and what the sentence states of them, if anything.
+
+    Nothing is stated of names that overlap.
+    """
+    found: list[tuple[int, int, str]] = []
+    for place, (name, other) in enumerate(pairwise(names)):
+        if other.start <= name.end:
+            continue
+        relation = statement(reading, name.start, name.end, other.start, other.end)
+        if relation:
+            found.append((place, place + 1, relation))
+    return found
 
 
 def _aliases(sentence: str, names: list[Name]) -> list[tuple[int, int]]:
-    """Pairs "name (other name)": of two scripts, or an acronym and what it stands for."""
-    return [
-        (place, place + 1)
-        for place, (name, other) in enumerate(pairwise(names))
-        if other.start - name.end in range(1, 6)
-        and _BETWEEN_ALIASES.match(sentence[name.end : other.start])
-        and _AFTER_ALIAS.match(sentence, other.end)
-        and (is_chinese(name.text) != is_chinese(other.text) or _is_acronym(other.text, name.text))
-    ]
+    """Return the indexes of neighbours written as "name (other name)" that are one entity.
+
+    The two are in different scripts, or the second is an acronym of the first.
+    """
+    found: list[tuple[int, int]] = []
+    for place, (name, other) in enumerate(pairwise(names)):
+        gap = other.start - name.end
+        if not 1 <= gap <= 5 or not _BETWEEN_ALIASES.match(sentence[name.end : other.start]):
+            continue
+        if not _AFTER_ALIAS.match(sentence, other.end):
+            continue
+        of_two_scripts = is_chinese(name.text) != is_chinese(other.text)
+        if of_two_scripts or _is_acronym(other.text, name.text):
+            found.append((place, place + 1))
+    return found
 
 
 def _is_acronym(short: str, long: str) -> bool:
+    """Return whether ``short`` has the initials of the capitalised words in ``long``."""
     initials = "".join(word[0] for word in _WORD.findall(long) if word[0].isupper())
     return len(short) > 1 and short.replace(".", "") == initials
 
 
 class Referent(NamedTuple):
-    """An entity as one text knows it; ``key`` is its match key."""
+    """The entity that names of one text mean. ``key`` is the match key of ``name``."""
 
     key: str
     name: str
@@ -119,56 +142,63 @@ class Referent(NamedTuple):
 
 
 class OwnTitle:
-    """The title of the document that a text is from: its entity, and the other names it goes by."""
+    """The title of the document that a text is from, as an entity with other names.
+
+    ``referent`` is None if the title is blank.
+    """
 
     def __init__(self, title: str) -> None:
         name = title_name(title)
-        self.referent = (
-            Referent(match_key(name), name, kind_of_qualifier(name) or TITLE)
-            if name.strip()
-            else None
-        )
+        self.referent: Referent | None = None
+        self.aliases: list[Referent] = []
+        if not name.strip():
+            return
+        key = match_key(name)
+        self.referent = Referent(key, name, kind_of_qualifier(name) or TITLE)
         aliases = [Referent(match_key(alias), alias, "name") for alias in title_aliases(title)]
-        self.aliases = [
-            alias for alias in aliases if self.referent and alias.key != self.referent.key
-        ]
+        self.aliases = [alias for alias in aliases if alias.key != key]
 
     def learn_type(self, names: list[Name]) -> None:
-        """The type that the text's names give it, where its brackets tell none."""
-        if self.referent and self.referent.type == TITLE:
-            forms = {form.name for form in [self.referent, *self.aliases]}
-            told = next(
-                (name.type for name in names if name.type != "name" and name.text in forms), TITLE
-            )
-            self.referent = self.referent._replace(type=told)
+        """Take the type that names of the text have, if the title itself tells none."""
+        if not self.referent or self.referent.type != TITLE:
+            return
+        forms = {form.name for form in [self.referent, *self.aliases]}
+        for name in names:
+            if name.type != "name" and name.text in forms:
+                self.referent = self.referent._replace(type=name.type)
+                return
 
     def by_key(self) -> dict[str, Referent]:
-        """The title's referent by its match key and those of its aliases."""
-        return {
-            known.key: self.referent
-            for known in [*self.aliases, self.referent]
-            if known and self.referent
-        }
+        """Map the match keys of the title and of its aliases to the title's referent."""
+        if not self.referent:
+            return {}
+        keys = [alias.key for alias in self.aliases]
+        return dict.fromkeys([*keys, self.referent.key], self.referent)
 
 
 def resolve_names(names: list[Name], title: OwnTitle, gazetteer: Gazetteer) -> dict[str, Referent]:
-    """The referent of each name by the text of the name; a doubtful one that nothing confirms has
-    none.
+    """Map the text of each name to the entity that it means in this text.
 
-    A lone word is short for the one longer name of the text that begins or ends with it, before all
-    for the document's title, unless it is a title of the gazetteer. A name that has more or fewer
-    words between the title's first and last ("Ann B. Moor" where the title is "Ann Moor") is the
-    title's. What the text calls a place is short for no person.
+    A doubtful name that nothing confirms is left out. A lone word is short for the one longer name
+    of the text that begins or ends with it, and for the document's title before all others. It is
+    short for none if it is a title of the gazetteer itself. The document's title is also meant by
+    a name with more or fewer words between the title's first and last: "Ann B. Moor" means "Ann
+    Moor". A word that the text uses for a place is short for no person.
     """
-    keys = {text: match_key(text) for text in dict.fromkeys(name.text for name in names)}
-    known = _known(names, keys, title)
+    keys: dict[str, str] = {}
+    for name in names:
+        if name.text not in keys:
+            keys[name.text] = match_key(name.text)
+    known = _known_referents(names, keys, title)
     owners = _owners_of_short_forms(known)
-    resolved = {}
+    resolved: dict[str, Referent] = {}
     for text, key in keys.items():
-        possible = owners.get(key, []) if key not in gazetteer.keys else []
+        is_title = key in gazetteer.keys
+        possible = [] if is_title else owners.get(key, [])
         if key in known and known[key].type == "location":
             possible = [owner for owner in possible if owner.type == "location"]
-        if title.referent in possible or (key not in gazetteer.keys and _is_variant(text, title)):
+        means_own_title = not is_title and _is_variant(text, title)
+        if title.referent and (title.referent in possible or means_own_title):
             resolved[text] = title.referent
         elif len(possible) == 1:
             resolved[text] = possible[0]
@@ -177,21 +207,27 @@ def resolve_names(names: list[Name], title: OwnTitle, gazetteer: Gazetteer) -> d
     return resolved
 
 
-def _known(names: list[Name], keys: dict[str, str], title: OwnTitle) -> dict[str, Referent]:
-    """Match keys of names that are beyond doubt; the first spelling is the name, the first type
-    that says more than "name" the type."""
+def _known_referents(
+    names: list[Name], keys: dict[str, str], title: OwnTitle
+) -> dict[str, Referent]:
+    """Map the match keys of names that are not doubtful to their referents.
+
+    The first spelling of a key is the name; the first type other than "name" is the type. The
+    document's title replaces names with its keys.
+    """
     known: dict[str, Referent] = {}
     for name in names:
-        key = keys[name.text]
         if name.doubtful:
             continue
+        key = keys[name.text]
         first = known.setdefault(key, Referent(key, name.text, name.type))
-        if first.type == "name" != name.type:
+        if first.type == "name" and name.type != "name":
             known[key] = first._replace(type=name.type)
     return known | title.by_key()
 
 
 def _owners_of_short_forms(known: dict[str, Referent]) -> dict[str, list[Referent]]:
+    """Map the match key of each short form to the referents that it may be short for."""
     owners: dict[str, list[Referent]] = defaultdict(list)
     for referent in dict.fromkeys(known.values()):
         for short in short_forms(referent.name, referent.type):
@@ -200,15 +236,18 @@ def _owners_of_short_forms(known: dict[str, Referent]) -> dict[str, list[Referen
 
 
 def _is_variant(name: str, title: OwnTitle) -> bool:
+    """Return whether the name has the first and last word of the title or of an alias."""
     ends = _ends_of_person(name)
+    if ends is None:
+        return False
     forms = [form.name for form in [*title.aliases, title.referent] if form]
-    return ends is not None and any(ends == _ends_of_person(form) for form in forms)
+    return any(ends == _ends_of_person(form) for form in forms)
 
 
 def _ends_of_person(name: str) -> tuple[str, str] | None:
-    """First and last word of a name of two to four capitalised words."""
+    """Return the first and last word of a name of two to four capitalised words, else None."""
     words = name.split()
-    personal = len(words) in range(2, 5) and all(
-        word[0].isupper() and word[-1] != "," for word in words
-    )
-    return (words[0], words[-1]) if personal else None
+    if not 2 <= len(words) <= 4:
+        return None
+    are_names = all(word[0].isupper() and word[-1] != "," for word in words)
+    return (words[0], words[-1]) if are_names else None

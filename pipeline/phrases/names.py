@@ -1,8 +1,10 @@
-"""A name found in a sentence, its type by its head word, and titles laid over names."""
+"""Names found in a sentence: their types by head words, and how titles and names are combined.
+
+The head of a name is the word that says what kind of thing it names: "Guild", "River", "Treaty".
+"""
 
 import re
 from bisect import bisect_left, bisect_right
-from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 from unicodedata import category
@@ -21,16 +23,15 @@ CHINESE = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _CHINESE = re.compile(f"[{CHINESE}]")
 _LETTER = re.compile(r"[^\W\d_]")
 _CHINESE_SHARE = 0.3
+"""The share of Chinese characters among the letters of a text from which on it is Chinese."""
 _LAST_CASED = 0x2FFF
-_HEADS = {
-    head: kind
-    for kind, heads in (
-        ("organization", ORGANIZATION_HEADS),
-        ("location", LOCATION_HEADS),
-        ("event", EVENT_HEADS),
-    )
-    for head in heads
-}
+"""The last code point before the CJK blocks, which have no capitals."""
+_HEADS = (
+    dict.fromkeys(ORGANIZATION_HEADS, "organization")
+    | dict.fromkeys(LOCATION_HEADS, "location")
+    | dict.fromkeys(EVENT_HEADS, "event")
+)
+# The longest first, so that 大桥 is tried before 桥.
 _CHINESE_HEADS = sorted(
     ((head, kind) for kind, heads in CHINESE_HEADS.items() for head in heads.split()),
     key=lambda pair: (-len(pair[0]), pair[0]),
@@ -43,16 +44,19 @@ _JOINT_AFTER = re.compile(rf"\s(?:{CONNECTORS}|and|for)\s|['’]s")
 
 
 def _ranges(wanted: str) -> str:
-    """The characters of a Unicode category below the CJK blocks, as the inside of a character
-    class."""
+    """Return the characters of a Unicode category as the inside of a regular expression's [...].
+
+    Only characters below the CJK blocks are included.
+    """
     points = [point for point in range(_LAST_CASED + 1) if category(chr(point)) == wanted]
-    runs = [
-        [point for _, point in run]
-        for _, run in groupby(enumerate(points), key=lambda pair: pair[1] - pair[0])
-    ]
-    return "".join(
-        chr(run[0]) if len(run) == 1 else f"{chr(run[0])}-{chr(run[-1])}" for run in runs
-    )
+    ranges: list[tuple[int, int]] = []
+    for point in points:
+        if ranges and ranges[-1][1] == point - 1:
+            ranges[-1] = (ranges[-1][0], point)
+        else:
+            ranges.append((point, point))
+    texts = [chr(first) if first == last else f"{chr(first)}-{chr(last)}" for first, last in ranges]
+    return "".join(texts)
 
 
 UPPER = _ranges("Lu")
@@ -60,16 +64,18 @@ LOWER = _ranges("Ll")
 
 
 def is_chinese(text: str) -> bool:
-    """Whether at least three in ten of the text's letters are Chinese characters."""
+    """Return whether at least three in ten of the text's letters are Chinese characters."""
     chinese = len(_CHINESE.findall(text))
     return chinese > 0 and chinese >= _CHINESE_SHARE * len(_LETTER.findall(text))
 
 
 class Name(NamedTuple):
-    """``text`` is the name as it should be shown, ``start:end`` where in the sentence it was found.
+    """A name in a sentence.
 
-    ``doubtful``: a lone word whose capital letter the sentence's start (or a heading) explains as
-    well; a name only when something else in the text says so.
+    ``text`` is the name as it should be shown; ``start`` and ``end`` are its position in the
+    sentence. ``type`` is person, organization, location, work, event, or "name" if unknown.
+    ``doubtful`` is true for a word whose capital letter has another explanation, such as the start
+    of the sentence or a heading. Such a word counts only if something else in the text confirms it.
     """
 
     start: int
@@ -80,7 +86,10 @@ class Name(NamedTuple):
 
 
 def leftmost_longest(names: list[Name]) -> list[Name]:
-    """The names in order of place, without those that overlap an earlier or longer one."""
+    """Return the names in the order of their positions, none overlapping.
+
+    Of overlapping names the one that begins first remains; of equal beginnings, the longest.
+    """
     kept: list[Name] = []
     for name in sorted(names, key=lambda found: (found.start, -found.end)):
         if not kept or name.start >= kept[-1].end:
@@ -89,87 +98,108 @@ def leftmost_longest(names: list[Name]) -> list[Name]:
 
 
 def kind_of_words(words: list[str]) -> str:
-    """organization, location, event, or "name" when the head word tells nothing.
+    """Return "organization", "location" or "event" by the head of a name, or else "name".
 
-    The head is the word before the first "of", or the last word; the first one in "Lake X" and the
-    like.
+    The head is the word before the first "of", or the last word. In "Lake X" and the like, it is
+    the first word.
     """
     folded = [word.lower().rstrip(".") for word in words if not word.isdigit()]
     if len(folded) < 2:
         return "name"
-    stop = next(
-        (place for place, word in enumerate(folded) if word in _HEAD_BEFORE and place), len(folded)
-    )
+    head = folded[_place_of_preposition(folded) - 1]
     in_front = folded[0] if folded[0] in HEADS_IN_FRONT else ""
-    return _HEADS.get(folded[stop - 1]) or _HEADS.get(in_front) or "name"
+    return _HEADS.get(head) or _HEADS.get(in_front) or "name"
+
+
+def _place_of_preposition(words: list[str]) -> int:
+    """Return the position of the first "of" or the like behind a word, or the number of words."""
+    for place, word in enumerate(words):
+        if place > 0 and word in _HEAD_BEFORE:
+            return place
+    return len(words)
 
 
 def short_forms(name: str, kind: str) -> list[str]:
-    """The single words that a text may use for a name of several: of a person (or a name of unknown
-    type) the first and the last one, of an organization, a place or an event its head ("the
-    Guild")."""
+    """Return the single words that a text may use for a name of several words.
+
+    For a person, or a name of unknown type, they are the first and the last word. For an
+    organization, a place or an event it is the head ("the Guild").
+    """
     words = _SEPARATOR.split(name)
-    stop = next(
-        (place for place, word in enumerate(words) if word in _HEAD_BEFORE and place), len(words)
-    )
-    core = [word.rstrip(",;:") for word in words[:stop] if word]
-    core = core[
-        : next((place for place, word in enumerate(words[:stop], 1) if word.endswith(",")), None)
-    ]
+    core: list[str] = []
+    for word in words[: _place_of_preposition(words)]:
+        if word:
+            core.append(word.rstrip(",;:"))
+        if word.endswith(","):
+            # The rest describes the name: "Ann Moor, engineer".
+            break
     if len(words) < 2 or not core:
         return []
+    first, last = core[0], core[-1]
     if kind in _KINDS_WITH_HEADS:
-        return [core[-1]] if core[-1].lower() in _HEADS else []
-    return list(dict.fromkeys([core[0], core[-1]]))
+        return [last] if last.lower() in _HEADS else []
+    return [first] if first == last else [first, last]
 
 
 def chinese_head(name: str) -> str | None:
-    """The type that the last characters of a Chinese name tell, None when they tell nothing."""
-    return next(
-        (kind for head, kind in _CHINESE_HEADS if name.endswith(head) and name != head), None
-    )
+    """Return the type that the last characters of a Chinese name tell, or None."""
+    for head, kind in _CHINESE_HEADS:
+        if name.endswith(head) and name != head:
+            return kind
+    return None
 
 
 def without_article(name: str) -> str:
+    """Return the name without an English article in front, unless it is all there is."""
     first, _, rest = name.partition(" ")
     return rest if rest and first.lower() in ("the", "a", "an") else name
 
 
 def overlay(names: list[Name], titles: list[Name], sentence: str) -> list[Name]:
-    """Both lists, each of disjoint names, in one.
+    """Return names and titles of a sentence in one list, in the order of their positions.
 
-    Where two overlap the longer one stays; a title within a name stays too where a connector joins
-    the parts ("Aldric II" in "Aldric II of Hallowfell"; not "England" in "New England").
+    Neither list may have overlapping names. If a name and a title overlap, the longer one remains.
+    A shorter title remains too if a connecting word joins it to the rest of the name: "Aldric II"
+    in "Aldric II of Hallowfell", but not "England" in "New England".
     """
-    laid: set[Name] = set()
-    covered: set[Name] = set()
+    kept_titles: set[Name] = set()
+    replaced: set[Name] = set()
     for title in titles:
         first = bisect_right(names, title.start, key=attrgetter("end"))
-        overlapping = names[
-            first : bisect_left(names, title.end, lo=first, key=attrgetter("start"))
-        ]
-        if all(_gives_way(name, title) or _has_part(name, title, sentence) for name in overlapping):
-            laid.add(_with_type_of_same(title, overlapping))
-            covered.update(name for name in overlapping if _gives_way(name, title))
-    return sorted(laid.union(set(names) - covered))
+        after_last = bisect_left(names, title.end, lo=first, key=attrgetter("start"))
+        overlapping = names[first:after_last]
+        shorter = [name for name in overlapping if _is_no_longer(name, title)]
+        longer = [name for name in overlapping if not _is_no_longer(name, title)]
+        if all(_has_part(name, title, sentence) for name in longer):
+            kept_titles.add(_with_type_of_same(title, overlapping))
+            replaced.update(shorter)
+    return sorted(kept_titles.union(set(names) - replaced))
 
 
 def _with_type_of_same(title: Name, names: list[Name]) -> Name:
-    same = [name.type for name in names if (name.start, name.end) == (title.start, title.end)]
-    return title._replace(type=same[0]) if same and title.type == "name" else title
+    """Return the title with the type of a name at the same position, if its own is unknown."""
+    if title.type != "name":
+        return title
+    for name in names:
+        if (name.start, name.end) == (title.start, title.end):
+            return title._replace(type=name.type)
+    return title
 
 
-def _gives_way(name: Name, title: Name) -> bool:
+def _is_no_longer(name: Name, title: Name) -> bool:
     return name.end - name.start <= title.end - title.start
 
 
 def _has_part(name: Name, title: Name, sentence: str) -> bool:
-    """Whether a shorter title is a name of its own within the name."""
-    before, after = sentence[name.start : title.start], sentence[title.end : name.end]
+    """Return whether a shorter title is a name of its own within the name."""
     if title.start < name.start or title.end > name.end:
         return False
-    if not after and (before.strip().lower() in ROYAL or (" of " in before and " " in title.text)):
-        return True
-    return (not before or _JOINT_BEFORE.search(before) is not None) and (
-        not after or _JOINT_AFTER.match(after) is not None
-    )
+    before, after = sentence[name.start : title.start], sentence[title.end : name.end]
+    if not after:
+        follows_rank = before.strip().lower() in ROYAL
+        is_full_name_after_of = " of " in before and " " in title.text
+        if follows_rank or is_full_name_after_of:
+            return True
+    if before and not _JOINT_BEFORE.search(before):
+        return False
+    return not after or _JOINT_AFTER.match(after) is not None

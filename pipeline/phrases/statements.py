@@ -1,8 +1,8 @@
-"""What an English sentence states between two names that are neighbours in it: "directed by", "born
-in", "wife of".
+"""Find the relation that an English sentence states between two neighbouring names.
 
-Only what the words between the two say with the first name as their subject; all else that a
-sentence holds of two names is no more than that it holds both.
+Examples are "directed by", "born in" and "wife of". Only the words between the two names count,
+with the first name as their subject. Nothing is guessed: a sentence that merely mentions two names
+states no relation.
 """
 
 import re
@@ -19,7 +19,9 @@ from pipeline.phrases.lexicon import (
 )
 
 _LONGEST = 140
+"""The most characters between two names that may state a relation."""
 _BRACKETS = re.compile(r"\s?\([^()]*\)")
+_BORN_IN_BRACKETS = re.compile(r"^\s?\(\s?born(?=\s)")
 _FOREIGN = re.compile(r"[^\w\s,'’-]")
 _TOKEN = re.compile(r"\w+(?:['’-]\w+)*|,")
 _KIN_OF = re.compile(rf"['’]s\s(?:\w+\s)?(?P<kin>{KIN})\s,?\s?$")
@@ -45,14 +47,15 @@ _COORDINATED = re.compile(
     r"\b(?:\w+ed|written|sung)(?:, (?:\w+ed|written|sung))? and (?=(?:\w+ed|written|sung) by\b)"
 )
 _MAX_MODIFIERS = 3
+"""The most words before a name that may describe it."""
 _AFTER_OBJECT = (
     "and|or|but|in|on|at|to|from|by|for|with|as|who|whom|whose|which|that|when|where|while|until|before|after|during|"
     "under|since|between|against|about|over|through|near|is|was|are|were|has|had|having|because|if|then|he|she|it|they|"
     "also|later|into|upon|within|without|via|shortly|only|once|twice|again|about|around|written|starring"
 )
 _SUBJECT = re.compile(r"(?:^|[|\"“])\s*(?:(?P<words>[\w.]+(?:\s[\w.]+){0,2})\s)?[\"“]?$")
-# The second name is not all of what is spoken of: "Ann's brother", "the Livingston family",
-# "Western/action".
+# Text behind the second name with which it names something else: "Ann's brother", "the Livingston
+# family", "Western/action".
 _GOES_ON = re.compile(rf"['’]s?|[-/&]|\s(?!(?:{_AFTER_OBJECT})\b|\w+(?:ed|ing)\b)[a-zà-ÿ]")
 _OF_ANOTHER = re.compile(r"\b(?:of|by|with|and|to|for)\s(?:the\s)?$")
 _NO_RELATION = frozenset(
@@ -64,37 +67,50 @@ _INTRANSITIVE = frozenset(
 
 
 def statement(sentence: str, start: int, first: int, last: int, end: int) -> str | None:
-    """What the sentence states of the names ``start:first`` and ``last:end``, the first one's
-    subject; None where nothing is certain. ``sentence`` as ``lines.Layout.reading`` has it."""
+    """Return the relation of the name ``start:first`` to the name ``last:end``, or None.
+
+    ``sentence`` is part of the `reading` of a `lines.Layout`. The relation is a verb, a verb or
+    noun with a preposition, or a word of kinship.
+    """
     between = sentence[first:last]
     if not 2 < len(between) <= _LONGEST or _GOES_ON.match(sentence, end):
         return None
-    if found := _KIN_OF.match(between):
-        return found["kin"]
-    opening = _BRACKETS.match(between)
-    between = between[opening.end() if opening else 0 :].rstrip(' "“«')
-    between = _COORDINATED.sub("", _WHEN.sub("", re.sub(r"^\s?\(\s?born(?=\s)", ", born", between)))
-    if (
-        _FOREIGN.search(between)
-        or between.count(",") > 1
-        or between.find(",") > 0
-        or between.startswith(("'", "’"))
-    ):
+    kin = _KIN_OF.match(between)
+    if kin:
+        return kin["kin"]
+    between = _without_asides(between)
+    if _FOREIGN.search(between) or between.startswith(("'", "’")):
+        return None
+    # A comma may only open a clause, as in ", who" or ", wife of".
+    if between.count(",") > 1 or between.find(",") > 0:
         return None
     tokens = [token.lower() for token in _TOKEN.findall(between)]
-    relative = tokens[:2] in ([",", "who"], [",", "which"])
-    if (
-        _OF_ANOTHER.search(sentence, max(0, start - 12), start)
-        if relative
-        else not _is_subject(sentence[:start])
-    ):
+    if tokens[:2] in ([",", "who"], [",", "which"]):
+        # In "the son of Ann, who married Max", it is not sure who married.
+        if _OF_ANOTHER.search(sentence, max(0, start - 12), start):
+            return None
+        return _relation(tokens[2:], apposed=False)
+    if not _is_subject(sentence[:start]):
         return None
     apposed = tokens[:1] == [","]
-    return _relation(tokens[2:] if relative else tokens[apposed:], apposed and not relative)
+    return _relation(tokens[1:] if apposed else tokens, apposed)
+
+
+def _without_asides(between: str) -> str:
+    """Return the text between two names without brackets, dates and all but the last of some verbs.
+
+    The brackets must follow the first name. "written and directed by" becomes "directed by".
+    """
+    brackets = _BRACKETS.match(between)
+    if brackets:
+        between = between[brackets.end() :]
+    between = between.rstrip(' "“«')
+    between = _BORN_IN_BRACKETS.sub(", born", between)
+    return _COORDINATED.sub("", _WHEN.sub("", between))
 
 
 def _is_subject(before: str) -> bool:
-    """Whether a name with this before it is what its sentence is about."""
+    """Return whether a name with this text before it is what its sentence is about."""
     found = _SUBJECT.search(before)
     if found is None:
         return False
@@ -105,44 +121,51 @@ def _is_subject(before: str) -> bool:
 
 
 def _relation(tokens: list[str], apposed: bool) -> str | None:
+    """Return the relation that the words between two names state, or None.
+
+    ``apposed`` is true if a comma stands before the words, as in ", wife of".
+    """
     if not tokens or not _NO_STATEMENT.isdisjoint(tokens):
         return None
     linked = tokens[0] in _COPULAS
-    core = tokens[linked:]
+    core = tokens[1:] if linked else tokens
     while core and core[0] in _AUXILIARIES:
         core = core[1:]
-    stop = next((place for place, token in enumerate(core) if token in _PREPOSITIONS), None)
-    if stop is None:
-        return None if linked else _direct(core)
-    if stop == 0 or not _are_modifiers(core[stop + 1 :]):
+    place = next((place for place, token in enumerate(core) if token in _PREPOSITIONS), None)
+    if place is None:
+        return None if linked else _direct_object_verb(core)
+    after = core[place + 1 :]
+    if place == 0 or not _are_modifiers(after):
         return None
-    word, preposition = core[stop - 1 : stop + 1]
-    after = core[stop + 1 :]
-    infinitive = preposition == "to" and after and after[0] not in _DETERMINERS
-    if word in _NO_RELATION or infinitive:
+    word, preposition = core[place - 1], core[place]
+    is_infinitive = preposition == "to" and after and after[0] not in _DETERMINERS
+    if word in _NO_RELATION or is_infinitive:
         return None
     if word in RELATION_NOUNS or re.fullmatch(KIN, word):
-        stated = (linked or apposed) and preposition in ("of", "to")
+        is_stated = (linked or apposed) and preposition in ("of", "to")
     else:
-        stated = _is_verb(word) and (linked or apposed or stop == 1)
-    return f"{word} {preposition}" if stated else None
+        is_stated = _is_verb(word) and (linked or apposed or place == 1)
+    return f"{word} {preposition}" if is_stated else None
 
 
-def _direct(core: list[str]) -> str | None:
-    """ "married", "founded the": a verb right before its object."""
-    verb = core[0] if core else ""
-    return (
-        verb if _is_verb(verb) and verb not in _INTRANSITIVE and _are_modifiers(core[1:]) else None
-    )
+def _direct_object_verb(core: list[str]) -> str | None:
+    """Return the verb of words such as "married" or "founded the" before an object, or None."""
+    if not core:
+        return None
+    verb = core[0]
+    takes_object = _is_verb(verb) and verb not in _INTRANSITIVE
+    return verb if takes_object and _are_modifiers(core[1:]) else None
 
 
 def _is_verb(word: str) -> bool:
-    return word in VERBS or (len(word) > 3 and word.endswith("ed") and not word.endswith("eed"))
+    """Return whether the word is a known verb in the past, or ends as one."""
+    if word in VERBS:
+        return True
+    return len(word) > 3 and word.endswith("ed") and not word.endswith("eed")
 
 
 def _are_modifiers(words: list[str]) -> bool:
-    """Whether the words can stand before a name as a part of what is called so: "the Polish
-    director"."""
+    """Return whether the words can describe the name behind them: "the Polish director"."""
     rest = [word for word in words if word not in _DETERMINERS]
     return len(rest) <= _MAX_MODIFIERS and not any(
         word == "," or word in _PREPOSITIONS or word in stop_words("en") or _is_verb(word)

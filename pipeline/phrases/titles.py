@@ -1,4 +1,4 @@
-"""Titles of documents as names: which of them are any, and where a text has one."""
+"""Use the titles of documents as names: decide which are names, and find them in texts."""
 
 import re
 import unicodedata
@@ -27,51 +27,65 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+")
 
 
 def naming_titles(documents: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """By document the title that names what it is about: one that was given or is a heading, and
-    that no other document has, were it as its first line: a letterhead is nobody's name.
-    ``documents``: id, title and title_from (nothing counts as given)."""
+    """Map the ids of documents to their titles if these name what the documents are about.
+
+    ``documents`` holds id, title and title_from; a blank title_from means that the title was given.
+    A title counts if it was given or is a heading, and if no other document has it. Another
+    document may have it as its first line: a letterhead is nobody's name.
+    """
     titled = [
-        (id, title, found, match_key(title_name(title)))
-        for id, title, found in documents
-        if title.strip() and found != "file_name"
+        (id, title, title_from, match_key(title_name(title)))
+        for id, title, title_from in documents
+        if title.strip() and title_from != "file_name"
     ]
     sharing = Counter(key for *_, key in titled)
-    return {id: title for id, title, found, key in titled if found in NAMING and sharing[key] == 1}
+    return {
+        id: title
+        for id, title, title_from, key in titled
+        if title_from in NAMING and sharing[key] == 1
+    }
 
 
 def title_name(title: str) -> str:
-    """The title as the name of an entity: on one line, no leading article."""
+    """Return the title as the name of an entity: on one line, without an article in front."""
     return without_article(clean_name(title))
 
 
 def title_aliases(title: str) -> list[str]:
-    """Other names of what the title is about.
+    """Return other names for what the title names.
 
-    "Name (qualifier)" and "Name, 1826-1958" give the name, and the qualifier too where the two are
-    of different scripts, as in a Chinese title with the English name; "Moor, Ann (1801-1866),
-    engineer" gives "Ann Moor".
+    "Name (qualifier)" and "Name, 1826-1958" give the name. They give the qualifier too if it is in
+    another script, as in a Chinese title with the English name. "Moor, Ann (1801-1866), engineer"
+    gives "Ann Moor".
     """
     name = title_name(title)
-    if person := _CATALOGUED_PERSON.match(name):
+    person = _CATALOGUED_PERSON.match(name)
+    if person:
         return [f"{person['given']} {person['surname']}"]
     found = _QUALIFIER.search(name)
-    if found is None or not name[: found.start()]:
+    base = name[: found.start()] if found else ""
+    if not found or not base:
         return []
-    base, within = name[: found.start()], clean_name(found["within"] or "")
-    return [base, within] if within and is_chinese(base) != is_chinese(within) else [base]
+    within = clean_name(found["within"] or "")
+    if within and is_chinese(base) != is_chinese(within):
+        return [base, within]
+    return [base]
 
 
 def title_forms(title: str) -> list[str]:
-    """The title as a name, and its aliases."""
+    """Return the title as a name, followed by its aliases."""
     return [title_name(title), *title_aliases(title)]
 
 
 class Spellings:
-    """Names by how they begin. Where a text begins so, it is compared once for each length that
-    such names have, in a time that does not grow with how many of them there are."""
+    """A search for names by their beginnings.
+
+    A text is compared once for each length of the names with its beginning. So the time does not
+    grow with the number of names.
+    """
 
     def __init__(self, names: Iterable[tuple[str, str]]) -> None:
-        """``names``: each with its beginning."""
+        """Take pairs of a beginning and a name."""
         self._names: set[str] = set()
         lengths: dict[str, set[int]] = defaultdict(set)
         for beginning, name in names:
@@ -82,8 +96,10 @@ class Spellings:
         }
 
     def at(self, beginning: str, text: str, start: int) -> Iterator[str]:
-        """The names that the text, which has this beginning at ``start``, goes on with there, the
-        longest first."""
+        """Yield the names that ``text`` has at ``start``, the longest first.
+
+        ``beginning`` is the beginning of the text there, as given with the names.
+        """
         for length in self._lengths.get(beginning, ()):
             name = text[start : start + length]
             if name in self._names:
@@ -91,25 +107,28 @@ class Spellings:
 
 
 class Gazetteer:
-    """Finds names in a text by their exact spelling."""
+    """A search for names in sentences by their exact spelling.
+
+    ``keys`` holds the match keys of the names.
+    """
 
     def __init__(self, names: Iterable[str]) -> None:
         distinct = frozenset(names)
-        self._spellings = Spellings(
-            (beginning, name) for name in distinct if (beginning := _beginning(name))
-        )
+        pairs = [(_beginning(name), name) for name in distinct]
+        self._spellings = Spellings((beginning, name) for beginning, name in pairs if beginning)
         self.keys = frozenset(map(match_key, distinct))
 
     @classmethod
     def of_titles(cls, titles: Iterable[str]) -> "Gazetteer":
-        """Of the titles and what their brackets qualify."""
+        """Return a gazetteer of the titles and their aliases."""
         return cls(form for title in titles for form in title_forms(title))
 
     def find(self, sentence: str) -> list[Name]:
-        """The names in the sentence, disjoint; line breaks count as spaces."""
-        return leftmost_longest(list(self._all(sentence.replace("\n", " "))))
+        """Return the names in the sentence, none overlapping; line breaks count as spaces."""
+        return leftmost_longest(list(self._longest_at_each_word(sentence.replace("\n", " "))))
 
-    def _all(self, sentence: str) -> Iterator[Name]:
+    def _longest_at_each_word(self, sentence: str) -> Iterator[Name]:
+        """Yield the longest name that begins at each word or Chinese character."""
         for found in _FIRST_WORD.finditer(sentence):
             start = found.start()
             for name in self._spellings.at(found[0], sentence, start):
@@ -124,19 +143,23 @@ class Gazetteer:
 
 
 class TitleSearch:
-    """Tells fast whether a text may have one of the names: whether its letters and digits, whatever
-    stands between them, go on with those of one. That is so wherever a Gazetteer finds the name,
-    and wherever a name of the text has the name's match key."""
+    """A fast test of whether a text may have one of several names.
+
+    It compares letters and digits only and ignores all else. It finds every text in which a
+    `Gazetteer` finds one of the names, or which has a name with the match key of one of them.
+    """
 
     def __init__(self, names: Iterable[str]) -> None:
         letters = {"".join(_words(name)) for name in names}
         self._spellings = Spellings((name[:2], name) for name in letters)
 
     def may_find(self, text: str) -> bool:
+        """Return whether the text may have one of the names; True may be wrong, False is not."""
         words = _words(text)
         letters = "".join(words)
         start = 0
         for word in words:
+            # A name of a single letter has a beginning of one letter.
             for length in (2, 1):
                 beginning = letters[start : start + length]
                 if next(self._spellings.at(beginning, letters, start), None):
@@ -146,8 +169,10 @@ class TitleSearch:
 
 
 def _words(text: str) -> list[str]:
-    """Letters and digits as ``match_key`` folds them, in pieces at whose beginnings a name may
-    begin: each character where there is another than those of ASCII."""
+    """Split the letters and digits of a text, folded like a match key, where a name may begin.
+
+    A text in ASCII is split into words, any other text into characters.
+    """
     if text.isascii():
         return _ASCII_WORD.findall(text.lower())
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
@@ -155,13 +180,18 @@ def _words(text: str) -> list[str]:
 
 
 def _beginning(name: str) -> str | None:
-    """What of a name is looked up: of a Chinese one two characters, of others the first word; None
-    for what is never looked for."""
+    """Return the text by which a name is looked up, or None if the name is never looked for.
+
+    It has two characters of a Chinese name, and the first word of others.
+    """
     if is_chinese(name[:2]):
         return name[:2]
+    if name.isdigit() or name.lower() in _NEVER_ALONE:
+        return None
     found = _FIRST_WORD.match(name)
-    return found[0] if found and not name.isdigit() and name.lower() not in _NEVER_ALONE else None
+    return found[0] if found else None
 
 
 def _ends_word(sentence: str, name: str, end: int) -> bool:
+    """Return whether no longer word begins with the name that ends at ``end`` of the sentence."""
     return not name[-1].isalnum() or _WORD_ENDS.match(sentence, end) is not None

@@ -70,26 +70,26 @@ def names(text: str) -> list[str]:
     ],
     ids=["arabic", "hebrew", "hindi", "korean", "thai", "persian", "tamil", "japanese"],
 )
-def test_repeated_runs_of_words_are_phrases_and_quotations_names(text, phrases, quoted):
+def test_repeated_words_are_phrases_and_quotations_are_names(text, phrases, quoted):
     found = concepts(text)
     assert phrases <= found
     assert len(found) <= len(phrases) + 1
     assert names(text) == quoted
 
 
-def test_no_phrase_is_a_stop_word_or_has_one():
+def test_no_phrase_contains_a_stop_word():
     assert concepts("هذا الذي كان في هذا الذي كان في") == set()
     assert concepts("यह है और यह है और") == set()
 
 
-def test_a_joined_prefix_goes_where_the_rest_is_a_word_of_the_text():
+def test_a_joined_prefix_is_removed_if_the_rest_is_a_word_of_the_text():
     assert concepts("المدينة قديمة. والمدينة قريبة.") == {"المدينة"}
     assert concepts("ورقة صفراء طويلة. هناك ورقة بيضاء.") == {"ورقة"}, (
         "its first letter is no 'and'"
     )
 
 
-def test_a_particle_agrees_with_the_sound_before_it():
+def test_a_particle_is_removed_only_if_it_agrees_with_the_sound_before_it():
     assert concepts("전문가 회의, 전문가 회의.") == {"전문가 회의"}, (
         "가 stands after a vowel, 의 after two syllables"
     )
@@ -103,7 +103,7 @@ def test_a_quotation_of_many_words_or_of_a_sentence_is_no_name():
     assert names('אמר "לא נלך מחר אל הנמל הישן" והלך. אמר "לא, תודה" והלך.') == []
 
 
-def test_what_letters_decide():
+def test_a_text_is_caseless_if_most_of_its_letters_have_no_capitals():
     assert is_caseless("مدينة NATO")
     assert not is_caseless("the town of مدينة in the east")
     assert not is_caseless("Nº 3, 1ª")
@@ -125,7 +125,7 @@ PIECES = [
     st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
     | st.lists(st.sampled_from(PIECES)).map(" ".join)
 )
-def test_any_text_is_read_and_offsets_are_in_their_sentence(text):
+def test_offsets_are_within_their_sentence_for_any_text(text):
     for sentence in read(text):
         assert all(
             sentence.text[name.start : name.end] == name.text

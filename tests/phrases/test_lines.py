@@ -1,4 +1,4 @@
-"""What the ends of lines mean, and that names are the same however a text is broken into lines."""
+"""Test the meaning of line ends; names do not depend on how a text is broken into lines."""
 
 import textwrap
 
@@ -34,13 +34,13 @@ def sentences(text: str) -> list[Sentence]:
 
 
 @pytest.mark.parametrize("width", range(28, 100, 3))
-def test_a_name_goes_on_over_the_end_of_a_line_that_the_page_ended(width):
+def test_a_name_continues_behind_a_line_broken_by_the_width_of_the_page(width):
     assert names(textwrap.fill(PROSE, width, break_on_hyphens=False)) == names(PROSE)
     wrapped = textwrap.fill(PROSE, width)
     assert "Countess of Sayn-Wittgenstein" in names(wrapped) or "Sayn-\nWittgenstein" not in wrapped
 
 
-def test_a_line_much_shorter_than_its_neighbours_ends_what_stands_in_it():
+def test_a_name_ends_with_a_line_much_shorter_than_its_neighbours():
     text = "Signed by Idra Vasterling\nEngineer to the Harbour Board\n\n" + textwrap.fill(PROSE, 60)
     assert "Idra Vasterling" in names(text)
     assert "Idra Vasterling" in names(
@@ -48,7 +48,7 @@ def test_a_line_much_shorter_than_its_neighbours_ends_what_stands_in_it():
     )
 
 
-def test_rows_of_a_table_are_sentences_and_their_cells_do_not_run_into_each_other():
+def test_rows_of_a_table_are_sentences_with_separate_cells():
     text = (
         "Some lines before.\n\n| Name | City |\n|------|------|\n| Ann Moor | Frankfurt |\n| Bob"
         " Vale | Dublin |\n"
@@ -83,7 +83,7 @@ def test_items_of_a_list_are_sentences():
 
 
 @pytest.mark.parametrize("filling", [" ", "-", "| "])
-def test_a_line_of_very_many_blanks_or_dashes_is_read_at_once(filling: str):
+def test_a_line_of_very_many_blanks_or_dashes_is_read_fast(filling: str):
     read_layout(
         f"Ann Moor\n{filling * 10**6}x\nBob Vale"
     )  # hours, if each place in it may begin a rule

@@ -1,4 +1,4 @@
-"""Names and key phrases in a sentence."""
+"""Test names and key phrases in sentences, and the entities that names mean."""
 
 import re
 from pathlib import Path
@@ -93,7 +93,7 @@ def test_names_in_latin_script(sentence, expected):
         ("The office of U.S. President Ann Moor closed.", ["U.S.", "Ann Moor"]),
     ],
 )
-def test_titles_of_address_are_stripped_where_enough_of_a_name_is_left(sentence, expected):
+def test_titles_of_address_are_removed_if_enough_of_a_name_is_left(sentence, expected):
     assert names(sentence) == expected
 
 
@@ -106,11 +106,11 @@ def test_a_lone_word_at_the_start_of_a_sentence_is_doubtful():
     ]
 
 
-def test_capitals_throughout_make_names_doubtful():
+def test_names_in_a_sentence_of_capitals_are_doubtful():
     assert all(name.doubtful for name in find_names("NOTICE TO ALL HARBOUR MASTERS", NO_TITLES))
 
 
-def test_german_nouns_are_names_only_after_a_preposition_or_in_company():
+def test_a_lone_german_noun_is_a_name_only_behind_a_preposition():
     text = "Der Kapitän sah das Schiff bei Tessing mit Anna Berg."
     assert names(text, language="de") == ["Tessing", "Anna Berg"]
 
@@ -122,7 +122,7 @@ def test_quoted_works_keep_their_small_words():
     }
 
 
-def test_what_stands_between_two_quotations_is_none():
+def test_the_text_between_two_quotations_is_no_work():
     assert types(
         'There were David "Noodles" Aaronson and Maximilian "Max" Moor, and" Lamp Light".'
     ) == {
@@ -136,7 +136,7 @@ def test_what_stands_between_two_quotations_is_none():
     }
 
 
-def test_types_by_head_word():
+def test_the_head_of_a_name_tells_its_type():
     assert types(
         "Ana (born 1901) of the Harbour Guild saw Lake Annoch and the Treaty of Quill in Tessing."
     ) == {
@@ -152,7 +152,7 @@ def test_types_by_head_word():
     }
 
 
-def test_heads_of_places_that_are_surnames_are_places_only_where_the_text_says_so():
+def test_heads_that_are_surnames_too_are_places_only_behind_a_preposition():
     assert types(
         "They met Benny Hill, Michael Bay and James Badge Dale in Hyde Park and at Lake Annoch."
     ) == {
@@ -174,7 +174,7 @@ def test_titles_are_found_by_their_exact_spelling():
     assert names("He saw the sea in the lamp.", *titles) == []
 
 
-def test_a_title_within_a_longer_name_counts_where_a_connector_joins_the_parts():
+def test_a_title_within_a_longer_name_is_found_if_a_connector_joins_the_parts():
     titles = ["Aldric II", "England", "Osmund"]
     assert names("It was Aldric II of Hallowfell.", *titles) == [
         "Aldric II",
@@ -205,7 +205,7 @@ def test_title_names_and_aliases(title, name, aliases):
     assert title_aliases(title) == aliases
 
 
-def test_short_forms():
+def test_short_forms_depend_on_the_type_of_the_name():
     assert short_forms("Mira Ann Vale", "person") == ["Mira", "Vale"]
     assert short_forms("Aldric, Margrave of Hallow", "title") == ["Aldric"]
     assert short_forms("Harbour Guild", "organization") == ["Guild"]
@@ -233,14 +233,14 @@ def test_a_lone_word_is_short_for_the_one_longer_name_it_belongs_to():
     }
 
 
-def test_a_lone_word_is_before_all_short_for_the_documents_title():
+def test_a_lone_word_is_short_for_the_title_of_the_document_first():
     text = "We saw Mira Vale and Ida Vale. Vale lit it. They saw Mira Joan Vale."
     assert resolved(text, "Mira Vale")["Vale"] == "Mira Vale"
     assert resolved(text, "Mira Vale")["Mira Joan Vale"] == "Mira Vale"
     assert resolved(text, "Mira Vale (keeper)")["Mira Joan Vale"] == "Mira Vale (keeper)"
 
 
-def test_a_lone_word_that_is_a_title_is_itself():
+def test_a_lone_word_that_is_a_title_is_short_for_nothing():
     assert (
         resolved("They left Tessing for the Tessing Light.", "", "Tessing")["Tessing"] == "Tessing"
     )
@@ -251,7 +251,7 @@ def test_doubtful_names_need_confirmation():
     assert resolved("Tessing burned. We left Tessing.") == {"Tessing": "Tessing"}
 
 
-def test_rake_takes_runs_of_content_words():
+def test_key_phrases_are_runs_of_content_words():
     sentence = (
         "Mira Vale trimmed the paraffin lamp of the old harbour light tower painted, quickly."
     )
@@ -286,7 +286,7 @@ def texts(sentence: Sentence) -> list[str]:
     return [name.text for name in sentence.names]
 
 
-def test_chinese_names_by_tag():
+def test_the_tags_of_words_tell_chinese_names():
     (sentence,) = chinese("王小明在上海市的复旦大学工作。")
     assert [(name.text, name.type) for name in sentence.names] == [
         ("王小明", "person"),
@@ -304,7 +304,7 @@ def test_chinese_names_by_tag():
         ("他在北京长大。孩子长大了。", ["北京"]),
     ],
 )
-def test_what_is_tagged_as_a_chinese_name_needs_a_word_that_says_so(text, expected):
+def test_a_word_tagged_as_a_chinese_person_needs_confirmation(text, expected):
     assert [name for sentence in chinese(text) for name in texts(sentence)] == expected
 
 
@@ -317,7 +317,7 @@ def test_chinese_name_with_its_latin_form_is_an_alias_and_found_in_other_sentenc
     assert texts(second) == ["因伯", "潮汐机"]
 
 
-def test_chinese_works_and_titles():
+def test_chinese_works_and_titles_are_names():
     (sentence,) = chinese("她在《灯塔守护者之歌》里写到白壶茶社小史的作者。", "白壶茶社小史")
     assert [(name.text, name.type) for name in sentence.names] == [
         ("灯塔守护者之歌", "work"),
@@ -346,7 +346,7 @@ def test_short_lines_do_not_run_into_each_other():
     assert texts(sentence)[0] == "Idra Vasterling"
 
 
-def test_scripts():
+def test_a_text_is_chinese_by_its_share_of_chinese_characters():
     assert is_chinese("雾港 lamp")
     assert not is_chinese("the lamp of Fog Harbour, 雾港")
     assert not is_chinese("123")
@@ -367,7 +367,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=60).map("".join) | st.text(ma
 
 
 @given(TEXTS)
-def test_any_text_is_read_and_offsets_are_in_their_sentence(text):
+def test_offsets_are_within_their_sentence_for_any_text(text):
     for sentence in read_sentences(text, Gazetteer.of_titles(["Mira", "林海", "A"])):
         assert sentence.names == sorted(sentence.names)
         assert all(0 <= name.start < name.end <= len(sentence.text) for name in sentence.names)
@@ -376,8 +376,7 @@ def test_any_text_is_read_and_offsets_are_in_their_sentence(text):
 
 
 def test_no_group_is_repeated_possessively():
-    """Before 3.11.5 CPython matches that wrongly: the same text had other names there
-    (gh-106052)."""
+    """Check the sources: CPython before 3.11.5 matches such patterns wrongly (gh-106052)."""
     for path in Path(latin.__file__).parent.glob("*.py"):
         assert not re.search(r"\)[*+?]\+", re.sub(r"#.*", "", path.read_text(encoding="utf-8"))), (
             path

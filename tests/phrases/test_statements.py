@@ -1,4 +1,4 @@
-"""What a sentence states of two names, and of one."""
+"""Test the relations and the types of names that a sentence states."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def stated(sentence: str, subject: str, what: str) -> str | None:
         ("Lamp is the capital of Moor.", "capital of"),
     ],
 )
-def test_what_is_stated(sentence, said):
+def test_a_sentence_states_a_relation_of_neighbouring_names(sentence, said):
     assert stated(sentence, "Lamp", "Moor") == said
 
 
@@ -50,7 +50,7 @@ def test_what_is_stated(sentence, said):
         "Lamp was used to represent Moor.",
     ],
 )
-def test_what_is_not(sentence):
+def test_a_sentence_states_no_relation_that_is_uncertain(sentence):
     assert stated(sentence, "Lamp", "Moor") is None
 
 
@@ -71,12 +71,12 @@ def test_what_is_not(sentence):
         ("Lamp was directed by a king.", None),
     ],
 )
-def test_types_by_what_a_sentence_says(sentence, kind):
+def test_the_words_around_a_name_tell_its_type(sentence, kind):
     start = sentence.index("Lamp")
     assert kind_in_sentence(sentence, start, start + 4) == kind
 
 
-def test_types_by_the_brackets_of_a_title():
+def test_the_brackets_of_a_title_tell_its_type():
     assert kind_of_qualifier("Island Baby (1934 film)") == "work"
     assert kind_of_qualifier("Ann Moor (footballer)") == "person"
     assert kind_of_qualifier("Ann Moor (1801-1866)") is None

@@ -1,5 +1,4 @@
-"""Titles are found wherever they stand, at a cost that does not grow with how many of them begin
-alike."""
+"""Test the search for titles; its cost does not grow with the number of titles that begin alike."""
 
 import gc
 import sys
@@ -22,7 +21,7 @@ def found(gazetteer: Gazetteer, text: str) -> list[str]:
 
 
 def calls(gazetteer: Gazetteer, text: str) -> int:
-    """How many functions, of C as well, a search takes."""
+    """Count the calls of functions, of C as well, during a search."""
     counted = 0
 
     def count(frame: FrameType, event: str, argument: Any) -> None:
@@ -93,7 +92,7 @@ def test_each_title_is_found_where_no_longer_one_overlaps_it(titles: list[str], 
             assert not is_chinese(title) or title in text
 
 
-def test_titles_that_were_given_or_are_headings_and_nobody_elses_are_names():
+def test_given_titles_and_headings_of_one_document_only_are_names():
     documents = [
         ("a", "Harrow Light", "given"),
         ("b", "The Brack Institute", "heading"),

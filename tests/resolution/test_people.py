@@ -32,7 +32,7 @@ BEARER = st.builds(
 
 
 def each_with_each(counts: Mapping[Bearer, int]) -> dict[Bearer, Bearer]:
-    """Assign each bearer, the surest first, to the first person it is like and does not contradict."""
+    """Assign each bearer, the surest first, to the first person that it may be."""
     if not any(one.clashes(two) for one, two in combinations(counts, 2)):
         return {}
     found: list[list[Bearer]] = []
