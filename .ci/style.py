@@ -68,6 +68,7 @@ FRAGMENTS = frozenset(
     """.split()
 )
 DENSE: dict[str, str] = {
+    "pipeline/cli/build.py": "declarations: each option of a command is a parameter with its help",
     "pipeline/settings/query_fields.py": "declarations: an annotation holds type, limits and texts",
     "pipeline/contract/schemas.py": "declarations of tables: one expression with all columns",
 }

@@ -1,7 +1,6 @@
 """The graphmill command.
 
-No command imports anything heavy before it knows that it needs it: --help and status answer at
-once.
+A command imports heavy libraries only when it needs them, so that --help and status answer at once.
 """
 
 import os
@@ -31,8 +30,10 @@ from pipeline.errors import FAILED, Terminated, exit_code_of
 
 
 class Commands(TyperGroup):
-    """The commands; Ctrl-C before one has opened its project, while it still imports, is told
-    too."""
+    """The group of all commands.
+
+    It also reports Ctrl-C while a command still imports libraries, before its project is open.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -42,9 +43,10 @@ class Commands(TyperGroup):
             raise typer.Exit(exit_code_of(interrupt)) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """As typer does, but with all of what a command says of itself."""
+        """Write the list of commands with their full help; typer would shorten it."""
+        rows = [(name, command.help or "") for name, command in self.commands.items()]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, told.help or "") for name, told in self.commands.items()])
+            formatter.write_dl(rows)
 
 
 app = typer.Typer(
@@ -53,7 +55,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # importing rich would take longer than all the rest of --help
+    rich_markup_mode=None,  # The import of rich would take longer than the rest of --help.
 )
 COMMANDS = (
     build.init, build.tune, build.plan, build.index, build.load, build.run, build.retry,
@@ -106,23 +108,23 @@ def options(context: typer.Context, folder: Folder = None, version: Version = Fa
 
 
 def main() -> None:
-    os.environ.setdefault(
-        "ARROW_DEFAULT_MEMORY_POOL", "system"
-    )  # its own pool keeps what a step has let go
+    """Run the command that the process was started with."""
+    # Arrow's own memory pool would keep the memory that a finished step has released.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     outlive_readers()
     signal.signal(signal.SIGTERM, _terminate)
-    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # not under nohup
+    # nohup has the signal ignored, and it stays so.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, _terminate)
     try:
         _run_command()
     finally:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # all is told; the embedded server is being stopped
+        # The result is printed. Ctrl-C must not interrupt the stop of the embedded server.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run_command() -> None:
-    """What stdout still holds is written here, so that a full disk is told as other faults are."""
+    """Run the command, then flush stdout, so that a full disk is reported like other errors."""
     code: str | int | None = FAILED
     try:
         try:
@@ -132,8 +134,9 @@ def _run_command() -> None:
             sys.stdout.flush()
             raise
     except CutOffError as error:
-        print_aside(f"stdout: {error.strerror}; the result is cut off: print it anew")
-        sys.stdout = None  # what it holds cannot be written at the end either
+        print_aside(f"stdout: {error.strerror}; the result is cut off: print it again")
+        # Python would flush stdout at exit, which would fail as well.
+        sys.stdout = None
         raise SystemExit(code or FAILED) from None
 
 

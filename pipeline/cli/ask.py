@@ -1,4 +1,4 @@
-"""query, questions, serve, ui, mcp: over the loaded stores."""
+"""The commands query, questions, serve, ui and mcp, which need loaded stores."""
 
 import json
 import sys
@@ -15,10 +15,10 @@ from pipeline.cli.options import (
     Folder,
     Json,
     Overrides,
-    listed,
     open_project,
     print_aside,
     print_json,
+    split_list,
 )
 from pipeline.cli.query_command import (
     HighKeywords,
@@ -30,7 +30,7 @@ from pipeline.cli.query_command import (
     Where,
     with_query_options,
 )
-from pipeline.cli.wrapping import Wrapped, in_lines, terminal_width
+from pipeline.cli.wrapping import LineWrapper, terminal_width, wrap_text
 from pipeline.errors import UsageError, counted, install_extra
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 BROKEN_OFF = "broken off"
 FEW_CALLS = 2
-"""One for keywords, one for the answer: not worth a word."""
+"""Calls of a usual question: one for keywords, one for the answer. Only more are announced."""
 
 
 @with_query_options
@@ -68,27 +68,27 @@ def query(
             options["stream"] = False  # The answer is printed whole, so no chunk of it is needed.
         events = project.query_stream(
             question,
-            hl_keywords=listed(hl_keywords) if hl_keywords else None,
-            ll_keywords=listed(ll_keywords) if ll_keywords else None,
+            hl_keywords=split_list(hl_keywords) if hl_keywords else None,
+            ll_keywords=split_list(ll_keywords) if ll_keywords else None,
             where=read_conditions(where or []),
-            conversation_history=_conversation(conversation_history),
+            conversation_history=_read_conversation(conversation_history),
             **options,
         )
         found: Answer | None = None
-        spoken = Spoken()
-        with spoken.ending_its_line():
+        printer = AnswerPrinter()
+        with printer.line_ended_on_error():
             for event in events:
                 if isinstance(event, Failed):
                     raise event.error
                 if isinstance(event, Done):
                     found = event.answer
                 elif not as_json:
-                    spoken.piece(event)
+                    printer.print_event(event)
         assert found is not None
         if as_json:
             print_json(found.to_json())
         else:
-            spoken.rest(found, all_sources)
+            printer.print_end(found, all_sources)
 
 
 def questions(
@@ -112,7 +112,7 @@ def questions(
             number,
             mode=mode,
             where=read_conditions(where or []),
-            conversation_history=_conversation(conversation_history),
+            conversation_history=_read_conversation(conversation_history),
             model=model,
         )
         if as_json:
@@ -122,8 +122,11 @@ def questions(
         print_notes(found.notes)
 
 
-def _conversation(path: Path | None) -> list[Any] | None:
-    """Raises UsageError where there is no such conversation."""
+def _read_conversation(path: Path | None) -> list[Any] | None:
+    """Return the turns in a JSON file, or None without a file.
+
+    Raises UsageError if the file cannot be read.
+    """
     if path is None:
         return None
     try:
@@ -136,75 +139,84 @@ def _conversation(path: Path | None) -> list[Any] | None:
 
 
 @dataclass
-class Spoken:
-    """An answer as it is printed, wrapped where a person reads it; ``more``: what lists all of its
-    sources."""
+class AnswerPrinter:
+    """Prints a streamed answer, wrapped to the terminal's width if a person reads it.
 
-    wrapped: Wrapped = field(default_factory=lambda: Wrapped(terminal_width()))
+    ``more`` is the option or command that lists all sources.
+    """
+
+    lines: LineWrapper = field(default_factory=lambda: LineWrapper(terminal_width()))
     more: str = "--all-sources"
     begun: bool = False
 
     @contextmanager
-    def ending_its_line(self) -> Iterator[None]:
-        """Also where the answer breaks off in the middle of one: what is said of that begins the
-        next."""
+    def line_ended_on_error(self) -> Iterator[None]:
+        """End the printed line if the answer breaks off, so that the message begins a new one."""
         try:
             yield
         except BaseException:
             if self.begun:
-                print(self.wrapped.end(), flush=True)
+                print(self.lines.end(), flush=True)
             raise
 
-    def piece(self, event: "Event") -> None:
+    def print_event(self, event: "Event") -> None:
+        """Print a token of the answer, or announce that the question may take many calls."""
         from pipeline.query.stream import Sources, Token
 
         if isinstance(event, Token):
             self.begun = True
-            print(self.wrapped.feed(event.text), end="", flush=True)
+            print(self.lines.feed(event.text), end="", flush=True)
         if isinstance(event, Sources) and event.most_calls > FEW_CALLS:
             print_aside(f"at most {event.most_calls} calls of the chat model")
 
-    def rest(self, found: "Answer", all_sources: bool = False) -> None:
-        print(
-            self.wrapped.end(), flush=True
-        )  # what is said of it goes to stderr, which may be the same file
-        print_notes([*found.notes, *_price(found)])
+    def print_end(self, found: "Answer", all_sources: bool = False) -> None:
+        """Print what follows the text: notes and price on stderr, cited reports, and sources."""
+        # Flushed before the notes, as stderr may be the same file.
+        print(self.lines.end(), flush=True)
+        print_notes(found.notes)
+        if found.usage["calls"]:
+            print_notes([_describe_price(found)])
         if found.request.only_need_context or found.request.only_need_prompt or found.abstained:
             return
-        if reports := found.cited_reports:
+        reports = found.cited_reports
+        if reports:
             print("\nReports:")
-            for report in reports:
-                print_line(f"  [{report['number']}] {report['title']} (level {report['level']})")
+        for report in reports:
+            print_line(f"  [{report['number']}] {report['title']} (level {report['level']})")
         print_sources(found, "" if all_sources else self.more)
 
 
-def _price(found: "Answer") -> list[str]:
-    """Nothing where no chat model was asked."""
+def _describe_price(found: "Answer") -> str:
+    """Return the calls, tokens and price of an answer as text."""
     used = found.usage
-    if not used["calls"]:
-        return []
     price = "no price" if found.cost is None else f"price {found.cost:.6f}"
     calls = counted(used["calls"], "call")
-    return [f"{calls}, {used['input_tokens']:,} tokens in, {used['output_tokens']:,} out: {price}"]
+    return f"{calls}, {used['input_tokens']:,} tokens in, {used['output_tokens']:,} out: {price}"
 
 
 def print_line(line: str) -> None:
-    print(in_lines(line, terminal_width()))
+    """Print a line, wrapped to the terminal's width if a person reads it."""
+    print(wrap_text(line, terminal_width()))
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """As ``print_aside``, in lines of the terminal's width."""
+    """Print each note on stderr, wrapped to the terminal's width."""
     width = terminal_width(sys.stderr)
     for note in notes:
-        print(in_lines(f"graphmill: {note}", width), file=sys.stderr)
+        print(wrap_text(f"graphmill: {note}", width), file=sys.stderr)
 
 
 def print_sources(found: "Answer", more: str) -> None:
-    """Those that the answer cites, in its order; how many others there are, and what lists them,
-    or, where that is "", these too."""
+    """Print the passages that the answer cites, in the order of its text.
+
+    ``more`` is printed with the number of passages that were found but not cited: it is the option
+    or command that lists them. If it is "", these passages are printed too.
+    """
     cited = {reference.id: reference for reference in found.cited} if found.references else {}
     others = [reference for reference in found.references if reference.id not in cited]
-    shown = [*cited.values(), *([] if more else others)]
+    shown = list(cited.values())
+    if not more:
+        shown += others
     if shown:
         print("\nSources:")
     for reference in shown:
@@ -213,9 +225,8 @@ def print_sources(found: "Answer", more: str) -> None:
         if found.request.include_chunk_content:
             print_line("      " + " ".join(reference.content.split()))
     if others and more:
-        shown_too = f"{counted(len(others), 'other passage')} found, not cited"
         print()
-        print_line(f"and {shown_too}: {more}")
+        print_line(f"and {counted(len(others), 'other passage')} found, not cited: {more}")
 
 
 Host = Annotated[
@@ -252,7 +263,7 @@ def ui(
     port: Port = None,
     folder: Folder = None, overrides: Overrides = None,
 ) -> None:  # fmt: skip
-    """A page in this machine's browser: ask, look at the graph, at documents and at nights."""
+    """Open a page in this machine's browser: ask, look at the graph, at documents and at runs."""
     with open_project(context, folder, [*(overrides or []), "serve.page=true"]) as project:
         with extra("serve", "fastapi", "itsdangerous", "uvicorn"):
             from pipeline.serve.browser import show
@@ -267,7 +278,7 @@ def mcp(
     folder: Folder = None,
     overrides: Overrides = None,
 ) -> None:  # fmt: skip
-    """Tools for assistants, by the Model Context Protocol: query_data, and query where there is a
+    """Offer tools for assistants by the Model Context Protocol: query_data, and query if there is a
     chat model."""
     with open_project(context, folder, overrides) as project:
         with extra("mcp", "mcp", "uvicorn"):
@@ -280,7 +291,11 @@ def mcp(
 
 @contextmanager
 def extra(name: str, *packages: str) -> Iterator[None]:
-    """Imports that need it. Raises UsageError where it is not installed."""
-    if missing := [package for package in packages if not find_spec(package)]:
+    """Import inside what needs an extra and its packages.
+
+    Raises UsageError if one of the packages is not installed.
+    """
+    missing = [package for package in packages if not find_spec(package)]
+    if missing:
         raise UsageError(f"{name}: {missing[0]} is not installed; {install_extra(name)}")
     yield

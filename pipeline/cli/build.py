@@ -1,4 +1,5 @@
-"""init, plan, index, load, run, retry, tune: a project, and its tables and stores."""
+"""The commands init, plan, index, load, run, retry and tune: make a project, its tables and
+stores."""
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,13 +20,13 @@ from pipeline.cli.options import (
     TakeOver,
     Yes,
     confirm_take_over,
-    errors_told,
-    listed,
+    find_root,
     open_project,
+    open_project_at,
     print_aside,
     print_json,
-    project_of,
-    root_of,
+    report_errors,
+    split_list,
 )
 from pipeline.cli.progress import run_progress
 from pipeline.cli.run_pages import page_of_run
@@ -102,7 +103,7 @@ def init(
 ) -> None:  # fmt: skip
     """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
     root = (context.obj or Path()) / (folder or "")
-    with errors_told(root):
+    with report_errors(root):
         try:
             written, kept = init_project(root, workflow or FIRST_WORKFLOW, sample, nightly)
         except OSError as error:
@@ -116,7 +117,8 @@ def init(
         )
     command = "graphmill" if root == Path() else f"graphmill -C {shlex.quote(str(root))}"
     if sample:
-        print(f"Next: {command} run", f'then: {command} query "{SAMPLE_QUESTION}"', sep="\n")
+        print(f"Next: {command} run")
+        print(f'then: {command} query "{SAMPLE_QUESTION}"')
         print(f"      {command} eval {shlex.quote(str(root / SAMPLE_QUESTIONS))}")
     elif nightly:
         print(f"Next: graphmill docs nightly says which of {root / 'nightly'} is for what")
@@ -132,7 +134,8 @@ def plan(
     """Say per step what it would do and why, and what that would cost. No network is used."""
     with open_project(context, folder, overrides, as_json) as project:
         selection = _selection(start, only, skip, force)
-        _show_plan(project, name, project.forecast(name, selection), selection, as_json)
+        forecasts = project.forecast(name, selection)
+        _show_plan(project, name, forecasts, selection, as_json)
 
 
 def _show_plan(
@@ -149,64 +152,69 @@ def _show_plan(
     planned = project.workflow(name)
     workflow = planned.name
     sums = totals(forecasts)
-    fact = project.why_not_loadable(name)
-    found = extraction_notes(project.runs.last_health(workflow), planned)
-    traded = project.trades(name)
+    refusal = project.why_not_loadable(name)
+    health_notes = extraction_notes(project.runs.last_health(workflow), planned)
+    trades = project.trades(name)
     changes = next((entry.documents for entry in forecasts if entry.documents), None)
     counts = changes.counts if changes else {}
-    if fact:
-        fact = f"{fact}; until then 'graphmill index {workflow}' alone runs it"
+    if refusal:
+        refusal = f"{refusal}; until then 'graphmill index {workflow}' alone runs it"
     else:
-        fact = project.refusal_of_model(planned, selection)
-    notes = _notes(forecasts, fact, counts, project.runs.reports())
+        refusal = project.refusal_of_model(planned, selection)
+    notes = _plan_notes(forecasts, refusal, counts, project.runs.reports())
     sizes = project.view_sizes(workflow)
-    notes += (
-        *traded,
-        *(f"the last run: {note}" for note in found),
-        *(size.line() for size in sizes),
-    )
-    if as_json:
-        report = RunReport(
-            "", workflow, "completed", 0, tuple(map(_planned, forecasts)), notes=notes
-        )
-        views = {size.view: {"documents": size.documents, "text_units": size.text_units, "entities": size.entities}  # noqa: E501
-                 for size in sizes}  # fmt: skip
-        print_json({**report.to_json(), "estimate": sums, "documents": counts, "views": views})
-    else:
+    notes += trades
+    notes += [f"the last run: {note}" for note in health_notes]
+    notes += [size.line() for size in sizes]
+    if not as_json:
         print_forecast(forecasts, sums, notes)
+        return
+    steps = tuple(map(_planned, forecasts))
+    report = RunReport("", workflow, "completed", 0, steps, notes=tuple(notes))
+    views = {}
+    for size in sizes:
+        views[size.view] = {
+            "documents": size.documents,
+            "text_units": size.text_units,
+            "entities": size.entities,
+        }
+    print_json({**report.to_json(), "estimate": sums, "documents": counts, "views": views})
 
 
-def _notes(
+def _plan_notes(
     forecasts: "list[Forecast]",
-    not_loadable: str,
+    refusal: str,
     documents: Mapping[str, int],
     reports: Iterable[Mapping[str, Any]],
-) -> tuple[str, ...]:
-    """Return what a reader has to know beside the bill. ``reports``: of earlier runs, the newest
-    first."""
+) -> list[str]:
+    """Return the notes below the bill of a plan.
+
+    ``refusal`` says why the run would be refused, or is "". ``documents`` counts the changed
+    documents by kind of change. ``reports`` are those of earlier runs, the newest first.
+    """
     from pipeline.engine.bill.forecast import times_in_words
 
-    changed = ", ".join(f"{count:,} {what}" for what, count in documents.items())
-    guessed = ", ".join(entry.planned.step.id for entry in forecasts if entry.estimate.guessed)
-    reason = (
-        f"{guessed}: the most is an estimate, no bound: no former run tells how long replies are,"
-        " or what comes of them"
-    )
-    undecided = ", ".join(entry.planned.step.id for entry in forecasts if _needs_a_trial(entry))
-    trial = (
-        f"{undecided}: format: auto is not decided yet: one call before the first extraction tries"
-        " records, and a second one JSON where records fail; the price is that of records"
-    )
+    notes = []
+    if documents:
+        changed = ", ".join(f"{count:,} {what}" for what, count in documents.items())
+        notes.append(f"documents: {changed}")
     to_convert, time = times_in_words(forecasts, reports)
-    notes = [
-        changed and f"documents: {changed}",
-        to_convert,
-        guessed and reason,
-        undecided and trial,
-        time,
-        not_loadable,
-    ]
-    return tuple(filter(None, notes))
+    if to_convert:
+        notes.append(to_convert)
+    guessed = [entry.planned.step.id for entry in forecasts if entry.estimate.guessed]
+    if guessed:
+        notes.append(
+            f"{', '.join(guessed)}: the most is an estimate, no bound: no former run tells how long"
+            " replies are, or what comes of them"
+        )
+    undecided = [entry.planned.step.id for entry in forecasts if _needs_a_trial(entry)]
+    if undecided:
+        notes.append(
+            f"{', '.join(undecided)}: format: auto is not decided yet: one call before the first"
+            " extraction tries records, and a second one JSON where records fail; the price is"
+            " that of records"
+        )
+    return notes + [note for note in (time, refusal) if note]
 
 
 def _needs_a_trial(forecast: "Forecast") -> bool:
@@ -230,8 +238,11 @@ def index(
     options = RunOptions(
         selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert
     )
-    carry_out(lambda project, progress: project.index(name, progress, options=options),
-              context, folder, overrides, as_json, log, page=page)  # fmt: skip
+
+    def index_documents(project: "Project", progress: Progress) -> RunReport:
+        return project.index(name, progress, options=options)
+
+    carry_out(index_documents, context, folder, overrides, as_json, log, page=page)
 
 
 def load(
@@ -248,8 +259,11 @@ def load(
     options = RunOptions(
         manifest=manifest, full=full, replace=replace, re_embed=re_embed, take_over=owners
     )
-    carry_out(lambda project, progress: project.load(name, progress, options=options),
-              context, folder, overrides, as_json, log, owners, yes, page=page)  # fmt: skip
+
+    def load_tables(project: "Project", progress: Progress) -> RunReport:
+        return project.load(name, progress, options=options)
+
+    carry_out(load_tables, context, folder, overrides, as_json, log, owners, yes, page=page)
 
 
 def run(
@@ -265,11 +279,23 @@ def run(
     """Index, then load."""
     from pipeline.engine.plan import RunOptions
 
-    selection, owners = _selection(start, only, skip, force), tuple(take_over or ())
-    options = RunOptions(selection, max_cost, max_tokens, allow_deletes, memory_profile, reconvert=reconvert,  # noqa: E501
-                         replace=replace, re_embed=re_embed, take_over=owners)  # fmt: skip
-    carry_out(lambda project, progress: project.run(name, progress, options=options),
-              context, folder, overrides, as_json, log, owners, yes, page=page)  # fmt: skip
+    owners = tuple(take_over or ())
+    options = RunOptions(
+        _selection(start, only, skip, force),
+        max_cost,
+        max_tokens,
+        allow_deletes,
+        memory_profile,
+        reconvert=reconvert,
+        replace=replace,
+        re_embed=re_embed,
+        take_over=owners,
+    )
+
+    def run_workflow(project: "Project", progress: Progress) -> RunReport:
+        return project.run(name, progress, options=options)
+
+    carry_out(run_workflow, context, folder, overrides, as_json, log, owners, yes, page=page)
 
 
 def retry(
@@ -293,25 +319,25 @@ def retry(
     if only_plan:
         with open_project(context, folder, overrides, as_json) as project:
             shown = name or project.shown_workflow()
-            _show_plan(
-                project,
-                shown,
-                project.forecast_retry(shown, recovered, unended),
-                _selection(),
-                as_json,
-            )
+            forecasts = project.forecast_retry(shown, recovered, unended)
+            _show_plan(project, shown, forecasts, _selection(), as_json)
         return
 
     owners = tuple(take_over or ())
-    options = RunOptions(max_cost=max_cost, max_tokens=max_tokens, allow_deletes=allow_deletes,
-                         memory_profile=memory_profile, replace=replace, re_embed=re_embed,
-                         take_over=owners)  # fmt: skip
-    carry_out(
-        lambda project, progress: project.retry(
-            name, progress, options=options, recovered=recovered, unended=unended
-        ),
-        context, folder, overrides, as_json, log, owners, yes, page=page,
-    )  # fmt: skip
+    options = RunOptions(
+        max_cost=max_cost,
+        max_tokens=max_tokens,
+        allow_deletes=allow_deletes,
+        memory_profile=memory_profile,
+        replace=replace,
+        re_embed=re_embed,
+        take_over=owners,
+    )
+
+    def retry_lost_rows(project: "Project", progress: Progress) -> RunReport:
+        return project.retry(name, progress, options=options, recovered=recovered, unended=unended)
+
+    carry_out(retry_lost_rows, context, folder, overrides, as_json, log, owners, yes, page=page)
 
 
 def _selection(
@@ -326,15 +352,20 @@ def _selection(
 
 
 def _planned(forecast: "Forecast") -> StepReport:
+    """Return the report of a step that is only planned: its numbers are the least to expect."""
     planned, estimate = forecast.planned, forecast.estimate
     return StepReport(
-        planned.step.id, planned.step.verb.name, planned.action, planned.reason,
+        planned.step.id,
+        planned.step.verb.name,
+        planned.action,
+        planned.reason,
         calls=estimate.calls[0],
-        cached_calls=estimate.known, input_tokens=estimate.input_tokens[0],
+        cached_calls=estimate.known,
+        input_tokens=estimate.input_tokens[0],
         output_tokens=estimate.output_tokens[0],
-        cost=estimate.cost[0] if estimate.cost else None, estimate={**asdict(estimate),
-            "seconds": forecast.seconds},
-    )  # fmt: skip
+        cost=estimate.cost[0] if estimate.cost else None,
+        estimate={**asdict(estimate), "seconds": forecast.seconds},
+    )
 
 
 def carry_out(
@@ -343,14 +374,16 @@ def carry_out(
     yes: bool = False,
     then: str = "", page: Path | None = None,
 ) -> None:  # fmt: skip
-    """Run them, show how it goes on and what came of it, and end with the run's exit code.
-    ``owners``: those whose workspace is taken over; ``then``: what people are told after it;
-    ``page``: where a page on it is written."""
-    root = root_of(context, folder)
+    """Run the stages, show their progress and the result, and exit with the run's exit code.
+
+    ``owners`` are the owners whose workspace may be taken over. ``then`` is printed at the end for
+    people, and ``page`` is the file for a page about the run.
+    """
+    root = find_root(context, folder)
     with (
-        errors_told(root, as_json),
+        report_errors(root, as_json),
         page_of_run(root, overrides, page),
-        project_of(root, overrides) as project,
+        open_project_at(root, overrides) as project,
     ):
         confirm_take_over(project, owners, yes)
         with run_progress(log) as progress:
@@ -385,16 +418,22 @@ def tune(
         from pipeline.tuning.prompts import TuningBrief
         from pipeline.tuning.tune import TuneOptions
 
-        wanted = TuningBrief(domain, language, listed(types), max_types)
+        wanted = TuningBrief(domain, language, split_list(types), max_types)
         options = TuneOptions(
             sample, examples, wanted=wanted, model=model, max_cost=max_cost, max_tokens=max_tokens
         )
         if only_plan:
-            estimate = project.forecast_tuning(name, options)
-            print_json(asdict(estimate)) if as_json else print_bill("tune", asdict(estimate))
+            estimate = asdict(project.forecast_tuning(name, options))
+            if as_json:
+                print_json(estimate)
+            else:
+                print_bill("tune", estimate)
             return
         tuning = project.tune(name, options)
-    print_json(tuning.to_json()) if as_json else _print_tuning(tuning)
+    if as_json:
+        print_json(tuning.to_json())
+    else:
+        _print_tuning(tuning)
 
 
 def _print_tuning(tuning: "Tuning") -> None:

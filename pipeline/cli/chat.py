@@ -1,4 +1,5 @@
-"""chat: questions one after another, in one conversation, with everything warm."""
+"""The command chat: one question after another in one conversation, with stores and models kept
+open."""
 
 import sys
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.ask import BROKEN_OFF, Spoken, print_sources
+from pipeline.cli.ask import BROKEN_OFF, AnswerPrinter, print_sources
 from pipeline.cli.options import Folder, Overrides, open_project, print_aside
 from pipeline.cli.query_command import Mode, Model, Where
 from pipeline.errors import GraphmillError
@@ -46,23 +47,25 @@ def chat(
             "language": language,
         }
         project.request("Which options make sense?", **options)
-        talk = Talk(project, options)
+        conversation = Conversation(project, options)
         print_aside(HELP)
         read = line_reader()
-        while talk.goes_on:
+        while conversation.goes_on:
             try:
                 line = read()
             except EOFError:
                 break
             except KeyboardInterrupt:
                 continue
-            talk.take(line.strip())
+            conversation.take(line.strip())
 
 
 def line_reader() -> Callable[[], str]:
-    """Reads a line that can be edited, with those before it at hand: by prompt_toolkit where it is
-    installed (the extra ``chat``), else as the terminal does. What is no terminal is read as it
-    is."""
+    """Return a function that reads a line from the person.
+
+    With prompt_toolkit (the extra ``chat``) the line can be edited and earlier lines recalled.
+    Without a terminal, lines of stdin are read without a prompt.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return input
     if not find_spec("prompt_toolkit"):
@@ -74,7 +77,10 @@ def line_reader() -> Callable[[], str]:
 
 
 def plain_line() -> str:
-    """What is shown after Ctrl-C or Ctrl-D begins a line of its own, as prompt_toolkit has it."""
+    """Read a line after the prompt.
+
+    After Ctrl-C or Ctrl-D the cursor moves to a new line, as with prompt_toolkit.
+    """
     try:
         return input(PROMPT)
     except (EOFError, KeyboardInterrupt):
@@ -83,9 +89,12 @@ def plain_line() -> str:
 
 
 @dataclass
-class Talk:
-    """``turns``: what was said so far, as a request has it. What fails, or is broken off by Ctrl-C,
-    is told, and was not said."""
+class Conversation:
+    """A conversation on the terminal.
+
+    ``turns`` has the questions and answers so far, in the form of a request. A question that fails
+    or is broken off by Ctrl-C is reported, and is not part of the conversation.
+    """
 
     project: "Project"
     options: dict[str, Any]
@@ -94,6 +103,7 @@ class Talk:
     goes_on: bool = True
 
     def take(self, line: str) -> None:
+        """Execute a command that begins with "/", or ask the line as a question."""
         if not line:
             return
         if line == "/quit":
@@ -111,25 +121,26 @@ class Talk:
     def _ask(self, question: str) -> None:
         from pipeline.query.stream import Done, Failed
 
-        spoken = Spoken(more="/sources")
+        printer = AnswerPrinter(more="/sources")
         try:
-            with spoken.ending_its_line():
-                for event in self.project.query_stream(
+            with printer.line_ended_on_error():
+                events = self.project.query_stream(
                     question, conversation_history=list(self.turns), **self.options
-                ):
+                )
+                for event in events:
                     if isinstance(event, Failed):
                         raise event.error
                     if isinstance(event, Done):
-                        self._said(question, event.answer)
-                        spoken.rest(event.answer)
+                        self._remember(question, event.answer)
+                        printer.print_end(event.answer)
                     else:
-                        spoken.piece(event)
+                        printer.print_event(event)
         except GraphmillError as error:
             print_aside(str(error))
         except KeyboardInterrupt:
             print_aside(BROKEN_OFF)
 
-    def _said(self, question: str, answer: "Answer") -> None:
+    def _remember(self, question: str, answer: "Answer") -> None:
         self.last = answer
         self.turns += [
             {"role": "user", "content": question},

@@ -1,4 +1,4 @@
-"""What plans, steps and runs look like to people."""
+"""Print plans, steps, runs and other results for people."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -26,66 +26,77 @@ BILL_HEADER = (
     f" {'tokens out':>19}  {'cost':<19} expected"
 )
 NOT_CONVERTED = {"not_converted": "could not be converted"}
-"""What people read for a field of the report."""
+"""A count of the report -> the words for it."""
 SHOWN_OF_A_REJECT = ["step", "row_id", "reason", "message"]
 
 
 def describe(report: StepReport) -> str:
-    """A finished step in one line."""
-    kept = report.reject_reasons.get(KEPT_UNREAD, 0)
-    reasons = told(
-        {reason: count for reason, count in report.reject_reasons.items() if reason != KEPT_UNREAD}
-    )
-    did = [
-        told(report.rows),
-        f"files: {_conversions(report)}" if report.conversions else "",
-        counted(report.calls, "call") if report.calls else "",
-        f"{report.cached_calls:,} known" if report.cached_calls else "",
-        f"{report.rejects - kept:,} left out ({reasons})" if reasons else "",
-        f"{kept:,} kept of the last run" if kept else "",
-        f"not read: {told(report.not_read)}" if report.not_read else "",
-        f"decided: {told(report.decided_reasons)}" if report.decided_reasons else "",
-        f"{report.recovered:,} recovered" if report.recovered else "",
-    ]
+    """Return a line about a finished step: what it did and why, its rows, calls, losses and
+    time."""
+    reasons = dict(report.reject_reasons)
+    kept = reasons.pop(KEPT_UNREAD, 0)
+    facts = []
+    if report.rows:
+        facts.append(describe_counts(report.rows))
+    if report.conversions:
+        named = {NOT_CONVERTED.get(what, what): count for what, count in report.conversions.items()}
+        facts.append(f"files: {describe_counts(named)}")
+    if report.calls:
+        facts.append(counted(report.calls, "call"))
+    if report.cached_calls:
+        facts.append(f"{report.cached_calls:,} known")
+    if reasons:
+        facts.append(f"{report.rejects - kept:,} left out ({describe_counts(reasons)})")
+    if kept:
+        facts.append(f"{kept:,} kept of the last run")
+    if report.not_read:
+        facts.append(f"not read: {describe_counts(report.not_read)}")
+    if report.decided_reasons:
+        facts.append(f"decided: {describe_counts(report.decided_reasons)}")
+    if report.recovered:
+        facts.append(f"{report.recovered:,} recovered")
+    action = f"{report.action} ({report.reason})" if report.reason else report.action
     peak = f"  {report.peak_mb:,.0f} MB" if report.peak_mb is not None else ""
-    why = (f"{report.action} ({report.reason})" if report.reason else report.action).ljust(13)
-    return f"{report.step:<22} {why} {'; '.join(filter(None, did))}  {report.seconds:.1f} s{peak}"
-
-
-def _conversions(report: StepReport) -> str:
-    """Return "3 converted, 2 could not be converted"."""
-    named = {NOT_CONVERTED.get(what, what): count for what, count in report.conversions.items()}
-    return told(named)
+    return f"{report.step:<22} {action:<13} {'; '.join(facts)}  {report.seconds:.1f} s{peak}"
 
 
 def in_order(counts: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The stores' tables as they are loaded, all else by name: a run and a look at its report say
-    the same."""
+    """Return the items in the order of ``ORDER``, all others after them by name.
+
+    A fixed order makes a run and a later look at its report print the same.
+    """
     places = {name: place for place, name in enumerate(ORDER)}
-    return sorted(counts.items(), key=lambda count: (places.get(count[0], len(ORDER)), count[0]))
+
+    def place_of(item: tuple[str, Any]) -> tuple[int, str]:
+        name, _ = item
+        return places.get(name, len(ORDER)), name
+
+    return sorted(counts.items(), key=place_of)
 
 
-def told(counts: Mapping[str, int]) -> str:
+def describe_counts(counts: Mapping[str, int]) -> str:
+    """Return the counts as text, such as "3 inserted, 1 deleted"."""
     return ", ".join(f"{count:,} {what}" for what, count in in_order(counts))
 
 
 def describe_load(load: LoadCounts, seconds: float) -> str:
-    """One line a store."""
-    lines = [f"load {store:<17} {_counts(tables)}" for store, tables in in_order(load)]
+    """Return a line for each store with the counts of its tables, and the time at the end."""
+    lines = [f"load {store:<17} {_describe_tables(tables)}" for store, tables in in_order(load)]
     return "\n".join(lines) + f"  {seconds:.1f} s"
 
 
-def _counts(tables: Mapping[str, Mapping[str, int]]) -> str:
-    return "; ".join(
-        f"{table} {told({what: n for what, n in counts.items() if n}) or 'empty'}"
-        for table, counts in in_order(tables)
-    )
+def _describe_tables(tables: Mapping[str, Mapping[str, int]]) -> str:
+    described = []
+    for table, counts in in_order(tables):
+        above_zero = {what: count for what, count in counts.items() if count}
+        described.append(f"{table} {describe_counts(above_zero) or 'empty'}")
+    return "; ".join(described)
 
 
 def print_forecast(
     forecasts: "list[Forecast]", totals: Mapping[str, Any], notes: Iterable[str]
 ) -> None:
-    """A line a step, the sums, and what else is to be known before a run."""
+    """Print a line for each step, the sums, and notes about the run."""
     print(BILL_HEADER)
     for entry in forecasts:
         planned, estimate = entry.planned, entry.estimate
@@ -97,30 +108,32 @@ def print_forecast(
 
 
 def print_bill(what: str, estimate: Mapping[str, Any]) -> None:
-    """What one command would ask and cost; ``estimate``: an Estimate's fields."""
+    """Print what a command would ask and cost. ``estimate`` has the fields of an Estimate."""
     print(BILL_HEADER)
     print(f"{what:<22} {'':<14} {_bill(estimate)}")
 
 
 def _bill(estimate: Mapping[str, Any]) -> str:
-    numbers = [f"{estimate[name]:>8,}" for name in ("rows", "known")]
-    widths = {"calls": 15, "input_tokens": 19, "output_tokens": 19}
-    ranges = [f"{_range(estimate[name], ',d'):>{width}}" for name, width in widths.items()]
+    """Return the columns of an estimate from "rows" on, as ``BILL_HEADER`` names them."""
+    calls = _range(estimate["calls"], ",d")
+    tokens_in = _range(estimate["input_tokens"], ",d")
+    tokens_out = _range(estimate["output_tokens"], ",d")
+    bounds = f"{calls:>15} {tokens_in:>19} {tokens_out:>19}"
     cost = "no price" if estimate["cost"] is None else _range(estimate["cost"], ".4f")
     expected = estimate["expected"]
     price = "" if expected["cost"] is None else f", {expected['cost']:.4f}"
-    return (
-        " ".join([*numbers, *ranges]) + f"  {cost:<19} {counted(expected['calls'], 'call')}{price}"
-    )
+    likely = f"{counted(expected['calls'], 'call')}{price}"
+    return f"{estimate['rows']:>8,} {estimate['known']:>8,} {bounds}  {cost:<19} {likely}"
 
 
 def _range(ends: Sequence[float], form: str) -> str:
+    """Return "LOW to HIGH" in a number format, or one number if both are equal."""
     low, high = (format(end, form) for end in ends)
     return low if low == high else f"{low} to {high}"
 
 
 def print_findings(findings: "Iterable[Finding]") -> None:
-    """A line a finding, and under it, where there is something to do, what."""
+    """Print a line for each finding, and below it the action, if there is one."""
     for finding in findings:
         print(f"{finding.verdict:<8} {finding.area:<9} {finding.what:<22} {finding.fact}")
         if finding.action:
@@ -128,47 +141,55 @@ def print_findings(findings: "Iterable[Finding]") -> None:
 
 
 def print_report(report: dict[str, Any], rejects: "pd.DataFrame | None" = None) -> None:
-    """The end of a run; ``report`` is RunReport's JSON."""
+    """Print the end of a run: its first losses, its documents, sums, notes and outcome.
+
+    ``report`` is the JSON of a RunReport.
+    """
     totals = report["totals"]
     if rejects is not None:
-        lost = rejects[rejects["class"] == "lost"]
-        for step, row, reason, message in (
-            lost[SHOWN_OF_A_REJECT].head(MOST_REJECTS).itertuples(index=False)
-        ):
-            what = "kept" if reason == KEPT_UNREAD else "left out"
-            print(f"{what} by {step}: {row}: {reason}: {message}")
-        if len(lost) > MOST_REJECTS:
-            print(f"... and {len(lost) - MOST_REJECTS:,} more: graphmill rejects")
-    if not_read := totals.get("not_read"):
-        print(f"not read: {told(not_read)}; see graphmill rejects")
-    cost = "" if totals["cost"] is None else f", cost {totals['cost']:.4f}"
-    calls = f"{counted(totals['calls'], 'model call')} ({totals['cached_calls']:,} known)"
-    tokens = f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens{cost}"
-    beside = "".join(
-        f", {totals[name]:,} {name}" for name in ("decided", "recovered") if totals.get(name)
-    )
-    if counts := report.get("documents"):
-        changes = ", ".join(
-            f"{counts[change]:,} {change}"
-            for change in ("new", "edited", "gone")
-            if change in counts
-        )
-        print(f"documents: {counts['all']:,}; {changes or 'those of the run before are not known'}")
-    print(
-        f"{calls}, {tokens}, {counted(totals['rejects'], 'reject')}{beside},"
-        f" {totals['seconds']:.1f} s"
-    )
+        _print_losses(rejects)
+    not_read = totals.get("not_read")
+    if not_read:
+        print(f"not read: {describe_counts(not_read)}; see graphmill rejects")
+    documents = report.get("documents")
+    if documents:
+        kinds = [change for change in ("new", "edited", "gone") if change in documents]
+        changes = ", ".join(f"{documents[change]:,} {change}" for change in kinds)
+        changes = changes or "those of the run before are not known"
+        print(f"documents: {documents['all']:,}; {changes}")
+    print(_sums(totals))
     print_notes(report.get("notes", ()))
-    if report.get("health"):
-        print(
-            "health: "
-            + ", ".join(
-                f"{name.replace('_', ' ')} {count:g}" for name, count in in_order(report["health"])
-            )
-        )
-    print(
-        f"{report['workflow']}: {report['outcome'].replace('_', ' ')}  {report['message']}".rstrip()
-    )
+    health = report.get("health")
+    if health:
+        figures = [f"{name.replace('_', ' ')} {count:g}" for name, count in in_order(health)]
+        print(f"health: {', '.join(figures)}")
+    outcome = report["outcome"].replace("_", " ")
+    print(f"{report['workflow']}: {outcome}  {report['message']}".rstrip())
+
+
+def _print_losses(rejects: "pd.DataFrame") -> None:
+    """Print the first lost rows, and how many more there are."""
+    lost = rejects[rejects["class"] == "lost"]
+    first = lost[SHOWN_OF_A_REJECT].head(MOST_REJECTS)
+    for step, row, reason, message in first.itertuples(index=False):
+        what = "kept" if reason == KEPT_UNREAD else "left out"
+        print(f"{what} by {step}: {row}: {reason}: {message}")
+    if len(lost) > MOST_REJECTS:
+        print(f"... and {len(lost) - MOST_REJECTS:,} more: graphmill rejects")
+
+
+def _sums(totals: Mapping[str, Any]) -> str:
+    """Return a line with the calls, tokens, cost, rejects and seconds of a run."""
+    facts = [
+        f"{counted(totals['calls'], 'model call')} ({totals['cached_calls']:,} known)",
+        f"{totals['input_tokens']:,} + {totals['output_tokens']:,} tokens",
+    ]
+    if totals["cost"] is not None:
+        facts.append(f"cost {totals['cost']:.4f}")
+    facts.append(counted(totals["rejects"], "reject"))
+    facts += [f"{totals[name]:,} {name}" for name in ("decided", "recovered") if totals.get(name)]
+    facts.append(f"{totals['seconds']:.1f} s")
+    return ", ".join(facts)
 
 
 def print_notes(notes: Iterable[str]) -> None:
@@ -183,12 +204,8 @@ def print_rejects(rejects: "pd.DataFrame", workflow: str) -> None:
     for step, loss, kind, reason, row_id, message in columns.itertuples(index=False, name=None):
         print(f"{step:<22} {loss:<7} {kind:<9} {reason:<15} {row_id}  {message}")
     for loss in ("lost", "decided"):
-        counts = (
-            rejects[rejects["class"] == loss]
-            .groupby(["kind", "reason"])
-            .size()
-            .reset_index(name="rows")
-        )
+        of_class = rejects[rejects["class"] == loss]
+        counts = of_class.groupby(["kind", "reason"]).size().reset_index(name="rows")
         shown = ", ".join(f"{row.rows:,} {row.kind} {row.reason}" for row in counts.itertuples())
         if shown:
             print(f"{workflow}: {loss}: {shown}")
@@ -197,7 +214,7 @@ def print_rejects(rejects: "pd.DataFrame", workflow: str) -> None:
 
 
 def print_usage(usage: "pd.DataFrame", by: str) -> None:
-    """A line for each run, step, or whatever they are summed by."""
+    """Print a line for each run, step, or other key ``by`` which the usage is summed."""
     if usage.empty:
         print("no call of a model is known")
         return
@@ -220,17 +237,16 @@ def print_usage(usage: "pd.DataFrame", by: str) -> None:
 
 
 def print_collected(report: "GcReport") -> None:
-    """What was deleted, or would be."""
+    """Print the files that were deleted, or would be, by table."""
     for line in report.nights:
         print(line)
     for table, size in report.tables.items():
         print(f"{table:<28} {counted(size.files, 'file'):>12} {size.bytes / 1e6:>10,.1f} MB")
     total = report.total
+    files = f"{counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB"
     if not total.files:
         print("nothing to delete: no file that only older nights need")
     elif report.dry_run:
-        print(
-            f"{counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB would go; add --delete"
-        )
+        print(f"{files} would go; add --delete")
     else:
-        print(f"deleted: {counted(total.files, 'file')} of {total.bytes / 1e6:,.1f} MB")
+        print(f"deleted: {files}")

@@ -1,4 +1,4 @@
-"""docs: the pages that come with graphmill, in a terminal."""
+"""The command docs, which shows the documentation in a terminal."""
 
 import re
 import sys
@@ -14,9 +14,9 @@ from pipeline.settings.init import shipped
 WIDEST = 100
 START = "index"
 MADE = {"commands": "Commands", "settings": "Settings"}
-"""From the code, when they are asked for: name -> title."""
+"""Pages that are made from the code when they are asked for: name -> title."""
 FROM_CODE = re.compile(r"^::: (\S+)$", re.MULTILINE)
-"""Where the site says what a name's docstring says."""
+"""A line that the documentation's site replaces by the docstring of a name."""
 
 
 def docs(
@@ -31,7 +31,8 @@ def docs(
     if page is None:
         titles = MADE | {name: _title(path) for name, path in files.items()}
         width = max(map(len, titles))
-        print(*(f"{name:<{width}}  {titles[name]}" for name in [START, *names]), sep="\n")
+        for name in [START, *names]:
+            print(f"{name:<{width}}  {titles[name]}")
         return
     name = Path(page).name.removesuffix(".md")
     if name in MADE:
@@ -62,7 +63,7 @@ def _render(text: str) -> None:
     from rich.table import Table
 
     class WholeTable(TableElement):
-        """rich leaves off what a column is too narrow for: half the name of a setting."""
+        """A table whose cells are folded; by default rich cuts what a narrow column cannot hold."""
 
         def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
             for table in super().__rich_console__(console, options):
@@ -75,4 +76,5 @@ def _render(text: str) -> None:
         elements = Markdown.elements | {"table_open": WholeTable}
 
     console = Console(width=min(WIDEST, Console().width))
-    console.print(Page(re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL), hyperlinks=False))
+    without_comments = re.sub(r"<!--.*?-->\n?", "", text, flags=re.DOTALL)
+    console.print(Page(without_comments, hyperlinks=False))

@@ -1,4 +1,4 @@
-"""eval: how good retrieval is, mode by mode, and whether it has changed."""
+"""The command eval, which measures retrieval by mode, and whether it has changed."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ from pipeline.cli.options import (
     Folder,
     Json,
     Overrides,
-    errors_told,
-    listed,
+    find_root,
     open_project,
     print_aside,
     print_json,
-    root_of,
+    report_errors,
+    split_list,
 )
 from pipeline.cli.progress import counting
 from pipeline.cli.run_pages import refuse_page, refuse_unwritable
@@ -80,7 +80,7 @@ def evaluate(
     if against is not None and compare is None:
         raise typer.BadParameter("goes with --compare", param_hint="--against")
     if compare is not None:
-        _compare(root_of(context, folder), compare, against, output, as_json)
+        _compare(find_root(context, folder), compare, against, output, as_json)
         return
     assert questions is not None
     with open_project(context, folder, overrides, as_json) as project:
@@ -91,24 +91,24 @@ def evaluate(
         if html is not None:
             refuse_page(html, "--html", project.root)
 
-        names = None if modes is None else listed(modes)
+        names = None if modes is None else split_list(modes)
         before = None if baseline is None else read_evaluation(baseline).modes
         with counting("eval") as advanced:
             found = project.evaluate(
-                questions, names, _numbers(ks), budget, by, keywords, rerank, advanced
+                questions, names, _read_numbers(ks), budget, by, keywords, rerank, advanced
             )
-        _write(found, output, html)
-        said = [] if before is None else _fallen(before, found, metric, max_drop)
+        _write_results(found, output, html)
+        worse = [] if before is None else _find_worse(before, found, metric, max_drop)
     _show(found, as_json)
-    print_aside(*(f"eval: {line}" for line in said))
-    if said:
+    print_aside(*(f"eval: {line}" for line in worse))
+    if worse:
         raise typer.Exit(FAILED)
 
 
 def _compare(
     root: Path, files: tuple[Path, Path], against: str | None, output: Path | None, as_json: bool
 ) -> None:
-    with errors_told(root, as_json):
+    with report_errors(root, as_json):
         from pipeline.evaluation.compare import compare, comparison_table
         from pipeline.evaluation.results import read_evaluation
 
@@ -132,7 +132,7 @@ def _show(found: "Evaluation", as_json: bool) -> None:
     print_aside(*left_out_lines(found), *found.notes)
 
 
-def _write(found: "Evaluation", output: Path | None, html: Path | None) -> None:
+def _write_results(found: "Evaluation", output: Path | None, html: Path | None) -> None:
     if output is not None:
         _write_json(output, found.to_json())
     if html is not None:
@@ -148,15 +148,17 @@ def _write_json(path: Path, content: Any) -> None:
     write_text(path.resolve(), json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
-def _fallen(before: Any, found: "Evaluation", metric: str, points: float) -> list[str]:
+def _find_worse(before: Any, found: "Evaluation", metric: str, points: float) -> list[str]:
+    """Return a line for each mode whose metric fell by more than ``points`` hundredths, or is
+    missing now. ``before`` has the metrics of the baseline by mode."""
     from pipeline.evaluation.compare import fallen
     from pipeline.evaluation.results import stored
 
     return fallen(before, stored("", found.to_json()).modes, metric, points)
 
 
-def _numbers(ks: str) -> list[int]:
+def _read_numbers(ks: str) -> list[int]:
     try:
-        return [int(k) for k in listed(ks)]
+        return [int(k) for k in split_list(ks)]
     except ValueError:
         raise typer.BadParameter("whole numbers, as in 2,5,10,20", param_hint="--k") from None

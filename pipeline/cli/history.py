@@ -1,4 +1,4 @@
-"""status, runs, documents: the last run, all of them, and what is in."""
+"""The commands status, runs and documents."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from pipeline.cli.options import (
     Json,
     Overrides,
     ShownToo,
-    errors_told,
+    find_root,
     open_project,
     print_json,
-    root_of,
+    report_errors,
 )
 from pipeline.engine.run_report import StepReport
 from pipeline.errors import counted
@@ -38,48 +38,50 @@ Part = Annotated[
 
 
 def status(context: typer.Context, folder: Folder = None, as_json: Json = False) -> None:
-    """The last run, when it was, and what goes on now."""
-    root = root_of(context, folder)
-    with errors_told(root, as_json):
+    """Show the last run, when it was, and what is running now."""
+    root = find_root(context, folder)
+    with report_errors(root, as_json):
         settings_file(root)
         runs = Runs.of(root)
         report, going, holder = runs.last(), runs.under_way(), runs.holder()
-        before = None if report is None or report["steps"] else _last_with_steps(runs)
-        done = (
-            before or report
-        )  # a run that was refused at once has not gone on with one that was killed
+        # A run that failed before its first step says nothing about the tables, so the last one
+        # with steps is shown as well.
+        before = None
+        if report is not None and not report["steps"]:
+            before = next((earlier for earlier in runs.reports() if earlier["steps"]), None)
+        # A killed run counts as continued once a later run has done steps.
+        done = before or report
         since = done["run_id"] if done and done["steps"] else ""
-        cut_off = [begun for begun in runs.unreported() if begun != going and begun.run_id > since]
-        damaged = [
-            run_id for run_id in runs.all_ids() if run_id > (report["run_id"] if report else "")
-        ]
+        killed = [begun for begun in runs.unreported() if begun != going and begun.run_id > since]
+        # Reports that are newer than the last readable one cannot be read.
+        last_id = report["run_id"] if report else ""
+        damaged = [run_id for run_id in runs.all_ids() if run_id > last_id]
     if as_json:
-        beside = {"under_way": _facts(going), "cut_off": _facts(cut_off[0] if cut_off else None)}
+        beside = {"under_way": _facts(going), "cut_off": _facts(killed[0] if killed else None)}
         none = "no run yet" if not damaged else "no report of a run can be read"
         print_json({**(report or {"outcome": None, "message": none}), **beside})
         return
     if going:
-        print(
-            f"{_named(going.run_id, going.workflow)}: under way for {_ago(going)}, process"
-            f" {going.process}"
-        )
+        title = _run_title(going.run_id, going.workflow)
+        print(f"{title}: under way for {_ago(going)}, process {going.process}")
         print(f"    {_how_far(going)}, noted {span(time.time() - going.noted)} ago")
     elif holder:
         print(f"another command holds the project: process {holder}")
-    for begun in cut_off:
-        print(
-            f"{_named(begun.run_id, begun.workflow)}: killed, or the machine went down; began"
-            f" {_ago(begun)} ago"
-        )
+    for begun in killed:
+        title = _run_title(begun.run_id, begun.workflow)
+        print(f"{title}: killed, or the machine went down; began {_ago(begun)} ago")
         print(f"    {_how_far(begun)}; run it again: it goes on from there")
     for run_id in reversed(damaged):
+        began_at = moment(began(run_id))
         print(
-            f"{_named(run_id, '')}: began {moment(began(run_id))}; its report is damaged: how it"
-            " ended is not known"
+            f"{_run_title(run_id, '')}: began {began_at}; its report is damaged: how it ended is"
+            " not known"
         )
-    for shown in filter(None, (report, before)):
-        _print_run(shown)
-    if not (report or going or cut_off or damaged):
+    if report:
+        _print_run(report)
+    if before:
+        _print_run(before)
+    if not (report or going or killed or damaged):
         print(NO_RUN)
 
 
@@ -89,7 +91,7 @@ def runs(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """All runs, the newest first."""
+    """List all runs, the newest first."""
     with open_project(context, folder, overrides, as_json) as project:
         entries = project.list_runs()
     if as_json:
@@ -106,23 +108,22 @@ def documents(
     left_out: Annotated[bool, typer.Option("--left-out",
         help="Only those of which something was left out.")] = False,
 ) -> None:  # fmt: skip
-    """What is in, since when, what each gave, and what was left out of it."""
+    """List the documents: since when each is in, what it gave, and what was left out of it."""
     if changed and left_out:
         raise typer.BadParameter("not with --changed", param_hint="--left-out")
     with open_project(context, folder, overrides, as_json) as project:
         found = project.changed_documents(name) if changed else project.list_documents(name)
     if part is not None:
-        within = found["source"].str.contains(part, case=False, regex=False)
-        found = found[within | found["title"].str.contains(part, case=False, regex=False)]
+        in_source = found["source"].str.contains(part, case=False, regex=False)
+        in_title = found["title"].str.contains(part, case=False, regex=False)
+        found = found[in_source | in_title]
     if left_out:
         found = found[found["left_out"].str.len() > 0]
     if as_json:
         print_json(found.to_dict("records"))
     elif found.empty and part is not None:
-        print(
-            f"no document with '{part}' in its source or"
-            f" title{', of which something was left out' * left_out}"
-        )
+        condition = ", of which something was left out" if left_out else ""
+        print(f"no document with '{part}' in its source or title{condition}")
     elif found.empty and left_out:
         print("nothing was left out of any document")
     elif changed:
@@ -131,43 +132,36 @@ def documents(
         _print_documents(found)
 
 
-def _last_with_steps(runs: Runs) -> Mapping[str, Any] | None:
-    """A run that failed before its first step says nothing of what is there."""
-    return next((report for report in runs.reports() if report["steps"]), None)
-
-
 def _print_run(report: Mapping[str, Any]) -> None:
-    """When it was, a line a step and a store, and the sums."""
+    """Print when a run was, a line for each step and store, and the sums."""
     entry = RunEntry.of(report)
     took = f", took {span(entry.seconds)}" if entry.seconds is not None else ""
     ended = f", ended {span(_since(entry.ended))} ago" if entry.ended else ""
-    print(f"{_named(entry.run_id, entry.workflow)}: began {moment(entry.began)}{took}{ended}")
+    print(f"{_run_title(entry.run_id, entry.workflow)}: began {moment(entry.began)}{took}{ended}")
+    # A report of another version may have further fields.
     known = {field.name for field in fields(StepReport)}
     for step in report["steps"]:
-        print(
-            describe(StepReport(**{name: value for name, value in step.items() if name in known}))
-        )
+        values = {name: value for name, value in step.items() if name in known}
+        print(describe(StepReport(**values)))
     if report["load"]:
         print(describe_load(report["load"], report.get("load_seconds", 0.0)))
     print_report(dict(report))
 
 
 def print_night(night: "Night") -> None:
-    """As ``status`` tells of the last run, of any."""
+    """Print any run in the form in which ``status`` shows the last one."""
     if night.report is not None:
         _print_run(night.report)
-    else:
-        began_at = moment(night.entry.began)
-        how_far = f"; {_how_far(night.going)}" if night.going else ""
-        outcome = night.entry.outcome.replace("_", " ")
-        print(
-            f"{_named(night.entry.run_id, night.entry.workflow)}: began {began_at};"
-            f" {outcome}{how_far}"
-        )
+        return
+    entry = night.entry
+    how_far = f"; {_how_far(night.going)}" if night.going else ""
+    outcome = entry.outcome.replace("_", " ")
+    title = _run_title(entry.run_id, entry.workflow)
+    print(f"{title}: began {moment(entry.began)}; {outcome}{how_far}")
 
 
 def _print_entries(entries: Sequence[RunEntry]) -> None:
-    """A line a run."""
+    """Print a line for each run."""
     if not entries:
         print(NO_RUN)
         return
@@ -179,13 +173,10 @@ def _print_entries(entries: Sequence[RunEntry]) -> None:
         took = "" if entry.seconds is None else span(entry.seconds)
         cost = "no price" if entry.cost is None else f"{entry.cost:.4f}"
         outcome = entry.outcome.replace("_", " ")
-        tables = (
-            "new"
-            if entry.manifest == entry.run_id
-            else f"of {entry.manifest}"
-            if entry.manifest
-            else "-"
-        )
+        if entry.manifest == entry.run_id:
+            tables = "new"
+        else:
+            tables = f"of {entry.manifest}" if entry.manifest else "-"
         print(
             f"{entry.run_id:<29} {moment(entry.began)[:16]:<16} {entry.workflow or 'unknown':<14}"
             f" {outcome:<22} {took:>8} {entry.calls:>7,} {cost:>10} {entry.rejects:>7,}"
@@ -194,7 +185,7 @@ def _print_entries(entries: Sequence[RunEntry]) -> None:
 
 
 def _print_documents(found: "pd.DataFrame") -> None:
-    """A line a document, under it what was left out of it, and the sums."""
+    """Print a line for each document, below it what was left out of it, and the sums."""
     print(
         f"{'since':<16} {'units':>7} {'entities':>8} {'relations':>9} {'left out':>8}  source "
         " title"
@@ -224,11 +215,12 @@ def _facts(begun: UnfinishedRun | None) -> dict[str, Any] | None:
     return {**asdict(begun), "began": begun.start} if begun else None
 
 
-def _named(run_id: str, workflow: str) -> str:
+def _run_title(run_id: str, workflow: str) -> str:
     return f"run {run_id}, workflow {workflow or 'unknown'}"
 
 
 def _how_far(begun: UnfinishedRun) -> str:
+    """Return the step that a run is at, such as "at merge (step 3 of 9): 5 of 20"."""
     if not begun.step:
         return "before its first step"
     position = f" (step {begun.position} of {begun.steps})" if begun.steps else ""
@@ -241,4 +233,5 @@ def _ago(begun: UnfinishedRun) -> str:
 
 
 def _since(iso: str) -> float:
+    """Return the seconds since a time in ISO 8601; 0 for an empty text."""
     return (datetime.now(UTC) - datetime.fromisoformat(iso)).total_seconds() if iso else 0.0

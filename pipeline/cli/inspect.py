@@ -1,5 +1,5 @@
-"""rejects, usage, doctor, verify, check-laws: what was left out, what it cost, and whether all is
-well."""
+"""The commands rejects, usage, doctor, verify and check-laws, which show what was left out, what it
+cost, and whether everything is in order."""
 
 import sys
 from dataclasses import asdict
@@ -62,14 +62,18 @@ def usage(
             help="Of this run only; questions: of those alone.")
     ] = None,
 ) -> None:  # fmt: skip
-    """What the models were asked, and what it cost: calls, tokens, price."""
+    """Show what the models were asked, and what it cost: calls, tokens, price."""
     with open_project(context, folder, overrides, as_json) as project:
         from pipeline.engine.usage.journal import sums
 
         found = project.usage()
-        table = sums(found[found["run_id"].str.startswith(run)] if run else found, by)
+        if run:
+            found = found[found["run_id"].str.startswith(run)]
+        table = sums(found, by)
     if as_json:
-        print_json(table.astype(object).where(table.notna(), None).to_dict("records"))
+        # JSON has no NaN: a missing value becomes null.
+        with_nulls = table.astype(object).where(table.notna(), None)
+        print_json(with_nulls.to_dict("records"))
     else:
         print_usage(table, by)
 
@@ -83,7 +87,10 @@ def doctor(
     """Check settings, endpoints, stores and space, and say what to do."""
 
     def consent(call: "LongCall") -> bool:
-        """Silence is no consent, and who reads JSON is no person."""
+        """Return whether the call may be made: by --long, or by a person who says yes.
+
+        Without a terminal, and with --json, nobody can be asked.
+        """
         if long:
             print_aside(str(call))
             return True
@@ -91,7 +98,8 @@ def doctor(
             return False
         try:
             return typer.confirm(f"{call}; send it?", err=True)
-        except typer.Abort:  # an Exception, and as such it would be one more finding
+        except typer.Abort:
+            # The doctor makes a finding of every Exception; Ctrl-C is to end the command.
             raise KeyboardInterrupt from None
 
     with open_project(context, folder, overrides, as_json) as project:
@@ -145,16 +153,12 @@ def check_laws(
 
 
 def _print_verification(found: "Verification") -> None:
-    """A line a table, and under it the rows that differ."""
+    """Print a line for each table, below it rows that differ, and the verdict."""
     print(f"{'store':<10} {'table':<14} {'snapshots':>10} {'store':>10}  differences")
     for check in found.tables:
-        kinds = ", ".join(
-            f"{difference.rows:,} {difference.kind}" for difference in check.differences
-        )
-        print(
-            f"{check.store:<10} {check.table:<14} {check.expected:>10,} {check.stored:>10,} "
-            f" {kinds or 'none'}"
-        )
+        kinds = [f"{difference.rows:,} {difference.kind}" for difference in check.differences]
+        counts = f"{check.expected:>10,} {check.stored:>10,}"
+        print(f"{check.store:<10} {check.table:<14} {counts}  {', '.join(kinds) or 'none'}")
         for difference in check.differences:
             _print_rows(difference.kind, difference.rows, difference.examples)
     for dangling in found.dangling:

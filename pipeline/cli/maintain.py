@@ -1,5 +1,5 @@
-"""gc, purge, stores, workspace, export, import: what keeps a project in order, and ways in and
-out."""
+"""The commands gc, purge, stores, workspace, export and import, which maintain a project and
+exchange its tables with other tools."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.build import AllowDeletes, carry_out
-from pipeline.cli.console import print_collected, told
+from pipeline.cli.console import describe_counts, print_collected
 from pipeline.cli.options import (
     Folder,
     Json,
@@ -29,6 +29,7 @@ from pipeline.cli.progress import counting
 from pipeline.errors import counted
 
 if TYPE_CHECKING:
+    from pipeline.engine.run_report import Progress, RunReport
     from pipeline.export.source import ExportReport
     from pipeline.project import Project
     from pipeline.stores.base import Live
@@ -71,22 +72,16 @@ def purge(
             _purge_history(project, yes, as_json)
             return
         if not yes:
-            _show_and_ask(
-                [
-                    *project.survey(document).lines(),
-                    f"Delete {document} and all that was made of it?",
-                ]
-            )
+            found = project.survey(document).lines()
+            _show_and_ask(found, f"Delete {document} and all that was made of it?")
         report = project.purge(document)
     if as_json:
         print_json(report.to_json())
     else:
         print(*report.lines(), sep="\n")
-    unreached = report.unreached.items()
-    print_aside(
-        *(f"purge: {place} may hold {report.document} still: {why}" for place, why in unreached),
-        *report.notes,
-    )
+    for place, why in report.unreached.items():
+        print_aside(f"purge: {place} may hold {report.document} still: {why}")
+    print_aside(*report.notes)
     _tell_unowned(report.unowned)
     if report.exit_code:
         raise typer.Exit(report.exit_code)
@@ -94,12 +89,8 @@ def purge(
 
 def _purge_history(project: "Project", yes: bool, as_json: bool) -> None:
     if not yes:
-        _show_and_ask(
-            [
-                *project.purge_history(dry_run=True).lines(),
-                "Delete that? Documents, tables and stores stay as they are.",
-            ]
-        )
+        found = project.purge_history(dry_run=True).lines()
+        _show_and_ask(found, "Delete that? Documents, tables and stores stay as they are.")
     report = project.purge_history(dry_run=False)
     if as_json:
         print_json(report.to_json())
@@ -109,10 +100,9 @@ def _purge_history(project: "Project", yes: bool, as_json: bool) -> None:
     _tell_unowned(report.unowned)
 
 
-def _show_and_ask(lines: Sequence[str]) -> None:
-    """The last line is the question."""
-    *before, question = lines
-    print(*before, sep="\n", file=sys.stderr)
+def _show_and_ask(lines: Sequence[str], question: str) -> None:
+    """Print the lines on stderr, then ask the question as ``ask`` does."""
+    print(*lines, sep="\n", file=sys.stderr)
     ask(question)
 
 
@@ -143,11 +133,11 @@ def list_workspaces(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """What each workspace of the databases shows."""
+    """List the workspaces of the databases, and what each shows."""
     with open_project(context, folder, overrides, as_json) as project:
         found, owner = project.workspaces(), project.known_owner
     rows = [
-        _row(store, name, live, owner)
+        _workspace_row(store, name, live, owner)
         for store, lives in found.items()
         for name, live in lives.items()
     ]
@@ -173,10 +163,10 @@ def drop_workspace(
         print_json(counts)
     else:
         for store, tables in counts.items():
-            print(f"{store}: {told(tables)} deleted")
+            print(f"{store}: {describe_counts(tables)} deleted")
 
 
-def _row(store: str, name: str, live: "Live", owner: str) -> dict[str, Any]:
+def _workspace_row(store: str, name: str, live: "Live", owner: str) -> dict[str, Any]:
     return {
         "store": store,
         "workspace": name,
@@ -193,7 +183,7 @@ def _row(store: str, name: str, live: "Live", owner: str) -> dict[str, Any]:
 
 
 def _print_workspaces(rows: Sequence[Mapping[str, Any]]) -> None:
-    """A line a workspace of a store."""
+    """Print a line for each workspace of each store."""
     if not rows:
         print("no workspace yet; graphmill run makes one")
         return
@@ -202,13 +192,16 @@ def _print_workspaces(rows: Sequence[Mapping[str, Any]]) -> None:
         f" {'owner':<32}  rows; embedding"
     )
     for row in rows:
-        tables = told(row["rows"]) or "unknown"
+        tables = describe_counts(row["rows"]) or "unknown"
         shown = (
             f"{row['store']:<10} {row['workspace']:<24} {row['workflow']:<14}"
             f" {row['version']:<{VERSION_SHOWN}}"
         )
-        owner = f"{row['owner'] or 'nobody'}{' (this project)' if row['own'] else ''}"
-        print(f"{shown} {owner:<32}  {tables}; {json.dumps(row['embedding'], ensure_ascii=False)}")
+        owner = row["owner"] or "nobody"
+        if row["own"]:
+            owner += " (this project)"
+        embedding = json.dumps(row["embedding"], ensure_ascii=False)
+        print(f"{shown} {owner:<32}  {tables}; {embedding}")
 
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="graphml, csv, neo4j-admin or parquet.")]
@@ -258,13 +251,17 @@ def import_graphrag(
     from pipeline.engine.plan import RunOptions
 
     options = RunOptions(allow_deletes=allow_deletes)
-    carry_out(lambda project, progress: project.import_graphrag(source, name, progress, options),
-              context, folder, overrides, as_json, log,
-              then=f"Next: graphmill load {name}\n")  # fmt: skip
+
+    def import_tables(project: "Project", progress: "Progress") -> "RunReport":
+        return project.import_graphrag(source, name, progress, options)
+
+    then = f"Next: graphmill load {name}\n"
+    carry_out(import_tables, context, folder, overrides, as_json, log, then=then)
 
 
 def _print_exported(exported: "ExportReport") -> None:
     for name, rows in exported.files.items():
-        print(f"{exported.folder / name}" + (f"  {counted(rows, 'row')}" if rows else ""))
+        number = f"  {counted(rows, 'row')}" if rows else ""
+        print(f"{exported.folder / name}{number}")
     if exported.command:
         print(f"Import it (the database must not run, or not exist yet):\n{exported.command}")

@@ -1,5 +1,5 @@
-"""What the commands share: their options, streams that outlive who reads them, and what becomes of
-an error."""
+"""Parts shared by all commands: common options, streams that survive a reader's end, and the report
+of errors."""
 
 import errno
 import io
@@ -24,39 +24,45 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 5.0
-"""Seconds that a run's words wait for who has stopped reading: a pipe nobody empties, a terminal
-held by Ctrl-S."""
+"""Seconds that messages on stderr wait for a reader who has stopped reading, as with a pipe that
+nobody empties or a terminal held by Ctrl-S."""
 GONE = frozenset({errno.EPIPE, errno.EIO, errno.EBADF, errno.ENXIO, errno.ECONNRESET})
-"""Nobody reads any more. That a disk is full is another thing: a result that cannot be written is
-told."""
+"""Error numbers that mean that nobody reads any more. A full disk is not among them: a result that
+cannot be written is an error."""
 
 
 class CutOffError(OSError):
-    """What is said on stdout can be written no further, as on a full disk."""
+    """A result on stdout that can be written no further, as on a full disk."""
 
 
 class UnbreakableStream(io.FileIO):
-    """Writes to a descriptor, for as long as somebody reads it; afterwards what is written is lost.
-    One that does not block, as another process may have set it, is waited for. ``whatever``: no
-    fault at all ends the writer's work, nor does it wait long, for what it says is beside the point
-    of it: where nobody has read for ``PATIENCE``, all is lost until somebody does."""
+    """A stream that writes to a descriptor while somebody reads it, and discards output afterwards.
+
+    A descriptor in non-blocking mode, which another process may have set, is waited for.
+
+    With ``whatever`` the output is only messages about the work, and nothing about the stream may
+    end or delay the work. No error is raised then, and the stream does not wait long for a reader:
+    after ``PATIENCE`` seconds without one it discards everything until somebody reads again.
+    """
 
     def __init__(self, descriptor: int, whatever: bool) -> None:
-        own = _never_waiting(descriptor) if whatever else None
+        own = _reopen_without_blocking(descriptor) if whatever else None
         super().__init__(descriptor if own is None else own, "w", closefd=own is not None)
         self.whatever, self.patience = whatever, PATIENCE
 
     def write(self, content: Any, /) -> int:
+        """Write the content, or discard it; return how many bytes count as written."""
         try:
             if self.whatever and not self._is_read():
                 return memoryview(content).nbytes
-            content = (
-                memoryview(content)[: select.PIPE_BUF] if self.whatever else content
-            )  # there is room for that
-            while (written := super().write(content)) is None:
-                if self.whatever:
-                    break
+            if self.whatever:
+                # A pipe that is ready for writing has room for this many bytes, so it won't block.
+                content = memoryview(content)[: select.PIPE_BUF]
+            written = super().write(content)
+            # None means that a descriptor in non-blocking mode has no room.
+            while written is None and not self.whatever:
                 select.select([], [self], [])
+                written = super().write(content)
         except OSError as error:
             if not self.whatever and error.errno not in GONE:
                 raise CutOffError(error.errno, error.strerror) from error
@@ -64,6 +70,10 @@ class UnbreakableStream(io.FileIO):
         return memoryview(content).nbytes if written is None else written
 
     def _is_read(self) -> bool:
+        """Return whether there is room to write within the patience left.
+
+        The patience is used up by one failure, so that not every message waits anew.
+        """
         poll = select.poll()
         poll.register(self, select.POLLOUT)
         there = bool(poll.poll(self.patience * 1000))
@@ -71,9 +81,12 @@ class UnbreakableStream(io.FileIO):
         return there
 
 
-def _never_waiting(descriptor: int) -> int | None:
-    """The terminal once more, so that a write takes what there is room for; the descriptor's own
-    mode is shared with other processes. None for what is no terminal, or cannot be opened."""
+def _reopen_without_blocking(descriptor: int) -> int | None:
+    """Open the descriptor's terminal again in non-blocking mode; None if there is no terminal.
+
+    A write then takes as many bytes as there is room for. The mode of the given descriptor is not
+    changed, because it is shared with other processes.
+    """
     try:
         return os.open(os.ttyname(descriptor), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:
@@ -81,18 +94,23 @@ def _never_waiting(descriptor: int) -> int | None:
 
 
 def outlive_readers() -> None:
-    """From here on stdout and stderr are ``UnbreakableStream``. Those that are closed lead nowhere,
-    so that no file that is opened later takes their place and is written into."""
+    """Replace stdout and stderr by streams of the kind ``UnbreakableStream``.
+
+    Standard descriptors that are closed are opened on the null device. Otherwise a file that is
+    opened later would get such a number, and messages would be written into it.
+    """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest that is free: this one
-    sys.stdout = _lasting(sys.stdout, 1, whatever=False)
-    sys.stderr = _lasting(sys.stderr, 2, whatever=True)
+            # The lowest free number is taken, which is this descriptor.
+            os.open(os.devnull, os.O_RDWR)
+    sys.stdout = _unbreakable(sys.stdout, 1, whatever=False)
+    sys.stderr = _unbreakable(sys.stderr, 2, whatever=True)
 
 
-def _lasting(stream: TextIO | None, descriptor: int, whatever: bool) -> TextIO:
+def _unbreakable(stream: TextIO | None, descriptor: int, whatever: bool) -> TextIO:
+    """Return a text stream over an ``UnbreakableStream``, with the encoding of ``stream``."""
     made = io.BufferedWriter(UnbreakableStream(descriptor, whatever))
     lines = whatever or os.isatty(descriptor)
     if stream is None:
@@ -103,10 +121,10 @@ def _lasting(stream: TextIO | None, descriptor: int, whatever: bool) -> TextIO:
 
 @contextmanager
 def outlive_terminal() -> Iterator[None]:
-    """The terminal may be closed meanwhile: the work goes on, as with nohup."""
+    """Let the work inside go on if the terminal is closed meanwhile, as with nohup."""
     try:
         before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    except ValueError:  # in another thread than the main one, where signals are nobody's
+    except ValueError:  # Only the main thread may set signal handlers.
         yield
         return
     try:
@@ -125,13 +143,13 @@ Overrides = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="One JSON object, or list, on stdout.")]
 
 
-def _known_log(log: str) -> str:
+def _check_log(log: str) -> str:
     if log not in ("auto", "json"):
         raise typer.BadParameter("auto or json")
     return log
 
 
-Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.", callback=_known_log)]
+Log = Annotated[str, typer.Option(help="Progress on stderr: auto or json.", callback=_check_log)]
 Name = Annotated[
     str | None,
     typer.Argument(metavar="WORKFLOW", help="By default the one that settings.yaml names."),
@@ -139,7 +157,7 @@ Name = Annotated[
 SHOWN = "By default the one that the workspace shows, else that of settings.yaml."
 Shown = Annotated[str | None, typer.Argument(metavar="WORKFLOW", help=SHOWN)]
 ShownToo = Annotated[str | None, typer.Option("--workflow", metavar="NAME", help=SHOWN)]
-"""Of a command whose arguments are others."""
+"""The workflow as an option, for a command that has other arguments."""
 
 TakeOver = Annotated[
     list[str] | None,
@@ -150,8 +168,9 @@ TakeOver = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
-def root_of(context: typer.Context, folder: Path | None) -> Path:
-    """The project's folder: ``-C`` after the command, before it, or where one is."""
+def find_root(context: typer.Context, folder: Path | None) -> Path:
+    """Return the project's folder: that of ``-C`` after the command or before it, else the current
+    one."""
     return (folder or context.obj or Path()).resolve()
 
 
@@ -163,14 +182,18 @@ def open_project(
     as_json: bool = False,
     stopped: str = STOPPED,
 ) -> Iterator["Project"]:
-    """The project; what goes wrong with it is told as ``errors_told`` does."""
-    root = root_of(context, folder)
-    with errors_told(root, as_json, stopped), project_of(root, overrides) as project:
+    """Open the project of a command; errors inside are reported as by ``report_errors``."""
+    root = find_root(context, folder)
+    with report_errors(root, as_json, stopped), open_project_at(root, overrides) as project:
         yield project
 
 
-def project_of(root: Path, overrides: list[str] | None) -> "Project":
-    """Imported here, so that what needs no project starts at once. Raises SettingsError."""
+def open_project_at(root: Path, overrides: list[str] | None) -> "Project":
+    """Open the project in a folder, with overrides of settings.
+
+    Overrides that another command has handed on come first. Raises SettingsError.
+    """
+    # Imported here, so that commands that need no project start at once.
     from pipeline.project import Project
     from pipeline.settings.file import HANDED_ON
 
@@ -178,9 +201,12 @@ def project_of(root: Path, overrides: list[str] | None) -> "Project":
 
 
 @contextmanager
-def errors_told(root: Path, as_json: bool = False, stopped: str = STOPPED) -> Iterator[None]:
-    """What goes wrong inside is one line on stderr, an exit code, and with --json a report.
-    ``stopped``: what is said of Ctrl-C."""
+def report_errors(root: Path, as_json: bool = False, stopped: str = STOPPED) -> Iterator[None]:
+    """Report an error inside as one line on stderr and an exit code, with --json also as JSON.
+
+    The JSON is the report of the run that failed, else a report with the message alone.
+    ``stopped`` is the message after Ctrl-C.
+    """
     runs = Runs.of(root)
     last = runs.last()
     outcome: Outcome = "failed"
@@ -205,20 +231,21 @@ def errors_told(root: Path, as_json: bool = False, stopped: str = STOPPED) -> It
 def confirm_take_over(
     project: "Project", owners: Sequence[str], yes: bool, workspace: str | None = None
 ) -> None:
-    """Ask before a workspace of other owners, by default that of the settings, is theirs no more.
-    Nothing is asked where none is. Raises UsageError as ``ask`` does."""
+    """Ask before a workspace is taken over from one of these owners.
+
+    By default it is the workspace of the settings. Nothing is asked if no store shows it for one of
+    the owners, or with ``yes``. Raises UsageError as ``ask`` does.
+    """
     if not owners or yes:
         return
-    taken = {
-        store: live for store, live in project.others(workspace).items() if live.owner in owners
-    }
+    others = project.others(workspace)
+    taken = {store: live for store, live in others.items() if live.owner in owners}
+    name = workspace or project.settings.workspace
     for store, live in taken.items():
         rows = sum(state.rows for state in live.tables.values())
-        what = (
-            f"{store}: workspace '{workspace or project.settings.workspace}' of owner {live.owner}"
-        )
         print(
-            f"{what}: workflow '{live.workflow}', {counted(rows, 'row')}, loaded from {live.place}",
+            f"{store}: workspace '{name}' of owner {live.owner}: workflow '{live.workflow}',"
+            f" {counted(rows, 'row')}, loaded from {live.place}",
             file=sys.stderr,
         )
     if taken:
@@ -226,8 +253,10 @@ def confirm_take_over(
 
 
 def ask(question: str) -> None:
-    """Raises typer.Abort where the answer is not yes, UsageError where nobody is there to be asked,
-    as in a crontab: silence is no yes."""
+    """Ask a question on the terminal; return if the answer is yes.
+
+    Raises typer.Abort for any other answer, and UsageError without a terminal, as in a crontab.
+    """
     if not sys.stdin.isatty():
         raise UsageError(
             f"there is no terminal to ask on ({question}); if this is meant, add --yes"
@@ -236,14 +265,15 @@ def ask(question: str) -> None:
 
 
 def print_aside(*facts: str) -> None:
-    """What is to be known beside the result: a line each on stderr."""
+    """Print each fact as a line on stderr; stdout is for results."""
     for fact in facts:
         print(f"graphmill: {fact}", file=sys.stderr)
 
 
-def listed(text: str) -> tuple[str, ...]:
-    """What stands between its commas."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+def split_list(text: str) -> tuple[str, ...]:
+    """Return the values of a comma-separated list, without empty ones."""
+    stripped = (part.strip() for part in text.split(","))
+    return tuple(part for part in stripped if part)
 
 
 def print_json(content: Any) -> None:

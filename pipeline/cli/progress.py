@@ -1,5 +1,4 @@
-"""What a run shows while it goes on: bars for people, lines where there is no terminal, JSON for
-machines.
+"""Show the progress of a run: bars on a terminal, lines without one, JSON for machines.
 
 Everything here goes to stderr; stdout is for results.
 """
@@ -30,14 +29,17 @@ WIDE_ENOUGH = 80
 
 @contextmanager
 def run_progress(log: str) -> Iterator[Progress]:
-    """``log``: "auto" (bars on a terminal, else lines) or "json". The run goes on where the
-    terminal is closed, or nobody reads what is shown any more."""
-    with outlive_terminal(), _shown(log) as progress:
+    """Yield the display of a run's progress.
+
+    ``log`` is "auto" (bars on a terminal, else lines) or "json". The run goes on if the terminal is
+    closed, or if nobody reads the display any more.
+    """
+    with outlive_terminal(), _choose_display(log) as progress:
         yield progress
 
 
 @contextmanager
-def _shown(log: str) -> Iterator[Progress]:
+def _choose_display(log: str) -> Iterator[Progress]:
     if log == "json":
         events = Events(print_event)
         with _beating(events.beat):
@@ -54,8 +56,7 @@ def _shown(log: str) -> Iterator[Progress]:
 
 
 def _terminal() -> "Console | None":
-    """Where bars are shown. A night's command has none, and does without importing what draws
-    them."""
+    """Return the terminal on stderr for bars, or None. Without one, rich is not imported."""
     if not sys.stderr.isatty():
         return None
     from rich.console import Console
@@ -66,20 +67,28 @@ def _terminal() -> "Console | None":
 
 @contextmanager
 def counting(command: str) -> Iterator["Advanced"]:
-    """What hears how far a command is with a part of its work, and shows it by a bar; on a terminal
-    alone."""
+    """Yield a function that shows the progress of a command by a bar, if there is a terminal.
+
+    It takes the name of a sub-step, how much of it is done, and how much is expected.
+    """
     terminal = _terminal()
     if terminal is None:
         yield lambda part, done, expected: None
         return
     with _bars(terminal) as bars:
-        shown = Bars(bars, bars.add_task(command, total=None))
-        yield lambda part, done, expected: shown.part(f"{command} {part}", done, expected)
+        display = Bars(bars, bars.add_task(command, total=None))
+
+        def advance(part: str, done: int, expected: int) -> None:
+            display.part(f"{command} {part}", done, expected)
+
+        yield advance
 
 
 def _bars(console: "Console") -> "RichProgress":
-    """In a narrow terminal without the bar, and with long names on two lines: the counts are what
-    is looked for."""
+    """Return a display of bars on the terminal.
+
+    In a narrow terminal it has no bar, and long names take two lines: the counts matter most.
+    """
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -97,12 +106,14 @@ def _bars(console: "Console") -> "RichProgress":
 
 
 def print_event(event: dict[str, Any]) -> None:
-    """One JSON object a line."""
+    """Print an event as a line of JSON."""
     _print_line(json.dumps(event, ensure_ascii=False))
 
 
 @dataclass
 class Bars(Progress):
+    """Shows the step under way by a bar, and finished steps by a line each."""
+
     bars: "RichProgress"
     task: Any = None
     pulse: Pulse = field(default_factory=Pulse)
@@ -130,7 +141,9 @@ class Bars(Progress):
         self.part(f"{LOAD} {store} {part}", done, expected)
 
     def part(self, name: str, done: int, expected: int) -> None:
-        if name != self.pulse.step:  # a task that has finished once stays finished, its clock too
+        """Show how much of a sub-step is done, with the rate per second."""
+        if name != self.pulse.step:
+            # A bar that was full once stays finished, and its clock stops: each name has its own.
             self.bars.remove_task(self.task)
             self.task = self.bars.add_task(name, total=None)
         self.pulse.part(name, done, expected)
@@ -149,7 +162,7 @@ class Bars(Progress):
 
 @dataclass
 class Lines(Progress):
-    """One line a finished step, and one now and then inside a long one."""
+    """Prints a line for each finished step, and now and then one about a long step under way."""
 
     pulse: Pulse = field(default_factory=Pulse)
 
@@ -178,7 +191,7 @@ class Lines(Progress):
         self._say(describe_load(counts, seconds))
 
     def beat(self) -> None:
-        """Called every second: a line where nothing has been said for long."""
+        """Print a line if nothing was printed for long. It is called every second."""
         pulse = self.pulse
         if pulse.due:
             count = f" {pulse.done:,} of {pulse.expected:,}" if pulse.expected else ""
@@ -191,6 +204,7 @@ class Lines(Progress):
 
 @contextmanager
 def _beating(beat: Callable[[], None]) -> Iterator[None]:
+    """Call ``beat`` every second in a thread, until the block ends."""
     over = threading.Event()
 
     def beats() -> None:
@@ -207,6 +221,6 @@ def _beating(beat: Callable[[], None]) -> Iterator[None]:
 
 
 def _print_line(line: str) -> None:
-    """In one write: another thread may print as well."""
+    """Print a line on stderr with one write, because another thread may print as well."""
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()

@@ -1,5 +1,5 @@
-"""Two pages of the documentation that are made from the code: every command with its options, every
-setting."""
+"""Make two pages of the documentation from the code: all commands with their options, and all
+settings."""
 
 import json
 import re
@@ -44,39 +44,37 @@ one run. The default is what holds where the key is missing. Below each table is
 
 
 def commands_page(root: Any) -> str:
-    """``root``: the command's group, with all of its own."""
-    lines = [
-        COMMANDS_HEAD,
-        *_table(["Option", ""], [[f"`{name}`", meaning] for name, meaning in COMMON.items()]),
-    ]
+    """Return the page of all commands, in Markdown. ``root`` is the group of all commands."""
+    common = [[f"`{name}`", meaning] for name, meaning in COMMON.items()]
+    lines = [COMMANDS_HEAD, *_markdown_table(["Option", ""], common)]
     for name, command in _commands("graphmill", root):
-        arguments = [part for part in command.params if isinstance(part, TyperArgument)]
-        options = [
-            part for part in command.params if isinstance(part, TyperOption) and not part.hidden
-        ]
-        usage = " ".join([name, *map(_usage, arguments)])
-        lines += [
-            "",
-            f"## {name}",
-            "",
-            *(command.help or "").splitlines(),
-            "",
-            "```",
-            usage,
-            "```",
-            "",
-        ]
-        own = [part for part in (*arguments, *options) if not set(part.opts) & {*COMMON, "--help"}]
-        if own:
-            lines += _table(["", ""], [[_spelling(part), _meaning(part)] for part in own])
-        common = [
-            f"`{option}`" for option in COMMON if any(option in part.opts for part in options)
-        ]
-        lines += [*([""] if own else []), f"Also {', '.join(common)}."] if common else []
+        lines += _command_section(name, command)
     return "\n".join(lines) + "\n"
 
 
+def _command_section(name: str, command: Any) -> list[str]:
+    """Return the lines about a command: its help, how it is called, its own and common options."""
+    arguments = [part for part in command.params if isinstance(part, TyperArgument)]
+    options = [part for part in command.params if isinstance(part, TyperOption) and not part.hidden]
+    usage = " ".join([name, *map(_placeholder, arguments)])
+    lines = ["", f"## {name}", "", *(command.help or "").splitlines(), ""]
+    lines += ["```", usage, "```", ""]
+    elsewhere = {*COMMON, "--help"}
+    own = [part for part in (*arguments, *options) if elsewhere.isdisjoint(part.opts)]
+    if own:
+        rows = [[_spelling(part), _meaning(part)] for part in own]
+        lines += _markdown_table(["", ""], rows)
+    spellings = {name for part in options for name in part.opts}
+    common = [f"`{option}`" for option in COMMON if option in spellings]
+    if own and common:
+        lines.append("")
+    if common:
+        lines.append(f"Also {', '.join(common)}.")
+    return lines
+
+
 def _commands(name: str, group: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each command below a group with its full name, ordered by name."""
     for below, command in sorted(group.commands.items()):
         if hasattr(command, "commands"):
             yield from _commands(f"{name} {below}", command)
@@ -84,109 +82,114 @@ def _commands(name: str, group: Any) -> Iterator[tuple[str, Any]]:
             yield f"{name} {below}", command
 
 
-def _usage(argument: TyperArgument) -> str:
+def _placeholder(argument: TyperArgument) -> str:
+    """Return how an argument is shown in a call, in brackets if it may be left out."""
     name = str(argument.metavar or argument.name)
     return name if argument.required else f"[{name}]"
 
 
 def _spelling(part: TyperArgument | TyperOption) -> str:
+    """Return all names of an option with the placeholder of its value, or an argument's
+    placeholder."""
     if isinstance(part, TyperArgument):
-        return f"`{_usage(part)}`"
+        return f"`{_placeholder(part)}`"
     value = "" if part.is_flag else f" {part.metavar or part.type.name.upper()}"
-    names = [f"`{name}{value}`" for name in part.opts] + [
-        f"`{name}`" for name in part.secondary_opts
-    ]
+    names = [f"`{name}{value}`" for name in part.opts]
+    names += [f"`{name}`" for name in part.secondary_opts]
     return ", ".join(names)
 
 
 def _meaning(part: TyperArgument | TyperOption) -> str:
+    """Return the help of an option or an argument, with its default if it has one."""
     if part.default in (None, False, ()) or part.default is Ellipsis:
         return part.help or ""
     return f"{part.help or ''} Default: `{part.default}`.".strip()
 
 
 def settings_page() -> str:
-    delivered = (shipped() / SETTINGS).read_text(encoding="utf-8")
-    parts = re.split(r"^(?=[a-z])", delivered, flags=re.MULTILINE)
-    written = {part.partition(":")[0]: part.strip("\n") for part in parts}
+    """Return the page of all settings, in Markdown, with the shipped text of each section."""
+    shipped_text = (shipped() / SETTINGS).read_text(encoding="utf-8")
+    # A section begins with its key at the beginning of a line.
+    parts = re.split(r"^(?=[a-z])", shipped_text, flags=re.MULTILINE)
+    text_of = {part.partition(":")[0]: part.strip("\n") for part in parts}
     schema = Settings.model_json_schema()
     alone = [name for name in Settings.model_fields if not _sections(Settings, name)]
+    groups = {"The project": alone}
+    groups |= {name: [name] for name in Settings.model_fields if name not in alone}
     lines = [SETTINGS_HEAD]
-    groups = {"The project": alone} | {
-        name: [name] for name in Settings.model_fields if name not in alone
-    }
     for title, names in groups.items():
-        rows = [row for name in names for row in _rows(Settings, schema, name, "", schema)]
-        lines += [f"## {title}", "", *_table(["Key", "Type", "Default"], rows), ""]
-        lines += ["```yaml", *(written[name] for name in names), "```", ""]
+        rows = []
+        for name in names:
+            rows += _setting_rows(Settings, schema, name, "", schema)
+        lines += [f"## {title}", "", *_markdown_table(["Key", "Type", "Default"], rows), ""]
+        lines += ["```yaml", *(text_of[name] for name in names), "```", ""]
     return "\n".join(lines)
 
 
-def _rows(
+def _setting_rows(
     model: type[BaseModel],
     described: dict[str, Any],
     name: str,
     prefix: str,
     schema: dict[str, Any],
 ) -> list[list[str]]:
-    """Of a key, or of all keys of the section that it is. ``described``: the model's part of the
-    schema."""
-    if sections := _sections(model, name):
-        return [
-            row
-            for place, section in sections
-            for below in section.model_fields
-            for row in _rows(
-                section, schema["$defs"][section.__name__], below, f"{prefix}{name}{place}.", schema
-            )
-        ]
-    field = model.model_fields[name]
-    value = None if field.is_required() else field.get_default()
-    default = "" if value is None else f"`{json.dumps(value, default=str)}`"
-    return [[f"`{prefix}{name}`", _type(described["properties"][name], schema), default]]
+    """Return the table's row of a key; for the key of a section, the rows of all keys in it.
+
+    ``described`` is the part of the JSON schema about ``model``, and ``prefix`` the path of the
+    section that the key is in.
+    """
+    sections = _sections(model, name)
+    if not sections:
+        field = model.model_fields[name]
+        value = None if field.is_required() else field.get_default()
+        default = "" if value is None else f"`{json.dumps(value, default=str)}`"
+        type_ = _describe_type(described["properties"][name], schema)
+        return [[f"`{prefix}{name}`", type_, default]]
+    rows = []
+    for place, section in sections:
+        below = schema["$defs"][section.__name__]
+        for key in section.model_fields:
+            rows += _setting_rows(section, below, key, f"{prefix}{name}{place}.", schema)
+    return rows
 
 
 def _sections(model: type[BaseModel], name: str) -> list[tuple[str, type[BaseModel]]]:
-    """What stands below a key: sections, each with what its path has after the key's name."""
+    """Return the sections below a key, each with what stands after the key's name in its path:
+    ".NAME" in a mapping, "[]" in a list."""
     annotation = model.model_fields[name].annotation
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [("", annotation)]
-    parts = [
-        part
-        for part in get_args(annotation)
-        if isinstance(part, type) and issubclass(part, BaseModel)
-    ]
     place = {dict: ".NAME", tuple: "[]"}.get(get_origin(annotation), "")
-    return [(place, part) for part in parts]
+    types = [part for part in get_args(annotation) if isinstance(part, type)]
+    return [(place, part) for part in types if issubclass(part, BaseModel)]
 
 
-def _type(field: dict[str, Any], schema: dict[str, Any]) -> str:
-    """The type and its bounds, in words."""
+def _describe_type(field: dict[str, Any], schema: dict[str, Any]) -> str:
+    """Return the type of a field and its bounds in words; ``schema`` resolves references."""
     if "$ref" in field:
-        return _type(schema["$defs"][field["$ref"].rpartition("/")[2]], schema)
+        target = field["$ref"].rpartition("/")[2]
+        return _describe_type(schema["$defs"][target], schema)
     if "anyOf" in field:
-        return " or ".join(
-            _type(part, schema) for part in field["anyOf"] if part != {"type": "null"}
-        )
+        types = [part for part in field["anyOf"] if part != {"type": "null"}]
+        return " or ".join(_describe_type(part, schema) for part in types)
     if "const" in field:
         return f"`{field['const']}`"
     if "enum" in field:
         return ", ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":
-        return f"list of {_type(field.get('items', {}), schema)}"
+        return f"list of {_describe_type(field.get('items', {}), schema)}"
     words = {"string": "text", "object": "mapping", "boolean": "true, false"}
-    bounds = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above"}
-    said = [f"{word} {field[bound]:,}" for bound, word in bounds.items() if bound in field]
-    pattern = [f"`{field['pattern']}`"] if "pattern" in field else []
     kind = str(field.get("type", "any"))
-    return ", ".join([words.get(kind, kind), *said, *pattern])
+    facts = [words.get(kind, kind)]
+    bounds = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "above"}
+    facts += [f"{word} {field[bound]:,}" for bound, word in bounds.items() if bound in field]
+    if "pattern" in field:
+        facts.append(f"`{field['pattern']}`")
+    return ", ".join(facts)
 
 
-def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    """Of Markdown."""
-    cells = [
-        head,
-        ["---"] * len(head),
-        *([cell.replace("|", "\\|") for cell in row] for row in rows),
-    ]
-    return [f"| {' | '.join(row)} |" for row in cells]
+def _markdown_table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+    lines = [head, ["---"] * len(head), *escaped]
+    return [f"| {' | '.join(cells)} |" for cells in lines]

@@ -1,4 +1,5 @@
-"""resolutions list, pin, undo: which names are one, and what a person says of it."""
+"""The commands resolutions list, pin and undo: which names are one entity, and what a person
+decides about that."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -22,7 +23,7 @@ def list_resolutions(
     as_json: Json = False,
     decision: Annotated[Literal["merge", "keep"] | None, typer.Option(help="Only these.")] = None,
 ) -> None:  # fmt: skip
-    """The pairs of names that the last run decided about."""
+    """List the pairs of names that the last run decided about."""
     with open_project(context, folder, overrides, as_json) as project:
         found = project.resolutions(name)
     chosen = found[found["decision"] == decision] if decision else found
@@ -41,7 +42,7 @@ def pin(
     """Take two names for one, or for two, from the next run on."""
     with open_project(context, folder, overrides, as_json) as project:
         pinned = project.pin(decision, a, b, workflow)
-    _told(pinned, a, b, as_json)
+    _print_pin(pinned, a, b, as_json)
 
 
 def undo(
@@ -52,10 +53,10 @@ def undo(
     """Take back a pin; where there is none, part what was merged."""
     with open_project(context, folder, overrides, as_json) as project:
         pinned = project.undo_resolution(a, b, workflow)
-    _told(pinned, a, b, as_json)
+    _print_pin(pinned, a, b, as_json)
 
 
-def _told(pinned: "PinReport", a: str, b: str, as_json: bool) -> None:
+def _print_pin(pinned: "PinReport", a: str, b: str, as_json: bool) -> None:
     if as_json:
         print_json({**asdict(pinned), "file": str(pinned.file)})
         return
@@ -65,7 +66,7 @@ def _told(pinned: "PinReport", a: str, b: str, as_json: bool) -> None:
 
 
 def _print_resolutions(resolutions: "pd.DataFrame") -> None:
-    """A line a pair, merges first."""
+    """Print a line for each pair of names, merges first, and how many of each there are."""
     ordered = resolutions.sort_values(["decision", "left", "right"], ascending=[False, True, True])
     print(f"{'decision':<9} {'by':<8} {'rule':<16} {'score':>5}  names")
     for row in ordered.itertuples(index=False):

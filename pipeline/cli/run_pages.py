@@ -1,4 +1,4 @@
-"""report, run --report: a run as a page, for mail and for what CI keeps."""
+"""The command report and the option --report: a run as a page, to be mailed or kept by CI."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,9 @@ from pipeline.cli.options import (
     Json,
     Overrides,
     open_project,
+    open_project_at,
     print_aside,
     print_json,
-    project_of,
 )
 from pipeline.errors import GraphmillError, UsageError, in_words
 from pipeline.runs.reports import Runs
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 SUFFIXES = frozenset({".html", ".htm"})
 OURS = b"""Content-Security-Policy" content="default-src 'none'; style-src 'sha256-"""
-"""That alone.html.j2 begins with, and that no other page is likely to have."""
+"""Text near the beginning of alone.html.j2, which no other page is likely to have."""
 LONGEST_HEAD = 10_000
+"""Bytes of a file in which ``OURS`` is searched for."""
 OWN_FOLDERS = ("data", "prompts", "workflows")
 Html = Annotated[
     Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")
@@ -41,7 +42,7 @@ def report(
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """One run: what it did, cost, wrote and left out; as a page that needs nothing else."""
+    """Report one run: what it did, cost, wrote and left out; or write it as a page in one file."""
     from pipeline.cli.history import print_night
 
     with open_project(context, folder, overrides, as_json) as project:
@@ -58,9 +59,12 @@ def report(
 
 @contextmanager
 def page_of_run(root: Path, overrides: list[str] | None, file: Path | None) -> Iterator[None]:
-    """Write the page of the run that is made meanwhile, whatever becomes of it, also one that is
-    refused before it begins; the run's end stays what it is where the page cannot be written then.
-    Raises UsageError, before any work, where it could not be written."""
+    """Write a page about the run that is made inside, however it ends.
+
+    A run that is refused before it begins has a page too. If the page cannot be written at the end,
+    that is reported, and the run's outcome does not change. Raises UsageError before any work if
+    the file could not be written.
+    """
     if file is None:
         yield
         return
@@ -82,28 +86,31 @@ def _write_or_tell(
     before: list[str],
     error: BaseException | None,
 ) -> None:
-    """As ``_write``; where it cannot be written, that is told beside what the run came to."""
+    """Write the page of the run, or report on stderr that it cannot be written."""
     try:
-        _write(root, overrides, file, before, error)
+        _write_page_of_new_run(root, overrides, file, before, error)
     except (GraphmillError, OSError) as fault:
         print_aside(
             f"--report {file}: {in_words(fault)}; 'graphmill report --html {file}' writes it"
         )
 
 
-def _write(
+def _write_page_of_new_run(
     root: Path,
     overrides: list[str] | None,
     file: Path,
     before: list[str],
     error: BaseException | None,
 ) -> None:
-    """``before``: the runs that are not this one."""
+    """Write the page of the run that is not among ``before``, the ids of earlier runs.
+
+    If there is none, the run was refused by ``error``, and the page says so.
+    """
     from pipeline.runs.nights import refused
 
     made = [run_id for run_id in Runs.of(root).known_ids() if run_id not in before]
     if made:
-        with project_of(root, overrides) as project:
+        with open_project_at(root, overrides) as project:
             write_page(project.night(made[0]), file)
     elif error is not None:
         write_page(refused(error), file)
@@ -117,8 +124,10 @@ def write_page(night: "Night", file: Path) -> None:
 
 
 def refuse_page(file: Path, option: str, root: Path) -> None:
-    """Raises UsageError where no page can be written there, or something else than a page would be
-    lost. ``root``: the project's folder."""
+    """Check that a page can be written to the file, and replaces nothing but another page.
+
+    ``option`` is named in messages, and ``root`` is the project's folder. Raises UsageError.
+    """
     refuse_unwritable(file, option)
     path = file.resolve()
     if path.suffix.lower() not in SUFFIXES:
@@ -126,7 +135,8 @@ def refuse_page(file: Path, option: str, root: Path) -> None:
             f"{option} {file}: no name of a page; name a file that ends in .html: {option}"
             " night.html"
         )
-    if any(path.is_relative_to(root.resolve() / folder) for folder in OWN_FOLDERS):
+    own_folders = [root.resolve() / folder for folder in OWN_FOLDERS]
+    if any(path.is_relative_to(folder) for folder in own_folders):
         raise UsageError(
             f"{option} {file}: that is among the project's own files; name one elsewhere"
         )
@@ -138,15 +148,17 @@ def refuse_page(file: Path, option: str, root: Path) -> None:
 
 
 def _is_page(path: Path) -> bool:
-    """Or empty, as ``mktemp`` makes one."""
+    """Return whether the file is a page of graphmill, or empty, as ``mktemp`` makes one."""
     with path.open("rb") as file:
         head = file.read(LONGEST_HEAD)
     return not head or OURS in head
 
 
 def refuse_unwritable(file: Path, option: str) -> None:
-    """Raises UsageError where no file can be written there: after hours of a run is too late to
-    know."""
+    """Check that the file can be written, before hours of work whose result would be lost.
+
+    Raises UsageError, which names ``option``.
+    """
     from pipeline.files import refuse_no_file, temporary_file
 
     folder = file.resolve().parent

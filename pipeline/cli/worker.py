@@ -1,11 +1,11 @@
-"""worker: a process of a cluster that does tasks of runs which other machines began."""
+"""The command worker: a process of a cluster that executes tasks of runs on other machines."""
 
 import os
 from typing import Annotated
 
 import typer
 
-from pipeline.cli.options import Folder, Overrides, errors_told, root_of
+from pipeline.cli.options import Folder, Overrides, find_root, report_errors
 from pipeline.errors import UsageError, WorkerError, in_words, install_extra
 
 
@@ -19,10 +19,10 @@ def worker(
         help="Of each, as 4GB; more, and it is ended.")] = "auto",
     folder: Folder = None, overrides: Overrides = None,
 ) -> None:  # fmt: skip
-    """Work for runs of engine.kind: dask, until it is stopped. The snapshots are those that
-    GRAPHMILL_SNAPSHOTS names, else the project's."""
-    root = root_of(context, folder)
-    with errors_told(root, stopped="stopped; what it was doing others do"):
+    """Execute tasks for runs of engine.kind: dask, until it is stopped. The snapshots are those
+    that GRAPHMILL_SNAPSHOTS names, else the project's."""
+    root = find_root(context, folder)
+    with report_errors(root, stopped="stopped; what it was doing others do"):
         try:
             from distributed.cli.dask_worker import main
         except ImportError:
@@ -43,7 +43,8 @@ def worker(
                 )
             there = settings.snapshots
             os.environ[SNAPSHOTS] = there if settings.snapshots_are_remote else str(root / there)
-            if settings.snapshots_are_remote:  # Dask's processes are in folders of their own
+            if settings.snapshots_are_remote:
+                # Dask's processes run in folders of their own, and find no .env there.
                 os.environ |= keys_of(there, environment_of(root))
         found = address or settings.engine.address
         if not found:
@@ -61,17 +62,15 @@ def worker(
             "--tls-cert": tls.cert_file,
             "--tls-key": tls.key_file,
         }
-        given = [
-            part for option, file in files.items() if file for part in (option, str(root / file))
-        ]
+        arguments = [found, "--nworkers", str(workers), "--nthreads", "1"]
+        arguments += ["--memory-limit", memory, "--no-dashboard"]
+        for option, file in files.items():
+            if file:
+                arguments += [option, str(root / file)]
+        arguments += ["--preload", "pipeline.runs.worker"]
         try:
-            main(
-                [found, "--nworkers", str(workers), "--nthreads", "1", "--memory-limit", memory,
-                    "--no-dashboard",
-                 *given, "--preload", "pipeline.runs.worker"],
-                standalone_mode=False,
-            )  # fmt: skip
-        except RuntimeError as error:  # of what Dask could not start
+            main(arguments, standalone_mode=False)
+        except RuntimeError as error:  # Dask could not start its processes.
             raise WorkerError(
                 f"worker: it did not start ({in_words(error.__cause__ or error)}); see that a"
                 f" scheduler is at {found} ('dask scheduler' starts one), and that engine.tls is as"

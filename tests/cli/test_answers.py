@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli.ask import Spoken
+from pipeline.cli.ask import AnswerPrinter
 from pipeline.cli.wrapping import columns_of
 from pipeline.query.answer import answer
 from tests.query.memory_stores import ScriptedChat, question, resources, village
@@ -18,7 +18,8 @@ def printed(
     said: str, capsys: pytest.CaptureFixture[str], all_sources: bool = False, **wishes: Any
 ) -> str:
     chat = ScriptedChat([said])
-    Spoken().rest(answer(question(mode="naive", **wishes), resources(village(), chat)), all_sources)
+    found = answer(question(mode="naive", **wishes), resources(village(), chat))
+    AnswerPrinter().print_end(found, all_sources)
     return capsys.readouterr().out
 
 
@@ -37,7 +38,7 @@ def test_notes_follow_the_answer_where_both_go_to_one_file(tmp_path: Path):
         redirect_stdout(out),
         redirect_stderr(errors),
     ):
-        Spoken().rest(
+        AnswerPrinter().print_end(
             answer(
                 question(mode="naive"), resources(village(), ScriptedChat(["Cid sued [ref:3]."]))
             )
@@ -75,7 +76,8 @@ def test_without_a_model_what_is_shown_is_cited_and_facts_have_their_source(
 
 def test_of_reports_those_that_are_cited_are_named(capsys: pytest.CaptureFixture[str]):
     chat = reader(answer=lambda _: "Dov was sued [Data: Reports (3)].")
-    Spoken().rest(answer(question(mode="community"), resources(reported_village(), chat)))
+    found = answer(question(mode="community"), resources(reported_village(), chat))
+    AnswerPrinter().print_end(found)
     told = capsys.readouterr().out
     assert "Reports:\n  [3] Court (level 0)\n" in told
     assert "  [1] Doc-2 (doc-2.txt)" in told
@@ -95,7 +97,7 @@ def test_sources_and_notes_are_wrapped_as_the_answer_is(monkeypatch: pytest.Monk
         question(mode="naive"), resources(store, ScriptedChat(["Ada [ref:1]. ![x](http://a.b/c)"]))
     )
     with redirect_stdout(Terminal()) as out, redirect_stderr(Terminal()) as err:
-        Spoken().rest(given)
+        AnswerPrinter().print_end(given)
     assert max(map(columns_of, [*out.getvalue().splitlines(), *err.getvalue().splitlines()])) <= 40
     assert (
         "\n  [1] Of the school that Ada has kept in\n      the village since the flood\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli.chat import HELP, Talk, line_reader
+from pipeline.cli.chat import HELP, Conversation, line_reader
 from pipeline.errors import ModelError
 from pipeline.query.stream import Event, stream_answer
 from tests.query.memory_stores import ScriptedChat, question, resources, village
@@ -23,9 +23,9 @@ class Asked:
         return stream_answer(question(text, **given), resources(village(), self.chat))
 
 
-def talk(*replies: str) -> tuple[Talk, ScriptedChat]:
+def talk(*replies: str) -> tuple[Conversation, ScriptedChat]:
     project = Asked(*replies)
-    return Talk(project, {"mode": "naive", "model": None}), project.chat  # pyright: ignore[reportArgumentType]
+    return Conversation(project, {"mode": "naive", "model": None}), project.chat  # pyright: ignore[reportArgumentType]
 
 
 def test_a_question_may_refer_to_those_before_it(capsys: pytest.CaptureFixture[str]):

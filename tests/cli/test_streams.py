@@ -136,5 +136,5 @@ def test_what_could_not_be_written_is_told(folder: ProjectFolder, asked: str):
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (
-        1, "graphmill: stdout: No space left on device; the result is cut off: print it anew\n",
+        1, "graphmill: stdout: No space left on device; the result is cut off: print it again\n",
     )  # fmt: skip

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.cli.wrapping import Wrapped, columns_of
+from pipeline.cli.wrapping import LineWrapper, columns_of
 
 
 def wrapped(text: str, width: int | None, size: int = 3) -> str:
-    lines = Wrapped(width)
+    lines = LineWrapper(width)
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     return "".join(map(lines.feed, pieces)) + lines.end()
 
