@@ -145,7 +145,7 @@ def read_checked(path: Path) -> tuple[dict[str, Any], bool]:
         raise
     except OSError as error:
         raise DamagedError(path, error.strerror or str(error)) from error
-    return _checked(text, path)
+    return _parse_checked(text, path)
 
 
 def json_content(text: bytes, path: Path | str) -> dict[str, Any]:
@@ -153,10 +153,10 @@ def json_content(text: bytes, path: Path | str) -> dict[str, Any]:
 
     Raises DamagedError.
     """
-    return _checked(text, path)[0]
+    return _parse_checked(text, path)[0]
 
 
-def _checked(text: bytes, path: Path | str) -> tuple[dict[str, Any], bool]:
+def _parse_checked(text: bytes, path: Path | str) -> tuple[dict[str, Any], bool]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -268,11 +268,11 @@ def scratch_file(folder: Path) -> Iterator[IO[bytes]]:
     It lies on the folder's disk, or in the system's temporary folder if this folder is not
     writable. Raises DiskFullError if the block runs out of disk space.
     """
-    with full_disk_named(folder), _without_a_name(folder) as file:
+    with full_disk_named(folder), _open_nameless_file(folder) as file:
         yield file
 
 
-def _without_a_name(folder: Path) -> IO[bytes]:
+def _open_nameless_file(folder: Path) -> IO[bytes]:
     try:
         return tempfile.TemporaryFile(dir=folder)
     except OSError:

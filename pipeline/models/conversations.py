@@ -108,7 +108,7 @@ class _Row(Generic[Result]):
     def answered(self) -> bool:
         return all(key in self.replies for key in self.keys)
 
-    def kept(self, key: str, mending: frozenset[str] = frozenset()) -> bool:
+    def is_kept(self, key: str, mending: frozenset[str] = frozenset()) -> bool:
         """Return whether the reply with this key may be served from now on.
 
         A bad reply is kept if other requests mend it, and all their replies are kept. ``mending``
@@ -117,7 +117,7 @@ class _Row(Generic[Result]):
         if self.good.get(key, False):
             return True
         menders = [] if key in mending else self.mended_by.get(key, [])
-        return bool(menders) and all(self.kept(mender, mending | {key}) for mender in menders)
+        return bool(menders) and all(self.is_kept(mender, mending | {key}) for mender in menders)
 
 
 @dataclass
@@ -219,7 +219,7 @@ class Exchange(Generic[Result]):
         for key in row.good:
             # A reply that two conversations share is kept if both of them keep it.
             kept_by_others = self._flags.get(key, True)
-            self._flags[key] = kept_by_others and (uses_all or row.kept(key))
+            self._flags[key] = kept_by_others and (uses_all or row.is_kept(key))
         row.keys = []
 
     def _recall(

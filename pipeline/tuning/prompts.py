@@ -186,7 +186,7 @@ def _with_preface(preface: str, messages: Sequence[Message]) -> tuple[Message, .
 def _request(
     prompt: str, limit: int, also: Callable[[str], str | None] | None = None
 ) -> ChatRequest:
-    """Return a request. Its reply may have ``limit`` characters and must pass the check ``also``."""
+    """Return a request for a reply of up to ``limit`` characters that passes the check ``also``."""
 
     def check(reply: str) -> str | None:
         problem = unusable(reply) or _too_long(reply, limit)

@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 
 from pipeline.models.cache.database import CONVERSIONS, row_digest, slices
-from pipeline.models.cache.replies import ReplyCache, is_whole
+from pipeline.models.cache.replies import ReplyCache, is_intact
 
 KEYS_AT_ONCE = 20
 """Number of conversions to read at once. One conversion may be a whole book."""
@@ -39,7 +39,7 @@ class ConversionCache:
         ]
         for some in slices(list(dict.fromkeys(keys)), KEYS_AT_ONCE):
             for key, digest, *content in self.cache.database.select(columns, some):
-                if is_whole(digest, key, *content, anew="it is converted again"):
+                if is_intact(digest, key, *content, consequence="it is converted again"):
                     yield key, KeptConversion(*content)
 
     def store(self, key: str, kept: KeptConversion) -> None:

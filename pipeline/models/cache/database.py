@@ -214,7 +214,7 @@ class Database:
             raise StoreError("cache: every connection to it is in use; ask again") from None
         if failed:
             kind = CacheFullError if is_full(self.url, failed) else StoreError
-            raise kind(complaint(self.url, failed))
+            raise kind(describe_error(self.url, failed))
 
     def close(self) -> None:
         """Close the pooled connections, if the database was opened."""
@@ -318,7 +318,7 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
 
     @listens_for(engine, "connect")
     def every_commit_reaches_the_disk(connection: Any, _record: object) -> None:
-        connection.text_factory = lenient_text
+        connection.text_factory = decode_leniently
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA secure_delete=ON")
 
@@ -338,7 +338,7 @@ def row_digest(*content: str | int | bytes) -> int:
     return state.intdigest() - 2**63
 
 
-def lenient_text(content: bytes) -> str:
+def decode_leniently(content: bytes) -> str:
     """Decode text from the database. Replace damaged bytes instead of failing the whole query.
 
     The digest of the row reveals the damage.
@@ -395,7 +395,7 @@ def _upgrade(engine: sa.Engine, where: str) -> None:
         connection.execute(insert.on_conflict_do_nothing())
 
 
-def complaint(url: sa.URL, error: DBAPIError) -> str:
+def describe_error(url: sa.URL, error: DBAPIError) -> str:
     """Return the message for a database error, with the next action and without the statement."""
     said = " ".join(str(error.orig).split())
     if url.get_backend_name() != "sqlite":

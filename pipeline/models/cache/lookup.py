@@ -65,7 +65,7 @@ class RememberedReplies:
     def key(self, request: ChatRequest) -> str:
         return completion_key(self.identity, request)
 
-    def with_room(self, key: str, request: ChatRequest) -> ChatRequest:
+    def with_larger_limit(self, key: str, request: ChatRequest) -> ChatRequest:
         """Return the request with a limit that leaves room for its stored reply, which is not used
         now."""
         if request.max_tokens is None or self.lengths.get(key, 0) <= request.max_tokens:
@@ -127,7 +127,7 @@ class RememberedReplies:
         form. Records what ``store`` and ``flag`` need later.
         """
         reply = self.read(completion, request)
-        if self._servable(reply, completion, request):
+        if self._may_be_served(reply, completion, request):
             if stored_under != key:
                 self.found_under[key] = stored_under
             self.flags[key] = completion.valid
@@ -139,7 +139,9 @@ class RememberedReplies:
             self.mended[key] = completion
         return None
 
-    def _servable(self, reply: ChatReply, completion: Completion, request: ChatRequest) -> bool:
+    def _may_be_served(
+        self, reply: ChatReply, completion: Completion, request: ChatRequest
+    ) -> bool:
         """Return whether the stored reply may be served."""
         if not reply.good:
             if completion.valid is None:
@@ -176,7 +178,7 @@ class RememberedReplies:
             return True
         return not request.lacks_end(reply.text)
 
-    def better(self, key: str, request: ChatRequest, fresh: ChatReply) -> ChatReply:
+    def choose_better(self, key: str, request: ChatRequest, fresh: ChatReply) -> ChatReply:
         """Return the fresh reply, or the stored one that it was to replace if the fresh one is of
         no use.
 

@@ -20,8 +20,8 @@ from pipeline.models.cache.database import (
     EMBEDDINGS,
     Database,
     address,
-    complaint,
-    lenient_text,
+    decode_leniently,
+    describe_error,
 )
 
 KEPT = (COMPLETIONS, EMBEDDINGS, BATCHES, CONVERSIONS)
@@ -92,7 +92,7 @@ def _find_fault(path: Path) -> str:
     """Return what is wrong with the file; "" if it is intact or another program holds it."""
     try:
         with closing(sqlite3.connect(path, timeout=SECONDS_TO_WAIT)) as connection:
-            connection.text_factory = lenient_text
+            connection.text_factory = decode_leniently
             [said] = connection.execute("PRAGMA integrity_check(1)").fetchone()
             return "" if said == "ok" else " ".join(str(said).split())
     except sqlite3.Error as error:
@@ -119,7 +119,7 @@ def _lengthen(path: Path) -> None:
 def _read_rows(path: Path, table: sa.Table) -> Iterator[list[dict[str, Any]]]:
     """Yield the rows in the order of their numbers. Rows on unreadable pages are left out."""
     with closing(sqlite3.connect(path)) as connection:
-        connection.text_factory = lenient_text
+        connection.text_factory = decode_leniently
         connection.row_factory = sqlite3.Row
         place = failed = 0
         while failed < MOST_UNREADABLE:
@@ -202,7 +202,7 @@ def compact(database: Database, tables: Sequence[sa.Table]) -> None:
     except (DBAPIError, _HeldError) as error:
         held = error
     if isinstance(held, DBAPIError) and not _is_lock_timeout(held):
-        raise StoreError(complaint(database.url, held))
+        raise StoreError(describe_error(database.url, held))
     if held:
         raise StoreError(
             f"cache: {address(database.url)} is read by another program: what was deleted may still"

@@ -29,17 +29,17 @@ FORGETTABLE = (COMPLETIONS, EMBEDDINGS, CONVERSIONS)
 """Tables whose rows have an owner, who can delete them."""
 
 
-def is_whole(
-    digest: int | None, *content: str | int | bytes, anew: str = "it is asked again"
+def is_intact(
+    digest: int | None, *content: str | int | bytes, consequence: str = "it is asked again"
 ) -> bool:
-    """Check a row against its digest. Warn if it is damaged; ``anew`` says what happens then.
+    """Check a row against its digest. If it is damaged, warn and state the ``consequence``.
 
     ``content`` begins with the key of the row. Rows of earlier versions have no digest and count as
     intact.
     """
     if digest is None or digest == row_digest(*content):
         return True
-    tell(f"cache: the row of {content[0]} is damaged; {anew}")
+    tell(f"cache: the row of {content[0]} is damaged; {consequence}")
     return False
 
 
@@ -89,21 +89,21 @@ class ReplyCache:
         found = {}
         for key, digest, *row in rows:
             reply = Completion(*row)
-            if is_whole(digest, key, *_digested(reply)):
+            if is_intact(digest, key, *_digested(reply)):
                 found[key] = reply
         return found
 
     def store_completion(self, key: str, model: str, reply: Completion) -> None:
         """Store the reply in place of an older one. It is on disk when the call returns."""
-        self._replies.write(self._row(key, model, reply))
+        self._replies.write(self._reply_row(key, model, reply))
 
     def store_completions(self, model: str, replies: Mapping[str, Completion]) -> None:
         """Store all replies in one transaction, in place of older ones."""
         self.database.upsert(
-            COMPLETIONS, [self._row(key, model, reply) for key, reply in replies.items()]
+            COMPLETIONS, [self._reply_row(key, model, reply) for key, reply in replies.items()]
         )
 
-    def _row(self, key: str, model: str, reply: Completion) -> dict[str, Any]:
+    def _reply_row(self, key: str, model: str, reply: Completion) -> dict[str, Any]:
         return {
             "key": key,
             "model": model,
@@ -150,7 +150,7 @@ class ReplyCache:
         return {
             key: np.frombuffer(vector, "<f4").astype(np.float32)
             for key, digest, vector in rows
-            if is_whole(digest, key, vector)
+            if is_intact(digest, key, vector)
         }
 
     def known_vectors(self, keys: Iterable[str]) -> set[str]:

@@ -88,38 +88,38 @@ class RetryWindow:
     heard_at: float = field(default_factory=time.monotonic)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def heard(self) -> None:
+    def record_answer(self) -> None:
         """Record that a call got an answer."""
         with self.lock:
             self.answered, self.silent, self.heard_at = True, 0, time.monotonic()
 
-    def throttled(self, failure: Failure) -> None:
+    def record_throttling(self, failure: Failure) -> None:
         """Raise ModelError if the endpoint has refused all calls as too many for too long.
 
         The pause that it requests counts as well.
         """
-        if self.outlasted_by(failure):
-            raise self.endpoint.busy(failure)
+        if self.is_outlasted_by(failure):
+            raise self.endpoint.busy_error(failure)
 
-    def outlasted_by(self, failure: Failure) -> bool:
+    def is_outlasted_by(self, failure: Failure) -> bool:
         """Return whether the time at which the endpoint allows a retry is too late."""
         limit = LONGEST_THROTTLING if self.throttling is None else self.throttling
         with self.lock:
             silence = time.monotonic() - self.heard_at + (failure.retry_after or 0.0)
             return silence > limit
 
-    def missed(self, failure: Failure) -> None:
+    def record_failure(self, failure: Failure) -> None:
         """Record a failed call. Raise ModelError if further calls are useless.
 
         A refusal that the endpoint itself wrote counts as an answer.
         """
         if failure.answered:
-            return self.heard()
+            return self.record_answer()
         with self.lock:
             self.silent += 1
             was_ever_there = failure.listens or self.answered
             if self.silent >= self.limit or not was_ever_there:
-                raise self.endpoint.silent(failure)
+                raise self.endpoint.silence_error(failure)
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ class Attempts:
             attempt += 1
             answer, place = self._attempt(call, send, attempt)
             if not isinstance(answer, Failure):
-                self.patience.heard()
-                self.watch.succeeded()
+                self.patience.record_answer()
+                self.watch.record_success()
                 return answer
             # The error is raised here and not where it was caught, so that no traceback contains
             # the request and its headers.
@@ -199,8 +199,8 @@ class Attempts:
                 raise answer.fatal
             if answer.throttled:
                 throttlings += 1
-                self.patience.throttled(answer)
-                self.limiter.overloaded(answer.retry_after or 0.0)
+                self.patience.record_throttling(answer)
+                self.limiter.record_overload(answer.retry_after or 0.0)
                 self._wait(answer, throttlings)
                 continue
             if self.watch.is_down(answer) and not self.watch.answered_since(place.since):
@@ -211,22 +211,22 @@ class Attempts:
                 # The pause that the server requested is over by now.
                 answer = replace(answer, retry_after=None)
             if answer.passing:
-                self.watch.failed(answer)
+                self.watch.record_failure(answer)
             is_timeout = answer.reason == "timeout"
             if is_timeout and self._is_overload(place) and timeouts < TIMEOUTS_GIVEN_BACK:
                 timeouts += 1
                 continue
             failures += 1
-            is_too_late = bool(answer.retry_after) and self.patience.outlasted_by(answer)
+            is_too_late = bool(answer.retry_after) and self.patience.is_outlasted_by(answer)
             if (answer.status or 0) >= 500:
-                self.limiter.overloaded(0.0 if is_too_late else answer.retry_after or 0.0)
+                self.limiter.record_overload(0.0 if is_too_late else answer.retry_after or 0.0)
             max_retries = self.max_retries
             if is_timeout:
                 max_retries = min(max_retries, TIMEOUTS_TO_TRY_AGAIN)
             is_retry_useful = answer.passing and failures <= max_retries and not is_too_late
             was_ever_there = answer.listens or self.patience.answered
             if not is_retry_useful or not was_ever_there:
-                self.patience.missed(answer)
+                self.patience.record_failure(answer)
                 return answer
             self._wait(answer, failures)
 
@@ -238,7 +238,7 @@ class Attempts:
         A successful call keeps its place until ``Sent.end``.
         """
         with ExitStack() as leaving:
-            place = leaving.enter_context(self.limiter.turn(call.tokens, self.stop))
+            place = leaving.enter_context(self.limiter.wait_for_turn(call.tokens, self.stop))
             name = ""
             if self.listener:
                 name = self.listener.begun(self._usage_of_call(call, attempt, call.expected))
@@ -254,7 +254,7 @@ class Attempts:
                     self.listener.ended(usage, name)
 
             if not isinstance(answer, Failure):
-                self.limiter.succeeded(place)
+                self.limiter.record_success(place)
                 return Sent(*answer, leaving.pop_all(), count), place
         count(answer.tokens, answer.outcome)
         return answer, place
@@ -266,7 +266,7 @@ class Attempts:
         because a user waits for it. If no other call was answered meanwhile, the watch must be on:
         it ends a run whose server never answers.
         """
-        had_to_queue = self.limiter.timed_out(place)
+        had_to_queue = self.limiter.record_timeout(place)
         goes_on = bool(self.watch.seconds) or self.limiter.answered_since(place.since)
         return had_to_queue and goes_on and not self.limiter.urgent
 

@@ -127,7 +127,7 @@ class BatchChat(ChatModel):
                 f"{self.chat.where}: execution: batch needs a cache; set 'cache' in settings.yaml"
             )
         memory = self.memory(anew)
-        exchange = Exchange(talks, memory, partial(self.chat.tell_known, listener))
+        exchange = Exchange(talks, memory, partial(self.chat.record_cached_reply, listener))
         results = in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
         # A killed run may have left batches although the cache answers all requests of this one.
         self._collect(self._batches_under_way(), {}, listener)
@@ -209,7 +209,7 @@ class BatchChat(ChatModel):
         keys_of_forms = {key: memory.keys(request) for key, request in requests.items()}
         already_sent = {key for intent in under_way for key in intent.keys}
         fresh = {
-            key: memory.with_room(key, request)
+            key: memory.with_larger_limit(key, request)
             for key, request in requests.items()
             if already_sent.isdisjoint(keys_of_forms[key])
         }
@@ -244,7 +244,7 @@ class BatchChat(ChatModel):
             rejected = {key: lost[key] for key in missing if key in lost}
         direct = {key: request for key, request in missing.items() if key not in rejected}
         answered = {
-            key: memory.better(key, requests[key], reply)
+            key: memory.choose_better(key, requests[key], reply)
             for key, reply in {**replies, **rejected}.items()
         }
         return {**answered, **self.chat.ask(direct, memory, listener)}

@@ -118,7 +118,7 @@ class OpenAIChat(RemoteModel, ChatModel):
         reason: the caller uses what can be read.
         """
         memory = self.memory(anew)
-        exchange = Exchange(talks, memory, partial(self.tell_known, listener))
+        exchange = Exchange(talks, memory, partial(self.record_cached_reply, listener))
         with self.reserve(BYTES_OF_A_REPLY) as room:
             return converse(exchange, self._workers(memory, listener, room))
 
@@ -145,7 +145,7 @@ class OpenAIChat(RemoteModel, ChatModel):
         def ask(item: KeyedRequest) -> KeyedReply:
             key, request = item
             room.begin()
-            request = memory.with_room(key, request)
+            request = memory.with_larger_limit(key, request)
             # Whether the last answer reported hidden thinking; send() sets it.
             thinking = False
 
@@ -178,9 +178,9 @@ class OpenAIChat(RemoteModel, ChatModel):
             answer = self.reply_limits.ask(request, ask_within, lambda: thinking)
             if isinstance(answer, Failure):
                 failed = ChatReply("", "error", answer.reason, answer.message)
-                return key, memory.better(key, request, failed)
+                return key, memory.choose_better(key, request, failed)
             self._length_of_a_reply.learn(answer.output_tokens)
-            return key, memory.better(key, request, memory.read(answer, request))
+            return key, memory.choose_better(key, request, memory.read(answer, request))
 
         return self.workers(ask, attempts)
 
@@ -209,7 +209,9 @@ class OpenAIChat(RemoteModel, ChatModel):
         """Return the memory of this model's replies."""
         return RememberedReplies(self.model, self.identity, self.cache, anew)
 
-    def tell_known(self, listener: Listener | None, request: ChatRequest, reply: ChatReply) -> None:
+    def record_cached_reply(
+        self, listener: Listener | None, request: ChatRequest, reply: ChatReply
+    ) -> None:
         """Record the usage of a request that was answered without a call."""
         if listener:
             usage = Usage(
@@ -237,7 +239,7 @@ class OpenAIChat(RemoteModel, ChatModel):
         key = memory.key(request)
         known = memory.recall({key: request}).get(key)
         if known and known.good:
-            self.tell_known(listener, request, known)
+            self.record_cached_reply(listener, request, known)
             yield known.text
             return known
         with self.reserve(BYTES_OF_A_REPLY, calls=1) as room:

@@ -203,7 +203,7 @@ class Endpoint:
         """
         failure = self.probe()
         if failure and not failure.listens:
-            raise self.silent(failure)
+            raise self.silence_error(failure)
         if failure and failure.fatal and failure.status == 401:
             raise failure.fatal
 
@@ -328,13 +328,13 @@ class Endpoint:
             )
         return f"set {self.where}.base_url or {self.where}.api_key in settings.yaml"
 
-    def busy(self, failure: Failure) -> ModelError:
+    def busy_error(self, failure: Failure) -> ModelError:
         """Return the error that ends the work when the endpoint refuses all calls as too many."""
         wait = f" and asks to wait {failure.retry_after:,.0f} s" if failure.retry_after else ""
         fact = f"{self.address} refuses calls as too many{wait} ({failure.message})"
         return self._error(fact, "ask again then, or look at the limits of the account")
 
-    def silent(self, failure: Failure) -> ModelError:
+    def silence_error(self, failure: Failure) -> ModelError:
         """Return the error that ends the work when nothing answers."""
         if isinstance(failure.fatal, ModelError):
             return failure.fatal
@@ -365,9 +365,9 @@ class Endpoint:
 
     def _safe(self, text: str) -> str:
         """Return the text on one line, cut to LONGEST_DETAIL, without secrets."""
-        return " ".join(self.masked(text).split())[:LONGEST_DETAIL]
+        return " ".join(self.mask(text).split())[:LONGEST_DETAIL]
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """Return the text with the secrets of the model's settings masked."""
         url = urlsplit(self.base_url)
         parameters = [value for _, value in parse_qsl(url.query) if len(value) >= SHORTEST_SECRET]

@@ -131,7 +131,7 @@ class FunctionEndpoint(InProcessEndpoint):
             return Failure("bad_request", f"{self.name} {self._safe(str(error))}")
         # A function raises one of graphmill's errors to say that no other call can succeed.
         if isinstance(raised, GraphmillError):
-            raised.args = (self.masked(str(raised)),)
+            raised.args = (self.mask(str(raised)),)
             return Failure("bad_request", f"{self.name}: {raised}", fatal=raised)
         said = self._safe(f"{type(raised).__name__}: {raised}".rstrip(": "))
         message = f"{self.name} raised {said}"
@@ -168,7 +168,7 @@ class FunctionEndpoint(InProcessEndpoint):
                 found = find_function(found, self.root, f"{self.where}.function")
             except SettingsError as error:
                 # If the import of the module fails, its message may contain the API key.
-                raise SettingsError(self.masked(str(error))) from None
+                raise SettingsError(self.mask(str(error))) from None
         if inspect.isclass(found):
             try:
                 found = found()

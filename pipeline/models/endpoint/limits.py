@@ -233,7 +233,7 @@ class Limiter:
             self.changed.notify_all()
 
     @contextmanager
-    def turn(self, tokens: int, stop: threading.Event) -> Iterator[Place]:
+    def wait_for_turn(self, tokens: int, stop: threading.Event) -> Iterator[Place]:
         """Wait for a place and for the bucket's turn, and hold the place during the block.
 
         Raises StoppedError if ``stop`` is set before.
@@ -260,7 +260,7 @@ class Limiter:
                 self.under_way -= 1
                 self.changed.notify()
 
-    def succeeded(self, place: Place) -> None:
+    def record_success(self, place: Place) -> None:
         """Record that the call at this place was answered, which slowly raises the limit."""
         with self.changed:
             self.answered_at = time.monotonic()
@@ -272,7 +272,7 @@ class Limiter:
             self.allowed = max(self.allowed, min(self.ceiling, raised))
             self.changed.notify()
 
-    def overloaded(self, hold: float) -> None:
+    def record_overload(self, hold: float) -> None:
         """Record that the endpoint is too busy: halve the limit, and start no call for ``hold``
         seconds."""
         with self.changed:
@@ -286,7 +286,7 @@ class Limiter:
         if is_longer and hold and self.bucket.rate.limited:
             self.bucket.hold(hold)
 
-    def timed_out(self, place: Place) -> bool:
+    def record_timeout(self, place: Place) -> bool:
         """Return whether the call at this place timed out because it had to queue at the server.
 
         It did not queue if no other call was under way. It did not queue either if a later call has

@@ -60,14 +60,14 @@ class ServerWatch:
         self.failures, self.failing_since = 0, None
         self._note_up()
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Record that a call was answered."""
         self.answered = True
         with self.counting:
             self.failures, self.failing_since = 0, None
         self._note_up()
 
-    def failed(self, failure: Failure) -> None:
+    def record_failure(self, failure: Failure) -> None:
         """Record that a call failed. Raise ModelError when no call has succeeded for too long."""
         now = time.monotonic()
         with self.counting:
@@ -164,7 +164,7 @@ class ServerWatch:
     def _too_long(self, failure: Failure, limit: float) -> ModelError:
         """Return the error that ends the wait."""
         if not failure.listens:
-            return self.endpoint.silent(failure)
+            return self.endpoint.silence_error(failure)
         asks = ""
         if failure.retry_after:
             asks = f", and asks to wait {failure.retry_after:,.0f} s more"

@@ -15,11 +15,11 @@ from pipeline.models.parse.lenient_json import (
     CLOSE,
     OPEN,
     QUOTES,
-    balanced,
     distinct_names,
+    drop_unopened_brackets,
     ending_of,
-    first_of,
-    folded,
+    first_value,
+    fold_keys,
     json_values,
     keywords_of,
     one_line,
@@ -282,7 +282,7 @@ def _split_fields(head: re.Match[str], body: str, wanted: int) -> list[str]:
 
     Damaged delimiters count if the intact ones give fewer than ``wanted`` fields.
     """
-    trimmed = balanced(body.strip(" \n,;]}"))
+    trimmed = drop_unopened_brackets(body.strip(" \n,;]}"))
     if head["bar"]:
         return _BARE_BAR.split(trimmed)
     if head["comma"]:
@@ -340,7 +340,9 @@ def parse_graph_json(reply: str) -> Graph:
     return Graph(
         records=tuple(records),
         problems=(*unreadable_records, *problems),
-        complete=any(isinstance(first_of(folded(value), _ENTITIES), list) for value in values),
+        complete=any(
+            isinstance(first_value(fold_keys(value), _ENTITIES), list) for value in values
+        ),
         cut=ending != "whole",
     )
 
@@ -352,9 +354,9 @@ def _without_last_record(value: Any) -> tuple[Any, Any]:
     order of the text, so the last list is the one that was being written.
     """
     if isinstance(value, list) and value:
-        fields = folded(value[-1])
+        fields = fold_keys(value[-1])
         is_graph = any(
-            isinstance(first_of(fields, names), list) for names in (_ENTITIES, _RELATIONSHIPS)
+            isinstance(first_value(fields, names), list) for names in (_ENTITIES, _RELATIONSHIPS)
         )
         if not is_graph:
             return value[:-1], value[-1]
@@ -379,10 +381,10 @@ class SearchTerms(NamedTuple):
 def parse_keywords(reply: str) -> SearchTerms | None:
     """Return the keywords in the JSON of a reply, or None if it has no such object."""
     for value in json_values(reply):
-        fields = folded(value)
-        high, low = first_of(fields, _HIGH), first_of(fields, _LOW)
+        fields = fold_keys(value)
+        high, low = first_value(fields, _HIGH), first_value(fields, _LOW)
         if high is not None or low is not None:
-            question = " ".join(text_of(first_of(fields, _QUESTION)).split())
+            question = " ".join(text_of(first_value(fields, _QUESTION)).split())
             return SearchTerms(_read_phrases(high), _read_phrases(low), question)
     return None
 
@@ -399,8 +401,8 @@ def _find_items(value: Any) -> Iterator[Any]:
             else:
                 yield item
         return
-    graph = folded(value)
-    values = (first_of(graph, _ENTITIES), first_of(graph, _RELATIONSHIPS))
+    graph = fold_keys(value)
+    values = (first_value(graph, _ENTITIES), first_value(graph, _RELATIONSHIPS))
     lists = [items for items in values if isinstance(items, list)]
     if lists:
         for items in lists:
@@ -414,17 +416,17 @@ def _read_json_record(item: Any) -> Record | Problem:
 
     An object with a source or a target is a relationship.
     """
-    fields, shown = folded(item), clean(str(item))
-    source = first_of(fields, _SOURCE)
-    target = first_of(fields, _TARGET)
-    name = first_of(fields, _NAME)
-    description = one_line(text_of(first_of(fields, _DESCRIPTION)))
+    fields, shown = fold_keys(item), clean(str(item))
+    source = first_value(fields, _SOURCE)
+    target = first_value(fields, _TARGET)
+    name = first_value(fields, _NAME)
+    description = one_line(text_of(first_value(fields, _DESCRIPTION)))
     if source is not None or target is not None:
-        keywords = keywords_of(_texts(first_of(fields, _KEYWORDS)))
-        weight = weight_of(text_of(first_of(fields, _STRENGTH)))
+        keywords = keywords_of(_texts(first_value(fields, _KEYWORDS)))
+        weight = weight_of(text_of(first_value(fields, _STRENGTH)))
         return relationship(text_of(source), text_of(target), description, keywords, weight, shown)
     if name is not None:
-        return entity(text_of(name), text_of(first_of(fields, _TYPE)), description, shown)
+        return entity(text_of(name), text_of(first_value(fields, _TYPE)), description, shown)
     return problem("kind", shown, "neither an entity nor a relationship")
 
 

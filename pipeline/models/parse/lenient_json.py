@@ -147,7 +147,7 @@ def distinct_names(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(unique.values())
 
 
-def balanced(text: str) -> str:
+def drop_unopened_brackets(text: str) -> str:
     """Return the text without the closing parentheses at its end that were never opened."""
     opened = sum(text.count(bracket) for bracket in OPEN)
     closed = sum(text.count(bracket) for bracket in CLOSE)
@@ -290,7 +290,7 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def folded(value: Any) -> dict[str, Any]:
+def fold_keys(value: Any) -> dict[str, Any]:
     """Return the fields of an object by their keys in lower case without separators.
 
     The result is empty if the value is no object.
@@ -300,7 +300,7 @@ def folded(value: Any) -> dict[str, Any]:
     return {"".join(filter(str.isalnum, str(key))).casefold(): item for key, item in value.items()}
 
 
-def first_of(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
+def first_value(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
     """Return the value of the first of the keys that has one, or None."""
     for key in keys:
         if fields.get(key) is not None:

@@ -178,7 +178,7 @@ def failed(reply: ChatReply) -> Problem | None:
     prompt.
     """
     if reply.reason:
-        return Problem(reply.reason, clipped(reply.text), reply.message)
+        return Problem(reply.reason, clip(reply.text), reply.message)
     if reply.finish_reason == "length":
         return Problem("truncated", "", "the reply was cut off at the output limit")
     if reply.prompt_cut:
@@ -240,11 +240,11 @@ def claim(
 
 def problem(reason: str, record_text: str, message: str) -> Problem:
     """Return a problem whose message ends with the beginning of the record."""
-    shown = clipped(record_text)
+    shown = clip(record_text)
     return Problem(reason, shown, f"{message}: {shown}")
 
 
-def clipped(text: str) -> str:
+def clip(text: str) -> str:
     """Return at most 200 characters of the text, on one line."""
     return " ".join(text[:400].split())[:200]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pipeline.models.parse.lenient_json import (
     bare,
-    first_of,
-    folded,
+    first_value,
+    fold_keys,
     json_values,
     one_line,
     plain,
@@ -97,7 +97,7 @@ def parse_report(reply: str) -> Report | Problem:
     """
     for value in json_values(reply):
         for item in value if isinstance(value, list) else [value]:
-            report = _read_report(folded(item))
+            report = _read_report(fold_keys(item))
             if not report.summary:
                 continue
             if _breaks_off(reply, report):
@@ -125,14 +125,14 @@ def _read_report(fields: Mapping[str, Any]) -> Report:
     """Return the report with these fields, or the one in the field "report"."""
     inner = fields.get("report")
     if isinstance(inner, Mapping):
-        return _read_report(folded(inner))
-    items = first_of(fields, _FINDINGS)
+        return _read_report(fold_keys(inner))
+    items = first_value(fields, _FINDINGS)
     findings = [_read_finding(item) for item in items] if isinstance(items, list) else []
     return Report(
-        title=_read_line(first_of(fields, _TITLE)),
-        summary=_read_paragraph(first_of(fields, _SUMMARY)),
-        rating=_read_rating(text_of(first_of(fields, _RATING))),
-        rating_explanation=_read_paragraph(first_of(fields, _RATING_EXPLANATION)),
+        title=_read_line(first_value(fields, _TITLE)),
+        summary=_read_paragraph(first_value(fields, _SUMMARY)),
+        rating=_read_rating(text_of(first_value(fields, _RATING))),
+        rating_explanation=_read_paragraph(first_value(fields, _RATING_EXPLANATION)),
         findings=tuple(finding for finding in findings if finding.summary or finding.explanation),
     )
 
@@ -141,9 +141,9 @@ def _read_finding(item: Any) -> Finding:
     """Return the finding in an object, or in a text, which becomes its summary."""
     if not isinstance(item, Mapping):
         return Finding(_read_line(item), "")
-    fields = folded(item)
-    summary = _read_line(first_of(fields, _SUMMARY + _TITLE))
-    return Finding(summary, _read_paragraph(first_of(fields, _EXPLANATION)))
+    fields = fold_keys(item)
+    summary = _read_line(first_value(fields, _SUMMARY + _TITLE))
+    return Finding(summary, _read_paragraph(first_value(fields, _EXPLANATION)))
 
 
 def _read_rating(text: str) -> float:
@@ -190,8 +190,8 @@ def parse_points(reply: str) -> list[Point] | None:
     single such object.
     """
     for value in json_values(reply):
-        points = value if isinstance(value, list) else first_of(folded(value), _POINTS)
-        if points is None and {"description", "score"} <= folded(value).keys():
+        points = value if isinstance(value, list) else first_value(fold_keys(value), _POINTS)
+        if points is None and {"description", "score"} <= fold_keys(value).keys():
             points = [value]
         if isinstance(points, list):
             return list(_read_points(points))
@@ -201,10 +201,10 @@ def parse_points(reply: str) -> list[Point] | None:
 def _read_points(points: Iterable[Any]) -> Iterator[Point]:
     """Yield the point of each object or text. Those without a description are left out."""
     for point in points:
-        fields = folded({"description": point} if isinstance(point, str) else point)
-        text = text_of(first_of(fields, _DESCRIPTION)).strip()
+        fields = fold_keys({"description": point} if isinstance(point, str) else point)
+        text = text_of(first_value(fields, _DESCRIPTION)).strip()
         if text:
-            yield Point(text, _read_score(first_of(fields, _SCORE)))
+            yield Point(text, _read_score(first_value(fields, _SCORE)))
 
 
 def parse_ratings(reply: str) -> dict[int, float] | None:
@@ -215,13 +215,13 @@ def parse_ratings(reply: str) -> dict[int, float] | None:
     ratings. Ratings that cannot be read are left out.
     """
     for value in json_values(reply):
-        inner = value if isinstance(value, list) else first_of(folded(value), _RATINGS)
+        inner = value if isinstance(value, list) else first_value(fold_keys(value), _RATINGS)
         ratings = value if inner is None else inner
         if isinstance(ratings, Mapping):
             ratings = [{"id": id, "rating": rating} for id, rating in ratings.items()]
         if not isinstance(ratings, list):
             continue
-        found = dict(_read_ratings(map(folded, ratings)))
+        found = dict(_read_ratings(map(fold_keys, ratings)))
         # A mapping without the field "ratings" counts only if it has at least one rating.
         if inner is not None or found:
             return found
@@ -232,11 +232,11 @@ def parse_partial_answer(reply: str) -> PartialAnswer | None:
     """Return the answer in ``{"answer", "score", "follow_ups": [...]}``, or None without such an
     object."""
     for value in json_values(reply):
-        fields = folded(value)
-        answer = first_of(fields, _ANSWER)
-        follow_ups = first_of(fields, _FOLLOW_UPS)
+        fields = fold_keys(value)
+        answer = first_value(fields, _ANSWER)
+        follow_ups = first_value(fields, _FOLLOW_UPS)
         if answer is not None or follow_ups is not None:
-            score = _read_score(first_of(fields, _SCORE))
+            score = _read_score(first_value(fields, _SCORE))
             text = text_of(answer).strip()
             return PartialAnswer(text, score, tuple(_read_questions(follow_ups)))
     return None
@@ -249,7 +249,7 @@ def parse_questions(reply: str) -> list[str]:
     lines.
     """
     for value in json_values(reply):
-        items = value if isinstance(value, list) else first_of(folded(value), _QUESTIONS)
+        items = value if isinstance(value, list) else first_value(fold_keys(value), _QUESTIONS)
         found = list(_read_questions(items))
         if found:
             return found
@@ -259,8 +259,8 @@ def parse_questions(reply: str) -> list[str]:
 def _read_ratings(ratings: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, float]]:
     """Yield number and relevance of each report whose fields have both."""
     for fields in ratings:
-        id = _read_number(first_of(fields, _ID))
-        rating = _read_number(first_of(fields, _SCORE))
+        id = _read_number(first_value(fields, _ID))
+        rating = _read_number(first_value(fields, _SCORE))
         if id is not None and rating is not None:
             yield int(id), _limit(rating, HIGHEST_RATING)
 
@@ -269,7 +269,7 @@ def _read_questions(value: Any) -> Iterator[str]:
     """Yield the questions of a list of texts or objects, each of them once (ignoring case)."""
     seen: set[str] = set()
     for item in value if isinstance(value, list) else []:
-        question = item if isinstance(item, str) else first_of(folded(item), _QUESTION)
+        question = item if isinstance(item, str) else first_value(fold_keys(item), _QUESTION)
         text = _read_line(question)
         if 0 < len(text) <= LONGEST_QUESTION and text.casefold() not in seen:
             seen.add(text.casefold())

@@ -39,7 +39,7 @@ def test_no_more_than_what_is_allowed_is_under_way(allowed: int):
 
     def work() -> None:
         for _ in range(10):
-            with limit.turn(0, NEVER):
+            with limit.wait_for_turn(0, NEVER):
                 seen.append(limit.under_way)
                 if seen[-1] >= allowed:
                     full.set()
@@ -57,7 +57,7 @@ def test_one_overload_halves_what_is_allowed_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(limits, "SECONDS_BETWEEN_CUTS", LONG)
     limit = limiter(16)
     for _ in range(16):
-        limit.overloaded(0)
+        limit.record_overload(0)
     assert limit.allowed == 8
 
 
@@ -65,11 +65,11 @@ def test_it_goes_down_to_one_and_up_again_to_the_most(monkeypatch: pytest.Monkey
     monkeypatch.setattr(limits, "SECONDS_BETWEEN_CUTS", 0.0)
     limit = limiter(16)
     for expected in (8, 4, 2, 1, 1):
-        limit.overloaded(0)
+        limit.record_overload(0)
         assert limit.allowed == expected
-    limit.succeeded(Place(1, 0.0))
+    limit.record_success(Place(1, 0.0))
     assert limit.allowed == 2
-    ups = [limit.allowed for _ in range(200) if limit.succeeded(Place(1, 0.0)) is None]
+    ups = [limit.allowed for _ in range(200) if limit.record_success(Place(1, 0.0)) is None]
     assert ups == sorted(ups)
     assert all(after - before <= 0.5 for before, after in pairwise(ups))
     assert ups[-1] == 16
@@ -78,12 +78,12 @@ def test_it_goes_down_to_one_and_up_again_to_the_most(monkeypatch: pytest.Monkey
 def test_nobody_starts_while_it_is_held():
     limit = limiter(4)
     begun = time.monotonic()
-    limit.overloaded(0.4)
-    limit.overloaded(0.1)
+    limit.record_overload(0.4)
+    limit.record_overload(0.1)
     starts: list[float] = []
 
     def work() -> None:
-        with limit.turn(0, NEVER):
+        with limit.wait_for_turn(0, NEVER):
             starts.append(time.monotonic() - begun)
 
     in_threads(4, work)
@@ -93,7 +93,7 @@ def test_nobody_starts_while_it_is_held():
 def test_a_hold_is_told_to_those_who_share_the_bucket():
     limit = limiter(4, Rate(requests_per_minute=6_000))
     limit.bucket.take(0)
-    limit.overloaded(20)
+    limit.record_overload(20)
     assert limit.bucket.take(0) > 18
 
 
@@ -102,12 +102,12 @@ def test_who_waits_leaves_when_the_work_is_stopped():
 
     def wait() -> None:
         try:
-            with limit.turn(0, stop):
+            with limit.wait_for_turn(0, stop):
                 left.append("came in")
         except StoppedError:
             left.append("left")
 
-    with limit.turn(0, NEVER):
+    with limit.wait_for_turn(0, NEVER):
         threads = [threading.Thread(target=wait) for _ in range(3)]
         for thread in threads:
             thread.start()
@@ -122,9 +122,9 @@ def test_who_waits_leaves_when_the_work_is_stopped():
 
 def test_a_place_is_free_again_after_an_error():
     limit = limiter(1)
-    with pytest.raises(RuntimeError), limit.turn(0, NEVER):
+    with pytest.raises(RuntimeError), limit.wait_for_turn(0, NEVER):
         raise RuntimeError
-    with limit.turn(0, NEVER):
+    with limit.wait_for_turn(0, NEVER):
         assert limit.under_way == 1
 
 
@@ -132,19 +132,19 @@ def test_a_cut_is_for_all_calls_that_were_sent_before_it():
     limit = limiter(16)
     limit.under_way = 10
     began = time.monotonic()
-    assert all(limit.timed_out(Place(level, began)) for level in (16, 12, 9))
+    assert all(limit.record_timeout(Place(level, began)) for level in (16, 12, 9))
     assert limit.allowed == 8
-    assert limit.timed_out(Place(8, time.monotonic()))
+    assert limit.record_timeout(Place(8, time.monotonic()))
     assert limit.allowed == 4
 
 
 def test_the_level_at_which_calls_timed_out_is_never_reached_again():
     limit = limiter(16)
     limit.under_way = 10
-    limit.succeeded(Place(1, 0.0))
-    assert limit.timed_out(Place(9, 1.0))
+    limit.record_success(Place(1, 0.0))
+    assert limit.record_timeout(Place(9, 1.0))
     assert limit.allowed == 4.5
-    ups = [limit.allowed for _ in range(500) if limit.succeeded(Place(1, 0.0)) is None]
+    ups = [limit.allowed for _ in range(500) if limit.record_success(Place(1, 0.0)) is None]
     assert all(after - before <= limits.GROWTH_AFTER_TIMEOUTS for before, after in pairwise(ups))
     assert ups[-1] == 8
 
@@ -152,8 +152,8 @@ def test_the_level_at_which_calls_timed_out_is_never_reached_again():
 def test_a_call_that_later_ones_overtook_is_slow_by_itself():
     limit = limiter(16)
     limit.under_way = 10
-    limit.succeeded(Place(5, 2.0))
-    assert not limit.timed_out(Place(16, 1.0))
+    limit.record_success(Place(5, 2.0))
+    assert not limit.record_timeout(Place(16, 1.0))
     assert limit.allowed == 16
 
 
@@ -161,16 +161,16 @@ def test_many_overtaken_calls_are_an_overload():
     limit = limiter(16)
     limit.under_way = 10
     for _ in range(8):
-        limit.succeeded(Place(5, 2.0))
+        limit.record_success(Place(5, 2.0))
     for _ in range(limits.MANY_OVERTAKEN):
-        assert not limit.timed_out(Place(16, 1.0))
+        assert not limit.record_timeout(Place(16, 1.0))
     assert limit.allowed == 8
     assert limit.ceiling == 15
 
 
 def test_a_call_alone_at_the_server_is_slow_by_itself():
     limit = limiter(16)
-    assert not limit.timed_out(Place(16, time.monotonic()))
+    assert not limit.record_timeout(Place(16, time.monotonic()))
     limit.under_way = 3
-    assert not limit.timed_out(Place(1, time.monotonic()))
+    assert not limit.record_timeout(Place(1, time.monotonic()))
     assert (limit.allowed, limit.note("x")) == (16, "")
