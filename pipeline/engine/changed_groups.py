@@ -44,6 +44,8 @@ Groups = Any
 Frames = Mapping[str, pd.DataFrame]
 Make = Callable[[Part, Frames, "Groups | None"], Frames]
 """Calls a sub-step: (sub-step, its inputs, the groups of their rows or None for all) -> outputs."""
+ASKED_BY = ("schemas", "params", "prompts", "models")
+"""The components of a step that what it asks a model depends on, beside its inputs."""
 ROWS_AT_ONCE = 100_000
 """Rows of one input that are read at once. Where the changed groups have more rows, they are read
 and recomputed in several buckets, to bound memory."""
@@ -86,14 +88,17 @@ def read_last_tables(
 ) -> LastTables:
     """Return what the step wrote in its last run, for a verb with the role ``LastTables``.
 
-    It is empty for other verbs, after a change of more than the inputs, and where a table is
-    missing or damaged.
+    It is empty for other verbs, for a forced step, after a change of params, prompts or models, and
+    where a table is missing or damaged. A change of code leaves it: an upgrade must not pay again
+    for what was to stand.
     """
     step, record = planned.step, previous.steps.get(planned.step.id)
     if not step.verb.roles_of(LastTables) or record is None or planned.reason == "forced":
         return NOTHING_WRITTEN
+    now = planned.components
+    asks_alike = all(now[name] == record.components.get(name) for name in ASKED_BY)
     are_readable = all(map(snapshots.tables.exists, record.outputs.values()))
-    if not are_readable or not differs_in_inputs_alone(planned, record, previous):
+    if not are_readable or not asks_alike:
         return NOTHING_WRITTEN
     return LastTables(
         {name: snapshots.tables.read(table) for name, table in record.outputs.items()}

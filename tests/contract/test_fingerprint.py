@@ -10,12 +10,8 @@ import pytest
 
 import pipeline.verbs  # noqa: F401  (registers them)
 from pipeline.contract import definitions
-from pipeline.contract import fingerprint as fingerprints
-from pipeline.contract.fingerprint import KNOWN_AS, code_fingerprint, fingerprint, library_versions
+from pipeline.contract.fingerprint import code_fingerprint, fingerprint, library_versions
 from pipeline.contract.kept_codes import sources_hash
-from pipeline.contract.registry import REGISTRY
-from pipeline.load.projection import project_table
-from pipeline.load.row_hashes import with_hashes
 
 MODULES = {
     "__init__": "",
@@ -167,23 +163,6 @@ def test_a_definition_may_move_and_change_its_name(
     for module, old, new in moves:
         package.edit(module, old, new)
     assert package.fingerprints() == before
-
-
-def test_what_is_known_under_an_earlier_fingerprint_keeps_it(
-    package: Package, monkeypatch: pytest.MonkeyPatch
-):
-    before = package.fingerprints()
-    monkeypatch.setitem(fingerprints.KNOWN_AS, before["shout"], "as it was")
-    assert package.fingerprints() == before | {"shout": "as it was"}
-    package.edit("letters", "upper()", "lower()")
-    assert package.fingerprints()["shout"] not in {"as it was", before["shout"]}
-
-
-def test_every_earlier_fingerprint_is_of_code_that_is_there(monkeypatch: pytest.MonkeyPatch):
-    """A line for code that has changed since says nothing: delete it."""
-    monkeypatch.setattr(fingerprints, "KNOWN_AS", {})
-    functions = [verb.function for verb in REGISTRY.verbs.values()] + [project_table, with_hashes]
-    assert set(KNOWN_AS) <= set(map(code_fingerprint, functions))
 
 
 def test_two_functions_of_one_module_differ():
