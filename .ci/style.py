@@ -71,6 +71,7 @@ DENSE: dict[str, str] = {
     "pipeline/cli/build.py": "declarations: each option of a command is a parameter with its help",
     "pipeline/settings/query_fields.py": "declarations: an annotation holds type, limits and texts",
     "pipeline/contract/schemas.py": "declarations of tables: one expression with all columns",
+    "pipeline/query/search/filtered.py": "reads of a protocol: most statements are signatures",
 }
 """Files that are denser than `MOST_IN_A_FILE`, each with the reason."""
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

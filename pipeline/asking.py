@@ -1,8 +1,6 @@
-"""What is asked of a project whose stores are loaded: answers, their evidence, next questions,
-evaluations.
+"""Queries of a project whose stores are loaded: answers, evidence, next questions, evaluations.
 
-What a method does is imported by it: a search needs no chat model's library, a question no
-evaluation.
+Each method imports what it needs, so that a search does not load the libraries of a chat model.
 """
 
 from __future__ import annotations
@@ -29,9 +27,10 @@ if TYPE_CHECKING:
     from pipeline.query.answer import Answer
     from pipeline.query.asker import Asker
     from pipeline.query.drawing import Drawing, Named
+    from pipeline.query.next_questions import NextQuestions
     from pipeline.query.request import QueryRequest
     from pipeline.query.resources import QueryResources
-    from pipeline.query.stream import Event, NextQuestions
+    from pipeline.query.stream import Event
     from pipeline.stores.base import Live
     from pipeline.stores.connection import Result, Work
     from pipeline.stores.reads import GraphReads, GraphStore, VectorReads, VectorStore
@@ -43,8 +42,7 @@ TOLD_FILE = "data/told-default-mode"
 
 @dataclass(frozen=True)
 class Shown:
-    """What a workspace shows, the model that made its vectors, and what is to be said of whose it
-    is."""
+    """The load that a workspace shows, the model of its vectors, and notes on its owner."""
 
     live: Live
     embedding: EmbeddingModel
@@ -53,14 +51,18 @@ class Shown:
 
 @dataclass
 class LastShown:
-    """What the last question saw: the next is embedded as that was, without asking the stores
-    first."""
+    """The view that the last question saw.
+
+    The next question is embedded with the same model, so that the stores need not be asked first.
+    """
 
     find: Callable[[Live | None], Shown]
     shown: Shown | None = None
 
     def at(self, live: Live | None) -> Shown:
-        shown = self.shown  # another thread's question may see something else meanwhile
+        """Return the view of this load; find it if it is not the last one."""
+        # Read once: a question in another thread may replace it meanwhile.
+        shown = self.shown
         if shown is None or shown.live != live:
             self.shown = shown = self.find(live)
         return shown
@@ -68,13 +70,18 @@ class LastShown:
 
 @dataclass
 class LastOpening:
-    """What the graph opens with, and the load that it is of: one value, as threads ask for it side
-    by side."""
+    """The first drawing of the graph, with the version of its load.
+
+    Both are one value, because several threads may set it at the same time.
+    """
 
     known: tuple[str, Drawing] | None = None
 
     def of(self, version: str, draw: Callable[[], Drawing]) -> Drawing:
-        """``version``: of the load that is shown; what is drawn after asking for it is no older."""
+        """Return the drawing of the load ``version``; call ``draw`` if it is not known.
+
+        The drawing may be of a later load, if there was one since the version was read.
+        """
         known = self.known
         if known is None or known[0] != version:
             self.known = known = (version, draw())
@@ -82,12 +89,13 @@ class LastOpening:
 
 
 class Asking(Services):
-    def query(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
-        """Answer a question over the loaded stores; ``options`` are QueryRequest's. ``asker``: who
-        asks, by default one who may ask for all.
+    """The queries of a project."""
 
-        Raises UsageError for options that make no sense, StoreError and ModelError when the
-        services fail.
+    def query(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
+        """Answer a question from the loaded stores; ``options`` are those of QueryRequest.
+
+        ``asker`` is the caller; the default has no limits. Raises UsageError for invalid options,
+        StoreError and ModelError if a service fails.
         """
         from pipeline.query.answer import answer
 
@@ -97,11 +105,10 @@ class Asking(Services):
     def query_stream(
         self, question: str, asker: Asker | None = None, **options: Any
     ) -> Iterator[Event]:
-        """Sources first, then the answer's text in pieces, then the whole; or what went wrong on
-        the way.
+        """Yield Sources, the answer's text in pieces, then the whole answer; or Failed instead.
 
-        Raises UsageError for options that make no sense; the first question of all also StoreError
-        when the stores do not answer.
+        Raises UsageError for invalid options. The first question of a project also raises
+        StoreError if the stores do not answer.
         """
         from pipeline.query.stream import stream_answer
 
@@ -109,8 +116,7 @@ class Asking(Services):
         return stream_answer(request, self._resources_of(request, asker, options))
 
     def may_ask_chat(self, options: Mapping[str, Any]) -> bool:
-        """Return whether a question with these options may ask a chat model; that it surely asks
-        one is not said."""
+        """Return whether a question with these options may ask a chat model; it need not do so."""
         from pipeline.query.search.modes import may_ask_chat
 
         given = {name: value for name, value in options.items() if value is not None}
@@ -121,21 +127,23 @@ class Asking(Services):
     def query_data(
         self, question: str, asker: Asker | None = None, **options: Any
     ) -> dict[str, Any]:
-        """What was found, structured, with no model call for an answer."""
+        """Return the evidence for a question as JSON, without asking a model for an answer."""
         return self.query(question, asker, **{**options, "only_need_context": True}).data_json()
 
     def read(
         self, work: Callable[[VectorReads, GraphReads], Result], asker: Asker | None = None
     ) -> Result:
-        """What ``work`` finds in the stores, all of it at one moment, of what the asker may see of
-        them."""
+        """Return the result of ``work`` on one consistent state of the stores.
+
+        It sees only what the asker may see.
+        """
         return self.query_resources("read", asker).read(work)[0]
 
     def draw(self, named: Named, asker: Asker | None = None) -> Drawing:
-        """Return a part of the graph. What it opens with takes going through all of it, and is
-        remembered while that is shown.
+        """Return a drawing of a part of the graph.
 
-        Raises NotAllowedError for an asker who sees some documents only.
+        The first drawing needs a scan of the whole graph, so it is kept while the load is shown.
+        Raises NotAllowedError for an asker who may see only some documents.
         """
         from pipeline.query.asker import refuse_graph
         from pipeline.query.drawing import Named, draw
@@ -155,32 +163,33 @@ class Asking(Services):
     def find_entities(
         self, text: str, meaning: bool, limit: int, asker: Asker | None = None
     ) -> list[Dot]:
-        """Return the entities that are called so, or whose name and description mean nearly this,
-        best first.
+        """Return the entities whose names contain the text, best first.
 
-        Raises NotAllowedError for an asker who sees some documents only.
+        With ``meaning``, return those whose name and description are most similar to it instead.
+        Raises NotAllowedError for an asker who may see only some documents.
         """
         from pipeline.query.asker import refuse_graph
         from pipeline.query.drawing import find_by_meaning, find_by_name
 
         refuse_graph(asker)
         resources = self.query_resources("find", asker)
-        if not meaning:
-            return resources.read(lambda vectors, graph: find_by_name(text, limit, graph))[0]
-        [vector] = resources.embedding.embed([text])
-        return resources.read(
-            lambda vectors, graph: find_by_meaning(vector, limit, vectors, graph)
-        )[0]
+        if meaning:
+            [vector] = resources.embedding.embed([text])
+            find = partial(find_by_meaning, vector, limit)
+        else:
+            find = partial(find_by_name, text, limit)
+        found, _ = resources.read(find)
+        return found
 
     def questions(
         self, question: str, number: int = 5, asker: Asker | None = None, **options: Any
     ) -> NextQuestions:
-        """What could be asked next, after this question and ``conversation_history``; ``options``
-        are QueryRequest's.
+        """Return questions to ask after this question and its ``conversation_history``.
 
-        Raises UsageError also without a chat model, ModelError where it gives none.
+        ``options`` are those of QueryRequest. Raises UsageError for invalid options and without a
+        chat model, ModelError if the model returns no questions.
         """
-        from pipeline.query.stream import next_questions
+        from pipeline.query.next_questions import next_questions
 
         if not 1 <= number <= MOST_QUESTIONS:
             raise UsageError(f"questions: number: {number}; ask for 1 to {MOST_QUESTIONS}")
@@ -214,9 +223,11 @@ class Asking(Services):
         budget: int | None = None, by: str = "type", keywords: bool = False, rerank: bool = False,
         advanced: Advanced = silent,
     ) -> Evaluation:  # fmt: skip
-        """What each mode, by default any that retrieves, finds of the questions' gold
-        (docs/evaluation.md). No chat model and no reranker is asked, unless ``keywords`` and
-        ``rerank`` say so. Raises UsageError for questions that cannot be read, and as ``query``.
+        """Measure which share of the questions' gold each mode finds (docs/evaluation.md).
+
+        The default is all modes that retrieve text units. The chat model is asked only with
+        ``keywords``, the reranker only with ``rerank``. Raises UsageError for questions that cannot
+        be read, and the errors of ``query``.
         """
         from pipeline.evaluation.evaluate import SearchTarget, evaluate
         from pipeline.evaluation.questions import read_questions
@@ -232,32 +243,36 @@ class Asking(Services):
         return evaluate(read_questions(questions, by), setup, searched, advanced)
 
     def _data_of_any_size(self, question: str, **options: Any) -> dict[str, Any]:
-        """As ``query_data``, also where the prompt is larger than the chat model reads: it is
-        measured, not sent."""
+        """Return the evidence for a question even if its prompt exceeds the model's window.
+
+        The prompt is only measured, never sent.
+        """
         from pipeline.query.answer import answer
 
         request = self.request(question, **{**options, "only_need_context": True})
         resources = self._resources_of(request, None, options)
-        found = answer(
-            request,
-            replace(resources, measured=lambda name: replace(self._measured(name), window=None)),
-        )
-        return found.to_json()
+
+        def without_window(name: str) -> Measured:
+            return replace(self._measured(name), window=None)
+
+        return answer(request, replace(resources, measured=without_window)).to_json()
 
     def request(self, question: str, asker: Asker | None = None, **options: Any) -> QueryRequest:
-        """The request with the project's defaults for what is not given (None counts as not given).
+        """Return a request; the project's defaults replace options that are missing or None.
 
-        Raises UsageError for options that make no sense, NotAllowedError for those that the asker
-        may not have.
+        Raises UsageError for invalid options, NotAllowedError for options that the asker may not
+        use.
         """
         from pipeline.query.asker import ANYONE, request_for
 
         return request_for(asker or ANYONE, question, self.settings.query, options, self.tokenizer)
 
     def query_resources(self, mode: str, asker: Asker | None = None) -> QueryResources:
-        """For one question. It, and each read, raises NothingLoadedError, OtherOwnerError for a
-        workspace that is another owner's and was not named for this once, and UsageError for
-        vectors that no model of the settings makes.
+        """Return the resources for one question.
+
+        This method and each read of the resources raise NothingLoadedError if nothing is loaded,
+        OtherOwnerError if the workspace belongs to another owner and was not named explicitly, and
+        UsageError if no model of the settings makes vectors like the loaded ones.
         """
         from pipeline.query.account import (
             Account,
@@ -269,30 +284,29 @@ class Asking(Services):
         from pipeline.query.resources import QueryResources
         from pipeline.query.search.visible import only_visible
 
-        account = Account(asker or ANYONE, self.settings.workspace, mode, self.question_journal)
+        caller = asker or ANYONE
+        account = Account(caller, self.settings.workspace, mode, self.question_journal)
         last = self._last_shown
-        embedding = AccountedEmbedding(
-            (last.shown or last.at(self.stores.live())).embedding, account
-        )
+        shown = last.shown or last.at(self.stores.live())
+        embedding = AccountedEmbedding(shown.embedding, account)
 
-        def counted(chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
-            chat = self._answering(chats, name)
+        def accounted_chat(chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
+            chat = self._configured_chat(chats, name)
             return AccountedChat(chat, account) if chat else None
 
+        read = partial(self._read_as_shown, embedding, caller.all_told)
         return QueryResources(
-            only_visible(
-                account.asker.where, partial(self._read_as_shown, embedding, account.asker.all_told)
-            ),
+            only_visible(caller.where, read),
             embedding,
-            partial(counted, self.query_chat),
-            partial(counted, self.keyword_chat),
-            self.tokenizer,
-            self.query_prompt,
-            AccountedReranker(self.reranker, account) if self.reranker else None,
-            cache(self._measured),
-            account,
-            self._learn_window,
-            self._longest_reply,
+            chat=partial(accounted_chat, self.query_chat),
+            keyword_chat=partial(accounted_chat, self.keyword_chat),
+            tokenizer=self.tokenizer,
+            prompt=self.query_prompt,
+            reranker=AccountedReranker(self.reranker, account) if self.reranker else None,
+            measured=cache(self._measured),
+            account=account,
+            learn_window=self._learn_window,
+            longest_reply=self._longest_reply,
         )
 
     @made_once
@@ -300,6 +314,7 @@ class Asking(Services):
         return LastShown(self._shown_as)
 
     def _shown_as(self, live: Live | None) -> Shown:
+        """Return the view of a load. Raises as ``query_resources``."""
         if live is None:
             raise NothingLoadedError(
                 f"workspace '{self.settings.workspace}': nothing is loaded; run 'graphmill run'"
@@ -311,8 +326,11 @@ class Asking(Services):
     def _read_as_shown(
         self, embedding: AccountedEmbedding, all_told: bool, work: Work[Result], /
     ) -> tuple[Result, tuple[str, ...]]:
-        """Raises OtherVectorsError where what is read now are not the vectors of ``embedding``,
-        which is that of these from then on."""
+        """Do all reads of ``work`` in one state of the stores; return its result and notes.
+
+        ``all_told``: notes on the owner are included. Raises OtherVectorsError if the stores now
+        hold vectors of another model than ``embedding``'s; ``embedding`` then uses that model.
+        """
 
         def at_this_moment(vectors: VectorStore, graph: GraphStore) -> tuple[Result, Shown]:
             shown = self._last_shown.at(vectors.live())
@@ -324,27 +342,35 @@ class Asking(Services):
             return work(vectors, graph), shown
 
         try:
-            (result, shown), told = self.stores.read(at_this_moment)
+            (result, shown), store_notes = self.stores.read(at_this_moment)
         except OtherVectorsError:
             embedding.model = self._last_shown.at(self.stores.live()).embedding
             raise
         embedding.account.loaded = f"{shown.live.workflow} {shown.live.version}"
-        return result, (*(shown.notes if all_told else ()), *told)
+        owner_notes = shown.notes if all_told else ()
+        return result, (*owner_notes, *store_notes)
 
     def _resources_of(
         self, request: QueryRequest, asker: Asker | None, options: Mapping[str, Any]
     ) -> QueryResources:
-        """With a word on the default mode, once, where neither the question nor the settings name
-        one, to who may be told."""
+        """Return the resources for a request, whose reads may add a note on the default mode.
+
+        The note is for callers who may see messages on the project and have named no mode.
+        """
         from pipeline.query.resources import noting
 
         resources = self.query_resources(request.mode, asker)
-        silent = options.get("mode") or not resources.account.asker.all_told
-        return replace(resources, read=noting(() if silent else self._told_mode(), resources.read))
+        notes: tuple[str, ...] = ()
+        if not options.get("mode") and resources.account.asker.all_told:
+            notes = self._default_mode_notes()
+        return replace(resources, read=noting(notes, resources.read))
 
-    def _told_mode(self) -> tuple[str, ...]:
-        """Once in the life of a project: an earlier version searched otherwise. Nothing where it
-        cannot be noted that it was told: else every question would say it."""
+    def _default_mode_notes(self) -> tuple[str, ...]:
+        """Return a note on the default mode, once in the life of a project without ``query.mode``.
+
+        An earlier version had another default. A file records that the note was shown; if it cannot
+        be written, there is no note, because every question would repeat it.
+        """
         query = self.settings.query
         if query.names_mode:
             return ()
@@ -352,15 +378,18 @@ class Asking(Services):
             (self.root / TOLD_FILE).touch(exist_ok=False)
         except OSError:
             return ()
-        return (
-            (
-                f"{SETTINGS} names no query.mode: it is '{query.mode}', with top_k {query.top_k}"
-                f" and chunk_top_k {query.chunk_top_k}, and was 'hybrid' with 60 and 20; set"
-                " query.mode, or query.preset: lightrag for all that was. This is said once"
-            ),
+        note = (
+            f"{SETTINGS} names no query.mode: it is '{query.mode}', with top_k {query.top_k}"
+            f" and chunk_top_k {query.chunk_top_k}, and was 'hybrid' with 60 and 20; set"
+            " query.mode, or query.preset: lightrag for all that was. This is said once"
         )
+        return (note,)
 
-    def _answering(self, chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
+    def _configured_chat(self, chats: Callable[[str], ChatModel], name: str) -> ChatModel | None:
+        """Return the chat model of this name, or None if it is not configured.
+
+        Raises UsageError for an unknown name.
+        """
         chat = self.settings.models.chat.get(name)
         if chat is None and name != DEFAULT:
             have = ", ".join(sorted(self.settings.models.chat)) or "none"
@@ -368,25 +397,24 @@ class Asking(Services):
         return chats(name) if chat and chat.configured else None
 
     def _measured(self, name: str) -> Measured:
-        """Return what is known of the chat model that answers under this name, if one does."""
+        """Return what trials have shown of the chat model of this name, if it is configured."""
         from pipeline.models.measured import UNMEASURED
 
-        if self._answering(self.query_chat, name) is None:
+        if self._configured_chat(self.query_chat, name) is None:
             return UNMEASURED
         chat = self.query_chat(name)
         return self.measured.of(chat.endpoint.digest).within(chat.window)
 
     def _learn_window(self, name: str, window: int) -> Measured:
-        """Keep the window, in tokens, that the endpoint of a chat model has named in a refusal."""
+        """Store the window, in tokens, that the endpoint of a chat model has named in a refusal."""
         today = datetime.now(UTC).date().isoformat()
         digest = self.query_chat(name).endpoint.digest
         self.measured.note(digest, window=window, measured=today, source="endpoint")
         return self._measured(name)
 
     def _longest_reply(self, name: str) -> int | None:
-        """Return max_tokens of the chat model that answers under this name, if one does and has
-        it."""
-        if self._answering(self.query_chat, name) is None:
+        """Return max_tokens of the chat model of this name; None if it has none."""
+        if self._configured_chat(self.query_chat, name) is None:
             return None
         options = self.query_chat(name).options
         return options.get("max_completion_tokens") or options.get("max_tokens")

@@ -1,1 +1,1 @@
-"""How good retrieval is, mode by mode, with no chat model."""
+"""Evaluation: quality of retrieval by mode, measured without a chat model."""

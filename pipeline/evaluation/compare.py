@@ -1,8 +1,7 @@
-"""Two evaluations of the same questions: what changed, and is it more than chance? Also as tables
-of text.
+"""Comparison of two evaluations of the same questions, and evaluations as tables of text.
 
-Percentile intervals: Efron and Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3
-and 15.4.
+A bootstrap tells whether a difference is more than chance. Percentile intervals: Efron and
+Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3 and 15.4.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,17 +16,25 @@ from pipeline.evaluation.results import TOKEN_COLUMNS, Evaluation, StoredEvaluat
 
 RESAMPLES = 10_000
 AT_ONCE = 500
+"""Resamples that are held in memory together."""
 SEED = 20_240_229
 BOUND_DIGITS = 12
+"""Decimals of a resampled mean."""
 DIGITS = 6
+"""Decimals of a value in a comparison."""
 MOST_TYPES = 12
+"""Most types of questions in a table of text."""
 MOST_LEFT_OUT = 5
+"""Most questions with unknown gold that are listed."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """``difference``: of the means; ``low`` to ``high``: where 95 % of the resampled ones are;
-    ``p``: two-sided, that there is no difference."""
+    """The difference of two means with its confidence interval.
+
+    ``low`` to ``high``: 95 % of the resampled differences. ``p``: two-sided p-value of the
+    hypothesis that there is no difference.
+    """
 
     difference: float
     low: float
@@ -38,24 +45,29 @@ class Interval:
 def paired_bootstrap(
     differences: np.ndarray, resamples: int = RESAMPLES, seed: int = SEED
 ) -> list[Interval]:
-    """``differences``: a row a question, a column a metric. All columns are resampled by the same
-    questions, so that which others are there makes no odds. The same for the same input, on any
-    machine."""
+    """Return an interval for each column of ``differences``, which has one row per question.
+
+    Columns are metrics. All columns use the same resamples, so a result does not depend on the
+    other columns. The same input gives the same result on every machine.
+    """
     random = np.random.default_rng(seed)
-    questions = len(differences)
-    rounds = [AT_ONCE] * (resamples // AT_ONCE) + [resamples % AT_ONCE] * (resamples % AT_ONCE > 0)
-    chances = np.full(questions, 1 / questions)
-    means = (
-        np.concatenate(
-            [random.multinomial(questions, chances, size) @ differences for size in rounds]
-        )
-        / questions
-    )
-    means = means.round(BOUND_DIGITS)  # what is 0 must be 0, in whatever order a machine adds up
+    n_questions = len(differences)
+    rounds = [AT_ONCE] * (resamples // AT_ONCE)
+    if resamples % AT_ONCE:
+        rounds.append(resamples % AT_ONCE)
+    chances = np.full(n_questions, 1 / n_questions)
+    sums: list[np.ndarray] = []
+    for size in rounds:
+        counts = random.multinomial(n_questions, chances, size)
+        sums.append(counts @ differences)
+    means = np.concatenate(sums) / n_questions
+    # A mean of 0 must be exactly 0, in whatever order a machine adds the values.
+    means = means.round(BOUND_DIGITS)
     return [_interval(column, means[:, place]) for place, column in enumerate(differences.T)]
 
 
 def _interval(differences: np.ndarray, means: np.ndarray) -> Interval:
+    """Return the interval of a column of differences from its resampled means."""
     low, high = np.quantile(means, [0.025, 0.975])
     beyond = min((means <= 0).sum(), (means >= 0).sum())
     p = min(2 * (beyond + 1) / (len(means) + 1), 1.0)
@@ -64,9 +76,13 @@ def _interval(differences: np.ndarray, means: np.ndarray) -> Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``rows``: mode, metric, questions, a, b (means over the questions both have), difference (b
-    minus a), low, high, p, as an Interval has them. ``only_a`` and ``only_b``: questions that one
-    of the two has alone."""
+    """The comparison of two evaluations, a and b, by mode and metric.
+
+    ``rows`` has the columns mode, metric, questions, a and b (means over the questions of both),
+    difference (b minus a), low, high and p, as in Interval. ``only_a`` and ``only_b``: number of
+    questions that only one of them has. ``against``: the mode of a that all modes of b are compared
+    with; None if each mode is compared with itself.
+    """
 
     a: str
     b: str
@@ -80,115 +96,109 @@ class Comparison:
 
 
 def compare(a: StoredEvaluation, b: StoredEvaluation, against: str | None = None) -> Comparison:
-    """Each mode with itself, or each of b's with one of a's, ``against``. Questions are paired by
-    id and text.
+    """Compare each mode of ``b`` with the same mode of ``a``, or with the mode ``against``.
 
-    Raises UsageError where the two share no mode, question or metric.
+    Questions are paired by id and text. Raises UsageError if the two share no mode, question or
+    metric, or if ``a`` has no mode ``against``.
     """
-    pairs = {
-        mode: (a.rows.get(against or mode, {}), rows)
-        for mode, rows in b.rows.items()
-        if mode in a.rows or against
-    }
     if against is not None and against not in a.rows:
         raise UsageError(f"{a.name}: has no mode '{against}'; it has {', '.join(a.rows)}")
-    rows = [
-        row for mode, (first, second) in pairs.items() for row in _compared(mode, first, second)
-    ]
+    rows: list[dict[str, Any]] = []
+    for mode, rows_of_b in b.rows.items():
+        rows_of_a = a.rows.get(against or mode)
+        if rows_of_a is not None:
+            rows += _compare_mode(mode, rows_of_a, rows_of_b)
     if not rows:
         raise UsageError(
             f"{a.name} and {b.name} share no mode, question or metric; evaluate the same questions"
         )
-    in_a, in_b = ({question for rows in side.rows.values() for question in rows} for side in (a, b))
-    return Comparison(
-        a.name, b.name, against, pd.DataFrame(rows), len(in_a - in_b), len(in_b - in_a)
-    )
+    in_a = {question for rows_of_mode in a.rows.values() for question in rows_of_mode}
+    in_b = {question for rows_of_mode in b.rows.values() for question in rows_of_mode}
+    table = pd.DataFrame(rows)
+    return Comparison(a.name, b.name, against, table, len(in_a - in_b), len(in_b - in_a))
 
 
 def fallen(
     baseline: Mapping[str, Values], now: Mapping[str, Values], metric: str, points: float
 ) -> list[str]:
-    """What to say of each mode of the baseline whose metric is more than so many points
-    (hundredths) lower now, or is there no more. Raises UsageError where the baseline has no such
-    metric."""
+    """Return a message for each mode whose metric has fallen by more than ``points``.
+
+    Points are hundredths. A mode that is not measured now has a message too. Raises UsageError if
+    no mode of the baseline has the metric.
+    """
     if not any(metric in values for values in baseline.values()):
         raise UsageError(
             f"baseline: no mode has {metric}; write it anew with the --k it shall be compared at"
         )
-    before = {mode: values[metric] for mode, values in baseline.items() if metric in values}
-    said = []
-    for mode, value in before.items():
+    messages: list[str] = []
+    for mode, values in baseline.items():
+        if metric not in values:
+            continue
+        before = values[metric]
         present = now.get(mode, {}).get(metric)
         if present is None:
-            said.append(f"{mode}: {metric} was {value:.3f} and is not measured now")
-        elif round(100 * (value - present), DIGITS) > points:
-            said.append(f"{mode}: {metric} fell from {value:.3f} to {present:.3f}")
-    return said
+            messages.append(f"{mode}: {metric} was {before:.3f} and is not measured now")
+        elif round(100 * (before - present), DIGITS) > points:
+            messages.append(f"{mode}: {metric} fell from {before:.3f} to {present:.3f}")
+    return messages
 
 
-def _compared(
+def _compare_mode(
     mode: str, a: Mapping[tuple[str, str], Values], b: Mapping[tuple[str, str], Values]
 ) -> list[dict[str, Any]]:
+    """Return the rows of a comparison for one mode, one per metric that both have."""
     questions = sorted(a.keys() & b.keys())
     if not questions:
         return []
-    metrics = [name for name in b[questions[0]] if name in a[questions[0]]]
-    first, second = (_values(side, questions, metrics) for side in (a, b))
-    intervals = paired_bootstrap(second - first)
-    return [
-        {"mode": mode, "metric": metric, "questions": len(questions)}
-        | {
-            name: round(value, DIGITS)
-            for name, value in ({"a": mean_a, "b": mean_b} | asdict(interval)).items()
-        }
-        for metric, mean_a, mean_b, interval in zip(
-            metrics,
-            first.mean(axis=0).tolist(),
-            second.mean(axis=0).tolist(),
-            intervals,
-            strict=True,
-        )
-    ]
+    first_question = questions[0]
+    metrics = [name for name in b[first_question] if name in a[first_question]]
+    values_a = _as_array(a, questions, metrics)
+    values_b = _as_array(b, questions, metrics)
+    intervals = paired_bootstrap(values_b - values_a)
+    means_a = values_a.mean(axis=0).tolist()
+    means_b = values_b.mean(axis=0).tolist()
+    rows: list[dict[str, Any]] = []
+    for metric, mean_a, mean_b, interval in zip(metrics, means_a, means_b, intervals, strict=True):
+        row: dict[str, Any] = {"mode": mode, "metric": metric, "questions": len(questions)}
+        values = {"a": mean_a, "b": mean_b, **asdict(interval)}
+        for name, value in values.items():
+            row[name] = round(value, DIGITS)
+        rows.append(row)
+    return rows
 
 
-def _values(
+def _as_array(
     side: Mapping[tuple[str, str], Values],
     questions: Sequence[tuple[str, str]],
     metrics: Sequence[str],
 ) -> np.ndarray:
-    return np.array([[side[question][metric] for metric in metrics] for question in questions])
+    """Return the values as an array with a row per question and a column per metric."""
+    rows = [[side[question][metric] for metric in metrics] for question in questions]
+    return np.array(rows)
 
 
 def evaluation_table(evaluation: Evaluation) -> str:
-    """A line a mode: recall and all-gold at each k, tokens of the prompt, latency; then the same
-    for each type."""
+    """Return the evaluation as text, a line per mode, in all and then by type of question.
+
+    A line has recall and all-gold at each k, tokens of the prompt and, in all, the latency.
+    """
     summary = evaluation.summary()
-    questions = len(evaluation.questions)
-    lines = [
-        f"{counted(questions, 'question')}, {_built(evaluation)}",
-        "",
-        *_lines(summary, evaluation),
-    ]
+    n_questions = counted(len(evaluation.questions), "question")
+    lines = [f"{n_questions}, {_describe_setup(evaluation)}", "", *_mode_lines(summary, evaluation)]
     types = evaluation.by_type()
     for type, means in list(types.items())[:MOST_TYPES]:
-        title = (
-            f"{evaluation.setup.by}: {type or 'none'},"
-            f" {counted(int(means['questions'].iloc[0]), 'question')}"
-        )
-        lines += ["", title, *_lines(means, evaluation)]
-    if len(types) > MOST_TYPES:
-        lines += [
-            "",
-            (
-                f"... and {len(types) - MOST_TYPES} more values of '{evaluation.setup.by}': --json"
-                " has them"
-            ),
-        ]
+        of_type = counted(int(means["questions"].iloc[0]), "question")
+        title = f"{evaluation.setup.by}: {type or 'none'}, {of_type}"
+        lines += ["", title, *_mode_lines(means, evaluation)]
+    n_more = len(types) - MOST_TYPES
+    if n_more > 0:
+        more = f"... and {n_more} more values of '{evaluation.setup.by}': --json has them"
+        lines += ["", more]
     return "\n".join(lines)
 
 
 def left_out_lines(evaluation: Evaluation) -> list[str]:
-    """What is in no figure, and why."""
+    """Return lines on the questions that are in no figure, and the reasons."""
     left_out = evaluation.left_out
     if not left_out:
         return []
@@ -196,72 +206,74 @@ def left_out_lines(evaluation: Evaluation) -> list[str]:
     lines = [f"unknown gold: {len(left_out):,} of {counted(total, 'question')} in no figure"]
     for left in left_out[:MOST_LEFT_OUT]:
         gold, reason = next(iter(left.unknown.items()))
-        lines.append(
-            f"  line {left.question.line}, {left.question.id}: {gold.kind} '{_clipped(gold.name)}':"
-            f" {reason}"
-        )
-    more = len(left_out) - MOST_LEFT_OUT
-    return [*lines, f"  ... and {more:,} more: --json has them"] if more > 0 else lines
+        question = f"line {left.question.line}, {left.question.id}"
+        lines.append(f"  {question}: {gold.kind} '{_clipped(gold.name)}': {reason}")
+    n_more = len(left_out) - MOST_LEFT_OUT
+    if n_more > 0:
+        lines.append(f"  ... and {n_more:,} more: --json has them")
+    return lines
 
 
 def comparison_table(comparison: Comparison) -> str:
-    """A line a mode and metric; of the tokens only those of the prompt, --json has the others."""
-    rows = comparison.rows[~comparison.rows["metric"].isin(set(TOKEN_COLUMNS) - {"prompt_tokens"})]
-    modes, metrics = (max(6, *rows[column].str.len()) for column in ("mode", "metric"))
+    """Return the comparison as text, a line per mode and metric.
+
+    Of the tokens only those of the prompt are shown; --json has the others.
+    """
+    hidden = set(TOKEN_COLUMNS) - {"prompt_tokens"}
+    rows = comparison.rows[~comparison.rows["metric"].isin(hidden)]
+    mode_width = max(6, *rows["mode"].str.len())
+    metric_width = max(6, *rows["metric"].str.len())
     against = f" (mode {comparison.against})" if comparison.against else ""
-    lines = [
-        f"a: {comparison.a}{against}",
-        f"b: {comparison.b}",
-        (
-            f"{'mode':<{modes}}  {'metric':<{metrics}} {'a':>10} {'b':>10} {'b - a':>10} "
-            f" {'95 % interval':^21} {'p':>7}"
-        ),
-    ]
+    head = (
+        f"{'mode':<{mode_width}}  {'metric':<{metric_width}} {'a':>10} {'b':>10} {'b - a':>10} "
+        f" {'95 % interval':^21} {'p':>7}"
+    )
+    lines = [f"a: {comparison.a}{against}", f"b: {comparison.b}", head]
     for row in rows.to_dict("records"):
         digits = 3 if "@" in row["metric"] else 0
-        numbers = " ".join(f"{row[name]:>10,.{digits}f}" for name in ("a", "b", "difference"))
-        ends = " ".join(f"{row[name]:>+10,.{digits}f}" for name in ("low", "high"))
+        name = f"{row['mode']:<{mode_width}}  {row['metric']:<{metric_width}}"
+        numbers = " ".join(f"{row[column]:>10,.{digits}f}" for column in ("a", "b", "difference"))
+        ends = " ".join(f"{row[column]:>+10,.{digits}f}" for column in ("low", "high"))
         star = " *" if row["low"] > 0 or row["high"] < 0 else ""
-        name = f"{row['mode']:<{modes}}  {row['metric']:<{metrics}}"
         lines.append(f"{name} {numbers}  {ends} {row['p']:>7.4f}{star}")
-    alone = f"; only in a: {comparison.only_a:,}, only in b: {comparison.only_b:,}"
     both = f"{counted(int(rows['questions'].max()), 'question')} in both"
-    lines.append(
-        f"{both}{alone if comparison.only_a or comparison.only_b else ''}; *: the interval leaves"
-        " 0 out"
-    )
+    alone = ""
+    if comparison.only_a or comparison.only_b:
+        alone = f"; only in a: {comparison.only_a:,}, only in b: {comparison.only_b:,}"
+    lines.append(f"{both}{alone}; *: the interval leaves 0 out")
     return "\n".join(lines)
 
 
-def _built(evaluation: Evaluation) -> str:
-    stores = evaluation.stores
+def _describe_setup(evaluation: Evaluation) -> str:
+    workflow = evaluation.stores.get("workflow")
+    embedding = evaluation.stores.get("embedding", {}).get("model")
     keywords = "the chat model's keywords" if evaluation.setup.keywords else "no chat model"
-    return (
-        f"workflow {stores.get('workflow')}, embedding {stores.get('embedding', {}).get('model')},"
-        f" {keywords}"
-    )
+    return f"workflow {workflow}, embedding {embedding}, {keywords}"
 
 
-def _lines(means: pd.DataFrame, evaluation: Evaluation) -> list[str]:
-    metrics = evaluation.metrics
-    groups = {
-        kind: [name for name in metrics if name.startswith(kind)]
-        for kind in ("recall@", "all_gold@")
-    }
-    timed = "p50_ms" in means
+def _mode_lines(means: pd.DataFrame, evaluation: Evaluation) -> list[str]:
+    """Return two lines of headings and a line per mode; columns have fixed widths."""
+    recall = [name for name in evaluation.metrics if name.startswith("recall@")]
+    all_gold = [name for name in evaluation.metrics if name.startswith("all_gold@")]
+    is_timed = "p50_ms" in means
     head, below = " " * 7, f"{'mode':<7}"
-    for kind, names in groups.items():
+    for kind, names in (("recall@", recall), ("all_gold@", all_gold)):
         head += f"   {kind:<{7 * len(names) - 1}}"
         below += "  " + "".join(f"{name.removeprefix(kind):>7}" for name in names)
-    lines = [
-        head + f"   {'tokens':<14}" + ("     latency, ms" if timed else ""),
-        below + f"{'prompt':>10}{'cut':>6}" + (f"{'p50':>9}{'p95':>9}" if timed else ""),
-    ]
+    head += f"   {'tokens':<14}"
+    below += f"{'prompt':>10}{'cut':>6}"
+    if is_timed:
+        head += "     latency, ms"
+        below += f"{'p50':>9}{'p95':>9}"
+    lines = [head, below]
     for mode, row in zip(means.index, means.to_dict("records"), strict=True):
-        shares = ["".join(f"{row[name]:>7.3f}" for name in names) for names in groups.values()]
-        spent = f"{row['prompt_tokens']:>10,.0f}{row['cut']:>6.1f}"
-        latency = f"{row['p50_ms']:>9,.1f}{row['p95_ms']:>9,.1f}" if timed else ""
-        lines.append(f"{mode:<7}  {'  '.join(shares)}{spent}{latency}")
+        line = f"{mode:<7}"
+        for names in (recall, all_gold):
+            line += "  " + "".join(f"{row[name]:>7.3f}" for name in names)
+        line += f"{row['prompt_tokens']:>10,.0f}{row['cut']:>6.1f}"
+        if is_timed:
+            line += f"{row['p50_ms']:>9,.1f}{row['p95_ms']:>9,.1f}"
+        lines.append(line)
     return [line.rstrip() for line in lines]
 
 

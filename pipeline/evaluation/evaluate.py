@@ -1,4 +1,4 @@
-"""Ask every question in every mode, with no chat model, and measure what was retrieved."""
+"""Evaluation of retrieval: every question is asked in every mode, without a chat model."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,15 +24,18 @@ from pipeline.stores.base import Advanced, silent
 from pipeline.stores.reads import VectorStore
 
 QueryData = Callable[..., Mapping[str, Any]]
-"""A question and the options of a request -> what was found, as ``Project.query_data`` gives it."""
+"""A function that takes a question and options of a request, such as ``Project.query_data``."""
 MODEL_TIME = ("keywords", "rerank", "model", "total")
-"""Parts of a query's timings that are a model's, not retrieval's, and their sum."""
+"""Timings of a query that are no retrieval: those of models, and the total."""
 EXCERPT = 240
+"""Characters of a passage that are kept for the page."""
+TABLES = ("prompt", "entities", "relationships", "chunks")
+"""Tokens of a query in the order of TOKEN_COLUMNS."""
 
 
 @dataclass(frozen=True)
 class SearchTarget:
-    """What the questions are asked of. ``defaults``: what a query has by the settings."""
+    """The project that is evaluated; ``defaults`` are the query options of its settings."""
 
     query_data: QueryData
     resources: QueryResources
@@ -43,11 +46,11 @@ class SearchTarget:
 def evaluate(
     questions: Sequence[Question], setup: Setup, searched: SearchTarget, advanced: Advanced = silent
 ) -> Evaluation:
-    """Every question that has no unknown gold, in every mode. Raises UsageError where there is none
-    such, or where a model is to be asked that there is none of, StoreError when the stores are
-    loaded meanwhile.
+    """Ask every question without unknown gold in every mode, and return the results.
 
-    ``chunk_top_k`` is that of the settings, or the greatest k, where that is more.
+    ``chunk_top_k`` is that of the settings, or the greatest k if that is larger. Raises UsageError
+    if all questions have unknown gold, or if a model that the setup needs is not configured;
+    StoreError if the stores are loaded meanwhile.
     """
     _refuse_unconfigured(setup, searched)
     live = searched.vectors.live()
@@ -55,42 +58,45 @@ def evaluate(
         rows = [(document.id, document.source, document.title) for document in vectors.documents()]
         documents = pd.DataFrame(rows, columns=["id", "source", "title"])
         targets, unknown = find_gold(questions, documents, vectors)
-    known = [question for question in questions if unknown.keys().isdisjoint(question.gold)]
-    left_out = [question for question in questions if not unknown.keys().isdisjoint(question.gold)]
+    known: list[Question] = []
+    left_out: list[Question] = []
+    for question in questions:
+        has_unknown_gold = any(gold in unknown for gold in question.gold)
+        (left_out if has_unknown_gold else known).append(question)
     if not known:
-        raise UsageError(
-            f"eval: no question's gold is in the stores; {_first(left_out[0], unknown)}"
-        )
+        fact = _describe_unknown(left_out[0], unknown)
+        raise UsageError(f"eval: no question's gold is in the stores; {fact}")
     retrievals = _Retrievals(setup, searched, targets)
-    results = pd.DataFrame(
-        retrievals.rows(known, advanced),
-        columns=[*RESULT_COLUMNS, *names(setup.ks, setup.budget is not None)],
-    )
+    columns = [*RESULT_COLUMNS, *names(setup.ks, setup.budget is not None)]
+    results = pd.DataFrame(retrievals.rows(known, advanced), columns=columns)
     if searched.vectors.live() != live:
         raise StoreError(
             "eval: the stores were loaded while the questions were asked; run it again"
         )
+    stores: dict[str, Any] = {}
+    if live:
+        stores["workflow"] = live.workflow
+        stores["version"] = live.version
+        stores["embedding"] = dict(live.embedding)
+    passages = pd.DataFrame.from_dict(
+        retrievals.seen, orient="index", columns=["document_id", "excerpt"]
+    )
     return Evaluation(
         setup,
-        (
-            {"workflow": live.workflow, "version": live.version, "embedding": dict(live.embedding)}
-            if live
-            else {}
-        ),
+        stores,
         retrievals.chunk_top_k,
         tuple(known),
         tuple(SkippedQuestion.of(question, unknown) for question in left_out),
         targets,
         results,
         documents.set_index("id").sort_index(),
-        pd.DataFrame.from_dict(
-            retrievals.seen, orient="index", columns=["document_id", "excerpt"]
-        ).sort_index(),
+        passages.sort_index(),
         tuple(dict.fromkeys(retrievals.notes)),
     )
 
 
 def _refuse_unconfigured(setup: Setup, searched: SearchTarget) -> None:
+    """Raise UsageError if the setup needs a model that is not configured."""
     if setup.keywords and searched.resources.chat(searched.defaults.model) is None:
         raise UsageError(
             "eval: no chat model is configured to ask for keywords; set OPENAI_API_KEY, or do"
@@ -102,13 +108,17 @@ def _refuse_unconfigured(setup: Setup, searched: SearchTarget) -> None:
         )
 
 
-def _first(question: Question, unknown: Mapping[Gold, str]) -> str:
+def _describe_unknown(question: Question, unknown: Mapping[Gold, str]) -> str:
+    """Return the first unknown gold of the question with its line and the reason."""
     gold = next(gold for gold in question.gold if gold in unknown)
     return f"line {question.line}: {gold.kind} '{gold.name}': {unknown[gold]}"
 
 
 class _Retrievals:
-    """Asks, and keeps what it has seen: chunk id -> document, excerpt."""
+    """A series of queries for one evaluation.
+
+    ``seen`` collects chunk id -> (document id, excerpt), ``notes`` the notes of all queries.
+    """
 
     def __init__(self, setup: Setup, searched: SearchTarget, targets: Targets) -> None:
         self.setup, self.searched, self.targets = setup, searched, targets
@@ -117,62 +127,66 @@ class _Retrievals:
         self.notes: list[str] = []
 
     def rows(self, questions: Sequence[Question], advanced: Advanced) -> list[list[Any]]:
-        """One for each mode and question: RESULT_COLUMNS, and the metrics."""
-        rows, expected = [], len(self.setup.modes) * len(questions)
-        texts = [question.text for question in questions]
-        self.searched.resources.embedding.embed(texts)  # an endpoint: all in few calls
+        """Return a row for each mode and question: RESULT_COLUMNS, then the metrics."""
+        rows: list[list[Any]] = []
+        expected = len(self.setup.modes) * len(questions)
+        # An endpoint embeds all questions in few calls; the queries then find the vectors cached.
+        self.searched.resources.embedding.embed([question.text for question in questions])
         for mode in self.setup.modes:
-            self.data(questions[0], mode)  # warms up
+            # The first query of a mode is asked once more before, so that its time counts warm.
+            self.query(questions[0], mode)
             for question in questions:
                 rows.append(self.row(question, mode))
                 advanced("queries", len(rows), expected)
         return rows
 
-    def data(self, question: Question, mode: str, **options: int) -> Mapping[str, Any]:
-        """The question itself is both kinds of keywords, as in a query without a chat model."""
-        itself = None if self.setup.keywords else (question.text,)
+    def query(self, question: Question, mode: str, **options: int) -> Mapping[str, Any]:
+        """Return what a mode finds.
+
+        Unless the setup asks the chat model for keywords, the question itself is both kinds of
+        keywords, as in a query without a chat model.
+        """
+        keywords = None if self.setup.keywords else (question.text,)
         return self.searched.query_data(
             question.text,
             mode=mode,
             chunk_top_k=self.chunk_top_k,
-            hl_keywords=itself,
-            ll_keywords=itself,
+            hl_keywords=keywords,
+            ll_keywords=keywords,
             enable_rerank=self.setup.rerank,
             **options,
         )
 
     def row(self, question: Question, mode: str) -> list[Any]:
-        found = self.data(question, mode)
-        met = self.ranks(question, found)
-        budget = self.setup.budget
-        shown = (
-            None
-            if budget is None
-            else self.ranks(question, self.data(question, mode, max_total_tokens=budget))
-        )
+        """Ask a question in a mode; return its row of results."""
+        found = self.query(question, mode)
+        gold_ranks = self.gold_ranks(question, found)
+        ranks_in_budget = None
+        if self.setup.budget is not None:
+            within_budget = self.query(question, mode, max_total_tokens=self.setup.budget)
+            ranks_in_budget = self.gold_ranks(question, within_budget)
         self.notes.extend(found["notes"])
-        self.seen |= {
-            chunk["id"]: (
-                chunk["document_id"],
-                " ".join(chunk["content"][: 2 * EXCERPT].split())[:EXCERPT],
-            )
-            for chunk in found["chunks"]
-            if chunk["id"] not in self.seen
-        }
-        tokens = found["tokens"]
+        for chunk in found["chunks"]:
+            if chunk["id"] not in self.seen:
+                # White space may be half of the text.
+                words = chunk["content"][: 2 * EXCERPT].split()
+                self.seen[chunk["id"]] = (chunk["document_id"], " ".join(words)[:EXCERPT])
+        timings = found["timings_ms"]
+        latency_ms = sum(ms for part, ms in timings.items() if part not in MODEL_TIME)
+        values = metrics(gold_ranks, self.setup.ks, ranks_in_budget)
         return [
             mode,
             question.id,
             question.type,
-            met,
+            gold_ranks,
             [chunk["id"] for chunk in found["chunks"]],
-            *(tokens[part] for part in ("prompt", "entities", "relationships", "chunks")),
+            *(found["tokens"][table] for table in TABLES),
             found["dropped"]["chunks"],
-            sum(ms for part, ms in found["timings_ms"].items() if part not in MODEL_TIME),
-            *metrics(met, self.setup.ks, shown).values(),
+            latency_ms,
+            *values.values(),
         ]
 
-    def ranks(self, question: Question, found: Mapping[str, Any]) -> list[float]:
-        """Of the question's gold, among the chunks that its prompt shows."""
+    def gold_ranks(self, question: Question, found: Mapping[str, Any]) -> list[float]:
+        """Return the ranks of the question's gold among the chunks that were found."""
         ranking = [Passage(chunk["id"], chunk["document_id"]) for chunk in found["chunks"]]
         return ranks([(gold.kind, self.targets[gold]) for gold in question.gold], ranking)

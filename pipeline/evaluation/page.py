@@ -1,6 +1,6 @@
-"""An evaluation as one HTML page: figures, charts, and what each mode retrieved for each question.
+"""An evaluation as one HTML page: figures, charts, and what each mode retrieved per question.
 
-What it looks like is in page.html.j2, a page such as pipeline/pages makes.
+The template is page.html.j2; pipeline/pages renders it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,11 +11,16 @@ import pandas as pd
 
 from pipeline.errors import counted
 from pipeline.evaluation.questions import Question
-from pipeline.evaluation.results import Evaluation, told_rank
+from pipeline.evaluation.results import Evaluation, rank_or_none
+
+DIGITS = {"cut": 1, "p50_ms": 1, "p95_ms": 1}
+"""Column -> decimals; metrics have 3, other columns none."""
+Table = tuple[list[str], list[list[str]]]
+"""The head and the rows of a table."""
 
 
 class Passage(NamedTuple):
-    """``number``: its place on the page."""
+    """A retrieved passage; ``number`` is its place on the page."""
 
     number: int
     document: str
@@ -24,97 +29,126 @@ class Passage(NamedTuple):
 
 
 def page(evaluation: Evaluation) -> str:
-    """The whole page. Titles, questions and texts of the corpus stand in it as they are,
-    escaped."""
+    """Return the whole HTML page; titles, questions and texts of the corpus are escaped."""
     from pipeline.pages.environment import environment, texts, whole_page
 
-    said = texts()["evaluation"]
-    summary, ks = evaluation.summary(), evaluation.setup.ks
-    passages = {
-        str(id): Passage(number, str(document), _title(evaluation, str(document)), excerpt)
-        for number, (id, document, excerpt) in enumerate(evaluation.passages.itertuples())
-    }
+    words = texts()["evaluation"]
+    setup = evaluation.setup
+    summary = evaluation.summary()
+    passages = _passages_by_id(evaluation)
+    title = words["title"].format(workflow=evaluation.stores.get("workflow", ""))
+    types: dict[str, Table] = {}
+    for type, means in evaluation.by_type().items():
+        types[type] = _figures(means, words["mode"])
+    recall_columns = [f"recall@{k}" for k in setup.ks]
+    all_gold_columns = [f"all_gold@{k}" for k in setup.ks]
     return whole_page(
         environment(Path(__file__).parent),
         "page.html.j2",
-        title=said["title"].format(workflow=evaluation.stores.get("workflow", "")),
-        about=_about(evaluation, said),
+        title=title,
+        about=_about(evaluation, words),
         unknown_in=counted(len(evaluation.left_out), "question"),
-        unknown=[
-            (said["line"].format(n=left.question.line), f"{gold.kind}: {gold.name}", reason)
-            for left in evaluation.left_out
-            for gold, reason in left.unknown.items()
-        ],
-        figures=_figures(summary, said["mode"]),
-        by=evaluation.setup.by,
-        types={type: _figures(means, said["mode"]) for type, means in evaluation.by_type().items()},
-        modes=evaluation.setup.modes,
-        ks=ks,
-        recall=_by_mode(summary, *(f"recall@{k}" for k in ks)),
-        all_gold=_by_mode(summary, *(f"all_gold@{k}" for k in ks)),
-        tokens=_by_mode(summary, "prompt_tokens"),
-        latency=_by_mode(summary, "p50_ms", "p95_ms"),
-        questions=_questions(evaluation, passages),
+        unknown=_unknown_gold(evaluation, words),
+        figures=_figures(summary, words["mode"]),
+        by=setup.by,
+        types=types,
+        modes=setup.modes,
+        ks=setup.ks,
+        recall=_values_by_mode(summary, *recall_columns),
+        all_gold=_values_by_mode(summary, *all_gold_columns),
+        tokens=_values_by_mode(summary, "prompt_tokens"),
+        latency=_values_by_mode(summary, "p50_ms", "p95_ms"),
+        questions=_results_by_question(evaluation, passages),
         passages=passages,
     )
 
 
-def _about(evaluation: Evaluation, said: Mapping[str, str]) -> str:
+def _passages_by_id(evaluation: Evaluation) -> dict[str, Passage]:
+    passages: dict[str, Passage] = {}
+    for number, (id, document, excerpt) in enumerate(evaluation.passages.itertuples()):
+        title = _document_title(evaluation, str(document))
+        passages[str(id)] = Passage(number, str(document), title, excerpt)
+    return passages
+
+
+def _unknown_gold(evaluation: Evaluation, words: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return line of the question, gold and reason for all gold that is unknown."""
+    unknown: list[tuple[str, str, str]] = []
+    for left_out in evaluation.left_out:
+        line = words["line"].format(n=left_out.question.line)
+        for gold, reason in left_out.unknown.items():
+            unknown.append((line, f"{gold.kind}: {gold.name}", reason))
+    return unknown
+
+
+def _about(evaluation: Evaluation, words: Mapping[str, str]) -> str:
+    """Return the paragraph on the setup of the evaluation."""
     setup = evaluation.setup
-    return said["about"].format(
+    budget = words["budget"].format(tokens=setup.budget) if setup.budget else ""
+    embedding = evaluation.stores.get("embedding", {})
+    return words["about"].format(
         questions=counted(len(evaluation.questions), "question"),
-        embedding=evaluation.stores.get("embedding", {}).get("model"),
-        asked=said["asked"] if setup.keywords else said["not_asked"],
+        embedding=embedding.get("model"),
+        asked=words["asked"] if setup.keywords else words["not_asked"],
         passages=evaluation.chunk_top_k,
-        budget=said["budget"].format(tokens=setup.budget) if setup.budget else "",
+        budget=budget,
     )
 
 
-def _figures(means: pd.DataFrame, mode_column: str) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table."""
-    rows = [[str(mode), *map(_number, means.columns, row)] for mode, *row in means.itertuples()]
-    return [mode_column, *(str(column).replace("_", " ") for column in means.columns)], rows
+def _figures(means: pd.DataFrame, mode_column: str) -> Table:
+    """Return the means as a table of texts, a row per mode."""
+    columns = [str(column) for column in means.columns]
+    head = [mode_column, *(column.replace("_", " ") for column in columns)]
+    rows: list[list[str]] = []
+    for mode, *values in means.itertuples():
+        rows.append([str(mode), *map(_format_value, columns, values)])
+    return head, rows
 
 
-def _number(name: str, value: float) -> str:
-    digits = 3 if "@" in name else 1 if name in ("cut", "p50_ms", "p95_ms") else 0
+def _format_value(column: str, value: float) -> str:
+    digits = 3 if "@" in column else DIGITS.get(column, 0)
     return f"{value:,.{digits}f}"
 
 
-def _by_mode(summary: pd.DataFrame, *columns: str) -> dict[str, list[float]]:
-    return {str(mode): numbers for mode, *numbers in summary[list(columns)].itertuples()}
+def _values_by_mode(summary: pd.DataFrame, *columns: str) -> dict[str, list[float]]:
+    rows = summary[list(columns)].itertuples()
+    return {str(mode): values for mode, *values in rows}
 
 
-def _questions(
+def _results_by_question(
     evaluation: Evaluation, passages: Mapping[str, Passage]
 ) -> Iterator[tuple[Question, list[dict[str, Any]]]]:
-    """Each question, and what each mode found for it: its recall at the greatest k, the ranks of
-    the gold (None where it was missed), the passages and whether each is gold."""
+    """Yield each question with the result of each mode.
+
+    A result holds the recall at the greatest k, the ranks of the gold (None for gold not found),
+    and the passages, each with whether it is gold.
+    """
     recall = f"recall@{max(evaluation.setup.ks)}"
     rows = dict(list(evaluation.results.groupby("id")))
     for question in evaluation.questions:
-        wanted = frozenset[str]().union(*(evaluation.targets[gold] for gold in question.gold))
-        yield (
-            question,
-            [
-                {
-                    "mode": row["mode"],
-                    "recall": row[recall],
-                    "ranks": [told_rank(rank) for rank in row["ranks"]],
-                    "chunks": [
-                        (passages[id], bool(wanted & {id, passages[id].document}))
-                        for id in row["chunks"]
-                    ],
-                }
-                for row in rows[question.id].to_dict("records")
-            ],
-        )
+        gold_ids = set[str]()
+        for gold in question.gold:
+            gold_ids |= evaluation.targets[gold]
+        results: list[dict[str, Any]] = []
+        for row in rows[question.id].to_dict("records"):
+            chunks: list[tuple[Passage, bool]] = []
+            for id in row["chunks"]:
+                is_gold = id in gold_ids or passages[id].document in gold_ids
+                chunks.append((passages[id], is_gold))
+            result = {
+                "mode": row["mode"],
+                "recall": row[recall],
+                "ranks": [rank_or_none(rank) for rank in row["ranks"]],
+                "chunks": chunks,
+            }
+            results.append(result)
+        yield question, results
 
 
-def _title(evaluation: Evaluation, document: str) -> str:
+def _document_title(evaluation: Evaluation, document: str) -> str:
+    """Return title and source of the document with this id, or the id if it is unknown."""
     if document not in evaluation.documents.index:
         return document
-    title, source = (
-        str(evaluation.documents.at[document, column]) for column in ("title", "source")
-    )
+    title = str(evaluation.documents.at[document, "title"])
+    source = str(evaluation.documents.at[document, "source"])
     return f"{title} ({source})" if title and title != source else source

@@ -1,7 +1,9 @@
-"""Questions and their gold, the gold looked up in what is loaded, and what a ranking is worth.
+"""Questions and their gold: reading them, finding the gold in the stores, and metrics of a ranking.
 
-A document is found at the place it has among the distinct documents of the ranking, a chunk or a
-text at the place of its chunk: k passages are k documents for the one, k chunks for the other.
+Gold is what a question should find: a document, a chunk or a text. The rank of a document is its
+place among the distinct documents of the ranking. The rank of a chunk, or of the chunk that holds
+a text, is its place among the chunks. So k means k documents for the one and k chunks for the
+others.
 """
 
 import json
@@ -21,20 +23,22 @@ from pipeline.text.ids import clean
 
 Kind = Literal["document", "chunk", "text"]
 KEYS: dict[str, Kind] = {"documents": "document", "chunks": "chunk", "texts": "text"}
-"""Key of a line -> what its names are."""
+"""Key of a line -> kind of the gold that it names."""
 
 MOST_FAULTS = 5
 Record = Mapping[str, Any]
 Questions = str | Path | Iterable[Record]
-"""A file of questions, or what its lines would hold."""
+"""The path of a file of questions, or its records."""
 IDS_AT_ONCE = 5000
 NOWHERE = math.inf
 
 
 @dataclass(frozen=True)
 class Gold:
-    """Something to be found, as the questions name it: a document by source, id or title, a chunk
-    by id, or a text that a chunk holds."""
+    """An item that a question should find, as the question names it.
+
+    A document is named by source, id or title, a chunk by id, and a text by its words.
+    """
 
     kind: Kind
     name: str
@@ -42,8 +46,10 @@ class Gold:
 
 @dataclass(frozen=True)
 class Question:
-    """``type``: what it is counted under, "" where it has none; ``line``: where it stands, from
-    1."""
+    """A question with its gold.
+
+    ``type``: the type by which results are grouped, or "". ``line``: its line in the file, from 1.
+    """
 
     id: str
     text: str
@@ -53,34 +59,37 @@ class Question:
 
 
 class _LineError(Exception):
-    """What is wrong with one line."""
+    """A fault in one line of a file of questions."""
 
 
 def read_questions(questions: Questions, by: str = "type") -> list[Question]:
-    """In their order. ``by``: the key whose value is a question's ``type``. Blank lines count as
-    lines.
+    """Return the questions in the order of their lines.
 
-    Raises UsageError that names the lines which cannot be read, or where there is no question at
-    all.
+    ``by`` is the key whose value is a question's type. Blank lines count as lines. Raises
+    UsageError if a line cannot be read, or if there are no questions.
     """
-    where = str(questions) if isinstance(questions, str | Path) else "questions"
-    lines = (
-        _lines(Path(questions))
-        if isinstance(questions, str | Path)
-        else enumerate(questions, start=1)
-    )
-    read, faults, seen = [], [], {}
+    if isinstance(questions, str | Path):
+        where = str(questions)
+        lines: Iterable[tuple[int, Any]] = _read_lines(Path(questions))
+    else:
+        where = "questions"
+        lines = enumerate(questions, start=1)
+    read: list[Question] = []
+    faults: list[str] = []
+    line_of_id: dict[str, int] = {}
     for number, line in lines:
         try:
-            question = _question(_record(line) if isinstance(line, bytes) else line, number, by)
-            if question.id in seen:
+            record = _parse_json(line) if isinstance(line, bytes) else line
+            question = _parse_question(record, number, by)
+            if question.id in line_of_id:
+                other = line_of_id[question.id]
                 raise _LineError(
-                    f"id '{question.id}' is that of line {seen[question.id]} too; give each its own"
+                    f"id '{question.id}' is that of line {other} too; give each its own"
                 )
         except _LineError as fault:
             faults.append(f"line {number}: {fault}")
             continue
-        seen[question.id] = number
+        line_of_id[question.id] = number
         read.append(question)
     if faults:
         more = f"; and {len(faults) - MOST_FAULTS} lines more" if len(faults) > MOST_FAULTS else ""
@@ -92,8 +101,8 @@ def read_questions(questions: Questions, by: str = "type") -> list[Question]:
     return read
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Those that are not blank; without the mark that some editors begin a file with."""
+def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Return the lines that are not blank, with their numbers; a byte order mark is skipped."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -104,7 +113,8 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
 
 
-def _record(line: bytes) -> Any:
+def _parse_json(line: bytes) -> Any:
+    """Return the JSON value of a line. Raises _LineError if there is none."""
     try:
         return json.loads(line.decode("utf-8"))
     except UnicodeDecodeError:
@@ -113,17 +123,19 @@ def _record(line: bytes) -> Any:
         raise _LineError(
             f"not JSON ({error.msg}, column {error.colno}); write one object a line"
         ) from None
-    except (RecursionError, ValueError):  # nested or numbers too large for any reader
+    # Values are nested too deeply, or numbers are too large.
+    except (RecursionError, ValueError):
         raise _LineError("not JSON that can be read; write one object a line") from None
 
 
-def _question(record: Any, line: int, by: str) -> Question:
+def _parse_question(record: Any, line: int, by: str) -> Question:
+    """Return the question of a record. Raises _LineError if it is no valid question."""
     if not isinstance(record, Mapping):
         raise _LineError("no object; write {...}, one a line")
     text = record.get("question")
     if not isinstance(text, str) or not any(map(str.isalnum, text)):
         raise _LineError("no question; give its text under 'question'")
-    gold = [Gold(kind, name) for key, kind in KEYS.items() for name in _names(record, key)]
+    gold = [Gold(kind, name) for key, kind in KEYS.items() for name in _gold_names(record, key)]
     if not gold:
         raise _LineError(f"no gold; name what is to be found under one of {', '.join(KEYS)}")
     given, kind = record.get("id"), record.get(by)
@@ -136,19 +148,29 @@ def _question(record: Any, line: int, by: str) -> Question:
     )
 
 
-def _names(record: Record, key: str) -> list[str]:
-    """A list of texts; a text alone is a list of one."""
+def _gold_names(record: Record, key: str) -> list[str]:
+    """Return the texts under the key; a single text counts as a list of one.
+
+    Raises _LineError if the value is no list of texts that are not empty.
+    """
     given = record.get(key)
-    names = [] if given is None else [given] if isinstance(given, str) else given
-    if not isinstance(names, list | tuple) or not all(
-        isinstance(name, str) and clean(name).strip() for name in names
-    ):
+    if given is None:
+        return []
+    given_names = [given] if isinstance(given, str) else given
+    are_listed = isinstance(given_names, list | tuple)
+    if not are_listed or not all(isinstance(name, str) for name in given_names):
         raise _LineError(f"'{key}' is no list of texts; write a list of texts that are not empty")
-    return [clean(name).strip() for name in names]
+    names = [clean(name).strip() for name in given_names]
+    if not all(names):
+        raise _LineError(f"'{key}' is no list of texts; write a list of texts that are not empty")
+    return names
 
 
 def _scalar(value: Any, key: str) -> str:
-    """Texts, numbers and truth values, as a text."""
+    """Return a text, number or truth value as a text that is not empty.
+
+    Raises _LineError for anything else.
+    """
     if isinstance(value, str | int | float):
         written = clean(value if isinstance(value, str) else json.dumps(value)).strip()
         if written:
@@ -157,43 +179,51 @@ def _scalar(value: Any, key: str) -> str:
 
 
 Targets = Mapping[Gold, frozenset[str]]
-"""What counts as found: the id of a document, or those of the chunks any of which will do."""
+"""Gold -> ids that count as found: a document's id, or ids of chunks any of which is enough."""
 
 
 def find_gold(
     questions: Iterable[Question], documents: pd.DataFrame, vectors: VectorStore
 ) -> tuple[Targets, Mapping[Gold, str]]:
-    """What the gold is, and of gold that is unknown, why. ``documents``: id, source, title of all
-    that are loaded."""
+    """Return the ids of the known gold, and the reasons why other gold is unknown.
+
+    ``documents`` has the columns id, source and title of all documents in the stores.
+    """
     gold = list(dict.fromkeys(item for question in questions for item in question.gold))
-    names = {
-        kind: [item.name for item in gold if item.kind == kind]
-        for kind in ("document", "chunk", "text")
+    named: dict[Kind, list[str]] = {"document": [], "chunk": [], "text": []}
+    for item in gold:
+        named[item.kind].append(item.name)
+    found: dict[Kind, dict[str, frozenset[str]]] = {
+        "document": documents_named(named["document"], documents),
+        "chunk": {id: frozenset([id]) for id in _known_chunks(named["chunk"], vectors)},
+        "text": {},
     }
-    found = {
-        "document": documents_named(names["document"], documents),
-        "chunk": {id: frozenset([id]) for id in _known_chunks(names["chunk"], vectors)},
-        "text": chunks_holding(names["text"], map(_frame, vectors.contents()))
-        if names["text"]
-        else {},
-    }
-    targets = {item: found[item.kind].get(item.name, frozenset()) for item in gold}
-    known = {
-        item: ids for item, ids in targets.items() if len(ids) == 1 or (ids and item.kind == "text")
-    }
-    unknown = {item: _why(item, len(ids)) for item, ids in targets.items() if item not in known}
+    if named["text"]:
+        found["text"] = chunks_holding(named["text"], map(_as_frame, vectors.contents()))
+    known: dict[Gold, frozenset[str]] = {}
+    unknown: dict[Gold, str] = {}
+    for item in gold:
+        ids = found[item.kind].get(item.name, frozenset())
+        # Several chunks may hold a text, but a document or chunk must be a single one.
+        if len(ids) == 1 or (ids and item.kind == "text"):
+            known[item] = ids
+        else:
+            unknown[item] = _why_unknown(item, len(ids))
     return known, unknown
 
 
-def _frame(contents: Sequence[tuple[str, str]]) -> pd.DataFrame:
+def _as_frame(contents: Sequence[tuple[str, str]]) -> pd.DataFrame:
     return pd.DataFrame(contents, columns=["id", "content"])
 
 
 def documents_named(names: Sequence[str], documents: pd.DataFrame) -> dict[str, frozenset[str]]:
-    """The ids of the documents that a name names: by id, else by source, else by title, which
-    several may have."""
+    """Return name -> ids of the documents with this id, or else source, or else title.
+
+    Several documents may have the same title.
+    """
     named: dict[str, frozenset[str]] = {}
     wanted = set(names)
+    # A later column replaces what an earlier one has found.
     for column in ("title", "source", "id"):
         chosen = documents[documents[column].isin(wanted)]
         named |= {str(name): frozenset(ids) for name, ids in chosen.groupby(column)["id"]}
@@ -203,42 +233,46 @@ def documents_named(names: Sequence[str], documents: pd.DataFrame) -> dict[str, 
 def chunks_holding(
     texts: Sequence[str], chunks: Iterable[pd.DataFrame]
 ) -> dict[str, frozenset[str]]:
-    """The ids of the chunks that hold a text, whatever the white space in either. One pass over the
-    chunks (columns id and content): a text is looked for only where its longest inner word is,
-    which a chunk has whole or not."""
-    flat = {text: " ".join(text.split()) for text in texts}
+    """Return text -> ids of the chunks that hold it; differences of white space do not count.
+
+    ``chunks`` are pages with the columns id and content, read once. A text is compared only with
+    chunks that have its longest inner word: the first and the last word may be cut in the text.
+    """
+    flat_texts = {text: " ".join(text.split()) for text in texts}
     by_word: dict[str, list[str]] = defaultdict(list)
-    for text, words in flat.items():
-        by_word[max(words.split(" ")[1:-1], key=len, default="")].append(text)
-    anywhere = by_word.pop("", [])
-    held: dict[str, set[str]] = defaultdict(set)
+    for text, flat in flat_texts.items():
+        inner_words = flat.split(" ")[1:-1]
+        by_word[max(inner_words, key=len, default="")].append(text)
+    without_word = by_word.pop("", [])
+    holders: dict[str, set[str]] = defaultdict(set)
     for page in chunks:
         for id, content in zip(page["id"], page["content"], strict=True):
             words = content.split()
-            whole = " ".join(words)
-            for text in (*anywhere, *_under(by_word, words)):
-                if flat[text] in whole:
-                    held[text].add(id)
-    return {text: frozenset(ids) for text, ids in held.items()}
-
-
-def _under(by_word: Mapping[str, list[str]], words: Sequence[str]) -> Iterator[str]:
-    for word in by_word.keys() & set(words):
-        yield from by_word[word]
+            flat_content = " ".join(words)
+            candidates = list(without_word)
+            for word in by_word.keys() & set(words):
+                candidates += by_word[word]
+            for text in candidates:
+                if flat_texts[text] in flat_content:
+                    holders[text].add(id)
+    return {text: frozenset(ids) for text, ids in holders.items()}
 
 
 def _known_chunks(ids: Sequence[str], vectors: VectorStore) -> list[str]:
+    """Return the ids that are chunks in the stores."""
     live = vectors.live()
     if live is None or not ids:
         return []
-    nothing = np.zeros(
-        live.dimensions, dtype=np.float32
-    )  # their similarity to a question does not matter here
-    pages = (ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE))
-    return [chunk.id for page in pages for chunk in vectors.chunks(page, nothing)]
+    # The similarity of the chunks to a question does not matter here.
+    no_question = np.zeros(live.dimensions, dtype=np.float32)
+    known: list[str] = []
+    for start in range(0, len(ids), IDS_AT_ONCE):
+        page = ids[start : start + IDS_AT_ONCE]
+        known += [chunk.id for chunk in vectors.chunks(page, no_question)]
+    return known
 
 
-def _why(gold: Gold, found: int) -> str:
+def _why_unknown(gold: Gold, found: int) -> str:
     if found:
         return f"the title of {found} documents; name one by its source"
     return {
@@ -250,48 +284,55 @@ def _why(gold: Gold, found: int) -> str:
 
 @dataclass(frozen=True)
 class Passage:
-    """A chunk of a ranking."""
+    """A chunk in a ranking, with the id of its document."""
 
     id: str
     document_id: str
 
 
 def ranks(gold: Iterable[tuple[Kind, frozenset[str]]], ranking: Sequence[Passage]) -> list[float]:
-    """At which rank each of the gold is first met, from 1, among documents or chunks; infinite for
-    what was not found. Gold is its kind, and ids of which any will do."""
-    documents = _ranks([passage.document_id for passage in ranking])
-    chunks = _ranks([passage.id for passage in ranking])
-    return [
-        min(
-            (
-                rank
-                for id, rank in (documents if kind == "document" else chunks).items()
-                if id in ids
-            ),
-            default=NOWHERE,
-        )
-        for kind, ids in gold
-    ]
+    """Return the rank, from 1, of each item of the gold; infinity for what was not found.
+
+    An item is its kind and a set of ids, of which the best one counts.
+    """
+    document_ranks = _distinct_ranks([passage.document_id for passage in ranking])
+    chunk_ranks = _distinct_ranks([passage.id for passage in ranking])
+    gold_ranks: list[float] = []
+    for kind, ids in gold:
+        rank_of = document_ranks if kind == "document" else chunk_ranks
+        found = [rank_of[id] for id in ids if id in rank_of]
+        gold_ranks.append(min(found, default=NOWHERE))
+    return gold_ranks
 
 
 def names(ks: Iterable[int], with_budget: bool = False) -> list[str]:
-    """recall@k and all_gold@k; with a budget also recall@budget and all_gold@budget."""
-    limits = [*map(str, ks), *(["budget"] if with_budget else [])]
+    """Return the names of the metrics: recall@k, then all_gold@k.
+
+    With a budget, recall@budget and all_gold@budget follow those of the last k.
+    """
+    limits = [str(k) for k in ks]
+    if with_budget:
+        limits.append("budget")
     return [f"{metric}@{limit}" for metric in ("recall", "all_gold") for limit in limits]
 
 
 def metrics(
     found: Sequence[float], ks: Sequence[int], shown: Sequence[float] | None = None
 ) -> dict[str, float]:
-    """By their names. ``found``: the ranks of a question's gold, of which there is some; ``shown``:
-    those in a prompt of the budget."""
+    """Return metric -> value for one question; names are those of ``names``.
+
+    ``found`` are the ranks of the question's gold, at least one. ``shown`` are its ranks in a
+    prompt within the budget. Recall is the share of the gold that was found; all_gold is 1 if all
+    of it was, otherwise 0.
+    """
     shares = [sum(rank <= k for rank in found) / len(found) for k in ks]
     if shown is not None:
         shares.append(sum(rank < NOWHERE for rank in shown) / len(shown))
     columns = names(ks, with_budget=shown is not None)
-    return dict(zip(columns, [*shares, *(float(share == 1) for share in shares)], strict=True))
+    all_found = [float(share == 1) for share in shares]
+    return dict(zip(columns, [*shares, *all_found], strict=True))
 
 
-def _ranks(ids: Sequence[str]) -> dict[str, int]:
-    """Id -> its place among the distinct ids, from 1."""
+def _distinct_ranks(ids: Sequence[str]) -> dict[str, int]:
+    """Return id -> its place among the distinct ids, from 1."""
     return {id: rank for rank, id in enumerate(dict.fromkeys(ids), start=1)}

@@ -1,5 +1,4 @@
-"""What an evaluation asks for and has found: a row for each question and mode, their means, and its
-JSON file."""
+"""Setup and results of an evaluation: a row per question and mode, means, and the JSON file."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,11 +13,12 @@ from pipeline.evaluation.questions import NOWHERE, Gold, Question, Targets, name
 from pipeline.settings.query_fields import Mode
 
 ANSWERING = frozenset({"bypass", "community", "drift"})
-"""Modes that find no text units before a model answers."""
+"""Modes that find no text units without a model."""
 MODES = tuple(mode for mode in get_args(Mode) if mode not in ANSWERING)
-"""Those that retrieve."""
+"""Modes that retrieve text units, which can be evaluated."""
 KS = (2, 5, 10, 20)
 FORMAT = 1
+"""Version of the JSON file."""
 TOKEN_COLUMNS = ["prompt_tokens", "entity_tokens", "relationship_tokens", "chunk_tokens"]
 RESULT_COLUMNS = ["mode", "id", "type", "ranks", "chunks", *TOKEN_COLUMNS, "cut", "latency_ms"]
 DIGITS = 6
@@ -28,9 +28,13 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Setup:
-    """``budget``: tokens of a prompt that is looked at too; ``by``: the questions' key to count
-    apart by; ``keywords``: the chat model is asked for them, as in a query, where else the question
-    itself is searched for; ``rerank``: so is the reranker, where else nothing is ranked anew."""
+    """The setup of an evaluation.
+
+    ``ks``: numbers of passages at which metrics are taken. ``budget``: tokens of a prompt at which
+    they are taken too. ``by``: key of the questions by which results are grouped. ``keywords``: the
+    chat model is asked for keywords, as in a query; otherwise the question itself is used.
+    ``rerank``: the reranker is used.
+    """
 
     modes: tuple[str, ...] = MODES
     ks: tuple[int, ...] = KS
@@ -49,7 +53,10 @@ class Setup:
         keywords: bool,
         rerank: bool,
     ) -> "Setup":
-        """None: MODES, KS. Raises UsageError for what makes no sense."""
+        """Return a valid setup; None stands for all MODES and for KS.
+
+        Raises UsageError for an unknown mode, and for a ``ks`` or ``budget`` below 1.
+        """
         ks = KS if ks is None else ks
         chosen = MODES if modes is None else tuple(dict.fromkeys(modes))
         if not chosen or not set(chosen) <= set(MODES):
@@ -65,35 +72,33 @@ class Setup:
         return cls(chosen, tuple(sorted(set(ks))), budget, by, keywords, rerank)
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in asdict(self).items()
-        }
+        return {**asdict(self), "modes": list(self.modes), "ks": list(self.ks)}
 
 
 @dataclass(frozen=True)
 class SkippedQuestion:
-    """A question that is in no figure: some of its gold is unknown. ``unknown``: that gold -> why
-    it is."""
+    """A question that is in no figure; ``unknown`` maps its unknown gold to the reasons."""
 
     question: Question
     unknown: Mapping[Gold, str]
 
     @classmethod
     def of(cls, question: Question, unknown: Mapping[Gold, str]) -> "SkippedQuestion":
+        """Return the question with its share of the unknown gold of all questions."""
         return cls(question, {gold: unknown[gold] for gold in question.gold if gold in unknown})
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """``results``: RESULT_COLUMNS and a column a metric, a row for each mode and question;
-    ``chunks`` are the ids in the order of their ranks, ``ranks`` those of the question's gold,
-    ``cut`` how many chunks no budget had room for, ``latency_ms`` the time of the retrieval without
-    that of models.
+    """The results of an evaluation.
 
-    ``stores``: what was loaded; ``documents``: source and title by id; ``passages``: document_id
-    and excerpt of every chunk that was retrieved, by id; ``notes``: what queries said of the
-    stores.
+    ``results``: a row for each mode and question, with RESULT_COLUMNS and a column per metric.
+    There, ``ranks`` are the ranks of the question's gold and ``chunks`` the ids found, in order;
+    ``cut`` is the number of chunks that the budget had no room for. ``latency_ms`` is the time of
+    the retrieval without that of models.
+
+    ``stores``: the load that was evaluated. ``documents``: source and title by id. ``passages``:
+    document_id and excerpt of every retrieved chunk by id. ``notes``: notes of the queries.
     """
 
     setup: Setup
@@ -109,10 +114,11 @@ class Evaluation:
 
     @property
     def metrics(self) -> list[str]:
+        """The names of the metrics."""
         return names(self.setup.ks, self.setup.budget is not None)
 
     def summary(self) -> pd.DataFrame:
-        """Means by mode: the metrics, the tokens, ``cut``; p50_ms and p95_ms of the latency."""
+        """Return means by mode: metrics, tokens and ``cut``; and p50_ms and p95_ms of latency."""
         latency = self.results.groupby("mode", sort=False)["latency_ms"]
         quantiles = pd.DataFrame(
             {"p50_ms": latency.quantile(0.5), "p95_ms": latency.quantile(0.95)}
@@ -120,90 +126,107 @@ class Evaluation:
         return self._means(self.results).join(quantiles.round(2))
 
     def by_type(self) -> dict[str, pd.DataFrame]:
-        """Type -> means by mode, ``questions`` among them; empty where no question has a type."""
+        """Return type -> means by mode with the number of ``questions``; empty without types."""
         if not self.results["type"].any():
             return {}
         return {str(type): self._means(rows) for type, rows in self.results.groupby("type")}
 
     def _means(self, rows: pd.DataFrame) -> pd.DataFrame:
-        means = (
-            rows.groupby("mode", sort=False)[[*self.metrics, *TOKEN_COLUMNS, "cut"]]
-            .mean()
-            .round(DIGITS)
-        )
-        means.insert(0, "questions", rows.groupby("mode", sort=False).size())
+        """Return the means of the rows by mode, with the number of ``questions``."""
+        by_mode = rows.groupby("mode", sort=False)
+        columns = [*self.metrics, *TOKEN_COLUMNS, "cut"]
+        means = by_mode[columns].mean().round(DIGITS)
+        means.insert(0, "questions", by_mode.size())
         return means
 
     def to_json(self) -> dict[str, Any]:
-        """The same for the same questions and stores, but for ``timings``."""
+        """Return the evaluation as JSON; only ``timings`` differ between equal evaluations."""
+        types: dict[str, Any] = {}
+        for type, means in self.by_type().items():
+            types[type] = means.to_dict("index")
+        timings: dict[Any, Any] = {}
+        for mode, row in self.summary().to_dict("index").items():
+            timings[mode] = {"p50_ms": row["p50_ms"], "p95_ms": row["p95_ms"]}
         return {
             "format": FORMAT,
             "setup": {**self.setup.to_json(), "chunk_top_k": self.chunk_top_k},
             "stores": dict(self.stores),
             "modes": self._means(self.results).to_dict("index"),
-            "types": {type: means.to_dict("index") for type, means in self.by_type().items()},
+            "types": types,
             "questions": [self._question_json(question) for question in self.questions],
-            "passages": {
-                str(id): {"document": row.document_id, **self._document_json(str(row.document_id))}
-                for id, row in zip(
-                    self.passages.index, self.passages.itertuples(index=False), strict=True
-                )
-            },
-            "left_out": [
-                {
-                    "id": left.question.id,
-                    "line": left.question.line,
-                    "question": left.question.text,
-                    "unknown_gold": [
-                        {"kind": gold.kind, "name": gold.name, "reason": reason}
-                        for gold, reason in left.unknown.items()
-                    ],
-                }
-                for left in self.left_out
-            ],
+            "passages": self._passages_json(),
+            "left_out": [_left_out_json(left) for left in self.left_out],
             "notes": list(self.notes),
-            "timings": {
-                mode: {name: row[name] for name in ("p50_ms", "p95_ms")}
-                for mode, row in self.summary().to_dict("index").items()
-            },
+            "timings": timings,
         }
 
+    def _passages_json(self) -> dict[str, Any]:
+        """Return chunk id -> id, source and title of its document."""
+        passages: dict[str, Any] = {}
+        for id, document_id in self.passages["document_id"].items():
+            document = self._document_json(str(document_id))
+            passages[str(id)] = {"document": document_id, **document}
+        return passages
+
     def _document_json(self, id: str) -> dict[str, str]:
-        known = id in self.documents.index
+        """Return source and title of a document; "" if the id is unknown."""
+        if id not in self.documents.index:
+            return {"source": "", "title": ""}
         return {
-            column: str(self.documents.at[id, column]) if known else ""
-            for column in ("source", "title")
+            "source": str(self.documents.at[id, "source"]),
+            "title": str(self.documents.at[id, "title"]),
         }
 
     def _question_json(self, question: Question) -> dict[str, Any]:
+        """Return a question with its gold and the result of each mode."""
+        gold: list[dict[str, Any]] = []
+        for item in question.gold:
+            ids = sorted(self.targets[item])
+            gold.append({"kind": item.kind, "name": item.name, "ids": ids})
+        modes: dict[str, Any] = {}
         rows = self.results[self.results["id"] == question.id]
+        for row in rows.to_dict("records"):
+            values: dict[str, Any] = {}
+            for name in self.metrics:
+                values[name] = round(row[name], DIGITS)
+            for name in (*TOKEN_COLUMNS, "cut"):
+                values[name] = row[name]
+            values["ranks"] = [rank_or_none(rank) for rank in row["ranks"]]
+            values["chunks"] = row["chunks"]
+            modes[row["mode"]] = values
         return {
             "id": question.id,
             "question": question.text,
             "type": question.type,
-            "gold": [
-                {"kind": gold.kind, "name": gold.name, "ids": sorted(self.targets[gold])}
-                for gold in question.gold
-            ],
-            "modes": {
-                row["mode"]: {
-                    **{name: round(row[name], DIGITS) for name in self.metrics},
-                    **{name: row[name] for name in [*TOKEN_COLUMNS, "cut"]},
-                    "ranks": [told_rank(rank) for rank in row["ranks"]],
-                    "chunks": row["chunks"],
-                }
-                for row in rows.to_dict("records")
-            },
+            "gold": gold,
+            "modes": modes,
         }
 
 
-def told_rank(rank: float) -> int | None:
+def _left_out_json(left: SkippedQuestion) -> dict[str, Any]:
+    unknown_gold = [
+        {"kind": gold.kind, "name": gold.name, "reason": reason}
+        for gold, reason in left.unknown.items()
+    ]
+    return {
+        "id": left.question.id,
+        "line": left.question.line,
+        "question": left.question.text,
+        "unknown_gold": unknown_gold,
+    }
+
+
+def rank_or_none(rank: float) -> int | None:
+    """Return the rank as an integer; None if it is infinite."""
     return None if rank == NOWHERE else int(rank)
 
 
 @dataclass(frozen=True)
 class StoredEvaluation:
-    """``modes``: means by mode; ``rows``: by mode, then by question: its id and text."""
+    """An evaluation that was read from its JSON file.
+
+    ``modes``: mode -> means. ``rows``: mode -> (id, text) of a question -> its values.
+    """
 
     name: str
     modes: Mapping[str, Values]
@@ -211,7 +234,10 @@ class StoredEvaluation:
 
 
 def read_evaluation(path: str | Path) -> StoredEvaluation:
-    """Raises UsageError for what ``graphmill eval --output`` has not written."""
+    """Read a file that ``graphmill eval --output`` has written.
+
+    Raises UsageError if the file cannot be read or is no such file.
+    """
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -232,7 +258,10 @@ def read_evaluation(path: str | Path) -> StoredEvaluation:
 
 
 def stored(name: str, content: Mapping[str, Any]) -> StoredEvaluation:
-    """``content``: what ``Evaluation.to_json`` gives."""
+    """Return the evaluation from the result of ``Evaluation.to_json``.
+
+    Raises KeyError, TypeError, ValueError or AttributeError for anything else.
+    """
     if content["format"] != FORMAT:
         raise ValueError(name)
     modes = {mode: _values(means) for mode, means in content["modes"].items()}
@@ -244,6 +273,7 @@ def stored(name: str, content: Mapping[str, Any]) -> StoredEvaluation:
 
 
 def _values(content: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics and tokens among the values."""
     return {
         name: float(value)
         for name, value in content.items()

@@ -1,5 +1,4 @@
-"""What a question costs: each call made for it is counted, written down, and held to what its asker
-may spend."""
+"""The account of a question: its model calls, counted, recorded and checked against limits."""
 
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -31,9 +30,12 @@ CHAT, EMBEDDING, RERANK = "chat", "embedding", "rerank"
 
 @dataclass
 class Account:
-    """Of one question. ``cost``: None where a model that was asked has no price. Without a journal
-    nothing is written down. ``loaded``: the workflow and version of the load that its last read has
-    seen."""
+    """The calls and costs of one question.
+
+    ``cost`` is None once a model without a price has been called. Without ``journal`` nothing is
+    recorded. ``loaded``: workflow and version of the load that the last read saw. ``begun``: calls
+    of all models, retries included; ``chat_calls``: calls of chat models, without retries.
+    """
 
     asker: Asker = ANYONE
     workspace: str = ""
@@ -47,18 +49,24 @@ class Account:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
-    def said(self) -> Mapping[str, str]:
+    def journal_fields(self) -> Mapping[str, str]:
+        """The fields of each journal entry that name the question and its caller."""
         return {
-            "question": self.question, "workspace": self.workspace, "key": self.asker.name,
+            "question": self.question,
+            "workspace": self.workspace,
+            "key": self.asker.name,
             "mode": self.mode,
-        }  # fmt: skip
+        }
 
     def begin(self, kind: str, expected: Usage) -> str:
-        """Raises NotAllowedError or BudgetError, so that the call is not made, where nothing is
-        left."""
+        """Record that a call begins; return the name of its journal entry, "" without a journal.
+
+        Raises NotAllowedError or BudgetError, before the call is made, if a limit is exhausted.
+        """
         with self.lock:
             self.begun += 1
-            self.chat_calls += kind == CHAT and expected.attempt == 1
+            if kind == CHAT and expected.attempt == 1:
+                self.chat_calls += 1
             name, calls = f"{self.question}-{self.begun}", self.chat_calls
         if self.asker.max_calls is not None and calls > self.asker.max_calls:
             fact = (
@@ -69,34 +77,41 @@ class Account:
         if self.journal is None:
             return ""
         self._refuse_spent(self.journal)
-        return self.journal.begun(name, expected, kind, self.said)
+        return self.journal.begun(name, expected, kind, self.journal_fields)
 
     def end(self, kind: str, usage: Usage, call: str | None) -> None:
-        """What was paid for is not lost where it cannot be written down: its beginning is."""
+        """Record the cost of a call that has ended; ``call`` is the name of its journal entry.
+
+        If the journal cannot be written, a message is printed and the question goes on: the entry
+        of the call's beginning still shows that it was made.
+        """
         if usage.cached:
             return
         with self.lock:
             if kind == CHAT and usage.outcome == "too_long":
-                self.chat_calls -= (
-                    1  # it was refused before it cost anything, and is made once more, shorter
-                )
-            self.cost = None if self.cost is None or usage.cost is None else self.cost + usage.cost
+                # It was refused before it cost anything, and is repeated with a shorter prompt.
+                self.chat_calls -= 1
+            if self.cost is not None:
+                self.cost = None if usage.cost is None else self.cost + usage.cost
         if self.journal is not None and call:
             try:
-                self.journal.ended(call, usage, kind, self.said)
+                self.journal.ended(call, usage, kind, self.journal_fields)
             except (DiskFullError, StoreError) as error:
                 tell(str(error))
 
     def _refuse_spent(self, journal: QuestionJournal) -> None:
+        """Raise BudgetError if a daily limit of the caller is spent."""
         asker = self.asker
         if asker.cost_per_day is None and asker.shared_cost_per_day is None:
             return
         spent = journal.spent_today()
-        of_all = sum(cost for key, cost in spent.items() if key)
-        for most, cost in (
-            (asker.cost_per_day, spent.get(asker.name, 0.0)),
-            (asker.shared_cost_per_day, of_all),
-        ):
+        of_caller = spent.get(asker.name, 0.0)
+        of_named_callers = sum(cost for key, cost in spent.items() if key)
+        limits = (
+            (asker.cost_per_day, of_caller),
+            (asker.shared_cost_per_day, of_named_callers),
+        )
+        for most, cost in limits:
             if most is not None and cost >= most:
                 raise BudgetError(
                     f"query: what may be spent on questions in a day ({most:g}) is spent; ask again"
@@ -105,8 +120,8 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Heard(IdleListener):
-    """A Listener that counts the calls of one kind of model in an account."""
+class AccountListener(IdleListener):
+    """A listener that records the calls of one kind of model in an account."""
 
     account: Account
     kind: str
@@ -120,6 +135,8 @@ class Heard(IdleListener):
 
 @dataclass(frozen=True)
 class AccountedChat(ChatModel):
+    """A chat model whose calls are recorded in an account."""
+
     model: ChatModel
     account: Account
 
@@ -133,36 +150,41 @@ class AccountedChat(ChatModel):
         listener: Listener | None = None,
         anew: Anew | None = None,
     ) -> list[Result]:
-        return self.model.converse(map(self._owned_talk, talks), Heard(self.account, CHAT), anew)
+        listened = AccountListener(self.account, CHAT)
+        return self.model.converse(map(self._with_caller_in_talk, talks), listened, anew)
 
     def stream(
         self, request: ChatRequest, listener: Listener | None = None
     ) -> Generator[str, None, ChatReply]:
-        return self.model.stream(self._owned(request), Heard(self.account, CHAT))
+        return self.model.stream(self._with_caller(request), AccountListener(self.account, CHAT))
 
     def preflight(self) -> None:
         self.model.preflight()
 
-    def _owned_talk(self, talk: Talk[Result]) -> Talk[Result]:
+    def _with_caller_in_talk(self, talk: Talk[Result]) -> Talk[Result]:
+        """Run the talk with ``_with_caller`` applied to each of its requests."""
         replies: Sequence[ChatReply] | None = None
         while True:
             try:
                 requests = talk.send(replies) if replies is not None else next(talk)
             except StopIteration as end:
                 return end.value
-            replies = yield [self._owned(request) for request in requests]
+            replies = yield [self._with_caller(request) for request in requests]
 
-    def _owned(self, request: ChatRequest) -> ChatRequest:
-        """What it is answered is remembered for its asker alone, where that is to be."""
+    def _with_caller(self, request: ChatRequest) -> ChatRequest:
+        """Return the request with the caller's name if replies may not be shared with others."""
         if not self.account.asker.apart:
             return request
-        mends = self._owned(request.mends) if request.mends else None
+        mends = self._with_caller(request.mends) if request.mends else None
         return replace(request, asker=self.account.asker.name, mends=mends)
 
 
 @dataclass
 class AccountedEmbedding(EmbeddingModel):
-    """``model``: another one as soon as a load has ended whose vectors are that one's."""
+    """An embedding model whose calls are recorded in an account.
+
+    ``model`` is replaced when a load has brought vectors of another model.
+    """
 
     model: EmbeddingModel
     account: Account
@@ -172,11 +194,13 @@ class AccountedEmbedding(EmbeddingModel):
         return self.model.identity
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
-        return self.model.embed(texts, Heard(self.account, EMBEDDING))
+        return self.model.embed(texts, AccountListener(self.account, EMBEDDING))
 
 
 @dataclass(frozen=True)
 class AccountedReranker(Reranker):
+    """A reranker whose calls are recorded in an account."""
+
     model: Reranker
     account: Account
 
@@ -187,4 +211,4 @@ class AccountedReranker(Reranker):
     def rerank(
         self, query: str, documents: Sequence[str], listener: Listener | None = None
     ) -> list[float]:
-        return self.model.rerank(query, documents, Heard(self.account, RERANK))
+        return self.model.rerank(query, documents, AccountListener(self.account, RERANK))

@@ -1,11 +1,9 @@
-"""The answer to a question: what the model says of the evidence, its citations checked."""
+"""The answer to a question: the model is asked, and the citations of its reply are checked."""
 
-import math
 import re
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -19,24 +17,20 @@ from pipeline.errors import (
 )
 from pipeline.models.base import ChatReply, ChatRequest
 from pipeline.models.parse.lenient_json import after_thinking
-from pipeline.query.addresses import Addresses
-from pipeline.query.annotations import Annotation, Cited, Piece
-from pipeline.query.citations import Citations
-from pipeline.query.context import Context, Reference, page_of, without_pages
-from pipeline.query.marks import inert
-from pipeline.query.messages import (
-    Abstention,
-    PreparedQuery,
-    count_tokens,
-    refuse_failed,
-    told_unread,
-)
+from pipeline.query.answer_json import dropped_json, evidence_json, references_json, shown_tables
+from pipeline.query.citations.addresses import Addresses
+from pipeline.query.citations.annotations import Annotation, Cited, Piece
+from pipeline.query.citations.checker import Citations
+from pipeline.query.context import Context, Reference
+from pipeline.query.evidence_answer import evidence_answer
+from pipeline.query.messages import count_tokens
 from pipeline.query.prepare import prepare
+from pipeline.query.prepared import Abstention, PreparedQuery
+from pipeline.query.replies import note_cut_prompt, refuse_failed
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
-from pipeline.query.search.modes import Keywords
+from pipeline.query.search.keywords import Keywords
 from pipeline.query.too_long import ask_within_window
-from pipeline.stores.records import Passage, Relationship
 
 Result = TypeVar("Result")
 _NO_ANSWER = re.compile(
@@ -44,17 +38,15 @@ _NO_ANSWER = re.compile(
     r"(?:(?i:[\[【(（]\s*no[\s_-]*answer\s*[\]】)）])|NO[ _-]?ANSWER(?=\s*(?:[-–—:.,;!*_]|\n|$)))"
     r"[\s*_`\"'”:.,;!–—-]*"
 )
-"""How a model begins that finds no answer in the context, as [NO ANSWER] (prompts/answer_*.md) or
-much like it."""
+"""The beginning of a reply that finds no answer in the context: [NO ANSWER], which the prompts
+answer_*.md ask for, or a variant of it."""
 _DECLINING = ("noanswer", "answernoanswer", "responsenoanswer")
+"""Letters of the variants of this sign; the beginning of a reply is compared with them."""
 LONGEST_OPENING = 80
+"""Characters of a reply after which it cannot begin with this sign any more."""
 WORDS = {"nothing_found": "no_context"}
-"""Reason for an abstention -> the prompt that has its words, where that is not called so."""
+"""Abstention -> name of the prompt with its text, if the prompt has another name."""
 CITED_REPORT = ["number", "id", "level", "title"]
-OF_REFERENCE = ("title", "tokens")
-"""Of a text unit what is told beside its reference, or is of no use there."""
-NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
-PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 CITES_NOTHING = (
     "the answer cites nothing of what the model was shown: it may rest on something else"
 )
@@ -67,13 +59,15 @@ ENDS = {
         "the endpoint did not say why the answer ended (finish_reason): its end may be missing"
     ),
 }
-"""Finish reason -> what is to be said of an answer that ended so."""
+"""Finish reason -> note on an answer that ended for this reason."""
 
 
 @dataclass(frozen=True)
 class AnswerText:
-    """What is said to a question. ``reply``: what the model was paid for it; None where it was not
-    asked."""
+    """The text of an answer, and the reply it was read from; None if no model was asked.
+
+    ``abstention``: the reason why the text is no answer; "" if it is one. ``cited``: its citations.
+    """
 
     text: str
     abstention: Abstention
@@ -83,15 +77,20 @@ class AnswerText:
 
 @dataclass(frozen=True)
 class Answer:
-    """``abstention``: why there is no answer; "" where there is one. ``annotations``: the citations
-    in the text, each with its place there, in Unicode code points. ``cited``: the references that
-    it rests on, in the order of the text; ``cited_report_numbers``: reports likewise;
-    ``removed_citations``: those of what the model was not shown. ``cites_nothing``: a model wrote
-    the answer and cited nothing of what it was shown. ``tokens``: of the prompt and its parts;
-    ``usage``: as the endpoint counted them; ``most_calls``: how many the question could have taken.
-    ``cost``: of all calls that were made for it, by the settings' prices; None where a model has
-    none. ``question_id``: by which usage knows it. ``loaded``: the workflow and version of the load
-    that was read. ``notes``: what those who ask, or run the stores, should know."""
+    """The answer to a question, with its evidence, citations and costs.
+
+    ``abstention``: the reason why there is no answer; "" if there is one. ``annotations``: the
+    citations in the text, with their places in Unicode code points. ``cited``: the cited
+    references, in the order of the text. ``cited_report_numbers``: the cited reports.
+    ``removed_citations``: number of citations of something that the model was not shown.
+    ``cites_nothing``: a model wrote the answer without citing anything it was shown.
+
+    ``tokens``: tokens of the prompt and its sections. ``usage``: tokens as the endpoint counted
+    them. ``most_calls``: most calls that the question could have taken. ``cost``: price of all
+    calls by the settings; None if a model has no price. ``question_id``: its id in usage records.
+    ``loaded``: workflow and version of the load that was read. ``notes``: messages for the caller
+    and for the operator of the stores.
+    """
 
     request: QueryRequest
     text: str
@@ -122,12 +121,14 @@ class Answer:
 
     @property
     def unsupported_citations(self) -> int:
-        """How many of the annotations cite a passage without the names and numbers of the
-        sentence."""
+        """Number of citations whose passage lacks the names and numbers of the sentence."""
         return sum(not annotation.supported for annotation in self.annotations)
 
     def to_json(self, evidence: bool = True) -> dict[str, Any]:
-        """``evidence``: with all that was shown, not only what the answer leads to."""
+        """Return the answer as JSON; with ``evidence``, all records that the model was shown.
+
+        Without it, only the references and the cited reports are included.
+        """
         return {
             "mode": self.request.mode,
             "question": self.request.query,
@@ -152,13 +153,15 @@ class Answer:
         }
 
     def data_json(self) -> dict[str, Any]:
-        """Return what was found, of a question that no model has answered."""
+        """Return the JSON without the text, for a question that no model has answered."""
         return {name: value for name, value in self.to_json().items() if name != "answer"}
 
     def sources_json(self) -> dict[str, Any]:
-        """The references, and the reports that the answer cites, by number and title."""
-        reports = {"reports": self.cited_reports} if self.request.with_reports else {}
-        return {**references_json(self.context, self.request), **reports}
+        """Return the references, and number, id, level and title of the cited reports."""
+        sources = references_json(self.context, self.request)
+        if self.request.with_reports:
+            sources["reports"] = self.cited_reports
+        return sources
 
     @property
     def cited_reports(self) -> list[dict[str, Any]]:
@@ -171,49 +174,53 @@ class Answer:
 
 
 def answer(request: QueryRequest, resources: QueryResources) -> Answer:
-    """Answer the question; a prompt that the model refuses as too long is made shorter, once.
+    """Answer the question; shorten the prompt once if the model refuses it as too long.
 
-    Raises UsageError for ``bypass`` without a chat model, ModelError where the model gives no
-    answer.
+    Raises UsageError for mode ``bypass`` without a chat model, ModelError if the model fails.
     """
     started = time.perf_counter()
 
     def ask(request: QueryRequest, notes: tuple[str, ...]) -> Answer:
         prepared = prepare(request, resources)
-        prepared = inquired(replace(prepared, notes=(*notes, *prepared.notes)), resources)
+        prepared = replace(prepared, notes=(*notes, *prepared.notes))
+        prepared = make_inquiry(prepared, resources)
         with Clock(prepared.timings).measure("model"):
             said = fixed_answer(prepared, resources) or whole_answer(prepared, resources)
-        return finished(prepared, resources, said, started)
+        return finish_answer(prepared, resources, said, started)
 
     return ask_within_window(request, resources, ask)
 
 
-def inquired(prepared: PreparedQuery, resources: QueryResources) -> PreparedQuery:
-    """Ready for the last call: those before it are made, if there is to be an answer of a model.
+def make_inquiry(prepared: PreparedQuery, resources: QueryResources) -> PreparedQuery:
+    """Make the calls before the last one, and return the question ready for the last one.
 
-    Raises ModelError where they bring nothing.
+    The question is returned unchanged if no model is to answer it. Raises ModelError if all calls
+    fail.
     """
     request = prepared.request
-    unasked = request.only_need_context or request.only_need_prompt or prepared.abstention
-    chat = None if unasked or prepared.inquiry is None else resources.chat(request.model)
-    if chat is None or prepared.inquiry is None:
+    needs_no_model = request.only_need_context or request.only_need_prompt or prepared.abstention
+    if needs_no_model or prepared.inquiry is None:
+        return prepared
+    chat = resources.chat(request.model)
+    if chat is None:
         return prepared
     with Clock(prepared.timings).measure("inquiry"):
         return chat.converse([prepared.inquiry()])[0]
 
 
 def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText | None:
-    """What is said where no model is to be asked: the context, the prompt, the evidence, or that
-    nothing was found."""
+    """Return the text of an answer without a model; None if a model is to be asked.
+
+    It is the context, the prompt, the message of an abstention or, without a model, the evidence.
+    """
     request = prepared.request
     if request.only_need_context:
         return AnswerText(prepared.context.text, prepared.abstention)
     if request.only_need_prompt:
-        return AnswerText(
-            "\n\n".join(message["content"] for message in prepared.messages), prepared.abstention
-        )
+        prompt = "\n\n".join(message["content"] for message in prepared.messages)
+        return AnswerText(prompt, prepared.abstention)
     if prepared.abstention:
-        return AnswerText(said_of(prepared.abstention, resources), prepared.abstention)
+        return AnswerText(abstention_text(prepared.abstention, resources), prepared.abstention)
     if resources.chat(request.model):
         return None
     if request.mode == "bypass":
@@ -221,30 +228,31 @@ def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerTe
             "query: mode bypass asks the chat model alone, and none is configured; set"
             " OPENAI_API_KEY"
         )
-    return evidence_answer(prepared.context)
+    text, cited = evidence_answer(prepared.context)
+    return AnswerText(text, "", cited)
 
 
-def said_of(abstention: Abstention, resources: QueryResources) -> str:
+def abstention_text(abstention: Abstention, resources: QueryResources) -> str:
     return resources.prompt(WORDS.get(abstention, abstention)).render().strip()
 
 
 def read_answer(
     pieces: Iterator[str], prepared: PreparedQuery, resources: QueryResources
 ) -> Generator[Piece, None, tuple[Abstention, Cited]]:
-    """Yield the answer as it is to be shown, in pieces with their citations.
+    """Yield the reply in its final form, piece by piece, each piece with its citations.
 
-    Return why it is none, if so, and what it cites. Without a search there is nothing that could be
-    cited, and the text stays as it is. Thinking is never shown.
+    Return the reason if it is no answer, otherwise "", and all it cites. The model's thinking is
+    left out. In mode ``bypass`` nothing can be cited, and the text stays as it is.
     """
     pieces = after_thinking(pieces)
     if prepared.request.mode == "bypass":
         yield from map(Piece, pieces)
         return "", Cited()
-    opening = _opening(pieces)
+    opening = _read_opening(pieces)
     declined = _NO_ANSWER.match(opening)
     text = opening[declined.end() :] if declined else opening
     if declined and not text:
-        yield Piece(said_of("not_in_context", resources))
+        yield Piece(abstention_text("not_in_context", resources))
         return "not_in_context", Cited()
     check = Citations(prepared.context.references, prepared.citable, _known_addresses(prepared))
     cited = yield from check.stream(chain([text], pieces))
@@ -252,15 +260,16 @@ def read_answer(
 
 
 def _known_addresses(prepared: PreparedQuery) -> Addresses:
+    """Return the addresses in the context, the request and its conversation."""
     request = prepared.request
-    said = (turn.content for turn in request.conversation_history)
+    turns = [turn.content for turn in request.conversation_history]
     return Addresses.of(
-        prepared.context.text, request.query, request.user_prompt, request.system_prompt, *said
+        prepared.context.text, request.query, request.user_prompt, request.system_prompt, *turns
     )
 
 
-def whole(pieces: Generator[Piece, None, Result]) -> tuple[str, Result]:
-    """The text of all that the generator yields, and what it returns."""
+def join_pieces(pieces: Generator[Piece, None, Result]) -> tuple[str, Result]:
+    """Return the text of all pieces together, and the return value of the generator."""
     text = ""
     while True:
         try:
@@ -269,31 +278,43 @@ def whole(pieces: Generator[Piece, None, Result]) -> tuple[str, Result]:
             return text, end.value
 
 
-def finished(
+def finish_answer(
     prepared: PreparedQuery, resources: QueryResources, said: AnswerText, started: float
 ) -> Answer:
-    context, untraced = traced(prepared, resources, said)
-    prompt = count_tokens(prepared.messages, resources.tokenizer)
+    """Return the answer with its references, notes, tokens, timings and costs.
+
+    ``started`` is the value of the performance counter, in seconds, when the question began.
+    """
+    context, trace_notes = _trace_reports(prepared, resources, said)
+    prompt_tokens = count_tokens(prepared.messages, resources.tokenizer)
+    tokens = {"prompt": prompt_tokens}
+    for name in shown_tables(prepared.request):
+        tokens[name] = getattr(context, name).tokens
+    notes = [
+        *prepared.notes,
+        *note_cut_prompt(prompt_tokens, said.reply),
+        *_answer_notes(said),
+        *trace_notes,
+    ]
     cites_nothing = _cites_nothing(prepared, said)
-    notes = (*prepared.notes, *told_unread(prompt, said.reply), *_notes(said), *untraced)
+    if cites_nothing:
+        notes.append(CITES_NOTHING)
+    total_ms = round((time.perf_counter() - started) * 1000, 2)
     return Answer(
         prepared.request,
         said.text,
         prepared.keywords,
         context,
         said.abstention,
-        tokens={
-            "prompt": prompt,
-            **{name: getattr(context, name).tokens for name in shown_tables(prepared.request)},
-        },
+        tokens,
         usage=usage_of(*prepared.replies, said.reply),
-        timings_ms={**prepared.timings, "total": round((time.perf_counter() - started) * 1000, 2)},
+        timings_ms={**prepared.timings, "total": total_ms},
         cited=cited_references(context, said.cited),
         removed_citations=prepared.removed_citations + said.cited.removed,
         annotations=tuple(said.cited.annotations),
         cited_report_numbers=tuple(said.cited.reports),
         cites_nothing=cites_nothing,
-        notes=(*notes, CITES_NOTHING) if cites_nothing else notes,
+        notes=tuple(notes),
         most_calls=prepared.most_calls,
         question_id=resources.account.question,
         cost=resources.account.cost,
@@ -302,21 +323,22 @@ def finished(
 
 
 def whole_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText:
-    """Ask the model for the answer, by a call that is not streamed. Raises ModelError where it
-    gives none."""
+    """Ask the model for the answer without streaming. Raises ModelError if it fails."""
     chat = resources.chat(prepared.request.model)
     assert chat is not None
     reply = chat.complete([ChatRequest("answer", prepared.messages, check=any_text)])[0]
     refuse_failed(reply, count_tokens(prepared.messages, resources.tokenizer))
-    text, (abstention, cited) = whole(read_answer(iter([reply.text]), prepared, resources))
+    text, (abstention, cited) = join_pieces(read_answer(iter([reply.text]), prepared, resources))
     return AnswerText(text, abstention, cited, reply)
 
 
-def traced(
+def _trace_reports(
     prepared: PreparedQuery, resources: QueryResources, said: AnswerText
 ) -> tuple[Context, tuple[str, ...]]:
-    """The context, with the passages that reports which the answer cites rest on; and what is to be
-    said of that: an answer that was paid for is not lost where the stores fail after it."""
+    """Return the context with references to the sources of the cited reports, and notes.
+
+    If the search for them fails, a note says so: an answer that was paid for must not be lost.
+    """
     context = prepared.context
     if not said.cited.reports or not prepared.request.include_references:
         return context, ()
@@ -329,185 +351,76 @@ def traced(
 
 
 def cited_references(context: Context, cited: Cited) -> tuple[Reference, ...]:
-    """Those that the answer cites, in its order, then those that the reports it cites rest on."""
-    known = {entry.id: entry for entry in context.references}
-    by_report = [
+    """Return the cited references in the order of the text, then the sources of cited reports."""
+    by_id = {entry.id: entry for entry in context.references}
+    of_reports = [
         entry.id
         for number in cited.reports
         for entry in context.references
         if number in entry.reports
     ]
-    return tuple(
-        known[number] for number in dict.fromkeys([*cited.sources, *by_report]) if number in known
-    )
+    numbers = dict.fromkeys([*cited.sources, *of_reports])
+    return tuple(by_id[number] for number in numbers if number in by_id)
 
 
 def any_text(text: str) -> str | None:
-    """Nothing is wrong with any text; but where there is a check, one that is cut off is not served
-    again."""
+    """Accept any text as a reply.
+
+    A request with a check has an effect of its own: a reply that was cut off is not served again
+    from the cache.
+    """
     return None
 
 
-def _notes(said: AnswerText) -> tuple[str, ...]:
+def _answer_notes(said: AnswerText) -> tuple[str, ...]:
+    """Return notes on the end of the answer, removed addresses and unsupported citations."""
+    notes: list[str] = []
     ended = said.reply.finish_reason if said.reply else "stop"
-    strange = counted(said.cited.addresses, "address", "addresses")
+    if ended in ENDS:
+        notes.append(ENDS[ended])
+    if said.cited.addresses:
+        addresses = counted(said.cited.addresses, "address", "addresses")
+        notes.append(f"{addresses} that nothing shown holds: taken out of the answer")
     unsupported = sum(not annotation.supported for annotation in said.cited.annotations)
-    return (
-        *([ENDS[ended]] if ended in ENDS else []),
-        *(
-            [f"{strange} that nothing shown holds: taken out of the answer"]
-            if said.cited.addresses
-            else []
-        ),
-        *(
-            [f"{counted(unsupported, 'citation')} without support: {UNSUPPORTED}"]
-            if unsupported
-            else []
-        ),
-    )
+    if unsupported:
+        notes.append(f"{counted(unsupported, 'citation')} without support: {UNSUPPORTED}")
+    return tuple(notes)
 
 
 def _cites_nothing(prepared: PreparedQuery, said: AnswerText) -> bool:
-    """Whether a model's answer is without any source, though it was shown some and asked for
-    them."""
+    """Return whether a model's answer cites nothing, though it was shown sources to cite.
+
+    A request with a system prompt of its own does not ask for citations.
+    """
     context, request = prepared.context, prepared.request
-    asked = said.reply is not None and not said.abstention and not request.system_prompt
-    shown = bool(context.references) or len(context.reports.records) > 0
-    return asked and shown and not said.cited.sources and not said.cited.records
+    is_asked_to_cite = said.reply is not None and not said.abstention and not request.system_prompt
+    has_sources = bool(context.references) or len(context.reports.records) > 0
+    cites_something = bool(said.cited.sources or said.cited.records)
+    return is_asked_to_cite and has_sources and not cites_something
 
 
-def _opening(pieces: Iterator[str]) -> str:
-    """What comes first, long enough to tell whether it is the sign of no answer."""
+def _read_opening(pieces: Iterator[str]) -> str:
+    """Read pieces until it is clear whether the reply begins with the sign of no answer."""
     opening = ""
-    while _may_decline(opening) and (piece := next(pieces, None)) is not None:
+    while _may_decline(opening):
+        piece = next(pieces, None)
+        if piece is None:
+            break
         opening = (opening + piece).lstrip()
     return opening
 
 
 def _may_decline(opening: str) -> bool:
+    """Return whether a reply that begins so may yet turn out to be the sign of no answer."""
     said = re.sub(r"[\W_]+", "", opening).casefold()
     return len(opening) < LONGEST_OPENING and any(sign.startswith(said) for sign in _DECLINING)
 
 
 def usage_of(*replies: ChatReply | None) -> dict[str, int]:
-    """Tokens as the endpoint counted them, for calls that were made now."""
+    """Return calls and tokens, as the endpoint counted them; cached replies do not count."""
     made = [reply for reply in replies if reply is not None and not reply.cached]
     return {
         "calls": len(made),
         "input_tokens": sum(reply.input_tokens for reply in made),
         "output_tokens": sum(reply.output_tokens for reply in made),
     }
-
-
-def shown_tables(request: QueryRequest) -> tuple[str, ...]:
-    """Names of the context's tables that a request has."""
-    plain = ("entities", "relationships", "chunks")
-    return ("reports", *plain, "claims") if request.with_reports else plain
-
-
-def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
-    """Entities, relationships and text units as they were shown, and references to these; reports
-    and claims where the request has them."""
-    return {
-        **{
-            name: [_record(row) for row in getattr(context, name).records]
-            for name in shown_tables(request)
-        },
-        "chunks": [_with_page(chunk) for chunk in context.chunks.records],
-        **references_json(context, request),
-    }
-
-
-def references_json(context: Context, request: QueryRequest) -> dict[str, Any]:
-    listed = context.references if request.include_references else ()
-    return {
-        "references": [reference_json(entry, request.include_chunk_content) for entry in listed]
-    }
-
-
-def dropped_json(context: Context, request: QueryRequest) -> dict[str, int]:
-    """How many records the budgets had no room for."""
-    return {name: getattr(context, name).dropped for name in shown_tables(request)}
-
-
-def reference_json(entry: Reference, with_content: bool) -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "chunk_id": entry.chunk_id,
-        "document_id": entry.document_id,
-        "source": entry.source,
-        "title": entry.title,
-        "metadata": without_pages(entry.metadata),
-        "start": entry.start,
-        "end": entry.end,
-        **({"page": entry.page} if entry.page else {}),
-        **({"reports": list(entry.reports)} if entry.reports else {}),
-        **({"content": entry.content} if with_content else {}),
-    }
-
-
-def _with_page(chunk: Passage) -> dict[str, Any]:
-    """A text unit with the page it begins on, if its document has pages."""
-    page = page_of(chunk.metadata, chunk.start)
-    told = {name: value for name, value in _record(chunk).items() if name not in OF_REFERENCE}
-    shown = {**told, "metadata": without_pages(chunk.metadata)}
-    return shown | {"page": page} if page else shown
-
-
-def _record(record: Any) -> dict[str, Any]:
-    """What a record says, without what a context of its kind does not give it."""
-    told = ((name, getattr(record, name), default) for name, default in _defaults(type(record)))
-    return {name: _plain(value) for name, value, default in told if value != default}
-
-
-@cache
-def _defaults(kind: type) -> list[tuple[str, Any]]:
-    return [(field.name, field.default) for field in fields(kind)]
-
-
-def _plain(value: Any) -> Any:
-    """A number that is none as null, sequences as lists."""
-    if isinstance(value, tuple):
-        return list(value)
-    return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def evidence_answer(context: Context) -> AnswerText:
-    """The notice in its first line, then the best passages and facts, each with its source. All of
-    it: --only-need-context, --json."""
-    shown = context.references[:PASSAGES]
-    numbers = {entry.chunk_id: entry.id for entry in context.references}
-    passages = [f"[{entry.id}] {_clipped(entry.content)}" for entry in shown]
-    links = context.relationships.records[:FACTS]
-    sources = [
-        next((numbers[unit] for unit in link.text_unit_ids if unit in numbers), 0) for link in links
-    ]
-    facts = [_fact(link, number) for link, number in zip(links, sources, strict=True)]
-    reports = context.reports.records[:PASSAGES]
-    told = [
-        f"Report {report.number}: {inert(report.title)}. {_clipped(report.summary)}"
-        for report in reports
-    ]
-    parts = [NOTICE, *told, *passages, *(["Facts:\n" + "\n".join(facts)] if facts else [])]
-    text = "\n\n".join(parts)
-    # What stores hold is inert here, so each number in brackets is one of this function's own. It
-    # needs no comparison: a passage is its own source, and a fact names the text units that it is
-    # from.
-    marks = re.finditer(r"\[(\d{1,9})\]", text)
-    annotations = [
-        Annotation(mark.start(), mark.end(), int(mark[1]), supported=True) for mark in marks
-    ]
-    cited = dict.fromkeys(annotation.number for annotation in annotations)
-    return AnswerText(text, "", Cited(sources=list(cited), annotations=annotations))
-
-
-def _fact(link: Relationship, number: int) -> str:
-    """``number``: of the passage that says it; 0 where that is not shown."""
-    ends = f"{inert(link.source)} -> {inert(link.target)}"
-    mark = f" [{number}]" if number else ""
-    return f"- {ends}: {_clipped(link.description)}{mark}"
-
-
-def _clipped(text: str) -> str:
-    flat = inert(" ".join(text.split()))
-    return flat if len(flat) <= PASSAGE_LENGTH else f"{flat[:PASSAGE_LENGTH].rstrip()} ..."

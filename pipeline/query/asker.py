@@ -1,4 +1,4 @@
-"""Who asks, and what they may ask for."""
+"""The caller of a query, and the limits of what they may ask for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES, Mode
 from pipeline.settings.query_options import QuerySettings
 
 RECORDS = ("top_k", "chunk_top_k", "related_chunk_number", "primer_reports")
-"""Options that say how much is read."""
+"""Options that say how many records are read; ``Asker.max_records`` limits each."""
 MADE_OF_ALL = (
     "who asks sees some documents only, and the graph and its ranks are made of all documents"
 )
@@ -20,15 +20,18 @@ MADE_OF_ALL = (
 
 @dataclass(frozen=True)
 class Asker:
-    """``name``: by which usage knows them; "" is the command line and scripts. None: no ceiling.
-    ``models``: of models.chat; ``max_records``: of each of ``RECORDS``.
+    """A caller and their limits; a limit of None means no limit.
 
-    ``where``: conditions of the documents that they may see anything of; those of a request narrow
-    them. With such conditions only modes that read passages alone can be asked, whatever ``modes``
-    has. ``apart``: what a model has answered them is served to nobody else. ``all_told``: they may
-    be told how the project is run and what is wrong with it, which names hosts and folders.
-    ``cost_per_day``: of all that goes by their name; ``shared_cost_per_day``: of all askers that
-    have a name.
+    ``name``: the name in usage records; "" stands for the command line and scripts. ``modes`` and
+    ``models``: the query modes and the names in models.chat that the caller may use.
+    ``max_records``: limit of each option in ``RECORDS``.
+
+    ``where``: conditions of the documents that the caller may see; the conditions of a request
+    narrow them further. A caller with such conditions may use only modes that read nothing but
+    passages, whatever ``modes`` says. ``apart``: replies of a model to this caller are served to
+    nobody else. ``all_told``: the caller may see messages on the operation of the project, which
+    name hosts and folders. ``cost_per_day``: limit on the cost of all calls under the name;
+    ``shared_cost_per_day``: limit on the cost of all callers that have a name.
     """
 
     name: str = ""
@@ -45,15 +48,14 @@ class Asker:
     all_told: bool = True
 
     def may_ask(self, mode: Mode) -> bool:
-        """Return whether they may ask in this mode."""
+        """Return whether the caller may use this mode."""
         named = self.modes is None or mode in self.modes
         return named and (not self.where or mode not in GRAPH_MODES)
 
     def usual_mode(self, default: Mode) -> Mode:
-        """Return the mode of a question that names none; ``default``: that of the project.
+        """Return the mode for a question that names none; ``default`` is the project's mode.
 
-        Who sees some documents only gets the first passage mode that they may ask, where they may
-        not ask the default.
+        A restricted caller who may not use the default gets the first passage mode they may use.
         """
         if self.where and not self.may_ask(default):
             for mode in PASSAGE_MODES:
@@ -63,7 +65,7 @@ class Asker:
 
 
 ANYONE = Asker()
-"""Who runs the project."""
+"""The operator of the project, who has no limits."""
 
 
 def request_for(
@@ -73,20 +75,22 @@ def request_for(
     options: Mapping[str, Any],
     tokenizer: Tokenizer,
 ) -> QueryRequest:
-    """The request as ``request_of`` makes it, within what the asker may: of what they do not ask
-    for they get less where the default is more. Raises NotAllowedError for what they ask for and
-    may not."""
+    """Return the request of ``request_of`` within the caller's limits.
+
+    A default above a limit is lowered to the limit. Raises NotAllowedError if the caller asks for
+    something that their limits exclude, and UsageError for invalid options.
+    """
     if asker == ANYONE:
         return request_of(question, defaults, options)
     ceilings = {"max_total_tokens": asker.max_prompt_tokens, "max_calls": asker.max_calls}
     ceilings |= dict.fromkeys(RECORDS, asker.max_records)
-    lowered = {
+    changes: dict[str, Any] = {
         name: min(most, getattr(defaults, name))
         for name, most in ceilings.items()
         if most is not None
     }
-    usual = {**lowered, "mode": asker.usual_mode(defaults.mode)}
-    request = request_of(question, defaults.model_copy(update=usual), options)
+    changes["mode"] = asker.usual_mode(defaults.mode)
+    request = request_of(question, defaults.model_copy(update=changes), options)
     _refuse_mode(asker, request.mode)
     if asker.models is not None and request.model not in asker.models:
         raise _refused(
@@ -102,7 +106,7 @@ def request_for(
 
 
 def refuse_graph(asker: Asker | None) -> None:
-    """Raise NotAllowedError for one who sees some documents only."""
+    """Raise NotAllowedError if the caller may see only some documents."""
     if asker is not None and asker.where:
         raise NotAllowedError(
             f"the graph is not shown here: {MADE_OF_ALL}; ask a question, or look at the documents"
@@ -118,14 +122,23 @@ def _refuse_mode(asker: Asker, mode: Mode) -> None:
 
 
 def _refuse_long(asker: Asker, request: QueryRequest, tokenizer: Tokenizer) -> None:
-    """What is sent goes into the prompt whole, but for the conversation, which only ``bypass`` does
-    not cut."""
+    """Raise NotAllowedError if the texts of the request exceed the caller's prompt tokens.
+
+    The conversation counts only in mode ``bypass``: all other modes shorten it.
+    """
     if asker.max_prompt_tokens is None:
         return
     turns = request.conversation_history if request.mode == "bypass" else ()
-    texts = [request.query, request.user_prompt, request.system_prompt, request.response_type, request.language,  # noqa: E501
-             *request.hl_keywords, *request.ll_keywords,
-             *(turn.content for turn in turns)]  # fmt: skip
+    texts = [
+        request.query,
+        request.user_prompt,
+        request.system_prompt,
+        request.response_type,
+        request.language,
+        *request.hl_keywords,
+        *request.ll_keywords,
+        *(turn.content for turn in turns),
+    ]
     tokens = sum(map(tokenizer.count, texts))
     if tokens > asker.max_prompt_tokens:
         raise _refused(

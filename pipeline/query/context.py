@@ -1,5 +1,4 @@
-"""The context of an answer: evidence cut to its budgets, as CSV tables with a list of
-references."""
+"""The context of an answer: evidence cut to a budget, as CSV tables with a list of references."""
 
 import csv
 import io
@@ -14,26 +13,23 @@ from pipeline.contract.conversion import PAGES
 from pipeline.models.base import Tokenizer
 from pipeline.query.marks import inert
 from pipeline.query.request import QueryRequest
-from pipeline.query.search.evidence import Evidence, round_robin
+from pipeline.query.search.evidence import Evidence
 from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report
 
 Row = TypeVar("Row")
 Numbered = TypeVar("Numbered", Entity, Relationship, Passage, Report, Claim)
 
-LANES = ("vector", "graph", "entity", "relationship")
-"""Whose turn it is to name a text unit."""
 RESERVE = 100
-"""Tokens kept free for what a model's own message format adds."""
+"""Tokens kept free for the model's own message format."""
 SMALL_PROMPT = 8000
-"""Tokens up to which text units come first in every mode."""
+"""Tokens of a prompt up to which text units have priority in every mode."""
 FENCE, NO_FENCE = "```", "'''"
 SECTION = "-----{}-----\n```csv\n{}```\n"
 REFERENCES = "-----References-----\n```\n{}\n```\n"
 MARK = "[ref:{}]"
-"""How an answer cites a text unit: as no text is written by chance."""
+"""The citation of a text unit in an answer; no other text is written so by chance."""
 ROW = "{}"
-"""The same where records of several kinds are cited, and their kind is named
-(``DataCitations``)."""
+"""The number of a record if records of several kinds are cited; see ``DataCitations``."""
 ENTITY_HEADER = ["id", "entity", "type", "description", "rank"]
 RELATIONSHIP_HEADER = ["id", "source", "target", "description", "keywords", "weight", "rank"]
 SOURCE_HEADER = ["id", "content"]
@@ -41,26 +37,29 @@ SOURCE_HEADER = ["id", "content"]
 
 @dataclass
 class Numbers:
-    """Of each kind of record from 1, in the order in which they come up: the same record has the
-    same number in all that a query shows."""
+    """Numbers of the records that a query shows: from 1 for each kind, in order of appearance.
+
+    A record keeps its number in everything that the query shows. ``given``: kind -> id -> number.
+    """
 
     given: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def of(self, kind: str, ids: Sequence[str]) -> list[int]:
-        known = self.given.setdefault(kind, {})
-        return [known.setdefault(id, len(known) + 1) for id in ids]
-
     def given_to(self, kind: str, records: Sequence[Numbered]) -> list[Numbered]:
-        numbers = self.of(kind, [record.id for record in records])
-        return [
-            replace(record, number=number) for record, number in zip(records, numbers, strict=True)
-        ]
+        """Return the records with their numbers; a new record gets the next number of ``kind``."""
+        known = self.given.setdefault(kind, {})
+        numbered = []
+        for record in records:
+            number = known.setdefault(record.id, len(known) + 1)
+            numbered.append(replace(record, number=number))
+        return numbered
 
 
 @dataclass(frozen=True)
 class Table(Generic[Row]):
-    """A section of the context: the records kept, their CSV, its tokens, and how many were
-    dropped."""
+    """A section of the context: the records shown, their CSV and its tokens.
+
+    ``dropped``: the number of records that the budget had no room for.
+    """
 
     records: Sequence[Row]
     csv: str
@@ -73,9 +72,11 @@ NO_TABLE: Table[Any] = Table((), "", 0, 0)
 
 @dataclass(frozen=True)
 class Reference:
-    """A text unit that the context shows, or that reports in it rest on (``reports``: their
-    numbers), and its place in its document, in characters; ``id`` is the number an answer cites it
-    by."""
+    """A text unit that the context shows, or that is a source of reports in it.
+
+    ``id``: the number by which an answer cites it. ``start`` and ``end``: its place in the
+    document, in characters. ``reports``: numbers of the reports that it is a source of.
+    """
 
     id: int
     chunk_id: str
@@ -90,7 +91,7 @@ class Reference:
 
     @property
     def page(self) -> int | None:
-        """On which it begins, of a document that has pages."""
+        """The page on which the text unit begins; None if the document has no pages."""
         return page_of(self.metadata, self.start)
 
 
@@ -100,38 +101,39 @@ AS_REFERENCE = attrgetter(
 
 
 def references_to(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
-    """``chunks``: numbered."""
+    """Return a reference to each of the text units, which have numbers already."""
     return tuple(Reference(*AS_REFERENCE(chunk)) for chunk in chunks)
 
 
 def page_of(metadata: Mapping[str, Any] | None, start: int) -> int | None:
-    """The page, from 1, on which that character of a document stands; None where the document has
-    no pages."""
+    """Return the page, from 1, of the character at ``start``; None if the document has no pages."""
     pages = (metadata or {}).get(PAGES)
-    return bisect_right(pages, start) or None if _are_pages(pages) else None
+    if not _are_page_starts(pages):
+        return None
+    return bisect_right(pages, start) or None
 
 
 def without_pages(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The metadata for people: where each of a thousand pages begins is nothing to read."""
-    if metadata is None or not _are_pages(metadata.get(PAGES)):
+    """Return the metadata without the page starts, which can be thousands of numbers."""
+    if metadata is None or not _are_page_starts(metadata.get(PAGES)):
         return metadata
     return {name: value for name, value in metadata.items() if name != PAGES}
 
 
-def _are_pages(value: Any) -> TypeGuard[list[int]]:
-    """And no metadata of a user's own that are called so."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and value[0] == 0
-        and all(type(place) is int for place in value)
-    )
+def _are_page_starts(value: Any) -> TypeGuard[list[int]]:
+    """Return whether the value is a list of page starts, not a user's own field of this name."""
+    if not isinstance(value, list) or not value or value[0] != 0:
+        return False
+    return all(type(place) is int for place in value)
 
 
 @dataclass(frozen=True)
 class Context:
-    """``mark``: how text units are cited. ``windows``: where several calls are shown a part of it
-    each, what each of them is shown."""
+    """The evidence that the model is shown, section by section.
+
+    ``windows``: the text that each call is shown, if several calls see a share each. ``mark``: the
+    format of the citation of a text unit.
+    """
 
     entities: Table[Entity]
     relationships: Table[Relationship]
@@ -149,45 +151,23 @@ class Context:
 
     @property
     def text(self) -> str:
-        """The sections that hold anything, and the references."""
+        """The text of all sections that are not empty, followed by the list of references."""
         if self.windows:
             return "\n".join(self.windows)
-        sections = {
-            "Reports": self.reports, "Entities": self.entities, "Relationships": self.relationships,
-            "Claims": self.claims, "Sources": self.chunks,
-        }  # fmt: skip
-        shown = [
-            SECTION.format(name, table.csv) for name, table in sections.items() if table.records
+        tables = {
+            "Reports": self.reports,
+            "Entities": self.entities,
+            "Relationships": self.relationships,
+            "Claims": self.claims,
+            "Sources": self.chunks,
+        }
+        sections = [
+            SECTION.format(name, table.csv) for name, table in tables.items() if table.records
         ]
-        listed = (
-            [REFERENCES.format(reference_list(self.references, self.mark))]
-            if self.references
-            else []
-        )
-        return "\n".join([*shown, *listed])
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """A text unit to read. ``lane``: the first that chose it; ``place``: where in that lane, from
-    1; ``frequency``: how often it came up there."""
-
-    id: str
-    lane: str
-    frequency: int
-    place: int
-
-
-def ranked_chunks(evidence: Evidence, limit: int) -> list[Pick]:
-    """The lanes in turn, the best of each first."""
-    lanes = [
-        [
-            Pick(id, lane, frequency, place)
-            for place, (id, frequency) in enumerate(evidence.chunk_lanes[lane].items(), 1)
-        ]
-        for lane in sorted(evidence.chunk_lanes, key=LANES.index)
-    ]
-    return round_robin(attrgetter("id"), *lanes)[:limit]
+        if self.references:
+            listed = reference_list(self.references, self.mark)
+            sections.append(REFERENCES.format(listed))
+        return "\n".join(sections)
 
 
 def build_context(
@@ -197,100 +177,111 @@ def build_context(
     tokenizer: Tokenizer,
     overhead: int,
 ) -> Context:
-    """Text units get at least half of what the rest of the prompt leaves, or as much of it as they
-    need where they come first (``sources_first``); entities and relationships share what these
-    leave as their caps stand to each other, in mode ``global`` relationships before entities; what
-    a part does not use goes to the next, at last to text units.
+    """Cut the evidence to the budget of the request and return it as a context.
 
-    ``chunks``: in their order; ``overhead``: tokens of the prompt without its context.
+    ``chunks``: text units in their order. ``overhead``: tokens of the prompt without its context.
+
+    Text units get at least half of the budget, or all they need if they have priority
+    (``sources_first``). Entities and relationships share the rest in proportion to their limits; in
+    mode ``global`` relationships come first. What a section does not use goes to the next, finally
+    to the text units.
     """
     chunks = Numbers().given_to("sources", chunks)
     references = references_to(chunks)
     left = room(request, overhead)
-    sources = cut_sources(
-        chunks, references, left if sources_first(request) else left // 2, tokenizer
-    )
-    entities, relationships = _graph_tables(request, evidence, left - sources[0].tokens, tokenizer)
-    if sources[0].dropped:
-        sources = cut_sources(
-            chunks, references, left - entities.tokens - relationships.tokens, tokenizer
-        )
-    return Context(entities, relationships, *sources)
+    budget = left if sources_first(request) else left // 2
+    sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
+    entities, relationships = _graph_tables(request, evidence, left - sources.tokens, tokenizer)
+    if sources.dropped:
+        budget = left - entities.tokens - relationships.tokens
+        sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
+    return Context(entities, relationships, sources, shown_references)
 
 
 def sources_first(request: QueryRequest) -> bool:
-    """Whether text units are what an answer can do least without: in modes that rank them
-    themselves, and in small prompts."""
+    """Return whether text units have priority: in modes that rank them, and in small prompts."""
     return request.mode in ("naive", "graph") or request.max_total_tokens <= SMALL_PROMPT
 
 
 def room(request: QueryRequest, overhead: int) -> int:
-    """Tokens for a context."""
+    """Return the tokens that a prompt leaves for its context."""
     return max(request.max_total_tokens - overhead - RESERVE, 0)
 
 
 def _graph_tables(
     request: QueryRequest, evidence: Evidence, left: int, tokenizer: Tokenizer
 ) -> tuple[Table[Entity], Table[Relationship]]:
+    """Return the tables of entities and of relationships within ``left`` tokens together.
+
+    The first table gets its proportional share, the second one everything that remains; both stay
+    within the limits of the request.
+    """
     entity_cap, relation_cap = request.max_entity_tokens, request.max_relation_tokens
-    links_found = told_once(evidence.relationships)
+    caps = entity_cap + relation_cap
+    links = without_repeated_descriptions(evidence.relationships)
+    # Without number_rows, the first column, the number, is left out.
     first = 0 if request.number_rows else 1
 
-    def entities(budget: int) -> Table[Entity]:
-        rows = (
-            entity_row(number, entity)[first:] for number, entity in enumerate(evidence.entities, 1)
-        )
+    def entity_table(budget: int) -> Table[Entity]:
+        numbered = enumerate(evidence.entities, 1)
+        rows = (entity_row(number, entity)[first:] for number, entity in numbered)
         return cut(evidence.entities, rows, ENTITY_HEADER[first:], budget, tokenizer)
 
-    def relationships(budget: int) -> Table[Relationship]:
-        rows = (
-            relationship_row(number, link)[first:] for number, link in enumerate(links_found, 1)
-        )
-        return cut(links_found, rows, RELATIONSHIP_HEADER[first:], budget, tokenizer)
+    def relationship_table(budget: int) -> Table[Relationship]:
+        rows = (relationship_row(number, link)[first:] for number, link in enumerate(links, 1))
+        return cut(links, rows, RELATIONSHIP_HEADER[first:], budget, tokenizer)
 
     if request.mode == "global":
-        links = relationships(min(relation_cap, left * relation_cap // (entity_cap + relation_cap)))
-        return entities(min(entity_cap, left - links.tokens)), links
-    found = entities(min(entity_cap, left * entity_cap // (entity_cap + relation_cap)))
-    return found, relationships(min(relation_cap, left - found.tokens))
+        relationships = relationship_table(min(relation_cap, left * relation_cap // caps))
+        entities = entity_table(min(entity_cap, left - relationships.tokens))
+    else:
+        entities = entity_table(min(entity_cap, left * entity_cap // caps))
+        relationships = relationship_table(min(relation_cap, left - entities.tokens))
+    return entities, relationships
 
 
-def told_dropped(context: Context, request: QueryRequest) -> tuple[str, ...]:
-    """What is to be said of the sections that have no room for any of what was found."""
+def note_dropped_sections(context: Context, request: QueryRequest) -> tuple[str, ...]:
+    """Return a note on the sections whose records found no room at all."""
     sections = {
-        "reports": context.reports, "entities": context.entities,
+        "reports": context.reports,
+        "entities": context.entities,
         "relationships": context.relationships,
-        "claims": context.claims, "text units": context.chunks,
-    }  # fmt: skip
+        "claims": context.claims,
+        "text units": context.chunks,
+    }
     without = [name for name, table in sections.items() if table.dropped and not table.records]
     if not without:
         return ()
-    return (
-        (
-            f"no room for any {' or '.join(without)} in max_total_tokens"
-            f" ({request.max_total_tokens:,}); raise it"
-        ),
+    note = (
+        f"no room for any {' or '.join(without)} in max_total_tokens"
+        f" ({request.max_total_tokens:,}); raise it"
     )
+    return (note,)
 
 
 def entity_row(number: int, entity: Entity) -> tuple[Any, ...]:
-    """As ENTITY_HEADER says."""
+    """Return the values of the columns ENTITY_HEADER."""
     return number, inert(entity.name), inert(entity.type), inert(entity.description), entity.degree
 
 
-def told_once(links: Sequence[Relationship]) -> list[Relationship]:
-    """The relationships without those whose description has been told: a graph that was made
-    without a model has one sentence for all that it names."""
-    first = {link.description: place for place, link in reversed(list(enumerate(links)))}
-    return [
-        link
-        for place, link in enumerate(links)
-        if not link.description or first[link.description] == place
-    ]
+def without_repeated_descriptions(links: Sequence[Relationship]) -> list[Relationship]:
+    """Return the relationships without those that repeat the description of an earlier one.
+
+    In a graph that was built without a model, a sentence is the description of all relationships
+    between the entities that it names.
+    """
+    seen = set[str]()
+    kept = []
+    for link in links:
+        if link.description not in seen:
+            kept.append(link)
+        if link.description:
+            seen.add(link.description)
+    return kept
 
 
 def relationship_row(number: int, link: Relationship) -> tuple[Any, ...]:
-    """As RELATIONSHIP_HEADER says."""
+    """Return the values of the columns RELATIONSHIP_HEADER."""
     texts = (link.source, link.target, link.description, ", ".join(link.keywords))
     return number, *map(inert, texts), link.weight, link.rank
 
@@ -302,26 +293,32 @@ def cut_sources(
     tokenizer: Tokenizer,
     mark: str = MARK,
 ) -> tuple[Table[Passage], tuple[Reference, ...]]:
-    """The text units, each with the mark of its reference, and the references to those that are
-    shown, whose list is in the budget too."""
+    """Return the table of text units within the budget, and the references to those shown.
+
+    The budget includes the list of references. ``mark`` is the format of a citation.
+    """
     rows = [(mark.format(entry.id), inert(entry.content)) for entry in references]
-    shown = cut(
-        chunks, rows, SOURCE_HEADER, budget, tokenizer, _listed(references, tokenizer, mark)
-    )
-    return shown, tuple(references[: len(shown.records)])
+    list_tokens = _tokens_in_list(references, tokenizer, mark)
+    table = cut(chunks, rows, SOURCE_HEADER, budget, tokenizer, list_tokens)
+    return table, tuple(references[: len(table.records)])
 
 
-def _listed(references: Sequence[Reference], tokenizer: Tokenizer, mark: str) -> Iterator[int]:
-    """Tokens that each takes in the list of references, its document's line included where it is
-    the first of it."""
+def _tokens_in_list(
+    references: Sequence[Reference], tokenizer: Tokenizer, mark: str
+) -> Iterator[int]:
+    """Yield the tokens that each reference adds to the list of references.
+
+    The first reference to a document includes the document's line, the very first one the frame.
+    """
     seen = set[str]()
     for entry in references:
-        line = "" if entry.document_id in seen else f" {_on_one_line(entry.source)}\n"
-        frame = "" if seen else REFERENCES.format("")
+        tokens = tokenizer.count(mark.format(entry.id) + " ")
+        if entry.document_id not in seen:
+            tokens += tokenizer.count(f" {_on_one_line(entry.source)}\n")
+        if not seen:
+            tokens += tokenizer.count(REFERENCES.format(""))
         seen.add(entry.document_id)
-        yield sum(
-            tokenizer.count(part) for part in (mark.format(entry.id) + " ", line, frame) if part
-        )
+        yield tokens
 
 
 def cut(
@@ -332,14 +329,17 @@ def cut(
     tokenizer: Tokenizer,
     beside: Iterable[int] | None = None,
 ) -> Table[Row]:
-    """The longest head of the rows whose CSV, header and section frame included, is within the
-    budget; ``beside``: tokens that each row takes elsewhere. Rows that come after it are not asked
-    for."""
+    """Return the first rows whose CSV fits into the budget, with header and section frame.
+
+    ``records`` and ``rows`` are in the same order; ``beside`` gives the tokens that each row takes
+    elsewhere. Rows after the last one that fits are never built.
+    """
+    # The longest name of a section stands for all names.
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
     lines = []
-    for row, more in zip(rows, beside or repeat(0), strict=False):
+    for row, tokens_elsewhere in zip(rows, beside or repeat(0), strict=False):
         line = csv_line(row)
-        cost = tokenizer.count(line) + more
+        cost = tokenizer.count(line) + tokens_elsewhere
         if used + cost > budget:
             break
         used += cost
@@ -350,21 +350,22 @@ def cut(
 
 
 def csv_line(row: Sequence[Any]) -> str:
-    """A row of a table between fences: what it says can neither close the fence nor open one."""
+    """Return the row as a line of CSV that can neither close a code fence nor open one."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(row)
     return line.getvalue().replace(FENCE, NO_FENCE)
 
 
 def reference_list(references: Sequence[Reference], mark: str = MARK) -> str:
-    """A line for each document, whatever it is called, those first of which most is shown."""
+    """Return a line for each document with the marks of its text units, most units first."""
     documents: dict[str, list[Reference]] = {}
     for entry in references:
         documents.setdefault(entry.document_id, []).append(entry)
-    return "\n".join(
-        f"{' '.join(mark.format(entry.id) for entry in entries)}: {_on_one_line(entries[0].source)}"
-        for entries in sorted(documents.values(), key=lambda entries: -len(entries))
-    )
+    lines = []
+    for entries in sorted(documents.values(), key=lambda entries: -len(entries)):
+        marks = " ".join(mark.format(entry.id) for entry in entries)
+        lines.append(f"{marks}: {_on_one_line(entries[0].source)}")
+    return "\n".join(lines)
 
 
 def _on_one_line(source: str) -> str:

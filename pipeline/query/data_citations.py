@@ -1,15 +1,14 @@
-"""Citations of records by their kind, as [Data: Reports (1); Sources (2)], checked against what was
-shown."""
+"""Citations of records by kind, such as [Data: Reports (1); Sources (2)], and their check."""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 MOST = 5
-"""Records that a citation names of a kind; ``+more`` stands for others."""
+"""Most numbers of a kind in a citation; ``+more`` stands for others."""
 
 LONGEST = 4000
-"""Characters of a citation: models name hundreds of records in one."""
+"""Most characters of a citation; models put hundreds of records into one."""
 CITATION = re.compile(rf" ?\[Data: ?([^\[\]\n]{{1,{LONGEST - 10}}})\]", re.IGNORECASE)
 _PART = re.compile(r"([A-Za-z]+) ?\(([^()]*)\)")
 _NUMBER = re.compile(r"\d+")
@@ -22,63 +21,68 @@ cited."""
 
 @dataclass(frozen=True)
 class DataCitations:
-    """Checks citations of records. ``shown`` None: they are left as they are."""
+    """A check of citations of records against those that were shown.
+
+    ``shown``: kind -> numbers. If it is None, citations are not changed.
+    """
 
     shown: Mapping[str, frozenset[str]] | None
 
     @classmethod
     def of(cls, shown: CitableIds) -> "DataCitations":
+        """Return a check against these numbers; kinds are compared without regard to case."""
         return cls(
             {kind.casefold(): frozenset(map(str, numbers)) for kind, numbers in shown.items()}
         )
 
     def checked(self, text: str) -> tuple[str, int]:
-        """The text, each citation with at most MOST numbers of a kind, all of them shown; how many
-        others were removed. What names no kind of record that can be cited was never a record."""
+        """Return the text with only citations of shown records, and how many were removed.
+
+        A citation keeps at most MOST numbers of a kind. Something in this form that names no kind
+        of record is removed too.
+        """
         if self.shown is None:
             return text, 0
-        removed = 0
+        checked: list[str] = []
+        n_removed, end = 0, 0
+        for citation in CITATION.finditer(text):
+            kinds, removed = self._check_kinds(citation[1])
+            n_removed += removed
+            checked.append(text[end : citation.start()])
+            if kinds:
+                space = " " if citation[0].startswith(" ") else ""
+                checked.append(f"{space}[Data: {'; '.join(kinds)}]")
+            end = citation.end()
+        checked.append(text[end:])
+        return "".join(checked), n_removed
 
-        def kept(citation: re.Match[str]) -> str:
-            nonlocal removed
-            parts, count = self._parts(citation[1])
-            removed += count
-            space = " " * citation[0].startswith(" ")
-            return f"{space}[Data: {'; '.join(parts)}]" if parts else ""
-
-        return CITATION.sub(kept, text), removed
-
-    def _parts(self, citation: str) -> tuple[list[str], int]:
-        """What is left of a citation, by kind, and how many numbers are not."""
-        parts: list[str] = []
+    def _check_kinds(self, citation: str) -> tuple[list[str], int]:
+        """Return the valid part of each kind in a citation, and how many numbers are left out."""
+        shown = self.shown or {}
+        kinds: list[str] = []
         found = _PART.findall(citation)
-        removed = 0 if found else max(1, len(_NUMBER.findall(citation)))
+        n_removed = 0 if found else max(1, len(_NUMBER.findall(citation)))
         for kind, listed in found:
-            numbers = list(
-                dict.fromkeys(number.lstrip("0") or "0" for number in _NUMBER.findall(listed))
-            )
-            known = [
-                number
-                for number in numbers
-                if number in (self.shown or {}).get(kind.casefold(), ())
-            ]
-            removed += len(numbers) - len(known)
-            more = [_MORE] if len(known) > MOST or (known and "more" in listed) else []
-            if known:
-                parts.append(f"{kind.capitalize()} ({', '.join(known[:MOST] + more)})")
-        return parts, removed
+            given = [number.lstrip("0") or "0" for number in _NUMBER.findall(listed)]
+            numbers = list(dict.fromkeys(given))
+            valid = [number for number in numbers if number in shown.get(kind.casefold(), ())]
+            n_removed += len(numbers) - len(valid)
+            if valid:
+                has_more = len(valid) > MOST or "more" in listed
+                cited = [*valid[:MOST], _MORE] if has_more else valid
+                kinds.append(f"{kind.capitalize()} ({', '.join(cited)})")
+        return kinds, n_removed
 
 
 UNCHECKED = DataCitations(None)
 
 
 def cited_records(text: str) -> dict[str, list[int]]:
-    """Kind of record, in small letters -> the numbers that a text cites, which was checked, each
-    once."""
+    """Return the numbers that a checked text cites, each once, by kind in lower case."""
     cited: dict[str, dict[int, None]] = {}
     for citation in CITATION.findall(text):
-        for kind, numbers in _PART.findall(citation):
-            cited.setdefault(kind.casefold(), {}).update(
-                dict.fromkeys(map(int, _NUMBER.findall(numbers)))
-            )
+        for kind, listed in _PART.findall(citation):
+            numbers = cited.setdefault(kind.casefold(), {})
+            for number in _NUMBER.findall(listed):
+                numbers[int(number)] = None
     return {kind: list(numbers) for kind, numbers in cited.items()}

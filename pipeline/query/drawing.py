@@ -1,8 +1,7 @@
-"""Parts of the graph as a page draws them: never the whole of a large one at once."""
+"""Drawings of parts of the graph for a page; a large graph is never drawn as a whole."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,26 @@ from pipeline.stores.reads import GraphReads, Listing, VectorReads, VectorSearch
 from pipeline.stores.records import Between, Community, Dot, Entity, Line, Membership, Relationship
 
 COMMUNITIES, OPENING = 400, 250
-"""Communities, and entities where there are none, that the graph opens with."""
+"""Most communities of a drawing, and most entities of the first drawing without communities."""
 LINES_A_DOT, MOST_LINES = 6, 4000
+"""Most lines of a drawing, per dot and in all."""
 LINKS, SAID, TEXT = 50, 12, 3000
-"""Relationships and text units of one entity that are told, and characters of a text unit."""
+"""Relationships and text units shown for one entity, and characters of a text unit."""
 FINEST = 100
-"""A level that no community goes below."""
+"""A number of a level below all levels of communities."""
 UNITS = 2000
-"""Text units of a document whose entities are drawn."""
+"""Most text units of a document whose entities are drawn."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """What is to be drawn: the surroundings of entities, the inside of a community
-    (``as_entities``: also where it has parts), the entities of a document, or nothing of these, for
-    what the graph opens with. ``limit``: of what leads to the entities, or of entities."""
+    """The part of the graph to draw.
+
+    It is the surroundings of ``entities``, the inside of ``community``, the entities of
+    ``document`` or, without all of these, the first drawing of the graph. ``as_entities``: draw the
+    entities of a community even if it has parts. ``limit``: most relationships around the
+    entities, or most entities.
+    """
 
     entities: Sequence[str] = ()
     community: str = ""
@@ -36,10 +40,12 @@ class Named:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Entities and relationships, or communities and what leads between them. ``memberships``: of
-    the entities; ``titles``: of the communities in these. ``within``: the community that it is the
-    inside of, and those around that, the coarsest first; ``document``: the title of that whose
-    entities these are. ``of``: how many there are of what is drawn, where that is known."""
+    """Entities with relationships, or communities with the number of links between them.
+
+    ``memberships``: communities of the entities; ``titles``: their titles. ``within``: the
+    community that is drawn, after the ones around it, coarsest first. ``document``: title of the
+    document whose entities are drawn. ``of``: how many there are of what is drawn, if known.
+    """
 
     dots: Sequence[Dot] = ()
     lines: Sequence[Line] = ()
@@ -66,45 +72,55 @@ class Drawing:
 
 
 def draw_opening(graph: GraphReads) -> Drawing:
-    """The coarsest communities, or the entities of the highest degree where the workflow has made
-    none."""
+    """Draw the coarsest communities, or the entities of the highest degree if there are none."""
     parts = graph.parts_of("", COMMUNITIES)
-    return _of_communities(parts, graph) if parts else _of_dots(graph.most_linked(OPENING), graph)
+    if parts:
+        return _draw_communities(parts, graph)
+    return _draw_dots(graph.most_linked(OPENING), graph)
 
 
 def draw_community(community: str, as_entities: bool, limit: int, graph: GraphReads) -> Drawing:
-    """What a community is made of: its parts, or its entities of the highest degree."""
-    around = _around(community, graph)
+    """Draw the parts of a community, or its entities of the highest degree."""
+    around = _enclosing_communities(community, graph)
     if not around:
         return Drawing()
     itself = around[-1]
-    parts = () if as_entities or itself.parts < 2 else graph.parts_of(community, COMMUNITIES)
-    if parts:
-        return replace(_of_communities(parts, graph), within=around, of=itself.parts)
+    if not as_entities and itself.parts >= 2:
+        parts = graph.parts_of(community, COMMUNITIES)
+        if parts:
+            return replace(_draw_communities(parts, graph), within=around, of=itself.parts)
     dots = graph.most_linked(limit, community)
-    return replace(_of_dots(dots, graph, itself.level + 1), within=around, of=itself.size)
+    return replace(_draw_dots(dots, graph, itself.level + 1), within=around, of=itself.size)
 
 
 def draw_neighbourhood(entity_ids: Sequence[str], limit: int, graph: GraphReads) -> Drawing:
-    """The entities, those that their best ``limit`` relationships lead to, and all that leads
-    between these."""
+    """Draw the entities, the ends of their best ``limit`` relationships, and all lines between."""
     leading = graph.lines_of(entity_ids, limit)
-    ends = chain.from_iterable((line.source_entity_id, line.target_entity_id) for line in leading)
-    dots = graph.dots(list(dict.fromkeys([*entity_ids, *ends])))
-    drawn = _of_dots(dots, graph)
-    return replace(drawn, lines=_each_once([*leading, *drawn.lines]))
+    drawn_ids = dict.fromkeys(entity_ids)
+    for line in leading:
+        drawn_ids[line.source_entity_id] = None
+        drawn_ids[line.target_entity_id] = None
+    dots = graph.dots(list(drawn_ids))
+    drawing = _draw_dots(dots, graph)
+    lines = {line.id: line for line in (*leading, *drawing.lines)}
+    return replace(drawing, lines=list(lines.values()))
 
 
 def draw_document(document: str, limit: int, vectors: VectorReads, graph: GraphReads) -> Drawing:
-    """The entities of the highest degree that the document's text mentions."""
+    """Draw the entities of the highest degree that the document's text units mention."""
     units = vectors.unit_ids_of(document, UNITS)
-    found = graph.dots([entity.id for entity in vectors.mentions(units, [], 0)]) if units else []
+    mentioned = vectors.mentions(units, [], 0) if units else []
+    found = graph.dots([entity.id for entity in mentioned]) if units else []
     best = sorted(found, key=lambda dot: (-dot.degree, dot.id))[:limit]
-    [titled], _ = vectors.listed(Listing(ids=[document])) if found else ([None], 0)
-    return replace(_of_dots(best, graph), document=titled.title if titled else "", of=len(found))
+    title = ""
+    if found:
+        [listed], _ = vectors.listed(Listing(ids=[document]))
+        title = listed.title
+    return replace(_draw_dots(best, graph), document=title, of=len(found))
 
 
 def draw(named: Named, vectors: VectorReads, graph: GraphReads) -> Drawing:
+    """Draw the part of the graph that ``named`` describes."""
     if named.entities:
         return draw_neighbourhood(named.entities, named.limit, graph)
     if named.community:
@@ -114,21 +130,22 @@ def draw(named: Named, vectors: VectorReads, graph: GraphReads) -> Drawing:
     return draw_opening(graph)
 
 
-def find_by_name(text: str, limit: int, graph: GraphReads) -> list[Dot]:
+def find_by_name(text: str, limit: int, vectors: VectorReads, graph: GraphReads) -> list[Dot]:
+    """Return at most ``limit`` entities whose names contain the text; none for a blank text."""
     return graph.named(text, limit) if text.split() else []
 
 
 def find_by_meaning(
     vector: np.ndarray, limit: int, vectors: VectorReads, graph: GraphReads
 ) -> list[Dot]:
-    """The entities whose name and description are nearest to the vector."""
+    """Return the entities whose name and description are most similar to the vector."""
     [hits] = vectors.nearest([VectorSearch("entities", vector, limit)])
     return graph.dots([id for id, _ in hits])
 
 
 @dataclass(frozen=True)
 class Said:
-    """A text unit, as far as it is shown: ``order`` is its place in its document."""
+    """The shown beginning of a text unit; ``order`` is its place in its document."""
 
     id: str
     document_id: str
@@ -139,9 +156,11 @@ class Said:
 
 @dataclass(frozen=True)
 class Details:
-    """Of an entity: its relationships, the best first, and the communities that it is in, the
-    coarsest first; of a relationship: itself. ``said``: where it is said, the first of ``passages``
-    text units."""
+    """Details of an entity or of a relationship.
+
+    An entity has its best ``relationships`` and its ``communities``, coarsest first. A relationship
+    is the only one of ``relationships``. ``said``: the first of its ``passages`` source text units.
+    """
 
     said: Sequence[Said]
     passages: int
@@ -151,8 +170,8 @@ class Details:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "entity": _shown(self.entity) if self.entity else None,
-            "relationships": [_shown(link) for link in self.relationships],
+            "entity": _without_sources(self.entity) if self.entity else None,
+            "relationships": [_without_sources(link) for link in self.relationships],
             "communities": [asdict(found) for found in self.communities],
             "said": [asdict(unit) for unit in self.said],
             "passages": self.passages,
@@ -160,33 +179,37 @@ class Details:
 
 
 def entity_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details | None:
+    """Return the details of an entity, or None if there is no such entity."""
     entities = graph.entities([id])
     if not entities:
         return None
     units = entities[0].text_unit_ids
     links = graph.relationships_of([id], LINKS)
-    found = graph.communities_of([id], FINEST)
-    around = _around(found[0].community_id, graph) if found else []
-    return Details(_said(units, vectors), len(units), links, entities[0], around)
+    memberships = graph.communities_of([id], FINEST)
+    communities: list[Community] = []
+    if memberships:
+        communities = _enclosing_communities(memberships[0].community_id, graph)
+    return Details(_read_sources(units, vectors), len(units), links, entities[0], communities)
 
 
 def relationship_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details | None:
+    """Return the details of a relationship, or None if there is no such relationship."""
     links = graph.relationships([id])
-    return (
-        Details(_said(links[0].text_unit_ids, vectors), len(links[0].text_unit_ids), links)
-        if links
-        else None
-    )
+    if not links:
+        return None
+    units = links[0].text_unit_ids
+    return Details(_read_sources(units, vectors), len(units), links)
 
 
-def _said(units: Sequence[str], vectors: VectorReads) -> list[Said]:
+def _read_sources(units: Sequence[str], vectors: VectorReads) -> list[Said]:
+    """Return the first text units of a record's sources."""
     first = list(units[:SAID])
     texts, places = vectors.openings(first, TEXT), vectors.places(first)
     return [Said(id, *places[id], *texts[id]) for id in first if id in texts and id in places]
 
 
-def _shown(record: Entity | Relationship) -> dict[str, Any]:
-    """All but the text units, which are told by ``said``."""
+def _without_sources(record: Entity | Relationship) -> dict[str, Any]:
+    """Return the fields of the record without its text units, which ``Details.said`` holds."""
     return {
         name: value
         for name, value in asdict(record).items()
@@ -194,30 +217,31 @@ def _shown(record: Entity | Relationship) -> dict[str, Any]:
     }
 
 
-def _of_communities(parts: Sequence[Community], graph: GraphReads) -> Drawing:
-    between = graph.between([part.id for part in parts])[: LINES_A_DOT * len(parts)]
-    return Drawing(communities=parts, between=between)
+def _draw_communities(parts: Sequence[Community], graph: GraphReads) -> Drawing:
+    between = graph.between([part.id for part in parts])
+    most = LINES_A_DOT * len(parts)
+    return Drawing(communities=parts, between=between[:most])
 
 
-def _of_dots(dots: Sequence[Dot], graph: GraphReads, level: int = 0) -> Drawing:
-    """``level``: of the communities that they are told to be in."""
+def _draw_dots(dots: Sequence[Dot], graph: GraphReads, level: int = 0) -> Drawing:
+    """Draw the dots, the lines between them, and their communities at ``level``."""
     ids = [dot.id for dot in dots]
     lines = graph.lines_among(ids, min(LINES_A_DOT * len(ids), MOST_LINES))
     memberships = graph.communities_of(ids, level)
-    named = graph.communities(sorted({found.community_id for found in memberships}))
-    return Drawing(
-        dots, lines, memberships=memberships, titles={found.id: found.title for found in named}
-    )
+    community_ids = {membership.community_id for membership in memberships}
+    communities = graph.communities(sorted(community_ids))
+    titles = {community.id: community.title for community in communities}
+    return Drawing(dots, lines, memberships=memberships, titles=titles)
 
 
-def _around(community: str, graph: GraphReads) -> list[Community]:
-    """The community and those that it is a part of, the coarsest first. Levels are few."""
+def _enclosing_communities(community: str, graph: GraphReads) -> list[Community]:
+    """Return the community after those that enclose it, coarsest first; one read per level."""
     found: list[Community] = []
-    while community and (read := graph.communities([community])) and read[0] not in found:
+    while community:
+        read = graph.communities([community])
+        # Damaged data may have a circle of parents.
+        if not read or read[0] in found:
+            break
         found.insert(0, read[0])
         community = read[0].parent
     return found
-
-
-def _each_once(lines: Iterable[Line]) -> list[Line]:
-    return list({line.id: line for line in lines}.values())

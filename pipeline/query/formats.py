@@ -1,5 +1,4 @@
-"""The ``response_format`` of those calls of a query whose replies are JSON, for models that were
-found to take one."""
+"""JSON schemas of replies (``response_format``), for models that support them."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,21 +1,19 @@
-"""Marks by which a text cites: those that a model is asked to write, bare numbers in brackets, and
-both made harmless.
+"""Marks of citations: those that a model is asked to write, and bare numbers in brackets.
 
 An answer cites a passage as ``[ref:3]``, and a record as ``[Data: Sources (2)]``. A document may
-hold the same characters, and a model that copies them would cite a passage that has nothing to do
-with it. So prompts show such text with other signs.
+hold the same characters, and a model that copies them would cite an unrelated passage. So prompts
+show the text of documents with these marks made harmless (``inert``).
 """
 
 import re
-from collections.abc import Iterable
 
 from pipeline.query.data_citations import CITATION
 
 NUMBER = r"\d{1,9}"
 LONGEST_LIST, LONGEST_BARE_LIST = 150, 20
-"""Further numbers in one mark, and in one pair of brackets without a sign."""
+"""Most further numbers in one mark, and in one pair of brackets without a sign."""
 WIDEST = 50
-"""Numbers of a range that are looked at one by one."""
+"""Most numbers of a range that are written out; of a longer range only its ends count."""
 _LIST = rf"refs? ?: ?{NUMBER}(?: ?[,;–-] ?(?:refs? ?: ?)?{NUMBER}){{0,{LONGEST_LIST}}} ?"
 MARKED = re.compile(
     rf" ?(?:\(\[ ?{_LIST}\]\)|\[ ?{_LIST}\]|【 ?{_LIST}】|\( ?{_LIST}\))", re.IGNORECASE
@@ -25,9 +23,9 @@ BARE = re.compile(
     rf"[{_OPEN}] ?(?:\d{{1,30}}|{NUMBER}(?: ?[,;–-] ?{NUMBER}){{1,{LONGEST_BARE_LIST}}})"
     rf" ?[{_CLOSE}]",
 )
-"""Numbers in brackets, without a sign that says of what they are: ``[3]``, ``[1, 3]``, ``【2】``."""  # noqa: E501
+"""Numbers in brackets without a sign of what they refer to: ``[3]``, ``[1, 3]``, ``【2】``."""
 BEGINS_BARE = re.compile(rf"[{_OPEN}][ \d,;–-]{{0,300}}")
-"""The end of a text that may yet become one."""
+"""The end of a text that may become numbers in brackets."""
 _OPENS_DATA = re.compile(r"\[(Data):", re.IGNORECASE)
 _RANGE = re.compile(rf"({NUMBER})(?: ?[–-] ?(?:refs? ?: ?)?({NUMBER}))?", re.IGNORECASE)
 _AS_PARENTHESES = str.maketrans("[］［]【】〔〕", "()()()()")
@@ -35,22 +33,23 @@ _NO_MARK = _AS_PARENTHESES | {ord(":"): " "}
 _NO_DATA = _AS_PARENTHESES | {ord(":"): None}
 
 FIRST_PASSAGE, FIRST_DATA, LAST = 0xF0000, 0x100000, 0x10FFFF
-"""Placeholders are characters of the two planes that Unicode leaves to private use."""
+"""Placeholders of citations: characters of the two Unicode planes for private use."""
 MOST_PASSAGES, MOST_DATA = FIRST_DATA - FIRST_PASSAGE, LAST + 1 - FIRST_DATA
 PLACEHOLDERS = f"{chr(FIRST_PASSAGE)}-{chr(LAST)}"
-"""For a set of characters in a pattern."""
+"""The placeholders as a range in a character set of a pattern."""
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
 
 
 def numbers_in(mark: str) -> list[int]:
     """Return the numbers that a mark names, each once, ranges written out."""
-    spans = (_numbers_of(span) for span in _RANGE.finditer(mark))
-    return list(dict.fromkeys(number for numbers in spans for number in numbers))
-
-
-def _numbers_of(span: re.Match[str]) -> Iterable[int]:
-    first, last = int(span[1]), int(span[2] or span[1])
-    return range(first, last + 1) if first <= last < first + WIDEST else (first, last)
+    numbers: dict[int, None] = {}
+    for span in _RANGE.finditer(mark):
+        first = int(span[1])
+        last = int(span[2]) if span[2] else first
+        is_range = first <= last < first + WIDEST
+        for number in range(first, last + 1) if is_range else (first, last):
+            numbers[number] = None
+    return list(numbers)
 
 
 def in_parentheses(bare: str) -> str:
@@ -67,14 +66,12 @@ def inert(text: str) -> str:
     text = CITATION.sub(lambda found: found[0].translate(_NO_DATA), text)
     text = MARKED.sub(lambda found: found[0].translate(_NO_MARK), text)
     text = BARE.sub(lambda found: in_parentheses(found[0]), text)
-    # Marks inside another one had kept it from being seen: "[Data: Sources (2) [1]]" is one only by
-    # now.
+    # A mark inside another one hides it until now, as in "[Data: Sources (2) [1]]".
     return _OPENS_DATA.sub(r"(\1", text)
 
 
 def without_private(text: str) -> str:
-    """Return the text without the characters that stand for checked marks, so that no model can
-    write one."""
+    """Return the text without placeholders, so that no model can write one."""
     return PLACEHOLDER.sub("\ufffd", text)
 
 
@@ -84,6 +81,5 @@ def placeholder(number: int) -> str:
 
 
 def data_placeholder(place: int) -> str:
-    """Return the character that stands for a citation of records, the one at this place of a
-    list."""
+    """Return the character that stands for the citation of records at this place of a list."""
     return chr(FIRST_DATA + place)

@@ -1,57 +1,53 @@
-"""From a question to the messages for the chat model: keywords, evidence, context."""
+"""Preparation of a question: request limits, keywords, search, reranking, context and messages."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.errors import OtherVectorsError
 from pipeline.query import formats
-from pipeline.query.context import Context, build_context, told_dropped
-from pipeline.query.local_context import mixed_citable, mixed_context
-from pipeline.query.messages import (
-    Abstention,
-    PreparedQuery,
-    count_tokens,
-    messages,
+from pipeline.query.context import Context, build_context, note_dropped_sections
+from pipeline.query.messages import count_tokens, messages
+from pipeline.query.mixed_context import mixed_citable, mixed_context
+from pipeline.query.prepared import Abstention, PreparedQuery
+from pipeline.query.request import QueryRequest
+from pipeline.query.request_limits import (
+    refuse_long_question,
     with_room_for_evidence,
     within_window,
     without_system_turns,
 )
-from pipeline.query.request import QueryRequest
-from pipeline.query.resources import Clock, Found, QueryResources
-from pipeline.query.search.evidence import CANDIDATES, Evidence, reranked
-from pipeline.query.search.filtered import allowed
-from pipeline.query.search.modes import (
-    KEYWORD_MODES,
-    Keywords,
-    embed_question,
-    find_evidence,
-    find_keywords,
-    refuse_endless,
-    search_text,
-)
+from pipeline.query.resources import Clock, QueryResources
+from pipeline.query.search.evidence import CANDIDATES, Evidence, Found, reranked
+from pipeline.query.search.filtered import restrict_to_where
+from pipeline.query.search.keywords import Keywords, find_keywords, search_text
+from pipeline.query.search.modes import KEYWORD_MODES, embed_question, find_evidence
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Passage
 
 
 def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
-    """Return the question made ready for the model, with its evidence and messages.
+    """Return the question ready for the chat model, with its evidence and messages.
 
-    The chat model is asked for keywords at most and, with ``dynamic_community_selection``, for the
+    The model is asked for keywords at most and, with ``dynamic_community_selection``, for the
     relevance of reports.
     """
-    request, dropped = without_system_turns(request, resources.account.asker.system_prompt)
+    may_set_rules = resources.account.asker.system_prompt
+    request, turn_notes = without_system_turns(request, may_set_rules)
     longest_reply = resources.longest_reply(request.model)
-    request, capped = within_window(request, resources.measured(request.model), longest_reply)
-    refuse_endless(request, resources.tokenizer)
-    request, cut = with_room_for_evidence(request, resources.tokenizer)
+    measured = resources.measured(request.model)
+    request, window_notes = within_window(request, measured, longest_reply)
+    refuse_long_question(request, resources.tokenizer)
+    request, history_notes = with_room_for_evidence(request, resources.tokenizer)
     try:
-        prepared = _prepare_mode(request, resources)
-    except OtherVectorsError:  # the question is embedded by the model of these
-        prepared = _prepare_mode(request, resources)
-    return replace(prepared, notes=(*dropped, *capped, *cut, *prepared.notes))
+        prepared = _prepare_by_mode(request, resources)
+    except OtherVectorsError:
+        # Vectors of another model have just been loaded. The resources now embed with that model.
+        prepared = _prepare_by_mode(request, resources)
+    notes = (*turn_notes, *window_notes, *history_notes, *prepared.notes)
+    return replace(prepared, notes=notes)
 
 
-def _prepare_mode(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
+def _prepare_by_mode(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     if request.mode == "community":
         from pipeline.query.reports.community import prepare_community
 
@@ -64,62 +60,69 @@ def _prepare_mode(request: QueryRequest, resources: QueryResources) -> PreparedQ
 
 
 def _prepare_search(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
+    """Prepare a question in a mode that shows the model all evidence in one prompt."""
     clock = Clock()
     with clock.measure("keywords"):
-        keywords = _keywords(request, resources)
+        keywords = _find_keywords(request, resources)
     with clock.measure("retrieval"):
-        (evidence, chunks), notes = _find(request, keywords, resources)
+        (evidence, chunks), store_notes = _search(request, keywords, resources)
     with clock.measure("rerank"):
-        chunks, complaints = _reranked(request, keywords, chunks, resources)
+        chunks, rerank_notes = _rerank(request, keywords, chunks, resources)
     with clock.measure("context"):
         build = mixed_context if request.mixed else build_context
+        shown = chunks[: request.chunk_top_k]
         overhead = count_tokens(messages(request, resources, ""), resources.tokenizer)
-        context = build(
-            request, evidence, chunks[: request.chunk_top_k], resources.tokenizer, overhead
-        )
+        context = build(request, evidence, shown, resources.tokenizer, overhead)
     prepared = PreparedQuery(
         request,
         keywords,
         context,
         messages(request, resources, context.text),
         clock.parts,
-        _abstention(request, evidence, chunks, context),
-        (*keywords.notes, *evidence.notes, *complaints, *notes, *told_dropped(context, request)),
-        most_calls=1 + (keywords.reply is not None),
-        replies=(keywords.reply,) if keywords.reply else (),
+        abstention=_abstention(request, evidence, chunks, context),
+        notes=(
+            *keywords.notes,
+            *evidence.notes,
+            *rerank_notes,
+            *store_notes,
+            *note_dropped_sections(context, request),
+        ),
+        most_calls=1 if keywords.reply is None else 2,
+        replies=() if keywords.reply is None else (keywords.reply,),
     )
     return replace(prepared, citable=mixed_citable(context)) if request.mixed else prepared
 
 
-def _keywords(request: QueryRequest, resources: QueryResources) -> Keywords:
+def _find_keywords(request: QueryRequest, resources: QueryResources) -> Keywords:
+    """Return the keywords of the question; none in a mode that does not use them."""
     if request.mode not in KEYWORD_MODES:
         return Keywords()
-    chat, form = (
-        resources.keyword_chat(request.model),
-        resources.answering_in(formats.KEYWORDS, request.model),
-    )
+    chat = resources.keyword_chat(request.model)
+    form = resources.answering_in(formats.KEYWORDS, request.model)
     return find_keywords(request, chat, resources.prompt("extract_keywords"), form)
 
 
-def _find(
+def _search(
     request: QueryRequest, keywords: Keywords, resources: QueryResources
 ) -> tuple[Found, tuple[str, ...]]:
+    """Return the evidence and text units of the question, and notes on the stores."""
     if request.mode == "bypass":
         return (Evidence(), ()), ()
     question = embed_question(request, keywords, resources.embedding)
-    n_chunks = request.chunk_top_k * (
-        CANDIDATES if request.enable_rerank and resources.reranker else 1
-    )
+    n_chunks = request.chunk_top_k
+    if request.enable_rerank and resources.reranker:
+        n_chunks *= CANDIDATES
 
     def find(vectors: VectorReads, graph: GraphReads) -> Found:
         return find_evidence(request, question, vectors, graph, n_chunks)
 
-    return resources.read(allowed(request, find))
+    return resources.read(restrict_to_where(request, find))
 
 
-def _reranked(
+def _rerank(
     request: QueryRequest, keywords: Keywords, chunks: Sequence[Passage], resources: QueryResources
 ) -> tuple[Sequence[Passage], tuple[str, ...]]:
+    """Return the chunks, reranked if the request wants it and there is a reranker, and notes."""
     if resources.reranker is None or not request.enable_rerank:
         return chunks, ()
     return reranked(chunks, search_text(request, keywords), resources.reranker)
@@ -128,6 +131,7 @@ def _reranked(
 def _abstention(
     request: QueryRequest, evidence: Evidence, chunks: Sequence[Passage], context: Context
 ) -> Abstention:
+    """Return the reason not to ask the model for an answer; "" if it is to be asked."""
     if request.mode == "bypass":
         return ""
     if not (chunks or evidence.entities or evidence.relationships):

@@ -1,5 +1,4 @@
-"""Documents as people read them: a list, one with its text units and what is said there, passages
-with words."""
+"""Pages on documents for people: lists, a document with its marked text units, a text search."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,19 +15,19 @@ UNITS = 20
 DOCUMENTS = 50
 """Documents on one page of the list."""
 PASSAGES = 50
-"""That a search in the texts gives."""
+"""Most passages that a search in the texts returns."""
 HUB = 500
-"""Passages from which on it is not read in which of them an entity is mentioned."""
+"""Most passages of an entity whose mentions are read; in more, it is assumed in each unit."""
 LINES = 10_000
-"""Relationships between entities of one page that are looked at for those that its text says."""
+"""Most relationships between the entities of one page that are compared with its text units."""
 LOOKED_INTO, SNIPPET = 20_000, 160
-"""Characters of a passage in which its words are looked for, and that are shown around the first of
-them."""
+"""LOOKED_INTO: characters of a passage in which words are searched. SNIPPET: characters shown
+before the first word found; twice as many are shown from it on."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a text; ``entity``: which it names, None where it names none."""
+    """A piece of a text, and the entity that it names; None if it names none."""
 
     text: str
     entity: Entity | None = None
@@ -36,8 +35,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class UnitRead:
-    """A text unit in pieces. ``unmarked``: the entities mentioned in it by other names than they
-    are known by."""
+    """A text unit in pieces, with its entities and relationships.
+
+    ``unmarked``: entities that the text unit mentions by other names than their own.
+    ``relationships``: those that have the text unit as a source.
+    """
 
     unit: TextUnit
     pieces: Sequence[Piece]
@@ -47,7 +49,7 @@ class UnitRead:
 
 @dataclass(frozen=True)
 class DocumentRead:
-    """``first``: the place of the first of its text units that are shown."""
+    """A page of a document; ``first`` is the place of its first text unit in the document."""
 
     document: ListedDocument
     first: int
@@ -56,8 +58,7 @@ class DocumentRead:
 
 @dataclass(frozen=True)
 class Found:
-    """A passage that has words that were looked for; ``pieces``: of what is shown of it, and
-    whether each is a word."""
+    """A passage that contains searched words; ``pieces``: (text, whether it is such a word)."""
 
     document_id: str
     title: str
@@ -74,58 +75,71 @@ def list_documents(
 def read_document(
     id: str, first: int, unit_id: str, vectors: VectorReads, graph: GraphReads
 ) -> DocumentRead | None:
-    """The document from the text unit at the place ``first`` on, or the page that has the text unit
-    ``unit_id``; None where there is none such for whoever asks."""
+    """Return the page of a document that begins at the text unit with the place ``first``.
+
+    If ``unit_id`` is given, the page that contains this text unit is returned. The result is None
+    if the stores show no such document.
+    """
     if unit_id:
         document, place = vectors.places([unit_id]).get(unit_id, ("", 0))
-        first = place - place % UNITS if document == id else first
+        if document == id:
+            first = place - place % UNITS
     listed, _ = vectors.listed(Listing(ids=[id], limit=1))
     if not listed:
         return None
     units = vectors.units_of(id, first, UNITS)
-    return DocumentRead(listed[0], first, _with_what_is_said(units, vectors, graph))
+    return DocumentRead(listed[0], first, _read_units(units, vectors, graph))
 
 
-def _with_what_is_said(
+def _read_units(
     units: Sequence[TextUnit], vectors: VectorReads, graph: GraphReads
 ) -> list[UnitRead]:
+    """Return the text units with the entities they mention and the relationships they state."""
     ids = [unit.id for unit in units]
     mentioned = vectors.mentions(ids, [], HUB)
-    known = {entity.id: entity for entity in graph.entities([entity.id for entity in mentioned])}
+    entities = {entity.id: entity for entity in graph.entities([entity.id for entity in mentioned])}
     of_unit: dict[str, list[Entity]] = {id: [] for id in ids}
-    for mention in mentioned:  # one in very many passages may be in any of these
+    hubs = set[str]()
+    for mention in mentioned:
+        if not mention.passages:
+            # Its passages were too many to be read: it may be in any of these units.
+            hubs.add(mention.id)
         for unit in mention.passages or ids:
-            if unit in of_unit and mention.id in known:
-                of_unit[unit].append(known[mention.id])
-    said = _said(of_unit, graph)
-    hubs = {mention.id for mention in mentioned if not mention.passages}
-    return [_unit_read(unit, of_unit[unit.id], hubs, said[unit.id]) for unit in units]
+            if unit in of_unit and mention.id in entities:
+                of_unit[unit].append(entities[mention.id])
+    relationships = _relationships_by_unit(of_unit, graph)
+    return [_mark_unit(unit, of_unit[unit.id], hubs, relationships[unit.id]) for unit in units]
 
 
-def _said(
+def _relationships_by_unit(
     of_unit: Mapping[str, Sequence[Entity]], graph: GraphReads
 ) -> dict[str, list[Relationship]]:
-    """Text unit -> the relationships that it is a source of, which are between entities that it
-    mentions."""
-    ends = {unit: {entity.id for entity in entities} for unit, entities in of_unit.items()}
+    """Return text unit -> relationships between its entities that have it as a source.
+
+    ``of_unit`` maps text unit ids to the entities that they mention. A relationship with SOURCES
+    sources, the most that a read returns, is assumed to have all of them.
+    """
+    entity_ids = {unit: {entity.id for entity in entities} for unit, entities in of_unit.items()}
 
     def is_between(link: Line | Relationship, unit: str) -> bool:
-        return link.source_entity_id in ends[unit] and link.target_entity_id in ends[unit]
+        ends = (link.source_entity_id, link.target_entity_id)
+        return entity_ids[unit].issuperset(ends)
 
-    among = graph.lines_among(sorted(set().union(*ends.values())), LINES)
-    found = graph.relationships(
-        [line.id for line in among if any(is_between(line, unit) for unit in ends)]
-    )
+    all_ids = sorted(set[str]().union(*entity_ids.values()))
+    lines = graph.lines_among(all_ids, LINES)
+    link_ids = [line.id for line in lines if any(is_between(line, unit) for unit in entity_ids)]
+    links = sorted(graph.relationships(link_ids), key=lambda link: (-link.weight, link.id))
 
-    def is_said(link: Relationship, unit: str) -> bool:
-        told = unit in link.text_unit_ids or len(link.text_unit_ids) >= SOURCES
-        return told and is_between(link, unit)
+    def has_source(link: Relationship, unit: str) -> bool:
+        return unit in link.text_unit_ids or len(link.text_unit_ids) >= SOURCES
 
-    ranked = sorted(found, key=lambda link: (-link.weight, link.id))
-    return {unit: [link for link in ranked if is_said(link, unit)] for unit in of_unit}
+    stated: dict[str, list[Relationship]] = {}
+    for unit in of_unit:
+        stated[unit] = [link for link in links if has_source(link, unit) and is_between(link, unit)]
+    return stated
 
 
-def _unit_read(
+def _mark_unit(
     unit: TextUnit,
     entities: Sequence[Entity],
     hubs: set[str],
@@ -138,31 +152,36 @@ def _unit_read(
 
 
 def marked(text: str, entities: Iterable[Entity]) -> list[Piece]:
-    """The text in pieces: where one of the entities is named, whatever the case, the longest name
-    first."""
-    of_name = {_folded(entity.name): entity for entity in entities if entity.name.strip()}
+    """Split the text where one of the entities is named, ignoring case.
+
+    Of several names at the same place the longest one counts.
+    """
+    of_name = {_name_key(entity.name): entity for entity in entities if entity.name.strip()}
     if not of_name:
         return [Piece(text)]
-    names = sorted(
-        (entity.name for entity in of_name.values()), key=lambda name: (-len(name), name)
-    )
-    pattern = re.compile("|".join(map(_as_pattern, names)), re.IGNORECASE)
-    pieces, end = [], 0
+    names = [entity.name for entity in of_name.values()]
+    names.sort(key=lambda name: (-len(name), name))
+    pattern = re.compile("|".join(map(_name_pattern, names)), re.IGNORECASE)
+    pieces: list[Piece] = []
+    end = 0
     for match in pattern.finditer(text):
-        entity = of_name.get(_folded(match[0]))
-        if entity is None:  # case differs in more than case folding tells
+        entity = of_name.get(_name_key(match[0]))
+        # The pattern ignores differences of case that case folding does not.
+        if entity is None:
             continue
-        pieces += [Piece(text[end : match.start()]), Piece(match[0], entity)]
+        pieces.append(Piece(text[end : match.start()]))
+        pieces.append(Piece(match[0], entity))
         end = match.end()
-    return [piece for piece in (*pieces, Piece(text[end:])) if piece.text]
+    pieces.append(Piece(text[end:]))
+    return [piece for piece in pieces if piece.text]
 
 
-def _folded(name: str) -> str:
+def _name_key(name: str) -> str:
     return " ".join(name.split()).casefold()
 
 
-def _as_pattern(name: str) -> str:
-    """Whole words, but in scripts that have no spaces between them."""
+def _name_pattern(name: str) -> str:
+    """Return a pattern of the name as whole words, except in scripts without spaces."""
     spaced = r"\s+".join(map(re.escape, name.split()))
     first, last = name.strip()[0], name.strip()[-1]
     before = r"(?<!\w)" if first.isalnum() and not is_syllabic(first) else ""
@@ -173,37 +192,54 @@ def _as_pattern(name: str) -> str:
 def search_passages(
     text: str, where: Conditions, vectors: VectorReads, graph: GraphReads
 ) -> list[Found]:
-    """The passages that rank best for these words, best first."""
-    hits = [id for id, _ in vectors.lexical(text, PASSAGES, (where,) if where else ()).hits]
-    places, openings = vectors.places(hits), vectors.openings(hits, LOOKED_INTO)
-    return [
-        Found(places[id][0], openings[id][0], id, snippet(openings[id][1], text))
-        for id in hits
-        if id in places and id in openings
-    ]
+    """Return the passages that rank best for the words of ``text``, best first."""
+    lexical = vectors.lexical(text, PASSAGES, (where,) if where else ())
+    hits = [id for id, _ in lexical.hits]
+    places = vectors.places(hits)
+    openings = vectors.openings(hits, LOOKED_INTO)
+    found: list[Found] = []
+    for id in hits:
+        if id in places and id in openings:
+            document_id, _ = places[id]
+            title, opening = openings[id]
+            found.append(Found(document_id, title, id, snippet(opening, text)))
+    return found
 
 
 def snippet(text: str, asked: str) -> list[tuple[str, bool]]:
-    """What stands around the first of the words that are asked for, cut into pieces at these."""
+    """Return an excerpt around the first asked word, as pieces: (text, whether it is asked for).
+
+    It begins and ends between words. An ellipsis shows that text is left out.
+    """
     wanted = set(words(asked))
     found = [match for match in re.finditer(r"\w+", text) if wanted & set(words(match[0]))]
     middle = found[0].start() if found else 0
-    start, end = max(middle - SNIPPET, 0), min(middle + 2 * SNIPPET, len(text))
-    start = text.find(" ", start, middle) + 1 or start if start else 0
-    end = max(text.rfind(" ", middle, end), middle) or end if end < len(text) else end
-    pieces: list[tuple[str, bool]] = [("… ", False)] if start else []
+    start = max(middle - SNIPPET, 0)
+    if start:
+        # rfind and find return -1 if there is no space: then the excerpt begins within a word.
+        start = text.find(" ", start, middle) + 1 or start
+    end = min(middle + 2 * SNIPPET, len(text))
+    if end < len(text):
+        end = max(text.rfind(" ", middle, end), middle) or end
+    pieces: list[tuple[str, bool]] = []
+    if start:
+        pieces.append(("… ", False))
+    begun = start
     for match in found:
-        if start <= match.start() and match.end() <= end:
-            pieces += [(text[start : match.start()], False), (match[0], True)]
-            start = match.end()
-    return [
-        piece
-        for piece in (*pieces, (text[start:end], False), (" …" * (end < len(text)), False))
-        if piece[0]
-    ]
+        if begun <= match.start() and match.end() <= end:
+            pieces.append((text[begun : match.start()], False))
+            pieces.append((match[0], True))
+            begun = match.end()
+    pieces.append((text[begun:end], False))
+    if end < len(text):
+        pieces.append((" …", False))
+    return [piece for piece in pieces if piece[0]]
 
 
 def metadata_shown(metadata: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Fields and values as texts."""
-    return [(name, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
-            for name, value in (metadata or {}).items()]  # fmt: skip
+    """Return the metadata as texts: (field, value); items of a list are joined by commas."""
+    shown: list[tuple[str, str]] = []
+    for name, value in (metadata or {}).items():
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        shown.append((name, text))
+    return shown

@@ -1,8 +1,7 @@
-"""What a question may ask for."""
+"""A query request: the question with its options, and the conditions on documents (`where`)."""
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 import yaml
@@ -15,25 +14,26 @@ from pipeline.settings.validation import explain
 from pipeline.text.ids import clean
 
 FOLLOWED, LONGEST_BEFORE = 2, 500
-"""Questions before this one that its search follows, and how many characters of each."""
+"""FOLLOWED: earlier questions that the search includes. LONGEST_BEFORE: characters of each."""
 Cleaned = Annotated[str, AfterValidator(clean)]
-"""What people write: no store takes control characters."""
+"""Text that a person writes, without control characters, which no store accepts."""
 _CONDITION = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|!=|=|<|>| matches )\s*(.*?)\s*", re.DOTALL)
 
 
 MOST_CONDITIONS, MOST_VALUES, LONGEST_VALUE = 100, 1_000, 1_000
-"""Limits of ``where``: pairs of a field and an operator, values of all of them, and characters of a
-name or a value. They bound what one request makes the database do; a key's own conditions have no
-limit."""
+"""Limits of ``where``, which bound the work of the database for one request.
+
+MOST_CONDITIONS: pairs of a field and an operator. MOST_VALUES: values in all of them.
+LONGEST_VALUE: characters of a name or a value. The conditions of an access key have no limit.
+"""
 MOST_WILDCARDS = 50
-"""Wildcards of one ``matches``: a pattern is compiled to a regular expression, whose size they
-decide."""
+"""Wildcards of one ``matches``; they decide the size of the regular expression it becomes."""
 MOST_KEYWORDS, LONGEST_KEYWORD = 100, 1_000
 MOST_TURNS, LONGEST_TURN = 500, 100_000
 
 
 class Turn(BaseModel):
-    """Hold one turn of the conversation before the question: who spoke, and the text."""
+    """A turn of the conversation before the question: the speaker and the text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,10 +44,12 @@ class Turn(BaseModel):
 def read_where(where: Mapping[str, Any]) -> dict[str, Any]:
     """Return the conditions of a request in the form of ``as_operators``.
 
-    Raises ValueError for a condition that makes no sense, and for more than a request may ask for.
+    Raises ValueError for an invalid condition, and if a limit of requests is exceeded.
     """
     conditions = as_operators(where)
-    operands = [operand for condition in conditions.values() for operand in condition.values()]
+    operands: list[Any] = []
+    for condition in conditions.values():
+        operands += condition.values()
     if len(operands) > MOST_CONDITIONS:
         raise ValueError(f"{len(operands):,} conditions; a request may have {MOST_CONDITIONS:,}")
     number = sum(len(operand) if isinstance(operand, list) else 1 for operand in operands)
@@ -66,26 +68,35 @@ def read_where(where: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def as_operators(where: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises ValueError for a condition that makes no sense, or has characters that no document's
-    fields have."""
+    """Return the conditions as a mapping: field -> operator -> value.
+
+    Raises ValueError for an invalid condition, and for characters that no field of a document has.
+    """
     for text in _texts_in(where):
-        if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+        has_surrogate = any("\ud800" <= character <= "\udfff" for character in text)
+        if "\0" in text or has_surrogate:
             raise ValueError(f"{text!r} has a character that is in no document; leave it out")
     return {field: operators(field, wanted) for field, wanted in where.items()}
 
 
 def _texts_in(value: Any) -> Iterator[str]:
+    """Yield every string in nested mappings, lists and tuples, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        yield from chain.from_iterable(map(_texts_in, chain.from_iterable(value.items())))
+        for key, item in value.items():
+            yield from _texts_in(key)
+            yield from _texts_in(item)
     elif isinstance(value, list | tuple):
-        yield from chain.from_iterable(map(_texts_in, value))
+        for item in value:
+            yield from _texts_in(item)
 
 
 def as_question(query: str) -> str:
-    """The question, which may be short: two characters are one in Chinese. Raises ValueError for
-    one without a letter or a digit."""
+    """Return the question; raise ValueError if it has neither a letter nor a digit.
+
+    There is no minimal length: two characters can be a question in Chinese.
+    """
     if not any(map(str.isalnum, query)):
         raise ValueError(
             "a question has a letter or a digit; ask in words, as in 'Who built the lighthouse?'"
@@ -100,11 +111,11 @@ KeywordList = Annotated[tuple[Keyword, ...], Field(max_length=MOST_KEYWORDS)]
 class QueryRequest(QueryOptions):
     """A question and how to answer it.
 
-    ``hl_keywords`` (themes) and ``ll_keywords`` (names), where given, replace the extraction of
-    keywords. ``conversation_history``: the turns before, the oldest first; the model sees them, and
-    the search follows them. ``where``: only documents whose metadata satisfy all of these
-    conditions may be shown: field -> a value, a list of which any will do, or a mapping of
-    operators (=, !=, <, <=, >, >=, in, not in, matches, exists).
+    ``hl_keywords`` (themes) and ``ll_keywords`` (names) replace the extraction of keywords, if
+    given. ``conversation_history`` holds the turns before, oldest first; the model sees them, and
+    the search includes their last questions. ``where`` restricts what is shown to documents whose
+    metadata satisfy all conditions. It maps a field to a value, a list of accepted values, or a
+    mapping of operators (=, !=, <, <=, >, >=, in, not in, matches, exists).
     """
 
     query: Annotated[str, AfterValidator(as_question)]
@@ -115,7 +126,7 @@ class QueryRequest(QueryOptions):
 
     @property
     def searched(self) -> str:
-        """The question after the last questions before it: what it leaves unsaid is there."""
+        """The question preceded by the last questions before it, to which it may refer."""
         before = [
             turn.content[:LONGEST_BEFORE]
             for turn in self.conversation_history
@@ -125,9 +136,9 @@ class QueryRequest(QueryOptions):
 
 
 def request_of(question: Any, defaults: QuerySettings, options: Mapping[str, Any]) -> QueryRequest:
-    """The request, with ``defaults`` for what ``options`` do not give; None counts as not given.
+    """Return the request; ``defaults`` replace options that are missing or None.
 
-    Raises UsageError for options that make no sense.
+    Raises UsageError for an invalid option.
     """
     asked = {"query": clean(question).strip() if isinstance(question, str) else question}
     given = {name: value for name, value in options.items() if value is not None}
@@ -138,9 +149,11 @@ def request_of(question: Any, defaults: QuerySettings, options: Mapping[str, Any
 
 
 def read_conditions(lines: list[str]) -> dict[str, Any]:
-    """field -> operator -> value, as QueryRequest.where has it; ``key=[a, b]``: any of these.
+    """Parse conditions such as ``year>=2020``; return field -> operator -> value.
 
-    Raises UsageError for a line that is no condition, or the second for one field and operator.
+    ``key=[a, b]`` accepts any of the values. The result has the form of QueryRequest.where.
+    Raises UsageError for a line that is no condition, and for a second condition with the same
+    field and operator.
     """
     conditions: dict[str, dict[str, Any]] = {}
     for line in lines:
@@ -150,20 +163,24 @@ def read_conditions(lines: list[str]) -> dict[str, Any]:
                 f"--where '{line}': no condition; write key=value, or one of != < <= > >= '"
                 " matches '"
             )
-        field, sign, value = match[1], match[2].strip(), _value(match[3])
-        name = {"=": "in", "!=": "not in"}.get(sign, sign) if isinstance(value, list) else sign
-        if name in conditions.setdefault(field, {}):
+        field, operator, value = match[1], match[2].strip(), _list_or_text(match[3])
+        if isinstance(value, list):
+            operator = {"=": "in", "!=": "not in"}.get(operator, operator)
+        of_field = conditions.setdefault(field, {})
+        if operator in of_field:
             raise UsageError(
-                f"--where '{line}': a second condition '{name}' on '{field}'; for any of several:"
-                " key=[a, b]"
+                f"--where '{line}': a second condition '{operator}' on '{field}'; for any of"
+                " several: key=[a, b]"
             )
-        conditions[field][name] = value
+        of_field[operator] = value
     return conditions
 
 
-def _value(text: str) -> Any:
-    """As YAML reads it where that is a list, else the text itself: conditions compare numbers as
-    numbers anyway."""
+def _list_or_text(text: str) -> Any:
+    """Return the list if the text is a list in YAML, otherwise the text itself.
+
+    Numbers need no conversion: conditions compare them as numbers.
+    """
     try:
         value = yaml.safe_load(text)
     except yaml.YAMLError:

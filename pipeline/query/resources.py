@@ -1,7 +1,7 @@
-"""What it takes to answer: what is bound to a query, and its clock."""
+"""Resources of a query: reads of the stores, models, prompts and its account; and a clock."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -11,45 +11,47 @@ from pipeline.current_request import check_request
 from pipeline.models.base import ChatModel, EmbeddingModel, Reranker, Tokenizer
 from pipeline.models.measured import UNMEASURED, Measured
 from pipeline.query.account import Account
-from pipeline.query.search.evidence import Evidence
 from pipeline.stores.reads import GraphReads, VectorReads
-from pipeline.stores.records import Passage
-
-Found = tuple[Evidence, Sequence[Passage]]
-"""Evidence, and the text units to show."""
 
 Result = TypeVar("Result")
 
 
 class ReadTogether(Protocol):
+    """A function that reads the stores in one consistent state."""
+
     def __call__(
         self, work: Callable[[VectorReads, GraphReads], Result], /
     ) -> tuple[Result, tuple[str, ...]]:
-        """Does all reads of ``work`` at one moment of the stores; and what is to be said of the
-        moment."""
+        """Do all reads of ``work`` in one consistent state of the stores.
+
+        Return its result, and notes on that state for the caller.
+        """
         ...
 
 
 def noting(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
-    """Read so, and have these said of every moment."""
+    """Return ``read`` with ``notes`` added to the notes of each read."""
 
-    def noted(
+    def read_with_notes(
         work: Callable[[VectorReads, GraphReads], Result], /
     ) -> tuple[Result, tuple[str, ...]]:
-        result, told = read(work)
-        return result, (*notes, *told)
+        result, own_notes = read(work)
+        return result, (*notes, *own_notes)
 
-    return noted if notes else read
+    return read_with_notes if notes else read
 
 
 @dataclass(frozen=True)
 class QueryResources:
-    """``chat`` by name; it gives None where that model is not configured, and raises UsageError
-    where there is none of that name. ``keyword_chat``: the same, for a call that retrieval can do
-    without: it is soon given up. ``measured``: what is known of that chat model by trial.
-    ``learn_window``: keeps the tokens that a chat model reads, as its endpoint has just said, and
-    returns what is known then. ``longest_reply``: that model's max_tokens, if set. ``account``:
-    what the question costs."""
+    """The models, stores and prompts that a query uses, and its account of costs.
+
+    ``chat``: returns the chat model of a name, or None if that is not configured; raises UsageError
+    for an unknown name. ``keyword_chat``: the same for a call whose failure is tolerated, so it is
+    given up early. ``measured``: returns what trials have shown of the chat model of a name.
+    ``learn_window``: stores the tokens that the endpoint of a chat model has just said it accepts,
+    and returns the updated measurements. ``longest_reply``: returns max_tokens of the chat model of
+    a name, or None. ``account``: the costs of the question.
+    """
 
     read: ReadTogether
     embedding: EmbeddingModel
@@ -66,20 +68,19 @@ class QueryResources:
     longest_reply: Callable[[str], int | None] = lambda name: None
 
     def answering_in(self, form: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-        """The ``response_format``, where that chat model was found to answer in such."""
+        """Return the ``response_format`` if the chat model is known to support it, else None."""
         return form if self.measured(name).json_schema else None
 
 
 @dataclass
 class Clock:
-    """Milliseconds per named part."""
+    """The duration of each named part of a query, in milliseconds."""
 
     parts: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def measure(self, part: str) -> Iterator[None]:
-        """Note how long the block takes. Raises RequestEndedError where the question's request is
-        over."""
+        """Record how long the block takes. Raises RequestEndedError if the request has ended."""
         check_request()
         started = time.perf_counter()
         try:

@@ -1,5 +1,4 @@
-"""A question whose prompt is longer than its model reads: it is asked once more, within what the
-model reads."""
+"""A second attempt with a shorter prompt after the model refused the first as too long."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,10 +10,9 @@ from pipeline.query.resources import QueryResources
 
 Result = TypeVar("Result")
 WINDOWED_MODES = ("community", "drift")
-"""Modes whose calls before the last are bounded by max_map_tokens too."""
+"""Modes whose calls before the last are also limited by max_map_tokens."""
 UNTOLD_SHARE = 0.5
-"""The part of a refused prompt that is tried where the refusal does not say how much the model
-reads."""
+"""Share of a refused prompt that is tried if the refusal does not name the model's window."""
 SHORTEN = "shorten the question, or the conversation before it"
 
 
@@ -23,11 +21,10 @@ def ask_within_window(
     resources: QueryResources,
     ask: Callable[[QueryRequest, tuple[str, ...]], Result],
 ) -> Result:
-    """Return what ``ask`` makes of the request, or of one with a shorter prompt where the first is
-    refused as too long.
+    """Return the result of ``ask``; if its prompt is too long, ask once more with a shorter one.
 
-    ``ask`` is given what is to be said of the request too. Raises PromptTooLongError where the
-    second is refused too.
+    ``ask`` receives a request and notes for the caller. Raises PromptTooLongError if the second
+    prompt is refused too.
     """
     try:
         return ask(request, ())
@@ -39,10 +36,10 @@ def ask_within_window(
 def shortened(
     request: QueryRequest, resources: QueryResources, refusal: PromptTooLongError
 ) -> tuple[QueryRequest, str]:
-    """Return the request with a budget that its model has room for, and what is to be said of that.
+    """Return the request with a budget that its model accepts, and a note for the caller.
 
-    A window that the refusal names is remembered for the next questions.
-    Raises PromptTooLongError, with other advice, where a smaller budget cannot help.
+    A window that the refusal names is stored for later questions. Raises PromptTooLongError, with
+    other advice, if a smaller budget cannot help.
     """
     if request.mode == "bypass":
         raise PromptTooLongError(refusal.fact, SHORTEN)
@@ -60,9 +57,8 @@ def shortened(
             f"{said}: it was asked again with at most {most:,}; {action}",
         )
     if refusal.sent:
-        window = min(
-            window, refusal.sent
-        )  # tokenizers differ: what was refused is longer than the window
+        # Tokenizers differ, but what was refused is longer than the window.
+        window = min(window, refusal.sent)
     longest_reply = resources.longest_reply(request.model)
     if longest_reply and longest_reply >= window:
         fact = f"{refusal.fact}: max_tokens, {longest_reply:,}, leaves no room for a prompt"

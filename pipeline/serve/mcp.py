@@ -22,7 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.errors import INTERRUPTED
 from pipeline.project import Project
-from pipeline.query.answer import Answer, reference_json
+from pipeline.query.answer import Answer
+from pipeline.query.answer_json import reference_json
 from pipeline.query.context import Reference
 from pipeline.query.marks import inert
 from pipeline.runs.services import DEFAULT

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pipeline.query.answer import evidence_json, references_json
+from pipeline.query.answer_json import evidence_json, references_json
 from pipeline.query.request import QueryRequest
 from pipeline.query.stream import Done, Event, Failed, Sources, Token
 from pipeline.serve.failures import Failure, failure_of, respond

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.query.addresses import GONE, Addresses
-from pipeline.query.answer import answer, whole
-from pipeline.query.citations import Citations
+from pipeline.query.answer import answer, join_pieces
+from pipeline.query.citations.addresses import GONE, Addresses
+from pipeline.query.citations.checker import Citations
 from tests.query.memory_stores import ScriptedChat, question, resources, village
 
 KNOWN = Addresses.of(
@@ -86,7 +86,7 @@ PARTS = [
 def test_a_stream_is_checked_as_the_whole_is(parts: list[str], size: int):
     said, check = "".join(parts), Citations((), known=KNOWN)
     pieces = [said[start : start + size] for start in range(0, len(said), size)]
-    assert whole(check.stream(pieces))[0] == whole(check.stream([said]))[0]
+    assert join_pieces(check.stream(pieces))[0] == join_pieces(check.stream([said]))[0]
 
 
 def test_an_injected_image_carries_nothing_away():
@@ -109,5 +109,5 @@ def test_without_a_search_the_text_stays_as_it_is():
 
 def test_a_mark_that_is_taken_out_hides_no_address():
     pieces = ["[b]: https:/", "[ref:9]", "/evil.example/", "?q=said"]
-    text, cited = whole(Citations((), known=KNOWN).stream(pieces))
+    text, cited = join_pieces(Citations((), known=KNOWN).stream(pieces))
     assert (text, cited.removed, cited.addresses) == (f"[b]: {GONE}", 1, 1)

@@ -9,12 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from pipeline.query.addresses import Addresses
-from pipeline.query.annotations import Annotation, Piece
-from pipeline.query.answer import Answer, answer, evidence_answer
-from pipeline.query.citations import Citations, _Marks
+from pipeline.query.answer import Answer, answer
+from pipeline.query.citations.addresses import Addresses
+from pipeline.query.citations.annotations import Annotation, Piece
+from pipeline.query.citations.checker import Citations, _Marks
 from pipeline.query.context import Reference
 from pipeline.query.data_citations import CITATION, DataCitations
+from pipeline.query.evidence_answer import evidence_answer
 from pipeline.query.marks import BARE, MARKED, inert
 from pipeline.query.stream import Done, Token, stream_answer
 from tests.query.memory_stores import ScriptedChat, question, resources, village
@@ -171,11 +172,11 @@ def test_evidence_without_a_model_has_annotations_and_no_other_numbers_in_bracke
     store = village()
     store.chunk_rows.loc[0, "content"] = "Ada [2] met Bea [ref:3]."
     found = answer(question(mode="naive", only_need_context=True), resources(store)).context
-    said = evidence_answer(found)
-    marks = [said.text[one.start : one.end] for one in said.cited.annotations]
+    text, cited = evidence_answer(found)
+    marks = [text[one.start : one.end] for one in cited.annotations]
     assert marks == [f"[{entry.id}]" for entry in found.references]
-    assert re.findall(r"\[\d+\]", said.text) == marks
-    assert "Ada (2) met Bea (ref 3)." in said.text
+    assert re.findall(r"\[\d+\]", text) == marks
+    assert "Ada (2) met Bea (ref 3)." in text
 
 
 # Laws over drawn answers
@@ -271,7 +272,7 @@ def test_marks_inside_a_citation_of_records_do_not_keep_it_alive(inner: str):
 @pytest.mark.parametrize("text", ["[" * 60_000, "[1 " * 20_000])
 def test_an_answer_of_brackets_alone_takes_no_time(text: str):
     begun = time.process_time()
-    list(Citations(SHOWN)._marked([text], _Marks()))
+    list(Citations(SHOWN)._replace_marks([text], _Marks()))
     assert time.process_time() - begun < 1
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from pipeline.errors import ModelError, UsageError
 from pipeline.models.base import ChatReply
-from pipeline.query.answer import NOTICE, Answer, answer
+from pipeline.query.answer import Answer, answer
+from pipeline.query.evidence_answer import NOTICE
 from pipeline.query.messages import CITE, PREFERRED
 from pipeline.query.stream import Done, Failed, Sources, Token, stream_answer
 from tests.query.memory_stores import (

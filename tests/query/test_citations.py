@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.query.answer import whole
-from pipeline.query.citations import Citations
+from pipeline.query.answer import join_pieces
+from pipeline.query.citations.checker import Citations
 from pipeline.query.context import Reference
 from tests.sizes import size
 
@@ -20,7 +20,7 @@ SHOWN = Citations(
 
 
 def checked(said: str, citations: Citations = SHOWN) -> tuple[str, int]:
-    text, cited = whole(citations.stream([said]))
+    text, cited = join_pieces(citations.stream([said]))
     return text, cited.removed
 
 
@@ -59,7 +59,7 @@ def test_brackets_that_hold_no_number_of_a_passage_are_the_answers_own(said: str
 
 
 def test_what_is_cited_is_told_once_in_the_order_of_the_text():
-    _, cited = whole(SHOWN.stream(["A [ref:3], b [ref:1][ref:3] [2]."]))
+    _, cited = join_pieces(SHOWN.stream(["A [ref:3], b [ref:1][ref:3] [2]."]))
     assert cited.sources == [3, 1]
 
 
@@ -96,7 +96,7 @@ def test_a_stream_is_checked_as_the_whole_is(words: list[str], lengths: list[int
     said = "".join(words)
     cuts = [sum(lengths[:place]) for place in range(len(lengths) + 1)]
     parts = [said[start:end] for start, end in zip(cuts, [*cuts[1:], len(said)], strict=True)]
-    assert whole(SHOWN.stream(parts)) == whole(SHOWN.stream([said]))
+    assert join_pieces(SHOWN.stream(parts)) == join_pieces(SHOWN.stream([said]))
 
 
 def test_a_stream_does_not_wait_for_the_end_of_a_line():
@@ -109,9 +109,9 @@ class Counted(Citations):
 
     looked = 0
 
-    def _checked(self, text: str, marks: Any) -> str:
+    def _replace_settled(self, text: str, marks: Any) -> str:
         Counted.looked += len(text)
-        return super()._checked(text, marks)
+        return super()._replace_settled(text, marks)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_no_part_of_a_line_is_looked_at_twice_after_it_was_shown(said: str):
     Counted.looked = 0
     checked = Counted(SHOWN.references)
     pieces = [whole_line[start : start + 4] for start in range(0, len(whole_line), 4)]
-    assert whole(checked.stream(pieces)) == whole(SHOWN.stream([whole_line]))
+    assert join_pieces(checked.stream(pieces)) == join_pieces(SHOWN.stream([whole_line]))
     assert Counted.looked <= 2 * len(whole_line)
 
 

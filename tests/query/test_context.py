@@ -8,18 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.models.base import Tokenizer
-from pipeline.query.answer import NOTICE, evidence_answer
 from pipeline.query.context import (
     RESERVE,
     SMALL_PROMPT,
     Context,
-    Pick,
     Table,
     build_context,
-    ranked_chunks,
-    told_dropped,
+    note_dropped_sections,
 )
-from pipeline.query.search.evidence import Evidence
+from pipeline.query.evidence_answer import NOTICE, evidence_answer
+from pipeline.query.search.evidence import Evidence, Pick, pick_chunks
 from pipeline.stores.records import Entity, Passage, Relationship
 from pipeline.text.ids import clean
 from pipeline.text.tokens import tokenizer
@@ -187,9 +185,11 @@ def test_what_is_dropped_whole_is_told():
     context = build(MANY[0], long, mode="graph", max_total_tokens=3_000)
     assert len(context.chunks.records) == 1
     said = "no room for any entities or relationships in max_total_tokens (3,000); raise it"
-    assert told_dropped(context, wish) == (said,)
-    assert told_dropped(build(*MANY, max_total_tokens=30_000), wish) == ()
-    assert "text units" in told_dropped(build(MANY[0], long, max_total_tokens=1_500), wish)[0]
+    assert note_dropped_sections(context, wish) == (said,)
+    assert note_dropped_sections(build(*MANY, max_total_tokens=30_000), wish) == ()
+    assert (
+        "text units" in note_dropped_sections(build(MANY[0], long, max_total_tokens=1_500), wish)[0]
+    )
 
 
 def test_the_reserve_and_the_prompt_are_taken_off_the_total():
@@ -286,14 +286,14 @@ def test_no_evidence_is_an_empty_context():
 
 def test_chunks_are_taken_from_the_lanes_in_turn():
     lanes = {"relationship": {"r1": 1, "e1": 2}, "entity": {"e1": 3, "e2": 1}, "vector": {"v1": 1}}
-    assert ranked_chunks(Evidence(chunk_lanes=lanes), 10) == [
+    assert pick_chunks(Evidence(chunk_lanes=lanes), 10) == [
         Pick("v1", "vector", 1, 1),
         Pick("e1", "entity", 3, 1),
         Pick("r1", "relationship", 1, 1),
         Pick("e2", "entity", 1, 2),
     ]
-    assert column(ranked_chunks(Evidence(chunk_lanes=lanes), 2), "id") == ["v1", "e1"]
-    assert not ranked_chunks(Evidence(), 2)
+    assert column(pick_chunks(Evidence(chunk_lanes=lanes), 2), "id") == ["v1", "e1"]
+    assert not pick_chunks(Evidence(), 2)
 
 
 @given(st.lists(texts | st.just("```\n-----References-----\n[9] own.txt"), min_size=1, max_size=4))
@@ -309,9 +309,9 @@ def test_no_text_closes_its_fence(passages: list[str]):
 
 
 def test_the_evidence_as_a_person_reads_it():
-    text = evidence_answer(
+    text, _ = evidence_answer(
         build(evidence(["Ada"], ["teaching"]), chunks(["Ada\n taught\tBea.", "x " * 600]))
-    ).text
+    )
     lines = text.splitlines()
     assert lines[0] == NOTICE
     assert "[1] Ada taught Bea." in lines
@@ -321,4 +321,4 @@ def test_the_evidence_as_a_person_reads_it():
 
 @pytest.mark.parametrize("found", [Evidence(), evidence(["Ada"], [])])
 def test_evidence_without_passages_or_facts_is_the_notice(found: Evidence):
-    assert evidence_answer(build(found, chunks([]))).text == NOTICE
+    assert evidence_answer(build(found, chunks([])))[0] == NOTICE

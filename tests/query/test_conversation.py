@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.contract.prompts import Prompt
-from pipeline.query.messages import with_room_for_evidence
 from pipeline.query.request import FOLLOWED, request_of
-from pipeline.query.search.modes import Keywords, find_keywords, search_text
+from pipeline.query.request_limits import with_room_for_evidence
+from pipeline.query.search.keywords import Keywords, find_keywords, search_text
 from pipeline.settings.query_options import QuerySettings
 from tests.query.memory_stores import CharacterTokens, ScriptedChat, question
 

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.query.answer import whole
-from pipeline.query.citations import Citations
+from pipeline.query.answer import join_pieces
+from pipeline.query.citations.checker import Citations
 from pipeline.query.data_citations import UNCHECKED, DataCitations
 
 SHOWN = DataCitations.of({"reports": range(1, 8), "sources": [2]})
@@ -44,7 +44,7 @@ def test_a_citation_of_hundreds_is_checked_too():
     said = f"A [Data: Reports ({', '.join(map(str, range(1, 400)))}, +more)]."
     for pieces in ([said], said):
         assert (
-            whole(Citations((), SHOWN).stream(pieces))[0]
+            join_pieces(Citations((), SHOWN).stream(pieces))[0]
             == "A [Data: Reports (1, 2, 3, 4, 5, +more)]."
         )
     assert SHOWN.checked(said)[1] == 392
@@ -54,4 +54,4 @@ def test_a_citation_of_hundreds_is_checked_too():
 def test_pieces_are_checked_as_the_whole(text: str, size: int):
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     citations = Citations((), SHOWN)
-    assert whole(citations.stream(pieces)) == whole(citations.stream([text]))
+    assert join_pieces(citations.stream(pieces)) == join_pieces(citations.stream([text]))

@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.contract.prompts import read_prompt
 from pipeline.query.answer import answer
-from pipeline.query.messages import CITE, ELSEWHERE, form_of
+from pipeline.query.messages import CITE, ELSEWHERE, find_form_rule
 from pipeline.settings.init import shipped
 from pipeline.settings.query_fields import Mode
 from tests.query.memory_stores import ScriptedChat, question, resources, village
@@ -31,7 +31,7 @@ def test_no_document_speaks_in_the_system_role(mode: Mode):
 def test_the_form_of_the_reply_is_told_once_more_after_the_data(name: str):
     prompt = read_prompt(shipped() / "prompts", name, {"language": "English"})
     assert "context" not in prompt.fields
-    form = form_of(prompt.text)
+    form = find_form_rule(prompt.text)
     assert form in prompt.text
     assert any(sign in form for sign in ("[ref:n]", "[Data: ", 'JSON object and nothing else: {"'))
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.query.stream import next_questions
+from pipeline.query.next_questions import next_questions
 from tests.query.memory_stores import question, resources
 from tests.query.reported import reader, reported_village
 

@@ -1,1 +1,1 @@
-"""Modes ``community`` and ``drift``: reports on communities, read in windows."""
+"""Modes ``community`` and ``drift``: answers from community reports, read in windows."""

@@ -1,10 +1,10 @@
-"""Mode ``community``: points from the reports of a level, or of those chosen, then an answer from
-them.
+"""Mode ``community``: an answer from points that the model finds in community reports.
 
 It is the global answer of Edge et al. 2024, "From Local to Global", section 2.6: map, then reduce.
+The reports are those of one level, or those that the model rates as relevant.
 """
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,13 +12,9 @@ from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, readab
 from pipeline.models.parse.report import parse_points, parse_ratings
 from pipeline.query import formats
 from pipeline.query.context import Numbers
-from pipeline.query.messages import (
-    PreparedQuery,
-    asked_twice,
-    instructed,
-    refuse_all_failed,
-    told_failures,
-)
+from pipeline.query.messages import instructed
+from pipeline.query.prepared import Abstention, Messages, PreparedQuery
+from pipeline.query.replies import ask_twice, note_failures, refuse_all_failed
 from pipeline.query.reports.windows import (
     CheckedPoints,
     Window,
@@ -32,8 +28,8 @@ from pipeline.query.reports.windows import (
 )
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
-from pipeline.query.search.filtered import allowed
-from pipeline.query.search.modes import Keywords
+from pipeline.query.search.filtered import restrict_to_where
+from pipeline.query.search.keywords import Keywords
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Report
 
@@ -41,17 +37,16 @@ RATE, MAP = "community_rate", "community_map"
 _HAS_RATINGS = readable(parse_ratings, "no ratings in the reply")
 _HAS_POINTS = readable(parse_points, "no list of points in the reply")
 RELEVANT = 1.0
-"""The least rating, of 0 to 5, below which a report is looked at no further."""
+"""The least rating, from 0 to 5, of a relevant report."""
 REPORT_LIMIT = 10_000
-"""Reports read at most, the weightiest."""
+"""Most reports that are read, those of the greatest weight."""
 LAST_CALL, MAP_AND_REDUCE = 1, 2
-"""Calls kept for the answer, at least."""
+"""Calls kept for the answer: the last one, or at least one window and the last one."""
 
 
 @dataclass(frozen=True)
 class ReportChoice:
-    """Reports to answer from, the weightiest first; what is to be said of the choice; what it was
-    paid for."""
+    """The reports to answer from, by weight, with notes and the replies that were paid for."""
 
     reports: Sequence[Report]
     notes: tuple[str, ...] = ()
@@ -59,10 +54,13 @@ class ReportChoice:
 
 
 @dataclass
-class _Tree:
-    """``relevant``: reports by id. A report leaves it when one of its children is relevant, which
-    tells more, unless it is among ``uncovered``: a child of these has no report, and nothing else
-    tells of it."""
+class _RatedTree:
+    """The state of the search down the tree of communities.
+
+    ``relevant``: relevant reports by id. A report is removed when one of its children is relevant,
+    because that is more detailed. It stays if it is among ``uncovered``: one of its children has no
+    report, so nothing else covers it. ``unrated``: number of reports without a rating.
+    """
 
     relevant: dict[str, Report] = field(default_factory=dict)
     uncovered: set[str] = field(default_factory=set)
@@ -74,150 +72,180 @@ class _Tree:
 def choose_reports(
     request: QueryRequest, resources: QueryResources, chat: ChatModel
 ) -> ReportChoice:
-    """The most detailed reports, down to ``community_level``, that the model rates as relevant. At
-    most ``max_calls`` less those that the answer takes; what is not rated for that counts as
-    relevant, and nothing below it is looked at.
+    """Return the most detailed reports, down to ``community_level``, that are rated as relevant.
+
+    Ratings take at most the calls of ``max_calls`` that the answer does not need. A report that is
+    not rated for lack of calls counts as relevant, and its children are not read.
     """
     return chat.converse([_choose(request, resources)])[0]
 
 
 def _choose(request: QueryRequest, resources: QueryResources) -> Talk[ReportChoice]:
-    tree = _Tree()
-    reports, notes = read_reports(
-        request, resources, lambda seen, _: seen.reports_at(0, REPORT_LIMIT)
-    )
+    """Rate the reports level by level, from the coarsest; return those chosen."""
+    tree = _RatedTree()
+    reports, notes = _read_level(0, request, resources)
     for level in range(request.community_level + 1):
-        ratings = yield from _rated(reports, request, resources, tree)
+        ratings = yield from _rate(reports, request, resources, tree)
         relevant = [report for report in reports if ratings.get(report.id, RELEVANT) >= RELEVANT]
         for parent in {report.parent for report in relevant} - tree.uncovered:
             tree.relevant.pop(parent, None)
-        tree.relevant |= {report.id: report for report in relevant}
-        below = [child for report in relevant if report.id in ratings for child in report.children]
-        if level == request.community_level or not below:
+        for report in relevant:
+            tree.relevant[report.id] = report
+        children = [
+            child for report in relevant if report.id in ratings for child in report.children
+        ]
+        if level == request.community_level or not children:
             break
-        reports, more = resources.read(_below(request, below))
-        notes = (*notes, *more)
-        told = {report.id for report in reports}
-        tree.uncovered |= {report.id for report in relevant if not told.issuperset(report.children)}
+        reports, more_notes = _read_by_id(children, request, resources)
+        notes = (*notes, *more_notes)
+        with_report = {report.id for report in reports}
+        for report in relevant:
+            if not with_report.issuperset(report.children):
+                tree.uncovered.add(report.id)
     return _outcome(tree, notes)
 
 
-def _rated(
-    reports: Sequence[Report], request: QueryRequest, resources: QueryResources, tree: _Tree
+def _read_level(
+    level: int, request: QueryRequest, resources: QueryResources
+) -> tuple[list[Report], tuple[str, ...]]:
+    """Return the reports of a level, and notes on the stores."""
+
+    def find(vectors: VectorReads, graph: GraphReads) -> list[Report]:
+        return vectors.reports_at(level, REPORT_LIMIT)
+
+    return read_reports(request, resources, find)
+
+
+def _read_by_id(
+    ids: Sequence[str], request: QueryRequest, resources: QueryResources
+) -> tuple[list[Report], tuple[str, ...]]:
+    """Return the reports with these ids, and notes on the stores."""
+
+    def find(vectors: VectorReads, graph: GraphReads) -> list[Report]:
+        return vectors.reports(ids)
+
+    return resources.read(restrict_to_where(request, find))
+
+
+def _rate(
+    reports: Sequence[Report],
+    request: QueryRequest,
+    resources: QueryResources,
+    tree: _RatedTree,
 ) -> Generator[Sequence[ChatRequest], Sequence[ChatReply], dict[str, float]]:
-    """Rating of each report that was rated, by id. A window whose reply cannot be read is not held
-    against it."""
+    """Ask for ratings and return report id -> rating for the reports that were shown.
+
+    All reports of a window whose reply cannot be read count as relevant.
+    """
     numbered = [
         replace(report, number=number, content=report.summary)
         for number, report in enumerate(reports, 1)
     ]
     windows = windows_of(numbered, window_budget(request, resources, RATE), resources.tokenizer)
-    left = max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)
-    asked = windows[:left]
+    calls_left = max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)
+    shown = windows[:calls_left]
     form = resources.answering_in(formats.RATINGS, request.model)
-    requests = [
-        ChatRequest(
-            "rate",
-            instructed(request, resources, RATE, window.text, request.query),
-            form,
-            _HAS_RATINGS,
-        )
-        for window in asked
-    ]
-    replies, paid = yield from asked_twice(requests, left - len(asked))
+    requests: list[ChatRequest] = []
+    for window in shown:
+        asked = instructed(request, resources, RATE, window.text, request.query)
+        requests.append(ChatRequest("rate", asked, form, _HAS_RATINGS))
+    replies, paid = yield from ask_twice(requests, calls_left - len(shown))
     refuse_all_failed(replies)
     tree.replies.extend(paid)
-    tree.notes.extend(told_failures(replies, "windows of ratings"))
-    rated: dict[int, float] = {}
-    for window, reply in zip(asked, replies, strict=True):
+    tree.notes.extend(note_failures(replies, "windows of ratings"))
+    ratings: dict[int, float] = {}
+    for window, reply in zip(shown, replies, strict=True):
         found = parse_ratings(reply.text)
-        rated |= {
-            number: RELEVANT if found is None else found.get(number, 0.0)
-            for number in window.numbers
-        }
-    tree.unrated += len(reports) - len(rated)
-    return {report.id: rated[report.number] for report in numbered if report.number in rated}
+        for number in window.numbers:
+            ratings[number] = RELEVANT if found is None else found.get(number, 0.0)
+    tree.unrated += len(reports) - len(ratings)
+    return {report.id: ratings[report.number] for report in numbered if report.number in ratings}
 
 
-def _below(
-    request: QueryRequest, ids: Sequence[str]
-) -> Callable[[VectorReads, GraphReads], list[Report]]:
-    return allowed(request, lambda vectors, _: vectors.reports(ids))
-
-
-def _outcome(tree: _Tree, notes: Iterable[str]) -> ReportChoice:
+def _outcome(tree: _RatedTree, notes: Iterable[str]) -> ReportChoice:
+    """Return the relevant reports, sorted by weight, rating and id."""
     ranked = sorted(
         tree.relevant.values(), key=lambda report: (-report.weight, -report.rating, report.id)
     )
-    unrated = [f"max_calls left {tree.unrated} reports without a rating"] if tree.unrated else []
-    return ReportChoice(
-        ranked, tuple(dict.fromkeys([*notes, *tree.notes, *unrated])), tuple(tree.replies)
-    )
+    all_notes = [*notes, *tree.notes]
+    if tree.unrated:
+        all_notes.append(f"max_calls left {tree.unrated} reports without a rating")
+    return ReportChoice(ranked, tuple(dict.fromkeys(all_notes)), tuple(tree.replies))
 
 
 def prepare_community(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
-    """The reports in windows. Asks the model which, where the request says so; else nothing.
+    """Return the question with the chosen reports in windows, one call for each.
 
-    Raises NothingLoadedError where no reports are loaded.
+    The model is asked to choose if the request has ``dynamic_community_selection``. Raises
+    NothingLoadedError if no reports are loaded.
     """
     clock = Clock()
     with clock.measure("retrieval"):
-        chosen = _chosen(request, resources)
+        chosen = _choose_or_read(request, resources)
     with clock.measure("context"):
         reports = Numbers().given_to("reports", chosen.reports)
-        most = request.max_calls - len(chosen.replies) - LAST_CALL
-        windows = fewer_windows(
-            reports, window_budget(request, resources, MAP), most, resources.tokenizer
-        )
+        most_windows = request.max_calls - len(chosen.replies) - LAST_CALL
+        budget = window_budget(request, resources, MAP)
+        windows = fewer_windows(reports, budget, most_windows, resources.tokenizer)
         context = report_context(reports, windows)
-    most_calls = (
-        request.max_calls if request.dynamic_community_selection else 2 * len(windows) + LAST_CALL
-    )
+    if request.dynamic_community_selection:
+        most_calls = request.max_calls
+    else:
+        # Each window may be asked for twice.
+        most_calls = min(2 * len(windows) + LAST_CALL, request.max_calls)
+    if windows:
+        abstention: Abstention = ""
+    else:
+        abstention = "no_room" if len(reports) else "nothing_found"
     prepared = PreparedQuery(
         request,
         Keywords(),
         context,
-        tuple(
-            message
-            for window in windows
-            for message in _map_request(request, resources, window).messages
-        ),
+        _map_messages(request, resources, windows),
         clock.parts,
-        "" if windows else "no_room" if len(reports) else "nothing_found",
+        abstention,
         chosen.notes,
-        min(most_calls, request.max_calls),
+        most_calls,
         chosen.replies,
     )
     return replace(prepared, inquiry=partial(_inquire, prepared, resources, windows))
 
 
-def _chosen(request: QueryRequest, resources: QueryResources) -> ReportChoice:
+def _choose_or_read(request: QueryRequest, resources: QueryResources) -> ReportChoice:
+    """Return the reports that the model chooses, or else all of the request's level."""
     chat = resources.chat(request.model)
     if request.dynamic_community_selection and chat is not None:
         return choose_reports(request, resources, chat)
-    reports, notes = read_reports(
-        request, resources, lambda seen, _: seen.reports_at(request.community_level, REPORT_LIMIT)
-    )
+    reports, notes = _read_level(request.community_level, request, resources)
     return ReportChoice(reports, notes)
 
 
+def _map_messages(
+    request: QueryRequest, resources: QueryResources, windows: Sequence[Window]
+) -> Messages:
+    """Return the messages of all calls for points."""
+    all_messages: Messages = ()
+    for window in windows:
+        all_messages += _map_request(request, resources, window).messages
+    return all_messages
+
+
 def _map_request(request: QueryRequest, resources: QueryResources, window: Window) -> ChatRequest:
+    asked = instructed(request, resources, MAP, window.text, request.query)
     form = resources.answering_in(formats.POINTS, request.model)
-    return ChatRequest(
-        "map", instructed(request, resources, MAP, window.text, request.query), form, _HAS_POINTS
-    )
+    return ChatRequest("map", asked, form, _HAS_POINTS)
 
 
 def _inquire(
     prepared: PreparedQuery, resources: QueryResources, windows: Sequence[Window]
 ) -> Talk[PreparedQuery]:
+    """Ask for the points of each window; return the question ready for the call for the answer."""
     requests = [_map_request(prepared.request, resources, window) for window in windows]
-    left = prepared.request.max_calls - len(prepared.replies) - len(windows) - LAST_CALL
-    replies, paid = yield from asked_twice(requests, left)
+    calls_left = prepared.request.max_calls - len(prepared.replies) - len(windows) - LAST_CALL
+    replies, paid = yield from ask_twice(requests, calls_left)
     refuse_all_failed(replies)
-    found = [_points(reply, window) for reply, window in zip(replies, windows, strict=True)]
-    return reduced(prepared, resources, found, paid, told_failures(replies, "windows of reports"))
-
-
-def _points(reply: ChatReply, window: Window) -> CheckedPoints:
-    return checked_points(parse_points(reply.text) or (), window.citable)
+    found: list[CheckedPoints] = []
+    for reply, window in zip(replies, windows, strict=True):
+        found.append(checked_points(parse_points(reply.text) or (), window.citable))
+    notes = note_failures(replies, "windows of reports")
+    return reduced(prepared, resources, found, paid, notes)

@@ -1,8 +1,7 @@
-"""Mode ``drift``: a first answer from the reports most like the question, then local searches for
-the rest.
+"""Mode ``drift``: a first answer from reports, then local searches for what it leaves open.
 
-The answer is from all of them (DRIFT search of Microsoft GraphRAG: dynamic reasoning, flexible
-traversal).
+The reports are those most similar to the question. The last answer is made from all partial
+answers (DRIFT search of Microsoft GraphRAG: dynamic reasoning, flexible traversal).
 """
 
 from collections.abc import Sequence
@@ -17,15 +16,10 @@ from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_ans
 from pipeline.query import formats
 from pipeline.query.context import RESERVE, Context, Numbered, Numbers, Table
 from pipeline.query.data_citations import DataCitations
-from pipeline.query.local_context import mixed_citable, mixed_context
-from pipeline.query.messages import (
-    PreparedQuery,
-    asked_twice,
-    count_tokens,
-    instructed,
-    refuse_all_failed,
-    told_failures,
-)
+from pipeline.query.messages import count_tokens, instructed
+from pipeline.query.mixed_context import mixed_citable, mixed_context
+from pipeline.query.prepared import Abstention, Messages, PreparedQuery
+from pipeline.query.replies import ask_twice, note_failures, refuse_all_failed
 from pipeline.query.reports.windows import (
     CheckedPoints,
     Window,
@@ -37,9 +31,11 @@ from pipeline.query.reports.windows import (
     windows_of,
 )
 from pipeline.query.request import QueryRequest
-from pipeline.query.resources import Clock, Found, QueryResources
-from pipeline.query.search.filtered import allowed
-from pipeline.query.search.modes import Keywords, QuestionVectors, find_evidence, nearest_ids
+from pipeline.query.resources import Clock, QueryResources
+from pipeline.query.search.evidence import Found
+from pipeline.query.search.filtered import restrict_to_where
+from pipeline.query.search.keywords import Keywords
+from pipeline.query.search.modes import QuestionVectors, find_evidence, nearest_ids
 from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
 from pipeline.stores.records import Report
 
@@ -50,6 +46,8 @@ _CHECK = readable(parse_partial_answer, "no partial answer in the reply")
 
 @dataclass(frozen=True)
 class LocalSearch:
+    """A follow-up question and the context that a local search has found for it."""
+
     question: str
     context: Context
 
@@ -60,95 +58,101 @@ class LocalSearch:
 
 @dataclass
 class LocalContexts:
-    """Contexts as ``local`` has them with ``context: graphrag``, each within max_map_tokens."""
+    """The contexts of local searches, each within max_map_tokens.
+
+    They are built as in mode ``local`` with ``context: graphrag``. ``numbers`` are shared by all
+    contexts of the question; ``built`` collects the contexts.
+    """
 
     request: QueryRequest
     resources: QueryResources
     numbers: Numbers
     built: list[Context] = field(default_factory=list)
 
-    def of(self, questions: Sequence[str]) -> tuple[list[LocalSearch], tuple[str, ...]]:
-        """A search for each question, without those that find nothing, from one read of the stores;
-        and what is to be said of the moment. The question itself is what is searched for."""
+    def search(self, questions: Sequence[str]) -> tuple[list[LocalSearch], tuple[str, ...]]:
+        """Search for each question; return those that found something, and notes on the stores.
+
+        The stores are read once. The question itself is searched for, without keywords.
+        """
         if not questions:
             return [], ()
-        vectors = self.resources.embedding.embed(questions)
-        found, notes = self.resources.read(
-            allowed(self.request, lambda *stores: self._found(questions, vectors, *stores))
-        )
-        searches = [
-            LocalSearch(question, self._context(question, one))
-            for question, one in zip(questions, found, strict=True)
-        ]
-        shown = [search for search in searches if not search.context.empty]
-        self.built.extend(search.context for search in shown)
-        return shown, notes
+        embedded = self.resources.embedding.embed(questions)
+
+        def find(vectors: VectorReads, graph: GraphReads) -> list[Found]:
+            return self._find_all(questions, embedded, vectors, graph)
+
+        found, notes = self.resources.read(restrict_to_where(self.request, find))
+        searches: list[LocalSearch] = []
+        for question, found_for_it in zip(questions, found, strict=True):
+            context = self._build_context(question, found_for_it)
+            if not context.empty:
+                searches.append(LocalSearch(question, context))
+                self.built.append(context)
+        return searches, notes
 
     def merged_with(self, first: Context) -> Context:
-        """All records that were shown, each once; a window for each call."""
+        """Return all records of ``first`` and the built contexts, each once, a window per call."""
         contexts = [first, *self.built]
         references = {entry.id: entry for context in contexts for entry in context.references}
+        windows = (*first.windows, *(context.text for context in self.built))
         return Context(
-            _merged([context.entities for context in contexts]),
-            _merged([context.relationships for context in contexts]),
-            _merged([context.chunks for context in contexts]),
+            _merge_tables([context.entities for context in contexts]),
+            _merge_tables([context.relationships for context in contexts]),
+            _merge_tables([context.chunks for context in contexts]),
             tuple(references[number] for number in sorted(references)),
-            _merged([context.reports for context in contexts]),
-            _merged([context.claims for context in contexts]),
-            tuple(chain(first.windows, (context.text for context in self.built))),
+            _merge_tables([context.reports for context in contexts]),
+            _merge_tables([context.claims for context in contexts]),
+            windows,
         )
 
-    def _found(
+    def _find_all(
         self,
         questions: Sequence[str],
         embedded: np.ndarray,
         vectors: VectorReads,
         graph: GraphReads,
     ) -> list[Found]:
-        searched = zip(questions, embedded, strict=True)
+        """Return the evidence and text units for each question."""
         n_chunks = self.request.chunk_top_k
-        return [
-            find_evidence(
-                self._local(question),
-                QuestionVectors(question, vector, vector, None),
-                vectors,
-                graph,
-                n_chunks,
-            )
-            for question, vector in searched
-        ]
+        found: list[Found] = []
+        for question, vector in zip(questions, embedded, strict=True):
+            request = self._as_local(question)
+            searched = QuestionVectors(question, vector, low=vector, high=None)
+            found.append(find_evidence(request, searched, vectors, graph, n_chunks))
+        return found
 
-    def _context(self, question: str, found: Found) -> Context:
+    def _build_context(self, question: str, found: Found) -> Context:
         evidence, chunks = found
         tokenizer = self.resources.tokenizer
-        overhead = count_tokens(
-            instructed(self.request, self.resources, LOCAL, "", question), tokenizer
-        )
+        without_evidence = instructed(self.request, self.resources, LOCAL, "", question)
+        overhead = count_tokens(without_evidence, tokenizer)
         total = min(self.request.max_total_tokens, self.request.max_map_tokens + overhead + RESERVE)
-        local = self._local(question).model_copy(update={"max_total_tokens": total})
+        local = self._as_local(question).model_copy(update={"max_total_tokens": total})
         return mixed_context(local, evidence, chunks, tokenizer, overhead, self.numbers)
 
-    def _local(self, question: str) -> QueryRequest:
-        return self.request.model_copy(
-            update={"mode": "local", "context": "graphrag", "query": question}
-        )
+    def _as_local(self, question: str) -> QueryRequest:
+        """Return the request for a local search for this question."""
+        changes = {"mode": "local", "context": "graphrag", "query": question}
+        return self.request.model_copy(update=changes)
 
 
-def _merged(tables: Sequence[Table[Numbered]]) -> Table[Numbered]:
-    """``dropped`` stays a count of all windows together."""
+def _merge_tables(tables: Sequence[Table[Numbered]]) -> Table[Numbered]:
+    """Return one table with each record once, by number; tokens and ``dropped`` are sums."""
     records: dict[str, Numbered] = {}
     for record in chain.from_iterable(table.records for table in tables):
         records.setdefault(record.id, record)
     ordered = sorted(records.values(), key=lambda record: record.number)
-    return Table(
-        ordered, "", sum(table.tokens for table in tables), sum(table.dropped for table in tables)
-    )
+    tokens = sum(table.tokens for table in tables)
+    dropped = sum(table.dropped for table in tables)
+    return Table(ordered, "", tokens, dropped)
 
 
 @dataclass
 class FollowUps:
-    """``question``: the one that is asked already. Questions that differ by case only are the
-    same."""
+    """Follow-up questions that partial answers leave open, each once.
+
+    ``question`` is the one asked already. Questions that differ only in case are the same.
+    """
 
     question: str
     _open: list[tuple[float, int, str]] = field(default_factory=list)
@@ -158,23 +162,30 @@ class FollowUps:
         self._seen.add(self.question.casefold())
 
     def add(self, answer: PartialAnswer) -> None:
+        """Add the new follow-up questions of a partial answer."""
         for place, question in enumerate(answer.follow_ups):
             if question.casefold() not in self._seen:
                 self._seen.add(question.casefold())
                 self._open.append((-answer.score, place, question))
 
     def best(self, most: int) -> list[str]:
-        """Taken out: those that the best answers have left open, an answer's own in its order, ties
-        by text."""
+        """Remove and return at most ``most`` questions, those of the best answers first.
+
+        The questions are sorted by their answer's score, their place in the answer and their text.
+        """
         self._open.sort()
-        chosen, self._open = self._open[: max(most, 0)], self._open[max(most, 0) :]
+        n_chosen = max(most, 0)
+        chosen, self._open = self._open[:n_chosen], self._open[n_chosen:]
         return [question for _, _, question in chosen]
 
 
 @dataclass(frozen=True)
 class CallBudget:
-    """How many a question may take: ``folds`` of the primer, ``searches`` by local search, each
-    once more where its reply cannot be read, and the answer's; ``all`` of them."""
+    """The calls that a question may take.
+
+    ``folds``: calls of the primer. ``searches``: calls after local searches. ``all``: limit on all
+    calls. Each call may be repeated once, and the last call makes the answer.
+    """
 
     folds: int
     searches: int
@@ -182,16 +193,18 @@ class CallBudget:
 
     @property
     def most(self) -> int:
+        """The most calls that can be made."""
         return min(2 * (self.folds + self.searches) + LAST_CALL, self.all)
 
     def left(self, spent: int) -> int:
+        """Return the calls left before the last one, after ``spent`` calls."""
         return max(self.all - LAST_CALL - spent, 0)
 
 
 def prepare_drift(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
-    """The reports most like the question, in windows; asks the model nothing.
+    """Return the question with the most similar reports in windows, one call of the primer each.
 
-    Raises NothingLoadedError where no reports are loaded.
+    The model is not asked yet. Raises NothingLoadedError if no reports are loaded.
     """
     clock = Clock()
     with clock.measure("retrieval"):
@@ -199,37 +212,47 @@ def prepare_drift(request: QueryRequest, resources: QueryResources) -> PreparedQ
     with clock.measure("context"):
         numbers = Numbers()
         reports = numbers.given_to("reports", reports)
-        windows = _folds(reports, request, resources)
+        windows = _fold_windows(reports, request, resources)
         context = report_context(reports, windows)
-    calls = _calls(request, len(windows))
+    calls = _call_budget(request, len(windows))
+    if windows:
+        abstention: Abstention = ""
+    else:
+        abstention = "no_room" if len(reports) else "nothing_found"
     prepared = PreparedQuery(
         request,
         Keywords(),
         context,
-        tuple(
-            message
-            for window in windows
-            for message in _primer_request(request, resources, window).messages
-        ),
+        _primer_messages(request, resources, windows),
         clock.parts,
-        "" if windows else "no_room" if len(reports) else "nothing_found",
+        abstention,
         notes,
         calls.most,
     )
-    return replace(
-        prepared, inquiry=partial(_inquire, prepared, resources, windows, calls, numbers)
-    )
+    inquire = partial(_inquire, prepared, resources, windows, calls, numbers)
+    return replace(prepared, inquiry=inquire)
 
 
-def _calls(request: QueryRequest, folds: int) -> CallBudget:
+def _primer_messages(
+    request: QueryRequest, resources: QueryResources, windows: Sequence[Window]
+) -> Messages:
+    """Return the messages of all calls of the primer."""
+    all_messages: Messages = ()
+    for window in windows:
+        all_messages += _primer_request(request, resources, window).messages
+    return all_messages
+
+
+def _call_budget(request: QueryRequest, folds: int) -> CallBudget:
     wanted = request.n_depth * request.drift_k_followups
-    return CallBudget(folds, min(wanted, request.max_calls - LAST_CALL - folds), request.max_calls)
+    possible = request.max_calls - LAST_CALL - folds
+    return CallBudget(folds, min(wanted, possible), request.max_calls)
 
 
 def _nearest_reports(
     request: QueryRequest, resources: QueryResources
 ) -> tuple[list[Report], tuple[str, ...]]:
-    """The best first."""
+    """Return the reports most similar to the question, best first, and notes on the stores."""
     [question] = resources.embedding.embed([request.query])
 
     def nearest(vectors: VectorReads, graph: GraphReads) -> list[Report]:
@@ -239,35 +262,36 @@ def _nearest_reports(
     return read_reports(request, resources, nearest)
 
 
-def _folds(
+def _fold_windows(
     reports: Sequence[Report], request: QueryRequest, resources: QueryResources
 ) -> list[Window]:
-    """The reports dealt out to the folds, so that each has some of the best; of each what one
-    window holds."""
+    """Deal the reports out to the folds and return the first window of each fold.
+
+    So each fold has some of the best reports.
+    """
     n_folds = min(request.primer_folds, request.max_calls - LAST_CALL, len(reports))
     budget = window_budget(request, resources, PRIMER)
-    hands = [reports[start::n_folds] for start in range(n_folds)]
-    return [
-        window for hand in hands for window in windows_of(hand, budget, resources.tokenizer)[:1]
-    ]
+    windows: list[Window] = []
+    for start in range(n_folds):
+        fold = reports[start::n_folds]
+        windows += windows_of(fold, budget, resources.tokenizer)[:1]
+    return windows
 
 
 def _primer_request(
     request: QueryRequest, resources: QueryResources, window: Window
 ) -> ChatRequest:
+    asked = instructed(request, resources, PRIMER, window.text, request.query)
     form = resources.answering_in(formats.PARTIAL_ANSWER, request.model)
-    return ChatRequest(
-        "primer", instructed(request, resources, PRIMER, window.text, request.query), form, _CHECK
-    )
+    return ChatRequest("primer", asked, form, _CHECK)
 
 
 def _search_request(
     request: QueryRequest, resources: QueryResources, search: LocalSearch
 ) -> ChatRequest:
     asked = instructed(request, resources, LOCAL, search.context.text, search.question)
-    return ChatRequest(
-        "search", asked, resources.answering_in(formats.PARTIAL_ANSWER, request.model), _CHECK
-    )
+    form = resources.answering_in(formats.PARTIAL_ANSWER, request.model)
+    return ChatRequest("search", asked, form, _CHECK)
 
 
 def _inquire(
@@ -277,41 +301,49 @@ def _inquire(
     calls: CallBudget,
     numbers: Numbers,
 ) -> Talk[PreparedQuery]:
-    request, contexts = prepared.request, LocalContexts(prepared.request, resources, numbers)
+    """Ask the primer, then search for follow-ups in ``n_depth`` rounds at most.
+
+    Return the question ready for the call for the answer.
+    """
+    request = prepared.request
+    contexts = LocalContexts(request, resources, numbers)
+    follow_ups = FollowUps(request.query)
+    found: list[CheckedPoints] = []
+
     primers = [_primer_request(request, resources, window) for window in windows]
-    replies, asked = yield from asked_twice(primers, calls.left(len(primers)))
+    replies, paid = yield from ask_twice(primers, calls.left(len(primers)))
     refuse_all_failed(replies)
-    found, follow_ups = [], FollowUps(request.query)
     for reply, window in zip(replies, windows, strict=True):
-        found.append(_read(reply, window.citable, follow_ups))
-    told, notes = list(replies), []
+        found.append(_read_partial_answer(reply, window.citable, follow_ups))
+
+    all_replies, all_paid = list(replies), list(paid)
+    store_notes: list[str] = []
     for _ in range(request.n_depth):
-        searches, more = contexts.of(
-            follow_ups.best(min(request.drift_k_followups, calls.left(len(asked))))
-        )
-        notes.extend(more)
+        most = min(request.drift_k_followups, calls.left(len(all_paid)))
+        searches, notes = contexts.search(follow_ups.best(most))
+        store_notes.extend(notes)
         if not searches:
             break
         requests = [_search_request(request, resources, search) for search in searches]
-        replies, paid = yield from asked_twice(requests, calls.left(len(asked) + len(requests)))
-        told.extend(replies)
-        asked.extend(paid)
+        calls_left = calls.left(len(all_paid) + len(requests))
+        replies, paid = yield from ask_twice(requests, calls_left)
+        all_replies.extend(replies)
+        all_paid.extend(paid)
         for reply, search in zip(replies, searches, strict=True):
-            found.append(_read(reply, search.citable, follow_ups))
+            found.append(_read_partial_answer(reply, search.citable, follow_ups))
+
     ready = replace(prepared, context=contexts.merged_with(prepared.context))
-    return reduced(
-        ready,
-        resources,
-        found,
-        asked,
-        (*told_failures(told, "partial answers"), *dict.fromkeys(notes)),
-    )
+    notes = (*note_failures(all_replies, "partial answers"), *dict.fromkeys(store_notes))
+    return reduced(ready, resources, found, all_paid, notes)
 
 
-def _read(reply: ChatReply, citable: DataCitations, follow_ups: FollowUps) -> CheckedPoints:
-    """The partial answer; what it leaves open is added to the follow-ups."""
+def _read_partial_answer(
+    reply: ChatReply, citable: DataCitations, follow_ups: FollowUps
+) -> CheckedPoints:
+    """Return the partial answer as a point, and add its follow-up questions to ``follow_ups``."""
     partial_answer = parse_partial_answer(reply.text)
     if partial_answer is None:
         return CheckedPoints((), 0)
     follow_ups.add(partial_answer)
-    return checked_points([Point(partial_answer.text, partial_answer.score)], citable)
+    point = Point(partial_answer.text, partial_answer.score)
+    return checked_points([point], citable)

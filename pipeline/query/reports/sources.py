@@ -1,29 +1,29 @@
-"""From what an answer says of reports to the passages that this rests on.
+"""Search for the passages that statements about reports are based on.
 
-A report is written of a whole community, and cites nothing. But what is said of it names its
-members, and where each of them is mentioned is known: the passages that mention most of those
-named, the rarest first, are what it rests on.
+A report is written about a whole community and cites nothing. But a statement about a report names
+members of the community, and the passages that mention each member are known. The statement is
+based on the passages that mention most of its names; rare names count more.
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from pipeline.query.context import Context, references_to
 from pipeline.query.data_citations import CITATION, cited_records
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
-from pipeline.query.search.filtered import allowed
+from pipeline.query.search.filtered import restrict_to_where
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Passage, Report
 from pipeline.text.ids import is_syllabic, match_key
 from pipeline.text.sentences import sentence_spans
 
 MOST = 3
-"""Passages of a report."""
+"""Most passages of a report."""
 COMMON = 1000
-"""Passages from which on an entity that is mentioned in them tells nothing."""
+"""Most passages that mention an entity; one in more passages carries no information."""
 
 Mentions = Mapping[str, Sequence[str]]
 """Match key of a name -> the text units that mention it."""
@@ -36,35 +36,37 @@ def with_sources(
     request: QueryRequest,
     resources: QueryResources,
 ) -> Context:
-    """The context with references to the passages that the cited reports rest on; ``text``: the
-    answer, ``numbers``: of the reports that it cites."""
-    said = said_of(text)
+    """Return the context with references to the passages that the cited reports are based on.
+
+    ``text`` is the answer, ``numbers`` are those of the reports that it cites.
+    """
+    statements = statements_on_reports(text)
     cited = {
         report.number: report for report in context.reports.records if report.number in numbers
     }
-    units = list(dict.fromkeys(unit for report in cited.values() for unit in report.text_unit_ids))
+    units: dict[str, None] = {}
+    for report in cited.values():
+        units.update(dict.fromkeys(report.text_unit_ids))
     [question] = resources.embedding.embed([request.query])
 
     def find(
         vectors: VectorReads, graph: GraphReads
     ) -> tuple[dict[int, Sequence[str]], list[Passage]]:
-        mentions = {
-            match_key(named.name): named.passages for named in vectors.mentions(units, (), COMMON)
-        }
-        found = {
-            number: _passages(report, said.get(number, ""), mentions)
-            for number, report in cited.items()
-        }
-        return found, vectors.chunks(
-            list(dict.fromkeys(id for ids in found.values() for id in ids)), question
-        )
+        mentions: dict[str, Sequence[str]] = {}
+        for named in vectors.mentions(list(units), (), COMMON):
+            mentions[match_key(named.name)] = named.passages
+        found: dict[int, Sequence[str]] = {}
+        for number, report in cited.items():
+            found[number] = _best_passages(report, statements.get(number, ""), mentions)
+        passages = list(dict.fromkeys(chain.from_iterable(found.values())))
+        return found, vectors.chunks(passages, question)
 
-    (found, chunks), _ = resources.read(allowed(request, find))
-    return _referred(context, found, chunks)
+    (found, chunks), _ = resources.read(restrict_to_where(request, find))
+    return _add_references(context, found, chunks)
 
 
-def said_of(text: str) -> dict[int, str]:
-    """Number of a report -> the sentences that end with a citation of it."""
+def statements_on_reports(text: str) -> dict[int, str]:
+    """Return report number -> the sentences that end with a citation of the report."""
     said: dict[int, list[str]] = {}
     for line in text.splitlines():
         for sentence, citation in _cited_sentences(line):
@@ -74,60 +76,77 @@ def said_of(text: str) -> dict[int, str]:
 
 
 def _cited_sentences(line: str) -> Iterator[tuple[str, str]]:
-    """A citation belongs to the sentence before it, also where others stand between."""
+    """Yield each citation of the line with the sentence before it.
+
+    Citations that follow each other belong to the same sentence.
+    """
     begun, sentence = 0, ""
     for citation in CITATION.finditer(line):
         before = line[begun : citation.start()]
-        if before.strip(" .;,") and (spans := sentence_spans(before)):
-            sentence = before[slice(*spans[-1])]
+        spans = sentence_spans(before) if before.strip(" .;,") else []
+        if spans:
+            start, end = spans[-1]
+            sentence = before[start:end]
         yield sentence, citation[0]
         begun = citation.end()
 
 
-def _passages(report: Report, said: str, mentions: Mentions) -> Sequence[str]:
+def _best_passages(report: Report, statement: str, mentions: Mentions) -> Sequence[str]:
+    """Return the sources of the report that mention most names of the statement.
+
+    If none does, title and summary of the report replace the statement, then its first source is
+    taken.
+    """
     units = report.text_unit_ids
-    for text in (said, f"{report.title}\n{report.summary}"):
-        if best := _mentioning(text, units, mentions):
+    for text in (statement, f"{report.title}\n{report.summary}"):
+        best = _mentioning_units(text, units, mentions)
+        if best:
             return best
     return units[:1]
 
 
-def _mentioning(text: str, units: Sequence[str], mentions: Mentions) -> list[str]:
-    """The text units that mention what the text names, best first."""
-    key, own = match_key(text), set(units)
-    scores: Counter[str] = Counter()
+def _mentioning_units(text: str, units: Sequence[str], mentions: Mentions) -> list[str]:
+    """Return at most MOST text units that mention names of the text, best first.
+
+    A name adds 1 / (the number of these units that mention it) to the score of each of them.
+    """
+    key = match_key(text)
+    own = set(units)
+    scores: dict[str, float] = {}
     for name, ids in mentions.items():
         found = own.intersection(ids)
-        if found and _names(key, name):
-            scores.update(dict.fromkeys(found, 1 / len(found)))  # pyright: ignore[reportArgumentType,reportCallIssue]
-    return sorted((unit for unit in units if scores[unit] > 0), key=lambda unit: -scores[unit])[
-        :MOST
-    ]
+        if found and _contains_name(key, name):
+            for unit in found:
+                scores[unit] = scores.get(unit, 0) + 1 / len(found)
+    named = [unit for unit in units if scores.get(unit, 0) > 0]
+    return sorted(named, key=lambda unit: -scores[unit])[:MOST]
 
 
-def _names(text: str, name: str) -> bool:
+def _contains_name(text: str, name: str) -> bool:
+    """Return whether the text contains the name as whole words; both are match keys."""
     if name not in text:
         return False
-    return (
-        any(map(is_syllabic, name))
-        or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
-    )
+    if any(map(is_syllabic, name)):
+        return True
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
-def _referred(
+def _add_references(
     context: Context, found: Mapping[int, Sequence[str]], chunks: Sequence[Passage]
 ) -> Context:
-    """A passage that is there already keeps its number."""
-    reports = {
-        chunk.id: tuple(number for number, ids in found.items() if chunk.id in ids)
-        for chunk in chunks
-    }
+    """Return the context with references to the chunks; ``found`` maps reports to chunk ids.
+
+    A passage that has a reference already keeps its number.
+    """
+    reports: dict[str, tuple[int, ...]] = {}
+    for chunk in chunks:
+        reports[chunk.id] = tuple(number for number, ids in found.items() if chunk.id in ids)
     known = [
         replace(entry, reports=reports.get(entry.chunk_id, ())) for entry in context.references
     ]
-    there = {entry.chunk_id for entry in known}
-    new = (chunk for chunk in chunks if chunk.id not in there)
-    first = max((entry.id for entry in known), default=0) + 1
-    numbered = [replace(chunk, number=number) for number, chunk in enumerate(new, first)]
+    known_chunks = {entry.chunk_id for entry in known}
+    first_number = max((entry.id for entry in known), default=0) + 1
+    new = [chunk for chunk in chunks if chunk.id not in known_chunks]
+    numbered = [replace(chunk, number=number) for number, chunk in enumerate(new, first_number)]
     more = [replace(entry, reports=reports[entry.chunk_id]) for entry in references_to(numbered)]
     return replace(context, references=(*known, *more))

@@ -1,1 +1,1 @@
-"""What is found for a question, in each mode."""
+"""Search: keywords of a question, and the evidence that each mode finds in the stores."""

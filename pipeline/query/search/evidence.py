@@ -1,10 +1,10 @@
-"""What a retriever finds, before it is cut to a budget: ranked lists merged, text units chosen and
-reranked."""
+"""Evidence before it is cut to a budget: rankings merged, text units chosen and reranked."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -16,19 +16,22 @@ from pipeline.stores.reads import VectorReads
 from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report, SharedUnit
 
 Picks = Mapping[str, int]
-"""Text units that a lane has chosen, best first, each with how often it came up there."""
+"""Text units that one lane has chosen, best first: id -> how often it occurred in the lane."""
 Item = TypeVar("Item")
 Sources = Sequence[Sequence[str]]
-"""Text units of each of the records found, the best record first."""
+"""Ids of the source text units of each record found, the best record first."""
 CANDIDATES = 3
-"""So many times the text units that are shown are found first, where a reranker chooses among
-them."""
+"""Factor by which more text units are found than shown if a reranker chooses among them."""
+LANES = ("vector", "graph", "entity", "relationship")
+"""Ways to find text units, in the order in which they take turns."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Entities, relationships, reports and claims ranked; text units by the lane that found them,
-    each lane ranked; what is to be said of the search."""
+    """The ranked records that a search has found, and notes on the search for the caller.
+
+    ``chunk_lanes`` maps a lane of LANES to the text units that it has chosen.
+    """
 
     entities: Sequence[Entity] = ()
     relationships: Sequence[Relationship] = ()
@@ -38,12 +41,42 @@ class Evidence:
     notes: tuple[str, ...] = ()
 
 
+Found = tuple[Evidence, Sequence[Passage]]
+"""Evidence, and the text units to show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A text unit to read.
+
+    ``lane``: the first lane that chose it. ``place``: its rank there, from 1. ``frequency``: how
+    often it occurred there.
+    """
+
+    id: str
+    lane: str
+    frequency: int
+    place: int
+
+
+def pick_chunks(evidence: Evidence, limit: int) -> list[Pick]:
+    """Return at most ``limit`` text units; the lanes take turns, each gives its best first."""
+    lanes: list[list[Pick]] = []
+    for lane in sorted(evidence.chunk_lanes, key=LANES.index):
+        chosen = evidence.chunk_lanes[lane].items()
+        numbered = enumerate(chosen, 1)
+        lanes.append([Pick(id, lane, frequency, place) for place, (id, frequency) in numbered])
+    return round_robin(attrgetter("id"), *lanes)[:limit]
+
+
 def round_robin(by: Callable[[Item], Hashable], *rankings: Sequence[Item]) -> list[Item]:
-    """First of each, second of each, ...; of items that are equal ``by`` something the first that
-    comes up."""
-    turns = range(max(map(len, rankings), default=0))
+    """Merge the rankings: the first item of each, then the second of each, and so on.
+
+    Of items with the same key ``by``, only the first is kept.
+    """
+    longest = max(map(len, rankings), default=0)
     found: dict[Hashable, Item] = {}
-    for turn in turns:
+    for turn in range(longest):
         for items in rankings:
             if turn < len(items):
                 found.setdefault(by(items[turn]), items[turn])
@@ -52,8 +85,11 @@ def round_robin(by: Callable[[Item], Hashable], *rankings: Sequence[Item]) -> li
 
 @dataclass(frozen=True)
 class ChunkChoice:
-    """``number``: about how many for each record, with WEIGHT and VECTOR. ``question``: its
-    vector."""
+    """A method to choose among the source text units of the records found.
+
+    ``number``: about how many to choose per record, with WEIGHT and VECTOR. ``question``: the
+    question's vector.
+    """
 
     method: ChunkPick
     number: int
@@ -61,24 +97,27 @@ class ChunkChoice:
     vectors: VectorReads
 
     def among(self, sources: Sources) -> Picks:
-        """RELATION: all, in the order of the records."""
+        """Choose text units of ``sources`` by the method.
+
+        RELATION takes all, in the order of the records. VECTOR takes the nearest ones; if it finds
+        none, WEIGHT decides.
+        """
         if self.method == "RELATION":
-            return counted(chain.from_iterable(sources), sources)
-        return (self.method == "VECTOR" and self._nearest(sources)) or by_weight(
-            sources, self.number
-        )
+            return with_frequency(chain.from_iterable(sources), sources)
+        nearest = self._nearest(sources) if self.method == "VECTOR" else {}
+        return nearest or by_weight(sources, self.number)
 
     def _nearest(self, sources: Sources) -> Picks:
-        """Those most similar to the question, half of ``number`` for each record; none where it has
-        no vector."""
+        """Return the text units most similar to the question, half of ``number`` per record.
+
+        The result is empty if the question's vector is zero.
+        """
         if not self.question.any():
             return {}
         units = list(dict.fromkeys(chain.from_iterable(sources)))
         limit = max(1, self.number * len(sources) // 2)
-        return counted(
-            (id for id, _ in self.vectors.nearest_of("chunks", units, self.question, limit)),
-            sources,
-        )
+        hits = self.vectors.nearest_of("chunks", units, self.question, limit)
+        return with_frequency([id for id, _ in hits], sources)
 
 
 def by_question(
@@ -87,26 +126,31 @@ def by_question(
     question: np.ndarray,
     vectors: VectorReads,
 ) -> list[Relationship]:
-    """Relationships by the entity that leads to them, then by how similar they are to the question,
-    then by rank and weight."""
+    """Sort relationships by their best-ranked end, then by similarity to the question.
+
+    Ties are sorted by rank, weight and id. ``entity_ids`` gives the ranks of the ends, best first;
+    ``question`` is the question's vector.
+    """
     place = {id: position for position, id in enumerate(entity_ids)}
-    alike = dict(
-        vectors.nearest_of("relationships", [link.id for link in links], question, len(links))
-    )
+    link_ids = [link.id for link in links]
+    similarity = dict(vectors.nearest_of("relationships", link_ids, question, len(links)))
+    unranked = len(place)
 
-    def order(link: Relationship) -> tuple[int, float, int, float, str]:
-        led = min(
-            place.get(link.source_entity_id, len(place)),
-            place.get(link.target_entity_id, len(place)),
-        )
-        return led, -alike.get(link.id, -1.0), -link.rank, -link.weight, link.id
+    def sort_key(link: Relationship) -> tuple[int, float, int, float, str]:
+        source_place = place.get(link.source_entity_id, unranked)
+        target_place = place.get(link.target_entity_id, unranked)
+        best_end = min(source_place, target_place)
+        # -1 is the least similarity.
+        return best_end, -similarity.get(link.id, -1.0), -link.rank, -link.weight, link.id
 
-    return sorted(links, key=order)
+    return sorted(links, key=sort_key)
 
 
 def by_relation(shared: Sequence[SharedUnit], entity_ids: Sequence[str]) -> Picks:
-    """Text units of entities: by the entity that leads to them, then by how many of its neighbours
-    share them."""
+    """Rank text units by their entity, then by the number of its neighbours that share them.
+
+    ``entity_ids`` gives the ranks of the entities, best first.
+    """
     place = {id: position for position, id in enumerate(entity_ids)}
     ranked = sorted(
         shared, key=lambda found: (place[found.entity_id], -found.neighbours, found.text_unit_id)
@@ -115,44 +159,50 @@ def by_relation(shared: Sequence[SharedUnit], entity_ids: Sequence[str]) -> Pick
 
 
 def by_weight(sources: Sources, most: int) -> Picks:
-    """Linear gradient polling: the first record may name ``most`` text units, the last one, those
-    between by their place; what a record leaves unused goes to the next that have more. A text unit
-    counts for the first record that has it; of a record's own, those that most records have come
-    first."""
-    often = _how_often(sources)
-    own = [sorted(units, key=lambda unit: -often[unit]) for units in _each_once(sources)]
-    quotas = [round(quota) for quota in np.linspace(most, 1, num=len(own))] if own else []
-    named = [units[:quota] for units, quota in zip(own, quotas, strict=True)]
-    unused = sum(quotas) - sum(map(len, named))
-    rest = chain.from_iterable(units[quota:] for units, quota in zip(own, quotas, strict=True))
-    return counted([*chain.from_iterable(named), *list(rest)[:unused]], sources)
+    """Choose text units by linear gradient polling.
 
-
-def counted(units: Iterable[str], sources: Sources) -> Picks:
-    """Each text unit once, with how many of the records have it."""
-    often = _how_often(sources)
-    return {unit: often[unit] for unit in dict.fromkeys(units)}
-
-
-def _how_often(sources: Sources) -> Counter[str]:
-    """In how many of the records each text unit is."""
-    return Counter(chain.from_iterable(map(dict.fromkeys, sources)))
-
-
-def _each_once(sources: Sources) -> list[list[str]]:
+    The first record may choose ``most`` text units, the last one may choose 1, and those between
+    a linear number by their rank. What a record does not use goes to the next that have more. A
+    text unit counts for the first record that has it. Of its own, a record prefers those that most
+    records have.
+    """
+    if not sources:
+        return {}
+    frequency = _frequencies(sources)
+    ranked: list[list[str]] = []
     seen: set[str] = set()
-    result = []
     for units in sources:
-        result.append([unit for unit in dict.fromkeys(units) if unit not in seen])
+        own = [unit for unit in dict.fromkeys(units) if unit not in seen]
         seen.update(units)
-    return result
+        ranked.append(sorted(own, key=lambda unit: -frequency[unit]))
+    quotas = [round(quota) for quota in np.linspace(most, 1, num=len(ranked))]
+    chosen: list[str] = []
+    rest: list[str] = []
+    for units, quota in zip(ranked, quotas, strict=True):
+        chosen += units[:quota]
+        rest += units[quota:]
+    unused = sum(quotas) - len(chosen)
+    return with_frequency([*chosen, *rest[:unused]], sources)
+
+
+def with_frequency(units: Iterable[str], sources: Sources) -> Picks:
+    """Return each distinct text unit with the number of records that have it as a source."""
+    frequency = _frequencies(sources)
+    return {unit: frequency[unit] for unit in dict.fromkeys(units)}
+
+
+def _frequencies(sources: Sources) -> Counter[str]:
+    """Return the number of records that have each text unit as a source."""
+    return Counter(chain.from_iterable(map(dict.fromkeys, sources)))
 
 
 def reranked(
     chunks: Sequence[Passage], query: str, reranker: Reranker
 ) -> tuple[Sequence[Passage], tuple[str, ...]]:
-    """The chunks by their relevance, kept as ``rerank_score``, ties in the order given; and what is
-    to be said of it: a reranker that fails leaves them as they are."""
+    """Return the chunks sorted by relevance, which they keep as ``rerank_score``, and notes.
+
+    Ties keep their order. If the reranker fails, the chunks are returned unchanged with a note.
+    """
     if not chunks:
         return chunks, ()
     try:

@@ -1,9 +1,12 @@
-"""The stores as those see them who may see some documents only.
+"""Reads of the stores that are restricted to the documents that a condition admits.
 
-A text unit of another document is not there. An entity or relationship is there if a text unit of
-these documents is one of its sources; what was written of it from other documents too (description,
-type, keywords) is left out. A report is there if all of its sources are text units of these
-documents, a claim if its one is.
+The rules for each kind of record are:
+
+- A text unit is visible if its document is admitted.
+- An entity or a relationship is visible if one of its source text units is. If it has other
+  sources too, its texts (description, type, keywords) are blanked, because these mix all sources.
+- A report is visible if all of its source text units are.
+- A claim is visible if its only source text unit is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,12 +52,12 @@ Sourced = TypeVar("Sourced", Entity, Relationship)
 Work = Callable[[VectorReads, GraphReads], Result]
 
 MORE = 5
-"""So many times the rows of a drawing are looked at, for those that are left."""
+"""Factor by which a drawing reads more rows than its limit, because some are filtered out."""
 
 
 @dataclass(frozen=True)
 class NarrowedDocuments:
-    """The reads of documents and of their text units, of those alone that satisfy ``allowed``."""
+    """Reads of documents and their text units that add the conditions ``allowed`` to each read."""
 
     vectors: VectorReads
     allowed: Within
@@ -81,17 +84,20 @@ class NarrowedDocuments:
 
 @dataclass(frozen=True)
 class FilteredVectors(NarrowedDocuments):
+    """Vector reads that return only records visible under ``allowed``; see the module."""
+
     def nearest(
         self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
     ) -> list[Hits]:
         return self.vectors.nearest(searches, (*self.allowed, *within), rights)
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
-        return self.vectors.nearest_of(table, sorted(self.visible(table, ids)), vector, limit)
+        visible = sorted(self.visible(table, ids))
+        return self.vectors.nearest_of(table, visible, vector, limit)
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
-        seen = self.visible("chunks", ids)
-        return self.vectors.chunks([id for id in ids if id in seen], question)
+        visible = self.visible("chunks", ids)
+        return self.vectors.chunks([id for id in ids if id in visible], question)
 
     def origins(
         self, table: str, ids: Sequence[str], within: Within
@@ -108,12 +114,13 @@ class FilteredVectors(NarrowedDocuments):
     ) -> list[EntityMentions]:
         found = self.vectors.mentions(text_unit_ids, entity_ids, most)
         entities = self.visible("entities", [entity.id for entity in found])
-        units = self.visible("chunks", _each([entity.passages for entity in found]))
-        return [
-            replace(entity, passages=[unit for unit in entity.passages if unit in units])
-            for entity in found
-            if entity.id in entities
-        ]
+        units = self.visible("chunks", _distinct_ids([entity.passages for entity in found]))
+        mentions = []
+        for entity in found:
+            if entity.id in entities:
+                passages = [unit for unit in entity.passages if unit in units]
+                mentions.append(replace(entity, passages=passages))
+        return mentions
 
     def opened_mentions(
         self,
@@ -123,7 +130,10 @@ class FilteredVectors(NarrowedDocuments):
         passages: int,
         length: int,
     ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
-        """More statements than one: of the passages the first are those that are left."""
+        """Return the visible mentions, and the openings of the first visible ``passages``.
+
+        The limit applies after filtering, so this takes several reads instead of the store's one.
+        """
         mentioned = self.mentions(text_unit_ids, entity_ids, most)
         return mentioned, self.openings(passages_of(mentioned, passages), length)
 
@@ -135,8 +145,8 @@ class FilteredVectors(NarrowedDocuments):
 
     def reports(self, ids: Sequence[str]) -> list[Report]:
         found = self.vectors.reports(ids)
-        whole = self.visible_and_whole("reports", [report.id for report in found])[1]
-        return [report for report in found if report.id in whole]
+        _, entirely = self.partly_and_entirely_visible("reports", [report.id for report in found])
+        return [report for report in found if report.id in entirely]
 
     def reports_at(self, level: int, limit: int, within: Within = ()) -> list[Report]:
         return self.vectors.reports_at(level, limit, (*self.allowed, *within))
@@ -145,37 +155,44 @@ class FilteredVectors(NarrowedDocuments):
         return self.vectors.claims_of(entity_ids, limit, (*self.allowed, *within))
 
     def visible(self, table: str, ids: Sequence[str]) -> set[str]:
-        """The ids that have a source in the documents."""
-        return self.visible_and_whole(table, ids)[0]
+        """Return the ids that have at least one source in the admitted documents."""
+        partly, _ = self.partly_and_entirely_visible(table, ids)
+        return partly
 
-    def visible_and_whole(self, table: str, ids: Sequence[str]) -> tuple[set[str], set[str]]:
-        """The ids that have a source in the documents, and those of them that have no other."""
+    def partly_and_entirely_visible(
+        self, table: str, ids: Sequence[str]
+    ) -> tuple[set[str], set[str]]:
+        """Return two sets of ids: some source is in the admitted documents, and all sources are."""
         origins = self.vectors.origins(table, ids, self.allowed)
-        return {id for id, (some, _) in origins.items() if some}, {
-            id for id, (_, all) in origins.items() if all
-        }
+        partly = {id for id, (some_sources, _) in origins.items() if some_sources}
+        entirely = {id for id, (_, all_sources) in origins.items() if all_sources}
+        return partly, entirely
 
 
 @dataclass(frozen=True)
 class FilteredGraph:
+    """Graph reads that return only records visible to ``vectors``; see the module."""
+
     graph: GraphReads
     vectors: FilteredVectors
 
     def entities(self, ids: Sequence[str]) -> list[Entity]:
-        seen, whole = self._seen("entities", self.graph.entities(ids))
-        return [row if row.id in whole else replace(row, description="", type="") for row in seen]
+        visible, entirely = self._visible_rows("entities", self.graph.entities(ids))
+        return [
+            entity if entity.id in entirely else replace(entity, description="", type="")
+            for entity in visible
+        ]
 
     def relationships(self, ids: Sequence[str]) -> list[Relationship]:
-        return self._told(self.graph.relationships(ids))
+        return self._visible_relationships(self.graph.relationships(ids))
 
     def relationships_of(self, entity_ids: Sequence[str], limit: int) -> list[Relationship]:
-        return self._told(self.graph.relationships_of(entity_ids, limit))
+        return self._visible_relationships(self.graph.relationships_of(entity_ids, limit))
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
         shared = self.graph.shared_units(entity_ids)
-        visible = self.vectors.visible(
-            "chunks", list(dict.fromkeys(found.text_unit_id for found in shared))
-        )
+        units = list(dict.fromkeys(found.text_unit_id for found in shared))
+        visible = self.vectors.visible("chunks", units)
         return [found for found in shared if found.text_unit_id in visible]
 
     def links(self, entity_ids: Sequence[str], most: int, limit: int) -> list[Link]:
@@ -184,27 +201,26 @@ class FilteredGraph:
         return [link for link in links if link.id in visible]
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
-        return self.graph.communities_of(
-            sorted(self.vectors.visible("entities", entity_ids)), level
-        )
+        visible = sorted(self.vectors.visible("entities", entity_ids))
+        return self.graph.communities_of(visible, level)
 
     def named(self, text: str, limit: int) -> list[Dot]:
-        return self._dots(self.graph.named(text, MORE * limit))[:limit]
+        return self._visible_dots(self.graph.named(text, MORE * limit))[:limit]
 
     def dots(self, ids: Sequence[str]) -> list[Dot]:
-        return self._dots(self.graph.dots(ids))
+        return self._visible_dots(self.graph.dots(ids))
 
     def most_linked(self, limit: int, community: str = "") -> list[Dot]:
-        return self._dots(self.graph.most_linked(MORE * limit, community))[:limit]
+        return self._visible_dots(self.graph.most_linked(MORE * limit, community))[:limit]
 
     def lines_of(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
-        return self._lines(self.graph.lines_of(entity_ids, MORE * limit))[:limit]
+        return self._visible_lines(self.graph.lines_of(entity_ids, MORE * limit))[:limit]
 
     def lines_among(self, entity_ids: Sequence[str], limit: int) -> list[Line]:
-        return self._lines(self.graph.lines_among(entity_ids, MORE * limit))[:limit]
+        return self._visible_lines(self.graph.lines_among(entity_ids, MORE * limit))[:limit]
 
     def communities(self, ids: Sequence[str]) -> list[Community]:
-        """None: what they are called and how large they are tells of all documents."""
+        """Return no communities: their titles and sizes are made from all documents."""
         return []
 
     def parts_of(self, community: str, limit: int) -> list[Community]:
@@ -213,49 +229,63 @@ class FilteredGraph:
     def between(self, community_ids: Sequence[str]) -> list[Between]:
         return []
 
-    def _dots(self, rows: Sequence[Dot]) -> list[Dot]:
-        told = {entity.id: entity for entity in self.entities([row.id for row in rows])}
+    def _visible_dots(self, rows: Sequence[Dot]) -> list[Dot]:
+        """Return the dots of visible entities, without the place that all documents decide."""
+        entities = {entity.id: entity for entity in self.entities([row.id for row in rows])}
         return [
-            replace(row, type=told[row.id].type, x=None, y=None) for row in rows if row.id in told
-        ]
-
-    def _lines(self, rows: Sequence[Line]) -> list[Line]:
-        told = {link.id: link for link in self.relationships([row.id for row in rows])}
-        return [
-            replace(row, keyword=next(iter(told[row.id].keywords), ""))
+            replace(row, type=entities[row.id].type, x=None, y=None)
             for row in rows
-            if row.id in told
+            if row.id in entities
         ]
 
-    def _told(self, rows: Sequence[Relationship]) -> list[Relationship]:
-        seen, whole = self._seen("relationships", rows)
+    def _visible_lines(self, rows: Sequence[Line]) -> list[Line]:
+        """Return the lines of visible relationships, each with the first visible keyword or ""."""
+        links = {link.id: link for link in self.relationships([row.id for row in rows])}
+        lines = []
+        for row in rows:
+            if row.id in links:
+                keyword = next(iter(links[row.id].keywords), "")
+                lines.append(replace(row, keyword=keyword))
+        return lines
+
+    def _visible_relationships(self, rows: Sequence[Relationship]) -> list[Relationship]:
+        visible, entirely = self._visible_rows("relationships", rows)
         return [
-            row if row.id in whole else replace(row, description="", keywords=()) for row in seen
+            link if link.id in entirely else replace(link, description="", keywords=())
+            for link in visible
         ]
 
-    def _seen(self, table: str, rows: Sequence[Sourced]) -> tuple[list[Sourced], set[str]]:
-        """The rows that have a source in the documents, with those sources; and the ids of those
-        that have no other, of which all may be told that was written."""
-        visible, whole = self.vectors.visible_and_whole(table, [row.id for row in rows])
-        seen = [row for row in rows if row.id in visible]
-        units = self.vectors.visible("chunks", _each([row.text_unit_ids for row in seen]))
-        return [
-            replace(row, text_unit_ids=[unit for unit in row.text_unit_ids if unit in units])
-            for row in seen
-        ], whole
+    def _visible_rows(self, table: str, rows: Sequence[Sourced]) -> tuple[list[Sourced], set[str]]:
+        """Return the visible rows, and the ids of those that have only visible sources.
+
+        The rows name their visible source text units only.
+        """
+        ids = [row.id for row in rows]
+        partly, entirely = self.vectors.partly_and_entirely_visible(table, ids)
+        visible = [row for row in rows if row.id in partly]
+        sources = _distinct_ids([row.text_unit_ids for row in visible])
+        units = self.vectors.visible("chunks", sources)
+        narrowed = []
+        for row in visible:
+            visible_sources = [unit for unit in row.text_unit_ids if unit in units]
+            narrowed.append(replace(row, text_unit_ids=visible_sources))
+        return narrowed, entirely
 
 
-def _each(lists: Sequence[Sequence[str]]) -> list[str]:
+def _distinct_ids(lists: Sequence[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(chain.from_iterable(lists)))
 
 
-def allowed(request: QueryRequest, work: Work[Result]) -> Work[Result]:
-    """The same work over the documents of ``where`` alone."""
+def restrict_to_where(request: QueryRequest, work: Work[Result]) -> Work[Result]:
+    """Return ``work`` so that it sees only the documents that the request's ``where`` admits.
+
+    Without ``where`` the work itself is returned.
+    """
     if not request.where:
         return work
 
-    def look(vectors: VectorReads, graph: GraphReads) -> Result:
-        seen = FilteredVectors(vectors, (request.where,))
-        return work(seen, FilteredGraph(graph, seen))
+    def do_restricted(vectors: VectorReads, graph: GraphReads) -> Result:
+        visible = FilteredVectors(vectors, (request.where,))
+        return work(visible, FilteredGraph(graph, visible))
 
-    return look
+    return do_restricted

@@ -1,134 +1,47 @@
-"""Question and mode -> evidence: its keywords (themes, high level; names and details, low level),
-then local, global, hybrid, mix, naive and graph."""
+"""Search by mode: local, global, hybrid, mix, naive and graph."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
-from pipeline.contract.prompts import Placeholders, Prompt
-from pipeline.errors import AuthError, ModelError, NoSuchModelError, UsageError
-from pipeline.models.base import (
-    ChatModel,
-    ChatReply,
-    ChatRequest,
-    EmbeddingModel,
-    Tokenizer,
-    readable,
-)
-from pipeline.query.context import Pick, ranked_chunks
+from pipeline.models.base import EmbeddingModel
 from pipeline.query.request import QueryRequest
-from pipeline.query.resources import Found
 from pipeline.query.search.evidence import (
     ChunkChoice,
     Evidence,
+    Found,
     by_question,
     by_relation,
+    pick_chunks,
     round_robin,
 )
+from pipeline.query.search.keywords import Keywords, search_text
 from pipeline.settings.query_fields import RelationshipOrder
 from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
-from pipeline.stores.records import Passage
 
 LOCAL_MODES = frozenset({"local", "hybrid", "mix"})
 GLOBAL_MODES = frozenset({"global", "hybrid", "mix"})
 VECTOR_MODES = frozenset({"naive", "mix"})
 REPORT_MODES = frozenset({"community", "drift"})
 KEYWORD_MODES = LOCAL_MODES | GLOBAL_MODES
-PLACEHOLDERS = Placeholders(("query",))
-SHORT_QUESTION = 50
-"""Characters below which a question without keywords is a keyword itself."""
-LONGEST_TURN = 1000
-"""Characters of a turn that are read for keywords."""
-LONG_QUESTION = 1000
-"""Tokens; a question up to here is searched for even where the budget has no room for it."""
 RELATIONSHIP_LIMIT = CLAIM_LIMIT = 1000
-"""Read at most: more than any budget shows, and a bound on hubs."""
-
-
-@dataclass(frozen=True)
-class Keywords:
-    """``question``: one that stands without its conversation, where the model gave one. ``reply``:
-    what the model was paid for; None where it was not asked. ``notes``: what is to be said of
-    it."""
-
-    high: tuple[str, ...] = ()
-    low: tuple[str, ...] = ()
-    reply: ChatReply | None = None
-    notes: tuple[str, ...] = ()
-    question: str = ""
+"""Most rows of one read: more than any budget shows, and a bound for entities with many links."""
 
 
 def may_ask_chat(options: Mapping[str, Any]) -> bool:
-    """Return whether a question with these options of a QueryRequest may ask a chat model: for the
-    answer, for keywords, or for the relevance of reports."""
+    """Return whether a question with these options of QueryRequest may ask a chat model.
+
+    The model may be asked for the answer, for keywords, or for the relevance of reports.
+    """
     if not options.get("only_need_context") and not options.get("only_need_prompt"):
         return True
     if options["mode"] in KEYWORD_MODES:
         return not options.get("hl_keywords") and not options.get("ll_keywords")
     return options["mode"] in REPORT_MODES and bool(options.get("dynamic_community_selection"))
-
-
-def find_keywords(
-    request: QueryRequest,
-    chat: ChatModel | None,
-    prompt: Prompt,
-    form: Mapping[str, Any] | None = None,
-) -> Keywords:
-    """The caller's keywords, else the model's; without a model the question itself is both.
-    ``form``: the ``response_format`` of the call.
-
-    Both lists empty: a short question becomes the low-level keyword, but not in mode ``global``.
-    Where the model fails, or its reply cannot be read, the question is both, as without a model.
-    """
-    if request.hl_keywords or request.ll_keywords:
-        return Keywords(request.hl_keywords, request.ll_keywords)
-    itself = Keywords((request.searched,), (request.searched,))
-    if chat is None:
-        return itself
-    from pipeline.models.parse.graph import parse_keywords
-
-    prompt.check(PLACEHOLDERS)
-    message = {"role": "user", "content": prompt.render(query=_with_conversation(request))}
-    asked = ChatRequest(
-        "keywords",
-        (message,),
-        form,
-        check=readable(parse_keywords, "no keyword lists in the reply"),
-    )
-    try:
-        reply = chat.complete([asked])[0]
-    except (AuthError, ModelError, NoSuchModelError) as error:
-        return replace(
-            itself,
-            notes=(f"no keywords from the chat model, the question is searched for ({error})",),
-        )
-    parsed = None if reply.reason else parse_keywords(reply.text)
-    if parsed is None:
-        why = reply.reason or "no keyword lists in the reply"
-        said = f"no keywords from the chat model, the question is searched for ({why})"
-        return replace(itself, reply=reply, notes=(said,))
-    high, low = tuple(parsed.high), tuple(parsed.low)
-    alone = parsed.question[:LONGEST_TURN] if request.conversation_history else ""
-    if not high and not low and request.mode != "global" and len(request.query) < SHORT_QUESTION:
-        said = "no keywords in the question: it is searched for as it is"
-        return Keywords((), (alone or request.searched,), reply, (said,), alone)
-    return Keywords(high, low, reply, question=alone)
-
-
-def _with_conversation(request: QueryRequest) -> str:
-    """The question and, after it, the turns before it, which it may refer to."""
-    if not request.conversation_history:
-        return request.query
-    turns = (
-        f"{turn.role}: {' '.join(turn.content.split())[:LONGEST_TURN]}"
-        for turn in request.conversation_history
-    )
-    return "\n".join([request.query, "Conversation before it, the oldest turn first:", *turns])
 
 
 def local_search(
@@ -138,9 +51,11 @@ def local_search(
     graph: GraphReads,
     order: RelationshipOrder = "question",
 ) -> Evidence:
-    """Three reads however many ``ids`` of entities there are, one more to order relationships by
-    the question. Entities in their order; relationships as ``order`` says; text units as ``choice``
-    says."""
+    """Return the entities ``ids``, in this order, with their relationships and text units.
+
+    ``order`` sorts the relationships, ``choice`` chooses the text units. It takes three reads for
+    any number of ids, and one more to order by the question.
+    """
     if not ids:
         return Evidence()
     entities = graph.entities(ids)
@@ -160,25 +75,33 @@ def global_search(
     graph: GraphReads,
     order: RelationshipOrder = "question",
 ) -> Evidence:
-    """Two reads however many ``ids`` of relationships there are, one more to compare text units.
-    Relationships in their order, or by rank, then weight; entities in that of the ``ids``; text
-    units, the relationships' own, as ``choice`` says."""
+    """Return the relationships ``ids``, with their ends and their own text units.
+
+    The relationships keep this order, or are sorted by rank and weight, as ``order`` says. The
+    entities follow the order of ``ids``. ``choice`` chooses the text units. It takes two reads for
+    any number of ids, and one more to compare text units.
+    """
     if not ids:
         return Evidence()
     nearest = graph.relationships(ids)
-    ends = chain.from_iterable((link.source_entity_id, link.target_entity_id) for link in nearest)
-    by_rank = sorted(nearest, key=lambda link: (-link.rank, -link.weight, link.id))
-    return Evidence(
-        entities=graph.entities(list(dict.fromkeys(ends))),
-        relationships=by_rank if order == "rank" else nearest,
-        chunk_lanes={"relationship": choice.among([link.text_unit_ids for link in nearest])},
-    )
+    ends: dict[str, None] = {}
+    for link in nearest:
+        ends[link.source_entity_id] = None
+        ends[link.target_entity_id] = None
+    entities = graph.entities(list(ends))
+    picks = choice.among([link.text_unit_ids for link in nearest])
+    if order == "rank":
+        nearest = sorted(nearest, key=lambda link: (-link.rank, -link.weight, link.id))
+    return Evidence(entities, nearest, {"relationship": picks})
 
 
 @dataclass(frozen=True)
 class QuestionVectors:
-    """``text``: what is searched for as a whole, and ``question`` its vector; ``low`` and ``high``
-    are None where it has no such keywords."""
+    """The vectors to search with.
+
+    ``text``: the text searched for as a whole; ``question``: its vector. ``low`` and ``high``: the
+    vectors of the keywords of each level; None if there are none.
+    """
 
     text: str
     question: np.ndarray
@@ -186,20 +109,18 @@ class QuestionVectors:
     high: np.ndarray | None
 
 
-def search_text(request: QueryRequest, keywords: Keywords) -> str:
-    """The question that stands alone, as the model gave it, else the question after those before
-    it."""
-    return keywords.question or request.searched
-
-
 def embed_question(
     request: QueryRequest, keywords: Keywords, embedding: EmbeddingModel
 ) -> QuestionVectors:
-    """All that is to be searched for, in one call."""
+    """Embed the question and its keywords in one call of the model."""
     text = search_text(request, keywords)
-    question, low, high = embedding.embed([text, ", ".join(keywords.low), ", ".join(keywords.high)])
+    low_text, high_text = ", ".join(keywords.low), ", ".join(keywords.high)
+    question, low, high = embedding.embed([text, low_text, high_text])
     return QuestionVectors(
-        text, question, low if keywords.low else None, high if keywords.high else None
+        text,
+        question,
+        low=low if keywords.low else None,
+        high=high if keywords.high else None,
     )
 
 
@@ -210,10 +131,10 @@ def retrieve(
     graph: GraphReads,
     n_chunks: int,
 ) -> Evidence:
-    """A half of the search without its keywords is left out; with no half left, or nothing in the
-    graph, it is that of ``naive``.
+    """Search as the mode of the request says, and find about ``n_chunks`` text units by similarity.
 
-    ``n_chunks``: text units to find by similarity.
+    The half of a mode whose keywords are missing is left out. If no half is left, or the graph
+    holds nothing for the question, the search is that of mode ``naive``.
     """
     if request.mode == "graph":
         from pipeline.query.walk.graph_search import graph_search
@@ -223,70 +144,77 @@ def retrieve(
         )
     low = question.low if request.mode in LOCAL_MODES else None
     high = question.high if request.mode in GLOBAL_MODES else None
-    choice = ChunkChoice(
-        request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors
-    )
-    found = [Evidence(notes=_left_out(request, question))]
     by_vector = request.mode in VECTOR_MODES or (low is None and high is None)
     naive = VectorSearch("chunks", question.question, n_chunks)
-    searches = {"chunks": naive} if by_vector else {}
+
+    # All searches are one read of the store.
+    searches: dict[str, VectorSearch] = {}
+    if by_vector:
+        searches["chunks"] = naive
     if low is not None:
         searches["entities"] = VectorSearch("entities", low, request.top_k)
     if high is not None:
         searches["relationships"] = VectorSearch("relationships", high, request.top_k)
     nearest = dict(zip(searches, nearest_ids(searches.values(), vectors), strict=True))
+
+    choice = ChunkChoice(
+        request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors
+    )
+    order = request.relationship_order
+    found = [Evidence(notes=_missing_keyword_notes(request, question))]
     if by_vector:
-        found.append(_naive(nearest["chunks"]))
+        found.append(_naive_evidence(nearest["chunks"]))
     if low is not None:
-        found.append(
-            local_search(nearest["entities"], choice, vectors, graph, request.relationship_order)
-        )
+        found.append(local_search(nearest["entities"], choice, vectors, graph, order))
     if high is not None:
-        found.append(
-            global_search(nearest["relationships"], choice, graph, request.relationship_order)
-        )
-    evidence = _merged(found)
+        found.append(global_search(nearest["relationships"], choice, graph, order))
+    evidence = _merge(found)
     if not by_vector and not evidence.entities and not evidence.relationships:
         [ids] = nearest_ids([naive], vectors)
-        return replace(
-            _naive(ids), notes=(*evidence.notes, "the graph holds nothing of it: searched as naive")
-        )
+        notes = (*evidence.notes, "the graph holds nothing of it: searched as naive")
+        return replace(_naive_evidence(ids), notes=notes)
     return evidence
 
 
 def nearest_ids(searches: Iterable[VectorSearch], vectors: VectorReads) -> list[list[str]]:
-    """Of each search, best first; one read."""
+    """Return the ids that each search finds, best first; one read for all searches."""
     return [[id for id, _ in hits] for hits in vectors.nearest(list(searches))]
 
 
-def _naive(ids: Sequence[str]) -> Evidence:
+def _naive_evidence(ids: Sequence[str]) -> Evidence:
+    """Return the text units ``ids`` as evidence, found by their vectors."""
     return Evidence(chunk_lanes={"vector": dict.fromkeys(ids, 1)})
 
 
-def _left_out(request: QueryRequest, question: QuestionVectors) -> tuple[str, ...]:
+def _missing_keyword_notes(request: QueryRequest, question: QuestionVectors) -> tuple[str, ...]:
+    """Return a note for each half of the search that is left out for lack of keywords."""
     halves = (
         (LOCAL_MODES, question.low, "no low-level keywords: entities were not searched"),
         (GLOBAL_MODES, question.high, "no high-level keywords: relationships were not searched"),
     )
-    skipped = [note for modes, vector, note in halves if request.mode in modes and vector is None]
-    wanted = [modes for modes, _, _ in halves if request.mode in modes]
-    naive = (
-        ["searched as naive"]
-        if skipped and len(skipped) == len(wanted) and request.mode != "mix"
-        else []
-    )
-    return (*skipped, *naive)
+    n_wanted = 0
+    notes: list[str] = []
+    for modes, vector, note in halves:
+        if request.mode in modes:
+            n_wanted += 1
+            if vector is None:
+                notes.append(note)
+    none_is_left = n_wanted > 0 and len(notes) == n_wanted
+    # Mode mix always searches as naive too.
+    if none_is_left and request.mode != "mix":
+        notes.append("searched as naive")
+    return tuple(notes)
 
 
-def _merged(found: Sequence[Evidence]) -> Evidence:
+def _merge(found: Sequence[Evidence]) -> Evidence:
+    """Merge the evidence of several searches, which take turns; equal names are one entity."""
+    lanes = {lane: picks for evidence in found for lane, picks in evidence.chunk_lanes.items()}
+    entities = [evidence.entities for evidence in found]
+    relationships = [evidence.relationships for evidence in found]
     return Evidence(
-        entities=round_robin(attrgetter("name"), *(evidence.entities for evidence in found)),
-        relationships=round_robin(
-            attrgetter("id"), *(evidence.relationships for evidence in found)
-        ),
-        chunk_lanes={
-            lane: picks for evidence in found for lane, picks in evidence.chunk_lanes.items()
-        },
+        entities=round_robin(attrgetter("name"), *entities),
+        relationships=round_robin(attrgetter("id"), *relationships),
+        chunk_lanes=lanes,
         notes=tuple(note for evidence in found for note in evidence.notes),
     )
 
@@ -294,30 +222,24 @@ def _merged(found: Sequence[Evidence]) -> Evidence:
 def with_communities(
     evidence: Evidence, level: int, vectors: VectorReads, graph: GraphReads
 ) -> Evidence:
-    """The evidence with the claims of its entities, and the reports of their communities down to
-    ``level``: those first that hold most of the entities (``found_entities``), then by weight,
-    rating and id. Three reads."""
+    """Return the evidence with the claims of its entities and the reports of their communities.
+
+    The communities are those down to ``level``. Reports are sorted by the number of the entities
+    that they cover (``found_entities``), then by weight, rating and id. It takes three reads.
+    """
     ids = [entity.id for entity in evidence.entities]
     if not ids:
         return evidence
-    held = Counter(entry.community_id for entry in graph.communities_of(ids, level))
+    memberships = graph.communities_of(ids, level)
+    n_entities = Counter(membership.community_id for membership in memberships)
     reports = [
-        replace(report, found_entities=held[report.id]) for report in vectors.reports(sorted(held))
+        replace(report, found_entities=n_entities[report.id])
+        for report in vectors.reports(sorted(n_entities))
     ]
     reports.sort(
         key=lambda report: (-report.found_entities, -report.weight, -report.rating, report.id)
     )
     return replace(evidence, reports=reports, claims=vectors.claims_of(ids, CLAIM_LIMIT))
-
-
-def refuse_endless(request: QueryRequest, tokenizer: Tokenizer) -> None:
-    """Raises UsageError for a question that leaves no room for anything else: searching for it
-    would take long."""
-    tokens = tokenizer.count(request.query)
-    if tokens > max(request.max_total_tokens, LONG_QUESTION):
-        raise UsageError(
-            f"query: the question has {tokens:,} tokens; shorten it, or raise max_total_tokens"
-        )
 
 
 def find_evidence(
@@ -327,15 +249,16 @@ def find_evidence(
     graph: GraphReads,
     n_chunks: int,
 ) -> Found:
-    """Evidence, and the text units to show; reports and claims only where ``context`` asks for
-    them."""
+    """Return the evidence for a question, and the text units to show, in their order.
+
+    Reports and claims are read only if the ``context`` of the request asks for them.
+    """
     evidence = retrieve(request, question, vectors, graph, n_chunks)
-    picked = {pick.id: pick for pick in ranked_chunks(evidence, n_chunks)}
-    chunks = vectors.chunks(list(picked), question.question)
+    picks = {pick.id: pick for pick in pick_chunks(evidence, n_chunks)}
+    chunks = []
+    for chunk in vectors.chunks(list(picks), question.question):
+        pick = picks[chunk.id]
+        chunks.append(replace(chunk, lane=pick.lane, frequency=pick.frequency, place=pick.place))
     if request.mixed:
         evidence = with_communities(evidence, request.community_level, vectors, graph)
-    return evidence, [_as_picked(chunk, picked[chunk.id]) for chunk in chunks]
-
-
-def _as_picked(chunk: Passage, pick: Pick) -> Passage:
-    return replace(chunk, lane=pick.lane, frequency=pick.frequency, place=pick.place)
+    return evidence, chunks

@@ -1,8 +1,8 @@
-"""The stores as those see them who may know nothing of other documents, whatever they ask for.
+"""Reads of the stores for a caller who may know nothing about some documents.
 
-Only documents and text units are there. Vectors of entities, relationships and reports, degrees,
-communities and names are made of all documents together, so that any of them would tell of the
-hidden ones.
+Only the visible documents and their text units can be read. Vectors of entities, relationships and
+reports, degrees, communities and names are made from all documents together, so each of them would
+reveal something about the hidden ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ from pipeline.stores.records import (
 
 @dataclass(frozen=True)
 class VisiblePassages(NarrowedDocuments):
-    """Documents that satisfy ``allowed`` and their text units, as if there were no others."""
+    """Vector reads as if the documents that satisfy ``allowed`` were the only ones."""
 
     def nearest(
         self, searches: Sequence[VectorSearch], within: Within = (), rights: Within = ()
@@ -51,15 +51,17 @@ class VisiblePassages(NarrowedDocuments):
         return [next(found) if search.table == "chunks" else [] for search in searches]
 
     def nearest_of(self, table: str, ids: Sequence[str], vector: np.ndarray, limit: int) -> Hits:
-        return self.vectors.nearest_of(table, self._there(table, ids), vector, limit)
+        return self.vectors.nearest_of(table, self._visible_units(table, ids), vector, limit)
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
-        return self.vectors.chunks(self._there("chunks", ids), question)
+        return self.vectors.chunks(self._visible_units("chunks", ids), question)
 
     def origins(
         self, table: str, ids: Sequence[str], within: Within
     ) -> Mapping[str, tuple[bool, bool]]:
-        return self.vectors.origins(table, self._there(table, ids), (*self.allowed, *within))
+        return self.vectors.origins(
+            table, self._visible_units(table, ids), (*self.allowed, *within)
+        )
 
     def lexical(
         self, question: str, limit: int, within: Within = (), rights: Within = ()
@@ -82,10 +84,10 @@ class VisiblePassages(NarrowedDocuments):
         return [], {}
 
     def openings(self, ids: Sequence[str], length: int) -> Mapping[str, Opening]:
-        return self.vectors.openings(self._there("chunks", ids), length)
+        return self.vectors.openings(self._visible_units("chunks", ids), length)
 
     def embeddings(self, table: str, ids: Sequence[str]) -> Mapping[str, np.ndarray]:
-        return self.vectors.embeddings(table, self._there(table, ids))
+        return self.vectors.embeddings(table, self._visible_units(table, ids))
 
     def reports(self, ids: Sequence[str]) -> list[Report]:
         return []
@@ -96,8 +98,8 @@ class VisiblePassages(NarrowedDocuments):
     def claims_of(self, entity_ids: Sequence[str], limit: int, within: Within = ()) -> list[Claim]:
         return []
 
-    def _there(self, table: str, ids: Sequence[str]) -> list[str]:
-        """Return those of the ids that are text units of visible documents, in their order."""
+    def _visible_units(self, table: str, ids: Sequence[str]) -> list[str]:
+        """Return the ids that are text units of visible documents, in the same order."""
         if table != "chunks":
             return []
         visible = self.places(ids)
@@ -105,8 +107,7 @@ class VisiblePassages(NarrowedDocuments):
 
 
 class NoGraph:
-    """The graph for those who may know nothing of some documents: it is made of all, so nothing of
-    it is there."""
+    """An empty graph: the real one is made from all documents, so nothing of it may be shown."""
 
     def entities(self, ids: Sequence[str]) -> list[Entity]:
         return []
@@ -152,17 +153,16 @@ class NoGraph:
 
 
 def only_visible(where: Conditions, read: ReadTogether) -> ReadTogether:
-    """Return the same reads for who may see the documents of ``where`` alone; without conditions
-    ``read`` itself.
+    """Return ``read`` restricted to documents of ``where``; without conditions ``read`` itself.
 
-    Nothing is said of the moment, for it is the graph's.
+    The notes on the state of the stores are left out, because they concern the graph.
     """
 
     def read_visible(work: Work[Result], /) -> tuple[Result, tuple[str, ...]]:
-        def look(vectors: VectorReads, graph: GraphReads) -> Result:
+        def do_restricted(vectors: VectorReads, graph: GraphReads) -> Result:
             return work(VisiblePassages(vectors, (where,)), NoGraph())
 
-        result, _ = read(look)
+        result, _ = read(do_restricted)
         return result, ()
 
     return read_visible if where else read

@@ -1,10 +1,9 @@
-"""Graph search: personalised PageRank over passages and entities, from the question alone, without
-a chat model.
+"""Graph search: personalised PageRank over passages and entities, without a chat model.
 
-After HippoRAG 2 (Gutiérrez et al. 2025, "From RAG to memory", section 3): facts and passages are
-where the walk starts, and it ranks passages. What steps over names (seeds.py) and paths of two
-facts (facts.py) lead to is started from as well, so that the second hop weighs as much as the
-first.
+It follows HippoRAG 2 (Gutiérrez et al. 2025, "From RAG to memory", section 3): the walk starts at
+facts and passages that match the question, and ranks passages. The walk also starts at passages
+that steps over shared names lead to (seeds.py), and at those on paths of two facts (facts.py).
+So the second hop of a question weighs as much as the first.
 """
 
 import math
@@ -33,13 +32,18 @@ from pipeline.stores.reads import GraphReads, Lexical, VectorReads, VectorSearch
 from pipeline.stores.records import EntityMentions, Relationship
 
 SEEDS = 20
-"""Passages that names are looked for in."""
+"""Number of best passages whose texts are read to find names in them."""
 STEPPED, FACT, ENTITY = 1.5, 0.7, 0.5
-"""What the best passage gets for being stepped to, one for holding a fact that is near or on a
-path, and an end of that fact; 1 is what the best by words gets."""
+"""Weights of what the walk starts from; the best passage by words has 1.
+
+STEPPED: the best passage that a step over a name leads to. FACT: a passage that holds a fact near
+the question or on a path. ENTITY: an end of that fact, relative to its passage.
+"""
 QUOTED, QUOTED_FROM = 0.2, 40
-"""What of that is left where the fact is a sentence of the passage, as in a graph that no model
-made: it says nothing that the passage does not; and characters that tell."""
+"""QUOTED: factor on a fact whose description is a sentence of its passage, as in a graph that was
+built without a model; such a fact adds nothing to the passage. QUOTED_FROM: the number of
+characters of the description that are compared with the passage.
+"""
 
 
 def graph_search(
@@ -50,32 +54,40 @@ def graph_search(
     vectors: VectorReads,
     graph: GraphReads,
 ) -> Evidence:
-    """Passages, entities and relationships by the mass they end with, in as many reads whatever the
-    limits are and however large the graph is."""
-    near = VectorSearch("relationships", vector, FACTS), VectorSearch("chunks", vector, POOL)
-    near_facts, near_passages = vectors.nearest(near)
+    """Return passages, entities and relationships, ranked by the mass that the walk ends with.
+
+    ``vector`` is the question's. At most ``top_k`` entities and relationships and ``chunk_top_k``
+    passages are returned. The number of reads depends neither on these limits nor on the size of
+    the graph.
+    """
+    fact_search = VectorSearch("relationships", vector, FACTS)
+    passage_search = VectorSearch("chunks", vector, POOL)
+    nearest_facts, nearest_passages = vectors.nearest([fact_search, passage_search])
     named, openings = named_entities(question, vectors)
-    facts = find_facts(dict(near_facts), [entity.id for entity in named], graph)
-    in_paths, path_scores = best_paths(vector, facts, vectors, graph)
+    named_ids = [entity.id for entity in named]
+    facts = find_facts(dict(nearest_facts), named_ids, graph)
+    path_facts, path_scores = best_paths(vector, facts, vectors, graph)
     lexical = vectors.lexical(question, POOL)
-    restart = passage_scores(lexical.hits, near_passages)
-    _add(restart, named_passages(named, openings))
-    started = [fact for fact in facts.nearest if fact.id in facts.scores]
-    seeds = _ranked(restart, restart)[:SEEDS]
-    texts = _read_texts(
-        [*seeds, *_first_passages(started), *_first_passages(in_paths)], vector, vectors
-    )
-    steps = _steps(
-        {id: texts[id] for id in seeds if id in texts}, restart, named, facts, lexical, vectors
-    )
-    _add(restart, steps.reached, STEPPED)
-    for found, scores in ((started, facts.scores), (in_paths, path_scores)):
-        _add(restart, _fact_mass(found, scores, steps.mentioned, texts), FACT)
+
+    restart = passage_scores(lexical.hits, nearest_passages)
+    _add_mass(restart, named_passages(named, openings))
+    start_facts = [fact for fact in facts.nearest if fact.id in facts.scores]
+    seeds = _ranked_ids(restart, restart)[:SEEDS]
+    passages = [*seeds, *_first_passages(start_facts), *_first_passages(path_facts)]
+    texts = _read_texts(passages, vector, vectors)
+    seed_texts = {id: texts[id] for id in seeds if id in texts}
+    steps = _steps_over_names(seed_texts, restart, named, facts, lexical, vectors)
+
+    _add_mass(restart, steps.reached, STEPPED)
+    start_mass = _fact_mass(start_facts, facts.scores, steps.mentioned, texts)
+    _add_mass(restart, start_mass, FACT)
+    path_mass = _fact_mass(path_facts, path_scores, steps.mentioned, texts)
+    _add_mass(restart, path_mass, FACT)
     links = [(link.source_entity_id, link.target_entity_id, 1.0) for link in facts.links]
-    mass = personalised_pagerank([*steps.edges, *links], restart, DAMPING)
-    return _evidence(
-        mass, surely_first(lexical.hits, near_passages), facts, steps, top_k, chunk_top_k, graph
-    )
+    edges = [*steps.edges, *links]
+    mass = personalised_pagerank(edges, restart, DAMPING)
+    first = surely_first(lexical.hits, nearest_passages)
+    return _evidence(mass, first, facts, steps, top_k, chunk_top_k, graph)
 
 
 def _first_passages(facts: Iterable[Relationship]) -> list[str]:
@@ -83,12 +95,12 @@ def _first_passages(facts: Iterable[Relationship]) -> list[str]:
 
 
 def _read_texts(ids: Sequence[str], vector: np.ndarray, vectors: VectorReads) -> dict[str, str]:
-    return {
-        passage.id: passage.content for passage in vectors.chunks(list(dict.fromkeys(ids)), vector)
-    }
+    distinct = list(dict.fromkeys(ids))
+    passages = vectors.chunks(distinct, vector)
+    return {passage.id: passage.content for passage in passages}
 
 
-def _steps(
+def _steps_over_names(
     texts: Mapping[str, str],
     scores: Mapping[str, float],
     named: Sequence[EntityMentions],
@@ -96,15 +108,20 @@ def _steps(
     lexical: Lexical,
     vectors: VectorReads,
 ) -> WalkSteps:
-    """From the passages of ``texts`` over the names in them, and over the ends of facts."""
-    ends = {end for fact in facts.nearest for end in (fact.source_entity_id, fact.target_entity_id)}
+    """Return the steps from the passages ``texts`` over names in them and over ends of facts."""
+    ends = set[str]()
+    for fact in facts.nearest:
+        ends.update((fact.source_entity_id, fact.target_entity_id))
     mentioned, openings = vectors.opened_mentions(list(texts), sorted(ends), FEW, TARGETS, OPENING)
     asked = {entity.id for entity in named}
-    return mention_steps(texts, scores, mentioned, asked, openings, _content_words(lexical))
+    words = _content_words(lexical)
+    return mention_steps(texts, scores, mentioned, asked, openings, words)
 
 
 def _content_words(lexical: Lexical) -> dict[str, float]:
-    stop = stop_words(guess_language(list(lexical.weights)))
+    """Return the weights of the question's words that are no stop words of its language."""
+    language = guess_language(list(lexical.weights))
+    stop = stop_words(language)
     return {word: weight for word, weight in lexical.weights.items() if word not in stop}
 
 
@@ -114,25 +131,29 @@ def _fact_mass(
     mentioned: Sequence[EntityMentions],
     texts: Mapping[str, str],
 ) -> dict[str, float]:
-    """What the passages that hold the facts get, and the entities at their ends, each by how few
-    passages it is in."""
-    passages = {entity.id: len(entity.passages) for entity in mentioned}
+    """Return the restart mass of the passages that hold the facts, and of the facts' ends.
+
+    The result maps a passage or entity id to its mass. An entity's mass is divided by the number
+    of passages that mention it.
+    """
+    n_passages = {entity.id: len(entity.passages) for entity in mentioned}
     mass: dict[str, float] = {}
     for fact in facts:
-        held = fact.text_unit_ids
-        quoted = any(
-            _quotes(fact.description, texts[passage]) for passage in held[:1] if passage in texts
-        )
-        score = scores.get(fact.id, 0.0) * (QUOTED if quoted else 1.0)
-        for passage in held[:FEW]:
+        score = scores.get(fact.id, 0.0)
+        for passage in fact.text_unit_ids[:1]:
+            if passage in texts and _quotes(fact.description, texts[passage]):
+                score *= QUOTED
+        for passage in fact.text_unit_ids[:FEW]:
             mass[passage] = max(mass.get(passage, 0.0), score)
         for end in (fact.source_entity_id, fact.target_entity_id):
-            if passages.get(end):
-                mass[end] = max(mass.get(end, 0.0), ENTITY * score / passages[end])
+            if n_passages.get(end):
+                share = ENTITY * score / n_passages[end]
+                mass[end] = max(mass.get(end, 0.0), share)
     return mass
 
 
 def _quotes(description: str, text: str) -> bool:
+    """Return whether the text holds the beginning of the description, ignoring white space."""
     return " ".join(description.split())[:QUOTED_FROM] in " ".join(text.split())
 
 
@@ -145,30 +166,35 @@ def _evidence(
     chunk_top_k: int,
     graph: GraphReads,
 ) -> Evidence:
-    """``first``: passages that stand before all others, whatever their mass."""
-    ends = {
-        link.id: (link.source_entity_id, link.target_entity_id)
-        for link in chain(facts.nearest, facts.links)
-    }
-    entities = {entity.id for entity in steps.mentioned}.union(*ends.values())
-    weights = {
-        id: math.sqrt(mass.get(source, 0.0) * mass.get(target, 0.0))
-        for id, (source, target) in ends.items()
-    }
-    passages = list(dict.fromkeys([*first, *_ranked(mass, mass.keys() - entities)]))
+    """Return the evidence ranked by mass; a relationship has the geometric mean of its ends.
+
+    The passages ``first`` come before all others, whatever their mass.
+    """
+    entities = {entity.id for entity in steps.mentioned}
+    weights: dict[str, float] = {}
+    for link in chain(facts.nearest, facts.links):
+        source, target = link.source_entity_id, link.target_entity_id
+        entities.update((source, target))
+        weights[link.id] = math.sqrt(mass.get(source, 0.0) * mass.get(target, 0.0))
+    # Every node of the walk that is no entity is a passage.
+    by_mass = _ranked_ids(mass, mass.keys() - entities)
+    passages = list(dict.fromkeys([*first, *by_mass]))[:chunk_top_k]
+    best_entities = _ranked_ids(mass, entities)[:top_k]
+    best_links = _ranked_ids(weights, weights)[:top_k]
     return Evidence(
-        entities=graph.entities(_ranked(mass, entities)[:top_k]),
-        relationships=graph.relationships(_ranked(weights, weights)[:top_k]),
-        chunk_lanes={"graph": dict.fromkeys(passages[:chunk_top_k], 1)},
+        entities=graph.entities(best_entities),
+        relationships=graph.relationships(best_links),
+        chunk_lanes={"graph": dict.fromkeys(passages, 1)},
     )
 
 
-def _ranked(scores: Mapping[str, float], ids: Iterable[str]) -> list[str]:
-    """The ids that score at all, the best first, ties by id."""
+def _ranked_ids(scores: Mapping[str, float], ids: Iterable[str]) -> list[str]:
+    """Return the ids whose score is above 0, best first, ties by id."""
     found = sorted((-scores.get(id, 0.0), id) for id in ids)
-    return [id for score, id in found if score < 0]
+    return [id for negative_score, id in found if negative_score < 0]
 
 
-def _add(mass: dict[str, float], more: Mapping[str, float], weight: float = 1.0) -> None:
+def _add_mass(mass: dict[str, float], more: Mapping[str, float], weight: float = 1.0) -> None:
+    """Add ``more`` times ``weight`` to ``mass``, id by id."""
     for id, amount in more.items():
         mass[id] = mass.get(id, 0.0) + weight * amount

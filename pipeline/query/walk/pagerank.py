@@ -10,38 +10,48 @@ import numpy as np
 DAMPING = 0.3
 STEPS, TOLERANCE = 50, 1e-9
 Edge = tuple[str, str, float]
-"""Two nodes and how strongly they are linked, above 0."""
+"""Two nodes, and the weight of the link between them, which is above 0."""
 
 
 def personalised_pagerank(
     edges: Sequence[Edge], restart: Mapping[str, float], damping: float
 ) -> dict[str, float]:
-    """Each node's share of the mass, which sums to one: with ``damping`` a step goes on along an
-    edge in proportion to its weight, else back to a node in proportion to ``restart``. From a node
-    without edges it goes back. Nothing where nothing restarts.
+    """Return each node's share of the probability mass; the shares sum to 1.
 
-    The result is the same in whatever order edges and nodes come.
+    With probability ``damping`` a step follows an edge, in proportion to its weight. Otherwise it
+    returns to a node, in proportion to ``restart`` (node -> weight). A node without edges always
+    returns. The result is empty if the restart weights sum to 0, and it does not depend on the
+    order of edges and nodes.
     """
+    # Floating-point sums depend on the order, so nodes and edges are sorted first.
     total = sum(restart[node] for node in sorted(restart))
     if total <= 0:
         return {}
-    nodes = sorted({node for *ends, _ in edges for node in ends} | set(restart))
+    linked = {node for one, other, _ in edges for node in (one, other)}
+    nodes = sorted(linked | set(restart))
     place = {node: number for number, node in enumerate(nodes)}
-    back = np.array([restart.get(node, 0.0) for node in nodes]) / total
-    both_ways = [*edges, *((other, one, weight) for one, other, weight in edges)]
-    pairs = sorted((place[one], place[other], weight) for one, other, weight in both_ways)
-    start = np.array([pair[0] for pair in pairs], dtype=np.int64)
-    end = np.array([pair[1] for pair in pairs], dtype=np.int64)
-    weight = np.array([pair[2] for pair in pairs], dtype=np.float64)
-    outgoing = np.bincount(start, weight, len(nodes))
-    share = weight / outgoing[start]
-    stuck = outgoing == 0
-    mass = back
+    restart_share = np.array([restart.get(node, 0.0) for node in nodes]) / total
+
+    arcs = []
+    for one, other, weight in edges:
+        arcs.append((place[one], place[other], weight))
+        arcs.append((place[other], place[one], weight))
+    arcs.sort()
+    start = np.array([arc[0] for arc in arcs], dtype=np.int64)
+    end = np.array([arc[1] for arc in arcs], dtype=np.int64)
+    weights = np.array([arc[2] for arc in arcs], dtype=np.float64)
+
+    outgoing = np.bincount(start, weights, len(nodes))
+    share = weights / outgoing[start]
+    has_no_edges = outgoing == 0
+    mass = restart_share
     for _ in range(STEPS):
-        moved = np.bincount(end, mass[start] * share, len(nodes)) + mass[stuck].sum() * back
-        following = (1 - damping) * back + damping * moved
-        settled = np.abs(following - mass).sum() < TOLERANCE
+        along_edges = np.bincount(end, mass[start] * share, len(nodes))
+        returned = mass[has_no_edges].sum() * restart_share
+        moved = along_edges + returned
+        following = (1 - damping) * restart_share + damping * moved
+        change = np.abs(following - mass).sum()
         mass = following
-        if settled:
+        if change < TOLERANCE:
             break
     return dict(zip(nodes, mass.tolist(), strict=True))

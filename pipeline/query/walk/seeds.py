@@ -1,11 +1,16 @@
-"""Where a walk over passages and entities starts, and its steps over names.
+"""Passages that a graph search starts from, and its steps over names from passage to passage.
 
-Names and passages are enough: no relationship needs to be extracted. A step counts by how many of
-the question's words are in the sentence that holds the name, so that of all names in a passage the
-one is followed that the question asks for; by how many of them the passage leaves open, so that an
-answer in one passage is not left behind for what its names lead to, and how many of these begin the
-passage at its end; and by whether that one is about the name or just holds it. LinearRAG (Zhuang et
-al. 2025) walks sentences, entities and passages in the same way.
+Names and passages are enough: no relationship needs to be extracted. A step leads from a passage
+over a name in it to another passage that mentions the name. Its score grows with:
+
+- the question's words in the sentence that holds the name, so that the walk follows the name that
+  the question asks about;
+- the question's words that the first passage does not contain, because a passage that contains
+  all of them may already answer the question;
+- the share of these missing words in the opening of the second passage;
+- how far the second passage is about the name, rather than just mentioning it.
+
+LinearRAG (Zhuang et al. 2025) walks sentences, entities and passages in the same way.
 """
 
 import re
@@ -21,50 +26,73 @@ from pipeline.text.ids import entity_id, is_syllabic, match_key, words
 from pipeline.text.sentences import sentence_spans
 
 LONGEST, MOST = 12, 2000
-"""Words (of Chinese and Japanese: characters) of a name, and names looked for in a question."""
+"""LONGEST: most words of a name (characters in Chinese and Japanese). MOST: most candidate names of
+a question."""
 _AROUND = ",;:!?()[]{}。，、；：！？（）《》"
 TARGETS, OPENING = 1000, 300
-"""Passages that names are followed to, and characters of each that tell what it is about."""
+"""TARGETS: most passages that steps lead to. OPENING: characters of each that show its topic."""
 FIRST, NEAR = 4, 60
-"""Characters after which a passage that is about a name has named it, and one that may be."""
+"""Positions, in characters, of a name in a passage's opening.
+
+Up to FIRST the passage is about the name; below NEAR it may be.
+"""
 ABOUT, PERHAPS, ASIDE = 1.0, 0.3, 0.1
+"""Scores of a passage that is about a name, may be about it, or only mentions it."""
 ANY_NAME = 0.3
-"""What a name counts in whose sentences no word of the question is."""
+"""Base score of a name whose sentences contain no word of the question."""
 OPEN, COVERED = 3.0, 0.5
-"""A passage that leaves a third of the question's words open, or more, is stepped from in full; and
-how far one is that has them all, for it may name what is asked for and not tell it."""
+"""Weights of a step by the share of the question's words that its first passage lacks.
+
+From a share of 1 / OPEN the step has its full weight. COVERED is the least weight, for a passage
+that has all the words: it may name what is asked for without explaining it.
+"""
 GOES_ON, FILLED = 0.8, 3.0
-"""What a step counts to a passage that begins with no word of those left open; and how much each
-share of them adds, 1 at most, so that a third of them do."""
+"""Factors of a step by the missing words that its second passage begins with.
+
+GOES_ON: the factor without any such word. FILLED: gain per share of them; the gain is at most 1.
+"""
 _QUALIFIER = re.compile(r"\s*[(（][^()（）]*[)）]$")
+# The cache pays because a passage is compared once for each name in it.
 _key = lru_cache(10_000)(match_key)
-"""A passage is looked at once for each name in it."""
+# Thai, Lao, Khmer, Japanese, Chinese and Korean scripts, whose words are not separated by spaces.
 _WIDE = re.compile(
     "[\u0e00-\u0eff\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]"
 )
 POOL = 50
-"""Passages of either lane."""
+"""Passages found by words, and as many by vector."""
 FEW = 30
-"""Passages that an entity is followed to at most: one in more of them tells nothing."""
+"""Most passages of an entity that is followed; one in more passages carries no information."""
 SHARPNESS, BY_VECTOR = 8, 0.4
-"""The power of similarity, so that only the best few count, and what the best of that lane gets."""
+"""SHARPNESS: exponent of the cosine similarity, so that only the best few count. BY_VECTOR: score
+of the best passage by vector; the best by words has 1."""
 BY_FAR = 1.2
-"""How many times the next one's score by words a passage has that is surely the first."""
+"""Least ratio of the first to the second score by words for a first place that is certain."""
 NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
-"""What a passage about a name in the question gets; 1 is what the best of a lane gets."""
+"""Scores of a passage about a name of the question, of several words or of one; the best passage
+by words has 1."""
 
 
 def possible_names(question: str) -> list[str]:
-    """Match keys of all runs of up to LONGEST words, longest first, then by place; no lone stop
-    word."""
-    parts = [part for word in match_key(question).split() for part in _parts(word)]
-    stop = stop_words(guess_language(match_key(question).split()))
-    runs = (run for size in range(min(LONGEST, len(parts)), 0, -1) for run in _runs(parts, size))
-    return list(dict.fromkeys(run for run in runs if run and run not in stop))[:MOST]
+    """Return match keys of all runs of up to LONGEST words, longest first, then by place.
+
+    Single stop words are left out. At most MOST keys are returned.
+    """
+    question_words = match_key(question).split()
+    units: list[str] = []
+    for word in question_words:
+        # Chinese and Japanese have no spaces: each character may begin or end a name.
+        units += list(word) if any(map(is_syllabic, word)) else [word]
+    stop = stop_words(guess_language(question_words))
+    names: dict[str, None] = {}
+    for size in range(min(LONGEST, len(units)), 0, -1):
+        for run in _runs(units, size):
+            if run and run not in stop:
+                names[run] = None
+    return list(names)[:MOST]
 
 
 def longest_names(question: str, names: list[str]) -> list[str]:
-    """Of names that the question holds those that stand in no longer one of them."""
+    """Return the names that occur in the question outside any longer name of the list."""
     left = match_key(question)
     kept = []
     for name in sorted(names, key=lambda name: (-len(name), name)):
@@ -74,14 +102,10 @@ def longest_names(question: str, names: list[str]) -> list[str]:
     return kept
 
 
-def _parts(word: str) -> list[str]:
-    """A word; one of Chinese or Japanese character by character."""
-    return list(word) if any(map(is_syllabic, word)) else [word]
-
-
-def _runs(parts: list[str], size: int) -> Iterator[str]:
-    for start in range(len(parts) - size + 1):
-        run = parts[start : start + size]
+def _runs(units: list[str], size: int) -> Iterator[str]:
+    """Yield each run of ``size`` units, as it is and without punctuation at its ends."""
+    for start in range(len(units) - size + 1):
+        run = units[start : start + size]
         joined = "".join(run) if all(map(is_syllabic, run)) else " ".join(run)
         yield joined
         yield joined.strip(_AROUND)
@@ -89,8 +113,11 @@ def _runs(parts: list[str], size: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class WalkSteps:
-    """``reached``: passage -> the score of the best step to it, 1 at most where the scores of
-    passages are. ``edges``: what was stepped over. ``mentioned``: the entities."""
+    """The steps over names from the best passages.
+
+    ``reached``: passage id -> score of the best step to it, at most 1 if the scores of passages
+    are. ``edges``: links between entities and passages, for the walk. ``mentioned``: the entities.
+    """
 
     reached: Mapping[str, float]
     edges: Sequence[Edge]
@@ -105,37 +132,36 @@ def mention_steps(
     openings: Mapping[str, Opening],
     weights: Mapping[str, float],
 ) -> WalkSteps:
-    """Steps from the passages of ``texts``, whose scores are known, to those whose title and
-    opening are. The fewer of the question's words a passage leaves open, the less leads on from it:
-    what is asked for may be there. What does counts more the more of them it begins with.
+    """Return the steps from the passages ``texts`` to the passages ``openings``.
 
-    ``asked``: entities that the question names: where they are is known, nothing is stepped over
-    them. ``weights``: the question's words.
+    ``texts`` maps passage ids to their content and ``scores`` to their scores; ``openings`` maps
+    passage ids to title and first characters. ``weights`` maps the question's words to their
+    weights. No step leads over the entities ``asked``, which the question names: their passages
+    are known without it.
     """
     sentences = {passage: read_sentences(text) for passage, text in texts.items()}
     total = sum(weights.values()) or 1.0
-    left = {id: left_open(held, weights) for id, held in sentences.items()}
-    onward = {
-        id: scores[id] * min(1.0, max(COVERED, OPEN * sum(left[id].values()) / total))
-        for id in sentences
-    }
+    missing = {id: missing_words(held, weights) for id, held in sentences.items()}
+    onward: dict[str, float] = {}
+    for id in sentences:
+        missing_share = OPEN * sum(missing[id].values()) / total
+        onward[id] = scores[id] * min(1.0, max(COVERED, missing_share))
 
+    # Words of an opening are found only when a step leads to it: most openings are never used.
     @cache
-    def begins(passage: str) -> frozenset[str]:
-        """Of those that are stepped to: most that mention an entity are not."""
+    def opening_words(passage: str) -> frozenset[str]:
         return frozenset(words(" ".join(openings[passage])))
 
     reached: dict[str, float] = {}
     edges = []
     for entity in mentioned:
-        about = {
-            id: aboutness(entity.name, *openings[id]) for id in entity.passages if id in openings
-        }
-        links = {
-            id: ANY_NAME + overlap(sentences[id], entity, weights)
-            for id in entity.passages
-            if id in sentences
-        }
+        about: dict[str, float] = {}
+        links: dict[str, float] = {}
+        for id in entity.passages:
+            if id in openings:
+                about[id] = aboutness(entity.name, *openings[id])
+            if id in sentences:
+                links[id] = ANY_NAME + overlap(sentences[id], entity, weights)
         edges += [
             (entity.id, id, links.get(id, 0.0) + about.get(id, 0.0)) for id in {**about, **links}
         ]
@@ -144,7 +170,8 @@ def mention_steps(
         for passage, link in links.items():
             for target, share in about.items():
                 if target != passage:
-                    step = onward[passage] * link * share * goes_on(left[passage], begins(target))
+                    begun = goes_on(missing[passage], opening_words(target))
+                    step = onward[passage] * link * share * begun
                     reached[target] = max(reached.get(target, 0.0), step)
     return WalkSteps(reached, edges, mentioned)
 
@@ -158,110 +185,130 @@ class SentenceWords:
 
 
 def read_sentences(text: str) -> list[SentenceWords]:
-    """What ``overlap`` compares a text by."""
-    sentences = (text[start:end] for start, end in sentence_spans(text))
+    """Return the match key and the words of each sentence of the text."""
+    sentences = [text[start:end] for start, end in sentence_spans(text)]
     return [
         SentenceWords(match_key(sentence), frozenset(words(sentence))) for sentence in sentences
     ]
 
 
-def left_open(sentences: Sequence[SentenceWords], weights: Mapping[str, float]) -> dict[str, float]:
-    """The question's words that none of the sentences has, and their weights."""
+def missing_words(
+    sentences: Sequence[SentenceWords], weights: Mapping[str, float]
+) -> dict[str, float]:
+    """Return the question's words, with their weights, that are in none of the sentences."""
     held = frozenset().union(*(sentence.words for sentence in sentences))
     return {word: weight for word, weight in weights.items() if word not in held}
 
 
-def goes_on(left: Mapping[str, float], begins: Collection[str]) -> float:
-    """What a step counts from a passage that leaves those words open to one that begins with
-    these."""
-    total = sum(left.values()) or 1.0
-    found = sum(weight for word, weight in left.items() if word in begins) / total
+def goes_on(missing: Mapping[str, float], opening: Collection[str]) -> float:
+    """Return the factor of a step: its first passage lacks words that ``opening`` may contain.
+
+    ``missing`` maps these words to their weights; ``opening`` holds the words that the second
+    passage begins with.
+    """
+    total = sum(missing.values()) or 1.0
+    found = sum(weight for word, weight in missing.items() if word in opening) / total
     return GOES_ON + min(1.0, FILLED * found)
 
 
 def overlap(
     sentences: Sequence[SentenceWords], entity: EntityMentions, weights: Mapping[str, float]
 ) -> float:
-    """The share of the question's words, by weight, in the best of the sentences that hold the
-    name; the words of the name itself left out."""
+    """Return the largest share of the question's words in a sentence that holds the name.
+
+    The share is by weight and does not count the words of the name itself; 0 without a sentence.
+    """
     total = sum(weights.values()) or 1.0
-    name, own = _key(entity.name), frozenset(words(entity.name))
-    asked = {word: weight for word, weight in weights.items() if word not in own}
-    return max(
-        (
-            sum(weight for word, weight in asked.items() if word in sentence.words) / total
-            for sentence in sentences
-            if holds(sentence.key, name)
-        ),
-        default=0.0,
-    )
+    name = _key(entity.name)
+    name_words = frozenset(words(entity.name))
+    asked = {word: weight for word, weight in weights.items() if word not in name_words}
+    best = 0.0
+    for sentence in sentences:
+        if holds(sentence.key, name):
+            held = sum(weight for word, weight in asked.items() if word in sentence.words)
+            best = max(best, held / total)
+    return best
 
 
 def holds(text: str, name: str) -> bool:
-    """Whether the name is in the text, and not as a part of a word; both are match keys."""
-    return _find(text, name) >= 0
+    """Return whether the text has the name as whole words; both are match keys."""
+    return _find_whole_words(text, name) >= 0
 
 
 def aboutness(name: str, title: str, opening: str) -> float:
-    """How far a passage that mentions a name is about it: as its title, and by where in its opening
-    the name is."""
+    """Return a score from 0 to 1: how far a passage that mentions a name is about it.
+
+    It is ABOUT if the title is the name, with or without a qualifier in parentheses. Otherwise the
+    position of the name in the passage's opening decides.
+    """
     key = _key(name)
     if key in (_key(title), _key(_QUALIFIER.sub("", title))):
         return ABOUT
-    place = _find(_key(opening), key)
-    if place < 0:
+    place = _find_whole_words(_key(opening), key)
+    if place < 0 or place >= NEAR:
         return ASIDE
-    return ABOUT if place <= FIRST else PERHAPS if place < NEAR else ASIDE
+    return ABOUT if place <= FIRST else PERHAPS
 
 
-def _find(text: str, name: str) -> int:
-    """Where a name begins in a text; -1 where it is only a part of words."""
+def _find_whole_words(text: str, name: str) -> int:
+    """Return where the name begins in the text as whole words; -1 if it does not occur so."""
     place = text.find(name)
-    while place >= 0 and _goes_on(text, place, place + len(name)):
+    while place >= 0 and _cuts_a_word(text, place, place + len(name)):
         place = text.find(name, place + 1)
     return place
 
 
-def _goes_on(text: str, start: int, end: int) -> bool:
-    return any(
-        _is_inside(text[edge - 1 : edge + 1]) for edge in (start, end) if 0 < edge < len(text)
-    )
+def _cuts_a_word(text: str, start: int, end: int) -> bool:
+    """Return whether a word of the text continues across ``start`` or ``end``.
 
-
-def _is_inside(pair: str) -> bool:
-    """Whether a word goes on between two characters: in Chinese and Japanese nobody can tell, so
-    not."""
-    return pair.isalnum() and not _WIDE.search(pair)
+    Scripts without spaces do not show where a word ends, so there the result is False.
+    """
+    for edge in (start, end):
+        pair = text[edge - 1 : edge + 1] if 0 < edge < len(text) else ""
+        if pair.isalnum() and not _WIDE.search(pair):
+            return True
+    return False
 
 
 def passage_scores(lexical: Hits, nearest: Hits) -> dict[str, float]:
-    """Of the best passages by words and by vector the sum of both scores, each as a share of the
-    best one. One that only the other lane has found gets what the last of this one has, which is
-    the most it can have."""
-    by_words = _shares(lexical, 1)
-    by_vector = {id: BY_VECTOR * share for id, share in _shares(nearest, SHARPNESS).items()}
-    floors = [
-        min(shares.values()) if len(shares) == POOL else 0.0 for shares in (by_words, by_vector)
-    ]
-    found = dict.fromkeys([*by_words, *by_vector])
-    return {id: by_words.get(id, floors[0]) + by_vector.get(id, floors[1]) for id in found}
+    """Return passage id -> score by words plus score by vector, each relative to its best hit.
+
+    A passage found in one of the two lists only gets the last score of the other list if that is
+    full, because its own can be no higher; otherwise 0.
+    """
+    by_words = _relative_scores(lexical, 1)
+    by_vector: dict[str, float] = {}
+    for id, share in _relative_scores(nearest, SHARPNESS).items():
+        by_vector[id] = BY_VECTOR * share
+    least_by_words = min(by_words.values()) if len(by_words) == POOL else 0.0
+    least_by_vector = min(by_vector.values()) if len(by_vector) == POOL else 0.0
+    scores: dict[str, float] = {}
+    for id in (*by_words, *by_vector):
+        scores[id] = by_words.get(id, least_by_words) + by_vector.get(id, least_by_vector)
+    return scores
 
 
 def surely_first(lexical: Hits, nearest: Hits) -> list[str]:
-    """The passage that both lanes have first, or that words have first by far, if there is one. Of
-    a single one that has any of the words nobody can tell how far it is ahead."""
+    """Return the passage that is certainly the best, or an empty list.
+
+    It is first by words, and either first by vector too or well ahead of the second by words. A
+    single hit by words has no second to be compared with.
+    """
     if not lexical or not nearest:
         return []
     (first, score), *others = lexical
-    by_far = bool(others) and score >= BY_FAR * others[0][1]
-    return [first] if by_far or first == nearest[0][0] else []
+    is_far_ahead = bool(others) and score >= BY_FAR * others[0][1]
+    return [first] if is_far_ahead or first == nearest[0][0] else []
 
 
 def named_entities(
     question: str, vectors: VectorReads
 ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
-    """The entities whose names the question holds, without those whose names are a part of
-    another's; and how the passages that mention them begin."""
+    """Return the entities that the question names, and the openings of passages about them.
+
+    An entity whose name occurs only within a longer name is left out. The openings map passage ids
+    to title and first characters.
+    """
     ids = {entity_id(name): name for name in possible_names(question)}
     found, openings = vectors.opened_mentions([], list(ids), FEW, TARGETS, OPENING)
     kept = set(longest_names(question, [ids[entity.id] for entity in found]))
@@ -271,7 +318,7 @@ def named_entities(
 def named_passages(
     named: Sequence[EntityMentions], openings: Mapping[str, Opening]
 ) -> dict[str, float]:
-    """What each passage that mentions one of the entities gets for being about it."""
+    """Return passage id -> score for being about one of the named entities."""
     scores: dict[str, float] = {}
     for entity in named:
         most = NAMED if len(match_key(entity.name).split()) > 1 else NAMED_BY_ONE_WORD
@@ -282,6 +329,9 @@ def named_passages(
     return scores
 
 
-def _shares(hits: Hits, power: int) -> dict[str, float]:
+def _relative_scores(hits: Hits, power: int) -> dict[str, float]:
+    """Return each score as a share of the best one, to ``power``; empty if none is above 0."""
     best = max((score for _, score in hits), default=0.0)
-    return {id: max(score / best, 0.0) ** power for id, score in hits} if best > 0 else {}
+    if best <= 0:
+        return {}
+    return {id: max(score / best, 0.0) ** power for id, score in hits}

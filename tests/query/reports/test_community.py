@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from pipeline.errors import ModelError, NothingLoadedError
 from pipeline.models.base import ChatReply
-from pipeline.query.answer import NOTICE, answer
+from pipeline.query.answer import answer
+from pipeline.query.evidence_answer import NOTICE
 from pipeline.query.stream import Done, Sources, Token, stream_answer
 from tests.query.memory_stores import PROMPTS, ScriptedChat, question, resources, village
 from tests.query.reported import many_reports, points, reader, reported_village, rows_of

@@ -4,7 +4,7 @@ from pydantic import ValidationError
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatReply
 from pipeline.query.request import QueryRequest
-from pipeline.query.search.modes import SHORT_QUESTION, Keywords, find_keywords
+from pipeline.query.search.keywords import SHORT_QUESTION, Keywords, find_keywords
 from tests.query.memory_stores import ScriptedChat, question
 
 PROMPT = Prompt("extract_keywords", "Keywords of: $query")

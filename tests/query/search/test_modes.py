@@ -18,7 +18,8 @@ from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.answer import answer
 from pipeline.query.request import QueryRequest, request_of
 from pipeline.query.search.evidence import Evidence
-from pipeline.query.search.modes import Keywords, embed_question, retrieve
+from pipeline.query.search.keywords import Keywords
+from pipeline.query.search.modes import embed_question, retrieve
 from pipeline.settings.query_options import QuerySettings
 from pipeline.stores.base import Live, Store
 from pipeline.stores.neo4j.store import Neo4jStore

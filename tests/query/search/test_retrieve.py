@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pipeline.query.search.evidence import ChunkChoice, Evidence
+from pipeline.query.search.keywords import Keywords
 from pipeline.query.search.modes import (
-    Keywords,
     QuestionVectors,
     embed_question,
     global_search,

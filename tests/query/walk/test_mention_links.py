@@ -12,8 +12,8 @@ from pipeline.query.walk.seeds import (
     aboutness,
     goes_on,
     holds,
-    left_open,
     mention_steps,
+    missing_words,
     overlap,
     read_sentences,
     surely_first,
@@ -95,7 +95,7 @@ def test_steps_go_where_the_question_points():
     ],
 )
 def test_what_a_passage_leaves_open_of_a_question(text: str, expected: dict[str, float]):
-    assert left_open(read_sentences(text), WEIGHTS) == expected
+    assert missing_words(read_sentences(text), WEIGHTS) == expected
 
 
 def test_from_a_passage_that_has_all_that_is_asked_little_leads_on():

@@ -1,9 +1,8 @@
-"""Whether a passage supports what is said before its citation: by the names and numbers that it
-holds.
+"""Comparison of a cited passage with the statement before the citation, by names and numbers.
 
-This is no proof: a passage may hold a name and say something else of it. But a citation whose
-passage does not even name what the sentence names is wrong, or was placed there by a text that
-borrows the trust in another document.
+This is no proof: a passage may contain a name and say something else about it. But a citation is
+wrong if its passage does not even contain the names of the statement. Or it was placed there by a
+text that borrows the trust in another document.
 """
 
 import re
@@ -21,26 +20,26 @@ _GROUPED = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+")
 """A number in groups of thousands, whatever separates these."""
 _BEFORE_WORD = re.compile(r"[\s*_#>\"'“”‘’«»()\[\]–—-]*")
 _ENDS_BEFORE = frozenset(".!?:;|。！？：；\n")
-"""Signs that may stand between a beginning and its first word, and signs after which something
-begins."""
+"""_BEFORE_WORD: signs between the beginning of a sentence and its first word. _ENDS_BEFORE: signs
+after which a sentence, a line or a quotation begins."""
 _NO_BEGINNING = "-x"
-"""A word that is no name, in front of a text with which no sentence begins."""
+"""A word that is no name; it is put before a text that continues a sentence."""
 _CALENDAR = frozenset(
     "january february march april may june july august september october november december "
     "monday tuesday wednesday thursday friday saturday sunday".split()
 )
-"""Written with a capital in English. Documents write dates in figures, and the figures are
-compared."""
+"""Words with a capital in English that are no names. Documents write dates in figures, and figures
+are compared as numbers."""
 SHORTEST_NAME, LONG_WORD = 2, 4
 INFLECTED, LONGEST_ENDING = 5, 2
-"""Letters from which on a name may have an ending more or less, and how long that ending is."""
+"""INFLECTED: least letters of a name that may have an ending. LONGEST_ENDING: its most letters."""
 ENOUGH_WORDS = 4
-"""Words of a statement without names and numbers from which on it can be judged by them alone."""
+"""Least words of a statement without names and numbers that can be judged by its words."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """Hold the names of a sentence, its numbers in one form, and its longer words."""
+    """The names of a sentence, its numbers in a normal form, and its words."""
 
     names: frozenset[str]
     numbers: frozenset[str]
@@ -48,7 +47,7 @@ class Statement:
 
     @classmethod
     def of(cls, text: str, continues: bool = False) -> "Statement":
-        """Read a sentence, with or without Markdown, or a part of one that ``continues`` it."""
+        """Read a sentence, with or without Markdown; ``continues``: its beginning was cut off."""
         plain = _folded(text)
         names = frozenset(_names_in(plain, continues))
         numbers = frozenset(_figure(found[0]) for found in _NUMBER.finditer(plain))
@@ -56,18 +55,19 @@ class Statement:
 
     @property
     def is_weak(self) -> bool:
-        """Whether it names nothing and says too little to be compared with a passage."""
+        """True if the statement has no names or numbers and too few words to be compared."""
         return not self.names and not self.numbers and len(self.words) < ENOUGH_WORDS
 
 
 @dataclass(frozen=True)
 class SupportingText:
-    """A passage, and the title and source of its document, as statements are compared with them."""
+    """A passage with the title and source of its document, prepared for comparison."""
 
     text: str
 
     @classmethod
     def of(cls, reference: Reference) -> "SupportingText":
+        """Return the text of the reference's passage, title and source."""
         return cls("\n".join((reference.title, reference.source, reference.content)))
 
     def names(self, statement: Statement) -> frozenset[str]:
@@ -79,14 +79,17 @@ class SupportingText:
         return frozenset(number for number in statement.numbers if self._holds_number(number))
 
     def holds_half_of_the_words(self, statement: Statement) -> bool:
-        """Return whether at least half of the statement's longer words are in the passage; False
-        where it has none."""
+        """Return whether at least half of the statement's longer words are in the passage.
+
+        A statement without words gives False.
+        """
         longer = [word for word in statement.words if len(word) >= LONG_WORD or is_syllabic(word)]
         compared = longer or list(statement.words)
         held = [word for word in compared if word in self._words]
         return bool(compared) and 2 * len(held) >= len(compared)
 
     def _holds_name(self, name: str) -> bool:
+        """Return whether the passage has the name, or a form of it with another ending."""
         if stem(name) in self._words or name in self._tokens:
             return True
         if len(name) < INFLECTED:
@@ -94,11 +97,11 @@ class SupportingText:
         return any(_differ_by_an_ending(name, token) for token in self._tokens)
 
     def _holds_number(self, number: str) -> bool:
-        if number in self._numbers:
+        if number in self._all_numbers:
             return True
         parts = number.split(".")
         # A date such as 3.5.1840 may be written in another order.
-        return len(parts) > 2 and all(part.lstrip("0") in self._numbers for part in parts)
+        return len(parts) > 2 and all(part.lstrip("0") in self._all_numbers for part in parts)
 
     @cached_property
     def _folded(self) -> str:
@@ -113,8 +116,8 @@ class SupportingText:
         return frozenset(_TOKEN.findall(self._folded.lower()))
 
     @cached_property
-    def _numbers(self) -> frozenset[str]:
-        """The numbers, and each run of digits in them: 1840 is in 3.5.1840."""
+    def _all_numbers(self) -> frozenset[str]:
+        """The numbers of the passage, and each run of digits in them: 1840 is in 3.5.1840."""
         whole = [found[0] for found in _NUMBER.finditer(self._folded)]
         runs = re.findall(r"\d+", self._folded)
         return frozenset(map(_figure, [*whole, *runs]))
@@ -152,8 +155,10 @@ class Passages:
 
 
 def _names_in(text: str, continues: bool) -> Iterable[str]:
-    """Words with a capital that no beginning explains, and words with a capital inside, in small
-    letters."""
+    """Yield the words that look like names, in lower case.
+
+    They have a capital inside, or begin with a capital that no beginning of a sentence explains.
+    """
     text = f"{_NO_BEGINNING} {text}" if continues else text
     backwards = text[::-1]
     for found in _TOKEN.finditer(text):
@@ -161,17 +166,16 @@ def _names_in(text: str, continues: bool) -> Iterable[str]:
         if len(word) < SHORTEST_NAME or word.isdigit() or word.lower() in _CALENDAR:
             continue
         has_inner_capital = any(letter.isupper() for letter in word[1:])
-        is_name = word[0].isupper() and not _begins_anew(backwards, len(text) - found.start())
+        is_name = word[0].isupper() and not _begins_sentence(backwards, len(text) - found.start())
         if has_inner_capital or is_name:
             yield word.lower()
 
 
-def _begins_anew(backwards: str, start: int) -> bool:
-    """Return whether a sentence, a line or a quotation begins with the word that ends before
-    ``start``.
+def _begins_sentence(backwards: str, start: int) -> bool:
+    """Return whether the word that ends before ``start`` begins a sentence, line or quotation.
 
-    The text is read backwards, from the word on: a search from its beginning for each word takes
-    long.
+    ``backwards`` is the reversed text, so that the search starts at the word. A search from the
+    beginning of the text for each word would take long.
     """
     between = _BEFORE_WORD.match(backwards, start)
     end = between.end() if between else start
@@ -188,17 +192,17 @@ def _differ_by_an_ending(one: str, other: str) -> bool:
 
 
 def _figure(number: str) -> str:
-    """A number in one form: without separators of thousands, zeros before it and behind its
-    fraction."""
+    """Return the number without separators of thousands and without superfluous zeros."""
     if _GROUPED.fullmatch(number):
         return re.sub(r"\D", "", number).lstrip("0") or "0"
     plain = re.sub(r"[^\d.]", ".", number)
     whole, _, fraction = plain.partition(".")
     fraction = fraction.rstrip("0")
-    return f"{whole.lstrip('0') or '0'}.{fraction}" if fraction else whole.lstrip("0") or "0"
+    whole = whole.lstrip("0") or "0"
+    return f"{whole}.{fraction}" if fraction else whole
 
 
 def _folded(text: str) -> str:
-    """Without accents, and full-width signs as plain ones."""
+    """Return the text without accents and with plain instead of full-width characters."""
     decomposed = unicodedata.normalize("NFKD", text)
     return "".join(letter for letter in decomposed if not unicodedata.combining(letter))

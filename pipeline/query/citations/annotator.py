@@ -1,9 +1,9 @@
-"""Writes an answer in its final form, and the citations in it as data.
+"""The last step of an answer: its final text, and the citations in it as data.
 
-It is the last step on the way of an answer: nothing changes the text after it, so places stay true.
-Marks that were checked come as placeholders, characters that no model can write. So nothing that a
-model writes becomes a citation by itself: a number in brackets becomes one if its passage supports
-the sentence, and stands in parentheses if not.
+Nothing changes the text after this step, so places of citations stay valid. Checked marks arrive
+as placeholders, characters that no model can write. So nothing that a model writes becomes a
+citation by itself. A number in brackets becomes a citation if its passage supports the sentence;
+otherwise it is put into parentheses.
 """
 
 import re
@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipeline.query.annotations import Annotation, Cited, Piece
+from pipeline.query.citations.annotations import Annotation, Cited, Piece
+from pipeline.query.citations.support import Passages, Statement
 from pipeline.query.data_citations import cited_records
 from pipeline.query.marks import (
     BARE,
@@ -23,13 +24,12 @@ from pipeline.query.marks import (
     in_parentheses,
     numbers_in,
 )
-from pipeline.query.support import Passages, Statement
 
 _MEMBER = re.compile(rf"[{PLACEHOLDERS}]|{BARE.pattern}")
 _BETWEEN = r"[ ,;]{0,3}"
 _GROUP = re.compile(rf"(?:{_MEMBER.pattern})(?:{_BETWEEN}(?:{_MEMBER.pattern}))*")
 _MAY_GO_ON = re.compile(rf"{_BETWEEN}(?:{BEGINS_BARE.pattern})?")
-"""All that follows a group, if another citation may yet join it."""
+"""Everything that follows a group, if another citation may still join the group."""
 _SPECIAL = re.compile(rf"\n|`+|[\[［【〔{PLACEHOLDERS}]")
 _SENTENCE_END = re.compile(rf"[.!?](?=[\s\"'”’»)*_])|[。！？…\n]|[{PLACEHOLDERS}]|{BARE.pattern}")
 _FENCE_OPENING = re.compile(r"( {0,3})(`{3,}[^`\n]*|~{3,}[^\n]*)(?:\n|$)")
@@ -37,16 +37,15 @@ _MAY_OPEN_FENCE = re.compile(r" {0,3}(?:`*|~*|`{3,}[^`\n]*|~{3,}[^\n]*)")
 _LIST_SIGN = re.compile(r"\s*(?:(?:[-*+>#|]+|\d{1,3}[.)])\s+)*")
 _WORD = re.compile(r"\w")
 LONGEST_SPAN = 300
-"""Characters of a code span, of a fence's line, and of what follows a citation, for which a stream
-waits."""
+"""Characters of a code span, of a fence's line, or after a citation that a stream waits for."""
 LONGEST_GROUP = 2000
 MOST_BEFORE = 1000
-"""Characters before a citation in which its sentence is looked for."""
+"""Characters before a citation among which its sentence is searched."""
 
 
 @dataclass(frozen=True)
 class _Fence:
-    """Hold the signs of a block of code that is open."""
+    """The signs of an open block of code."""
 
     sign: str
     length: int
@@ -55,8 +54,7 @@ class _Fence:
 
 @dataclass(frozen=True)
 class _Said:
-    """Hold the words before a citation; ``continues``: it is the rest of a sentence that was cited
-    before."""
+    """The words before a citation; ``continues``: they follow a citation in the same sentence."""
 
     text: str
     continues: bool = False
@@ -67,15 +65,15 @@ class _Said:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the sentence ends before the citation."""
+        """True if the sentence ends before the citation."""
         return bool(re.search(r"[.!?。！？…][\s\"'”’»)*_]*$", self.text))
 
 
 class Annotator:
-    """Writes the text in its final form, as it comes, and adds what it cites to ``cited``."""
+    """A writer of the text in its final form, as it streams; it adds citations to ``cited``."""
 
     def __init__(self, passages: Passages, data: Sequence[str], cited: Cited):
-        """``data``: the citations of records that placeholders stand for; it may grow meanwhile."""
+        """Take the citations of records, which placeholders stand for; ``data`` may still grow."""
         self._passages, self._data, self._cited = passages, data, cited
         self._held, self._final = "", False
         self._written = 0
@@ -104,7 +102,7 @@ class Annotator:
         yield from self._settled()
 
     def _settled(self) -> Iterator[Piece]:
-        while self._held and self._step():
+        while self._held and self._write_next():
             pass
         if self._text:
             piece = Piece("".join(self._text), tuple(self._annotations))
@@ -112,9 +110,8 @@ class Annotator:
             self._cited.annotations += piece.annotations
             yield piece
 
-    def _step(self) -> bool:
-        """Write the next part of what is held. Return False if it depends on what has not come
-        yet."""
+    def _write_next(self) -> bool:
+        """Write the beginning of the held text; return False if that depends on text to come."""
         if self._fence:
             return (
                 self._line_start_in_fence(self._fence) if self._at_line_start else self._code_line()
@@ -241,10 +238,9 @@ class Annotator:
         return True
 
     def _said_before(self) -> "_Said":
-        """The sentence before a citation, or what of it stands behind the citation before."""
-        from pipeline.text.sentences import (
-            sentence_spans,
-        )  # it loads a library that other questions do not need
+        """Return the sentence before a citation, or its words since the citation before it."""
+        # This import loads a library that other questions do not need.
+        from pipeline.text.sentences import sentence_spans
 
         goes_on = self._last is not None and "\n" not in self._before
         lines = [line for line in self._before.split("\n") if _WORD.search(line)]
@@ -273,8 +269,7 @@ class Annotator:
         return window if self._final or len(rest) >= LONGEST_SPAN else None
 
     def _write_group(self, group: str, said: "_Said") -> bool:
-        """Write marks and bare numbers that stand together; return whether any of them is a
-        citation."""
+        """Write marks and bare numbers in a row; return whether any of them is a citation."""
         members = list(_MEMBER.finditer(group))
         numbers = [number for member in members for number in self._numbers_of(member[0])]
         supported = self._passages.supporting(said.statement, numbers)
@@ -283,11 +278,11 @@ class Annotator:
         is_citation = [self._is_citation(member[0], citable) for member in members]
         end = 0
         for member, cites in zip(members, is_citation, strict=True):
-            self._write(group[end : member.start()])
+            self._append(group[end : member.start()])
             if cites:
                 self._write_citation(member[0], supported)
             else:
-                self._write(self._harmless(member[0]))
+                self._append(self._harmless(member[0]))
             end = member.end()
         self._escaped, self._line_is_blank = False, False
         if any(is_citation):
@@ -295,9 +290,8 @@ class Annotator:
             self._before, self._last = "", said
             self._cited_ahead, self._to_skip = False, 0
         else:
-            self._told(
-                re.sub(r"\d", " ", group)
-            )  # its numbers may be a model's citations, and are not what is said
+            # The numbers may be meant as citations, so they are no part of the statement.
+            self._remember_written(re.sub(r"\d", " ", group))
         return any(is_citation)
 
     def _numbers_of(self, member: str) -> list[int]:
@@ -309,8 +303,7 @@ class Annotator:
         return numbers_in(member)
 
     def _is_citation(self, member: str, citable: frozenset[int]) -> bool:
-        """Whether it is a mark that was checked, or bare numbers of passages that support what is
-        said."""
+        """Return whether the member is a checked mark or bare numbers of supporting passages."""
         numbers = self._numbers_of(member)
         return ord(member[0]) >= FIRST_PASSAGE or (bool(numbers) and citable.issuperset(numbers))
 
@@ -323,15 +316,16 @@ class Annotator:
             self._cite(f"[{number}]", number, number in supported)
 
     def _harmless(self, bare: str) -> str:
-        """Return bare numbers in parentheses; but a list with others than passages' is something
-        else: an interval."""
+        """Return bare numbers in parentheses; leave a list unchanged if it is no list of passages.
+
+        Such a list is something else, for example an interval.
+        """
         is_one_number = bare[1:-1].strip().isdigit()
         are_passages = all(number in self._passages for number in self._numbers_of(bare))
         return in_parentheses(bare) if is_one_number or are_passages else bare
 
     def _write_data(self, citation: str, supported: frozenset[int]) -> None:
-        """Write a citation of records; those of its numbers that are passages' are citations of
-        these."""
+        """Write a citation of records; its numbers of text units are also citations of passages."""
         found = cited_records(citation)
         self._cited.records += 1
         self._cited.reports += [
@@ -342,14 +336,14 @@ class Annotator:
         if sources:
             for number in re.finditer(r"\d+", sources[1]):
                 start = sources.start(1) + number.start()
-                self._write(citation[end:start])
+                self._append(citation[end:start])
                 self._cite(number[0], int(number[0]), int(number[0]) in supported)
                 end = start + len(number[0])
-        self._write(citation[end:])
+        self._append(citation[end:])
 
     def _cite(self, text: str, number: int, supported: bool) -> None:
         start = self._written
-        self._write(text)
+        self._append(text)
         if number not in self._passages:
             return
         self._annotations.append(Annotation(start, self._written, number, supported))
@@ -358,42 +352,45 @@ class Annotator:
 
     # Writing
 
-    def _write(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         self._text.append(text)
         self._written += len(text)
 
     def _write_plain(self, length: int) -> None:
-        """Write so many characters of what is held, none of them a citation."""
+        """Write the first ``length`` characters of the held text, which hold no citation."""
         text, self._held = self._held[:length], self._held[length:]
-        self._write(text)
-        self._told(text)
+        self._append(text)
+        self._remember_written(text)
         backslashes = len(text) - len(text.rstrip("\\"))
         was_escaped = self._escaped and backslashes == len(text)
         self._escaped = (backslashes % 2 == 1) != was_escaped
 
     def _write_code(self, length: int) -> None:
-        """Write so many characters of code: numbers in brackets are its own, and marks are
-        citations there too."""
+        """Write the first ``length`` characters of the held text, which are code.
+
+        Numbers in brackets belong to the code; marks are citations there too.
+        """
         text, self._held = self._held[:length], self._held[length:]
         end = 0
         for mark in PLACEHOLDER.finditer(text):
-            self._write(text[end : mark.start()])
-            self._told(text[end : mark.start()])
+            self._append(text[end : mark.start()])
+            self._remember_written(text[end : mark.start()])
             self._write_group(mark[0], self._said_before())
             end = mark.end()
-        self._write(text[end:])
-        self._told(text[end:])
+        self._append(text[end:])
+        self._remember_written(text[end:])
         self._escaped = False
 
     def _end_line(self) -> None:
         self._held = self._held[1:]
-        self._write("\n")
-        self._told("\n")
+        self._append("\n")
+        self._remember_written("\n")
         if self._line_is_blank:
             self._without_code_spans = False
         self._at_line_start, self._line_is_blank, self._escaped = True, True, False
 
-    def _told(self, text: str) -> None:
+    def _remember_written(self, text: str) -> None:
+        """Add written text to the words among which the next citation's statement is searched."""
         if text.strip():
             self._line_is_blank = False
         skipped = min(self._to_skip, len(text))

@@ -1,5 +1,4 @@
-"""The citations of an answer as data: where each stands in the text, of which passage, and whether
-that supports it."""
+"""Citations of an answer as data: place in the text, passage cited, and support by it."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +8,8 @@ from typing import Any
 class Annotation:
     """A citation in an answer's text: ``text[start:end]``, counted in Unicode code points.
 
-    ``number``: the passage that is cited, the ``id`` of a reference. ``supported``: the passage
-    holds the names and numbers of what is said before the citation.
+    ``number``: the ``id`` of the reference to the cited passage. ``supported``: the passage
+    contains the names and numbers of the statement before the citation.
     """
 
     start: int
@@ -29,8 +28,7 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of an answer's text, and the citations in it; their places are those in the whole
-    text."""
+    """A piece of an answer's text, and its citations, with their places in the whole text."""
 
     text: str
     annotations: tuple[Annotation, ...] = ()
@@ -38,11 +36,12 @@ class Piece:
 
 @dataclass
 class Cited:
-    """By an answer: the ``annotations`` of its text; numbers of text units and of reports, each
-    once, in its order.
+    """All that an answer cites.
 
-    ``records``: how many citations of records of other kinds stand in it, ``removed``: how many
-    citations were taken out, and ``addresses``: how many addresses.
+    ``annotations``: the citations in its text. ``sources`` and ``reports``: numbers of the cited
+    text units and reports, each once, in the order of the text. ``records``: number of citations of
+    other kinds of records. ``removed``: number of citations removed; ``addresses``: number of
+    addresses removed.
     """
 
     removed: int = 0

@@ -1,0 +1,98 @@
+"""JSON of an answer's evidence: the records and references that the model was shown."""
+
+import math
+from dataclasses import fields
+from functools import cache
+from typing import Any
+
+from pipeline.query.context import Context, Reference, page_of, without_pages
+from pipeline.query.request import QueryRequest
+from pipeline.stores.records import Passage
+
+BESIDE_REFERENCE = ("title", "tokens")
+"""Fields of a text unit that its reference has already, or that are of no use beside it."""
+
+
+def shown_tables(request: QueryRequest) -> tuple[str, ...]:
+    """Return the names of the tables of ``Context`` that a request has."""
+    plain = ("entities", "relationships", "chunks")
+    return ("reports", *plain, "claims") if request.with_reports else plain
+
+
+def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
+    """Return the shown records by table, and the references to them."""
+    evidence: dict[str, Any] = {}
+    for name in shown_tables(request):
+        as_json = _chunk_json if name == "chunks" else _record_json
+        evidence[name] = [as_json(record) for record in getattr(context, name).records]
+    return {**evidence, **references_json(context, request)}
+
+
+def references_json(context: Context, request: QueryRequest) -> dict[str, Any]:
+    """Return the references; none if the request does not include them."""
+    listed = context.references if request.include_references else ()
+    return {
+        "references": [reference_json(entry, request.include_chunk_content) for entry in listed]
+    }
+
+
+def dropped_json(context: Context, request: QueryRequest) -> dict[str, int]:
+    """Return table -> number of records that the budget had no room for."""
+    return {name: getattr(context, name).dropped for name in shown_tables(request)}
+
+
+def reference_json(entry: Reference, with_content: bool) -> dict[str, Any]:
+    """Return a reference as JSON; ``with_content`` adds the text of its text unit."""
+    shown: dict[str, Any] = {
+        "id": entry.id,
+        "chunk_id": entry.chunk_id,
+        "document_id": entry.document_id,
+        "source": entry.source,
+        "title": entry.title,
+        "metadata": without_pages(entry.metadata),
+        "start": entry.start,
+        "end": entry.end,
+    }
+    if entry.page:
+        shown["page"] = entry.page
+    if entry.reports:
+        shown["reports"] = list(entry.reports)
+    if with_content:
+        shown["content"] = entry.content
+    return shown
+
+
+def _chunk_json(chunk: Passage) -> dict[str, Any]:
+    """Return a text unit with the page on which it begins, if its document has pages."""
+    record = _record_json(chunk)
+    shown = {name: value for name, value in record.items() if name not in BESIDE_REFERENCE}
+    shown["metadata"] = without_pages(chunk.metadata)
+    page = page_of(chunk.metadata, chunk.start)
+    if page:
+        shown["page"] = page
+    return shown
+
+
+def _record_json(record: Any) -> dict[str, Any]:
+    """Return the fields of a record that differ from their defaults.
+
+    Contexts of different kinds fill different fields, so a default means that there is no value.
+    """
+    shown: dict[str, Any] = {}
+    for name, default in _field_defaults(type(record)):
+        value = getattr(record, name)
+        if value != default:
+            shown[name] = _json_value(value)
+    return shown
+
+
+@cache
+def _field_defaults(kind: type) -> list[tuple[str, Any]]:
+    return [(field.name, field.default) for field in fields(kind)]
+
+
+def _json_value(value: Any) -> Any:
+    """Return a tuple as a list and NaN as None, which JSON has instead; else the value itself."""
+    if isinstance(value, tuple):
+        return list(value)
+    return None if isinstance(value, float) and math.isnan(value) else value

@@ -1,0 +1,128 @@
+"""The mixed context of local search: reports, entities, relationships, claims and text units.
+
+Each section gets a share of the budget (Edge et al. 2024, "From Local to Global", and the local
+search of Microsoft GraphRAG).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline.models.base import Tokenizer
+from pipeline.query.context import (
+    ENTITY_HEADER,
+    RELATIONSHIP_HEADER,
+    ROW,
+    Context,
+    Numbers,
+    Table,
+    cut,
+    cut_sources,
+    entity_row,
+    references_to,
+    relationship_row,
+    room,
+    sources_first,
+    without_repeated_descriptions,
+)
+from pipeline.query.data_citations import DataCitations
+from pipeline.query.marks import inert
+from pipeline.query.report_table import report_table
+from pipeline.query.request import QueryRequest
+from pipeline.query.search.evidence import Evidence
+from pipeline.stores.records import Claim, Passage, Relationship
+
+CLAIM_HEADER = [
+    "id",
+    "subject",
+    "object",
+    "type",
+    "status",
+    "start_date",
+    "end_date",
+    "description",
+]
+ENTITY_SHARE, CLAIM_SHARE = 0.4, 0.2
+"""Shares of the budget for entities, claims and relationships; relationships get the rest."""
+
+
+def mixed_context(
+    request: QueryRequest,
+    evidence: Evidence,
+    chunks: Sequence[Passage],
+    tokenizer: Tokenizer,
+    overhead: int,
+    numbers: Numbers | None = None,
+) -> Context:
+    """Cut the evidence to the budget of the request and return it as a context with all sections.
+
+    ``chunks``: text units in their order. ``overhead``: tokens of the prompt without its context.
+    ``numbers``: numbers given to records before; every record is cited by its number.
+
+    Text units get the share ``text_unit_prop``, or all they need in a small prompt. Reports get
+    ``community_prop``. Entities, claims and relationships get the rest. What a section does not
+    use goes to the next, finally to the text units. Relationships between two entities that were
+    found come first.
+    """
+    numbers = numbers or Numbers()
+    chunks = numbers.given_to("sources", chunks)
+    all_references = references_to(chunks)
+    total = room(request, overhead)
+
+    # The room that text units need is reserved first, the rest of the budget goes to them last.
+    share = 1 if sources_first(request) else request.text_unit_prop
+    reserved, _ = cut_sources(chunks, all_references, int(total * share), tokenizer, ROW)
+    report_budget = min(int(total * request.community_prop), total - reserved.tokens)
+    numbered_reports = numbers.given_to("reports", evidence.reports)
+    reports = report_table(numbered_reports, report_budget, tokenizer)
+    local = total - reserved.tokens - reports.tokens
+
+    found_entities = numbers.given_to("entities", evidence.entities)
+    entity_rows = (entity_row(entity.number, entity) for entity in found_entities)
+    entity_budget = min(request.max_entity_tokens, int(local * ENTITY_SHARE))
+    entities = cut(found_entities, entity_rows, ENTITY_HEADER, entity_budget, tokenizer)
+
+    found_claims = numbers.given_to("claims", evidence.claims)
+    claim_rows = map(_claim_row, found_claims)
+    claim_budget = int(local * CLAIM_SHARE)
+    claims = cut(found_claims, claim_rows, CLAIM_HEADER, claim_budget, tokenizer)
+
+    links = numbers.given_to("relationships", _inner_first(evidence))
+    link_rows = (relationship_row(link.number, link) for link in links)
+    link_budget = min(request.max_relation_tokens, local - entities.tokens - claims.tokens)
+    relationships = cut(links, link_rows, RELATIONSHIP_HEADER, link_budget, tokenizer)
+
+    used = reports.tokens + entities.tokens + claims.tokens + relationships.tokens
+    sources, references = cut_sources(chunks, all_references, total - used, tokenizer, ROW)
+    return Context(entities, relationships, sources, references, reports, claims, mark=ROW)
+
+
+def mixed_citable(context: Context) -> DataCitations:
+    """Return the numbers of the records that the context shows, by kind, as citable records."""
+    tables: Mapping[str, Table[Any]] = {
+        "reports": context.reports,
+        "entities": context.entities,
+        "relationships": context.relationships,
+        "claims": context.claims,
+    }
+    shown = {kind: [record.number for record in table.records] for kind, table in tables.items()}
+    shown["sources"] = [reference.id for reference in context.references]
+    return DataCitations.of(shown)
+
+
+def _claim_row(claim: Claim) -> list[Any]:
+    """Return the values of the columns CLAIM_HEADER."""
+    row: list[Any] = [claim.number]
+    for name in CLAIM_HEADER[1:]:
+        value = getattr(claim, name)
+        row.append(inert(value) if isinstance(value, str) else value)
+    return row
+
+
+def _inner_first(evidence: Evidence) -> list[Relationship]:
+    """Return the relationships without repetitions, those between two found entities first."""
+    found = {entity.id for entity in evidence.entities}
+
+    def leads_out(link: Relationship) -> bool:
+        return not (link.source_entity_id in found and link.target_entity_id in found)
+
+    return without_repeated_descriptions(sorted(evidence.relationships, key=leads_out))
