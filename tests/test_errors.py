@@ -1,4 +1,4 @@
-"""What messages say: counts with their nouns, and other libraries' exceptions in words."""
+"""Phrases in messages: counts with their nouns, and the exceptions of other libraries."""
 
 import json
 import sqlite3
@@ -8,7 +8,7 @@ import pytest
 from pipeline.errors import counted, in_words
 
 
-def test_a_count_with_its_noun():
+def test_a_count_has_its_noun_in_singular_or_plural():
     assert [counted(number, "night") for number in (0, 1, 2000)] == [
         "0 nights",
         "1 night",
@@ -36,6 +36,6 @@ def test_a_count_with_its_noun():
         (ZeroDivisionError(), "an unexpected fault"),
     ],
 )
-def test_an_exception_in_words(error: Exception, said: str):
+def test_an_exception_becomes_a_sentence_without_the_name_of_its_class(error: Exception, said: str):
     assert in_words(error) == said
     assert type(error).__name__ not in in_words(error)

@@ -1,4 +1,4 @@
-"""Files that a project keeps, and those that it works with."""
+"""Files that a project keeps, and files that it works with."""
 
 import os
 from pathlib import Path

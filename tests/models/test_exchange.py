@@ -1,4 +1,4 @@
-"""Conversations: who is asked what, in which order, and which replies are kept for good."""
+"""Conversations: the requests and their order, and the replies that are kept."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ def say(text: str) -> ChatReply:
 
 @dataclass
 class Notebook:
-    """A Memory whose keys are what was asked."""
+    """Memory whose keys are the texts of the requests."""
 
     known: dict[str, ChatReply] = field(default_factory=dict)
     flags: dict[str, bool] = field(default_factory=dict)
@@ -46,8 +46,10 @@ class Notebook:
 
 
 def script(*turns: Sequence[str], row: str = "row") -> Talk[list[list[str]]]:
-    """A conversation that asks these, turn by turn; what it was told. What is asked after a bad
-    reply mends it, unless it says that it is "beside" it."""
+    """Make these requests, turn by turn, and return the replies.
+
+    A request after a bad reply mends it, unless its text says that it is "beside" it.
+    """
     told = []
     bad = None
     for texts in turns:
@@ -64,7 +66,7 @@ def script(*turns: Sequence[str], row: str = "row") -> Talk[list[list[str]]]:
 
 
 def drive(talks: Any, memory: Notebook) -> tuple[list[Any], list[set[str]], list[tuple[str, bool]]]:
-    """(results, what was asked in each round, what needed no call)."""
+    """Return the results, the requests of each round, and the requests that needed no call."""
     rounds: list[set[str]] = []
     heard: list[tuple[str, bool]] = []
 
@@ -103,7 +105,7 @@ def test_a_follow_up_that_another_row_waits_for_is_not_asked_again():
     assert asked.results() == [[["on a"], ["on b"]], [["on b"], ["on c"]]]
 
 
-def test_what_is_known_is_not_asked_and_one_look_serves_many_rows():
+def test_known_replies_are_not_requested_and_one_lookup_serves_many_rows():
     memory = Notebook(known={str(n): say(str(n)) for n in range(0, 600, 2)})
     results, rounds, heard = drive((script([str(n)]) for n in range(600)), memory)
     assert [told for ((told,),) in results] == [f"on {n}" for n in range(600)]

@@ -1,4 +1,4 @@
-"""What refusals of long prompts say, in the words of servers and providers."""
+"""Limits in the refusals of long prompts, in the words of servers and providers."""
 
 import pytest
 

@@ -1,5 +1,4 @@
-"""Many calls at the same time: nobody waits for a slow one, and nothing that is under way is
-lost."""
+"""Concurrent calls: a slow call delays no other one, and calls under way are not lost."""
 
 import os
 import signal
@@ -101,7 +100,7 @@ def test_follow_ups_go_before_first_questions():
     assert order == ["under way", "more of a", "more of b", "a", "b"]
 
 
-def test_no_more_than_so_many_at_once_and_no_thread_without_work():
+def test_there_are_no_more_threads_than_allowed_and_none_without_work():
     at_once, most, lock = 0, 0, threading.Lock()
 
     def work(item: int) -> None:
@@ -121,7 +120,7 @@ def test_no_more_than_so_many_at_once_and_no_thread_without_work():
     assert threading.active_count() <= before + 5
 
 
-def test_what_is_under_way_is_waited_for_when_another_call_fails():
+def test_calls_under_way_are_waited_for_when_another_call_fails():
     all_started, finished = threading.Barrier(4), []
 
     def work(item: str) -> None:
@@ -136,7 +135,7 @@ def test_what_is_under_way_is_waited_for_when_another_call_fails():
     assert sorted(finished) == ["a", "b", "c"]
 
 
-def test_who_stops_the_work_is_told_what_is_waited_for(
+def test_after_ctrl_c_a_message_names_the_calls_that_are_waited_for(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     monkeypatch.setattr(parallel, "SECONDS_IN_SILENCE", 0.01)
@@ -181,7 +180,7 @@ def test_calls_that_no_call_can_better_are_not_waited_for(monkeypatch: pytest.Mo
     forever.set()
 
 
-def test_what_a_conversation_raises_ends_the_work():
+def test_an_exception_of_a_conversation_ends_the_work():
     def broken() -> Talk[list[str]]:
         yield [request("x")]
         raise RuntimeError("a bug")
@@ -202,7 +201,7 @@ chat.complete([ChatRequest(str(i), ({"role": "user", "content": str(i)},)) for i
 
 
 def start(openai: OpenAIServer, url: str) -> subprocess.Popen[bytes]:
-    """A process with four calls under way."""
+    """Start a process that makes four calls at once."""
     process = subprocess.Popen(
         [sys.executable, "-c", ASKING, openai.base_url, url], stderr=subprocess.PIPE
     )
@@ -217,7 +216,9 @@ def wait_until(there: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_the_first_ctrl_c_drains(openai: OpenAIServer, tmp_path: Path):
+def test_after_the_first_ctrl_c_calls_under_way_are_completed_and_stored(
+    openai: OpenAIServer, tmp_path: Path
+):
     openai.delay = 1.0
     url = f"sqlite:///{tmp_path}/cache.sqlite"
     process = start(openai, url)
@@ -233,7 +234,7 @@ def test_the_first_ctrl_c_drains(openai: OpenAIServer, tmp_path: Path):
     cache.close()
 
 
-def test_the_second_ctrl_c_ends_at_once(openai: OpenAIServer, tmp_path: Path):
+def test_the_second_ctrl_c_ends_the_work_at_once(openai: OpenAIServer, tmp_path: Path):
     openai.delay = 2 * LONG
     process = start(openai, f"sqlite:///{tmp_path}/cache.sqlite")
     process.send_signal(signal.SIGINT)

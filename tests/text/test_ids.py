@@ -108,7 +108,7 @@ def test_cleaning_a_name_twice_changes_nothing_more(name: str):
     assert clean_name(clean_name(name)) == clean_name(name)
 
 
-def test_ids_are_these_in_every_version():
+def test_ids_never_change_between_versions():
     assert document_id("a.txt") == "doc-584b107cf255831700bca25f8eebb1fa"
     assert text_unit_id("doc-1", "text", 0) == "chunk-afa0dbd4f9187a3b62001f1eff2fdb8e"
     assert entity_id("Alan Turing") == "ent-0ab62f96182329895dc50d641e498cad"
@@ -118,7 +118,7 @@ def test_ids_are_these_in_every_version():
     )
 
 
-def test_ids_tell_apart_what_is_apart():
+def test_different_relationships_and_text_units_have_different_ids():
     assert relationship_id("ent-1", "ent-2") != relationship_id("ent-2", "ent-1")
     assert len({text_unit_id("doc-1", "same", ordinal) for ordinal in range(100)}) == 100
     assert text_unit_id("doc-1", "same", 0) != text_unit_id("doc-2", "same", 0)

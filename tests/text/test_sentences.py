@@ -41,7 +41,7 @@ def sentences(text: str) -> list[str]:
         ("", []),
     ],
 )
-def test_boundaries(text: str, expected: list[str]) -> None:
+def test_a_text_is_split_at_the_ends_of_its_sentences(text: str, expected: list[str]) -> None:
     assert sentences(text) == expected
 
 
@@ -53,7 +53,7 @@ def test_spans_cover_the_text_in_order(text: str) -> None:
     assert all(text[start:end].strip() for start, end in spans) or len(spans) == 1
 
 
-def test_ends_paragraph() -> None:
+def test_a_paragraph_ends_at_a_blank_line_and_at_the_end() -> None:
     text = "One. Two.\n\nThree.\nFour."
     assert [ends_paragraph(text, end) for _, end in sentence_spans(text)] == [
         False,

@@ -1,4 +1,5 @@
-"""The ids in token_ids.jsonl were made with tiktoken itself and its own rank files."""
+"""Token ids equal to those of tiktoken: token_ids.jsonl was made with tiktoken and its own rank
+files."""
 
 import hashlib
 import json
@@ -41,7 +42,7 @@ def test_ids_are_those_of_the_golden_set(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENCODINGS)
-def test_agrees_with_tiktoken_where_its_ranks_are_here(
+def test_token_ids_agree_with_tiktoken_if_its_ranks_are_on_this_machine(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(address: str) -> bytes:
@@ -71,7 +72,7 @@ def test_agrees_with_tiktoken_where_its_ranks_are_here(
         ("", "o200k_base"),
     ],
 )
-def test_encoding_follows_the_model(name: str, encoding: str) -> None:
+def test_the_encoding_depends_on_the_model(name: str, encoding: str) -> None:
     assert encoding_for(name) == encoding
     assert tokenizer(name).name == encoding
 
@@ -97,12 +98,12 @@ def test_a_lone_surrogate_reads_as_the_replacement_character() -> None:
     assert tokenizer("o200k_base").count("\ud800") == tokenizer("o200k_base").count("\ufffd")
 
 
-def test_is_a_tokenizer_that_can_be_sent_to_another_process() -> None:
+def test_a_tokenizer_can_be_sent_to_another_process() -> None:
     copy = pickle.loads(pickle.dumps(tokenizer("cl100k_base")))
     assert isinstance(copy, Tokenizer)
     assert copy.name == "cl100k_base"
 
 
 @pytest.mark.parametrize("unit", ["a", " ", "\n", "中", "😀", "=", "ab"])
-def test_counts_megabytes_without_a_break(unit: str) -> None:
+def test_megabytes_without_a_break_are_counted(unit: str) -> None:
     assert tokenizer("o200k_base").count(unit * (400_000 // len(unit.encode()))) > 0

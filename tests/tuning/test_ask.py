@@ -61,7 +61,7 @@ def test_an_example_has_the_records_that_could_be_read():
     )
 
 
-def test_what_is_known_is_not_asked_for():
+def test_answers_given_by_the_user_are_not_requested():
     findings, prompts = asked({}, TuningBrief("ships", "Dutch", ("ship",)))
     assert [prompt[0] for prompt in prompts] == ["P", "Y"]
     assert (findings.domain, findings.language, findings.entity_types) == (

@@ -4,7 +4,7 @@ from tests.verbs.graphs import text_units
 UNITS = text_units([f"{document}/{order}" for document in "abcd" for order in range(5)])
 
 
-def test_documents_take_turns():
+def test_each_document_in_turn_gives_a_text_to_the_sample():
     assert len({text.split()[-1][0] for text in sample(UNITS, 4)}) == 4
     assert len({text.split()[-1][0] for text in sample(UNITS, 8)}) == 4
 

@@ -1,4 +1,4 @@
-"""graphmill tune against the endpoint."""
+"""Tuning of prompts against the test endpoint."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def test_new_prompts_stand_beside_the_old_ones_and_work(
 
 
 def follow(folder: ProjectFolder, snippet: str) -> None:
-    """Do what the snippet says."""
+    """Apply the changes that the snippet describes."""
     steps = yaml.safe_load(snippet.partition("# settings.yaml")[0])
     path = folder.root / "workflows" / "index.yaml"
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -73,7 +73,9 @@ def follow(folder: ProjectFolder, snippet: str) -> None:
     path.write_text(yaml.safe_dump(workflow), encoding="utf-8")
 
 
-def test_the_plan_asks_nothing_and_holds(folder: ProjectFolder, openai: OpenAIServer):
+def test_the_forecast_makes_no_call_and_matches_the_tuning(
+    folder: ProjectFolder, openai: OpenAIServer
+):
     with folder.open() as project:
         estimate = project.forecast_tuning()
         assert openai.requests == []
@@ -110,7 +112,7 @@ def test_a_model_that_declines_writes_nothing(folder: ProjectFolder, openai: Ope
     assert not [name for name in prompts(folder) if "tuned" in name]
 
 
-def test_what_is_known_is_not_paid_for(folder: ProjectFolder):
+def test_answers_given_by_the_user_need_no_call(folder: ProjectFolder):
     with folder.open() as project:
         known = TuneOptions(examples=0, wanted=TuningBrief("lamps", "English", ("lamp",)))
         assert project.tune(options=known).calls == 1

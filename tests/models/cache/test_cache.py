@@ -97,7 +97,7 @@ for i in range(10):
     cache.close()
 
 
-def test_threads_share_it(cache: ReplyCache):
+def test_many_threads_can_store_replies_at_the_same_time(cache: ReplyCache):
     def store(n: int) -> None:
         for i in range(10):
             cache.store_completion(f"{n}-{i}", "m", REPLY)

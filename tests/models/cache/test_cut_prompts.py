@@ -1,5 +1,5 @@
-"""Servers that cut prompts without a word, and servers that only count what their prefix cache did
-not hold."""
+"""Detection of prompts that a server cut silently, and of counts that only leave out a prefix
+cache."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -47,8 +47,7 @@ def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
 
 
 def text_of(tokens: int, first_word: str = "So") -> str:
-    """Return a text of sentences that has at least so many tokens, and at most one sentence
-    more."""
+    """Return sentences with at least this many tokens, and at most one sentence more."""
     sentences = [f"{first_word} it began."]
     while TOKENIZER.count(" ".join(sentences)) < tokens:
         sentences.append(f"Ivo Brand sold mill number {len(sentences)} to the miller.")
@@ -56,7 +55,7 @@ def text_of(tokens: int, first_word: str = "So") -> str:
 
 
 def extract(chat: OpenAIChat, *texts: str) -> dict[str, tuple[str, str]]:
-    """Return (kind, reason) of each text unit that was not simply answered."""
+    """Return (kind, reason) of each text unit whose extraction is not a plain success."""
     units = TEXT_UNITS.frame([(f"u{i}", text, 1, "doc", 0, 9, i) for i, text in enumerate(texts)])
     rejects: pd.DataFrame = extract_graph(units, ExtractParams(), EXTRACT, GLEAN, chat)[1]
     return {
@@ -85,7 +84,7 @@ def test_a_server_that_counts_only_uncached_tokens_is_asked_once_and_never_again
 def test_a_cached_reply_whose_count_lacks_the_instructions_leads_to_no_call(
     chat: OpenAIChat, openai: OpenAIServer, tokens: int
 ):
-    """An earlier version paid for the reply, and took it for whole."""
+    """Simulate a reply that an earlier version paid for and counted as whole."""
     text = text_of(tokens)
     extract(chat, text)
     [request] = openai.requests

@@ -1,4 +1,4 @@
-"""What an older version wrote is served; what a newer one wrote is refused."""
+"""Compatibility of the cache: an older database is served, and a newer one is refused."""
 
 import sqlite3
 import subprocess
@@ -25,7 +25,7 @@ INSERT INTO completions VALUES ('good', 'm', 'a reply', 'stop', 12, 3, 1, '2025-
 
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    """A file as the first version made it."""
+    """Create a database as the first version did."""
     path = tmp_path / "cache.sqlite"
     connection = sqlite3.connect(path)
     connection.executescript(FIRST_VERSION)
@@ -44,7 +44,7 @@ def version_in(path: Path) -> list[int]:
     return [version for (version,) in rows]
 
 
-def test_what_the_first_version_wrote_is_served(old: Path):
+def test_replies_stored_by_the_first_version_are_served(old: Path):
     for _ in range(2):
         cache = ReplyCache(f"sqlite:///{old}", owner="mill")
         assert cache.completions(["good", "bad", "unread"]) == {
@@ -97,7 +97,7 @@ def test_replies_without_an_owner_go_from_a_cache_of_ones_own(old: Path):
     assert b"nonsense" not in old.read_bytes()
 
 
-def test_what_a_newer_version_wrote_is_refused_and_left_as_it_is(old: Path):
+def test_a_cache_of_a_newer_version_is_refused_and_not_changed(old: Path):
     ReplyCache(f"sqlite:///{old}").completions(["good"])
     connection = sqlite3.connect(old)
     connection.execute("UPDATE graphmill_cache SET schema_version = ?", [SCHEMA_VERSION + 1])

@@ -1,4 +1,4 @@
-"""Which replies are served again, and which are asked for anew."""
+"""Selection of the stored replies that are served, and of those that are requested again."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ TEXTS = {
 
 @dataclass(frozen=True)
 class Again:
-    """A chat model with rows that are to be asked anew."""
+    """Chat model that requests the bad replies of the given rows again."""
 
     chat: OpenAIChat
     rows: frozenset[str]
@@ -51,7 +51,7 @@ def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
 
 
 def weak(messages: Any, body: Any) -> Reply:
-    """Cuts off long texts, and says odd things first."""
+    """Answer like a weak model: long texts are cut off, and some first replies are malformed."""
     asked = messages[0]["content"].partition("Text:\n")[2]
     if asked == TEXTS["long"]:
         return Reply(IVO, finish_reason="length")
@@ -65,7 +65,7 @@ def strong(messages: Any, body: Any) -> Reply:
 
 
 def extract(chat: Any, **params: Any) -> tuple[pd.DataFrame, dict[str, str]]:
-    """(the records, what became of rows that were not simply answered)."""
+    """Return the records, and the kinds of problems of the rows that are no plain success."""
     units = TEXT_UNITS.frame(
         [(id, text, 1, "doc", 0, 9, i) for i, (id, text) in enumerate(TEXTS.items())]
     )
@@ -86,9 +86,7 @@ def test_a_recovered_row_is_served_without_a_call(chat: OpenAIChat, openai: Open
     assert same == became
 
 
-def test_recovered_rows_are_asked_anew_when_told_so_and_no_others(
-    chat: OpenAIChat, openai: OpenAIServer
-):
+def test_only_the_chosen_recovered_rows_are_requested_again(chat: OpenAIChat, openai: OpenAIServer):
     openai.reply = weak
     extract(chat)
     openai.forget()
@@ -100,7 +98,7 @@ def test_recovered_rows_are_asked_anew_when_told_so_and_no_others(
     assert openai.count("chat") == 2
 
 
-def test_rows_asked_anew_in_vain_are_recovered_by_what_is_known(
+def test_rows_requested_again_without_success_keep_their_known_replies(
     chat: OpenAIChat, openai: OpenAIServer
 ):
     openai.reply = weak
@@ -164,8 +162,10 @@ def test_a_gleaning_that_failed_is_asked_again_alone(chat: OpenAIChat, openai: O
     assert [len(request.messages) for request in openai.requests] == [3, 3, 3]
 
 
-def test_what_nobody_has_read_is_read_first(chat: OpenAIChat, openai: OpenAIServer):
-    """As after a kill in the middle: the reply is there, its flag is not."""
+def test_a_stored_reply_that_nobody_has_read_is_checked_first(
+    chat: OpenAIChat, openai: OpenAIServer
+):
+    """Simulate a kill between storing a reply and storing its verdict."""
     openai.reply = weak
 
     def killed() -> Talk[None]:

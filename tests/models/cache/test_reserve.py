@@ -1,4 +1,4 @@
-"""A full disk loses no reply that was paid for, and lets no call begin whose reply could not be
+"""Behaviour on a full disk: no paid reply is lost, and no call begins whose reply cannot be
 stored."""
 
 import errno
@@ -34,7 +34,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def new_chat(openai: OpenAIServer) -> Iterator[Callable[..., OpenAIChat]]:
-    """Make models, each with a cache of its own, as a new process has."""
+    """Create chat models, each with a cache of its own, as a new process would."""
     made: list[OpenAIChat] = []
 
     def make(folder: Path, **more: Any) -> OpenAIChat:
@@ -101,7 +101,7 @@ def test_a_stream_is_refused_before_it_is_paid_for(
     assert "".join(new_chat(disk.root).stream(requests(1)[0]))  # a known reply needs no room
 
 
-def test_vectors_are_not_lost_either(disk: SmallDisk, openai: OpenAIServer):
+def test_no_paid_vector_is_lost_when_the_disk_becomes_full(disk: SmallDisk, openai: OpenAIServer):
     openai.dimensions = 1024
     texts = [f"text {n}" for n in range(400)]
 
@@ -134,7 +134,8 @@ def test_vectors_are_not_lost_either(disk: SmallDisk, openai: OpenAIServer):
 def test_replies_that_are_lost_all_the_same_are_counted(
     tmp_path: Path, openai: OpenAIServer, new_chat: Callable[..., OpenAIChat]
 ):
-    """The database may not grow though the disk has space: the reserve is of no help."""
+    """Limit the size of the database although the disk has space, so that the reserve does not
+    help."""
     openai.reply = lambda messages, body: Reply(LONG_REPLY)
     openai.delay = 0.2  # all calls are under way before the first reply comes
     chat = new_chat(tmp_path)

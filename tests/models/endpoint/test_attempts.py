@@ -1,4 +1,4 @@
-"""A call is tried until it is answered, where that may help; and every attempt is counted."""
+"""Retries of calls, and the record of every attempt."""
 
 import threading
 import time
@@ -36,7 +36,7 @@ def chat(openai: OpenAIServer, tmp_path: Path) -> Iterator[OpenAIChat]:
 
 @pytest.fixture
 def heard() -> Iterator[Hearer]:
-    """Every call that was begun has ended when the test does."""
+    """Provide a listener, and check that every call that began has ended with the test."""
     hearer = Hearer()
     yield hearer
     assert hearer.under_way == {}
@@ -87,7 +87,7 @@ def test_throttling_without_end_ends_the_work(
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 409])
-def test_what_may_pass_is_tried_again_and_then_has_a_reason(
+def test_a_transient_failure_is_retried_and_then_has_a_reason(
     chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, status: int
 ):
     openai.script("chat", [Reply("it broke", status=status, headers=NOW)] * 3)
@@ -164,7 +164,7 @@ def test_an_overloaded_endpoint_gets_fewer_calls_at_a_time(
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_what_cannot_pass_is_not_tried_again(
+def test_a_permanent_failure_is_not_retried(
     chat: OpenAIChat, openai: OpenAIServer, heard: Hearer, status: int
 ):
     openai.script("chat", [Reply("no", status=status)])
@@ -209,7 +209,7 @@ def test_every_attempt_is_a_row_and_the_sums_are_the_servers(
     assert sum(costs) == pytest.approx((input_tokens + 3 * output_tokens) / 1e6)
 
 
-def test_embeddings_are_counted_by_attempt_too(openai: OpenAIServer, heard: Hearer):
+def test_every_attempt_of_an_embedding_call_is_counted(openai: OpenAIServer, heard: Hearer):
     model = OpenAIEmbedding("e", openai.base_url, "test-key", batch_size=4, max_retries=1)
     openai.script("embeddings", [Reply(status=429, headers=NOW), Reply(status=500, headers=NOW)])
     model.embed(list("abcdef"), heard)

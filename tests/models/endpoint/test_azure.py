@@ -1,4 +1,4 @@
-"""Deployments of Azure OpenAI, against a server that speaks their paths."""
+"""Deployments of Azure OpenAI, against a server with Azure's paths."""
 
 import json
 import time
@@ -224,7 +224,7 @@ def test_a_wrong_key_is_found_before_the_work(tmp_path: Path, azure: AzureServer
         ({"base_url": ""}, "no base_url; set it to the resource"),
     ],
 )
-def test_what_is_missing_is_said_before_the_work(
+def test_a_missing_address_or_key_is_reported_before_the_work(
     own: dict[str, str], said: str, tmp_path: Path, azure: AzureServer
 ):
     with pytest.raises(AuthError, match=said):
@@ -244,7 +244,7 @@ def test_batches_are_refused(tmp_path: Path, azure: AzureServer):
 
 
 class IdentityHandler(BaseHTTPRequestHandler):
-    """The endpoint of a managed identity, as App Service has it."""
+    """The endpoint of a managed identity, as in App Service."""
 
     def do_GET(self) -> None:
         server: Any = self.server
@@ -272,7 +272,7 @@ class IdentityHandler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def identity(azure: AzureServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A managed identity whose tokens live for ``lifetime`` seconds."""
+    """Start a managed identity whose tokens are valid for ``lifetime`` seconds."""
     pytest.importorskip("azure.identity")
     server: Any = ThreadingHTTPServer(("127.0.0.1", 0), IdentityHandler)
     server.azure, server.asked, server.lifetime = azure, [], 3600

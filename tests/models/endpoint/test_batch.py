@@ -1,4 +1,4 @@
-"""The Batch API: what goes there, what comes back, and what is left of it at the endpoint."""
+"""Batch API: requests, replies, and the files that are left at the endpoint."""
 
 import json
 import sqlite3
@@ -26,7 +26,7 @@ NO_WAIT = replace(AT_ONCE, wait_seconds=0)
 
 @dataclass
 class Asker:
-    """A model and its cache; every ``chat`` is as of a new process."""
+    """A model and its cache. Each ``chat`` behaves like one of a new process."""
 
     endpoint: OpenAIServer
     folder: Path
@@ -50,7 +50,7 @@ class Asker:
 
     @property
     def nothing_left(self) -> bool:
-        """At the endpoint or in the cache."""
+        """True if neither the endpoint nor the cache has anything of a batch."""
         return not self.intents and all(file.deleted for file in self.endpoint.files)
 
 
@@ -95,7 +95,7 @@ def test_it_answers_as_the_model_itself_does_and_leaves_nothing_behind(
     assert texts(direct) == texts(replies)
 
 
-def test_half_the_price(openai: OpenAIServer, asker: Asker):
+def test_a_batch_costs_half_the_price(openai: OpenAIServer, asker: Asker):
     hearer = Hearer()
     asker.chat().complete(questions(5), hearer)
     rows = [request for request in openai.requests if request.kind == "batch"]
@@ -113,13 +113,13 @@ def test_equal_requests_are_one_row(openai: OpenAIServer, asker: Asker):
     assert len(set(texts(replies)[:3])) == 1
 
 
-def test_few_requests_go_directly(openai: OpenAIServer, asker: Asker):
+def test_too_few_requests_for_a_batch_are_made_directly(openai: OpenAIServer, asker: Asker):
     assert len(asker.chat(replace(AT_ONCE, least=4)).complete(questions(3))) == 3
     assert [openai.count("chat"), openai.count("files"), openai.count("batches")] == [3, 0, 0]
 
 
 def recovering(n: int) -> Talk[str]:
-    """Asks once more where the reply is not good."""
+    """Run a conversation that repeats a request whose reply is bad."""
     first = ChatRequest(
         f"row-{n}", ({"role": "user", "content": f"Question {n}"},), check=complaint
     )
@@ -149,7 +149,7 @@ def reply_that_is_bad_for(rows: set[str]) -> Callable[..., Reply]:
 def test_a_reply_that_was_mended_is_not_paid_for_again(
     openai: OpenAIServer, asker: Asker, least: int
 ):
-    """Whether the rows, or the repairs alone, went directly."""
+    """Make either all rows or only the repairs directly."""
     openai.reply = reply_that_is_bad_for({"1"})
     for night in range(3):
         told = asker.chat(replace(AT_ONCE, least=least)).converse(map(recovering, range(3)))
@@ -160,7 +160,7 @@ def test_a_reply_that_was_mended_is_not_paid_for_again(
 
 @pytest.mark.parametrize("least", [2, 50])
 @pytest.mark.parametrize("still_bad", [set(), {"1"}])
-def test_chosen_rows_are_asked_anew_once(
+def test_selected_rows_are_requested_again_once(
     openai: OpenAIServer, asker: Asker, least: int, still_bad: set[str]
 ):
     options = replace(AT_ONCE, least=least)
@@ -178,7 +178,7 @@ def test_chosen_rows_are_asked_anew_once(
     assert openai.count("chat") + openai.count("batch") == 2
 
 
-def test_what_is_known_is_not_in_the_batch(openai: OpenAIServer, asker: Asker):
+def test_a_known_reply_is_not_requested_in_a_batch(openai: OpenAIServer, asker: Asker):
     asker.chat().chat.complete(questions(2))
     asker.chat().complete(questions(6))
     assert [openai.count("chat"), openai.count("batch")] == [2, 4]
@@ -232,7 +232,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize(("damage", "spared"), DAMAGED.items())
-def test_of_a_damaged_row_what_can_be_read_is_not_asked_again(
+def test_readable_requests_in_a_damaged_row_are_not_made_again(
     openai: OpenAIServer, asker: Asker, damage: str, spared: int
 ):
     openai.batch_hold = True
@@ -246,8 +246,8 @@ def test_of_a_damaged_row_what_can_be_read_is_not_asked_again(
     assert asker.nothing_left
 
 
-def test_what_a_damaged_row_says_a_batch_takes_is_not_believed(openai: OpenAIServer, asker: Asker):
-    """A budget would take it for room."""
+def test_the_token_count_in_a_damaged_row_of_a_batch_is_ignored(openai: OpenAIServer, asker: Asker):
+    """Damage the count so that a budget would believe that more is left."""
     openai.batch_hold = True
     with pytest.raises(WaitingError):
         asker.chat(NO_WAIT).complete(questions(5))
@@ -309,7 +309,7 @@ def test_a_call_that_fails_is_made_again_and_nothing_is_made_twice(
 
 
 def test_an_output_that_is_gone_is_asked_for_directly(openai: OpenAIServer, asker: Asker):
-    """As after a kill between the deletion of the files and the end of the intent; here nothing was
+    """Simulate a kill between the deletion of the files and the end of the record, with nothing
     stored."""
     openai.batch_hold = True
     with pytest.raises(WaitingError):
@@ -499,7 +499,7 @@ def test_batches_that_are_together_above_the_budget_are_not_all_made(
     assert [len(openai.batches), openai.count("batch"), openai.count("chat")] == [2, 6, 0]
 
 
-def test_nothing_can_be_found_again_without_a_cache(asker: Asker):
+def test_without_a_cache_batches_are_refused(asker: Asker):
     with pytest.raises(SettingsError, match="execution: batch needs a cache"):
         asker.chat(cache=NO_CACHE).complete(questions(5))
     asker.chat(cache=NO_CACHE).abandon(None)
@@ -522,7 +522,9 @@ def test_a_run_that_ends_between_the_download_and_the_end_counts_nothing_twice(
     assert asker.nothing_left
 
 
-def test_abandoned_it_is_cancelled_and_its_files_are_deleted(openai: OpenAIServer, asker: Asker):
+def test_an_abandoned_batch_is_cancelled_and_its_files_are_deleted(
+    openai: OpenAIServer, asker: Asker
+):
     openai.batch_hold = True
     with pytest.raises(WaitingError):
         asker.chat(replace(NO_WAIT, max_requests=3)).complete(questions(5))
@@ -589,7 +591,7 @@ def test_a_budget_covers_the_batches_of_earlier_runs(openai: OpenAIServer, asker
     assert [batch.total for batch in openai.batches] == [5, 4]
 
 
-def test_abandoned_before_its_id_was_noted(openai: OpenAIServer, asker: Asker):
+def test_a_batch_is_abandoned_even_if_its_id_was_not_recorded(openai: OpenAIServer, asker: Asker):
     openai.script("batches", [Reply(drop=True), 401])
     with pytest.raises(AuthError):
         asker.chat().complete(questions(5))
@@ -599,7 +601,9 @@ def test_abandoned_before_its_id_was_noted(openai: OpenAIServer, asker: Asker):
     assert asker.nothing_left
 
 
-def test_abandoned_when_it_has_ended(openai: OpenAIServer, asker: Asker):
+def test_an_ended_batch_that_is_abandoned_has_its_replies_stored(
+    openai: OpenAIServer, asker: Asker
+):
     openai.batch_hold = True
     with pytest.raises(WaitingError):
         asker.chat(NO_WAIT).complete(questions(5))

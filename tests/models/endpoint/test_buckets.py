@@ -1,5 +1,4 @@
-"""Turns are spaced by the rate, whoever takes them: threads, and processes that share a
-database."""
+"""Spacing of calls by the rate, between threads and between processes that share a database."""
 
 import subprocess
 import sys
@@ -28,14 +27,14 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
 
 
 def bucket(database: Database, rate: Rate) -> Bucket:
-    """A bucket that no other test has."""
+    """Return a bucket that no other test uses."""
     made = Bucket(uuid.uuid4().hex, rate, database)
     made.take(0)  # the tables are made
     return made
 
 
 def assert_spaced(turns: list[float], step: float) -> None:
-    """Never more than the rate in any second, but for what clocks and locks may bunch together."""
+    """Check that no second has more calls than the rate, with a tolerance for clocks and locks."""
     turns = sorted(turns)
     most = 1.1 / step + 2
     assert max(sum(start <= turn < start + 1 for turn in turns) for start in turns) <= most
@@ -102,7 +101,7 @@ def test_tokens_have_a_clock_of_their_own_and_can_be_corrected(database: Databas
     assert Bucket(paced.name, FAST, database).take(0) < 26
 
 
-def test_what_comes_back_of_an_idle_bucket_is_not_saved_up(database: Database):
+def test_an_idle_bucket_saves_no_turns_up(database: Database):
     paced = bucket(database, Rate(tokens_per_minute=60_000))
     paced.correct(-1_000_000)
     paced.take(970)

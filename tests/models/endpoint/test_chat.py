@@ -117,7 +117,7 @@ def test_a_reply_that_cannot_be_read_is_asked_again_unless_the_reader_has_learnt
     assert openai.count("chat") == 4
 
 
-def test_what_a_listener_raises_ends_the_work_and_keeps_the_reply(
+def test_an_exception_of_the_listener_ends_the_work_and_keeps_the_reply(
     chat: OpenAIChat, openai: OpenAIServer
 ):
     class BudgetSpentError(Exception):
@@ -155,7 +155,7 @@ def test_identity_has_what_changes_a_reply_and_nothing_else(chat: OpenAIChat, op
 
 
 @pytest.mark.parametrize(("status", "times"), [(408, 1), (409, 2), (429, 2), (500, 2), (503, 2)])
-def test_passing_failures_are_tried_again(
+def test_transient_failures_are_retried(
     chat: OpenAIChat, openai: OpenAIServer, status: int, times: int
 ):
     openai.script("chat", [Reply(status=status, headers=NOW)] * times)
@@ -219,7 +219,9 @@ def test_a_row_that_fails_has_a_reason_and_the_rest_goes_on(
     model.endpoint.client.close()
 
 
-def test_a_refusal(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_refusal_is_a_reply_with_a_reason_and_is_not_cached(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     message = {"role": "assistant", "content": None, "refusal": "I will not."}
     body = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
     openai.script("chat", [Reply(raw=json.dumps(body).encode())])
@@ -238,7 +240,9 @@ def test_a_server_that_reports_no_usage(chat: OpenAIChat, openai: OpenAIServer):
     )
 
 
-def test_cost(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_call_costs_what_its_reported_tokens_cost_and_a_known_reply_nothing(
+    chat: OpenAIChat, openai: OpenAIServer
+):
     heard = Hearer()
     priced = replace(chat, input_price=2.0, output_price=10.0)
     priced.complete(ask("one two three"), heard)
@@ -275,7 +279,7 @@ def test_a_refused_key_ends_everything_at_once(chat: OpenAIChat, openai: OpenAIS
         (Reply("Region is closed", status=403), r"refused the key \(403\)"),
     ],
 )
-def test_what_no_row_can_survive_is_raised(
+def test_an_error_that_concerns_all_rows_is_raised(
     chat: OpenAIChat, openai: OpenAIServer, failure: Reply, message: str
 ):
     openai.script("chat", [failure])
@@ -296,7 +300,7 @@ def test_a_model_that_the_endpoint_does_not_have_is_a_fault_of_settings(
             attempt()
 
 
-def test_nobody_listens(chat: OpenAIChat):
+def test_an_address_without_a_server_is_a_model_error(chat: OpenAIChat):
     lonely = replace(chat, base_url="http://user:hush@127.0.0.1:1/v1", max_retries=0)
     for attempt in (
         lonely.preflight,

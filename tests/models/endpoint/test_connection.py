@@ -1,4 +1,4 @@
-"""Headers, parameters and certificates of an endpoint, as a gateway of a company wants them."""
+"""Headers, query parameters and certificates of an endpoint, as company gateways require them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def models(root: Path, **settings: Any) -> tuple[Any, Any, Any]:
-    """The chat, embedding and rerank models of a project, all with these settings."""
+    """Return the chat, embedding and rerank models of a project with these settings."""
     sections = {
         "chat": {},
         "embedding": {"provider": "openai", "model": "e"},

@@ -1,5 +1,4 @@
-"""A server that works on few calls at once loses no row, however many calls are sent to it at
-once."""
+"""Servers with few slots: no row is lost, however many calls are sent at once."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Chat and embedding models of one's own: Python functions and classes in the project's folder."""
+"""User's own chat and embedding models: Python functions and classes in the project's folder."""
 
 import asyncio
 import threading
@@ -98,7 +98,7 @@ def embedding_of(root: Path, function: str, **own: Any) -> OpenAIEmbedding:
 
 
 def chat_by(function: Callable[..., Any], **changes: Any) -> OpenAIChat:
-    """A chat model of a function that is given in Python; it is tried once."""
+    """Return a chat model of a Python function, without retries."""
     model = chat_model(with_own_models(Settings(), chat=function), "default", NO_CACHE)
     return replace(model, **{"max_retries": 0, **changes})
 
@@ -302,7 +302,7 @@ def test_the_key_of_a_functions_section_is_known_to_its_endpoint(root: Path):
 
 
 @pytest.mark.parametrize("gives", [None, 3, b"bytes", Reply(None)])  # type: ignore[arg-type]
-def test_what_is_no_text_rejects_the_row(gives: Any):
+def test_a_result_that_is_no_text_rejects_the_row(gives: Any):
     (reply,) = chat_by(lambda messages: gives).complete(asked("one"))
     assert reply.reason == "bad_request"
     assert "instead of a text or a Reply" in reply.message
@@ -361,7 +361,7 @@ def test_a_function_that_never_returns_is_a_timeout(is_async: bool):
     assert (reply.reason, reply.message) == ("timeout", "no answer within 0.2 s")
 
 
-def test_half_a_character_does_no_harm():
+def test_a_lone_surrogate_in_a_reply_is_accepted():
     (reply,) = chat_by(lambda messages: "a\ud800b").complete(asked("one"))
     assert reply.reason is None
 
@@ -417,7 +417,7 @@ def test_a_module_of_another_project_is_not_found(root: Path):
         chat_of(other, "my_models:chat").preflight()
 
 
-def test_a_file_that_was_edited_is_run_anew(root: Path):
+def test_an_edited_file_is_imported_again(root: Path):
     chat_of(root, "my_models:chat").preflight()
     (root / "my_models.py").write_text("chat = lambda messages: 'edited'", encoding="utf-8")
     assert chat_of(root, "my_models:chat").complete(asked("one"))[0].text == "edited"
@@ -432,7 +432,7 @@ def test_batches_are_refused(root: Path):
         batched.preflight()
 
 
-def test_what_cannot_be_called_is_refused_in_python():
+def test_an_object_that_cannot_be_called_is_refused_in_python():
     with pytest.raises(SettingsError, match="chat=default: int cannot be called"):
         with_own_models(Settings(), chat=3)  # type: ignore[arg-type]
 

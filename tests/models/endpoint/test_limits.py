@@ -1,4 +1,4 @@
-"""Fewer calls at once when the endpoint is too busy, more again when it answers."""
+"""Concurrency of calls: lower when the endpoint is too busy, higher again when it answers."""
 
 import threading
 import time
@@ -61,7 +61,7 @@ def test_one_overload_halves_what_is_allowed_once(monkeypatch: pytest.MonkeyPatc
     assert limit.allowed == 8
 
 
-def test_it_goes_down_to_one_and_up_again_to_the_most(monkeypatch: pytest.MonkeyPatch):
+def test_concurrency_falls_to_one_and_rises_again_to_its_maximum(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(limits, "SECONDS_BETWEEN_CUTS", 0.0)
     limit = limiter(16)
     for expected in (8, 4, 2, 1, 1):
@@ -75,7 +75,7 @@ def test_it_goes_down_to_one_and_up_again_to_the_most(monkeypatch: pytest.Monkey
     assert ups[-1] == 16
 
 
-def test_nobody_starts_while_it_is_held():
+def test_no_call_starts_during_a_hold():
     limit = limiter(4)
     begun = time.monotonic()
     limit.record_overload(0.4)
@@ -97,7 +97,7 @@ def test_a_hold_is_told_to_those_who_share_the_bucket():
     assert limit.bucket.take(0) > 18
 
 
-def test_who_waits_leaves_when_the_work_is_stopped():
+def test_a_call_that_waits_for_its_turn_ends_when_the_work_is_stopped():
     limit, stop, left = limiter(1), threading.Event(), []
 
     def wait() -> None:

@@ -1,5 +1,7 @@
-"""Models by LiteLLM, which here speaks to the test endpoint; `.ci/litellm` runs them where LiteLLM
-can be installed."""
+"""Models through LiteLLM, against the test endpoint.
+
+`.ci/litellm` runs these tests in an environment where LiteLLM can be installed.
+"""
 
 import os
 import subprocess

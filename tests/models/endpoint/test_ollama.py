@@ -1,4 +1,4 @@
-"""Ollama's own protocol, against a server that speaks it and cuts long prompts as Ollama does."""
+"""Ollama's own protocol, against a server that implements it and cuts long prompts like Ollama."""
 
 from collections.abc import Iterator
 from dataclasses import replace

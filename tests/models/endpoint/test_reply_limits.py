@@ -1,4 +1,4 @@
-"""A reply without end stops at the limit of its request, whatever an endpoint makes of such a
+"""Limits of replies: a reply without end stops at the limit, however an endpoint handles the
 limit."""
 
 from collections.abc import Iterator

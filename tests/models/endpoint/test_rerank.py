@@ -1,4 +1,4 @@
-"""Rerankers against a real server: the protocols, their liberties, and what goes wrong."""
+"""Rerankers against a real server: the protocols, their variants, and failures."""
 
 import json
 import math
@@ -96,7 +96,7 @@ def test_answers_may_come_in_any_order_and_form(
     assert model.rerank("q", ["a", "b", "c"]) == expected
 
 
-def test_what_is_left_out_or_cannot_be_read_comes_last(
+def test_documents_without_a_readable_score_come_last(
     model: EndpointReranker, server: RerankServer
 ):
     server.keep = 2
@@ -155,7 +155,7 @@ def test_a_document_is_cut_and_cut_again_where_the_endpoint_finds_it_too_long(
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_what_may_pass_is_tried_again(model: EndpointReranker, server: RerankServer, status: int):
+def test_a_transient_failure_is_retried(model: EndpointReranker, server: RerankServer, status: int):
     server.script.extend([RerankReply(status, headers=NOW)] * 2)
     assert model.rerank(QUESTION, DOCUMENTS) == SCORES
     assert len(server.requests) == 3
@@ -197,7 +197,7 @@ def test_it_waits_as_long_as_it_is_told_but_not_longer_than_a_call_may_take(
         ),
     ],
 )
-def test_what_cannot_pass_is_an_error_at_once(
+def test_a_permanent_failure_is_an_error_at_once(
     model: EndpointReranker,
     server: RerankServer,
     told: RerankReply,
@@ -240,7 +240,7 @@ def test_a_wrong_key_is_told_without_it(model: EndpointReranker):
 
 @dataclass
 class Heard(IdleListener):
-    """A Listener that keeps the calls that it hears of."""
+    """Listener that keeps the calls that it receives."""
 
     expected: list[Usage] = field(default_factory=list)
     ended_calls: list[Usage] = field(default_factory=list)
@@ -290,7 +290,7 @@ def test_a_call_has_its_price_as_the_endpoint_counts_it(
     assert usage.estimated is (tokens == OWN_COUNT)
 
 
-def test_settings_name_it(server: RerankServer):
+def test_the_reranker_has_the_values_of_the_settings(server: RerankServer):
     assert reranker(Settings()) is None
     model = {
         "base_url": server.base_url,
@@ -322,6 +322,6 @@ def test_settings_name_it(server: RerankServer):
         ({"other": {"base_url": "http://h"}}, r"models\.rerank: no model 'default'; have: other"),
     ],
 )
-def test_settings_that_cannot_be(section: dict[str, object], message: str):
+def test_invalid_settings_of_a_reranker_are_refused(section: dict[str, object], message: str):
     with pytest.raises(SettingsError, match=message):
         reranker(Settings.model_validate({"models": {"rerank": section}}))

@@ -1,5 +1,5 @@
-"""A JSON schema with limits: sent where the server takes it, and no row is lost where it does
-not."""
+"""JSON schemas with limits: they are sent to servers that accept them, and no other server loses a
+row."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,5 @@
-"""A model server that is starting is waited for; one that does not come ends the work as one
-failure."""
+"""Model servers that are starting: the run waits, and ends with one error if the server never
+answers."""
 
 import os
 import signal
@@ -92,7 +92,7 @@ def test_a_server_that_asks_for_more_than_is_waited_ends_the_work_at_once(
     assert openai.count("chat") == 1
 
 
-def test_a_look_is_the_smallest_call_and_is_counted(chat: OpenAIChat, openai: OpenAIServer):
+def test_a_probe_is_the_smallest_call_and_is_counted(chat: OpenAIChat, openai: OpenAIServer):
     openai.starting = Starting(calls=1, kinds=("chat",))
     heard = Hearer()
     replace(chat, input_price=1.0).complete(ask("a"), heard)
@@ -199,7 +199,7 @@ def test_a_host_that_nobody_knows_is_not_waited_for(chat: OpenAIChat):
         lost.begin_run(print)
 
 
-def test_the_first_look_of_a_run_waits_too(chat: OpenAIChat, openai: OpenAIServer):
+def test_the_first_probe_of_a_run_waits_for_the_server(chat: OpenAIChat, openai: OpenAIServer):
     openai.starting = Starting(calls=3, kinds=("models",))
     said: list[str] = []
     chat.begin_run(said.append)
@@ -219,7 +219,9 @@ def test_an_embedding_model_is_waited_for(openai: OpenAIServer):
 
 
 @pytest.mark.parametrize("urgent", [True, False])
-def test_who_is_not_to_wait_does_not(chat: OpenAIChat, openai: OpenAIServer, urgent: bool):
+def test_a_model_without_wait_for_model_does_not_wait(
+    chat: OpenAIChat, openai: OpenAIServer, urgent: bool
+):
     openai.starting = Starting(calls=10)
     (reply,) = replace(chat, wait_for_model=0.0, urgent=urgent).complete(ask("a"))
     assert reply.reason == "server_error"

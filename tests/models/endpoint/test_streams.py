@@ -1,4 +1,4 @@
-"""Streamed answers as servers and gateways really send them."""
+"""Streamed answers in the forms that servers and gateways send."""
 
 import json
 from collections.abc import Iterator

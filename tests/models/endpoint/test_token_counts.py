@@ -1,5 +1,5 @@
-"""Endpoints that report no token counts, or zeros: every call is counted with the tokenizer, and
-marked so."""
+"""Endpoints that report no token counts, or zeros: the tokenizer counts, and the count is
+marked."""
 
 import json
 from collections.abc import Iterator
@@ -232,7 +232,8 @@ def test_what_an_endpoint_reports_is_taken_and_only_the_rest_is_counted(
 def test_a_limit_of_tokens_a_minute_counts_the_estimate(
     chat: OpenAIChat, openai: OpenAIServer, cache: ReplyCache
 ):
-    """A call that counted as nothing would give its whole share of the limit back."""
+    """Check that such a call keeps its share of the limit; without a count, it would return all of
+    it."""
     openai.usage = "none"
     limited = replace(chat, rate=Rate(tokens_per_minute=1_000_000))
     corrections: list[float] = []

@@ -1,4 +1,5 @@
-"""Calls of a query go before those of a run: in one process, and in all that share a cache."""
+"""Precedence of a query's calls over those of a run, in one process and in all that share a
+cache."""
 
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def embedding_of(
 
 @contextmanager
 def under_way(work: Callable[[], object]) -> Iterator[None]:
-    """``work`` goes on in a thread while the block runs, and ends well after it."""
+    """Run ``work`` in a thread during the block, and wait for its success afterwards."""
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -76,7 +77,7 @@ def text_of(request: Request) -> str:
 
 @contextmanager
 def closing(*models: OpenAIChat | OpenAIEmbedding) -> Iterator[None]:
-    """Clients are there before the clock runs, and closed after."""
+    """Create the clients before the clock starts, and close them afterwards."""
     clients = [model.endpoint.client for model in models]
     yield
     for client in clients:

@@ -62,7 +62,7 @@ def test_no_text_gives_anything_but_a_unit_vector_or_zeros(text: str):
     assert round(float(np.linalg.norm(vector)), 3) in (0, 1)
 
 
-def test_a_very_long_text():
+def test_a_very_long_text_has_a_vector_of_length_one():
     (vector,) = MODEL.embed(["tide clock " * 20_000])
     assert np.allclose(vector @ vector, 1, atol=1e-6)
 

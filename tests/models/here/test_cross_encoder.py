@@ -1,4 +1,4 @@
-"""Reranking on this machine, by a model made here: its weights are chance, its form is real."""
+"""Reranking on this machine by a model made here, with random weights and the real architecture."""
 
 from importlib import import_module
 from importlib.util import find_spec
@@ -42,7 +42,7 @@ def test_without_the_extra_it_says_how_to_get_it():
 
 
 @needs_extra
-def test_a_folder_ranks_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_local_reranker_ranks_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     folder = cross_encoder(tmp_path / "model")
     settings = {"provider": "local", "model": str(folder), "max_characters": 12}
@@ -60,7 +60,7 @@ def test_a_folder_ranks_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @needs_extra
-def test_it_is_known_by_its_content(tmp_path: Path):
+def test_the_identity_of_a_local_reranker_depends_on_its_files_alone(tmp_path: Path):
     folder = cross_encoder(tmp_path / "here")
     before = CrossEncoderReranker(str(folder)).identity
     assert CrossEncoderReranker(str(folder.rename(tmp_path / "there"))).identity == before

@@ -1,4 +1,4 @@
-"""With the weights themselves, which come with what tests need."""
+"""MiniLM with its real weights, which are a dependency of the tests."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,7 +39,7 @@ def test_another_version_of_a_package_is_no_traceback():
         file_of_package("onnxruntime/no.onnx", "models.embedding.x")
 
 
-def test_who_asks_at_once_waits_for_one_reading_of_the_weights():
+def test_threads_that_embed_at_once_load_the_weights_once():
     _load_model.cache_clear()
     started = Barrier(4)
 
@@ -52,7 +52,7 @@ def test_who_asks_at_once_waits_for_one_reading_of_the_weights():
     assert _load_model.cache_info().misses == 1
 
 
-def test_half_a_character_is_passed_over():
+def test_a_lone_surrogate_in_a_text_is_ignored():
     model = MiniLMEmbedding()
     assert np.array_equal(
         model.embed(["The ship\ud800 sailed at dawn.", "\ud800"])[0], model.embed(TEXTS[:1])[0]
@@ -86,7 +86,7 @@ def test_blank_texts_and_none():
     assert isinstance(model, EmbeddingModel)
 
 
-def test_it_is_what_local_means_and_its_vectors_are_remembered(tmp_path: Path):
+def test_provider_local_is_minilm_and_its_vectors_are_cached(tmp_path: Path):
     cache = ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite")
     settings = Settings.model_validate(
         {"models": {"embedding": {"default": {"provider": "local"}}}}

@@ -42,7 +42,7 @@ def sentence_transformer(folder: Path) -> Path:
 
 
 @needs_extra
-def test_it_embeds_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_local_model_embeds_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
     model = SentenceTransformerEmbedding(str(sentence_transformer(tmp_path / "here")))

@@ -42,7 +42,7 @@ def test_a_claim_is_read_however_it_is_written(reply: str):
     ("status", "expected"),
     [("true", "TRUE"), ("**False**", "FALSE"), ("SUSPECTED", "SUSPECTED"), ("maybe", "SUSPECTED")],
 )
-def test_what_is_neither_true_nor_false_is_suspected(status: str, expected: str):
+def test_a_status_that_is_neither_true_nor_false_is_suspected(status: str, expected: str):
     assert [claim.status for claim in parse_claims(RECORD.replace("TRUE", status)).records] == [
         expected
     ]
@@ -56,7 +56,7 @@ def test_a_claim_without_its_source_or_with_a_bad_date_is_kept():
     assert (claim.start_date, claim.end_date, claim.source_text) == ("1871-05-03", "", "")
 
 
-def test_what_cannot_be_read_is_told():
+def test_each_unreadable_claim_is_a_problem():
     parsed = parse_claims(
         f'{RECORD}##("claim"<|>a<|>b)##("claim"<|><|>NONE<|>x<|>TRUE<|><|><|>y<|>z)##(nonsense<|>x)'
     )
@@ -70,7 +70,7 @@ def test_a_record_that_the_reply_breaks_off_is_not_kept():
     assert [problem.reason for problem in parsed.problems] == ["truncated"]
 
 
-def test_nothing_claimed_is_an_answer():
+def test_a_reply_without_claims_is_readable_if_it_is_complete():
     assert unreadable(parse_claims("<|COMPLETE|>"), "<|COMPLETE|>") is None
 
 

@@ -1,4 +1,4 @@
-"""Which replies end too early, wherever the cut is."""
+"""Detection of replies that end too early, wherever the cut is."""
 
 import json
 import time

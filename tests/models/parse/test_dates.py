@@ -25,7 +25,7 @@ from pipeline.models.parse.records import iso_date
         ("1871-00-00", "1871"),
     ],
 )
-def test_dates_are_read(text: str, expected: str):
+def test_dates_are_read_in_the_forms_that_models_write(text: str, expected: str):
     assert iso_date(text) == expected
 
 
@@ -43,7 +43,7 @@ def test_dates_are_read(text: str, expected: str):
         "1871-05-03T25:00:00",
     ],
 )
-def test_what_is_no_date_is_none(text: str):
+def test_text_that_is_no_date_gives_an_empty_date(text: str):
     assert iso_date(text) == ""
 
 

@@ -1,4 +1,4 @@
-"""What models really write, and what is read of it."""
+"""Parsing of replies as models really write them."""
 
 # ruff: noqa: E501 (a reply stands on one line)
 
@@ -225,7 +225,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_reads_what_models_write(name):
+def test_records_are_read_in_the_forms_that_models_write(name):
     reply, records, reasons = RECORDS[name]
     parsed = parse_records(reply)
     assert list(parsed.records) == records
@@ -298,13 +298,13 @@ GRAPH_JSON = json.dumps(GRAPH)
         ),
     ],
 )  # fmt: skip
-def test_reads_a_graph_as_json(reply):
+def test_a_graph_is_read_from_json(reply):
     parsed = parse_graph_json(reply)
     assert parsed.records == (IVO, MILL, RUNS)
     assert parsed.problems == ()
 
 
-def test_json_problems_are_told():
+def test_each_unreadable_json_record_is_a_problem():
     reply = '{"entities": [{"name": ""}, {"colour": 3}, 7], "relationships": [{"source": "A"}]}'
     assert [problem.reason for problem in parse_graph_json(reply).problems] == [
         "name",
@@ -345,7 +345,7 @@ def test_json_without_a_record_is_explained(reply, reason):
         ("", None),
     ],
 )  # fmt: skip
-def test_reads_keywords(reply, expected):
+def test_keywords_are_read_from_json(reply, expected):
     assert parse_keywords(reply) == expected
 
 
@@ -355,7 +355,7 @@ PIECES = ["<|>", "##", "(", ")", '"', "\n", "<|", "|>", "<", ">", "|", "<|COMPLE
 
 
 def mutations(replies: list[str], count: int, seed: int):
-    """Deletions, doublings, swaps, insertions, cuts and splices of the replies."""
+    """Yield deletions, doublings, swaps, insertions, cuts and splices of the replies."""
     chance = random.Random(seed)
     for _ in range(count):
         text = chance.choice(replies)[:3000]
@@ -405,7 +405,7 @@ def assert_nothing_raises(
             unreadable(parsed, reply)
 
 
-def test_no_mutation_raises():
+def test_no_mutation_of_a_reply_raises_an_error():
     assert_nothing_raises(
         [reply for reply, _, _ in RECORDS.values()] + [GRAPH_JSON] * 5, 10_000, seed=7
     )
@@ -420,7 +420,7 @@ def test_no_text_raises(reply):
 @pytest.mark.parametrize(
     "piece", ["<|>", "##", ")", "(", '"', "<", "<|", "<think>", '"\n', "&#1", "{", "\\"]
 )
-def test_time_is_linear(piece):
+def test_parsing_time_grows_linearly_with_the_reply(piece):
     seconds = {}
     for size in (50_000, 400_000):
         reply = '("entity"<|>"A"<|>"b"<|>"' + piece * (size // len(piece))
@@ -432,7 +432,7 @@ def test_time_is_linear(piece):
 
 
 def recorded_replies() -> list[str]:
-    """GPT-4o's replies to extraction prompts over a novel, where the data sets are on the
+    """Return GPT-4o's replies to extraction prompts over a novel, if the data sets are on the
     machine."""
     path = (
         Path(os.environ.get("GRAPHMILL_DATASETS", ""))

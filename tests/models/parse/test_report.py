@@ -78,7 +78,7 @@ def test_findings_may_be_missing_or_be_words():
         ("[1, 2]", "parse"),
     ],
 )
-def test_what_is_no_report_has_a_reason(reply: str, reason: str):
+def test_a_reply_without_a_report_has_a_reason(reply: str, reason: str):
     problem = parse_report(reply)
     assert isinstance(problem, Problem)
     assert problem.reason == reason
