@@ -1,1 +1,1 @@
-"""Files in, documents out: finding, decoding and reading what lies in the input folder."""
+"""Find, decode and read the files of the input folder and turn them into documents."""

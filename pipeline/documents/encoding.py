@@ -1,12 +1,11 @@
-"""Bytes to text: byte order marks, UTF-8, UTF-16, then the likeliest legacy encoding that looks
-like writing.
+"""Decode bytes to text: byte order marks, UTF-8, UTF-16, then the likeliest legacy encoding.
 
-How much a text looks like writing, by its characters outside ASCII: bytes read in a wrong encoding
-give rare ideographs beside Latin letters, or accented letters beside each other, where writing has
-neither.
+Some characters outside ASCII show that bytes were read in a wrong encoding: rare ideographs beside
+Latin letters, or accented letters beside each other. The plausibility of a text counts how far its
+characters go together as in writing.
 
-The likeliest legacy encoding is found by charset-normalizer's measures of disorder and of language,
-by its look, or not at all.
+The likeliest legacy encoding is found by the measures of disorder and of language of
+charset-normalizer, and by plausibility. If these do not suffice, the text counts as undecodable.
 """
 
 import codecs
@@ -14,9 +13,14 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 from unicodedata import combining
 
+if TYPE_CHECKING:
+    from charset_normalizer import CharsetMatch
+
 _MOST = 2000
+"""The number of characters outside ASCII by which a text is judged."""
 _TYPOGRAPHY = frozenset("“”‘’„‚–—…•«»‹›€£§·°©®™¿¡½¼¾")
 _ALPHABETS = tuple(
     map(
@@ -26,7 +30,10 @@ _ALPHABETS = tuple(
         " āčēģīķļņšūž äõöüšž àáâãèéêìíòóôõùúýăđĩũơư".split(),
     )
 )
-"""What languages that are written in Latin letters have beside those of ASCII."""
+"""The letters outside ASCII of languages that are written in Latin letters, by language."""
+_LATIN_END = "\u0250"
+"""The first character behind the Latin letters with accents."""
+_ORDINAL_SIGNS = frozenset("ªº")
 _MARKS = [
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -35,65 +42,79 @@ _MARKS = [
     (codecs.BOM_UTF16_BE, "utf-16"),
 ]
 _SAMPLE = 65536
+"""The number of bytes or characters by which a file is judged."""
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MOST_CONTROL = 0.02
+"""The largest share of control characters in a text that is not binary."""
 _LEAST_ZEROS, _MOST_ZEROS = 0.3, 0.02
+"""The shares of zeros among the high and the low bytes of text in UTF-16."""
 MET = (
     "gb18030", "big5", "shift_jis", "cp932", "euc_jp", "euc_kr", "cp949", "cp1252", "cp1251",
-    "cp1250", "cp1254",
-    "cp1253", "cp1255", "cp1256", "cp1257", "cp1258", "cp874", "koi8_r", "koi8_u", "iso8859_2",
-    "iso8859_5",
-    "iso8859_7", "iso8859_6", "iso8859_8", "iso8859_15", "cp850", "cp852", "cp437", "mac_roman",
-    "mac_cyrillic", "cp866",
+    "cp1250", "cp1254", "cp1253", "cp1255", "cp1256", "cp1257", "cp1258", "cp874", "koi8_r",
+    "koi8_u", "iso8859_2", "iso8859_5", "iso8859_7", "iso8859_6", "iso8859_8", "iso8859_15",
+    "cp850", "cp852", "cp437", "mac_roman", "mac_cyrillic", "cp866",
 )  # fmt: skip
-"""Encodings that documents are met in; rarer ones would be taken for them."""
+"""The encodings that occur in documents; a text in one of these could be taken for a rarer one."""
 _PAIRS = {"cp1250": "iso8859_2", "cp1253": "iso8859_7", "cp1252": "iso8859_15"}
 TWINS = _PAIRS | {iso: windows for windows, iso in _PAIRS.items()}
-"""So alike that charset-normalizer may keep one of the two."""
-_LEAST_LOOK = 0.5
+"""Pairs of encodings so alike that charset-normalizer may report only one of the two."""
+_LEAST_PLAUSIBLE = 0.5
+"""The lowest plausibility of a text that is accepted."""
 _OUTSIDE_ASCII, _WORD = re.compile(b"[\x80-\xff]"), re.compile(b"[A-Za-z]{2}")
 _LEAST_IN_WORDS, _LEAST_BYTES = 2, 8
-"""Outside ASCII, in or without words of it: fewer are what the fallbacks make of them."""
+"""The fewest bytes outside ASCII that are measured: beside words in ASCII, and without such words.
+
+Texts with fewer are decoded by the fallbacks.
+"""
 _LEAST_KINDS = 8
-"""Of characters outside ASCII: of fewer the measures say nothing."""
+"""The fewest different characters outside ASCII for which the measures tell anything."""
 _LEAST_LETTERS = 60
-"""Outside ASCII: fewer say too little."""
+"""The fewest characters outside ASCII for which a guess is sure."""
 _LEAST_LANGUAGE = 0.42
-"""Of an encoding of one byte a character, in which any bytes are some text."""
+"""The lowest measure of language at which an encoding of one byte a character is sure.
+
+In such an encoding, any bytes are some text.
+"""
 _MOST_DISORDER = 0.03
-_NEAR_DISORDER, _NEAR_LANGUAGE, _CLEAR_LOOK = 0.12, 0.15, 0.02
-"""Readings whose measures differ by less are told apart by their look, and surely only where that
-differs by more."""
+"""The highest measure of disorder at which a guess is sure."""
+_NEAR_DISORDER, _NEAR_LANGUAGE, _CLEARLY_PLAUSIBLE = 0.12, 0.15, 0.02
+"""Differences of measures below which plausibility decides between two texts.
+
+The third is the difference in plausibility below which this decision is not sure.
+"""
 
 
 def plausibility(text: str) -> float:
-    """From 0 (noise) to 1 (writing); 1 for plain ASCII."""
+    """Return how far a text looks like writing, from 0 (noise) to 1; plain ASCII has 1."""
     places = _outside_ascii(text)
     if not places:
         return 1.0
-    fit = sum(
-        _fit(text[place], text[max(0, place - 1) : place] + text[place + 1 : place + 2])
-        for place in places
-    )
-    return fit / len(places) * _share_of_one_language([text[place] for place in places])
+    fits: list[float] = []
+    for place in places:
+        before, after = text[max(0, place - 1) : place], text[place + 1 : place + 2]
+        fits.append(_fit(text[place], before + after))
+    return sum(fits) / len(places) * _share_of_one_language([text[place] for place in places])
 
 
 def _share_of_one_language(characters: list[str]) -> float:
-    """Of the Latin letters among them, those that the likeliest language has."""
+    """Return the share of the Latin letters that belongs to the likeliest language, or 1 for none.
+
+    One ª and one º are not counted: a text in any language may have them.
+    """
     letters = Counter(
         character.lower()
         for character in characters
-        if character.isalpha() and character < "\u0250"
-    ) - Counter("ªº")
+        if character.isalpha() and character < _LATIN_END
+    )
+    letters -= Counter(_ORDINAL_SIGNS)
     if not letters:
         return 1.0
-    return (
-        max(sum(letters[letter] for letter in alphabet) for alphabet in _ALPHABETS)
-        / letters.total()
-    )
+    shares = [sum(letters[letter] for letter in alphabet) for alphabet in _ALPHABETS]
+    return max(shares) / letters.total()
 
 
 def _outside_ascii(text: str) -> list[int]:
+    """Return the positions of the first characters outside ASCII, at most `_MOST`."""
     places: list[int] = []
     for place, character in enumerate(text):
         if character > "\x7f":
@@ -104,38 +125,45 @@ def _outside_ascii(text: str) -> list[int]:
 
 
 def _fit(character: str, around: str) -> float:
-    """How well the character goes with its neighbours."""
+    """Return from 0 to 1 how well a character goes with its neighbours, the text ``around`` it."""
     if "\u3000" <= character <= "\u30ff" or "\uff01" <= character <= "\uff60":
+        # Kana and punctuation of East Asia.
         return 1.0
     if "\uac00" <= character <= "\ud7a3":
-        return 1.0 if _encoded(character, "euc_kr") else 0.2
+        return 1.0 if _encode(character, "euc_kr") else 0.2
     if combining(character):
         return 1.0 if any(other.isalpha() for other in around) else 0.1
     beside_ascii_letter = any(other.isascii() and other.isalpha() for other in around)
     if "\u4e00" <= character <= "\u9fff":
-        return (1.0 if _is_common_ideograph(character) else 0.2) * (
-            0.4 if beside_ascii_letter else 1.0
-        )
+        commonness = 1.0 if _is_common_ideograph(character) else 0.2
+        return commonness * (0.4 if beside_ascii_letter else 1.0)
+    beside_others = [other for other in around if other > "\x7f"]
     if character in _TYPOGRAPHY:
-        return 0.2 if any(other > "\x7f" and other not in _TYPOGRAPHY for other in around) else 0.8
-    if not character.isalpha() or character in "ªº":
+        return 0.2 if any(other not in _TYPOGRAPHY for other in beside_others) else 0.8
+    if not character.isalpha() or character in _ORDINAL_SIGNS:
         return 0.1
-    if character < "\u0250":
-        return (
-            1.0 if beside_ascii_letter else 0.1 if any(other > "\x7f" for other in around) else 0.6
-        )
-    return 1.0 if any(ord(other) >> 8 == ord(character) >> 8 for other in around) else 0.1
+    if character < _LATIN_END:
+        if beside_ascii_letter:
+            return 1.0
+        return 0.1 if beside_others else 0.6
+    # Letters of one script are in one block of 256 code points.
+    beside_same_script = any(ord(other) >> 8 == ord(character) >> 8 for other in around)
+    return 1.0 if beside_same_script else 0.1
 
 
 def _is_common_ideograph(character: str) -> bool:
-    """Whether it is in GB 2312, or in level 1 of JIS X 0208 (first bytes 0x88 to 0x97 in
-    Shift_JIS)."""
-    if _encoded(character, "gb2312"):
+    """Return whether an ideograph is in GB 2312 or in level 1 of JIS X 0208.
+
+    The latter has first bytes 0x88 to 0x97 in Shift_JIS.
+    """
+    if _encode(character, "gb2312"):
         return True
-    return 0x88 <= next(iter(_encoded(character, "shift_jis")), 0) <= 0x97
+    in_shift_jis = _encode(character, "shift_jis")
+    return bool(in_shift_jis) and 0x88 <= in_shift_jis[0] <= 0x97
 
 
-def _encoded(character: str, encoding: str) -> bytes:
+def _encode(character: str, encoding: str) -> bytes:
+    """Return the character in the encoding, or no bytes if it does not have it."""
     try:
         return character.encode(encoding)
     except UnicodeEncodeError:
@@ -143,13 +171,12 @@ def _encoded(character: str, encoding: str) -> bytes:
 
 
 class UndecodableError(ValueError):
-    pass
+    """An error for bytes that are no text, or text in no known encoding."""
 
 
 @dataclass(frozen=True)
 class DecodedText:
-    """``sure``: whether the text can be no other; else it is a guess that a reader should hear
-    of."""
+    """A text with its encoding. ``sure`` is false for a guess, which should be reported."""
 
     text: str
     encoding: str
@@ -157,15 +184,15 @@ class DecodedText:
 
 
 def decode(data: bytes, encoding: str, fallbacks: Sequence[str]) -> str:
-    """The text alone of what ``decoded`` tells."""
+    """Return the text of `decoded` with the same arguments and errors."""
     return decoded(data, encoding, fallbacks).text
 
 
 def decoded(data: bytes, encoding: str, fallbacks: Sequence[str]) -> DecodedText:
-    """``data`` in ``encoding``, or if that is "" in the one it seems to be in, ``fallbacks`` being
-    the first to be thought of where nothing tells several apart.
+    """Decode ``data``; if ``encoding`` is empty, find out the encoding.
 
-    Raises UndecodableError for binary data, or text that looks like writing in no encoding.
+    If several encodings are equally likely, the first of the ``fallbacks`` is taken. Raises
+    UndecodableError for binary data, and for text that looks like writing in no encoding.
     """
     if encoding:
         return DecodedText(_strict(data, encoding), encoding)
@@ -180,6 +207,7 @@ def decoded(data: bytes, encoding: str, fallbacks: Sequence[str]) -> DecodedText
 
 
 def _strict(data: bytes, encoding: str) -> str:
+    """Decode without replacing anything. Raises UndecodableError."""
     try:
         return data.decode(encoding)
     except UnicodeError as error:
@@ -187,7 +215,10 @@ def _strict(data: bytes, encoding: str) -> str:
 
 
 def _utf16_without_mark(data: bytes) -> str | None:
-    """By the zero bytes of Latin letters, digits, spaces and line ends."""
+    """Return the encoding of UTF-16 without a byte order mark, or None if the data is none.
+
+    Latin letters, digits, spaces and line ends have a zero as their high byte.
+    """
     sample = data[:_SAMPLE]
     even, odd = sample[0::2], sample[1::2]
     if len(data) % 2 or not odd:
@@ -201,11 +232,13 @@ def _utf16_without_mark(data: bytes) -> str | None:
 
 
 def _first_of(data: bytes, encodings: Sequence[str]) -> str | None:
+    """Return the first encoding that can decode the data, or None."""
     return next(iter(_possible(data, encodings)), None)
 
 
 def _possible(data: bytes, encodings: Sequence[str]) -> list[str]:
-    possible = []
+    """Return the encodings that can decode the data."""
+    possible: list[str] = []
     for encoding in encodings:
         try:
             data.decode(encoding)
@@ -217,27 +250,34 @@ def _possible(data: bytes, encodings: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Reading:
-    """A text that the bytes may be, and how much speaks for it: ``disorder`` and ``language`` are
-    charset-normalizer's, the worst and the least where it has none; ``thought_of``: whether it is
-    one of the fallbacks."""
+    """A text that the bytes may stand for, with its measures.
+
+    ``disorder`` and ``language`` are those of charset-normalizer; without them, they are 1 and 0,
+    the worst values. ``is_fallback`` tells whether the encoding is one of the fallbacks.
+    """
 
     text: str
     encoding: str
-    look: float
+    plausibility: float
     disorder: float
     language: float
-    thought_of: bool
+    is_fallback: bool
 
 
 def _guess(data: bytes, fallbacks: Sequence[str]) -> DecodedText:
-    telling = _telling(data)
-    readings = [reading for reading in _readings(telling, fallbacks) if reading.look >= _LEAST_LOOK]
+    """Decode by the likeliest legacy encoding. Raises UndecodableError if none is plausible."""
+    sample = _lines_outside_ascii(data)
+    readings = [
+        reading
+        for reading in _readings(sample, fallbacks)
+        if reading.plausibility >= _LEAST_PLAUSIBLE
+    ]
     while readings:
         chosen = _likeliest(readings)
+        # What decodes the sample need not decode the rest.
         if _possible(data, [chosen.encoding]):
-            return DecodedText(
-                data.decode(chosen.encoding), chosen.encoding, _is_sure(chosen, readings, telling)
-            )
+            sure = _is_sure(chosen, readings, sample)
+            return DecodedText(data.decode(chosen.encoding), chosen.encoding, sure)
         readings.remove(chosen)
     raise UndecodableError(
         "looks like writing in no encoding; convert it to UTF-8 or set input.encoding"
@@ -245,67 +285,88 @@ def _guess(data: bytes, fallbacks: Sequence[str]) -> DecodedText:
 
 
 def _likeliest(readings: Sequence[_Reading]) -> _Reading:
-    """Of those that the measures do not tell apart the one that looks best; of equals the first."""
-    near = _near(readings)
+    """Return the most plausible of the readings with near measures.
+
+    Of equals, fallbacks are preferred, then the higher measure of language, then the first.
+    """
     return max(
-        near, key=lambda reading: (round(reading.look, 3), reading.thought_of, reading.language)
+        _near_best(readings),
+        key=lambda reading: (
+            round(reading.plausibility, 3),
+            reading.is_fallback,
+            reading.language,
+        ),
     )
 
 
-def _is_sure(chosen: _Reading, readings: Sequence[_Reading], telling: bytes) -> bool:
-    rivals = [
-        other
-        for other in _near(readings)
-        if other is not chosen and other.look > chosen.look - _CLEAR_LOOK
-    ]
-    long = sum(character > "\x7f" for character in chosen.text) >= _LEAST_LETTERS
-    told = chosen.language >= _LEAST_LANGUAGE or len(chosen.text) < len(telling)
-    return long and told and chosen.disorder <= _MOST_DISORDER and not rivals
+def _is_sure(chosen: _Reading, readings: Sequence[_Reading], sample: bytes) -> bool:
+    """Return whether the chosen reading of the sample is certain enough to need no report."""
+    least_plausible = chosen.plausibility - _CLEARLY_PLAUSIBLE
+    has_rivals = any(
+        other is not chosen and other.plausibility > least_plausible
+        for other in _near_best(readings)
+    )
+    is_long = sum(1 for character in chosen.text if character > "\x7f") >= _LEAST_LETTERS
+    has_wide_characters = len(chosen.text) < len(sample)
+    is_language = has_wide_characters or chosen.language >= _LEAST_LANGUAGE
+    is_orderly = chosen.disorder <= _MOST_DISORDER
+    return is_long and is_language and is_orderly and not has_rivals
 
 
-def _near(readings: Sequence[_Reading]) -> Sequence[_Reading]:
-    """Those whose measures are about as good as the best; all where there is too little to
-    measure."""
+def _near_best(readings: Sequence[_Reading]) -> Sequence[_Reading]:
+    """Return the readings whose measures are about as good as the best.
+
+    All are returned if there is too little to measure.
+    """
     best = min(readings, key=lambda reading: (reading.disorder, -reading.language))
-    if len({character for character in best.text if character > "\x7f"}) < _LEAST_KINDS:
+    kinds = {character for character in best.text if character > "\x7f"}
+    if len(kinds) < _LEAST_KINDS:
         return readings
-    most, least = best.disorder + _NEAR_DISORDER, best.language - _NEAR_LANGUAGE
+    most_disorder = best.disorder + _NEAR_DISORDER
+    least_language = best.language - _NEAR_LANGUAGE
     return [
-        reading for reading in readings if reading.disorder <= most and reading.language >= least
+        reading
+        for reading in readings
+        if reading.disorder <= most_disorder and reading.language >= least_language
     ]
 
 
-def _readings(telling: bytes, fallbacks: Sequence[str]) -> list[_Reading]:
-    """Each text once, the fallbacks first."""
+def _readings(sample: bytes, fallbacks: Sequence[str]) -> list[_Reading]:
+    """Return the texts that the sample may stand for, each once, those by fallbacks first."""
     from charset_normalizer import from_bytes
 
-    enough = len(_OUTSIDE_ASCII.findall(telling)) >= (
-        _LEAST_IN_WORDS if _WORD.search(telling) else _LEAST_BYTES
-    )
-    measured = (
-        {match.encoding: match for match in from_bytes(telling, cp_isolation=list(MET))}
-        if enough
-        else {}
-    )
-    beside = [twin for encoding in measured if (twin := TWINS.get(encoding))]
+    least_bytes = _LEAST_IN_WORDS if _WORD.search(sample) else _LEAST_BYTES
+    measured: dict[str, CharsetMatch] = {}
+    if len(_OUTSIDE_ASCII.findall(sample)) >= least_bytes:
+        measured = {match.encoding: match for match in from_bytes(sample, cp_isolation=list(MET))}
+    twins = [TWINS[encoding] for encoding in measured if encoding in TWINS]
+    encodings = list(dict.fromkeys([*fallbacks, *measured, *twins]))
     known: dict[str, _Reading] = {}
-    for encoding in _possible(telling, list(dict.fromkeys([*fallbacks, *measured, *beside]))):
-        text = telling.decode(encoding)
+    for encoding in _possible(sample, encodings):
+        text = sample.decode(encoding)
         match = measured.get(encoding) or measured.get(TWINS.get(encoding, ""))
         disorder, language = (match.chaos, match.coherence) if match else (1.0, 0.0)
         before = known.get(text)
         if before is None:
             known[text] = _Reading(
-                text, encoding, plausibility(text), disorder, language, encoding in fallbacks
+                text=text,
+                encoding=encoding,
+                plausibility=plausibility(text),
+                disorder=disorder,
+                language=language,
+                is_fallback=encoding in fallbacks,
             )
         elif disorder < before.disorder:
             known[text] = replace(before, disorder=disorder, language=language)
     return list(known.values())
 
 
-def _telling(data: bytes) -> bytes:
-    """The lines that are not plain ASCII: elsewhere all encodings agree. Cut where no character can
-    be."""
+def _lines_outside_ascii(data: bytes) -> bytes:
+    """Return the lines that are not plain ASCII, in which alone the encodings differ.
+
+    The result has at most `_SAMPLE` bytes if it can be cut at a space or a line end, where no
+    character is cut in two.
+    """
     lines = b"\n".join(line for line in data.splitlines() if not line.isascii())
     if len(lines) <= _SAMPLE:
         return lines
@@ -314,5 +375,6 @@ def _telling(data: bytes) -> bytes:
 
 
 def _is_binary(text: str) -> bool:
+    """Return whether the text has too many control characters; eight are always accepted."""
     sample = text[:_SAMPLE]
     return len(_CONTROL.findall(sample)) > len(sample) * _MOST_CONTROL + 8

@@ -1,4 +1,4 @@
-"""Front matter: what a text says of itself in YAML, between lines of --- before all else."""
+"""Read front matter: the fields in YAML between lines of --- at the beginning of a text."""
 
 import re
 from collections.abc import Mapping
@@ -12,57 +12,60 @@ _BLOCK = re.compile(
     r"\s*?---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
 _LONGEST = 20_000
-"""Characters of a text in which the end of its front matter is sought."""
+"""The number of characters in which the end of the front matter is searched."""
 _DEEPEST = 20
-"""Fields within fields. The parser takes half a minute for 20,000 brackets, one within the
-other."""
+"""The most levels of nested fields. The parser takes half a minute for 20,000 nested brackets."""
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
-    """The fields and the text after them; no fields and the text as it is where it begins
-    otherwise, or where what stands there is no YAML of named fields. Fields are as JSON has them. A
-    text that is nothing else stays too."""
+    """Return the fields of the front matter, with values as in JSON, and the text behind it.
+
+    There are no fields, and the text is returned as it is, if it has no front matter that is YAML
+    with named fields. A text that is nothing but front matter is returned whole with its fields.
+    """
     block = _BLOCK.match(text, 0, _LONGEST)
-    fields = _fields(block["yaml"]) if block else None
-    if block is None or not fields:
+    if block is None:
+        return {}, text
+    fields = _parse_fields(block["yaml"])
+    if not fields:
         return {}, text
     body = text[block.end() :].lstrip("\n")
     return fields, body if body.strip() else text
 
 
-def _fields(block: str) -> Mapping[str, Any] | None:
+def _parse_fields(block: str) -> Mapping[str, Any] | None:
+    """Return the fields of a YAML block, or None if it is no YAML with named fields."""
     try:
         if not _is_small(block):
             return None
         found = cleaned(yaml.safe_load(block))
         as_json({"": found})
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ):  # ValueError: a date such as 2020-13-45, a number too long
+    except (yaml.YAMLError, ValueError, RecursionError):
+        # A ValueError is raised for a date such as 2020-13-45 and for numbers that are too long.
         return None
     return found if isinstance(found, dict) else None
 
 
 def _is_small(block: str) -> bool:
-    """Whether what the block stands for is as small as it: a few lines of aliases may stand for
-    gigabytes."""
+    """Return whether the block has no aliases and is not nested too deeply.
+
+    A few lines of aliases may stand for gigabytes.
+    """
     depth = 0
     for event in yaml.parse(block, yaml.SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
-            event, yaml.CollectionEndEvent
-        )
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
         if isinstance(event, yaml.AliasEvent) or depth > _DEEPEST:
             return False
     return True
 
 
 def taken_title(fields: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The title that the fields give, "" where they give none, and the rest of them."""
+    """Return the title among the fields, "" if there is none, and the other fields."""
     title = fields.get("title")
     if isinstance(title, bool) or not isinstance(title, str | int | float):
         return "", fields
-    return " ".join(str(title).split()), {
-        name: value for name, value in fields.items() if name != "title"
-    }
+    other_fields = {name: value for name, value in fields.items() if name != "title"}
+    return " ".join(str(title).split()), other_fields

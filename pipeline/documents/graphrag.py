@@ -1,5 +1,4 @@
-"""The folder an index of Microsoft GraphRAG (0.3 to 3.x) was written to: tables, documents, text
-units."""
+"""Read an index of Microsoft GraphRAG (0.3 to 3.x): its tables, documents and text units."""
 
 import hashlib
 import json
@@ -22,7 +21,7 @@ from pipeline.text.ids import clean, digest, document_id, text_unit_id
 Row = dict[str, Any]
 
 BELOW = ("", "output")
-"""Where the tables are: in the folder named, or in a project's usual one below it."""
+"""The folders that may hold the tables: the given one, or the usual one of a project below it."""
 _OURS = re.compile("doc-[0-9a-f]{32}")
 _PREPENDED = re.compile(r"[^\n:]+: [^\n]*\.\n")
 _CUT_CHARACTER = "\ufffd"
@@ -31,8 +30,11 @@ _LONGEST_MESSAGE = 300
 
 @dataclass(frozen=True)
 class _Table:
-    """``files``: its names, the newest first. ``needed`` and ``more``: our column -> its names, the
-    newest first."""
+    """A table of GraphRAG, whose names have changed between its versions.
+
+    ``files`` holds the names of its file. ``needed`` and ``more`` map our names of columns to the
+    names in the file; only columns in ``more`` may be missing. The newest names come first.
+    """
 
     files: Sequence[str]
     needed: Mapping[str, Sequence[str]]
@@ -41,97 +43,125 @@ class _Table:
 
 TABLES: Mapping[str, _Table] = {
     "documents": _Table(
-        ("documents", "create_final_documents"),
-        {"id": ("id",), "text": ("text", "raw_content")},
-        {"title": ("title",), "creation_date": ("creation_date",),
-            "metadata": ("raw_data", "metadata", "attributes")},
+        files=("documents", "create_final_documents"),
+        needed={"id": ("id",), "text": ("text", "raw_content")},
+        more={
+            "title": ("title",),
+            "creation_date": ("creation_date",),
+            "metadata": ("raw_data", "metadata", "attributes"),
+        },
     ),
     "text_units": _Table(
-        ("text_units", "create_final_text_units"),
-        {"id": ("id",), "text": ("text", "chunk"), "documents": ("document_id", "document_ids")},
-        {},
+        files=("text_units", "create_final_text_units"),
+        needed={
+            "id": ("id",),
+            "text": ("text", "chunk"),
+            "documents": ("document_id", "document_ids"),
+        },
+        more={},
     ),
     "entities": _Table(
-        ("entities", "create_final_entities"),
-        {"name": ("title", "name"), "text_unit_ids": ("text_unit_ids",)},
-        {"id": ("id",), "type": ("type",), "description": ("description",),
+        files=("entities", "create_final_entities"),
+        needed={"name": ("title", "name"), "text_unit_ids": ("text_unit_ids",)},
+        more={
+            "id": ("id",),
+            "type": ("type",),
+            "description": ("description",),
             "frequency": ("frequency",),
-         "types": ("types",)},
+            "types": ("types",),
+        },
     ),
     "relationships": _Table(
-        ("relationships", "create_final_relationships"),
-        {"source": ("source",), "target": ("target",), "text_unit_ids": ("text_unit_ids",)},
-        {"id": ("id",), "description": ("description",), "weight": ("weight",),
-            "keywords": ("keywords",)},
+        files=("relationships", "create_final_relationships"),
+        needed={
+            "source": ("source",),
+            "target": ("target",),
+            "text_unit_ids": ("text_unit_ids",),
+        },
+        more={
+            "id": ("id",),
+            "description": ("description",),
+            "weight": ("weight",),
+            "keywords": ("keywords",),
+        },
     ),
-}  # fmt: skip
+}
 
 
 def graphrag_digest(folder: Path) -> str:
-    """Over the content of the tables. Raises SettingsError where one is missing, DataError for an
-    unreadable one."""
+    """Return a hash of the content of all tables.
+
+    Raises SettingsError if a table is missing and DataError if one cannot be read.
+    """
     try:
-        return digest(*(_sha256(path) for path in _files(folder).values()))
+        return digest(*(_sha256(path) for path in _find_files(folder).values()))
     except OSError as error:
         raise _unreadable(folder, error) from error
 
 
 def read_graphrag_tables(folder: Path) -> dict[str, list[Row]]:
-    """documents, text_units, entities and relationships: their rows under our names of columns, a
-    cell that is not there as None.
+    """Return the rows of the tables documents, text_units, entities and relationships by table.
 
-    Raises SettingsError where a table is missing, DataError where one is damaged or lacks a column.
+    Columns have our names; missing ones are None. Raises SettingsError if a table is missing, and
+    DataError if one is damaged or lacks a needed column.
     """
-    return {name: _rows(path, TABLES[name]) for name, path in _files(folder).items()}
+    files = _find_files(folder)
+    return {name: _read_rows(path, TABLES[name]) for name, path in files.items()}
 
 
-def _files(folder: Path) -> dict[str, Path]:
+def _find_files(folder: Path) -> dict[str, Path]:
+    """Map each table to its file. Raises SettingsError if the folder or a file is missing."""
     if not folder.is_dir():
         raise SettingsError(
             f"{folder}: no such folder; run 'graphmill import graphrag DIR' or set graphrag.path"
         )
-    return {name: _file(folder, table.files) for name, table in TABLES.items()}
+    return {name: _find_file(folder, table.files) for name, table in TABLES.items()}
 
 
-def _file(folder: Path, names: Sequence[str]) -> Path:
-    candidates = [folder / below / f"{name}.parquet" for below in BELOW for name in names]
-    for path in candidates:
-        if path.is_file():
-            return path
-    raise SettingsError(
-        f"{folder}: no {' or '.join(f'{name}.parquet' for name in names)}; name the folder that"
-        " GraphRAG wrote its tables to"
-    )
+def _find_file(folder: Path, names: Sequence[str]) -> Path:
+    """Return the first file of these names. Raises SettingsError if there is none."""
+    for below in BELOW:
+        for name in names:
+            path = folder / below / f"{name}.parquet"
+            if path.is_file():
+                return path
+    wanted = " or ".join(f"{name}.parquet" for name in names)
+    raise SettingsError(f"{folder}: no {wanted}; name the folder that GraphRAG wrote its tables to")
 
 
-def _rows(path: Path, table: _Table) -> list[Row]:
+def _read_rows(path: Path, table: _Table) -> list[Row]:
+    """Return the rows of a file under our names of columns; missing cells are None."""
     try:
         with pq.ParquetFile(path, **WIDE) as file:
-            columns = _columns(path, file.schema_arrow.names, table)
+            columns = _match_columns(path, file.schema_arrow.names, table)
             content = file.read(columns=list(columns.values()))
-    except OSError as error:  # what Arrow says of bytes it cannot read may be one too
+    except OSError as error:
+        # Arrow also raises an OSError for bytes that it cannot read.
         raise _unreadable(path, error) from error
     except (pa.ArrowException, ValueError) as error:
-        raise DataError(f"{path}: not readable as Parquet ({error}); write it anew") from error
+        raise DataError(f"{path}: not readable as Parquet ({error}); write it again") from error
     cells = {name: content[column].to_pylist() for name, column in columns.items()}
     missing = dict.fromkeys([*table.needed, *table.more])
-    return [
-        missing | {name: cells[name][place] for name in cells} for place in range(content.num_rows)
-    ]
+    rows: list[Row] = []
+    for place in range(content.num_rows):
+        present = {name: column[place] for name, column in cells.items()}
+        rows.append(missing | present)
+    return rows
 
 
-def _columns(path: Path, have: Sequence[str], table: _Table) -> dict[str, str]:
-    """Our name -> the column in the file."""
-    found = {
-        name: next((column for column in columns if column in have), None)
-        for name, columns in {**table.needed, **table.more}.items()
-    }
+def _match_columns(path: Path, have: Sequence[str], table: _Table) -> dict[str, str]:
+    """Map our names to the columns of the file. Raises DataError if a needed one is missing."""
+    found: dict[str, str] = {}
+    for name, columns in {**table.needed, **table.more}.items():
+        column = next((column for column in columns if column in have), None)
+        if column is not None:
+            found[name] = column
     for name, columns in table.needed.items():
-        if found[name] is None:
+        if name not in found:
             raise DataError(
                 f"{path}: no column {' or '.join(columns)}; is it a table of GraphRAG 0.3 or later?"
             )
-    return {name: column for name, column in found.items() if column is not None}
+    return found
 
 
 def _sha256(path: Path) -> str:
@@ -140,25 +170,28 @@ def _sha256(path: Path) -> str:
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path}: {error.strerror or error}; allow reading it, or write it anew")
+    return DataError(f"{path}: {error.strerror or error}; allow reading it, or write it again")
 
 
 @dataclass
 class GraphragRejects:
-    """Rejects, as they come."""
+    """The rejects of reading an index, in the order in which they are added."""
 
     rows: list[dict[str, str]] = field(default_factory=list)
 
     def add(self, table: str, place: int, kind: str, reason: str, message: str) -> None:
+        """Add a reject for the row at ``place`` (from 0) of a table; the message is shortened."""
         where = f"{table}[{place}]"
-        said = clean(f"{where}: {message}")[:_LONGEST_MESSAGE]
-        self.rows.append(
-            {"step": "", "row_id": where, "kind": kind, "reason": reason, "message": said}
-        )
+        text = clean(f"{where}: {message}")[:_LONGEST_MESSAGE]
+        row = {"step": "", "row_id": where, "kind": kind, "reason": reason, "message": text}
+        self.rows.append(row)
 
 
 def read_documents(rows: Sequence[Row], rejects: GraphragRejects) -> dict[str, dict[str, str]]:
-    """Their id of it -> the document."""
+    """Map the ids that GraphRAG gave to rows of `DOCUMENTS`.
+
+    Rows without an id or with an id of an earlier row are added to the rejects.
+    """
     documents: dict[str, dict[str, str]] = {}
     for place, row in enumerate(rows):
         theirs = text_of(row["id"])
@@ -171,39 +204,50 @@ def read_documents(rows: Sequence[Row], rejects: GraphragRejects) -> dict[str, d
     return documents
 
 
-def _document(theirs: str, row: Row) -> dict[str, str]:
-    title, text, given = text_of(row["title"]), text_of(row["text"]), row["metadata"]
-    own = bool(_OURS.fullmatch(theirs))
-    if own and isinstance(given, dict) and set(given) == {"source", "metadata"}:
-        source, metadata = text_of(given["source"]), _rewritten(text_of(given["metadata"]))
+def _document(graphrag_id: str, row: Row) -> dict[str, str]:
+    """Return the row of `DOCUMENTS` for a document of GraphRAG.
+
+    A document that this project once exported keeps its id, source and metadata.
+    """
+    title, text = text_of(row["title"]), text_of(row["text"])
+    fields = row["metadata"]
+    is_ours = _OURS.fullmatch(graphrag_id) is not None
+    if is_ours and isinstance(fields, dict) and set(fields) == {"source", "metadata"}:
+        source = text_of(fields["source"])
+        metadata = _rewrite(text_of(fields["metadata"]))
     else:
-        source, metadata = title or theirs, as_json(dict(_fields(given, row["creation_date"])))
+        source = title or graphrag_id
+        metadata = as_json(_metadata_fields(fields, row["creation_date"]))
+    title_or_source = title or source
     return {
-        "id": theirs if own else document_id(theirs),
-        "title": title or source,
+        "id": graphrag_id if is_ours else document_id(graphrag_id),
+        "title": title_or_source,
         "text": text,
         "source": source,
         "metadata": metadata,
-        "content_hash": content_hash(title or source, text, metadata),
+        "content_hash": content_hash(title_or_source, text, metadata),
         "title_from": "given" if title else "file_name",
     }
 
 
-def _fields(given: Any, creation_date: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(given, dict):
-        yield from cleaned(given).items()
-    elif given:
-        yield "metadata", cleaned(given)
+def _metadata_fields(metadata: Any, creation_date: Any) -> dict[str, Any]:
+    """Return the fields of the metadata and the date of creation, if there are any."""
+    fields: dict[str, Any] = {}
+    if isinstance(metadata, dict):
+        fields |= cleaned(metadata)
+    elif metadata:
+        fields["metadata"] = cleaned(metadata)
     if creation_date:
-        yield "creation_date", text_of(creation_date)
+        fields["creation_date"] = text_of(creation_date)
+    return fields
 
 
-def _rewritten(metadata: str) -> str:
-    """An object as this version writes it, whoever wrote it; an empty one for what is none."""
+def _rewrite(metadata: str) -> str:
+    """Return a JSON object in the form that this version writes, or "{}" if it is no object."""
     try:
         fields = json.loads(metadata)
     except (ValueError, RecursionError):
-        fields = {}
+        return "{}"
     return as_json(cleaned(fields)) if isinstance(fields, dict) else "{}"
 
 
@@ -213,79 +257,85 @@ def read_units(
     tokenizer: Tokenizer,
     rejects: GraphragRejects,
 ) -> tuple[dict[str, list[str]], list[Row]]:
-    """Their id of it -> our ids (theirs may come from the text alone, so that documents share it);
-    and the rows."""
+    """Return our ids of the text units by GraphRAG's id, and the rows of `TEXT_UNITS`.
+
+    GraphRAG's id may come from the text alone, so units of several documents may share it.
+    ``documents`` is the result of `read_documents`. Rows without id, text or document are added to
+    the rejects.
+    """
     known: dict[str, list[str]] = defaultdict(list)
     units: list[Row] = []
     seen: Counter[tuple[str, str]] = Counter()
     orders: Counter[str] = Counter()
+    # The start of the last unit of each document that was found in it.
     starts: dict[str, int] = defaultdict(lambda: -1)
     for place, row in enumerate(rows):
-        theirs, text = text_of(row["id"]), text_of(row["text"])
-        document = next(
-            (documents[id] for id in texts_of(row["documents"]) if id in documents), None
-        )
-        if not theirs or not text.strip():
+        graphrag_id, text = text_of(row["id"]), text_of(row["text"])
+        document_ids = texts_of(row["documents"])
+        document = next((documents[id] for id in document_ids if id in documents), None)
+        if not graphrag_id or not text.strip():
             rejects.add("text_units", place, "row", "incomplete", "no id, or no text")
-        elif document is None:
-            rejects.add(
-                "text_units",
-                place,
-                "row",
-                "dangling",
-                f"no such document: {texts_of(row['documents'])}",
-            )
-        else:
-            id = document["id"]
-            unit = text_unit_id(id, text, seen[id, text])
-            start, end = _span(text, document["text"], starts[id] + 1)
-            units.append(
-                {
-                    "id": unit,
-                    "text": text,
-                    "n_tokens": tokenizer.count(text),
-                    "document_id": id,
-                    "start": start,
-                    "end": end,
-                    "order": orders[id],
-                }
-            )
-            known[theirs].append(unit)
-            seen[id, text] += 1
-            orders[id] += 1
-            starts[id] = start if end else starts[id]
+            continue
+        if document is None:
+            message = f"no such document: {document_ids}"
+            rejects.add("text_units", place, "row", "dangling", message)
+            continue
+        id = document["id"]
+        unit = text_unit_id(id, text, seen[id, text])
+        start, end = _span(text, document["text"], starts[id] + 1)
+        units.append(
+            {
+                "id": unit,
+                "text": text,
+                "n_tokens": tokenizer.count(text),
+                "document_id": id,
+                "start": start,
+                "end": end,
+                "order": orders[id],
+            }
+        )
+        known[graphrag_id].append(unit)
+        seen[id, text] += 1
+        orders[id] += 1
+        if end:
+            starts[id] = start
     return known, units
 
 
 def _span(unit: str, document: str, earliest: int) -> tuple[int, int]:
-    """Where the unit is in the document. GraphRAG may put lines "key: value." before a unit's text,
-    and cut a character in two at its ends."""
+    """Return start and end of a text unit in its document, or (0, 0) if it is not found.
+
+    Positions from ``earliest`` on are tried first. GraphRAG may put lines "key: value." before the
+    text of a unit, and may cut a character in two at either end.
+    """
     for text in _bodies(unit):
         body = text.strip(_CUT_CHARACTER)
         start = document.find(body, earliest)
-        start = document.find(body) if start < 0 else start
+        if start < 0:
+            start = document.find(body)
         if body and start >= 0:
             return start, start + len(body)
     return 0, 0
 
 
 def _bodies(unit: str) -> Iterator[str]:
+    """Yield the text of a unit, then without the first line "key: value.", and so on."""
     yield unit
-    place = 0
-    while line := _PREPENDED.match(unit, place):
-        place = line.end()
-        yield unit[place:]
+    line = _PREPENDED.match(unit)
+    while line:
+        yield unit[line.end() :]
+        line = _PREPENDED.match(unit, line.end())
 
 
 def text_of(cell: Any) -> str:
-    return "" if cell is None or cell != cell else clean(str(cell))  # noqa: PLR0124  (NaN)
+    """Return a cell as text without control characters; None and NaN are empty."""
+    is_nan = cell != cell  # noqa: PLR0124  (only NaN differs from itself)
+    return "" if cell is None or is_nan else clean(str(cell))
 
 
 def texts_of(cell: Any) -> list[str]:
-    return (
-        list(map(text_of, cell))
-        if isinstance(cell, list)
-        else [text]
-        if (text := text_of(cell))
-        else []
-    )
+    """Return a cell that holds a list or one value as a list of texts; an empty one as no text."""
+    if isinstance(cell, list):
+        return list(map(text_of, cell))
+    text = text_of(cell)
+    return [text] if text else []

@@ -1,4 +1,4 @@
-"""Tables in Markdown."""
+"""Write and read tables in Markdown."""
 
 import re
 from collections.abc import Sequence
@@ -8,39 +8,54 @@ _RULE = re.compile(r"\A-{4,}\Z")
 
 
 def as_table(rows: Sequence[Sequence[str | None]]) -> str:
-    """The first row is the header; rows may be of different lengths."""
+    """Return the rows as a table in Markdown.
+
+    The first row is the header. Shorter rows are filled with empty cells; None is empty.
+    """
     width = max(map(len, rows))
-    lines = [
-        _line([_escaped(cell or "") for cell in row] + [""] * (width - len(row))) for row in rows
-    ]
-    return "\n".join([lines[0], _line(["---"] * width), *lines[1:]])
+    lines: list[str] = []
+    for row in rows:
+        cells = [_escape(cell or "") for cell in row]
+        padding = [""] * (width - len(row))
+        lines.append(_join_cells(cells + padding))
+    rule = _join_cells(["---"] * width)
+    return "\n".join([lines[0], rule, *lines[1:]])
 
 
 def cells_of(line: str) -> list[str]:
-    """Of a table's row; no cells for any other line."""
+    """Return the cells of a line if it is a row of a table, else an empty list."""
     if not (line.startswith("|") and line.rstrip().endswith("|")):
         return []
     return [cell.strip() for cell in _BAR.split(line.strip())[1:-1]]
 
 
 def without_padding(text: str) -> str:
-    """The text, its tables without the blanks that align columns for the eye: a model pays for each
-    of them."""
-    lines = [(line, cells_of(line)) for line in text.split("\n")]
-    return "\n".join(
-        _line(["---" if _RULE.fullmatch(cell) else cell for cell in cells]) if cells else line
-        for line, cells in lines
-    )
+    """Return the text without the blanks that align the columns of its tables.
+
+    They serve the eye only, and a model is paid for each of them.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        cells = cells_of(line)
+        if not cells:
+            lines.append(line)
+            continue
+        short_cells = ["---" if _RULE.fullmatch(cell) else cell for cell in cells]
+        lines.append(_join_cells(short_cells))
+    return "\n".join(lines)
 
 
 def n_cells(text: str) -> int:
-    """How many filled cells its tables have."""
-    return sum(bool(cell) for line in text.split("\n") for cell in cells_of(line))
+    """Count the cells of the text's tables that are not empty."""
+    count = 0
+    for line in text.split("\n"):
+        count += sum(1 for cell in cells_of(line) if cell)
+    return count
 
 
-def _line(cells: Sequence[str]) -> str:
+def _join_cells(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _escaped(cell: str) -> str:
+def _escape(cell: str) -> str:
     return " ".join(cell.split()).replace("|", r"\|")

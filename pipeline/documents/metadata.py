@@ -1,5 +1,4 @@
-"""A document's metadata: a JSON object, its values as JSON has them; and tables beside the
-documents."""
+"""Write the metadata of documents as JSON objects, and read lookup tables with more metadata."""
 
 import hashlib
 import json
@@ -20,53 +19,69 @@ from pipeline.errors import DataError, SettingsError
 from pipeline.text.ids import clean, digest
 
 KINDS = (".csv", ".json", ".jsonl", ".parquet")
+"""The suffixes of lookup tables."""
 _LEGACY = ("gb18030", "shift_jis", "cp1252")
 
 
 def fields_of(documents: pd.DataFrame) -> list[dict[str, Any]]:
-    """Per document its metadata."""
+    """Return the metadata of each document as an object."""
     return [json.loads(cell or "{}") for cell in documents["metadata"]]
 
 
 def with_fields(documents: pd.DataFrame, fields: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """The documents with this metadata, and the ``content_hash`` that goes with it."""
+    """Return the documents with other metadata, and with the `content_hash` of these.
+
+    ``fields`` holds one object for each row.
+    """
     cells = [as_json(entry) for entry in fields]
-    parts = zip(documents["title"], documents["text"], cells, strict=True)
-    return documents.assign(metadata=cells, content_hash=[content_hash(*part) for part in parts])
+    contents = zip(documents["title"], documents["text"], cells, strict=True)
+    hashes = [content_hash(title, text, metadata) for title, text, metadata in contents]
+    return documents.assign(metadata=cells, content_hash=hashes)
 
 
 def content_hash(title: str, text: str, metadata: str) -> str:
+    """Return the hash by which a change of a document is noticed; ``metadata`` is JSON."""
     return digest(title, text, metadata)
 
 
 def as_json(fields: Mapping[str, Any]) -> str:
-    """The one way metadata is written, so that equal metadata are equal texts."""
+    """Return metadata as JSON; equal metadata give equal texts."""
     return json.dumps(fields, ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
 def cleaned(value: Any) -> Any:
-    """The value as JSON has it: texts without control characters, dates as ISO texts, NaN as None,
-    and what JSON knows nothing of as its text."""
+    """Return a value of a file as a value of JSON.
+
+    Texts lose their control characters, dates become ISO texts, NaN and infinity become None, and
+    values of other types become texts.
+    """
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list | tuple):
         return [cleaned(item) for item in value]
-    if isinstance(value, set):  # of YAML
-        return sorted(
+    if isinstance(value, set):
+        # YAML has sets; JSON has none, so they become sorted lists of texts.
+        texts = [
             cleaned(item) if isinstance(item, str) else as_text(cleaned(item)) for item in value
-        )
+        ]
+        return sorted(texts)
     if isinstance(value, dict):
         return {clean(str(name)): cleaned(item) for name, item in value.items()}
     if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int) else clean(str(value))
+    if value is None or isinstance(value, bool | int):
+        return value
+    return clean(str(value))
 
 
 def lookup_digest(path: Path) -> str:
-    """Over the table's kind and content. Raises SettingsError when there is no such table."""
-    _check(path)
+    """Return a hash of a lookup table's kind and content.
+
+    Raises SettingsError if there is no such table, and DataError if it cannot be read.
+    """
+    _check_lookup(path)
     try:
         with path.open("rb") as stream:
             return digest(path.suffix.lower(), hashlib.file_digest(stream, "sha256").hexdigest())
@@ -75,19 +90,19 @@ def lookup_digest(path: Path) -> str:
 
 
 def read_lookup(path: Path, key: str, encoding: str) -> Mapping[str, dict[str, Any]]:
-    """Each row's filled cells but the key's, by the key's text; rows without a key are left out.
+    """Map the text of the key of each row to the row's other cells that are not empty.
 
-    Raises SettingsError when there is no such table, DataError when it cannot be read, lacks the
-    column ``key``, or has a key twice.
+    Rows without a key are left out. An empty ``encoding`` stands for a guess. Raises SettingsError
+    if there is no such table. Raises DataError if it cannot be read, lacks the column ``key``, or
+    has a key twice.
     """
-    _check(path)
+    _check_lookup(path)
     rows: dict[str, dict[str, Any]] = {}
     lines: dict[str, int] = {}
     has_key = False
-    for record in _records(path, key, encoding):
-        cells = {
-            name: value for name, value in cleaned(record.fields).items() if value not in (None, "")
-        }
+    for record in _read_records(path, key, encoding):
+        fields = cleaned(record.fields)
+        cells = {name: value for name, value in fields.items() if value not in (None, "")}
         has_key = has_key or key in record.fields
         if key not in cells:
             continue
@@ -98,12 +113,14 @@ def read_lookup(path: Path, key: str, encoding: str) -> Mapping[str, dict[str, A
                 " two rows"
             )
         rows[text], lines[text] = cells, record.line
-    if not has_key and path.suffix.lower() != ".csv":  # the header of a csv has been checked
+    # The header of a CSV file was checked when it was read.
+    if not has_key and path.suffix.lower() != ".csv":
         raise DataError(f"{path}: no column '{key}'; set key to one that it has")
     return rows
 
 
-def _check(path: Path) -> None:
+def _check_lookup(path: Path) -> None:
+    """Check that there is a table of a known kind. Raises SettingsError if not."""
     if path.suffix.lower() not in KINDS:
         raise SettingsError(
             f"{path}: '{path.suffix}' is no kind of table; give one of {', '.join(KINDS)}"
@@ -112,15 +129,20 @@ def _check(path: Path) -> None:
         raise SettingsError(f"{path}: no such file; put the table there or correct the step's path")
 
 
-def _records(path: Path, key: str, encoding: str) -> Iterator[Record]:
-    for item in _items(path, key, encoding):
+def _read_records(path: Path, key: str, encoding: str) -> Iterator[Record]:
+    """Yield the records of the table. Raises DataError for one that cannot be read."""
+    for item in _records_and_faults(path, key, encoding):
         if isinstance(item, Fault):
             place = path if item.line is None else f"{path}:{item.line}"
             raise DataError(f"{place}: {item.message}")
         yield item
 
 
-def _items(path: Path, key: str, encoding: str) -> Iterator[Record | Fault]:
+def _records_and_faults(path: Path, key: str, encoding: str) -> Iterator[Record | Fault]:
+    """Return the records of the table, with a fault for each that cannot be read.
+
+    Raises DataError if the whole file cannot be read.
+    """
     kind = path.suffix.lower()
     try:
         if kind == ".parquet":
@@ -130,12 +152,11 @@ def _items(path: Path, key: str, encoding: str) -> Iterator[Record | Fault]:
     except OSError as error:
         raise _unreadable(path, error) from error
     except pa.ArrowException as error:
-        raise DataError(f"{path}: not Parquet ({error}); write it anew") from error
+        raise DataError(f"{path}: not Parquet ({error}); write it again") from error
     except (UndecodableError, LookupError) as error:
-        named = f"not in {encoding}" if encoding else "in no encoding that is known here"
-        raise DataError(
-            f"{path}: {named}; convert it to UTF-8 or set the step's encoding"
-        ) from error
+        fact = f"not in {encoding}" if encoding else "in no encoding that is known here"
+        action = "convert it to UTF-8 or set the step's encoding"
+        raise DataError(f"{path}: {fact}; {action}") from error
     if kind == ".csv":
         return read_csv(text, key, setting="key")
     return read_json(text) if kind == ".json" else read_jsonl(text)

@@ -1,5 +1,4 @@
-"""The title of a document, and how much it is worth: one that somebody gave, a heading, a first
-line, a file's name."""
+"""Choose the title of a document: a given one, a heading, its first line, or the file's name."""
 
 import re
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from typing import Literal
 from pipeline.text.ids import clean
 
 LONGEST = 120
+"""The most characters of a heading or a first line that is taken for a title."""
 Found = Literal["given", "heading", "first_line", "file_name"]
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?P<title>\S.*)")
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
@@ -15,16 +15,20 @@ _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 
 @dataclass(frozen=True)
 class Title:
-    """``found``: where, as in the column ``title_from`` of documents."""
+    """A title and its origin, ``found``, as in the column ``title_from`` of documents."""
 
     text: str
     found: Found
 
 
 def title_of(text: str, name: str, *, given: str = "", headings: bool, lines: bool = True) -> Title:
-    """The best title of a document: the one ``given``, its first heading outside of code (where
-    ``headings`` are written as # in Markdown), its first line (where its ``lines`` are sentences),
-    its ``name``."""
+    """Return the best title of a document with this text.
+
+    It is the ``given`` one, or else the first heading, the first line, or the ``name``. Headings
+    are used only if ``headings`` says that the text marks them with # as in Markdown; those in
+    blocks of code are skipped. The first line is used only if ``lines`` says that lines are
+    sentences.
+    """
     if given:
         return Title(given, "given")
     heading = _first_heading(text) if headings else ""
@@ -35,33 +39,43 @@ def title_of(text: str, name: str, *, given: str = "", headings: bool, lines: bo
 
 
 def _first_heading(text: str) -> str:
-    """ "" where there is none that is short enough for a title. A fence that is never closed goes
-    on to the end."""
+    """Return the first heading outside of code, or "" if there is none or it is too long.
+
+    A block of code that is never closed goes on to the end.
+    """
     fence = ""
     for line in text.splitlines():
-        if mark := _FENCE.match(line):
-            fence = _fenced(fence, mark["fence"], line)
-        elif (
-            not fence
-            and (heading := _HEADING.match(line))
-            and (title := heading["title"].rstrip(" \t#"))
-        ):
+        mark = _FENCE.match(line)
+        if mark:
+            fence = _open_fence(fence, mark["fence"], line)
+            continue
+        heading = _HEADING.match(line)
+        if fence or not heading:
+            continue
+        title = heading["title"].rstrip(" \t#")
+        if title:
             return title if len(title) <= LONGEST else ""
     return ""
 
 
-def _fenced(fence: str, mark: str, line: str) -> str:
-    """The fence that is open after the line with this mark; one is closed by as long a one of its
-    kind, and nothing else on the line."""
+def _open_fence(fence: str, mark: str, line: str) -> str:
+    """Return the fence that is open behind a line with the fence ``mark``, or "".
+
+    ``fence`` is the one that is open before the line. A mark of the same kind closes it if it is at
+    least as long and alone on its line.
+    """
     if not fence:
         return mark
-    closes = mark[0] == fence[0] and len(mark) >= len(fence) and not line.strip().strip(mark[0])
-    return "" if closes else fence
+    is_same_kind = mark[0] == fence[0] and len(mark) >= len(fence)
+    is_alone = not line.strip().strip(mark[0])
+    return "" if is_same_kind and is_alone else fence
 
 
 def _first_line(text: str) -> str:
-    """The first line with a letter or digit in it, without heading marks, if it is short enough for
-    a title."""
+    """Return the first line with a letter or digit, or "" if there is none or it is too long.
+
+    Marks of headings at its beginning are removed.
+    """
     word = re.search(r"[^\W_]", text)
     if word is None:
         return ""
@@ -70,6 +84,7 @@ def _first_line(text: str) -> str:
     return head if len(head) <= LONGEST else ""
 
 
+# Titles that programs write into files by themselves.
 _NO_TITLE = re.compile(
     r"(?:untitled|no title|title|document|doc|presentation|powerpoint"
     r" presentation|slide|layout|workbook|book|sheet"
@@ -88,12 +103,13 @@ _LONGEST_DECLARED = 300
 
 
 def declared(title: str, name: str) -> str:
-    """The title that a file declares of itself, on one line; "" for what a program has put there,
-    and for no more than the file's ``name``."""
+    """Return the title that a file declares of itself, on one line.
+
+    Returns "" for titles that a program wrote, for the file's own ``name``, and for long titles.
+    """
     title = " ".join(clean(title).split())
-    junk = any(kind.fullmatch(title) for kind in (_NO_TITLE, _PROGRAM, _FILE_NAME))
-    return (
-        ""
-        if junk or title.casefold() == name.casefold() or len(title) > _LONGEST_DECLARED
-        else title
-    )
+    is_by_program = any(kind.fullmatch(title) for kind in (_NO_TITLE, _PROGRAM, _FILE_NAME))
+    is_name = title.casefold() == name.casefold()
+    if is_by_program or is_name or len(title) > _LONGEST_DECLARED:
+        return ""
+    return title

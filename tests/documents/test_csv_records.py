@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.documents.records import Fault, Record, _records, read_csv
+from pipeline.documents.records import Fault, Record, _read_rows, read_csv
 from tests.sizes import size
 
 HEADER = ["id", "text", "note"]
@@ -72,7 +72,7 @@ class Counted(list[str]):
 @pytest.mark.parametrize("line", ["\n", 'a","\n', '"a\n', "x\n"])
 def test_what_only_looks_like_a_table_is_read_a_few_times_and_no_more(line: str):
     lines = Counted(["id,text,b\n", '1,b,"a"c\n', *[line] * 20_000])
-    faults = list(_records(lines, "text", ""))
+    faults = list(_read_rows(lines, "text", ""))
     assert [fault.line for fault in faults if isinstance(fault, Fault)] == [2, None]
     assert lines.read < 60 * len(lines)
 
