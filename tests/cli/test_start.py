@@ -26,7 +26,7 @@ GRAPH = NEVER | {
     "pyarrow",
 }
 QUERY = GRAPH | {
-    "json_repair", "pipeline.phrases", "pipeline.query.reports.drift", "pipeline.query.walk",
+    "json_repair", "pipeline.phrases", "pipeline.query.reports.drift", "pipeline.query.search.walk",
     "rapidfuzz", "regex",
     "stopwordsiso",
 }  # fmt: skip

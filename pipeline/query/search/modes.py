@@ -137,7 +137,7 @@ def retrieve(
     holds nothing for the question, the search is that of mode ``naive``.
     """
     if request.mode == "graph":
-        from pipeline.query.walk.graph_search import graph_search
+        from pipeline.query.search.walk.graph_search import graph_search
 
         return graph_search(
             question.text, question.question, request.top_k, n_chunks, vectors, graph

@@ -14,9 +14,9 @@ import numpy as np
 
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.search.evidence import Evidence
-from pipeline.query.walk.facts import FACTS, GraphFacts, best_paths, find_facts
-from pipeline.query.walk.pagerank import DAMPING, personalised_pagerank
-from pipeline.query.walk.seeds import (
+from pipeline.query.search.walk.facts import FACTS, GraphFacts, best_paths, find_facts
+from pipeline.query.search.walk.pagerank import DAMPING, personalised_pagerank
+from pipeline.query.search.walk.seeds import (
     FEW,
     OPENING,
     POOL,

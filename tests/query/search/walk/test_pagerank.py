@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.query.walk.pagerank import Edge, personalised_pagerank
+from pipeline.query.search.walk.pagerank import Edge, personalised_pagerank
 
 NODES = st.sampled_from("abcdefgh")
 EDGES = st.lists(st.tuples(NODES, NODES, st.floats(0.01, 10)), max_size=20)

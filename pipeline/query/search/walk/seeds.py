@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from pipeline.phrases.lexicon import guess_language, stop_words
-from pipeline.query.walk.pagerank import Edge
+from pipeline.query.search.walk.pagerank import Edge
 from pipeline.stores.reads import Hits, Opening, VectorReads
 from pipeline.stores.records import EntityMentions
 from pipeline.text.ids import entity_id, is_syllabic, match_key, words

@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.query.walk.seeds import LONGEST, MOST, longest_names, possible_names
+from pipeline.query.search.walk.seeds import LONGEST, MOST, longest_names, possible_names
 
 
 @pytest.mark.parametrize(

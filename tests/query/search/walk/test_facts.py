@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from pipeline.query.walk.facts import PATHS, best_paths, find_facts
+from pipeline.query.search.walk.facts import PATHS, best_paths, find_facts
 from tests.query.memory_stores import MemoryStores, empty_village, entity, letters, relationship
 
 FIRST = ("Ada", "Bea", "aaaa")

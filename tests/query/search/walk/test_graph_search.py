@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.evidence import Evidence
-from pipeline.query.walk.graph_search import graph_search
+from pipeline.query.search.walk.graph_search import graph_search
 from pipeline.stores.base import Live
 from pipeline.stores.neo4j.store import Neo4jStore
 from pipeline.stores.postgres.graph import PostgresGraph

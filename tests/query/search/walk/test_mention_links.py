@@ -1,6 +1,6 @@
 import pytest
 
-from pipeline.query.walk.seeds import (
+from pipeline.query.search.walk.seeds import (
     ABOUT,
     ANY_NAME,
     ASIDE,
