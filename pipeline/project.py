@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline.asking import Asking
-from pipeline.errors import GraphmillError, UsageError
+from pipeline.errors import UsageError
 from pipeline.settings.file import read_settings
 from pipeline.stores.base import Advanced, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
     from types import TracebackType
 
     import networkx as nx
     import pandas as pd
 
-    from pipeline.contract.reasons import Reason
     from pipeline.doctor.chat_model import Consent
     from pipeline.doctor.finding import Finding
     from pipeline.engine.bill.expected_calls import Estimate
@@ -406,20 +405,9 @@ class Project(Asking):
     def list_runs(self, of: Sequence[str] | None = None) -> list[RunEntry]:
         """All runs, or those of these ids, the newest first, those that were cut off and the one
         under way too."""
-        from pipeline.engine.usage.journal import sums, usage_of
-        from pipeline.runs.reports import KILLED, UNDER_WAY, with_manifest, with_usage
+        from pipeline.runs.nights import list_runs
 
-        entries = self.runs.entries(of)
-        history = {
-            name: self.snapshots.history(name) for name in {entry.workflow for entry in entries}
-        }
-        unreported = [entry.run_id for entry in entries if entry.outcome in (UNDER_WAY, KILLED)]
-        by_run: Any = sums(usage_of(self.usage_folder, unreported), "run").set_index("run_id")
-        spent: Mapping[str, Mapping[str, Any]] = by_run.to_dict("index")
-        return [
-            with_manifest(with_usage(entry, spent.get(entry.run_id)), history[entry.workflow])
-            for entry in entries
-        ]
+        return list_runs(self, of)
 
     def night(self, run: str | None = None) -> Night:
         """All that is known of a run, by default of the newest; ``run``: its id, or an unambiguous
@@ -472,19 +460,11 @@ class Project(Asking):
         of each: "lost", or "decided" for what a rule left out or only remarked on
         (contract/reasons.py)."""
         from pipeline.engine.losses import classes_of_steps
+        from pipeline.runs.nights import own_reasons
 
         found = self.table("rejects", workflow)
-        own = self.own_reasons(workflow or self.shown_workflow())
+        own = own_reasons(self, workflow or self.shown_workflow())
         return found.assign(**{"class": classes_of_steps(found, own)})
-
-    def own_reasons(self, workflow: str) -> Mapping[str, Mapping[str, Reason]]:
-        """Return the reasons that verbs of a workflow declare, by step; none if its file cannot be
-        read any more."""
-        try:
-            steps = self.workflow(workflow).steps
-        except GraphmillError:
-            return {}
-        return {step.id: step.verb.reasons for step in steps}
 
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
         """A table of the workflow's last completed run; by default of the workflow that the

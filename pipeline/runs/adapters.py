@@ -1,6 +1,6 @@
 """The composition root: the one place that names concrete models and stores.
 
-Each is imported where it is made: who does not use it does not pay for its libraries.
+Each is imported where it is created, so that a process only loads the libraries that it uses.
 """
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ DEFAULT_RERANKER = "default"
 
 @dataclass(frozen=True)
 class Stores:
-    """``vectors`` and ``graph``: what questions read. ``start``: of the embedded PostgreSQL, which
-    somebody may have stopped under those who use it."""
+    """The stores of a project.
+
+    ``vectors`` and ``graph`` are read by queries. ``start`` starts the embedded PostgreSQL again,
+    which another process may have stopped meanwhile.
+    """
 
     vectors: VectorStore
     graph: GraphStore
@@ -52,26 +55,31 @@ class Stores:
 
     @cached_property
     def all(self) -> tuple[Store, ...]:
-        """What a load writes, in order. A question needs none of it, nor what it takes."""
+        """The stores that a load writes, in order. They are opened on first use, because queries
+        need none."""
         return self.open_all()
 
     def read(self, work: Work[Result]) -> tuple[Result, tuple[str, ...]]:
-        """See ``read_together``."""
+        """Read from both stores at one moment. See ``read_together``."""
         return read_together(self.vectors, self.graph, work, self.start)
 
     def live(self) -> Live | None:
-        """What the vectors' workspace shows; a restart of the database is waited for."""
+        """Return what the workspace of the vectors shows; wait while the database restarts."""
         return reconnecting(self.vectors.live, PATIENCE, self.start)
 
     def close(self) -> None:
         opened = (self.vectors, self.graph, *self.__dict__.get("all", ()))
-        for store in {id(store): store for store in opened}.values():
+        # One object may serve in several places; it is closed once.
+        distinct = {id(store): store for store in opened}
+        for store in distinct.values():
             store.close()
 
 
 def open_cache(settings: Settings, root: Path) -> ReplyCache:
-    """The cache of replies; a relative SQLite path is below the project, and a file there is the
-    project's alone."""
+    """Open the cache of model replies.
+
+    A relative SQLite path is below the project; a file in there is used by this project alone.
+    """
     from pipeline.models.cache.replies import ReplyCache
 
     prefix = "sqlite:///"
@@ -79,9 +87,8 @@ def open_cache(settings: Settings, root: Path) -> ReplyCache:
     if not settings.cache.startswith(prefix):
         return ReplyCache(settings.cache, owner)
     path = root / settings.cache.removeprefix(prefix)
-    return ReplyCache(
-        f"{prefix}{path}", owner, private=path.resolve().is_relative_to(root.resolve())
-    )
+    is_private = path.resolve().is_relative_to(root.resolve())
+    return ReplyCache(f"{prefix}{path}", owner, private=is_private)
 
 
 def chat_model(
@@ -92,12 +99,16 @@ def chat_model(
     root: Path = Path(),
     waits: bool = False,
 ) -> OpenAIChat:
-    """``urgent``: its calls go before those of models that are not, as a query's before those of a
-    run. ``root``: the project's folder, in which certificates and modules are found. ``waits``: for
-    a server that is starting, as a run's do."""
+    """Return a chat model of settings by its name.
+
+    - ``urgent`` calls go before those of other models, as calls of a query go before those of a
+      run.
+    - ``root`` is the project's folder, in which certificates and Python modules are found.
+    - ``waits`` is true to wait for a server that is starting, as runs do.
+    """
     from pipeline.models.endpoint.limits import Rate
 
-    chat = _named(settings.models.chat, name, "models.chat")
+    chat = _find_model(settings.models.chat, name, "models.chat")
     price = chat.known_price
     return _spoken_to(chat)(
         **reached(chat, root, tuple(_options_set(chat))),
@@ -127,7 +138,7 @@ def _spoken_to(chat: ChatSettings) -> Callable[..., OpenAIChat]:
 
 
 def batched_chat(settings: Settings, name: str, chat: OpenAIChat) -> BatchChat:
-    """The model, asked through the endpoint's Batch API."""
+    """Return the model as it is asked through the endpoint's Batch API."""
     from pipeline.models.endpoint.batch import BatchChat, BatchOptions
 
     batch = settings.models.chat[name].batch
@@ -153,9 +164,12 @@ def embedding_model(
     root: Path = Path(),
     waits: bool = False,
 ) -> EmbeddingModel:
-    """``cache``: asked for where the model remembers its vectors. ``urgent``, ``root``, ``waits``:
-    see ``chat_model``; a model on this machine has no turns and no server."""
-    embedding = _named(settings.models.embedding, name, "models.embedding")
+    """Return an embedding model of settings by its name.
+
+    ``cache`` opens the cache, if the model keeps its vectors there. For ``urgent``, ``root`` and
+    ``waits`` see ``chat_model``; a model on this machine ignores them.
+    """
+    embedding = _find_model(settings.models.embedding, name, "models.embedding")
     if embedding.kind == "builtin":
         from pipeline.models.here.builtin import BuiltinEmbedding
 
@@ -197,9 +211,8 @@ def reached(model: EndpointSettings, root: Path, wanted: tuple[str, ...] = ()) -
         "model": model.named_model,
         "api_key": model.api_key.get_secret_value(),
     }
-    if (
-        model.kind == "python"
-    ):  # its api_key is not sent: messages of the function are masked with it
+    if model.kind == "python":
+        # The api_key of a function is not sent: it is only masked in the function's messages.
         from pipeline.models.endpoint.function import FunctionEndpoint
 
         name = model.function_name
@@ -266,10 +279,13 @@ def connection(settings: ConnectionSettings, root: Path) -> Connection:
 def reranker(
     settings: Settings, name: str = DEFAULT_RERANKER, root: Path = Path()
 ) -> Reranker | None:
-    """None where settings name no reranker at all. ``root``: see ``chat_model``."""
+    """Return a reranker of settings, or None if settings name no reranker at all.
+
+    For ``root`` see ``chat_model``.
+    """
     if not settings.models.rerank:
         return None
-    rerank = _named(settings.models.rerank, name, "models.rerank")
+    rerank = _find_model(settings.models.rerank, name, "models.rerank")
     where = f"models.rerank.{name}"
     if rerank.provider == "local":
         from pipeline.models.here.transformers import CrossEncoderReranker
@@ -295,14 +311,13 @@ def reranker(
 
 
 def open_stores(settings: Settings, root: Path) -> Stores:
-    """The stores of the project; starts the embedded PostgreSQL where it is asked for."""
+    """Open the stores of the project, and start the embedded PostgreSQL if settings ask for it."""
     from pipeline.stores.postgres.reads import PostgresReads
 
     url = postgres_url(settings, root)
     vectors = PostgresReads(url, settings.workspace, hnsw=hnsw(settings))
-    start = (
-        partial(postgres_url, settings, root) if settings.stores.postgres.url == EMBEDDED else None
-    )
+    is_embedded = settings.stores.postgres.url == EMBEDDED
+    start = partial(postgres_url, settings, root) if is_embedded else None
     if settings.stores.graph == "postgres":
         from pipeline.stores.postgres.graph import PostgresGraph
 
@@ -314,15 +329,15 @@ def open_stores(settings: Settings, root: Path) -> Stores:
 
 
 def loads_into(settings: Settings) -> list[Workspace]:
-    """The workspaces that a load fills, without user and password."""
-    url, neo4j = settings.stores.postgres.url, settings.stores.neo4j
-    at = ("embedded", "") if url == EMBEDDED else ("postgres", postgres_address(url))
-    graph = (
-        [("neo4j", neo4j_address(neo4j.uri, neo4j.database))]
-        if settings.stores.graph == "neo4j"
-        else []
-    )
-    return [Workspace(kind, address, settings.workspace) for kind, address in (at, *graph)]
+    """Return the workspaces that a load fills, without user and password."""
+    url = settings.stores.postgres.url
+    kind, address = ("embedded", "") if url == EMBEDDED else ("postgres", postgres_address(url))
+    found = [Workspace(kind, address, settings.workspace)]
+    if settings.stores.graph == "neo4j":
+        neo4j = settings.stores.neo4j
+        address = neo4j_address(neo4j.uri, neo4j.database)
+        found.append(Workspace("neo4j", address, settings.workspace))
+    return found
 
 
 def postgres_store(settings: Settings, root: Path) -> PostgresStore:
@@ -330,7 +345,7 @@ def postgres_store(settings: Settings, root: Path) -> PostgresStore:
 
 
 def postgres_url(settings: Settings, root: Path) -> str:
-    """Starts the embedded PostgreSQL where it is asked for."""
+    """Return the URL of PostgreSQL, after starting the embedded one if settings ask for it."""
     if settings.stores.postgres.url != EMBEDDED:
         return settings.stores.postgres.url
     from pipeline.stores.postgres.embedded import start_embedded
@@ -371,7 +386,7 @@ def neo4j_store(settings: Settings) -> Neo4jStore:
     )
 
 
-def _named(models: dict[str, Model], name: str, where: str) -> Model:
+def _find_model(models: dict[str, Model], name: str, where: str) -> Model:
     if name not in models:
         raise SettingsError(f"{where}: no model '{name}'; have: {', '.join(sorted(models))}")
     return models[name]

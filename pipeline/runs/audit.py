@@ -1,12 +1,12 @@
-"""The audit log of a project: a line of JSON for each question, edit, sign-in and export over the
+"""The audit log of a project: one line of JSON for each question, edit, sign-in and export on the
 server.
 
-    data/audit/<day>.jsonl    of a day of UTC, to which all processes append
-    data/audit/hash-key       a secret of this project, so that nobody can find out a hashed text by guessing
+    data/audit/<day>.jsonl    the lines of one day in UTC, to which all processes append
+    data/audit/hash-key       a secret key for hashes, without which hashed texts could be guessed
 
-Lines are never changed, but for a document that is purged: its name, and what was asked of it, are
-taken out.
-"""  # noqa: E501
+Lines never change, with one exception. If a document is purged, its name and the texts of questions
+about it are removed.
+"""
 
 import fcntl
 import hashlib
@@ -27,27 +27,29 @@ from pipeline.settings.schema import AuditSettings
 
 FOLDER = "data/audit"
 DAYS = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].jsonl"
-"""Names of the log's own files; others in the folder stay as they are."""
+"""Pattern of the names of the log's own files; other files in the folder are left alone."""
 PURGED = "purged"
-"""In a line, in the place of what was of a purged document."""
+"""The source of a passage in a line after its document was purged."""
 Kind = Literal["question", "edit", "sign-in", "export"]
 
 
 @dataclass(frozen=True)
 class AuditLog:
-    """``hashed``: texts that people write are kept as a hash alone; ``keep_days``: older files are
-    deleted."""
+    """The log in a folder.
+
+    If ``hashed`` is true, only hashes of the texts that people write are kept. Files older than
+    ``keep_days`` days are deleted.
+    """
 
     folder: Path
     hashed: bool = True
     keep_days: int = 90
 
     def add(self, kind: Kind, text: str | None = None, **fields: Any) -> None:
-        """Append a line. ``text``: what somebody wrote, kept as settings say; ``fields``: values of
-        JSON.
+        """Append a line. ``text`` is what somebody wrote, and ``fields`` are values of JSON.
 
-        Raises DiskFullError, and StoreError where the line cannot be written: then what it tells of
-        must not happen.
+        Raises DiskFullError, or StoreError if the line cannot be written. Then the caller must not
+        do what the line says.
         """
         now = datetime.now(UTC)
         line = {"at": now.isoformat(timespec="milliseconds"), "kind": kind, **fields}
@@ -58,28 +60,28 @@ class AuditLog:
                 file = self.folder / f"{now:%Y-%m-%d}.jsonl"
                 if not file.exists():
                     self._delete_old(now)
+                encoded = json.dumps(line, ensure_ascii=False).encode(errors="replace")
                 descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
                 with open(descriptor, "a+b", buffering=0) as opened:
-                    append(
-                        opened,
-                        json.dumps(line, ensure_ascii=False).encode(errors="replace") + b"\n",
-                    )
+                    append(opened, encoded + b"\n")
         except OSError as error:
             fact = f"the audit log could not be written ({in_words(error)})"
             raise StoreError(f"{self.folder}: {fact}; let this user write there") from None
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield all lines, the oldest first; without one that a crash has cut off."""
+        """Yield all lines, the oldest first, except lines that a crash has cut off."""
         for file in sorted(self.folder.glob(DAYS)):
             for line in _lines_of(file):
-                if (content := _content(line)) is not None:
+                content = _content(line)
+                if content is not None:
                     yield content
 
     def forget(self, is_purged: Callable[[str], bool]) -> int:
-        """Take documents out, by the names that ``is_purged`` tells; return how many lines had any.
+        """Remove purged documents, which ``is_purged`` recognizes by name; return the number of
+        changed lines.
 
-        A line keeps who asked when, and what it cost. Passages of the document become ``purged``,
-        and what was asked becomes a hash: it may have named what the document says.
+        A line still says who asked when, and what it cost. Passages of the document become
+        ``purged``. The question becomes a hash, because it may repeat what the document says.
         """
         if not self.folder.is_dir():
             return 0
@@ -103,18 +105,16 @@ class AuditLog:
         kept = [each for each in passages if not is_purged(each.get("source", ""))]
         if len(kept) == len(passages):
             return line
-        content["passages"] = [*kept, *[{"source": PURGED}] * (len(passages) - len(kept))]
+        removed = len(passages) - len(kept)
+        content["passages"] = kept + [{"source": PURGED}] * removed
         if "text" in content:
             content |= self._hash_of(content.pop("text"))
         return json.dumps(content, ensure_ascii=False)
 
     def _hash_of(self, text: str) -> dict[str, str]:
         key = secret_in(self.folder / "hash-key")
-        return {
-            "text_hash": (
-                hmac.new(key.encode(), text.encode(errors="replace"), hashlib.sha256).hexdigest()
-            )
-        }
+        encoded = text.encode(errors="replace")
+        return {"text_hash": hmac.new(key.encode(), encoded, hashlib.sha256).hexdigest()}
 
     def _delete_old(self, now: datetime) -> None:
         oldest = f"{now - timedelta(days=self.keep_days):%Y-%m-%d}"
@@ -124,8 +124,10 @@ class AuditLog:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Among all processes. The lock is a file of its own, since ``forget`` puts another in a
-        file's place."""
+        """Lock the log among all processes while the block runs.
+
+        The lock is a file of its own, because ``forget`` replaces the files of the log.
+        """
         with full_disk_named(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             with (self.folder / "lock").open("a") as lock:
@@ -134,17 +136,17 @@ class AuditLog:
 
 
 def audit_log_of(root: Path, settings: AuditSettings) -> AuditLog | None:
-    """Return the log of the project; None where settings do not ask for one."""
+    """Return the log of the project, or None if settings do not ask for one."""
     if not settings.enabled:
         return None
     return AuditLog(root / FOLDER, settings.texts == "hash", settings.keep_days)
 
 
 def _lines_of(file: Path) -> list[str]:
-    """Return the lines of a file. Others than \\n end none: a question may hold U+2028, as JSON
-    allows.
+    """Return the lines of a file.
 
-    A crash may have cut off a line in the middle of a character.
+    Only a line feed ends a line, because JSON allows characters such as U+2028 in a question. A
+    crash may have cut off the last line in the middle of a character.
     """
     text = file.read_bytes().decode(errors="replace")
     return text.removesuffix("\n").split("\n")

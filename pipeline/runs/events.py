@@ -1,16 +1,17 @@
-"""The events of a run, as programs read them: dicts of JSON values.
+"""The events of a run, as dicts of JSON values for programs that follow it.
 
 step_started    step, position, steps
 step_advanced   step, done, expected: rows of work; at most one a second, and when all is done
 step_finished   the fields of StepReport
-told            message: what is to be known meanwhile: where a cluster is watched, which worker is refused, and why
+told            message: a fact to know meanwhile, such as the address of a cluster's
+                dashboard, or which worker is refused and why
 load_started
 load_waits      message: another client holds the workspace, which one, and since when
-load_advanced   store, part (a table or an index), done, expected, rows_per_second: at most one a second, and at its end
-                (of an index, pages of its table in place of rows)
+load_advanced   store, part (a table or an index), done, expected, rows_per_second: at most
+                one a second, and at its end (of an index, pages of its table instead of rows)
 load_finished   load (LoadCounts), seconds
-heartbeat       step, done, expected, seconds since it started: nothing else was said for long
-"""  # noqa: E501
+heartbeat       step, done, expected, seconds since it started: no other event for long
+"""
 
 import time
 from collections.abc import Callable
@@ -27,7 +28,10 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 @dataclass
 class Pulse:
-    """What is being done, how far it is, and when that was last said."""
+    """The step that is under way, how far it is, and when the last event was sent.
+
+    Times are in seconds on the monotonic clock.
+    """
 
     step: str = ""
     done: int = 0
@@ -36,35 +40,36 @@ class Pulse:
     said: float = field(default_factory=time.monotonic)
 
     def part(self, name: str, done: int, expected: int) -> None:
-        """How far a part of the step is; each part's time counts from its first news."""
+        """Note how far a part of the step is; the time of a part starts with its first event."""
         if name != self.step:
             self.step, self.started = name, time.monotonic()
         self.done, self.expected = done, expected
 
     @property
     def rate(self) -> int:
-        """What was done a second."""
+        """The number of rows, or pages, done per second."""
         return round(self.done / max(self.seconds, 1e-3))
 
     @property
     def due(self) -> bool:
-        """Work is under way and nothing was said for long."""
+        """Work is under way, and the last event was HEARTBEAT_SECONDS ago or more."""
         return bool(self.step) and time.monotonic() - self.said >= HEARTBEAT_SECONDS
 
     @property
     def seconds(self) -> float:
-        """Since the step started."""
+        """Seconds since the step, or its present part, started."""
         return time.monotonic() - self.started
 
 
 @dataclass
 class Events(Progress):
-    """A run's progress that hands every event to ``tell``. What ``tell`` raises ends the run, but
-    for an OSError: where it writes to is gone or full, which is no fault of the run; it is not
-    called again.
+    """The progress of a run that passes every event to ``tell``.
 
-    Heartbeats come of ``beat``, for the caller to call every second or so; ``tell`` is then called
-    from two threads.
+    If ``tell`` raises an error, the run ends. An OSError is the exception: its output is gone or
+    full, which is no fault of the run, and ``tell`` is not called again.
+
+    The caller calls ``beat`` about every second for heartbeats; ``tell`` is then called from two
+    threads.
     """
 
     tell: OnEvent
@@ -103,6 +108,7 @@ class Events(Progress):
         self._say({"event": "load_finished", "load": counts, "seconds": seconds})
 
     def beat(self) -> None:
+        """Send a heartbeat if one is due."""
         pulse = self.pulse
         if pulse.due:
             where = {"step": pulse.step, "done": pulse.done, "expected": pulse.expected}

@@ -1,9 +1,9 @@
-"""Keep formats.yaml: in which format each chat model writes what it extracts, for steps with
-``format: auto``.
+"""The file formats.yaml: the format in which each chat model writes what it extracts, for steps
+with ``format: auto``.
 
-The file is the owner's. A run adds a line for a model that has none, by a trial before its first
-extraction; after that nothing but its owner changes the line. The format is an arg of the step like
-any other, so it is in its fingerprint.
+The file belongs to the project's owner. A run adds a line for a model that has none, after a trial
+before its first extraction; later only the owner changes the line. The format is an argument of the
+step like any other, so it is part of its fingerprint.
 """
 
 import json
@@ -34,10 +34,9 @@ HEADER = """\
 
 
 def read_formats(root: Path) -> dict[str, Format]:
-    """Return the format of each model that the project's file names; nothing where there is no
-    file.
+    """Return the format of each model that the project's file names; empty if there is no file.
 
-    Raises SettingsError for a file that says something else.
+    Raises SettingsError if the content of the file is wrong.
     """
     path = root / FILE
     try:
@@ -61,7 +60,7 @@ def read_formats(root: Path) -> dict[str, Format]:
 
 
 def add_format(root: Path, model: str, format: Format) -> None:
-    """Add a line to the project's file; what its owner has written stays."""
+    """Add a line to the project's file and leave the owner's lines as they are."""
     path = root / FILE
     before = path.read_text(encoding="utf-8") if path.exists() else HEADER
     separator = "" if before.endswith("\n") or not before else "\n"
@@ -71,16 +70,14 @@ def add_format(root: Path, model: str, format: Format) -> None:
 def with_formats(
     workflow: Workflow, formats: Mapping[str, Format], model_of: Callable[[str], str]
 ) -> Workflow:
-    """Return the workflow with the formats that are decided. ``model_of``: name in settings.yaml ->
-    model."""
-    steps = (
-        (
-            step.in_format(formats[model_of(chat_name(step))])
-            if step.format_undecided and model_of(chat_name(step)) in formats
-            else step
-        )
-        for step in workflow.steps
-    )
+    """Return the workflow with the known formats filled in.
+
+    ``model_of`` returns the model for a name in settings.yaml.
+    """
+    steps: list[Step] = []
+    for step in workflow.steps:
+        format = formats.get(model_of(chat_name(step))) if step.format_undecided else None
+        steps.append(step.in_format(format) if format is not None else step)
     return replace(workflow, steps=tuple(steps))
 
 
@@ -91,8 +88,10 @@ def chat_name(step: Step) -> str:
 
 @dataclass(frozen=True)
 class FormatChooser:
-    """Decide the format of steps that say ``auto``. ``chat``: by name in settings.yaml; ``prompt``:
-    by name."""
+    """Chooses the format of steps that say ``auto``.
+
+    ``chat`` returns a model by its name in settings.yaml, ``prompt`` a prompt by its name.
+    """
 
     root: Path
     chat: Callable[[str], ChatModel]
@@ -104,10 +103,11 @@ class FormatChooser:
         return choose_format(self.prompt(step.prompts["extract"]), ", ".join(types))
 
     def decide(self, step: Step, listener: Listener) -> Step:
-        """Return the step in the format of the project's file, or in the one that a trial shows,
-        which the file keeps.
+        """Return the step in the format of the project's file, or else in the one that a trial
+        finds.
 
-        Raises ModelError if the trial shows none: nothing is written then.
+        The file then keeps that format. Raises ModelError, and writes nothing, if the trial finds
+        none.
         """
         chat = self.chat(chat_name(step))
         model = str(chat.identity["model"])

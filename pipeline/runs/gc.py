@@ -1,9 +1,9 @@
-"""Delete the snapshots and step records that no manifest worth keeping names.
+"""Garbage collection: deletes snapshots and step records that no manifest to be kept names.
 
-Manifests go first, the oldest first, then records, then snapshots: broken off anywhere, every
-manifest that is left is whole, and so is every record that is found; the next collection deletes
-the rest. Run reports and usage are left. The work of a run that did not complete has no manifest
-yet: it goes too, but the replies it paid for are in the cache.
+Manifests are deleted first, the oldest first; then records, then snapshots. If it is interrupted
+anywhere, every manifest and every record that is left is complete, and the next collection deletes
+the rest. Run reports and usage are left alone. The work of a run that did not complete has no
+manifest yet, so it is deleted too; the replies that it paid for stay in the cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,11 @@ class SnapshotSize:
 
 @dataclass(frozen=True)
 class GcReport:
-    """What was deleted, or with ``dry_run`` would be. ``tables``: table -> its snapshots;
-    ``manifests``: workflow -> ids of the runs that cannot be loaded any more."""
+    """The files that were deleted, or with ``dry_run`` would be.
+
+    ``tables`` maps each table to the size of its deleted snapshots. ``manifests`` maps each
+    workflow to the ids of the runs that can no longer be loaded.
+    """
 
     dry_run: bool
     keep: int
@@ -45,7 +48,7 @@ class GcReport:
 
     @property
     def nights(self) -> list[str]:
-        """Which nights they are, a line a workflow."""
+        """A line for each workflow that says how many of its runs are deleted, and which."""
         lines = []
         for workflow, runs in self.manifests.items():
             which = runs[0] if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
@@ -59,27 +62,28 @@ class GcReport:
 def collect_garbage(
     snapshots: SnapshotStore, keep: int, dry_run: bool, advanced: Advanced = silent
 ) -> GcReport:
-    """Keep the newest ``keep`` manifests of each workflow, the live ones, and what they name. Only
-    for a caller who is alone with the snapshots. ``advanced`` is told how many files are deleted.
+    """Keep the live manifests, the newest ``keep`` of each workflow, and the files that they name.
 
-    Raises UsageError for a ``keep`` below 1, DataError, before anything is deleted, when what is
-    live cannot be read.
+    Delete everything else, or only report it if ``dry_run`` is true. The caller must hold the
+    snapshots alone. ``advanced`` is called with the number of deleted files.
+
+    Raises UsageError if ``keep`` is below 1. Raises DataError, before anything is deleted, if a
+    live manifest cannot be read.
     """
     if keep < 1:
         raise UsageError(f"gc: keep is {keep}; keep at least 1 manifest of each workflow")
     kept, old = _manifests(snapshots, keep)
     made = {record.fingerprint for manifest in kept for record in manifest.steps.values()}
     named = _paths(kept) | {f"{STEPS}/{fingerprint}.json" for fingerprint in made}
-    unneeded = sorted(
-        (kept for kept in snapshots.all_files() if kept.name not in named),
-        key=lambda kept: kept.name,
-    )
+    unneeded = [kept for kept in snapshots.all_files() if kept.name not in named]
+    unneeded.sort(key=lambda kept: kept.name)
     sizes = {folder: _size(list(files)) for folder, files in groupby(unneeded, key=_folder)}
     records = sizes.pop(STEPS, SnapshotSize(0, 0))
     report = GcReport(dry_run, keep, old, records, sizes)
     if not dry_run:
         snapshots.tasks.clear()
         gone = [(workflow, run_id) for workflow, runs in old.items() for run_id in runs]
+        # Records first: a record that is found must have all its snapshots.
         unneeded.sort(key=lambda kept: _folder(kept) != STEPS)
         expected = len(gone) + len(unneeded)
         for done, (workflow, run_id) in enumerate(gone, start=1):
@@ -93,7 +97,8 @@ def collect_garbage(
 
 
 def _manifests(snapshots: SnapshotStore, keep: int) -> tuple[list[Manifest], dict[str, list[str]]]:
-    """The manifests to keep; workflow -> run ids of those to delete, oldest first."""
+    """Return the manifests to keep, and for each workflow the run ids of those to delete, oldest
+    first."""
     kept, old = [], {}
     for workflow in snapshots.workflows():
         history = snapshots.history(workflow)
@@ -107,10 +112,14 @@ def _manifests(snapshots: SnapshotStore, keep: int) -> tuple[list[Manifest], dic
 
 
 def _paths(manifests: Sequence[Manifest]) -> set[str]:
-    """Of the snapshots that the manifests and their records name."""
-    named = [manifest.tables for manifest in manifests]
-    named += [record.outputs for manifest in manifests for record in manifest.steps.values()]
-    return {path for tables in named for snapshot in tables.values() for path in snapshot.paths}
+    """Return the paths of all files that the manifests and their records name."""
+    paths: set[str] = set()
+    for manifest in manifests:
+        named = [manifest.tables, *(record.outputs for record in manifest.steps.values())]
+        for tables in named:
+            for snapshot in tables.values():
+                paths.update(snapshot.paths)
+    return paths
 
 
 def _folder(kept: Kept) -> str:

@@ -1,4 +1,4 @@
-"""A run as a page: what its templates are given, and the report that is one file."""
+"""A run as a page: the values of its templates, and the report in a single file."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,17 @@ CHARTS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "rows_written": ("rows_written", number),
     "rejects": ("rejects", number),
 }
-"""Name -> what of a run it shows, and how that is told."""
+"""The charts of runs: for each name the field of RunEntry, and the function that formats its
+value."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """``columns``: (label, value, in words, colour), the oldest run first; ``about``: what they
-    come to, in words; ``most``: the highest of them."""
+    """A chart of several runs.
+
+    ``columns`` has (label, value, value in words, colour), the oldest run first. ``about`` sums
+    them up in words; ``most`` is the highest value in words.
+    """
 
     title: str
     about: str
@@ -32,47 +36,51 @@ class Chart:
 
 
 def report_page(night: Night) -> str:
-    """One file: no script, nothing that is loaded. Whatever documents, models or people have
-    written is text in it."""
+    """Return the report of a run as one HTML file without scripts or external resources.
+
+    Everything that documents, models or people have written is escaped text in it.
+    """
     return whole_page(environment(), "report.html.j2", version=version("graphmill"), **shown(night))
 
 
 def shown(night: Night) -> dict[str, Any]:
-    """What the templates of night.html.j2 are given."""
+    """Return the values for the templates of night.html.j2."""
     return {"night": night, "night_charts": charts_of(night.before)}
 
 
 def charts_of(runs: Sequence[RunEntry], names: Iterable[str] = CHARTS) -> list[Chart]:
-    """Of runs, the oldest first: those of CHARTS that have something to draw."""
-    return list(filter(None, (_chart(name, runs) for name in names)))
+    """Return the charts among ``names`` that have something to show; ``runs`` has the oldest
+    first."""
+    charts = [_chart(name, runs) for name in names]
+    return [chart for chart in charts if chart]
 
 
 def _chart(name: str, runs: Sequence[RunEntry]) -> Chart | None:
-    """None where there is nothing to draw."""
-    field, told = CHARTS[name]
+    """Return a chart of the runs, or None if there is nothing to show."""
+    field, describe = CHARTS[name]
     values = [float(getattr(entry, field) or 0) for entry in runs]
     if len(runs) < 2 or not any(values):
         return None
-    said, title = texts()["nights"], texts()["nights"]["charts"][name]
-    about = said["chart_about"].format(
-        title=title, count=len(runs), first=moment(runs[0].began), last=moment(runs[-1].began),
-        most=told(max(values)),
-        last_value=told(values[-1]),
-    )  # fmt: skip
-    one_day, one_workflow = (
-        len({entry.began[:10] for entry in runs}) == 1,
-        len({entry.workflow for entry in runs}) == 1,
+    words = texts()["nights"]
+    title = words["charts"][name]
+    most = describe(max(values))
+    about = words["chart_about"].format(
+        title=title,
+        count=len(runs),
+        first=moment(runs[0].began),
+        last=moment(runs[-1].began),
+        most=most,
+        last_value=describe(values[-1]),
     )
-    columns = [
-        (
-            entry.began[11:16] if one_day else entry.began[:10],
-            value,
-            (
-                f"{'' if one_workflow else f'{entry.workflow}, '}{told(value)},"
-                f" {said['outcomes'][entry.outcome]}"
-            ),
-            said["kinds"][entry.outcome],
-        )
-        for entry, value in zip(runs, values, strict=True)
-    ]
-    return Chart(title, about, columns, told(max(values)))
+    is_one_day = len({entry.began[:10] for entry in runs}) == 1
+    is_one_workflow = len({entry.workflow for entry in runs}) == 1
+    columns: list[tuple[str, float, str, str]] = []
+    for entry, value in zip(runs, values, strict=True):
+        # ``began`` is in ISO 8601: the day, then hours and minutes.
+        label = entry.began[11:16] if is_one_day else entry.began[:10]
+        outcome = words["outcomes"][entry.outcome]
+        described = f"{describe(value)}, {outcome}"
+        if not is_one_workflow:
+            described = f"{entry.workflow}, {described}"
+        columns.append((label, value, described, words["kinds"][entry.outcome]))
+    return Chart(title, about, columns, most)

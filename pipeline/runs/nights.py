@@ -1,4 +1,4 @@
-"""All that is known of one run: what it did, what it left out, and the runs before it."""
+"""Everything that is known of one run: its report, the rows it left out, and the runs before it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,39 +7,48 @@ from typing import TYPE_CHECKING, Any
 from pipeline.contract.reasons import REASONS, Loss, Reason, loss_of
 from pipeline.engine.losses import UNREFRESHED
 from pipeline.engine.run_report import RunReport
-from pipeline.errors import DataError, UsageError, exit_code_of, in_words
-from pipeline.runs.reports import RunEntry, UnfinishedRun, with_manifest
+from pipeline.errors import DataError, GraphmillError, UsageError, exit_code_of, in_words
+from pipeline.runs.reports import (
+    KILLED,
+    UNDER_WAY,
+    RunEntry,
+    UnfinishedRun,
+    with_manifest,
+    with_usage,
+)
 from pipeline.runs.stages import LISTED, outcome_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pipeline.project import Project
+    from pipeline.runs.services import Services
     from pipeline.snapshots.store import Manifest, SnapshotStore
 
 BEFORE = 30
-"""Runs of a workflow that are looked at together."""
+"""The most runs of a workflow that are shown together."""
 ROWS_SHOWN = 50
-"""Rows of a reason that are shown."""
+"""The most rows of a reason that are shown."""
 SAYS_WHAT_IT_IS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "chunk-": ("text_units", ("text",)),
     "doc-": ("documents", ("title", "text")),
     "ent-": ("entities", ("name", "description")),
     "rel-": ("relationships", ("source", "target", "description")),
 }
-"""How the id of a row begins -> its table, and the columns that tell a person which row it is."""
+"""The table of a row by the beginning of its id, and the columns that tell a person which row it
+is."""
 LONGEST_ROW = 300
-"""Characters that are shown of one."""
+"""The most characters of a row that are shown."""
 DONE = frozenset({"reused", "ran"})
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Rows that a step rejected for a reason: how many there are, and (row id, content, message) of
-    the first.
+    """Rows that a step rejected for one reason.
 
-    The content is cut, and "" of what is in no table, as a file that was not read. ``meaning``: of
-    the reason. ``loss``: the class of the rejects."""
+    - ``rows`` is their number. ``first`` has (row id, content, message) of the first of them; the
+      content is shortened, and "" if it is in no table, such as a file that was not read.
+    - ``meaning`` explains the reason, ``loss`` is the class of the rejects.
+    """
 
     step: str
     kind: str
@@ -52,9 +61,13 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Night:
-    """``report``: the run's, as JSON; None where it has made none. ``going``: how far one is that
-    has not reported. ``left_out``: None where the rows of this run are not known, as of one that
-    broke off. ``before``: the runs of its workflow up to this one, the oldest first."""
+    """A run with everything that is known of it.
+
+    - ``report`` is its report as JSON, None if it has none.
+    - ``going`` says how far a run without a report is.
+    - ``left_out`` is None if its rows are not known, as for a run that broke off.
+    - ``before`` has the runs of its workflow up to this one, the oldest first.
+    """
 
     entry: RunEntry
     report: Mapping[str, Any] | None
@@ -63,30 +76,63 @@ class Night:
     before: Sequence[RunEntry] = ()
 
 
-def night(project: "Project", run: str | None) -> Night:
-    """See Project.night."""
-    run_id = _named(project.runs.known_ids(), run)
-    [entry] = project.list_runs([run_id])
+def list_runs(project: "Services", of: Sequence[str] | None) -> list[RunEntry]:
+    """Return the entries of the runs of these ids, or of all runs; see Project.list_runs."""
+    from pipeline.engine.usage.journal import sums, usage_of
+
+    entries = project.runs.entries(of)
+    workflows = {entry.workflow for entry in entries}
+    history = {name: project.snapshots.history(name) for name in workflows}
+    unreported = [entry.run_id for entry in entries if entry.outcome in (UNDER_WAY, KILLED)]
+    by_run: Any = sums(usage_of(project.usage_folder, unreported), "run").set_index("run_id")
+    spent: Mapping[str, Mapping[str, Any]] = by_run.to_dict("index")
+    completed: list[RunEntry] = []
+    for entry in entries:
+        with_cost = with_usage(entry, spent.get(entry.run_id))
+        completed.append(with_manifest(with_cost, history[entry.workflow]))
+    return completed
+
+
+def own_reasons(project: "Services", workflow: str) -> Mapping[str, Mapping[str, Reason]]:
+    """Return the reasons that verbs of a workflow declare, by step.
+
+    There are none if the file of the workflow cannot be read any more.
+    """
+    try:
+        steps = project.workflow(workflow).steps
+    except GraphmillError:
+        return {}
+    return {step.id: step.verb.reasons for step in steps}
+
+
+def night(project: "Services", run: str | None) -> Night:
+    """Return a run with everything that is known of it; see Project.night."""
+    run_id = _find_run(project.runs.known_ids(), run)
+    [entry] = list_runs(project, [run_id])
+    before = _runs_before(project, entry)
     report = project.runs.report(run_id)
-    going = (
-        None
-        if report
-        else next((begun for begun in project.runs.unreported() if begun.run_id == run_id), None)
-    )
-    left_out = _left_out(project, entry, report) if report else None
-    return Night(entry, report, going, left_out, _before(project, entry))
+    if report:
+        return Night(entry, report, None, _rows_left_out(project, entry, report), before)
+    for begun in project.runs.unreported():
+        if begun.run_id == run_id:
+            return Night(entry, None, begun, None, before)
+    return Night(entry, None, before=before)
 
 
 def refused(error: BaseException) -> Night:
-    """Of a run that was refused before it began."""
-    report = RunReport(
-        "", "", outcome_of(error), exit_code_of(error), message=in_words(error)
-    ).to_json()
+    """Return the run that an error refused before it began."""
+    outcome = outcome_of(error)
+    made = RunReport("", "", outcome, exit_code_of(error), message=in_words(error))
+    report = made.to_json()
     return Night(RunEntry.of(report), report)
 
 
-def _named(known: Sequence[str], run: str | None) -> str:
-    """``known``: the newest first."""
+def _find_run(known: Sequence[str], run: str | None) -> str:
+    """Return the id of a run by an unambiguous beginning of it, or the newest if ``run`` is None.
+
+    ``known`` has the ids of all runs, the newest first. Raises UsageError if no run, or several,
+    match.
+    """
     if not known:
         raise UsageError("no run yet; graphmill run makes one")
     if run is None:
@@ -94,34 +140,40 @@ def _named(known: Sequence[str], run: str | None) -> str:
     named = [run] if run in known else [id for id in known if id.startswith(run)]
     if len(named) != 1:
         found = f"{len(named)} runs begin so" if named else "no such run"
-        raise UsageError(
-            f"run '{run}': {found}; the newest are: {', '.join((named or known)[:LISTED])}"
-        )
+        newest = ", ".join((named or known)[:LISTED])
+        raise UsageError(f"run '{run}': {found}; the newest are: {newest}")
     return named[0]
 
 
-def _left_out(
-    project: "Project", entry: RunEntry, report: Mapping[str, Any]
+def _rows_left_out(
+    project: "Services", entry: RunEntry, report: Mapping[str, Any]
 ) -> list[LeftOut] | None:
-    """Of the tables that the run ended with: those of a run that broke off before are of an earlier
-    one."""
+    """Return the rows that a run left out, from the tables that it ended with.
+
+    Return None if they are not known: the tables at the end of a run that broke off are those of an
+    earlier run.
+    """
     from pipeline.engine.workflow import REJECTS
 
     if not report["steps"]:
         return []
-    kept = with_manifest(entry, project.snapshots.history(entry.workflow)).manifest
+    snapshots = project.snapshots
+    kept = with_manifest(entry, snapshots.history(entry.workflow)).manifest
     if not kept or any(step["action"] not in DONE for step in report["steps"]):
         return None
-    [manifest] = project.snapshots.kept_manifests(entry.workflow, [kept]) or [None]
-    snapshot = manifest and manifest.tables.get(REJECTS)
-    if manifest is None or manifest.steps.keys() != {step["step"] for step in report["steps"]}:
+    manifests = snapshots.kept_manifests(entry.workflow, [kept])
+    if not manifests:
         return None
-    if snapshot is None:
+    manifest = manifests[0]
+    rejects = manifest.tables.get(REJECTS)
+    steps_of_run = {step["step"] for step in report["steps"]}
+    if rejects is None or manifest.steps.keys() != steps_of_run:
         return None
     try:
-        own = project.own_reasons(entry.workflow)
-        return by_reason(project.snapshots.tables.read(snapshot), manifest, project.snapshots, own)
-    except DataError:  # another machine may have deleted it just now
+        own = own_reasons(project, entry.workflow)
+        return by_reason(snapshots.tables.read(rejects), manifest, snapshots, own)
+    except DataError:
+        # Another machine may have deleted the table meanwhile.
         return None
 
 
@@ -134,27 +186,30 @@ def by_reason(
     """Return rejects by step, kind and reason: losses first, then decisions; the most frequent
     first.
 
-    ``own``: step -> the reasons that its verb declares.
+    ``own`` maps each step to the reasons that its verb declares.
     """
     reasons = rejects[rejects["kind"] != UNREFRESHED].groupby(["step", "kind", "reason"], sort=True)
-    contents = _contents(reasons.head(ROWS_SHOWN)["row_id"], manifest, snapshots)
-    found = []
+    contents = _texts_of_rows(reasons.head(ROWS_SHOWN)["row_id"], manifest, snapshots)
+    found: list[LeftOut] = []
     for _, rows in reasons:
         step, kind, reason = (str(rows[column].iloc[0]) for column in ("step", "kind", "reason"))
-        told = rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None)
-        first = [(row, contents.get(row, ""), message) for row, message in told]
+        shown = rows[["row_id", "message"]].head(ROWS_SHOWN).itertuples(index=False, name=None)
+        first = [(row, contents.get(row, ""), message) for row, message in shown]
         declared = own.get(step, {})
         known = REASONS.get(reason) or declared.get(reason)
-        meaning, loss = known.meaning if known else "", loss_of(kind, reason, declared)
+        meaning = known.meaning if known else ""
+        loss = loss_of(kind, reason, declared)
         found.append(LeftOut(step, kind, reason, meaning, len(rows), first, loss))
     return sorted(found, key=lambda each: (each.loss == "decided", -each.rows))
 
 
-def _contents(
+def _texts_of_rows(
     ids: Iterable[str], manifest: "Manifest", snapshots: "SnapshotStore"
 ) -> dict[str, str]:
-    """What rows say, by their ids, as far as they are in tables that can be read; one of an own
-    verb may be called as ours and have other columns."""
+    """Return a text for each row by its id, as far as it is in a table that can be read.
+
+    A table of the project's own verb may have the name of one of ours, but other columns.
+    """
     import pyarrow as pa
 
     from pipeline.contract.schemas import STRING
@@ -171,20 +226,23 @@ def _contents(
             rows = snapshots.tables.select(snapshot, ["id"], pa.array(asked, STRING), wanted)
         except DataError:
             continue
-        found |= {
-            row["id"]: _cut(": ".join(filter(None, map(row.get, columns))))
-            for row in rows.to_pylist()
-        }
+        for row in rows.to_pylist():
+            cells = [row[column] for column in columns if row[column]]
+            found[row["id"]] = _shorten(": ".join(cells))
     return found
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_ROW else f"{text[:LONGEST_ROW].rstrip()} ..."
 
 
-def _before(project: "Project", entry: RunEntry) -> list[RunEntry]:
-    """Those of its workflow among the runs just before it: to read the reports of all runs would
-    take ever longer."""
+def _runs_before(project: "Services", entry: RunEntry) -> list[RunEntry]:
+    """Return the runs of the workflow up to this one, the oldest first.
+
+    Only the runs just before it are read: to read the reports of all runs would take ever
+    longer.
+    """
+    # Other workflows may have run in between.
     earlier = [id for id in project.runs.known_ids() if id < entry.run_id][: 4 * BEFORE]
     same = [each for each in project.runs.entries(earlier) if each.workflow == entry.workflow]
     return [*reversed(same[: BEFORE - 1]), entry]

@@ -1,4 +1,4 @@
-"""Whose rows a project's are in a cache and in databases that others use too."""
+"""The owner of rows in a cache and in databases that several projects share."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 OWNER_FILE = "data/owner"
 PLACE_FILE = "data/owner-path"
-"""The folder that the project was in when it last loaded: how a copy is told from a project that
-was moved. It has the owner too, with a hash: what heals the other file."""
+"""The folder in which the project last loaded, and a copy of the owner. It tells a copied project
+from a moved one, and restores the other file if that is damaged."""
 SNAPSHOTS_FILE = "owner.json"
-"""In the folder of snapshots: whose they are."""
+"""The file in the folder of snapshots that names their owner."""
 
 
 def has_owner(root: Path) -> bool:
@@ -31,15 +31,19 @@ def has_owner(root: Path) -> bool:
 
 
 def known_owner(root: Path, named: str) -> str:
-    """Whose the project in this folder is, for those who only look: nothing is made, and one that
-    has never run is nobody's (""). ``named``: the owner that its settings name, if any."""
+    """Return the owner of the project in this folder without creating anything; "" if it never ran.
+
+    ``named`` is the owner that its settings name, if any.
+    """
     return named or (owner_of(root) if has_owner(root) else "")
 
 
 def owner_of(root: Path) -> str:
-    """The project's id, kept in a file of its own: it stays when the folder is moved or the
-    workspace renamed. Made by whoever comes first, once; healed where the second copy says what it
-    was. Raises DataError where nobody can say."""
+    """Return the project's id, which is kept in a file of its own and created on first use.
+
+    So it stays the same if the folder is moved or the workspace renamed. A damaged file is restored
+    from the second copy. Raises DataError if the id cannot be known.
+    """
     path, (_, noted) = root / OWNER_FILE, _noted(root)
     if not path.exists():
         _make(path, noted or secrets.token_hex(16))
@@ -63,21 +67,21 @@ def owner_of(root: Path) -> str:
 
 
 def _is_damaged(owner: str, noted: str) -> bool:
-    """Cut off, or one character of it changed: no other project's."""
+    """Return whether ``owner`` is ``noted`` cut off or with one character changed, not another
+    id."""
     changed = sum(one != other for one, other in zip(owner, noted, strict=False))
     return noted.startswith(owner) or (len(owner) == len(noted) and changed == 1)
 
 
 def place_of(root: Path) -> str:
-    """The machine and the folder, for people to read."""
+    """Return the machine and the folder, for messages."""
     return f"{socket.gethostname()}:{root}"
 
 
 def settle(root: Path) -> None:
-    """Note where the project is now. One that was moved, or is seen by another path too, goes on as
-    it was.
+    """Note the present folder of the project. A project may be moved, or seen by several paths.
 
-    Raises UsageError for a copy: a project of the same id is in the folder that was noted.
+    Raises UsageError for a copy: the folder that was noted still has a project with the same id.
     """
     owner, (noted, noted_owner) = owner_of(root), _noted(root)
     if noted == str(root) and noted_owner == owner:
@@ -92,8 +96,10 @@ def settle(root: Path) -> None:
 
 
 def _noted(root: Path) -> tuple[str, str]:
-    """Where the project was, and its id; empty where nothing that is certain is noted. An earlier
-    version's has the folder alone."""
+    """Return the folder and the id that were noted; "" for what is unknown or damaged.
+
+    Earlier versions noted only the folder.
+    """
     path = root / PLACE_FILE
     with suppress(FileNotFoundError):
         try:
@@ -108,9 +114,12 @@ def _noted(root: Path) -> tuple[str, str]:
 
 
 def claim_snapshots(snapshots: Folder, root: Path, mine: Sequence[str]) -> None:
-    """Note whose the snapshots are: the first of ``mine``. A folder in the project's own is its
-    own; any other, and an object store, is the project's that came first. Raises UsageError for
-    another's, DataError where nobody can say whose."""
+    """Note that the snapshots belong to the first of the owners ``mine``.
+
+    A folder inside the project's folder belongs to the project. Any other folder, and an object
+    store, belongs to the project that came first. Raises UsageError if the snapshots belong to
+    another project, DataError if that cannot be known.
+    """
     path, is_own = snapshots.describe(SNAPSHOTS_FILE), _is_own(snapshots, root)
     try:
         found = snapshots.read(SNAPSHOTS_FILE)
@@ -139,21 +148,27 @@ def _is_own(snapshots: Folder, root: Path) -> bool:
 
 
 def _has(root: Path, owner: str) -> bool:
-    """A folder that cannot be read is somebody else's."""
+    """Return whether the project in ``root`` has this owner; false if the folder cannot be read."""
     with suppress(OSError, ValueError):
         return (root / OWNER_FILE).read_text(encoding="utf-8").strip() == owner
     return False
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """By a file that is made in one and looked for in the other: a folder mounted twice need not
-    say that it is one."""
+    """Return whether two paths lead to the same folder.
+
+    A file is created in one and looked for in the other, because a folder that is mounted twice
+    need not have one identity.
+    """
     with NamedTemporaryFile(dir=(other / OWNER_FILE).parent, prefix=".owner-") as made:
         return ((one / OWNER_FILE).parent / Path(made.name).name).exists()
 
 
 def _make(path: Path, owner: str) -> None:
-    """A link is there whole or not at all, and only the first one is made."""
+    """Write the file of the owner, unless another process has just done so.
+
+    A hard link appears complete or not at all, and only the first one can be created.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile("w", dir=path.parent, prefix=".owner-", encoding="utf-8") as made:
         made.write(f"{owner}\n")

@@ -1,4 +1,4 @@
-"""Runs of a project: one at a time, each with a report that is kept."""
+"""The runs of a project: one at a time, each with a report that is kept."""
 
 import fcntl
 import math
@@ -27,23 +27,28 @@ NAMES, STEP_NAMES = (
 TOTALS = frozenset(
     {"calls", "cached_calls", "input_tokens", "output_tokens", "rejects", "seconds", "cost"}
 )
-"""That every version's report has."""
+"""The fields of the totals that the reports of every version have."""
 BEGUN = ".begun"
 STAMP, MOMENT = "%Y%m%dT%H%M%S.%f", re.compile(r"\d{8}T\d{6}\.\d{6}(?=-)")
-"""With which the id of a run begins."""
+"""The time with which the id of a run begins, as a format and as a pattern."""
 NOTED_EVERY = 2.0
 """Seconds between two notes of how far a step is."""
 PATIENCE = 0.5
-"""Seconds in which a look at the lock, which holds it for no time, gets out of a run's way."""
+"""Seconds to wait for the lock. A process that only looks who holds it has it for an instant, and
+must not make a run fail."""
 UNDER_WAY, KILLED, DAMAGED = "under_way", "killed", "damaged"
 
 
 @dataclass(frozen=True)
 class UnfinishedRun:
-    """A run that has not reported, and how far it was when that was last noted: a step of
-    ``steps``, rows of model work or of a load that are done. ``process``: as the lock's holder is
-    named. ``began``: ISO 8601, what the clock said as it began; "" where an earlier version noted
-    nothing."""
+    """A run that has not reported, and how far it was when that was last noted.
+
+    - ``step`` is the step at ``position`` of ``steps``; ``done`` and ``expected`` count rows of
+      model work or of a load.
+    - ``process`` names the process in the same way as the holder of the lock.
+    - ``noted`` is in seconds since 1970.
+    - ``began`` is the time in ISO 8601; "" if an earlier version has not noted it.
+    """
 
     run_id: str
     workflow: str = ""
@@ -58,17 +63,22 @@ class UnfinishedRun:
 
     @property
     def start(self) -> str:
-        """When it began: as noted, else as its id tells."""
+        """The time at which the run began, as noted or else as its id tells, in ISO 8601."""
         return self.began or began(self.run_id)
 
 
 @dataclass(frozen=True)
 class RunEntry:
-    """A run as it is listed. ``began``, ``ended``: ISO 8601, "" where it is not known; ``outcome``:
-    a report's, or "under_way", "killed" for one that was cut off, or "damaged" where the report is;
-    ``manifest``: under whose id the tables are kept that were the newest when it ended, "" for
-    none; ``cost`` is None where a model has no price; ``rows_written``: those that its load has put
-    into the stores, changed there or taken out."""
+    """A run in a list of runs.
+
+    - ``began`` and ``ended`` are in ISO 8601, "" if unknown.
+    - ``outcome`` is that of a report, or "under_way", "killed" for a run without a report that has
+      ended, or "damaged" if the report cannot be read.
+    - ``manifest`` is the run id under which the tables are kept that were the newest when the run
+      ended; "" if none are.
+    - ``cost`` is None if a model has no price.
+    - ``rows_written`` counts the rows that its load has inserted, changed or deleted in the stores.
+    """
 
     run_id: str
     workflow: str
@@ -88,11 +98,12 @@ class RunEntry:
 
     @classmethod
     def of(cls, report: Mapping[str, Any]) -> "RunEntry":
-        """From a run's report."""
+        """Return the entry of a run from its report."""
         totals, run_id = report["totals"], report["run_id"]
         start = report.get("began") or began(run_id)
         end = report.get("ended") or ""
-        if start and not end:  # of an earlier version: as long as its steps took
+        # A report of an earlier version has no end: its steps say how long it took.
+        if start and not end:
             took = timedelta(seconds=round(totals["seconds"]))
             end = f"{datetime.fromisoformat(start) + took:%Y-%m-%dT%H:%M:%SZ}"
         return cls(
@@ -107,21 +118,21 @@ class RunEntry:
 
     @property
     def seconds(self) -> float | None:
-        """How long it took."""
+        """The duration of the run, None if it is unknown."""
         if not self.began or not self.ended:
             return None
-        return max(
-            (
-                datetime.fromisoformat(self.ended) - datetime.fromisoformat(self.began)
-            ).total_seconds(),
-            0.0,
-        )
+        took = datetime.fromisoformat(self.ended) - datetime.fromisoformat(self.began)
+        # The clock may have been set back meanwhile.
+        return max(took.total_seconds(), 0.0)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """``folder`` holds ``<run_id>.json`` for each run, and the lock. ``hold_snapshots``: for as
-    long as the project is held: another may have named the same ones."""
+    """The reports and the lock of a project's runs.
+
+    ``folder`` holds the lock and ``<run_id>.json`` for each run. ``hold_snapshots`` locks the
+    snapshots for as long as the project is held, because another project may name the same ones.
+    """
 
     folder: Path
     hold_snapshots: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -131,75 +142,78 @@ class Runs:
         return cls(project / "data" / "runs")
 
     def new_id(self) -> str:
-        """Sorts by time, and after all runs that are there, also where the clock has been set back
-        since."""
-        names = (
-            MOMENT.match(path.name)
-            for path in (*self.folder.glob("*.json"), *self.folder.glob(f"*{BEGUN}"))
-        )
-        newest = max((name[0] for name in names if name), default="")
+        """Return a new run id, which sorts after all ids that are there, even if the clock was set
+        back."""
+        moments = [MOMENT.match(run_id) for run_id in self.known_ids()]
+        newest = max((moment[0] for moment in moments if moment), default="")
         now = f"{datetime.now(UTC):{STAMP}}"
         if now <= newest:
-            now = f"{datetime.strptime(newest, STAMP) + timedelta(microseconds=1):{STAMP}}"
+            next_moment = datetime.strptime(newest, STAMP) + timedelta(microseconds=1)
+            now = f"{next_moment:{STAMP}}"
         return f"{now}-{secrets.token_hex(3)}"
 
     def save(self, report: RunReport) -> None:
-        write_json(self._path(report.run_id), report.to_json())
-        self._begun(report.run_id).unlink(missing_ok=True)
+        write_json(self._report_path(report.run_id), report.to_json())
+        self._begun_path(report.run_id).unlink(missing_ok=True)
 
     def note(self, begun: UnfinishedRun) -> None:
-        """How far a run is, for those who look on; beside the point of it, so that nothing is
-        raised."""
+        """Write how far a run is, for other processes to read. Errors of the disk are ignored."""
         with suppress(OSError, DiskFullError):
-            write_json(self._begun(begun.run_id), asdict(begun))
+            write_json(self._begun_path(begun.run_id), asdict(begun))
 
     def unreported(self) -> list[UnfinishedRun]:
-        """The runs that began and have not reported, the newest first: at most one is under way,
-        the others were cut off."""
+        """Return the runs that began but have not reported, the newest first.
+
+        At most one of them is under way; the others were killed.
+        """
         paths = sorted(self.folder.glob(f"*{BEGUN}"), reverse=True)
-        return [_read_begun(path) for path in paths if not self._path(path.stem).exists()]
+        return [_read_begun(path) for path in paths if not self._report_path(path.stem).exists()]
 
     def under_way(self) -> UnfinishedRun | None:
-        """The run that goes on at this moment."""
+        """Return the run that is under way at this moment, or None."""
         process, _, since = (self.holder() or "").partition(", since ")
         if not process:
             return None
         # An earlier process may have had the same number, as in containers.
         held = f"{since[:19].replace(' ', 'T')}Z"
-        its = (
-            begun for begun in self.unreported() if begun.process == process and begun.start >= held
-        )
-        return next(its, None)
+        for begun in self.unreported():
+            if begun.process == process and begun.start >= held:
+                return begun
+        return None
 
     def known_ids(self) -> list[str]:
-        """Of all runs that are known, the newest first, those too that have not reported."""
-        return sorted(
-            {*self.all_ids(), *(begun.stem for begun in self.folder.glob(f"*{BEGUN}"))},
-            reverse=True,
-        )
+        """Return the ids of all runs, the newest first, including those without a report."""
+        begun = {path.stem for path in self.folder.glob(f"*{BEGUN}")}
+        return sorted(begun.union(self.all_ids()), reverse=True)
 
     def entries(self, of: Sequence[str] | None = None) -> list[RunEntry]:
-        """The runs of these ids, by default all that are known, the newest first."""
+        """Return the entries of the runs of these ids, by default of all runs, the newest first."""
         going = self.under_way()
         chosen = self.known_ids() if of is None else sorted(of, reverse=True)
         return [self._entry(run_id, going) for run_id in chosen]
 
     def _entry(self, run_id: str, going: "UnfinishedRun | None") -> RunEntry:
-        if report := self.report(run_id):
+        report = self.report(run_id)
+        if report:
             return RunEntry.of(report)
-        if self._path(run_id).exists():
+        if self._report_path(run_id).exists():
             return RunEntry(run_id, "", DAMAGED, began(run_id))
-        begun = _read_begun(self._begun(run_id))
-        return _entry(begun, going is not None and going.run_id == run_id)
+        begun = _read_begun(self._begun_path(run_id))
+        is_under_way = going is not None and going.run_id == run_id
+        outcome = UNDER_WAY if is_under_way else KILLED
+        return RunEntry(begun.run_id, begun.workflow, outcome, begun.start, message=begun.step)
 
     def report(self, run_id: str) -> dict[str, Any] | None:
-        """That of a run as JSON; None where it has none. One that cannot be read, or is none, is
-        told and counts as none."""
-        path = self._path(run_id)
+        """Return the report of a run as JSON, or None if it has none.
+
+        If the report cannot be read or is none, print a warning and return None.
+        """
+        path = self._report_path(run_id)
         try:
             content, is_as_written = read_checked(path)
             return content if is_as_written and _has_all(content) else whole_report(content, path)
-        except FileNotFoundError:  # a purge may have come between
+        except FileNotFoundError:
+            # A purge may have deleted it meanwhile.
             return None
         except DamagedError as error:
             tell(
@@ -209,81 +223,91 @@ class Runs:
             return None
 
     def reports(self) -> Iterator[dict[str, Any]]:
-        """Those of all runs that can be read, the newest first."""
-        return filter(None, map(self.report, reversed(self.all_ids())))
+        """Yield the reports of all runs that can be read, the newest first."""
+        for run_id in reversed(self.all_ids()):
+            report = self.report(run_id)
+            if report:
+                yield report
 
     def last(self) -> dict[str, Any] | None:
-        """The newest report that can be read; None where there is none."""
+        """Return the newest report that can be read, or None if there is none."""
         return next(self.reports(), None)
 
     def last_health(self, workflow: str) -> Mapping[str, float]:
-        """What the last run of the workflow that came so far says of its extraction; nothing where
-        there is none."""
-        told = (report["health"] for report in self.reports() if report["workflow"] == workflow)
-        return next(filter(None, told), {})
+        """Return the health of the extraction, as the newest run of the workflow that measured it
+        reports.
+
+        It is empty if no run did.
+        """
+        for report in self.reports():
+            if report["workflow"] == workflow and report["health"]:
+                return report["health"]
+        return {}
 
     def ids(self, workflow: str) -> list[str]:
-        """Ids of the workflow's runs, whatever became of them, oldest first."""
+        """Return the ids of the workflow's runs with any outcome, oldest first."""
         return sorted(
             report["run_id"] for report in self.reports() if report["workflow"] == workflow
         )
 
     def loaded(self, workflow: str) -> str | None:
-        """The newest of the workflow's runs that has brought its tables to the stores."""
-        loads = (
-            report["run_id"]
-            for report in self.reports()
-            if report["workflow"] == workflow and report["load"]
-        )
-        return next(loads, None)
+        """Return the id of the newest run of the workflow that loaded tables into the stores, or
+        None."""
+        for report in self.reports():
+            if report["workflow"] == workflow and report["load"]:
+                return report["run_id"]
+        return None
 
     def all_ids(self) -> list[str]:
-        """Ids of the runs whose reports are kept, oldest first."""
+        """Return the ids of the runs whose reports are kept, oldest first."""
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
     def forget_before(self, run_id: str) -> int:
-        """Delete the reports of all runs before this one: their messages may quote documents.
-        Returns how many."""
+        """Delete the reports of all runs before this one and return their number.
+
+        Messages in reports may quote documents.
+        """
         earlier = [id for id in self.all_ids() if id < run_id]
         for id in earlier:
-            self._path(id).unlink()
+            self._report_path(id).unlink()
         for begun in self.folder.glob(f"*{BEGUN}"):
             if begun.stem < run_id:
                 begun.unlink()
         return len(earlier)
 
     def holder(self) -> str | None:
-        """The process that holds the project, and where; None where nobody does."""
+        """Return the process that holds the project, as its note names it, or None if none does."""
         try:
             with (self.folder / "lock").open("rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _holder(self.folder / "holder")
+            return _read_holder(self.folder / "holder")
         except OSError:
             return None
         return None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the project and its snapshots. The locks are the operating system's: they go with
-        their holder, however that ends.
+        """Hold the project and its snapshots while the block runs.
 
-        Raises LockedError when another run holds it, or another project or machine uses the same
-        snapshots; UsageError where they are another project's.
+        The locks belong to the operating system, which releases them however their holder ends.
+
+        Raises LockedError if another run holds the project, or if another project or machine uses
+        the same snapshots. Raises UsageError if the snapshots belong to another project.
         """
         with held(self.folder, "another run holds this project"), self.hold_snapshots():
             yield
 
-    def _path(self, run_id: str) -> Path:
+    def _report_path(self, run_id: str) -> Path:
         return self.folder / f"{run_id}.json"
 
-    def _begun(self, run_id: str) -> Path:
+    def _begun_path(self, run_id: str) -> Path:
         return self.folder / f"{run_id}{BEGUN}"
 
 
 @dataclass
 class ProgressNotes(Progress):
-    """A run's progress that is also noted where others can read it."""
+    """The progress of a run that is also noted where other processes can read it."""
 
     progress: Progress
     runs: Runs
@@ -332,9 +356,12 @@ class ProgressNotes(Progress):
 
 
 def rows_written(load: LoadCounts) -> int:
-    """How many rows of the stores are other than before the load."""
-    counts = (counts for tables in load.values() for counts in tables.values())
-    return sum(number for each in counts for what, number in each.items() if what != "unchanged")
+    """Return how many rows of the stores a load has inserted, changed or deleted."""
+    total = 0
+    for tables in load.values():
+        for counts in tables.values():
+            total += sum(number for what, number in counts.items() if what != "unchanged")
+    return total
 
 
 def this_process() -> str:
@@ -342,20 +369,20 @@ def this_process() -> str:
 
 
 def process_of(number: int) -> str:
-    """How a process of this machine is named."""
+    """Return the name of a process of this machine, as used in notes and messages."""
     return f"{number} on {os.uname().nodename}"
 
 
 def clock_now() -> str:
-    """Return the time of now in UTC, ISO 8601, in whole seconds."""
+    """Return the present time in UTC as ISO 8601, in whole seconds."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def began(run_id: str) -> str:
-    """Return when the run began as its id tells, ISO 8601; "" for an id that tells nothing.
+    """Return when a run began according to its id, in ISO 8601; "" if the id does not say.
 
-    Use it only where nothing else is noted: an id is later than its run where the clock was ahead
-    once.
+    Use it only if no time was noted: if the clock was ahead once, later ids are ahead of their
+    runs.
     """
     try:
         return f"{datetime.strptime(run_id[:15], '%Y%m%dT%H%M%S'):%Y-%m-%dT%H:%M:%SZ}"
@@ -364,26 +391,26 @@ def began(run_id: str) -> str:
 
 
 def with_manifest(entry: RunEntry, kept: Sequence[str]) -> RunEntry:
-    """``kept``: ids of the runs of its workflow whose manifests are kept, oldest first."""
+    """Return the entry with the id under which the tables are kept that were live when the run
+    ended.
+
+    ``kept`` has the ids of the runs of its workflow whose manifests are kept, oldest first.
+    """
     until = [run_id for run_id in kept if run_id <= entry.run_id]
     return replace(entry, manifest=until[-1] if until else "")
 
 
 def with_usage(entry: RunEntry, spent: Mapping[str, Any] | None) -> RunEntry:
-    """What a run without a report has spent, where anything is known of it."""
+    """Return the entry with the calls and the cost of a run without a report, as far as they are
+    known."""
     if spent is None or entry.outcome not in (UNDER_WAY, KILLED):
         return entry
     cost = spent["cost"]
     return replace(entry, calls=int(spent["calls"]), cost=None if math.isnan(cost) else float(cost))
 
 
-def _entry(begun: UnfinishedRun, goes_on: bool) -> RunEntry:
-    outcome = UNDER_WAY if goes_on else KILLED
-    return RunEntry(begun.run_id, begun.workflow, outcome, begun.start, message=begun.step)
-
-
 def _read_begun(path: Path) -> UnfinishedRun:
-    """What of it can be read: that it began says its name."""
+    """Return the note of an unfinished run, or only its id if the note cannot be read."""
     try:
         content = read_json(path)
         return UnfinishedRun(**{**content, "run_id": path.stem})
@@ -393,8 +420,10 @@ def _read_begun(path: Path) -> UnfinishedRun:
 
 @contextmanager
 def held(folder: Path, otherwise: str) -> Iterator[None]:
-    """The folder's lock. Raises LockedError, which says ``otherwise``, when another process has
-    it."""
+    """Hold the lock of a folder while the block runs.
+
+    Raises LockedError, which says ``otherwise``, if another process holds it.
+    """
     from filelock import FileLock, Timeout
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -403,17 +432,18 @@ def held(folder: Path, otherwise: str) -> Iterator[None]:
         held = FileLock(folder / "lock").acquire(timeout=PATIENCE, poll_interval=PATIENCE / 10)
     except Timeout as error:
         raise LockedError(
-            f"{folder.parent}: {otherwise} (process {_holder(holder)}); wait for it to end"
+            f"{folder.parent}: {otherwise} (process {_read_holder(holder)}); wait for it to end"
         ) from error
     with held:
-        with suppress(OSError):  # a full disk must not keep gc from making space
+        # A full disk must not keep the garbage collection from making space.
+        with suppress(OSError):
             since = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S UTC}"
             holder.write_text(f"{this_process()}, since {since}", encoding="utf-8")
         yield
 
 
-def _holder(path: Path) -> str:
-    """As far as the file can be read."""
+def _read_holder(path: Path) -> str:
+    """Return the name of the process that holds a lock; "unknown" if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip() or "unknown"
     except OSError:
@@ -421,15 +451,17 @@ def _holder(path: Path) -> str:
 
 
 def _has_all(content: Mapping[str, Any]) -> bool:
-    """Whether this version has written it, or one that knew as much."""
-    return content.keys() >= NAMES | {"totals"} and all(
-        step.keys() >= STEP_NAMES for step in content["steps"]
-    )
+    """Return whether a report has all fields that this version writes."""
+    if not content.keys() >= NAMES | {"totals"}:
+        return False
+    return all(step.keys() >= STEP_NAMES for step in content["steps"])
 
 
 def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The report, with what an earlier version did not write yet. Raises DamagedError for what is
-    no report of the run that the file is named after."""
+    """Return the report, completed by the fields that an earlier version did not write.
+
+    Raises DamagedError if it is not the report of the run for which the file is named.
+    """
     try:
         read = _reader().validate_python({name: content[name] for name in NAMES & content.keys()})
         for moment in filter(None, (read.began, read.ended)):
@@ -438,11 +470,13 @@ def whole_report(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
         raise DamagedError(path, "no report of a run") from None
     if read.run_id != path.stem or not _are_totals(content.get("totals")):
         raise DamagedError(path, "no report of a run")
+    # What the report itself says comes before what this version fills in.
     whole = read.to_json()
-    steps = [
-        {**filled, **step} for filled, step in zip(whole["steps"], content["steps"], strict=True)
-    ]
-    return {**whole, **content, "steps": steps, "totals": {**whole["totals"], **content["totals"]}}
+    totals = {**whole["totals"], **content["totals"]}
+    steps: list[dict[str, Any]] = []
+    for filled, step in zip(whole["steps"], content["steps"], strict=True):
+        steps.append({**filled, **step})
+    return {**whole, **content, "steps": steps, "totals": totals}
 
 
 @cache
@@ -453,10 +487,11 @@ def _reader() -> "TypeAdapter[RunReport]":
 
 
 def _are_totals(given: Any) -> bool:
-    """``cost`` is None without a price."""
+    """Return whether these are totals of a run; ``cost`` may be None, the others are numbers."""
     if not isinstance(given, dict) or not given.keys() >= TOTALS:
         return False
-    return all(
-        isinstance(given[name], int | float) or (name == "cost" and given[name] is None)
-        for name in TOTALS
-    )
+    for name in TOTALS:
+        is_unpriced = name == "cost" and given[name] is None
+        if not is_unpriced and not isinstance(given[name], int | float):
+            return False
+    return True

@@ -1,5 +1,4 @@
-"""A person's word on which names are one: pins written for the next run, and what the last run
-decided."""
+"""The pins by which people decide which names are one entity, and the decisions of the last run."""
 
 import csv
 import io
@@ -37,7 +36,10 @@ ENDS = ("left_id", "right_id")
 
 @dataclass(frozen=True)
 class PinReport:
-    """What became of the file. ``unknown``: names that no entity of the last run has."""
+    """The result of a change to the file of pins.
+
+    ``unknown`` has the names that no entity of the last run has.
+    """
 
     file: Path
     done: Literal["pinned same", "pinned different", "pin removed"]
@@ -45,13 +47,15 @@ class PinReport:
 
 
 def resolutions(project: Services, workflow: str | None = None) -> pd.DataFrame:
-    """The decisions of the workflow's last run (RESOLUTIONS). Raises UsageError where none has been
-    made."""
+    """Return the decisions of the workflow's last run, as a table RESOLUTIONS.
+
+    Raises UsageError if it has none.
+    """
     return project.snapshots.tables.read(_decisions(project, workflow))
 
 
 def _decisions(project: Services, workflow: str | None) -> Snapshot:
-    step = _step(project, workflow)
+    step = _resolve_step(project, workflow)
     name = project.workflow(workflow).name
     snapshot = project.snapshots.manifest(name).tables.get(step.outputs["resolutions"])
     if snapshot is None:
@@ -64,34 +68,39 @@ def _decisions(project: Services, workflow: str | None) -> Snapshot:
 def pin(
     project: Services, decision: Decision, a: str, b: str, workflow: str | None = None
 ) -> PinReport:
-    """The next run takes the two names for one, or for two, whatever rules and model say; a former
-    pin of the pair is replaced. Raises UsageError for two spellings of one name, SettingsError for
-    a pin that contradicts others."""
+    """Record that two names are one entity, or two, in place of a former pin of the pair.
+
+    The next run follows the pin, whatever rules and model say. Raises UsageError for two spellings
+    of one name, SettingsError for a pin that contradicts others.
+    """
     made = Pin(decision, clean_name(a), clean_name(b))
     if made.ids[0] == made.ids[1]:
         raise UsageError(
             f"resolutions: '{a}' and '{b}' are one name but for case and punctuation; nothing"
             " to pin"
         )
-    with _alone(project, workflow) as file:
-        _write(file, [*_without(read_pins(file), made.ids), made])
+    with _locked_pins(project, workflow) as file:
+        _write_pins(file, [*_other_pins(read_pins(file), made.ids), made])
     return PinReport(
         file,
         "pinned same" if decision == "same" else "pinned different",
-        _unknown(project, workflow, a, b),
+        _unknown_names(project, workflow, a, b),
     )
 
 
 def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinReport:
-    """Take back the pin of two names or, where there is none, part what the last run merged: pin
-    them different. Raises UsageError where there is neither."""
+    """Remove the pin of two names; if there is none, pin names that the last run merged as
+    different.
+
+    Raises UsageError if they are neither pinned nor merged.
+    """
     ids = id_pair(a, b)
-    with _alone(project, workflow) as file:
+    with _locked_pins(project, workflow) as file:
         pins = read_pins(file)
         if any(one.ids == ids for one in pins):
-            _write(file, _without(pins, ids))
+            _write_pins(file, _other_pins(pins, ids))
             return PinReport(file, "pin removed")
-    if not _merged(resolutions(project, workflow), ids):
+    if not _are_merged(resolutions(project, workflow), ids):
         raise UsageError(
             f"resolutions: '{a}' and '{b}' are neither pinned nor merged; see 'graphmill"
             " resolutions list'"
@@ -101,72 +110,80 @@ def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinR
 
 @dataclass(frozen=True)
 class Names:
-    """``merged``: what the entity is also called; ``apart``: what it was compared with and is not.
-    Each with the rule, and who decided by it."""
+    """The other names of an entity, and the names from which it was told apart.
+
+    ``merged`` has names of the same entity, ``apart`` names that were compared and rejected. Each
+    has the rule, and who decided by it.
+    """
 
     merged: tuple[dict[str, str], ...]
     apart: tuple[dict[str, str], ...]
 
 
 def names_of(project: Services, id: str, workflow: str | None = None) -> Names:
-    """Of an entity of the workflow's last run; no decision about another one is read. Raises
-    UsageError where none has been made."""
+    """Return the names of an entity of the workflow's last run; only its own decisions are read.
+
+    Raises UsageError if the workflow has no decisions.
+    """
     decisions, one = _decisions(project, workflow), {id}
+    # Follow merges from name to name until no further name is reached.
     while True:
-        touching = _touching(project.snapshots, decisions, one)
-        merged = touching["decision"] == "merge"
-        reached = one.union(touching[merged]["left_id"], touching[merged]["right_id"])
+        touching = _decisions_about(project.snapshots, decisions, one)
+        is_merge = touching["decision"] == "merge"
+        merges = touching[is_merge]
+        reached = one.union(merges["left_id"], merges["right_id"])
         if reached == one:
-            return Names(_told(touching[merged], {id}), _told(touching[~merged], one))
+            return Names(_other_names(merges, {id}), _other_names(touching[~is_merge], one))
         one = reached
 
 
-def _touching(snapshots: SnapshotStore, decisions: Snapshot, ids: set[str]) -> pd.DataFrame:
+def _decisions_about(snapshots: SnapshotStore, decisions: Snapshot, ids: set[str]) -> pd.DataFrame:
     return as_frame(snapshots.tables.select(decisions, ENDS, pa.array(sorted(ids), STRING)))
 
 
-def _told(rows: pd.DataFrame, but: set[str]) -> tuple[dict[str, str], ...]:
-    """The names in them, each once, without those of the entities ``but``."""
-    found = {
-        end_id: {"name": name, "rule": row.rule, "by": row.by}
-        for row in rows.itertuples(index=False)
-        for end_id, name in ((str(row.left_id), str(row.left)), (str(row.right_id), str(row.right)))
-        if end_id not in but
-    }
-    return tuple(sorted(found.values(), key=lambda told: told["name"]))
+def _other_names(rows: pd.DataFrame, but: set[str]) -> tuple[dict[str, str], ...]:
+    """Return each name in the rows once, sorted, without those of the entities ``but``."""
+    found: dict[str, dict[str, str]] = {}
+    for row in rows.itertuples(index=False):
+        ends = ((str(row.left_id), str(row.left)), (str(row.right_id), str(row.right)))
+        for end_id, name in ends:
+            if end_id not in but:
+                found[end_id] = {"name": name, "rule": row.rule, "by": row.by}
+    return tuple(sorted(found.values(), key=lambda each: each["name"]))
 
 
-def _step(project: Services, workflow: str | None) -> Step:
+def _resolve_step(project: Services, workflow: str | None) -> Step:
     flow = project.workflow(workflow)
-    step = next((step for step in flow.steps if step.verb.name == RESOLVE), None)
-    if step is None:
-        raise UsageError(
-            f"workflow '{flow.name}': no step {RESOLVE}; add it (docs/resolution.md), or name"
-            " another one"
-        )
-    return step
+    for step in flow.steps:
+        if step.verb.name == RESOLVE:
+            return step
+    raise UsageError(
+        f"workflow '{flow.name}': no step {RESOLVE}; add it (docs/resolution.md), or name"
+        " another one"
+    )
 
 
 @contextmanager
-def _alone(project: Services, workflow: str | None) -> Iterator[Path]:
-    """The file of pins, which nobody else changes meanwhile: two editors may decide at once."""
+def _locked_pins(project: Services, workflow: str | None) -> Iterator[Path]:
+    """Lock the file of pins while the block runs, because two editors may decide at once; yield its
+    path."""
     from filelock import FileLock
 
-    file, lock = _file(project, workflow), project.root / "data" / "pins.lock"
+    file, lock = _pin_file(project, workflow), project.root / "data" / "pins.lock"
     lock.parent.mkdir(exist_ok=True)
     with FileLock(lock):
         yield file
 
 
-def _file(project: Services, workflow: str | None) -> Path:
-    params = _step(project, workflow).params
+def _pin_file(project: Services, workflow: str | None) -> Path:
+    params = _resolve_step(project, workflow).params
     if not isinstance(params, ResolveParams):
         raise TypeError(f"{RESOLVE}: its params are {type(params).__name__}")
     return params.file
 
 
-def _unknown(project: Services, workflow: str | None, *names: str) -> tuple[str, ...]:
-    table = _step(project, workflow).inputs["merged_entities"]
+def _unknown_names(project: Services, workflow: str | None, *names: str) -> tuple[str, ...]:
+    table = _resolve_step(project, workflow).inputs["merged_entities"]
     snapshot = project.snapshots.manifest(project.workflow(workflow).name).tables.get(table)
     if snapshot is None:
         return ()
@@ -174,7 +191,7 @@ def _unknown(project: Services, workflow: str | None, *names: str) -> tuple[str,
     return tuple(name for name in names if entity_id(name) not in known)
 
 
-def _merged(decisions: pd.DataFrame, ids: IdPair) -> bool:
+def _are_merged(decisions: pd.DataFrame, ids: IdPair) -> bool:
     merges = decisions[decisions["decision"] == "merge"]
     import networkx as nx
 
@@ -183,12 +200,13 @@ def _merged(decisions: pd.DataFrame, ids: IdPair) -> bool:
     return all(id in graph for id in ids) and nx.has_path(graph, *ids)
 
 
-def _without(pins: Sequence[Pin], ids: IdPair) -> list[Pin]:
+def _other_pins(pins: Sequence[Pin], ids: IdPair) -> list[Pin]:
     return [one for one in pins if one.ids != ids]
 
 
-def _write(file: Path, pins: Sequence[Pin]) -> None:
-    """The whole file anew, at once; nothing is written for pins that contradict each other."""
+def _write_pins(file: Path, pins: Sequence[Pin]) -> None:
+    """Write the whole file of pins atomically. Raises SettingsError if pins contradict each
+    other."""
     refuse_contradictions(file, pins)
     text = io.StringIO()
     rows = [COLUMNS, *([one.decision, one.a, one.b, one.note] for one in pins)]

@@ -1,4 +1,5 @@
-"""What a project's settings name, each made once: workflows, models, cache, stores, snapshots."""
+"""The services that a project's settings name, each created once: workflows, models, cache, stores,
+snapshots."""
 
 from __future__ import annotations
 
@@ -64,24 +65,29 @@ EMBEDDING_ROLE = "embedding"
 USAGE_FOLDER = "data/usage"
 HASHES_FOLDER = "data/file-hashes"
 MIRROR_FOLDER = "data/snapshots-mirror"
-"""Of snapshots that are in an object store: may be deleted at any time."""
+"""The folder that mirrors snapshots in an object store; it may be deleted at any time."""
 KEYWORD_SECONDS = 8.0
-"""For a call that only makes a search better."""
+"""The timeout of a call that only improves a search."""
 
 
 SHARED = (
     "cache", "tokenizer", "query_chat", "keyword_chat", "embedding", "query_embedding", "reranker",
     "question_journal",
 )  # fmt: skip
-"""What questions of several workspaces share."""
+"""The services that queries of several workspaces share."""
 
 
 @dataclass(frozen=True)
 class Services:
-    """Of the project in the folder ``root``. ``names_workspace``: whoever asks has named the
-    workspace for this once, and means it, whosever it is; ``overrides``: of the settings, for this
-    once, as a command takes them. ``view``: of ``serve.views``, over whose workspace it is. Close
-    it: it may hold connections to the stores."""
+    """The services of the project in the folder ``root``.
+
+    - ``names_workspace`` is true if the caller has named the workspace for this call and means it,
+      whoever owns it.
+    - ``overrides`` are settings for this call, as a command takes them.
+    - ``view`` is the name in ``serve.views`` of the view whose workspace this is, or "".
+
+    Close it after use: it may hold connections to the stores.
+    """
 
     root: Path
     settings: Settings
@@ -96,15 +102,19 @@ class Services:
             other.close()
 
     def over(self, workspace: str) -> Self:
-        """The same project over another workspace, whosever it is; models and cache are the same
-        ones. It is closed with this one."""
+        """Return the same project over another workspace, whoever owns it.
+
+        It shares models and cache with this one, and is closed with it.
+        """
         settings = self.settings.model_copy(update={"workspace": workspace})
         return self._beside(workspace, replace(self, settings=settings, names_workspace=True))
 
     def over_view(self, view: str) -> Self:
-        """The same project over the workspace of one of ``serve.views``, if it is this project's
-        and shows the view as settings have it; models and cache are the same ones. It is closed
-        with this one."""
+        """Return the same project over the workspace of one of ``serve.views``.
+
+        That workspace is only read if it belongs to this project and shows the view as settings
+        define it. It shares models and cache with this one, and is closed with it.
+        """
         settings = self.settings.of_view(view)
         return self._beside(
             in_view("", view), replace(self, settings=settings, names_workspace=False, view=view)
@@ -121,7 +131,7 @@ class Services:
         return {}
 
     def workflow(self, name: str | None = None) -> Workflow:
-        """Return a workflow of this project, the one that settings name by default, with the steps
+        """Return a workflow of this project, by default the one that settings name, with the steps
         of all views."""
         from pipeline.runs.views import with_views
 
@@ -138,23 +148,18 @@ class Services:
 
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
         environment = environment_of(self.root) if self.settings.input.steps else {}
-        steps = [
-            InputStep(
-                where := f"{SETTINGS}: input.steps[{position}]",
-                step.verb,
-                expanded(step.args, environment, where),
-            )
-            for position, step in enumerate(self.settings.input.steps)
-        ]
+        steps: list[InputStep] = []
+        for position, step in enumerate(self.settings.input.steps):
+            where = f"{SETTINGS}: input.steps[{position}]"
+            args = expanded(step.args, environment, where)
+            steps.append(InputStep(where, step.verb, args))
         sections = {
-            "input": (
-                self.settings.input.model_dump(exclude={"steps"})
-                | {
-                    "path": str(self.input_folder),
-                    "converter_folder": str(self.root),
-                    "hashes": str(self.root / HASHES_FOLDER),
-                }
-            ),
+            "input": {
+                **self.settings.input.model_dump(exclude={"steps"}),
+                "path": str(self.input_folder),
+                "converter_folder": str(self.root),
+                "hashes": str(self.root / HASHES_FOLDER),
+            },
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
             "project": {"root": str(self.root)},
         }
@@ -170,8 +175,10 @@ class Services:
         return with_formats(workflow, read_formats(self.root), lambda chat: chats[chat].named_model)
 
     def why_not_loadable(self, name: str | None = None) -> str:
-        """Why the tables that the workflow writes cannot be loaded, and what to do; empty where
-        they can. Told by its steps alone: nothing is read."""
+        """Return why the tables of the workflow cannot be loaded, and what to do; "" if they can.
+
+        Only its steps are examined; no table is read.
+        """
         from pipeline.engine.workflow import REJECTS
         from pipeline.load.projection import EMBEDDING_STEP_TABLE, require_columns
         from pipeline.models.base import EmbeddingModel
@@ -179,135 +186,140 @@ class Services:
 
         workflow = self._workflow_without_views(name)
         steps = workflow.steps
-        written = {
-            table: step.writes[name].columns
-            for step in steps
-            for name, table in step.outputs.items()
-        }
+        columns: dict[str, Collection[str]] = {}
+        for step in steps:
+            for output, table in step.outputs.items():
+                if table != REJECTS:
+                    columns[table] = step.writes[output].columns
         try:
-            require_columns(
-                {table: columns for table, columns in written.items() if table != REJECTS}
-            )
+            require_columns(columns)
         except UsageError as error:
             return str(error)
         embeds = next(step for step in steps if EMBEDDING_STEP_TABLE in step.outputs.values())
-        if EmbeddingModel not in (embeds.verb.roles[role] for role in embeds.models):
+        kinds_of_models = [embeds.verb.roles[role] for role in embeds.models]
+        if EmbeddingModel not in kinds_of_models:
             return (
                 f"load: step '{embeds.id}' writes {EMBEDDING_STEP_TABLE} without an embedding"
                 " model, by which questions are embedded too; have a step with one write them"
             )
-        views = self.settings.serve.views.items()
-        return next(
-            filter(None, (why_no_view(workflow, view, one.where) for view, one in views)), ""
-        )
+        for view, one in self.settings.serve.views.items():
+            reason = why_no_view(workflow, view, one.where)
+            if reason:
+                return reason
+        return ""
 
     def abandon_batches(self, listener: Listener) -> None:
-        """Cancel the batches that are under way, keep what they have answered, and delete their
-        files. Raises WaitingError while one is still being cancelled."""
+        """Cancel the batches that are under way, keep the replies they have given, and delete their
+        files.
+
+        Raises WaitingError while one is still being cancelled.
+        """
         for name in self.settings.models.chat:
             self.batched_chat(name).abandon(listener)
 
     def settle_batches(self, name: str, listener: Listener) -> None:
-        """Keep what has come of the chat model's batches; cancel those that no workflow will ask
-        for."""
+        """Keep the replies of the chat model's batches, and cancel batches that no workflow will
+        ask for."""
         batched = self.batched_chat(name)
         if batched.settle(listener) and not self._asked_in_batches(name):
             batched.cancel()
             batched.settle(listener)
 
     def _asked_in_batches(self, name: str) -> bool:
-        """By any workflow, also by one that cannot be read at present."""
+        """Return whether any workflow asks the model in batches, or cannot be read at present."""
         for path in sorted((self.root / "workflows").glob("*.yaml")):
             try:
                 steps = self.workflow(path.stem).steps
             except SettingsError:
                 return True
-            if any(
-                step.execution == "batch" and name in self.resources.chat_names(step)
-                for step in steps
-            ):
-                return True
+            for step in steps:
+                if step.execution == "batch" and name in self.resources.chat_names(step):
+                    return True
         return False
 
     def shown_workflow(self) -> str:
-        """The workflow of those who read what a run has made and name none: that of which this
-        project's workspace shows the tables, else, also where no store answers or the workspace is
-        another owner's, the one that settings name. Who makes something, and names none, has the
-        one that settings name, as ``workflow`` does."""
+        """Return the workflow for callers who read the results of a run and name no workflow.
+
+        It is the one whose tables this project's workspace shows. If no store answers, or the
+        workspace belongs to another owner, it is the one that settings name. Callers who start a
+        run use ``workflow`` instead.
+        """
         try:
             return self.live_workflow() or self.settings.workflow
         except StoreError:
             return self.settings.workflow
 
     def live_workflow(self) -> str | None:
-        """Which workflow's tables the stores show; None when nothing is loaded, or the workspace is
-        another owner's."""
+        """Return the name of the workflow whose tables the stores show.
+
+        Return None if nothing is loaded, or if the workspace belongs to another owner.
+        """
         if self.embedded_folder is not None and not self.embedded_folder.exists():
             return None
         live = self.stores.vectors.live()
         return live.workflow if live and not is_of_another(live, self.known_owner) else None
 
     def notes_on_owner(self, live: Live) -> tuple[str, ...]:
-        """What those are to be told who read the workspace, which shows ``live``: whose it is,
-        where it is another owner's and they have named it for this once. Raises OtherOwnerError
-        where they have not."""
+        """Return a warning if the workspace that shows ``live`` belongs to another owner.
+
+        Raises OtherOwnerError in this case if the caller has not named the workspace.
+        """
         if not is_of_another(live, self.known_owner):
             return ()
         if not self.names_workspace:
             refuse_other_owner(self.settings.workspace, [live], action=READ)
-        return (
-            (
-                f"workspace '{self.settings.workspace}': belongs to {told_owner(live)}, not to this"
-                " project"
-            ),
+        note = (
+            f"workspace '{self.settings.workspace}': belongs to {told_owner(live)}, not to this"
+            " project"
         )
+        return (note,)
 
     def refuse_other_view(self, live: Live) -> None:
-        """Raise NothingLoadedError where this is over a view, and what is shown is not that view as
-        settings have it.
+        """Raise NothingLoadedError if this is over a view that the workspace does not show as
+        settings define it.
 
-        Its conditions may have been narrowed since it was loaded; and anybody may load into any
+        Its conditions may have been narrowed since it was loaded, and anybody may load into any
         workspace.
         """
         if not self.view:
             return
         _, shown = split_name(live.workflow)
-        if shown != self.view or not is_made_by(
-            live.version, self.settings.serve.views[self.view].where
-        ):
+        conditions = self.settings.serve.views[self.view].where
+        if shown != self.view or not is_made_by(live.version, conditions):
             raise NothingLoadedError(
                 f"workspace '{self.settings.workspace}': does not show view '{self.view}' as"
                 " serve.views has it now; run 'graphmill run' first"
             )
 
     def workspaces(self) -> dict[str, Mapping[str, Live]]:
-        """Store -> workspace -> what it shows, and whose it is (``Live.owner``)."""
+        """Return, for each store and each workspace in it, what it shows and who owns it
+        (``Live.owner``)."""
         with self._stores_there() as stores:
             return {store.name: store.workspaces() for store in stores}
 
     def removed_views(self) -> list[str]:
-        """Return the workspaces that show views of this workspace which ``serve.views`` does not
-        have any more."""
+        """Return the workspaces that show views of this project which ``serve.views`` no longer
+        has."""
         own = self.settings
         kept = {own.of_view(view).workspace for view in own.serve.views}
-        found = set[str]()
+        found: set[str] = set()
         for shown in self.workspaces().values():
             for name, live in shown.items():
                 _, view = split_name(live.workflow)
-                is_ours = (
-                    view and live.owner == self.known_owner and name == own.of_view(view).workspace
-                )
-                found |= {name} if is_ours and name not in kept else set()
+                if not view or live.owner != self.known_owner or name in kept:
+                    continue
+                if name == own.of_view(view).workspace:
+                    found.add(name)
         return sorted(found)
 
     def drop_workspace(
         self, name: str, take_over: Collection[str] = ()
     ) -> dict[str, Mapping[str, int]]:
-        """Delete a workspace from all stores; store -> table -> deleted rows. Snapshots and cache
-        stay.
+        """Delete a workspace from all stores; return the number of deleted rows by store and table.
 
-        Raises UsageError when no store has it, OtherOwnerError when it belongs to another owner,
-        and to none of ``take_over``. Waits for a load that is under way.
+        Snapshots and cache stay. Wait for a load that is under way. Raises UsageError if no store
+        has the workspace. Raises OtherOwnerError if its owner is another one that is not among
+        ``take_over``.
         """
         self.reach_workspace(name, take_over)
         settings = self.settings.model_copy(update={"workspace": name})
@@ -318,26 +330,27 @@ class Services:
             return dropped
 
     def reach_workspace(self, name: str, take_over: Collection[str] = ()) -> None:
-        """Raises what ``drop_workspace`` does, before anybody is asked whether to drop it."""
-        known = sorted(
-            {workspace for workspaces in self.workspaces().values() for workspace in workspaces}
-        )
+        """Check that the workspace may be dropped, before anybody is asked to confirm it.
+
+        Raises the errors of ``drop_workspace``.
+        """
+        known: set[str] = set()
+        for workspaces in self.workspaces().values():
+            known.update(workspaces)
         if name not in known:
-            raise UsageError(
-                f"workspace '{name}': there is none in the stores; have:"
-                f" {', '.join(known) or 'none'}"
-            )
+            have = ", ".join(sorted(known)) or "none"
+            raise UsageError(f"workspace '{name}': there is none in the stores; have: {have}")
         refuse_other_owner(name, self.others(name).values(), take_over, DROP)
 
     def reach_stores(self, workflow: Workflow, options: RunOptions, indexes: bool = False) -> None:
         """Check that the stores answer, and that ``workflow`` can be loaded into the workspace.
 
-        ``indexes``: whether a run indexes the workflow before it loads it. Vectors of another
-        embedding model than the run's are refused then, before they cost anything.
+        If ``indexes`` is true, the run indexes the workflow before it loads it. Then vectors of
+        another embedding model are refused here, before they cost anything.
 
-        Raises StoreError when a server does not answer, UsageError if the workspace is another
-        owner's, or shows another workflow or another model's vectors, and the options do not
-        replace these.
+        Raises StoreError if a server does not answer. Raises UsageError if the workspace belongs to
+        another owner. Raises UsageError if it shows another workflow or another model's vectors,
+        and the options do not replace these.
         """
         from pipeline.load.overwrite_guard import VECTORS, refuse_other_model, refuse_other_workflow
 
@@ -345,12 +358,10 @@ class Services:
         with self._stores_there() as stores:
             others = of_others(stores, self.owner)
             refuse_other_owner(workspace, others.values(), options.take_over)
-            for of_view in (
-                self.settings.of_view(view).workspace for view in self.settings.serve.views
-            ):
-                refuse_other_owner(
-                    of_view, of_others(stores, self.owner, of_view).values(), action=OF_VIEW
-                )
+            for view in self.settings.serve.views:
+                of_view = self.settings.of_view(view).workspace
+                others_in_view = of_others(stores, self.owner, of_view).values()
+                refuse_other_owner(of_view, others_in_view, action=OF_VIEW)
             own = [store for store in stores if store.name not in others]
             lives = [store.live() for store in own]
             has_vectors = [VECTORS in store.tables for store in own]
@@ -366,21 +377,22 @@ class Services:
     def embedding_of_run(
         self, workflow: Workflow, selection: Selection
     ) -> Mapping[str, Any] | None:
-        """Return the identity of the model whose vectors the text units have after a run of
+        """Return the identity of the embedding model of the text units after a run of
         ``selection``.
 
-        A step that the selection leaves as it is keeps the vectors, and so the model, of the last
-        run. Return None for a workflow that makes no such vectors, or before a first run. Raises
-        UsageError for a step that the workflow does not have.
+        A step that the selection leaves unchanged keeps the vectors, and so the model, of the last
+        run. Return None for a workflow without such vectors, or before a first run. Raises
+        UsageError if the selection names a step that the workflow does not have.
         """
         from pipeline.load.projection import EMBEDDING_STEP_TABLE
 
         selection.check(workflow)
-        embeds = next(
-            (step for step in workflow.steps if EMBEDDING_STEP_TABLE in step.outputs.values()), None
-        )
-        if embeds is None:
+        embedding_steps = [
+            step for step in workflow.steps if EMBEDDING_STEP_TABLE in step.outputs.values()
+        ]
+        if not embedding_steps:
             return None
+        embeds = embedding_steps[0]
         if selection.leaves(embeds.id, workflow):
             record = self.snapshots.manifest(workflow.name).steps.get(embeds.id)
             return record.components["models"].get(EMBEDDING_ROLE) if record else None
@@ -388,11 +400,10 @@ class Services:
         return model.identity if model else None
 
     def refusal_of_model(self, workflow: Workflow, selection: Selection) -> str:
-        """Return why a run would be refused for its embedding model, as far as the project itself
-        knows; else "".
+        """Return why a run would be refused for its embedding model, or "".
 
-        No store is asked: what the last load of the project brought to them is in its reports. The
-        run asks the stores (``reach_stores``).
+        Only the reports of the project are read: they say which model the last load used. The run
+        itself asks the stores (``reach_stores``).
         """
         from pipeline.load.overwrite_guard import refusal_of_other_model
 
@@ -406,7 +417,7 @@ class Services:
         )
 
     def _last_embedding(self) -> Mapping[str, Any] | None:
-        """Return the identity of the model whose vectors the newest load brought to the stores, or
+        """Return the identity of the model whose vectors the newest load wrote to the stores, or
         None."""
         from pipeline.load.projection import EMBEDDING_STEP_TABLE
 
@@ -423,15 +434,18 @@ class Services:
         return None
 
     def others(self, workspace: str | None = None) -> dict[str, Live]:
-        """Store -> what it shows in the workspace, by default that of the settings, for another
-        owner. Raises StoreError when a server does not answer."""
+        """Return what each store shows in the workspace for another owner; by default that of the
+        settings.
+
+        Raises StoreError if a server does not answer.
+        """
         with self._stores_there() as stores:
             return of_others(stores, self.owner, workspace)
 
     @contextmanager
     def _stores_there(self) -> Iterator[Sequence[Store]]:
-        """All but an embedded PostgreSQL that nothing was loaded into yet: to look there would make
-        it."""
+        """Yield the stores without an embedded PostgreSQL that does not exist yet; a connection
+        would create it."""
         if self.embedded_folder is None or self.embedded_folder.exists():
             yield self.stores.all
         elif self.settings.stores.graph == "neo4j":
@@ -442,14 +456,15 @@ class Services:
 
     @property
     def loads_into(self) -> list[Workspace]:
-        """The workspaces that a load fills, those of views included."""
+        """The workspaces that a load fills, including those of views."""
         views = map(self.settings.of_view, self.settings.serve.views)
-        return [
-            workspace for settings in (self.settings, *views) for workspace in loads_into(settings)
-        ]
+        found: list[Workspace] = []
+        for settings in (self.settings, *views):
+            found += loads_into(settings)
+        return found
 
     def stop_stores(self) -> None:
-        """Let go of the stores, and stop the embedded PostgreSQL."""
+        """Close the stores, and stop the embedded PostgreSQL."""
         from pipeline.stores.postgres.embedded import stop_embedded
 
         self.close()
@@ -459,15 +474,15 @@ class Services:
 
     @made_once
     def owner(self) -> str:
-        """Whose rows the stores have of this project. Raises UsageError for a copy of another
+        """Return the owner of this project's rows in the stores. Raises UsageError for a copied
         project."""
         settle(self.root)
         return self.settings.owner or owner_of(self.root)
 
     @property
     def known_owner(self) -> str:
-        """As ``owner``, for those who only look: nothing is made, and a project that has never run
-        is nobody's."""
+        """The owner for callers that only read: nothing is created, and "" stands for a project
+        that never ran."""
         return known_owner(self.root, self.settings.owner)
 
     @property
@@ -480,10 +495,10 @@ class Services:
 
     @property
     def embedded_folder(self) -> Path | None:
-        """Where the embedded PostgreSQL is; None where another server is used."""
-        return (
-            self.root / EMBEDDED_FOLDER if self.settings.stores.postgres.url == EMBEDDED else None
-        )
+        """The folder of the embedded PostgreSQL, or None if another server is used."""
+        if self.settings.stores.postgres.url != EMBEDDED:
+            return None
+        return self.root / EMBEDDED_FOLDER
 
     @property
     def output_folder(self) -> Path:
@@ -495,7 +510,8 @@ class Services:
 
     @property
     def resources(self) -> Resources:
-        """Prompts are read anew each time: they may have been edited."""
+        """The models and prompts of steps. Prompts are read again each time, because they may have
+        been edited."""
         from pipeline.engine.resources import Resources
         from pipeline.runs.formats import FormatChooser
 
@@ -512,7 +528,7 @@ class Services:
 
     @made_once
     def question_journal(self) -> QuestionJournal:
-        """What questions cost."""
+        """Return the journal of what questions cost."""
         from pipeline.engine.usage.questions import QUESTIONS, QuestionJournal
 
         return QuestionJournal(self.usage_folder / QUESTIONS)
@@ -533,13 +549,17 @@ class Services:
 
     @contextmanager
     def _hold_snapshots(self) -> Iterator[None]:
-        """Raises LockedError where others use them, UsageError where they are another project's."""
+        """Lock the snapshots while the block runs.
+
+        Raises LockedError if others use them, UsageError if they belong to another project.
+        """
         snapshots = self.snapshots
         with (
             held(snapshots.root, "a run of another project holds these snapshots"),
             snapshots.folder.alone(self.place),
         ):
-            with suppress(OSError, DiskFullError):  # a full disk must not keep gc from making space
+            # A full disk must not keep the garbage collection from making space.
+            with suppress(OSError, DiskFullError):
                 mine = [owner for owner in (self.settings.owner, owner_of(self.root)) if owner]
                 claim_snapshots(snapshots.folder, self.root, mine)
             yield
@@ -568,42 +588,47 @@ class Services:
         return read_prompt(self.root / "prompts", name, {"language": self.settings.language})
 
     def query_prompt(self, name: str) -> Prompt:
-        """As ``prompt``, for questions: one that the project does not have is the one that comes
-        with graphmill."""
+        """Return a prompt for questions: the project's own, or else the one that comes with
+        graphmill."""
         from pipeline.contract.prompts import read_prompt
         from pipeline.settings.init import shipped
 
-        folders = [self.root / "prompts", shipped() / "prompts"]
-        folder = next(
-            (folder for folder in folders if (folder / f"{name}.md").is_file()), folders[0]
-        )
+        own, ours = self.root / "prompts", shipped() / "prompts"
+        has_own = (own / f"{name}.md").is_file()
+        # If neither folder has it, the error names the project's own.
+        folder = ours if not has_own and (ours / f"{name}.md").is_file() else own
         return read_prompt(folder, name, {"language": self.settings.language})
 
     @made_once
     def chat(self) -> Callable[[str], OpenAIChat]:
-        """By name; each model is made once, so that its connections serve all who use it."""
+        """Return the function that gives a chat model by its name.
+
+        Each model is created once, so that its connections serve all its users.
+        """
         return made_once_each(
             lambda name: chat_model(self.settings, name, self.cache, root=self.root, waits=True)
         )
 
     @made_once
     def query_chat(self) -> Callable[[str], OpenAIChat]:
-        """By name, as ``chat``, for questions: they do not wait behind a run's calls."""
+        """Return the function that gives a chat model for questions; these do not wait behind a
+        run's calls."""
         return made_once_each(
             lambda name: chat_model(self.settings, name, self.cache, urgent=True, root=self.root)
         )
 
     @made_once
     def keyword_chat(self) -> Callable[[str], OpenAIChat]:
-        """As ``query_chat``, for a call that a question can do without: tried once, and for
-        seconds."""
-        return made_once_each(
-            lambda name: replace(
-                self.query_chat(name),
-                timeout=min(KEYWORD_SECONDS, self.query_chat(name).timeout),
-                max_retries=0,
-            )
-        )
+        """Return the function that gives a chat model for optional calls of a question.
+
+        Such a call is tried once, with a short timeout.
+        """
+
+        def make(name: str) -> OpenAIChat:
+            chat = self.query_chat(name)
+            return replace(chat, timeout=min(KEYWORD_SECONDS, chat.timeout), max_retries=0)
+
+        return made_once_each(make)
 
     @property
     def measured(self) -> MeasuredModels:
@@ -614,11 +639,9 @@ class Services:
         not."""
         from pipeline.models.endpoint.attempts import RemoteModel
 
-        return (
-            self.measured.of(model.endpoint.digest).speed
-            if isinstance(model, RemoteModel)
-            else None
-        )
+        if not isinstance(model, RemoteModel):
+            return None
+        return self.measured.of(model.endpoint.digest).speed
 
     @made_once
     def batched_chat(self) -> Callable[[str], BatchChat]:
@@ -634,25 +657,32 @@ class Services:
 
     @made_once
     def query_embedding(self) -> Callable[[str], EmbeddingModel]:
-        """As ``query_chat``; a model on this machine is loaded once for all."""
-        return made_once_each(
-            lambda name: (
-                embedding_model(
-                    self.settings, name, lambda: self.cache, urgent=True, root=self.root
-                )
-                if self.settings.models.embedding[name].kind not in ("builtin", "local")
-                else self.embedding(name)
+        """Return the function that gives an embedding model for questions; these do not wait behind
+        a run's calls.
+
+        A model on this machine is loaded only once for all its users.
+        """
+
+        def make(name: str) -> EmbeddingModel:
+            if self.settings.models.embedding[name].kind in ("builtin", "local"):
+                return self.embedding(name)
+            return embedding_model(
+                self.settings, name, lambda: self.cache, urgent=True, root=self.root
             )
-        )
+
+        return made_once_each(make)
 
     @made_once
     def reranker(self) -> Reranker | None:
-        """The one called default; None where settings name none."""
+        """Return the reranker that is called default, or None if settings name no reranker."""
         return reranker(self.settings, root=self.root)
 
     def embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
-        """The model of the settings that made the loaded vectors: a question must be embedded by
-        the same."""
+        """Return the model of the settings that made the loaded vectors, by which questions must be
+        embedded.
+
+        Raises UsageError if settings have no such model.
+        """
         for name in self.settings.models.embedding:
             if dict(self.query_embedding(name).identity) == dict(identity):
                 return self.query_embedding(name)

@@ -1,4 +1,4 @@
-"""The stages of a run, and a run of them, for a caller who holds the project: index, then load."""
+"""The stages of a run, index and load, and the run of them. The caller must hold the project."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -55,9 +55,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunState:
-    """``reject_ratio``, ``unread_ratio`` and ``health`` as the index stage found them, ``load`` and
-    ``store_notes`` as the load stage did. Above ``max_reject_ratio`` a run that has indexed does
-    not load."""
+    """The state of a run.
+
+    The index stage sets ``reject_ratio``, ``unread_ratio`` and ``health``; the load stage sets
+    ``load`` and ``store_notes``. A run that has indexed does not load if more than
+    ``max_reject_ratio`` of its rows were rejected.
+    """
 
     run_id: str
     workflow: Workflow
@@ -74,22 +77,21 @@ class RunState:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        unread = (
-            f"{self.unread_ratio:.0%} of the input could not be read; what could be is used: see"
-            f" 'graphmill rejects {self.workflow.name}'"
-        )
-        told = (
-            [unread]
-            if self.unread_ratio > self.max_reject_ratio and not self.above_max_rejects
-            else []
-        )
+        notes = list(self.runner.notes)
+        if self.unread_ratio > self.max_reject_ratio and not self.above_max_rejects:
+            notes.append(
+                f"{self.unread_ratio:.0%} of the input could not be read; what could be is used:"
+                f" see 'graphmill rejects {self.workflow.name}'"
+            )
+        notes += extraction_notes(self.health, self.workflow)
         estimated = estimated_tokens(self.runner.reports)
-        found = (*extraction_notes(self.health, self.workflow), *filter(None, [estimated]))
-        return (*self.runner.notes, *told, *found, *self.store_notes)
+        if estimated:
+            notes.append(estimated)
+        return (*notes, *self.store_notes)
 
     @property
     def above_max_rejects(self) -> bool:
-        """Too many rows were rejected, or, whatever the setting, all."""
+        """True if too many rows were rejected or, whatever the setting, all of them."""
         return self.reject_ratio > self.max_reject_ratio or self.reject_ratio == 1
 
     def report(self, outcome: Outcome, exit_code: int, message: str = "") -> RunReport:
@@ -128,40 +130,39 @@ class RunState:
 
 
 def outcome_of(error: BaseException) -> Outcome:
-    """Of a run that this has ended."""
+    """Return the outcome of a run that this error has ended."""
     if isinstance(error, WaitingError):
         return "waiting"
     return "stopped" if isinstance(error, (KeyboardInterrupt, BudgetError)) else "failed"
 
 
 LISTED = 5
+"""The most runs that a message lists."""
 
 
 def loaded_rejects(run: str | None, workflow: str, snapshots: SnapshotStore) -> pd.DataFrame | None:
-    """The rejects of the tables that this run of the workflow brought to the stores; None for no
-    run, no row where those tables are no longer kept, or cannot be read."""
+    """Return the rejects of the tables that this run of the workflow loaded into the stores.
+
+    Return None if ``run`` is None. The result has no rows if those tables are no longer kept, or
+    cannot be read.
+    """
     if run is None:
         return None
     until = [id for id in snapshots.history(workflow) if id <= run]
-    known = next(
-        (
-            manifest.tables.get(REJECTS)
-            for manifest in snapshots.kept_manifests(workflow, until[-1:])
-        ),
-        None,
-    )
-    return (
-        snapshots.tables.read(known)
-        if known and snapshots.tables.exists(known)
-        else REJECTS_SCHEMA.frame()
-    )
+    for manifest in snapshots.kept_manifests(workflow, until[-1:]):
+        rejects = manifest.tables.get(REJECTS)
+        if rejects and snapshots.tables.exists(rejects):
+            return snapshots.tables.read(rejects)
+    return REJECTS_SCHEMA.frame()
 
 
 def manifest_of(run: str, workflow: str, snapshots: SnapshotStore, runs: Sequence[str]) -> Manifest:
-    """The workflow's manifest as it was at the end of a run. ``run``: the run's id, or the
-    beginning of one that no other has; ``runs``: ids of the workflow's runs.
+    """Return the workflow's manifest as it was at the end of a run.
 
-    Raises UsageError when that names no run or several, DataError when what the run had is no
+    ``run`` is the run's id or an unambiguous beginning of it, ``runs`` are the ids of the
+    workflow's runs.
+
+    Raises UsageError if that names no run or several, DataError if the tables of that time are no
     longer kept.
     """
     kept = snapshots.history(workflow)
@@ -175,11 +176,9 @@ def manifest_of(run: str, workflow: str, snapshots: SnapshotStore, runs: Sequenc
         )
     until = [id for id in kept if id <= named[0]]
     if not until:
-        have = (
-            f"the oldest is {kept[0]}"
-            if kept
-            else f"there is none; run 'graphmill index {workflow}'"
-        )
+        have = f"there is none; run 'graphmill index {workflow}'"
+        if kept:
+            have = f"the oldest is {kept[0]}"
         raise DataError(
             f"workflow '{workflow}': no manifest is kept from the time of run {named[0]}; {have}"
         )
@@ -201,17 +200,22 @@ Stage = Callable[[Services, RunState], None]
 def run_stages(
     project: Services, name: str | None, progress: Progress, options: RunOptions, *stages: Stage
 ) -> RunReport:
-    """Run the stages of a workflow in order and keep the report, also of a run that fails or is
-    refused before any work. Only for a caller who holds the project (Runs.alone). Raises UsageError
-    where what is to be indexed cannot be loaded, or not into this workspace."""
+    """Run the stages of a workflow in order and save the report, even if the run fails or is
+    refused.
+
+    The caller must hold the project (Runs.alone). Raises UsageError if what is to be indexed cannot
+    be loaded, or not into this workspace.
+    """
     workflow = project.workflow(name)
     for folder in (project.runs.folder, project.usage_folder, project.output_folder):
         sweep_partials(folder)
     project.snapshots.folder.sweep()
     settle(project.usage_folder)
     with Journal(project.usage_folder, project.runs.new_id(), workflow.name) as journal:
-        reaches = partial(project.reach_stores, workflow, options, index_stage in stages)
-        reach_stores = reaches if load_stage in stages else None
+        reach_stores = None
+        if load_stage in stages:
+            indexes = index_stage in stages
+            reach_stores = partial(project.reach_stores, workflow, options, indexes)
         begun = UnfinishedRun(journal.run_id, workflow.name, this_process(), began=clock_now())
         noted = ProgressNotes(progress, project.runs, begun)
         project.runs.note(begun)
@@ -230,7 +234,8 @@ def run_stages(
             for stage in stages:
                 stage(project, state)
         except BaseException as error:
-            with suppress(DiskFullError):  # what ended the run is told
+            # The error that ended the run matters more than a report that cannot be written.
+            with suppress(DiskFullError):
                 project.runs.save(state.broken_off(error))
             raise
     report = state.completed()
@@ -241,81 +246,79 @@ def run_stages(
 def _refuse_what_cannot_be_loaded(
     project: Services, workflow: Workflow, options: RunOptions, stages: Sequence[Stage]
 ) -> None:
-    if (
-        index_stage in stages
-        and load_stage in stages
-        and (fact := project.why_not_loadable(workflow.name))
-    ):
-        raise UsageError(f"{fact}; or run 'graphmill index {workflow.name}', for its tables alone")
-    if load_stage in stages:
-        with suppress(StoreError):  # what does not answer may do so when it is needed
-            project.reach_stores(workflow, options, indexes=index_stage in stages)
+    if load_stage not in stages:
+        return
+    if index_stage in stages:
+        fact = project.why_not_loadable(workflow.name)
+        if fact:
+            raise UsageError(
+                f"{fact}; or run 'graphmill index {workflow.name}', for its tables alone"
+            )
+    # A store that does not answer now may do so when it is needed.
+    with suppress(StoreError):
+        project.reach_stores(workflow, options, indexes=index_stage in stages)
 
 
 def index_stage(project: Services, state: RunState) -> None:
-    """Bring the snapshots up to date with the documents, and the files that the workflow emits with
-    them."""
-    loaded = loaded_rejects(
-        project.runs.loaded(state.workflow.name), state.workflow.name, project.snapshots
-    )
+    """Bring the snapshots up to date with the documents, and write the files that the workflow
+    emits."""
+    workflow = state.workflow
+    loaded = loaded_rejects(project.runs.loaded(workflow.name), workflow.name, project.snapshots)
     with state.runner.workers or nullcontext():
-        result = state.runner.run(state.workflow, state.run_id, loaded)
-    emit(
-        state.workflow,
-        result.manifest,
-        project.snapshots,
-        project.output_folder / state.workflow.name,
-    )
-    state.reject_ratio, state.unread_ratio = result.reject_ratio, result.unread_ratio
+        result = state.runner.run(workflow, state.run_id, loaded)
+    emit(workflow, result.manifest, project.snapshots, project.output_folder / workflow.name)
+    state.reject_ratio = result.reject_ratio
+    state.unread_ratio = result.unread_ratio
     state.health = health(result.manifest.tables, project.snapshots, state.workflow)
 
 
 def load_stage(project: Services, state: RunState) -> None:
     """Bring the stores up to date with the snapshots, or with those of the run that the options
-    name; not after too many rejects."""
+    name.
+
+    Do nothing if too many rows were rejected.
+    """
     if state.above_max_rejects:
         return
-    name, run = state.workflow.name, state.options.manifest
-    earlier = (
-        manifest_of(run, name, project.snapshots, project.runs.ids(name))
-        if run is not None
-        else None
-    )
-    manifest = earlier or project.snapshots.live_manifest(name)
+    name = state.workflow.name
+    run = state.options.manifest
+    if run is None:
+        manifest = project.snapshots.live_manifest(name)
+    else:
+        manifest = manifest_of(run, name, project.snapshots, project.runs.ids(name))
     if not manifest.tables:
         raise UsageError(
             f"workflow '{manifest.workflow}': nothing to load; run 'graphmill index"
             f" {manifest.workflow}' first"
         )
-    views = _views_to_load(project, manifest, earlier is not None)
+    views = _views_to_load(project, manifest, is_earlier=run is not None)
     started = time.perf_counter()
     state.runner.progress.load_started()
     state.load = {}
-    fills = project.loads_into  # noted before the first write: a purge must know of all of them
+    # They are noted before the first write: a purge must know of all of them.
+    fills = project.loads_into
     _load_workspace(project, manifest, state, fills)
     for view in views.loaded:
         _load_workspace(project.over_view(view), view_of(manifest, view), state, fills)
-    state.store_notes = tuple(
-        dict.fromkeys([*state.store_notes, *views.notes, *_notes_on_removed_views(project)])
-    )
+    notes = [*state.store_notes, *views.notes, *_notes_on_removed_views(project)]
+    state.store_notes = tuple(dict.fromkeys(notes))
     state.load_seconds = round(time.perf_counter() - started, 3)
     state.runner.progress.load_finished(state.load, state.load_seconds)
 
 
 @dataclass(frozen=True)
 class _Views:
-    """``loaded``: the views whose tables are there; ``notes``: on those that are left as they
-    are."""
+    """The views to load, and notes on views that are left as they are."""
 
     loaded: Sequence[str]
     notes: Sequence[str]
 
 
 def _views_to_load(project: Services, manifest: Manifest, is_earlier: bool) -> _Views:
-    """Find the views of which the manifest has tables, made by the present conditions.
+    """Find the views whose tables the manifest has, made by the present conditions.
 
-    ``is_earlier``: whether it is that of a chosen run, which may be older than the view. Raises
-    UsageError where it is the newest one and lacks a view.
+    ``is_earlier`` is true for the manifest of a chosen run, which may be older than the view.
+    Otherwise raises UsageError if a view is missing.
     """
     loaded: list[str] = []
     notes: list[str] = []
@@ -329,12 +332,11 @@ def _views_to_load(project: Services, manifest: Manifest, is_earlier: bool) -> _
             )
         else:
             why = project.why_not_loadable(manifest.workflow)
-            fact = (
-                why
-                or f"serve.views.{view}: workflow '{manifest.workflow}' has no tables of it as settings have it"  # noqa: E501
-            )
+            if why:
+                raise UsageError(why)
             raise UsageError(
-                f"{fact}; run 'graphmill run {manifest.workflow}'" if not why else fact
+                f"serve.views.{view}: workflow '{manifest.workflow}' has no tables of it as"
+                f" settings have it; run 'graphmill run {manifest.workflow}'"
             )
     return _Views(loaded, notes)
 
@@ -342,23 +344,25 @@ def _views_to_load(project: Services, manifest: Manifest, is_earlier: bool) -> _
 def _load_workspace(
     project: Services, manifest: Manifest, state: RunState, fills: Sequence[Workspace]
 ) -> None:
-    """Bring the workspace of the settings to the manifest's tables; ``fills``: all that the load
-    stage fills.
+    """Load the manifest's tables into the workspace of the settings.
 
-    That of a view may show another workflow, or another model's vectors: it follows the workspace
-    of the project, for which this was allowed just now, or earlier by a load that was cut off
-    before the view.
+    ``fills`` are all workspaces that the load stage fills. The workspace of a view may show another
+    workflow, or another model's vectors. It is replaced like the workspace of the project: that was
+    allowed just now, or by an earlier load that was interrupted before the view.
     """
     options, progress = state.options, state.runner.progress
     follows = bool(project.view)
-    told = f" (view {project.view})" if project.view else ""
+    suffix = f" (view {project.view})" if project.view else ""
 
     def begins(lives: Sequence[Live | None]) -> None:
         LoadedWorkspaces(project.root).note(fills)
         note = loaded_elsewhere(project.settings.workspace, lives, project.place)
-        state.store_notes += (
-            (note,) if note else ()
-        )  # one that begins anew keeps what was there at first
+        # A load may begin several times; the note of its first beginning stays.
+        if note:
+            state.store_notes += (note,)
+
+    def advanced(store: str, table: str, done: int, rows: int) -> None:
+        progress.load_advanced(f"{store}{suffix}", table, done, rows)
 
     counts = load(
         manifest,
@@ -371,26 +375,21 @@ def _load_workspace(
             options.full,
             () if follows else options.take_over,
         ),
-        lambda store, table, done, rows: progress.load_advanced(
-            f"{store}{told}", table, done, rows
-        ),
+        advanced,
         Owner(project.owner, project.place),
         progress.load_waits,
         begins,
     )
-    state.load = {
-        **(state.load or {}),
-        **{f"{store}{told}": tables for store, tables in counts.items()},
-    }
-    notes = (
-        f"{store.name}{told}: {note}" for store in project.stores.all for note in store.notes()
-    )
-    state.store_notes = tuple(dict.fromkeys([*state.store_notes, *notes]))
+    of_workspace = {f"{store}{suffix}": tables for store, tables in counts.items()}
+    state.load = {**(state.load or {}), **of_workspace}
+    notes = list(state.store_notes)
+    for store in project.stores.all:
+        notes += [f"{store.name}{suffix}: {note}" for note in store.notes()]
+    state.store_notes = tuple(dict.fromkeys(notes))
 
 
 def _notes_on_removed_views(project: Services) -> list[str]:
-    """Tell of workspaces that still show a view of this project's workspace which settings no
-    longer have."""
+    """Return notes on workspaces that still show a view which settings no longer have."""
     return [
         f"workspace '{name}': of a view that serve.views does not have any more, so that it is not"
         f" loaded again; 'graphmill workspace drop {name}' deletes it"
@@ -430,8 +429,10 @@ def _runner(
 
 
 def _longest_reply(usage: Path) -> Callable[[str], int]:
-    """Return what tells the tokens of a step's longest good reply; the usage is read when it is
-    first asked."""
+    """Return a function that gives the tokens of a step's longest good reply.
+
+    The usage is read on its first call.
+    """
     known = memoized(lambda: longest_replies(read_usage(usage)))
     return lambda step: known().get(step, 0)
 
@@ -443,17 +444,15 @@ def _workers(project: Services, workflow: Workflow, progress: Progress) -> Worke
 
         return cluster_of(project, partial(ship, project, workflow), progress.told)
     assert engine.workers != "adaptive"
-    return (
-        Processes(engine.workers, partial(_workplace, project.root, project.settings))
-        if engine.workers > 1
-        else None
-    )
+    if engine.workers <= 1:
+        return None
+    return Processes(engine.workers, partial(_workplace, project.root, project.settings))
 
 
 def cluster_of(
     project: Services, ship: Callable[[], bytes], tell: Callable[[str], None]
 ) -> "Cluster":
-    """The one that settings name. Raises UsageError without Dask."""
+    """Return the cluster that settings name. Raises UsageError if Dask is not installed."""
     try:
         from pipeline.engine.cluster import Cluster
     except ImportError as error:
@@ -463,11 +462,12 @@ def cluster_of(
     from pipeline.runs.worker import facts
 
     engine = project.settings.engine
+    certificates = engine.tls.model_dump().items()
     return Cluster(
         engine.address,
         None if engine.workers == "adaptive" else engine.workers,
         engine.wait_seconds,
-        {name: file and str(project.root / file) for name, file in engine.tls.model_dump().items()},
+        {name: file and str(project.root / file) for name, file in certificates},
         facts(),
         ship,
         project.snapshots,
@@ -476,6 +476,6 @@ def cluster_of(
 
 
 def _workplace(root: Path, settings: Settings) -> Workplace:
-    """What a process of its own works with: the project, opened there once."""
+    """Open the project once in a worker process."""
     project = Services(root, settings)
     return Workplace(memoized(project.workflow), project.resources, project.snapshots)

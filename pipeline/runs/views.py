@@ -1,14 +1,15 @@
 """The steps that make the tables of a view: those of its workflow over the documents of the view,
-and no chat model.
+without a chat model.
 
-A view has what the workflow would make of a project with the documents of the view alone, as far as
-no chat model is needed for it. Each step of the workflow behind its documents is one of these:
+A view has what the workflow would make of a project that only has the documents of the view, as far
+as that needs no chat model. Each step of the workflow after its documents is treated in one of
+these ways:
 
 - A step that asks no chat model runs again, over the tables of the view.
-- What a chat model said of each text unit is taken over for the text units of the view.
+- Rows that a chat model extracted from each text unit are copied for the text units of the view.
 - ``summarize_descriptions`` becomes ``join_descriptions``.
-- A step that can do without its chat model, as ``resolve_entities`` can, runs without it.
-- Any other step is left out, as reports are, and so is what is made of its tables.
+- A step whose chat model is optional, such as ``resolve_entities``, runs without it.
+- Any other step is left out, such as reports, and so is every step that reads its tables.
 """
 
 from collections.abc import Mapping
@@ -29,14 +30,16 @@ TEXT_UNITS, ENTITIES = "text_units", "entities"
 CHOOSE, TAKE_OVER, SUMMARIZE, JOIN = (
     "filter_documents", "restrict_to_text_units", "summarize_descriptions", "join_descriptions",
 )  # fmt: skip
-"""Verbs."""
+"""The verbs from which views are made."""
 Conditions = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class ViewSize:
-    """How many rows the last run made of a view; None where it has not made the view as settings
-    have it."""
+    """The number of rows of a view's tables in the last run.
+
+    They are None if the last run has not made the view as settings define it.
+    """
 
     view: str
     documents: int | None = None
@@ -53,26 +56,24 @@ class ViewSize:
 
 
 def sizes_of_views(manifest: Manifest, views: Mapping[str, Conditions]) -> list[ViewSize]:
-    """Return the size of each view. ``manifest``: of the workflow's last run."""
+    """Return the size of each view; ``manifest`` is that of the workflow's last run."""
     sizes = []
     for view, where in views.items():
         made = view_of(manifest, view)
-        if digest_of_view(made) == conditions_digest(where):
-            rows = {name: table.rows for name, table in made.tables.items()}
-            sizes.append(
-                ViewSize(view, rows.get(DOCUMENTS), rows.get(TEXT_UNITS), rows.get(ENTITIES))
-            )
-        else:
+        if digest_of_view(made) != conditions_digest(where):
             sizes.append(ViewSize(view))
+            continue
+        rows = {name: table.rows for name, table in made.tables.items()}
+        size = ViewSize(view, rows.get(DOCUMENTS), rows.get(TEXT_UNITS), rows.get(ENTITIES))
+        sizes.append(size)
     return sizes
 
 
 def with_views(workflow: Workflow, views: Mapping[str, Conditions]) -> Workflow:
-    """Return the workflow with the steps of each view behind its own; of a view that it cannot make
-    it has none.
+    """Return the workflow with the steps of each view after its own.
 
-    ``views``: name -> conditions on documents. Raises SettingsError for conditions that make no
-    sense.
+    ``views`` maps names to conditions on documents. A view that the workflow cannot make is left
+    out. Raises SettingsError for invalid conditions.
     """
     steps = list(workflow.steps)
     for view, where in views.items():
@@ -82,33 +83,38 @@ def with_views(workflow: Workflow, views: Mapping[str, Conditions]) -> Workflow:
 
 
 def why_no_view(workflow: Workflow, view: str, where: Conditions) -> str:
-    """Return why the workflow cannot make what a load of the view needs, and what to do; "" if it
-    can."""
-    told = f"serve.views.{view}: workflow '{workflow.name}'"
+    """Return why the workflow cannot make the tables that a load of the view needs, and what to do.
+
+    Return "" if it can make them.
+    """
+    place = f"serve.views.{view}: workflow '{workflow.name}'"
     instead = "remove the view, or run another workflow"
-    if unsplit := _decided_by_all(workflow):
+    deciding = _decided_by_all(workflow)
+    if deciding:
         return (
-            f"{told}: step '{unsplit}' decides by all documents together which there are; {instead}"
+            f"{place}: step '{deciding}' decides by all documents together which there are;"
+            f" {instead}"
         )
-    steps = steps_of_view(workflow, view, where)
-    written = {
-        table: step.writes[name].columns for step in steps for name, table in step.outputs.items()
-    }
-    own = {
+    table_of = {
         in_view(table, view): table for step in workflow.steps for table in step.outputs.values()
     }
+    columns: dict[str, Any] = {}
+    for step in steps_of_view(workflow, view, where):
+        for name, table in step.outputs.items():
+            if table in table_of:
+                columns[table_of[table]] = step.writes[name].columns
     try:
-        require_columns({own[table]: columns for table, columns in written.items() if table in own})
+        require_columns(columns)
     except UsageError as error:
         return (
-            f"{told} has a table that cannot be made of some documents without a chat model:"
+            f"{place} has a table that cannot be made of some documents without a chat model:"
             f" {error}; {instead}"
         )
     return ""
 
 
 def steps_of_view(workflow: Workflow, view: str, where: Conditions) -> tuple[Step, ...]:
-    """Return the steps of a view. Raises SettingsError for conditions that make no sense."""
+    """Return the steps of a view. Raises SettingsError for invalid conditions."""
     if not any(DOCUMENTS in step.outputs.values() for step in workflow.steps):
         return ()
     making = _ViewSteps(view)
@@ -122,7 +128,7 @@ def steps_of_view(workflow: Workflow, view: str, where: Conditions) -> tuple[Ste
 
 
 def _ancestors(workflow: Workflow, table: str) -> set[str]:
-    """Return the ids of the steps that write the table, or what it is made of."""
+    """Return the ids of the steps that write the table, and of those whose tables it depends on."""
     tables, found = {table}, set[str]()
     for step in reversed(workflow.steps):
         if tables & set(step.outputs.values()):
@@ -132,16 +138,21 @@ def _ancestors(workflow: Workflow, table: str) -> set[str]:
 
 
 def _decided_by_all(workflow: Workflow) -> str:
-    """Return the id of a step before the documents that does not decide about each document by
-    itself, or ""."""
+    """Return the id of a step before the documents whose decision on a document depends on others,
+    or ""."""
     before = _ancestors(workflow, DOCUMENTS)
-    chain = (step for step in workflow.steps if step.id in before and step.verb.inputs)
-    return next((step.id for step in chain if step.verb.rowwise is None), "")
+    for step in workflow.steps:
+        if step.id in before and step.verb.inputs and step.verb.rowwise is None:
+            return step.id
+    return ""
 
 
 @dataclass
 class _ViewSteps:
-    """``tables``: table of the workflow -> what the view has of it."""
+    """Collects the steps of a view.
+
+    ``tables`` maps each table of the workflow to the view's table in its place.
+    """
 
     view: str
     steps: list[Step] = field(default_factory=list)
@@ -154,46 +165,43 @@ class _ViewSteps:
         except ValidationError as error:
             reason = error.errors()[0]["msg"].removeprefix("Value error, ")
             raise SettingsError(f"serve.views.{self.view}.where: {reason}") from None
-        made = self._named(DOCUMENTS)
+        made = self._table_of_view(DOCUMENTS)
         self._add(DOCUMENTS_STEP, verb, params, {DOCUMENTS: DOCUMENTS}, {DOCUMENTS: made})
 
     def follow(self, step: Step) -> None:
-        """Add what the view has in the place of a step, if anything."""
+        """Add the steps of the view that take the place of a step of the workflow, if any."""
         is_asking = any(step.verb.roles[role] is ChatModel for role in step.models)
         if not is_asking:
             self._run_again(step)
         elif _tells_of_text_units(step):
             self._take_over(step)
         elif step.verb.name == SUMMARIZE:
-            joining = REGISTRY.verbs[JOIN]
-            params = joining.params.model_validate(
-                {"max_tokens": step.params.model_dump()["max_tokens"]}
-            )
-            outputs = {
-                name: table for name, table in step.outputs.items() if name in joining.outputs
-            }
-            self._run_again(
-                replace(step, verb=joining, params=params, outputs=outputs, prompts={}, models={})
-            )
+            self._join_descriptions(step)
         elif _can_do_without(step):
+            roles = step.verb.roles
             others = {
-                role: name
-                for role, name in step.models.items()
-                if step.verb.roles[role] is not ChatModel
+                role: name for role, name in step.models.items() if roles[role] is not ChatModel
             }
             self._run_again(replace(step, prompts={}, models=others))
+
+    def _join_descriptions(self, step: Step) -> None:
+        """Add the verb that joins descriptions in place of the one that summarizes them."""
+        verb = REGISTRY.verbs[JOIN]
+        max_tokens = step.params.model_dump()["max_tokens"]
+        params = verb.params.model_validate({"max_tokens": max_tokens})
+        outputs = {name: table for name, table in step.outputs.items() if name in verb.outputs}
+        joining = replace(step, verb=verb, params=params, outputs=outputs, prompts={}, models={})
+        self._run_again(joining)
 
     def _run_again(self, step: Step) -> None:
         if not step.inputs or not set(step.inputs.values()) <= set(self.tables):
             return
         inputs = {name: self.tables[table] for name, table in step.inputs.items()}
-        outputs = {
-            name: table if name == REJECTS else self._named(table)
-            for name, table in step.outputs.items()
-        }
-        self.steps.append(
-            replace(step, id=in_view(step.id, self.view), inputs=inputs, outputs=outputs)
-        )
+        outputs: dict[str, str] = {}
+        for name, table in step.outputs.items():
+            outputs[name] = table if name == REJECTS else self._table_of_view(table)
+        id = in_view(step.id, self.view)
+        self.steps.append(replace(step, id=id, inputs=inputs, outputs=outputs))
 
     def _take_over(self, step: Step) -> None:
         if TEXT_UNITS not in self.tables:
@@ -202,9 +210,8 @@ class _ViewSteps:
         for name, table in tables.items():
             id = step.id if len(tables) == 1 else f"{step.id}-{name}"
             inputs = {"rows": table, TEXT_UNITS: self.tables[TEXT_UNITS]}
-            self._add(
-                id, REGISTRY.verbs[TAKE_OVER], Params(), inputs, {"result": self._named(table)}
-            )
+            outputs = {"result": self._table_of_view(table)}
+            self._add(id, REGISTRY.verbs[TAKE_OVER], Params(), inputs, outputs)
 
     def _add(
         self,
@@ -216,7 +223,7 @@ class _ViewSteps:
     ) -> None:
         self.steps.append(Step(in_view(id, self.view), verb, params, inputs, outputs, {}, {}))
 
-    def _named(self, table: str) -> str:
+    def _table_of_view(self, table: str) -> str:
         return self.tables.setdefault(table, in_view(table, self.view))
 
 
@@ -230,6 +237,6 @@ def _tells_of_text_units(step: Step) -> bool:
 
 
 def _can_do_without(step: Step) -> bool:
-    """Check that the verb takes neither its chat models nor its prompts for granted."""
+    """Check that the step's chat models and prompts are optional for its verb."""
     asked = {role for role in step.models if step.verb.roles[role] is ChatModel}
     return asked | set(step.prompts) <= step.verb.optional

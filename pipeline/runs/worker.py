@@ -1,10 +1,10 @@
-"""A worker of a Dask cluster: what it is, which files of a project it is sent, and how it opens
+"""A worker of a Dask cluster: its properties, the project files that it receives, and how it opens
 them.
 
-Its own are its installation and its environment, where GRAPHMILL_SNAPSHOTS says where the snapshots
-are. Of a project it is sent, through them, what a step is made of that asks no endpoint: the
-workflows, the prompts that they name, the project's own verbs, and of the settings what these need.
-No key, no address, no document.
+A worker has its own installation and environment; GRAPHMILL_SNAPSHOTS there says where the
+snapshots are. Through the snapshots it receives the parts of a project that a step without an
+endpoint needs: the workflows, the prompts that they name, the project's own verbs, and the settings
+that these use. It receives no key, no address and no document.
 """
 
 import io
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 SNAPSHOTS = "GRAPHMILL_SNAPSHOTS"
 SHIPPED_SETTINGS = "settings.json"
 ALWAYS = ("distributed", "numpy", "pandas", "pyarrow", "xxhash")
-"""Libraries that all tables are made with, and the one by which processes talk."""
+"""Libraries that every table depends on, and the one by which processes communicate."""
 
 
 def facts() -> dict[str, str]:
-    """What this process is, as far as that can change what it makes."""
+    """Return the versions of everything on which the results of this process depend."""
     package = folder_around(__name__)
     assert package
     libraries = {library for verb in REGISTRY.verbs.values() for library in verb.libraries}
@@ -54,7 +54,7 @@ def facts() -> dict[str, str]:
 
 
 def ship(project: Services, workflow: Workflow) -> bytes:
-    """The files of a project that workers need, as a zip; of equal files the same bytes."""
+    """Return the files of a project that workers need, as a zip; equal files give equal bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, written in sorted(_files(project, workflow)):
@@ -75,26 +75,17 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
             yield f"prompts/{path.name}", path.read_bytes()
     if (project.root / FORMATS_FILE).is_file():
         yield FORMATS_FILE, (project.root / FORMATS_FILE).read_bytes()
-    embedding = {"model", "dimensions", "batch_size"}
-    kept: dict[str, Any] = {
-        **settings.model_dump(
-            mode="json",
-            include={"workflow": True, "language": True, "input": {"steps"}, "serve": {"views"}},
-        ),
-        "verbs": list(own.values()),
-        "models": {
-            "chat": {
-                name: {"model": chat.named_model} for name, chat in settings.models.chat.items()
-            },
-            "embedding": {
-                name: {
-                    "provider": _provider(model),
-                    **model.model_dump(mode="json", include=embedding),
-                }
-                for name, model in settings.models.embedding.items()
-            },
-        },
-    }
+    chats = {name: {"model": chat.named_model} for name, chat in settings.models.chat.items()}
+    embeddings: dict[str, Any] = {}
+    for name, model in settings.models.embedding.items():
+        fields = model.model_dump(mode="json", include={"model", "dimensions", "batch_size"})
+        embeddings[name] = {"provider": _provider(model), **fields}
+    kept = settings.model_dump(
+        mode="json",
+        include={"workflow": True, "language": True, "input": {"steps"}, "serve": {"views"}},
+    )
+    kept["verbs"] = list(own.values())
+    kept["models"] = {"chat": chats, "embedding": embeddings}
     yield SHIPPED_SETTINGS, json.dumps(kept, sort_keys=True).encode()
 
 
@@ -105,7 +96,8 @@ def _provider(model: EmbeddingSettings) -> str:
 
 
 def dask_setup(worker: "Worker") -> None:
-    """Called by Dask in a worker's process: ``dask worker --preload pipeline.runs.worker``."""
+    """Set up a worker's process; Dask calls it for ``dask worker --preload
+    pipeline.runs.worker``."""
     from pipeline.engine.cluster import sit
 
     where = os.environ.get(SNAPSHOTS, "")
@@ -114,20 +106,21 @@ def dask_setup(worker: "Worker") -> None:
             f"{SNAPSHOTS}: not set; set it to where the run keeps its snapshots, or use 'graphmill"
             " -C PROJECT worker'"
         )
-    folder = Path(worker.local_directory)  # which Dask makes, and removes
+    # Dask creates this folder, and removes it.
+    folder = Path(worker.local_directory)
     own = Settings(snapshots=where if "://" in where else os.path.abspath(where))
     snapshots = Services(folder, own).snapshots
     sit(
         worker,
         facts(),
         snapshots,
-        lambda shipped: _opened(shipped, Path(mkdtemp(dir=folder)), snapshots),
+        lambda shipped: _open_shipped(shipped, Path(mkdtemp(dir=folder)), snapshots),
     )
 
 
-def _opened(shipped: Path, folder: Path, snapshots: "SnapshotStore") -> Workplace:
-    """What the files say, once they are in the folder, over the snapshots that this process
-    sees."""
+def _open_shipped(shipped: Path, folder: Path, snapshots: "SnapshotStore") -> Workplace:
+    """Unpack the files into the folder and open them as a project over the snapshots of this
+    process."""
     with zipfile.ZipFile(shipped) as archive:
         archive.extractall(folder)
     settings = Settings.model_validate_json((folder / SHIPPED_SETTINGS).read_text(encoding="utf-8"))

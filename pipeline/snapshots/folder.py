@@ -31,7 +31,8 @@ class Folder:
     """The files of snapshots in a folder on disk.
 
     ``intact`` remembers the files that this process has found undamaged, as (name, size, times of
-    change)."""
+    change).
+    """
 
     root: Path
     intact: set[tuple[str, int, int, int]] = field(default_factory=set, repr=False)
@@ -52,7 +53,8 @@ class Folder:
         """Hold the folder alone, as writers must. Here the caller ensures this, by a lock of the
         project.
 
-        ``place`` names the caller in messages."""
+        ``place`` names the caller in messages.
+        """
         yield
 
     def refresh(self) -> None:
@@ -63,7 +65,8 @@ class Folder:
         """Return the path of a file of a table, after checking its content against its name.
 
         The check is repeated only if the file has changed since this process last checked it.
-        Raises DataError if the file is missing, DamagedError if it is damaged."""
+        Raises DataError if the file is missing, DamagedError if it is damaged.
+        """
         path = self.root / name
         try:
             seen = _file_state(name, path)
@@ -121,7 +124,8 @@ class Folder:
     def write(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a JSON file atomically. The caller must hold the folder alone.
 
-        Raises DiskFullError and leaves what was there."""
+        Raises DiskFullError and leaves what was there.
+        """
         write_json(self.root / name, content)
 
     def note(self, name: str, content: Mapping[str, Any]) -> None:

@@ -5,7 +5,8 @@ own clock. Another client takes it over if it has watched the object stay the sa
 period, which necessarily began later. Every change is a write on the condition that nobody else has
 written since. So a client that was suspended for longer finds out before it writes anything.
 Deletion has no such condition. Therefore a client writes and deletes only in the first half of a
-period, and no such request is retried for longer than the other half."""
+period, and no such request is retried for longer than the other half.
+"""
 
 import json
 import os
@@ -38,7 +39,8 @@ FREE = ""
 class Lease:
     """A lease that this client holds, with ``e_tag`` and ``renewed`` of its last renewal.
 
-    ``turn`` counts the renewals, so that each one changes the object."""
+    ``turn`` counts the renewals, so that each one changes the object.
+    """
 
     objects: Objects
     token: str
@@ -54,7 +56,8 @@ class Lease:
         """Check that the lease still holds; called before each change.
 
         In the second half of a period, wait for the renewal. Raises LeaseLostError if another
-        client may write."""
+        client may write.
+        """
         while not self._is_over and _now() - self.renewed > self.period / 2:
             time.sleep(self.period / 100)
         if self._is_over:
@@ -94,7 +97,8 @@ class Lease:
         """Return the e-tag if the object is ours after all, else None.
 
         A request whose answer was lost is sent again, and then fails because its first attempt
-        succeeded."""
+        succeeded.
+        """
         with suppress(FileNotFoundError):
             content, e_tag = self.objects.read(LEASE)
             return e_tag if content == self.content() else None
@@ -103,7 +107,8 @@ class Lease:
     def give_back(self) -> None:
         """Mark the lease as free, so that the next client need not wait for a period.
 
-        The object is not deleted, because deletion cannot be conditional."""
+        The object is not deleted, because deletion cannot be conditional.
+        """
         self.token = FREE
         with suppress(ObjectStoreError):
             self.objects.replace(LEASE, self.content(), self.e_tag)
@@ -114,7 +119,8 @@ def leased(objects: Objects, place: str, folder: Path, period: float = PERIOD) -
     """Hold the lease while the block runs.
 
     ``place`` names the holder in messages. ``folder`` mirrors the objects, and the caller holds it
-    alone. Raises LockedError if another client holds the lease."""
+    alone. Raises LockedError if another client holds the lease.
+    """
     former = _token(folder)
     lease = Lease(objects, secrets.token_hex(16), place, period)
     write_text(folder / TOKEN, lease.token)
@@ -134,7 +140,8 @@ def _take(lease: Lease, former: str) -> None:
     """Take the lease, waiting for a period if its holder may be dead.
 
     ``former`` is the token of the previous client of this folder, which has ended. Raises
-    LockedError if another client renews the lease meanwhile."""
+    LockedError if another client renews the lease meanwhile.
+    """
     objects = lease.objects
     since = _now()
     # The e-tag of the lease when this client began to watch it.

@@ -14,7 +14,8 @@ class StepRecord:
 
     ``components`` are the parts of the fingerprint, kept to say later which of them changed.
     ``retry`` marks a step some of whose rows failed with a transient error: its record must not be
-    reused."""
+    reused.
+    """
 
     step: str
     fingerprint: str
@@ -68,7 +69,8 @@ def step_record_from(content: dict[str, Any]) -> StepRecord:
 def snapshot_of(content: dict[str, Any]) -> Snapshot:
     """Return the snapshot from its record in JSON.
 
-    Raises ValueError if it names a file that this store cannot have written."""
+    Raises ValueError if it names a file that this store cannot have written.
+    """
     rows, sha256 = content["rows"], content["sha256"]
     # In earlier versions a table was one file.
     if "path" in content:
@@ -84,5 +86,6 @@ def snapshot_of(content: dict[str, Any]) -> Snapshot:
 def _table_file(place: int, content: dict[str, Any]) -> TableFile:
     """Return a file of a table from its record in JSON; ``place`` is its position among the files.
 
-    Before tables had buckets, records lacked ``added``: all files but the first were additions."""
+    Before tables had buckets, records lacked ``added``: all files but the first were additions.
+    """
     return TableFile(**{"added": place > 0, **content})

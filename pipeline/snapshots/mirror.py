@@ -3,7 +3,8 @@
 Files of tables are immutable. One that is not here is fetched when it is read; one that was written
 here is uploaded before anything points at it. JSON is read from and written to the store, on the
 condition that nobody else has written it since. A writer holds the lease (snapshots/lease.py). It
-lists the store once, and from then on knows what the store has."""
+lists the store once, and from then on knows what the store has.
+"""
 
 import math
 import secrets
@@ -66,7 +67,8 @@ class Mirror(Folder):
         """Hold the lease of the object store, as writers must.
 
         Raises LockedError if another client writes there. After another client has taken the lease
-        over, writing raises LeaseLostError."""
+        over, writing raises LeaseLostError.
+        """
         refuse_unconditional(self.objects)
         with leased(self.objects, process_named(place), self.root, self.period) as lease:
             self.lease = lease
@@ -90,7 +92,8 @@ class Mirror(Folder):
     def _list_store_for(self, names: Collection[str]) -> None:
         """List the store again if it may have more to say about these objects.
 
-        The holder of the lease knows everything except what others upload for tasks."""
+        The holder of the lease knows everything except what others upload for tasks.
+        """
         is_old = time.monotonic() - self.looked > SEEN_SECONDS
         some_are_unknown = not self.there.keys() >= set(names)
         if self.lease:
@@ -103,7 +106,8 @@ class Mirror(Folder):
     def _list_store_unless_known(self, names: Iterable[str]) -> None:
         """List the store again unless size and time are known of all these objects.
 
-        Of an object uploaded since the last listing, only the name is known."""
+        Of an object uploaded since the last listing, only the name is known.
+        """
         for name in names:
             if name not in self.there or not self.there[name].e_tag:
                 self._list_store()
@@ -171,7 +175,8 @@ class Mirror(Folder):
     def require(self, names: Iterable[str]) -> None:
         """Check that the files are in the store. Raises DataError otherwise.
 
-        Objects are immutable, so damage is only found when a file is read."""
+        Objects are immutable, so damage is only found when a file is read.
+        """
         for lacking in sorted(self.lacking(names)):
             raise DataError(
                 f"{self.describe(lacking)}: not there, or damaged; run the workflow again"
@@ -205,7 +210,8 @@ class Mirror(Folder):
     def columns(self, names: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         """Yield each file of a table that can be read, with the names of its columns.
 
-        Of a file that is not here, only the footer is fetched."""
+        Of a file that is not here, only the footer is fetched.
+        """
         self._list_store_unless_known(names)
         found = self.objects.each(self._read_columns, names)
         readable: list[tuple[str, list[str]]] = []
@@ -253,7 +259,8 @@ class Mirror(Folder):
         """Return the e-tag of the object if it has this content already.
 
         It has it if the answer to an earlier attempt was lost. Raises LeaseLostError if another
-        client has written something else."""
+        client has written something else.
+        """
         try:
             present, e_tag = self.objects.read(name)
         except FileNotFoundError:
@@ -333,7 +340,8 @@ def refuse_unconditional(objects: Objects) -> bool:
     versions.
 
     Without conditions two clients would overwrite each other. Raises ObjectStoreError for such a
-    server."""
+    server.
+    """
     name = f"{CHECKED}{secrets.token_hex(8)}"
     first = objects.create(name, b"first")
     try:

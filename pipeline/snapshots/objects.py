@@ -2,7 +2,8 @@
 messages for what goes wrong.
 
 The address of a store is a URL, and its keys are in the environment; keys are never in a message. A
-server's answer may quote a request with its key, so a message only has the name of the fault."""
+server's answer may quote a request with its key, so a message only has the name of the fault.
+"""
 
 import mmap
 import os
@@ -90,7 +91,8 @@ class StoredObject:
 class Objects:
     """The objects whose names begin with a prefix, which is part of the address.
 
-    ``environment`` has the keys. All requests raise ObjectStoreError."""
+    ``environment`` has the keys. All requests raise ObjectStoreError.
+    """
 
     address: str
     environment: Mapping[str, str]
@@ -145,7 +147,8 @@ class Objects:
         """Upload files that are named by their content.
 
         An object that is there is left alone, unless ``again`` is true. ``may`` is called before
-        each upload and raises an error to stop."""
+        each upload and raises an error to stop.
+        """
         sizes = {name: path.stat().st_size for name, path in files.items()}
         small = [name for name in files if sizes[name] < LARGE]
         self.each(lambda name: self._upload(name, files[name], again, may), small)
@@ -169,7 +172,8 @@ class Objects:
         """Create an object, and retry while the server refuses although the object is not there.
 
         A server may also say that an object exists while another client is creating it, and that
-        request may yet fail."""
+        request may yet fail.
+        """
         until = time.monotonic() + CONFLICT_SECONDS
         while self._put(name, content, "create") is None and not self._is_there(name):
             if time.monotonic() > until:

@@ -1,7 +1,8 @@
 """Degrees of a relationship's ends and its rank, which is their sum; computed when it is read.
 
 If the table kept them, each new neighbour of an entity would change the rows of all its
-relationships."""
+relationships.
+"""
 
 from collections.abc import Collection
 
@@ -20,7 +21,8 @@ def lack_ranks(
     """Return whether a table with these columns is read with ranks added.
 
     That holds for relationships that have no ranks themselves (those of earlier versions do), in a
-    workflow whose entities have degrees."""
+    workflow whose entities have degrees.
+    """
     if table != RELATIONSHIPS or ENTITIES not in manifest.tables or not set(ENDS) <= set(columns):
         return False
     return "rank" not in columns and {"id", "degree"} <= set(
@@ -31,7 +33,8 @@ def lack_ranks(
 def told_of_missing(column: str, columns: Collection[str]) -> str:
     """Return advice for a caller who asks for a column that relationships had in earlier versions.
 
-    Return "" for any other column."""
+    Return "" for any other column.
+    """
     if column in RANKS and set(ENDS) <= set(columns):
         return "degrees are in 'entities' alone: join them by source_entity_id and target_entity_id"
     return ""
@@ -48,7 +51,8 @@ def with_ranks(relationships: pd.DataFrame, degree: pd.Series) -> pd.DataFrame:
     """Return relationships with ``source_degree``, ``target_degree`` and ``rank`` as last columns,
     int64.
 
-    ``degree`` maps the id of an entity; an entity that is not in it has degree 0."""
+    ``degree`` maps the id of an entity; an entity that is not in it has degree 0.
+    """
     told = {
         name: relationships[end].map(degree).fillna(0).astype("int64") for end, name in ENDS.items()
     }

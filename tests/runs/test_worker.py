@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import SettingsError
-from pipeline.runs.worker import _opened, ship
+from pipeline.runs.worker import _open_shipped, ship
 from pipeline.snapshots.store import SnapshotStore
 from tests.projects import NO_STORE, ProjectFolder, new_project
 
@@ -61,7 +61,7 @@ def test_a_worker_looks_it_up_in_its_own_environment(
 ):
     sent = tmp_path / "sent.zip"
     sent.write_bytes(shipped(folder))
-    place = _opened(sent, tmp_path / "worker", SnapshotStore(tmp_path / "snapshots"))
+    place = _open_shipped(sent, tmp_path / "worker", SnapshotStore(tmp_path / "snapshots"))
     with pytest.raises(
         SettingsError, match=r"input\.steps\[0\]: token: the environment variable TOKEN is not set"
     ):
