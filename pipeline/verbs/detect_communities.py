@@ -1,4 +1,4 @@
-"""detect_communities: hierarchical Leiden over every component of the graph."""
+"""detect_communities: hierarchical Leiden clustering of every component of the graph."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -13,12 +13,14 @@ from pipeline.text.ids import digest
 
 MEMBERSHIP = ["entity_id", "level", "community_id", "parent"]
 Edge = tuple[str, str, float]
-TITLE_NAMES = 3
+NAMES_IN_A_TITLE = 3
 
 
 class CommunityParams(Params):
-    """``max_cluster_size``: a larger community is split one level down. ``resolution``: higher
-    gives more."""
+    """``max_cluster_size`` is in entities: a larger community is split on the next level.
+
+    A higher ``resolution`` gives more and smaller communities.
+    """
 
     max_cluster_size: int = Field(default=10, gt=1)
     resolution: float = Field(default=1.0, gt=0)
@@ -33,32 +35,34 @@ class CommunityParams(Params):
 def detect_communities(
     entities: pd.DataFrame, relationships: pd.DataFrame, params: CommunityParams = CommunityParams()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Level 0 is the coarsest. An entity without relationships belongs to no community.
+    """Group the entities into a hierarchy of communities, level 0 being the coarsest.
 
-    The graph is read as undirected, weights of both directions added. Traag, Waltman, van Eck 2019,
-    "From Louvain to Leiden", as graspologic-native implements it; sorted edges and a fixed seed
-    give one partition in every process. Each connected component is partitioned by itself, so that
-    a change in one leaves the communities of the others as they are. A community's id comes from
-    its level and its members, its title names those of the highest degree. ``x``, ``y``: null until
-    ``layout_graph`` places the nodes.
+    An entity without relationships belongs to no community. The graph is read as undirected, and
+    the weights of both directions are added. The algorithm is that of Traag, Waltman, van Eck 2019,
+    "From Louvain to Leiden", as graspologic-native implements it. Sorted edges and a fixed seed
+    give the same communities in every process. Each connected component is clustered by itself, so
+    a change in one leaves the communities of the others as they are. The id of a community comes
+    from its level and its members. Its title lists the members of the highest degree. The columns
+    ``x`` and ``y`` of the nodes are null until ``layout_graph`` places them.
     """
     nodes = _partition(relationships, params)
-    parents = dict(zip(nodes["community_id"], nodes["parent"], strict=True))
-    communities = _communities(nodes, parents, entities, relationships)
+    communities = _describe_communities(nodes, entities, relationships)
     return communities, nodes.assign(x=None, y=None)[NODES.columns]
 
 
 def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataFrame:
-    """(entity_id, level, community_id, parent): one row for each entity and level it is in."""
-    rows = [
-        row
-        for edges in _components(_undirected(relationships))
-        for row in _of_component(edges, params)
-    ]
+    """Return the columns MEMBERSHIP, with a row for each entity and each level that it is in.
+
+    ``parent`` is the id of the community one level up that contains this one, or empty.
+    """
+    rows: list[tuple[str, int, str, str]] = []
+    for edges in _split_components(_merge_directions(relationships)):
+        rows += _partition_component(edges, params)
     return pd.DataFrame(rows, columns=MEMBERSHIP).astype({"level": "int64"})
 
 
-def _undirected(relationships: pd.DataFrame) -> list[Edge]:
+def _merge_directions(relationships: pd.DataFrame) -> list[Edge]:
+    """Return an edge for each pair of related entities, in sorted order, with its total weight."""
     ends = relationships[["source_entity_id", "target_entity_id"]]
     pairs = pd.DataFrame(
         {"a": ends.min(axis=1), "b": ends.max(axis=1), "weight": relationships["weight"]}
@@ -67,8 +71,8 @@ def _undirected(relationships: pd.DataFrame) -> list[Edge]:
     return list(summed.itertuples(index=False, name=None))
 
 
-def _components(edges: list[Edge]) -> Iterable[list[Edge]]:
-    """The edges of each connected component, in their order."""
+def _split_components(edges: list[Edge]) -> Iterable[list[Edge]]:
+    """Return the edges of each connected component; they keep their order."""
     from networkx.utils import UnionFind
 
     joined = UnionFind()
@@ -80,9 +84,10 @@ def _components(edges: list[Edge]) -> Iterable[list[Edge]]:
     return components.values()
 
 
-def _of_component(
+def _partition_component(
     edges: list[Edge], params: CommunityParams
 ) -> Iterator[tuple[str, int, str, str]]:
+    """Yield the rows of MEMBERSHIP for one connected component."""
     clusters = leiden.hierarchical_leiden(  # pyright: ignore[reportAttributeAccessIssue]
         edges=edges,
         max_cluster_size=params.max_cluster_size,
@@ -96,28 +101,34 @@ def _of_component(
         members[key].append(entry.node)
         if entry.parent_cluster is not None:
             parents[key] = (entry.level - 1, entry.parent_cluster)
-    ids = {key: f"com-{digest(str(key[0]), *sorted(names))}" for key, names in members.items()}
-    for key, names in members.items():
+    ids: dict[tuple[int, int], str] = {}
+    for (level, cluster), names in members.items():
+        ids[level, cluster] = f"com-{digest(str(level), *sorted(names))}"
+    for (level, cluster), names in members.items():
+        key = (level, cluster)
+        parent = ids[parents[key]] if key in parents else ""
         for name in names:
-            yield name, key[0], ids[key], ids[parents[key]] if key in parents else ""
+            yield name, level, ids[key], parent
 
 
-def _communities(
-    nodes: pd.DataFrame,
-    parents: dict[str, str],
-    entities: pd.DataFrame,
-    relationships: pd.DataFrame,
+def _describe_communities(
+    nodes: pd.DataFrame, entities: pd.DataFrame, relationships: pd.DataFrame
 ) -> pd.DataFrame:
+    """Return COMMUNITIES; ``nodes`` has the columns MEMBERSHIP."""
+    parents = dict(zip(nodes["community_id"], nodes["parent"], strict=True))
     children: dict[str, list[str]] = defaultdict(list)
     for child, parent in sorted(parents.items()):
         children[parent].append(child)
     units_of = dict(zip(entities["id"], entities["text_unit_ids"], strict=True))
-    inside = _relationships_inside(nodes, relationships)
-    ranked = entities.sort_values(["degree", "id"], ascending=[False, True])
-    places = {id: place for place, id in enumerate(ranked["id"])}
-    names = ranked["name"].tolist()
+    inside = _find_inner_relationships(nodes, relationships)
+    by_degree = entities.sort_values(["degree", "id"], ascending=[False, True])
+    ranks = {id: rank for rank, id in enumerate(by_degree["id"])}
+    names = by_degree["name"].tolist()
     rows = []
-    for level, id, members in _members(nodes):
+    for level, id, members in _list_members(nodes):
+        text_units = {unit for member in members for unit in units_of[member]}
+        best_ranks = sorted(ranks[member] for member in members)[:NAMES_IN_A_TITLE]
+        title = ", ".join(names[rank] for rank in best_ranks)
         rows.append(
             {
                 "id": id,
@@ -126,26 +137,25 @@ def _communities(
                 "children": children[id],
                 "entity_ids": members,
                 "relationship_ids": inside.get(id, []),
-                "text_unit_ids": sorted({unit for member in members for unit in units_of[member]}),
+                "text_unit_ids": sorted(text_units),
                 "size": len(members),
-                "title": ", ".join(
-                    names[place] for place in sorted(places[id] for id in members)[:TITLE_NAMES]
-                ),
+                "title": title,
             }
         )
     return COMMUNITIES.frame(rows)
 
 
-def _members(nodes: pd.DataFrame) -> list[tuple[int, str, list[str]]]:
-    grouped = nodes.sort_values("entity_id").groupby(["level", "community_id"], sort=True)[
-        "entity_id"
-    ]
-    members = grouped.agg(list).reset_index()
+def _list_members(nodes: pd.DataFrame) -> list[tuple[int, str, list[str]]]:
+    """Return level, id and sorted members of each community, sorted by level and id."""
+    by_community = nodes.sort_values("entity_id").groupby(["level", "community_id"], sort=True)
+    members = by_community["entity_id"].agg(list).reset_index()
     return list(members.itertuples(index=False, name=None))
 
 
-def _relationships_inside(nodes: pd.DataFrame, relationships: pd.DataFrame) -> dict[str, list[str]]:
-    """community id -> ids of the relationships whose two ends it holds."""
+def _find_inner_relationships(
+    nodes: pd.DataFrame, relationships: pd.DataFrame
+) -> dict[str, list[str]]:
+    """Map the id of a community to the sorted ids of the relationships between its members."""
     community = nodes[["entity_id", "level", "community_id"]]
     ends = relationships[["id", "source_entity_id", "target_entity_id"]]
     sources = ends.merge(community, left_on="source_entity_id", right_on="entity_id")

@@ -1,23 +1,28 @@
-"""Reports that stand though a little of what they were made of has changed: freshness given up for
-price, where a workflow says so."""
+"""Reports of the last run that are kept although a few of the facts behind them have changed.
+
+A workflow may allow this, to pay for fewer requests at the price of less current reports.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from pipeline.contract.registry import LastTables
 from pipeline.models.parse.report import Finding, Report
 
-PARTS = ("title", "summary", "rating", "rating_explanation")
-"""Of a report, beside its findings."""
+FIELDS = ("title", "summary", "rating", "rating_explanation")
+"""The fields of a report apart from its findings."""
 
 
 @dataclass(frozen=True)
 class KeptReport:
-    """``made_of``: digests of the facts that it was made of; ``changed``: the share of them, and of
-    those of now, that is not in both."""
+    """A report of the last run.
+
+    ``made_of`` has digests of the facts that it was made from. ``changed`` is the share of the old
+    and the present facts together that are not in both.
+    """
 
     report: Report
     made_of: tuple[str, ...]
@@ -26,27 +31,32 @@ class KeptReport:
 
 @dataclass(frozen=True)
 class KeptReports:
-    """Those of the last run, and below which share of change one stands."""
+    """The reports of the last run. One is kept if less than the share ``within`` has changed."""
 
     within: float
     reports: Sequence[KeptReport]
 
-    def of(self, made_of: Collection[str]) -> KeptReport | None:
-        """The report of which least has changed, if that is little enough; of two the first
-        one's."""
-        shared = Counter(number for fact in made_of for number in self._numbers[fact])
-        found = (
-            (_changed(both, len(made_of), len(self.reports[n].made_of)), n)
-            for n, both in shared.items()
-        )
-        share, number = min(found, default=(1.0, 0))
-        if share >= self.within:
+    def find_similar(self, made_of: Collection[str]) -> KeptReport | None:
+        """Return the report whose facts differ least from these, or None if too much has changed.
+
+        ``made_of`` has digests of the present facts. Of equally similar reports the first is taken.
+        """
+        shared_facts: Counter[int] = Counter()
+        for fact in made_of:
+            shared_facts.update(self._numbers_by_fact[fact])
+        least_changed, best = 1.0, 0
+        for number, shared in sorted(shared_facts.items()):
+            all_facts = len(made_of) + len(self.reports[number].made_of) - shared
+            changed = 1 - shared / all_facts
+            if changed < least_changed:
+                least_changed, best = changed, number
+        if least_changed >= self.within:
             return None
-        return KeptReport(self.reports[number].report, self.reports[number].made_of, share)
+        return replace(self.reports[best], changed=least_changed)
 
     @cached_property
-    def _numbers(self) -> Mapping[str, list[int]]:
-        """Fact -> the reports that were made of it."""
+    def _numbers_by_fact(self) -> Mapping[str, list[int]]:
+        """The positions of the reports that were made from a fact, by the fact's digest."""
         numbers: dict[str, list[int]] = defaultdict(list)
         for number, kept in enumerate(self.reports):
             for fact in kept.made_of:
@@ -54,19 +64,19 @@ class KeptReports:
         return numbers
 
 
-def kept_reports(last: LastTables, within: float) -> KeptReports:
-    """``within``: 0 keeps none."""
-    there = last.tables.get("community_reports") if within else None
-    if there is None or "made_of" not in there:
+def read_kept_reports(last: LastTables, within: float) -> KeptReports:
+    """Return the reports of the last run that may be kept; none if ``within`` is 0."""
+    table = last.tables.get("community_reports") if within else None
+    if table is None or "made_of" not in table:
         return KeptReports(within, ())
-    rows = there[[made_of is not None for made_of in there["made_of"]]].to_dict("records")
-    return KeptReports(within, [KeptReport(_report(row), tuple(row["made_of"])) for row in rows])
+    has_facts = [made_of is not None for made_of in table["made_of"]]
+    rows = table[has_facts].to_dict("records")
+    reports = [KeptReport(_build_report(row), tuple(row["made_of"])) for row in rows]
+    return KeptReports(within, reports)
 
 
-def _report(row: Mapping[Any, Any]) -> Report:
+def _build_report(row: Mapping[Any, Any]) -> Report:
+    """Return the report that a row of COMMUNITY_REPORTS holds."""
     findings = tuple(Finding(**finding) for finding in row["findings"])
-    return Report(**{name: row[name] for name in PARTS}, findings=findings)
-
-
-def _changed(both: int, one: int, other: int) -> float:
-    return 1 - both / (one + other - both)
+    fields = {name: row[name] for name in FIELDS}
+    return Report(**fields, findings=findings)

@@ -1,4 +1,4 @@
-"""prune_graph: a graph without what is rare, weak or apart."""
+"""prune_graph: remove rare entities, weak relationships and small components from a graph."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,10 +13,13 @@ ENDS = ["source_entity_id", "target_entity_id"]
 
 
 class PruneParams(Params):
-    """``min_frequency``: text units that mention an entity; ``min_weight``: of a relationship;
-    ``weight_percentile``: relationships lighter than this percentile of all weights go;
-    ``min_degree``: distinct neighbours of an entity; ``largest_component``: whether only the
-    largest connected part stays."""
+    """Limits below which entities and relationships are removed.
+
+    ``min_frequency`` is the number of text units that mention an entity. ``min_weight`` is the
+    weight of a relationship. ``weight_percentile`` removes the relationships whose weight is below
+    this percentile of all weights. ``min_degree`` is the number of distinct neighbours of an
+    entity. ``largest_component`` says whether only the largest connected component is kept.
+    """
 
     min_frequency: int = Field(default=1, ge=0)
     min_weight: float = 0.0
@@ -25,7 +28,12 @@ class PruneParams(Params):
     largest_component: bool = False
 
 
-def _same(name: str) -> Callable[[Mapping[str, TableSchema], PruneParams], TableSchema]:
+def _schema_of(name: str) -> Callable[[Mapping[str, TableSchema], PruneParams], TableSchema]:
+    """Return a function that returns the schema of this input table.
+
+    It raises ValueError if the table has degrees, which would be wrong after pruning.
+    """
+
     def schema(read: Mapping[str, TableSchema], params: PruneParams) -> TableSchema:
         if {"degree", "rank"} & set(read[name].columns):
             raise ValueError(
@@ -46,9 +54,9 @@ def _same(name: str) -> Callable[[Mapping[str, TableSchema], PruneParams], Table
         "mentions": at_least(entity_id=STRING),
     },
     outputs={
-        "kept_entities": _same("entities"),
-        "kept_relationships": _same("relationships"),
-        "kept_mentions": _same("mentions"),
+        "kept_entities": _schema_of("entities"),
+        "kept_relationships": _schema_of("relationships"),
+        "kept_mentions": _schema_of("mentions"),
     },
 )
 def prune_graph(
@@ -57,40 +65,53 @@ def prune_graph(
     mentions: pd.DataFrame,
     params: PruneParams = PruneParams(),
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """What stays, unchanged, in this order of looks: frequency, weight, degree in what is left,
-    component. A relationship goes with either of its ends, a mention with its entity. Of components
-    of one size the one with the smallest id stays."""
-    ids = set(entities.loc[entities["frequency"].fillna(0) >= params.min_frequency, "id"])
-    edges = _heavy(_between(relationships, ids), params)
+    """Return the entities, relationships and mentions that pass the limits, unchanged.
+
+    The limits apply in this order: frequency, weight, degree in the remaining graph, component. A
+    relationship is removed with either of its ends, a mention with its entity. Of components of
+    equal size, the one with the smallest id is kept.
+    """
+    is_frequent = entities["frequency"].fillna(0) >= params.min_frequency
+    ids = set(entities.loc[is_frequent, "id"])
+    edges = _remove_light(_select_between(relationships, ids), params)
     if params.min_degree:
-        ids &= set(_degrees(edges).loc[lambda degrees: degrees >= params.min_degree].index)
-        edges = _between(edges, ids)
+        degrees = _count_neighbours(edges)
+        ids &= set(degrees[degrees >= params.min_degree].index)
+        edges = _select_between(edges, ids)
     if params.largest_component and ids:
-        ids = _largest_component(ids, edges)
-        edges = _between(edges, ids)
-    return entities[entities["id"].isin(ids)], edges, mentions[mentions["entity_id"].isin(ids)]
+        ids = _find_largest_component(ids, edges)
+        edges = _select_between(edges, ids)
+    kept_entities = entities[entities["id"].isin(ids)]
+    kept_mentions = mentions[mentions["entity_id"].isin(ids)]
+    return kept_entities, edges, kept_mentions
 
 
-def _between(relationships: pd.DataFrame, ids: set[str]) -> pd.DataFrame:
+def _select_between(relationships: pd.DataFrame, ids: set[str]) -> pd.DataFrame:
+    """Return the relationships whose two ends are among these entities."""
     return relationships[relationships[ENDS].isin(ids).all(axis=1)]
 
 
-def _heavy(relationships: pd.DataFrame, params: PruneParams) -> pd.DataFrame:
+def _remove_light(relationships: pd.DataFrame, params: PruneParams) -> pd.DataFrame:
+    """Return the relationships that reach the least weight. A missing weight counts as 0."""
     weights = relationships["weight"].fillna(0)
-    least = np.percentile(weights, params.weight_percentile) if len(weights) else 0.0
-    return relationships[
-        weights >= max(params.min_weight, float(least) if params.weight_percentile else -np.inf)
-    ]
+    least = params.min_weight
+    if params.weight_percentile and len(weights):
+        least = max(least, float(np.percentile(weights, params.weight_percentile)))
+    return relationships[weights >= least]
 
 
-def _degrees(relationships: pd.DataFrame) -> pd.Series:
-    """Entity -> distinct neighbours, itself left aside."""
-    one, other = (relationships[name].to_numpy() for name in ENDS)
-    pairs = pd.DataFrame({"entity": [*one, *other], "neighbour": [*other, *one]}).drop_duplicates()
-    return pairs.loc[pairs["entity"] != pairs["neighbour"], "entity"].value_counts()
+def _count_neighbours(relationships: pd.DataFrame) -> pd.Series:
+    """Return the number of distinct neighbours by entity; an entity is no neighbour of itself."""
+    sources = relationships["source_entity_id"].to_numpy()
+    targets = relationships["target_entity_id"].to_numpy()
+    both_ways = {"entity": [*sources, *targets], "neighbour": [*targets, *sources]}
+    pairs = pd.DataFrame(both_ways).drop_duplicates()
+    is_loop = pairs["entity"] == pairs["neighbour"]
+    return pairs.loc[~is_loop, "entity"].value_counts()
 
 
-def _largest_component(ids: set[str], relationships: pd.DataFrame) -> set[str]:
+def _find_largest_component(ids: set[str], relationships: pd.DataFrame) -> set[str]:
+    """Return the entities of the largest component of the graph of all these entities."""
     import networkx as nx
 
     graph = nx.Graph()

@@ -1,5 +1,8 @@
-"""report_communities: what a chat model says of each community, from the smallest parts up; with
-claims, too."""
+"""report_communities: ask a chat model for a report on each community, with or without claims.
+
+Where the facts about a community do not fit into one request, the reports on its sub-communities
+stand in for them. So these are asked for first.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,9 +26,9 @@ from pipeline.contract.schemas import (
 )
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Talk, Tokenizer
 from pipeline.models.parse.graph import REPORT_JSON_FORMAT, Problem, Report, failed, parse_report
-from pipeline.verbs.kept_reports import KeptReports, kept_reports
+from pipeline.verbs.kept_reports import KeptReports, read_kept_reports
 from pipeline.verbs.read_text import REPAIR, Mark, rejects, said
-from pipeline.verbs.report_context import Community, ContextPage, ReportFacts, facts
+from pipeline.verbs.report_context import Community, ContextPage, ReportFacts, collect_facts
 
 SHORTEN: Message = {
     "role": "user",
@@ -36,16 +39,20 @@ SHORTEN: Message = {
     ),
 }
 MENDING: Mapping[str, Message] = {"parse": REPAIR, "truncated": SHORTEN}
-"""What is said to the model after a reply that is of no use for this reason."""
+"""The message to the model after an unusable reply, by the reason why it is unusable."""
 
 REPORT_PROMPT = {"report": Placeholders(("context",), ("max_length",))}
 
 
 class ReportParams(Params):
-    """``max_input_tokens``: of a community's tables in one request; ``max_length``: words of a
-    report; ``structured``: whether the endpoint is sent the JSON schema too (not every one takes
-    it); ``repair``: whether an unreadable or cut reply is asked for once more. ``keep_within``: a
-    report of the last run stands while less than this share of what it was made of has changed."""
+    """Limits of the requests for reports, and when an old report is kept.
+
+    ``max_input_tokens`` limits the facts about a community in one request. ``max_length`` is the
+    number of words of a report. ``structured`` says whether the request carries the JSON schema,
+    which not every endpoint accepts. ``repair`` says whether the model is asked once more after an
+    unreadable or cut reply. A report of the last run is kept if less than the share
+    ``keep_within`` of the facts that it was made from has changed.
+    """
 
     max_input_tokens: int = Field(default=8000, ge=500)
     max_length: int = Field(default=1000, ge=50)
@@ -54,11 +61,13 @@ class ReportParams(Params):
     keep_within: float = Field(default=0.0, ge=0, le=0.5)
 
     def trade(self) -> str:
-        share = (
+        """Return a sentence that tells how old a report may be, or "" if no old one is kept."""
+        if not self.keep_within:
+            return ""
+        return (
             f"keep_within {self.keep_within:g}: a report stands while less of what it was made of"
             " has changed"
         )
-        return share if self.keep_within else ""
 
 
 @verb(
@@ -77,41 +86,46 @@ def report_communities(
     tokenizer: Tokenizer,
     last: LastTables = NOTHING_WRITTEN,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Title, summary, rating and findings per community, ``content`` the whole as Markdown;
-    ``weight``: the number of distinct text units that its entities appear in.
+    """Return a report on each community (COMMUNITY_REPORTS), and rejects.
 
-    A request is made of what the community's members are and say, so that one whose members stay as
-    they are is never asked about again. Where they exceed ``max_input_tokens``, reports on its
-    sub-communities stand in for them: only such a community waits for those below. A community
-    whose reply cannot be used is a reject, and is shown to the one above it by its members. With
-    ``keep_within``, ``made_of`` has digests of what a report was made of when it was asked for, and
-    one that stands is marked.
+    A report has a title, a summary, a rating and findings; ``content`` is the whole report as
+    Markdown. ``weight`` is the number of distinct text units in which its entities appear.
+
+    A request depends on nothing but the facts about the community's members. If they stay as they
+    are, the model is not asked again. If the facts exceed ``max_input_tokens``, the reports on
+    sub-communities stand in for them. Only such a community waits for its sub-communities. A
+    community whose reply is unusable is a reject, and the request for its parent shows its members
+    instead. With ``keep_within``, ``made_of`` has digests of the facts that the report was made
+    from. A report that is kept although facts have changed is marked in the rejects.
     """
-    known = facts(entities, relationships, None, ContextPage(params.max_input_tokens, tokenizer))
-    kept = kept_reports(last, params.keep_within)
-    told, faults = reports(communities, known, ReportQuestion(params, report), chat, kept)
-    return _with_sources(told, communities, _units_of(relationships)), faults
+    page = ContextPage(params.max_input_tokens, tokenizer)
+    known = collect_facts(entities, relationships, None, page)
+    kept = read_kept_reports(last, params.keep_within)
+    question = ReportQuestion(params, report)
+    found, faults = write_reports(communities, known, question, chat, kept)
+    return _add_source_units(found, communities, _pair_with_units(relationships)), faults
 
 
 @dataclass(frozen=True)
 class ReportQuestion:
-    """How a model is asked for a report."""
+    """The requests that ask a chat model for a report."""
 
     params: ReportParams
     prompt: Prompt
 
     def opening(self, community: str, context: str) -> ChatRequest:
+        """Return the first request about this community; ``context`` has the facts as text."""
         text = self.prompt.render(context=context, max_length=str(self.params.max_length))
         return self._request(community, ({"role": "user", "content": text},), None)
 
     def mending(
         self, opening: ChatRequest, reply: ChatReply, problem: Problem
     ) -> ChatRequest | None:
+        """Return a request that answers an unusable reply, or None if no further one is sent."""
         if not self.params.repair or problem.reason not in MENDING:
             return None
-        return self._request(
-            opening.row_id, (*opening.messages, said(reply), MENDING[problem.reason]), opening
-        )
+        messages = (*opening.messages, said(reply), MENDING[problem.reason])
+        return self._request(opening.row_id, messages, opening)
 
     def _request(
         self, community: str, messages: tuple[Message, ...], mends: ChatRequest | None
@@ -122,131 +136,158 @@ class ReportQuestion:
 
 @dataclass(frozen=True)
 class ReportOutcome:
-    """A report, and what is to be said of how it came, or why it did not."""
+    """A report, or None, with remarks on how it was obtained or why it is missing.
+
+    ``made_of`` has digests of the facts that the report was made from.
+    """
 
     report: Report | None
     marks: tuple[Mark, ...] = ()
     made_of: tuple[str, ...] | None = None
 
 
-def reports(
+def write_reports(
     communities: pd.DataFrame,
     known: ReportFacts,
-    asking: ReportQuestion,
+    question: ReportQuestion,
     chat: ChatModel,
     kept: KeptReports,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Community reports and rejects, by rounds of questions that do not wait for each other."""
-    told: dict[str, ReportOutcome] = {}
-    for turn in rounds(communities, known):
+    """Return COMMUNITY_REPORTS and REJECTS, asking the model where no report can be kept.
+
+    The model is asked in rounds; the requests of one round do not wait for each other.
+    """
+    outcomes: dict[str, ReportOutcome] = {}
+    for turn in plan_rounds(communities, known):
         if kept.within:
-            told |= _standing(turn, known, kept)
-        asked = [community for community in turn if community.id not in told]
-        below = {id: one.report for id, one in told.items() if one.report}
-        answers = chat.converse(tell(community, known, below, asking) for community in asked)
-        told |= {community.id: answer for community, answer in zip(asked, answers, strict=True)}
-    rows = (
-        _row(row, one, one.report)
-        for row in communities.to_dict("records")
-        if (one := told[row["id"]]).report
-    )
-    return COMMUNITY_REPORTS.frame(rows), REJECTS.frame(
-        rejects((id, one.marks) for id, one in told.items())
-    )
+            outcomes |= _keep_reports(turn, known, kept)
+        asked = [community for community in turn if community.id not in outcomes]
+        below = {id: outcome.report for id, outcome in outcomes.items() if outcome.report}
+        answers = chat.converse(
+            discuss_community(community, known, below, question) for community in asked
+        )
+        for community, answer in zip(asked, answers, strict=True):
+            outcomes[community.id] = answer
+    rows = []
+    for community in communities.to_dict("records"):
+        outcome = outcomes[community["id"]]
+        if outcome.report:
+            rows.append(_report_row(community, outcome.report, outcome.made_of))
+    marks = rejects((id, outcome.marks) for id, outcome in outcomes.items())
+    return COMMUNITY_REPORTS.frame(rows), REJECTS.frame(marks)
 
 
-def _standing(
+def _keep_reports(
     turn: Sequence[Community], known: ReportFacts, kept: KeptReports
 ) -> dict[str, ReportOutcome]:
-    """The communities whose report of the last run stands."""
-    found = {community.id: kept.of(known.made_of(community)) for community in turn}
-    return {
-        id: ReportOutcome(one.report, _marks(one.changed), one.made_of)
-        for id, one in found.items()
-        if one
-    }
+    """Return the kept report of each community of this round that has one, by community id."""
+    outcomes = {}
+    for community in turn:
+        found = kept.find_similar(known.made_of(community))
+        if found is None:
+            continue
+        marks: tuple[Mark, ...] = ()
+        if found.changed:
+            message = f"{found.changed:.0%} of what it was made of has changed"
+            marks = (Mark("unrefreshed", "unrefreshed", message),)
+        outcomes[community.id] = ReportOutcome(found.report, marks, found.made_of)
+    return outcomes
 
 
-def _marks(changed: float) -> tuple[Mark, ...]:
-    message = f"{changed:.0%} of what it was made of has changed"
-    return (Mark("unrefreshed", "unrefreshed", message),) if changed else ()
+def plan_rounds(communities: pd.DataFrame, known: ReportFacts) -> list[list[Community]]:
+    """Return the communities of each round of requests.
 
-
-def rounds(communities: pd.DataFrame, known: ReportFacts) -> list[list[Community]]:
-    """Who is asked about when: a community whose facts do not fit comes after its sub-communities,
-    all others first."""
+    A community whose facts do not fit into a request comes one round after the last of its
+    sub-communities. All others come in the first round.
+    """
     turns: list[list[Community]] = []
-    made: dict[str, tuple[Community, int]] = {}
+    planned: dict[str, tuple[Community, int]] = {}
     deepest_first = communities.sort_values(["level", "id"], ascending=[False, True])
-    cells = deepest_first[["id", "entity_ids", "relationship_ids", "children"]].itertuples(
-        index=False, name=None
-    )
+    columns = ["id", "entity_ids", "relationship_ids", "children"]
+    cells = deepest_first[columns].itertuples(index=False, name=None)
     for id, members, links, children in cells:
-        below = [made[child] for child in children if child in made]
+        # Sub-communities are deeper, so they have been planned already.
+        below = [planned[child] for child in children if child in planned]
         community = Community(id, members, links, [child for child, _ in below])
-        turn = 0 if known.fit(community) else max((turn + 1 for _, turn in below), default=0)
-        made[id] = community, turn
-        turns += [[] for _ in range(turn + 1 - len(turns))]
+        turn = 0
+        if not known.fit(community):
+            turn = max((turn_below + 1 for _, turn_below in below), default=0)
+        planned[id] = community, turn
+        while len(turns) <= turn:
+            turns.append([])
         turns[turn].append(community)
     return turns
 
 
-def tell(
-    community: Community, known: ReportFacts, below: Mapping[str, Report], asking: ReportQuestion
+def discuss_community(
+    community: Community, known: ReportFacts, below: Mapping[str, Report], question: ReportQuestion
 ) -> Talk[ReportOutcome]:
-    """The conversation about one community."""
-    opening = asking.opening(community.id, known.context(community, below))
-    made_of = tuple(known.made_of(community)) if asking.params.keep_within else None
+    """Hold the conversation about one community: a request, and one more if the reply is unusable.
+
+    ``below`` has the reports that have been written so far, by community id.
+    """
+    opening = question.opening(community.id, known.context(community, below))
+    made_of = tuple(known.made_of(community)) if question.params.keep_within else None
     (reply,) = yield (opening,)
-    report = _read(reply)
+    report = _read_report(reply)
     if isinstance(report, Report):
         return ReportOutcome(report, made_of=made_of)
-    request = asking.mending(opening, reply, report)
+    problem = report
+    request = question.mending(opening, reply, problem)
     if request:
         (reply,) = yield (request,)
-        mended = _read(reply)
+        mended = _read_report(reply)
         if isinstance(mended, Report):
-            return ReportOutcome(
-                mended,
-                (Mark("recovered", report.reason, f"{report.message}; read when asked again"),),
-                made_of,
-            )
-    return ReportOutcome(None, (Mark("row", report.reason, report.message),))
+            message = f"{problem.message}; read when asked again"
+            mark = Mark("recovered", problem.reason, message)
+            return ReportOutcome(mended, (mark,), made_of)
+    return ReportOutcome(None, (Mark("row", problem.reason, problem.message),))
 
 
-@lru_cache(maxsize=256)  # each reply is read twice: as it is judged and as it is used
+# Each reply is parsed twice: when it is checked and when it is used. The cache saves the second.
+@lru_cache(maxsize=256)
 def _parse(reply: str) -> Report | Problem:
     return parse_report(reply)
 
 
 def _complaint(reply: str) -> str | None:
+    """Return what is wrong with a reply, or None."""
     report = _parse(reply)
     return report.message if isinstance(report, Problem) else None
 
 
-def _read(reply: ChatReply) -> Report | Problem:
+def _read_report(reply: ChatReply) -> Report | Problem:
+    """Return the report in a reply, or the problem of a failed request or an unusable reply."""
     return failed(reply) or _parse(reply.text)
 
 
-def _row(community: Mapping[Any, Any], one: ReportOutcome, report: Report) -> dict[str, object]:
+def _report_row(
+    community: Mapping[Any, Any], report: Report, made_of: tuple[str, ...] | None
+) -> dict[str, object]:
+    """Return a row of COMMUNITY_REPORTS."""
     title = report.title or community["title"]
+    copied = ("id", "level", "parent", "text_unit_ids", "size")
     return {
-        **{name: community[name] for name in ("id", "level", "parent", "text_unit_ids", "size")},
+        **{name: community[name] for name in copied},
         "title": title,
         "summary": report.summary,
-        "content": "\n\n".join(_markdown(title, report)),
+        "content": "\n\n".join(_format_markdown(title, report)),
         "rating": report.rating,
         "rating_explanation": report.rating_explanation,
         "findings": [vars(finding) for finding in report.findings],
         "weight": len(community["text_unit_ids"]),
-        "made_of": one.made_of,
+        "made_of": made_of,
     }
 
 
-def _markdown(title: str, report: Report) -> Iterator[str]:
-    yield from (f"# {title}", report.summary)
+def _format_markdown(title: str, report: Report) -> Iterator[str]:
+    """Yield the paragraphs of the report as Markdown."""
+    yield f"# {title}"
+    yield report.summary
     for finding in report.findings:
-        yield from filter(None, (f"## {finding.summary}", finding.explanation))
+        yield f"## {finding.summary}"
+        if finding.explanation:
+            yield finding.explanation
 
 
 @verb(
@@ -271,38 +312,47 @@ def report_communities_with_claims(
     tokenizer: Tokenizer,
     last: LastTables = NOTHING_WRITTEN,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """As report_communities, with the claims whose subject (or else object) is a member. A
-    community without claims is asked about in the very words of report_communities, so that its
-    reply serves both."""
-    known = facts(
-        entities, relationships, covariates, ContextPage(params.max_input_tokens, tokenizer)
-    )
-    kept = kept_reports(last, params.keep_within)
-    told, faults = reports(communities, known, ReportQuestion(params, report), chat, kept)
+    """Return reports and rejects as report_communities does, with claims among the facts.
+
+    A claim belongs to its subject, or to its object if the subject is no entity. A community
+    without claims gets the same request as from report_communities, so one cached reply serves
+    both.
+    """
+    page = ContextPage(params.max_input_tokens, tokenizer)
+    known = collect_facts(entities, relationships, covariates, page)
+    kept = read_kept_reports(last, params.keep_within)
+    question = ReportQuestion(params, report)
+    found, faults = write_reports(communities, known, question, chat, kept)
     subjects = covariates["subject_id"]
     homes = subjects.where(subjects.isin(entities["id"]), covariates["object_id"])
-    claimed = zip(homes, ([unit] for unit in covariates["text_unit_id"]), strict=True)
-    return _with_sources(told, communities, chain(_units_of(relationships), claimed)), faults
+    units_of_claims = ([unit] for unit in covariates["text_unit_id"])
+    claims = zip(homes, units_of_claims, strict=True)
+    sources = chain(_pair_with_units(relationships), claims)
+    return _add_source_units(found, communities, sources), faults
 
 
-def _units_of(relationships: pd.DataFrame) -> Iterator[tuple[str, Sequence[str]]]:
+def _pair_with_units(relationships: pd.DataFrame) -> Iterator[tuple[str, Sequence[str]]]:
+    """Return pairs of a relationship's id and the ids of its text units."""
     return zip(relationships["id"], relationships["text_unit_ids"], strict=True)
 
 
-def _with_sources(
-    told: pd.DataFrame, communities: pd.DataFrame, found: Iterable[tuple[str, Sequence[str]]]
+def _add_source_units(
+    reports: pd.DataFrame, communities: pd.DataFrame, found: Iterable[tuple[str, Sequence[str]]]
 ) -> pd.DataFrame:
-    """``found``: text units by the entity or relationship that they are told with. A claim or an
-    imported relationship may be of one in which no member was found: who may not see it must not be
-    shown the report."""
+    """Return the reports with the text units of all facts in ``text_unit_ids``.
+
+    ``found`` has pairs of an entity's or relationship's id and ids of text units. A claim or an
+    imported relationship may come from a text unit that mentions no member. Somebody who may not
+    see that text unit must not be shown the report.
+    """
     units: dict[str, set[str]] = defaultdict(set)
-    for id, of_one in found:
-        units[id].update(of_one)
-    cells = communities[["id", "entity_ids", "relationship_ids", "text_unit_ids"]].itertuples(
-        index=False, name=None
-    )
-    sources = {
-        id: sorted(set(own).union(*(units.get(one, ()) for one in (*members, *links))))
-        for id, members, links, own in cells
-    }
-    return told.assign(text_unit_ids=told["id"].map(sources))
+    for id, units_of_fact in found:
+        units[id].update(units_of_fact)
+    columns = ["id", "entity_ids", "relationship_ids", "text_unit_ids"]
+    sources: dict[str, list[str]] = {}
+    for id, members, links, own in communities[columns].itertuples(index=False, name=None):
+        units_of_community = set(own)
+        for fact in (*members, *links):
+            units_of_community.update(units.get(fact, ()))
+        sources[id] = sorted(units_of_community)
+    return reports.assign(text_unit_ids=reports["id"].map(sources))

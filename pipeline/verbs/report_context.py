@@ -1,8 +1,8 @@
-"""What a report on a community is made of: facts within a budget of tokens, reports on its parts
-where they are many.
+"""The facts about a community that a request for a report shows, within a budget of tokens.
 
-Which facts, and in which order, follows from the community's own members alone: not from ids,
-levels, or what is linked to it from outside.
+If the facts are too many, reports on sub-communities take the place of some. The choice and the
+order of the facts depend on the members of the community alone. They do not depend on ids, on
+levels, or on relationships with entities outside.
 """
 
 import csv
@@ -21,8 +21,9 @@ from pipeline.text.ids import digest
 from pipeline.verbs.join_descriptions import cut
 
 FENCE, NO_FENCE = "```", "'''"
+"""The marks around a table, and what replaces them inside a cell."""
 SHARE_OF_A_CELL = 4
-"""A cell takes at most this part of the budget."""
+"""A cell takes at most the budget divided by this number."""
 
 Section = Literal["Reports", "Entities", "Relationships", "Claims"]
 HEADERS: Mapping[Section, tuple[str, ...]] = {
@@ -36,7 +37,7 @@ FRAME = "-----{}-----\n```csv\n{}\n{}```\n"
 
 @dataclass(frozen=True)
 class ContextRow:
-    """A line of a section, and what it costs. ``ends``: the entities that it is about."""
+    """A line of a section, with its number of tokens. ``ends`` has the ids of its entities."""
 
     section: Section
     line: str
@@ -45,7 +46,7 @@ class ContextRow:
 
     @cached_property
     def fact(self) -> str:
-        """A digest of what it says."""
+        """A digest of the section and the line."""
         return digest(self.section, self.line)
 
 
@@ -59,49 +60,55 @@ class Community:
 
 @dataclass(frozen=True)
 class ContextPage:
-    """Writes rows, and counts each once."""
+    """A page of at most ``budget`` tokens: makes the rows for it and chooses those that fit."""
 
     budget: int
     tokenizer: Tokenizer
 
     def row(self, section: Section, cells: Iterable[str], ends: tuple[str, ...] = ()) -> ContextRow:
-        """What the cells say can neither close the fence around them nor begin a line."""
-        share = self.budget // SHARE_OF_A_CELL
+        """Return the cells as one row of CSV, with its number of tokens.
+
+        Text in a cell can neither begin a line nor close the fence around the table. A cell that
+        is too long is cut.
+        """
+        most_tokens = self.budget // SHARE_OF_A_CELL
         line = io.StringIO()
-        flat = [cut(" ".join(cell.split()), share, self.tokenizer) for cell in cells]
+        flat = [cut(" ".join(cell.split()), most_tokens, self.tokenizer) for cell in cells]
         csv.writer(line, lineterminator="\n").writerow(flat)
         text = line.getvalue().replace(FENCE, NO_FENCE)
         return ContextRow(section, text, self.tokenizer.count(text), ends)
 
     @cached_property
     def left(self) -> int:
-        """Tokens for rows."""
+        """The number of tokens for rows, which the headers of all sections leave."""
         frames = (
             FRAME.format(section, ",".join(header), "") for section, header in HEADERS.items()
         )
         return self.budget - self.tokenizer.count("\n".join(frames))
 
     def fits(self, rows: Iterable[ContextRow]) -> bool:
+        """Return whether all these rows fit."""
         return sum(row.tokens for row in rows) <= self.left
 
     def within(self, rows: Iterable[ContextRow]) -> str:
-        """The rows that fit, the first ones before the others, as text."""
-        left, kept = self.left, list[ContextRow]()
+        """Return the rows that fit as text; earlier rows go before later ones."""
+        left = self.left
+        kept: list[ContextRow] = []
         for row in rows:
             if row.tokens <= left:
                 left -= row.tokens
                 kept.append(row)
-        while (
-            self.tokenizer.count(text := _text(kept)) > self.budget
-        ):  # lines may count more together than one by one
+        text = _format_tables(kept)
+        # Lines may have more tokens together than the sum of their counts.
+        while self.tokenizer.count(text) > self.budget:
             kept.pop()
+            text = _format_tables(kept)
         return text
 
 
 @dataclass(frozen=True)
 class ReportFacts:
-    """The rows of a whole graph: of entities and relationships by id, of claims by the entity they
-    are told with."""
+    """The rows of a whole graph: entities and relationships by id, claims by their entity's id."""
 
     page: ContextPage
     entities: Mapping[str, ContextRow]
@@ -109,44 +116,53 @@ class ReportFacts:
     claims: Mapping[str, Sequence[ContextRow]]
 
     def fit(self, community: Community) -> bool:
-        """Whether all that is known of the community can be shown."""
-        return self.page.fits(self._of(community))
+        """Return whether all facts about the community fit into one request."""
+        return self.page.fits(self._rows_of(community))
 
     def made_of(self, community: Community) -> list[str]:
-        """Digests of all that is known of the community."""
-        return sorted({row.fact for row in self._of(community)})
+        """Return the digests of all facts about the community, sorted."""
+        return sorted({row.fact for row in self._rows_of(community)})
 
     def context(self, community: Community, reports: Mapping[str, Report]) -> str:
-        """All rows where they fit. Where not, the ``reports`` of parts, the largest part first,
-        take the place of the rows that lie within them, until the rest fits; their summaries, where
-        the whole reports are too long for that; and in the end what matters less is cut."""
-        rows = self._ranked(community)
+        """Return the facts about the community as text that fits the budget.
+
+        All rows are shown if they fit. If not, ``reports`` on sub-communities, the largest first,
+        replace the rows about their members until the rest fits. If the whole reports are too long
+        for that, their summaries are used. Rows that still do not fit are left out, from the end.
+        """
+        rows = self._rank_rows(community)
         if self.page.fits(rows):
             return self.page.within(rows)
-        parts = {part.id: part for part in community.children if part.id in reports}
-        told = self._with_reports(
-            rows, parts, {id: self.page.row("Reports", _whole(reports[id])) for id in parts}
-        )
-        if not self.page.fits(told):
-            told = self._with_reports(
-                rows, parts, {id: self.page.row("Reports", _short(reports[id])) for id in parts}
-            )
-        return self.page.within(told)
+        children = {child.id: child for child in community.children if child.id in reports}
+        whole = {id: self.page.row("Reports", _full_text(reports[id])) for id in children}
+        shown = self._replace_by_reports(rows, children, whole)
+        if not self.page.fits(shown):
+            short = {id: self.page.row("Reports", _summary_text(reports[id])) for id in children}
+            shown = self._replace_by_reports(rows, children, short)
+        return self.page.within(shown)
 
-    def _of(self, community: Community) -> Iterator[ContextRow]:
+    def _rows_of(self, community: Community) -> Iterator[ContextRow]:
+        """Yield all rows about the members and relationships of the community."""
         for id in community.entity_ids:
             yield self.entities[id]
             yield from self.claims.get(id, ())
         for id in community.relationship_ids:
             yield self.relationships[id]
 
-    def _ranked(self, community: Community) -> list[ContextRow]:
-        """Relationships by the degree of their ends within the community, each after its ends and
-        their claims."""
+    def _rank_rows(self, community: Community) -> list[ContextRow]:
+        """Return all rows about the community, the most important ones first.
+
+        Relationships are ranked by the degree of their ends within the community. Each stands
+        behind its two ends and their claims. Entities without a relationship come last.
+        """
         links = [self.relationships[id] for id in community.relationship_ids]
-        degree = Counter(end for ends in {frozenset(link.ends) for link in links} for end in ends)
+        # Both directions between two entities count as one neighbour.
+        degree: Counter[str] = Counter()
+        for ends in {frozenset(link.ends) for link in links}:
+            degree.update(ends)
         links.sort(key=lambda link: (-sum(degree[end] for end in link.ends), link.line))
-        rows, shown = list[ContextRow](), set[str]()
+        rows: list[ContextRow] = []
+        shown: set[str] = set()
         for link in links:
             for end in link.ends:
                 if end not in shown:
@@ -158,95 +174,99 @@ class ReportFacts:
             rows += [self.entities[id], *self.claims.get(id, ())]
         return rows
 
-    def _with_reports(
+    def _replace_by_reports(
         self,
         rows: Sequence[ContextRow],
-        parts: Mapping[str, Community],
+        children: Mapping[str, Community],
         reports: Mapping[str, ContextRow],
     ) -> list[ContextRow]:
-        part_of = {entity: id for id, part in parts.items() for entity in part.entity_ids}
-        homes = [_home(row, part_of) for row in rows]
+        """Return as many reports as needed, then the rows that they do not replace.
+
+        ``children`` and ``reports`` are by the ids of sub-communities.
+        """
+        child_of: dict[str, str] = {}
+        for id, child in children.items():
+            child_of.update(dict.fromkeys(child.entity_ids, id))
+        homes = [_find_child(row, child_of) for row in rows]
         tokens: Counter[str] = Counter()
         for row, home in zip(rows, homes, strict=True):
             tokens[home] += row.tokens
         total = sum(tokens.values())
         shorter = [id for id, report in reports.items() if report.tokens < tokens[id]]
-        chosen = list[str]()
-        for id in sorted(shorter, key=lambda part: (-tokens[part], reports[part].line)):
+        chosen: list[str] = []
+        for id in sorted(shorter, key=lambda child: (-tokens[child], reports[child].line)):
             if total <= self.page.left:
                 break
             total += reports[id].tokens - tokens[id]
             chosen.append(id)
-        replaced = frozenset(chosen)
-        kept = (row for row, home in zip(rows, homes, strict=True) if home not in replaced)
+        kept = [row for row, home in zip(rows, homes, strict=True) if home not in chosen]
         return [*(reports[id] for id in chosen), *kept]
 
 
-def facts(
+def collect_facts(
     entities: pd.DataFrame,
     relationships: pd.DataFrame,
     covariates: pd.DataFrame | None,
     page: ContextPage,
 ) -> ReportFacts:
-    """The rows of all tables."""
-    cells = entities[["id", *HEADERS["Entities"]]].itertuples(index=False, name=None)
-    links = relationships[
-        [
-            "id",
-            "source_entity_id",
-            "target_entity_id",
-            "source",
-            "target",
-            "keywords",
-            "description",
-        ]
-    ].itertuples(index=False, name=None)
-    return ReportFacts(
-        page,
-        {id: page.row("Entities", words, (id,)) for id, *words in cells},
-        {
-            id: page.row(
-                "Relationships", (source, target, ", ".join(keywords), description), (one, other)
-            )
-            for id, one, other, source, target, keywords, description in links
-        },
-        {} if covariates is None else _claims(covariates, frozenset(entities["id"]), page),
-    )
+    """Return the rows for all entities, relationships and claims; ``covariates`` has the claims."""
+    entity_rows: dict[str, ContextRow] = {}
+    entity_columns = ["id", *HEADERS["Entities"]]
+    for id, *words in entities[entity_columns].itertuples(index=False, name=None):
+        entity_rows[id] = page.row("Entities", words, (id,))
+
+    link_rows: dict[str, ContextRow] = {}
+    link_columns = ["id", "source_entity_id", "target_entity_id", *HEADERS["Relationships"]]
+    links = relationships[link_columns].itertuples(index=False, name=None)
+    for id, source_id, target_id, source, target, keywords, description in links:
+        words = (source, target, ", ".join(keywords), description)
+        link_rows[id] = page.row("Relationships", words, (source_id, target_id))
+
+    claim_rows: dict[str, list[ContextRow]] = {}
+    if covariates is not None:
+        claim_rows = _collect_claims(covariates, frozenset(entities["id"]), page)
+    return ReportFacts(page, entity_rows, link_rows, claim_rows)
 
 
-def _claims(
+def _collect_claims(
     covariates: pd.DataFrame, entities: frozenset[str], page: ContextPage
 ) -> dict[str, list[ContextRow]]:
-    """Claims by their subject, or by their object where only that is an entity; equal ones once."""
-    told: dict[str, dict[str, ContextRow]] = defaultdict(dict)
-    cells = covariates[["subject_id", "object_id", *HEADERS["Claims"]]].itertuples(
-        index=False, name=None
-    )
-    for subject, object, *words in cells:
+    """Return the distinct claims of each entity, sorted by line.
+
+    A claim belongs to its subject, or to its object if only that is an entity.
+    """
+    claims: dict[str, dict[str, ContextRow]] = defaultdict(dict)
+    columns = ["subject_id", "object_id", *HEADERS["Claims"]]
+    for subject, object, *words in covariates[columns].itertuples(index=False, name=None):
         home = subject if subject in entities else object
         if home in entities:
             row = page.row("Claims", words, (home,))
-            told[home][row.line] = row
-    return {home: [rows[line] for line in sorted(rows)] for home, rows in told.items()}
+            claims[home][row.line] = row
+    return {home: [rows[line] for line in sorted(rows)] for home, rows in claims.items()}
 
 
-def _home(row: ContextRow, part_of: Mapping[str, str]) -> str:
-    """The part that the row lies within; "" for one between parts, or in none."""
-    homes = {part_of.get(end, "") for end in row.ends}
+def _find_child(row: ContextRow, child_of: Mapping[str, str]) -> str:
+    """Return the sub-community that contains all ends of the row, or "" if none does.
+
+    ``child_of`` maps an entity to its sub-community.
+    """
+    homes = {child_of.get(end, "") for end in row.ends}
     return homes.pop() if len(homes) == 1 else ""
 
 
-def _whole(report: Report) -> tuple[str, str]:
+def _full_text(report: Report) -> tuple[str, str]:
+    """Return the title, and the summary with all findings."""
     findings = (f"{finding.summary} {finding.explanation}" for finding in report.findings)
     return report.title, " ".join([report.summary, *findings])
 
 
-def _short(report: Report) -> tuple[str, str]:
+def _summary_text(report: Report) -> tuple[str, str]:
+    """Return the title and the summary."""
     return report.title, report.summary
 
 
-def _text(rows: Sequence[ContextRow]) -> str:
-    """A table for each section that has rows."""
+def _format_tables(rows: Sequence[ContextRow]) -> str:
+    """Return a fenced CSV table for each section that has rows."""
     lines: dict[Section, list[str]] = defaultdict(list)
     for row in rows:
         lines[row.section].append(row.line)

@@ -1,11 +1,10 @@
-"""resolve_entities: entities that are one thing under several names become one."""
+"""resolve_entities: merge entities that are the same thing under several names."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
 import pandas as pd
 from pydantic import Field
 
@@ -27,22 +26,30 @@ from pipeline.resolution.judge import TEXTS, Entry, Judgement, Question, batches
 from pipeline.resolution.name import read_name
 from pipeline.resolution.pairs import near_pairs
 from pipeline.resolution.pins import pins_digest, read_pins
-from pipeline.resolution.resolve import Resolution, chosen, read_pins_of
+from pipeline.resolution.resolve import Clusters, Resolution, chosen, read_pins_of
+
+LONGEST_MESSAGE = 300
+"""Characters of a reject's message; the rest is cut off."""
 
 
 class ResolveParams(Params):
-    """``similarity``: of two names, from which on they are a doubtful pair; ``near``: the cosine of
-    their vectors, where an embedding model is named. ``candidates``: doubtful pairs of one entity
-    at most. ``batch``: pairs that the model judges at a time. ``pins``: a person's decisions, a CSV
-    file below ``root`` (the project) unless it is absolute."""
+    """Limits from which on two names are a doubtful pair, and the file of a person's decisions.
+
+    ``similarity`` is that of two names, between 0 and 1. ``near`` is the cosine of their vectors,
+    used if an embedding model is given. ``candidates`` is the greatest number of doubtful pairs of
+    one entity. ``batch`` is the number of pairs that the model judges in one request. ``pins`` is a
+    CSV file with decisions; a relative path starts at ``root``, the project's folder.
+    """
 
     similarity: float = Field(default=0.88, ge=0.5, le=1)
     near: float = Field(default=0.9, ge=0.5, le=1)
     candidates: int = Field(default=5, ge=0)
     batch: int = Field(default=10, ge=1, le=100)
-    rounds: ClassVar[int] = 2  # doubtful pairs, then those that the verdicts leave open
+    # The model is asked about doubtful pairs, then about those that its verdicts leave open.
+    rounds: ClassVar[int] = 2
     pins: str = "resolutions.csv"
-    root: str = Field(default=".", exclude=True)  # a project may move
+    # Not part of the fingerprint: a project may move to another folder.
+    root: str = Field(default=".", exclude=True)
 
     @property
     def file(self) -> Path:
@@ -50,7 +57,7 @@ class ResolveParams(Params):
 
 
 def stamp(params: ResolveParams) -> str:
-    """Changes when a pin does."""
+    """Return a digest of the pins; it changes when one of them does."""
     return pins_digest(params.file)
 
 
@@ -83,16 +90,15 @@ def resolve_entities(
     chat: ChatModel | None = None,
     embedding: EmbeddingModel | None = None,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """The merged graph with entities of several names as one, and every decision about a pair of
-    names.
+    """Return the graph with entities of several names merged, the decisions, and rejects.
 
-    Rules join what differs in writing only, and never what counts differently; ``chat`` judges the
-    doubtful pairs, which ``embedding`` adds to; without it they are kept apart. Names become one
-    only where each passes with each. The name that all take is the most frequent, ties by code
-    point. A relationship whose ends become one is a reject, as is a pair that the model does not
-    judge.
+    Rules merge names that differ in writing only; they never merge names with different numbers.
+    ``chat`` judges the doubtful pairs; without it they are kept apart. ``embedding`` finds more
+    doubtful pairs. Names are merged only if each of them may be merged with each other one. The
+    merged entity takes the most frequent name; of equally frequent ones, the smallest by code
+    point. Rejects are relationships whose ends become one entity, and pairs without a verdict.
 
-    Raises SettingsError for pins that cannot be read, and for a model without its prompt.
+    Raises SettingsError if the pins cannot be read, or if a model or its prompt is missing.
     """
     if (chat is None) != (judge is None):
         raise SettingsError(
@@ -100,92 +106,116 @@ def resolve_entities(
             " both"
         )
     entities = merged_entities.sort_values("id").reset_index(drop=True)
-    names = [
-        read_name(name, type) for name, type in zip(entities["name"], entities["type"], strict=True)
-    ]
-    positions = {id: position for position, id in enumerate(entities["id"])}
-    near = near_pairs(_vectors(entities, embedding), params.near) if embedding else {}
-    pins = read_pins_of({pin.ids: pin.decision for pin in read_pins(params.file)}, positions)
-    units = [frozenset(of_entity) for of_entity in entities["text_unit_ids"]]
-    resolution = Resolution(names, params.similarity, params.candidates, pins, near, units)
-    unknown = _judge(resolution, entities, params, judge, chat) if judge and chat else []
+    resolution = _compare_names(entities, params, embedding)
+    unknown: list[Judgement] = []
+    if judge and chat:
+        unknown = _ask_judge(resolution, entities, params, judge, chat)
     clusters = resolution.clusters()
-    into = _into(clusters.of_several, entities, resolution)
-    places = {id: place for place, id in enumerate(text_units.sort_values(list(PLACES.key))["id"])}
-    resolved = folded_entities(entities, into, places)
-    left = dict(zip(resolved["id"], resolved["name"], strict=True))
-    links, loops = folded_relationships(merged_relationships, into, left, places)
+
+    merged_into = _map_to_heads(clusters.of_several, entities, resolution)
+    units_in_order = text_units.sort_values(list(PLACES.key))
+    reading_order = {id: position for position, id in enumerate(units_in_order["id"])}
+    resolved = folded_entities(entities, merged_into, reading_order)
+    names = dict(zip(resolved["id"], resolved["name"], strict=True))
+    links, loops = folded_relationships(merged_relationships, merged_into, names, reading_order)
+    resolved_mentions = folded_mentions(mentions, merged_into)
+    decisions = RESOLUTIONS.frame(_decision_rows(resolution, clusters, entities))
+    rejects = REJECTS.frame([*_loop_rows(loops), *_unjudged_rows(unknown)])
+    return resolved, links, resolved_mentions, decisions, rejects
+
+
+def _compare_names(
+    entities: pd.DataFrame, params: ResolveParams, embedding: EmbeddingModel | None
+) -> Resolution:
+    """Return the comparison of the names, with the pins, and with near vectors if there are any.
+
+    Names are known there by the positions of their entities.
+    """
+    cells = zip(entities["name"], entities["type"], strict=True)
+    names = [read_name(name, type) for name, type in cells]
+    near: dict[tuple[int, int], float] = {}
+    if embedding:
+        vectors = embedding.embed(entities["name"].tolist())
+        near = near_pairs(vectors, params.near)
+    positions = {id: position for position, id in enumerate(entities["id"])}
+    pins = read_pins_of({pin.ids: pin.decision for pin in read_pins(params.file)}, positions)
+    units = [frozenset(unit_ids) for unit_ids in entities["text_unit_ids"]]
+    return Resolution(names, params.similarity, params.candidates, pins, near, units)
+
+
+def _decision_rows(
+    resolution: Resolution, clusters: Clusters, entities: pd.DataFrame
+) -> Iterator[tuple[object, ...]]:
+    """Yield a row of RESOLUTIONS for each pair of names that was decided."""
     ids = entities["id"].tolist()
-    decisions = [
-        (ids[a], ids[b], names[a].name, names[b].name, one.score, one.rule, one.decision, one.by)
-        for one in resolution.decided(clusters)
-        for a, b in [one.pair]
-    ]
-    return (
-        resolved,
-        links,
-        folded_mentions(mentions, into),
-        RESOLUTIONS.frame(decisions),
-        REJECTS.frame([*_loops(loops), *_unjudged(unknown)]),
-    )
+    names = resolution.names
+    for one in resolution.decided(clusters):
+        left, right = one.pair
+        compared = (ids[left], ids[right], names[left].name, names[right].name)
+        yield (*compared, one.score, one.rule, one.decision, one.by)
 
 
-def _vectors(entities: pd.DataFrame, embedding: EmbeddingModel) -> np.ndarray:
-    return embedding.embed(entities["name"].tolist())
-
-
-def _judge(
+def _ask_judge(
     resolution: Resolution,
     entities: pd.DataFrame,
     params: ResolveParams,
     prompt: Prompt,
     chat: ChatModel,
 ) -> list[Judgement]:
-    """Ask about the doubtful pairs, then about those that the verdicts leave open; returns what
-    brought no verdict."""
-    unknown: dict[str, Judgement] = {}
-    for pairs in (lambda: resolution.doubtful, resolution.unclosed):
-        asked = {
-            question.id: (pair, question)
-            for pair in pairs()
-            for question in [_question(pair, entities)]
-        }
-        questions = batches((question for _, question in asked.values()), params.batch)
-        for told in chain.from_iterable(
-            chat.converse(judged(batch, prompt) for batch in questions)
-        ):
-            if isinstance(told.verdict, Problem):
-                unknown[told.question.id] = told
+    """Ask the model about the doubtful pairs, then about those that its verdicts leave open.
+
+    The verdicts are written into ``resolution``. Returns the judgements that failed.
+    """
+    failed: dict[str, Judgement] = {}
+    # The second list depends on the verdicts on the first, so it is made after these.
+    for list_pairs in (lambda: resolution.doubtful, resolution.unclosed):
+        pairs: dict[str, tuple[int, int]] = {}
+        questions: list[Question] = []
+        for pair in list_pairs():
+            question = _write_question(pair, entities)
+            pairs[question.id] = pair
+            questions.append(question)
+        requests = [judged(batch, prompt) for batch in batches(questions, params.batch)]
+        for judgement in chain.from_iterable(chat.converse(requests)):
+            id = judgement.question.id
+            if isinstance(judgement.verdict, Problem):
+                failed[id] = judgement
             else:
-                unknown.pop(told.question.id, None)
-                resolution.verdicts[asked[told.question.id][0]] = told.verdict
-    return list(unknown.values())
+                failed.pop(id, None)
+                resolution.verdicts[pairs[id]] = judgement.verdict
+    return list(failed.values())
 
 
-def _question(pair: tuple[int, int], entities: pd.DataFrame) -> Question:
-    one, two = (_entry(entities.iloc[position]) for position in pair)
-    return Question("+".join(entities["id"].iloc[position] for position in pair), one, two)
+def _write_question(pair: tuple[int, int], entities: pd.DataFrame) -> Question:
+    """Return the question whether the entities at these two positions are the same."""
+    one, other = (entities.iloc[position] for position in pair)
+    return Question(f"{one['id']}+{other['id']}", _describe(one), _describe(other))
 
 
-def _entry(entity: "pd.Series[Any]") -> Entry:
+def _describe(entity: "pd.Series[Any]") -> Entry:
+    """Return the name and type of an entity with its first descriptions."""
     return Entry(entity["name"], entity["type"], tuple(entity["descriptions"][:TEXTS]))
 
 
-def _into(
+def _map_to_heads(
     clusters: Sequence[tuple[int, ...]], entities: pd.DataFrame, resolution: Resolution
 ) -> dict[str, str]:
-    """Entity id -> the id of the one it becomes."""
-    ids, frequencies = entities["id"].tolist(), entities["frequency"].tolist()
-    into = {}
+    """Map the id of each entity that disappears to the id of the entity it is merged into."""
+    ids = entities["id"].tolist()
+    frequencies = entities["frequency"].tolist()
+    merged_into = {}
     for members in clusters:
         head = chosen(members, frequencies, resolution.names)
-        into |= {ids[member]: ids[head] for member in members if member != head}
-    return into
+        for member in members:
+            if member != head:
+                merged_into[ids[member]] = ids[head]
+    return merged_into
 
 
-def _loops(loops: pd.DataFrame) -> Iterator[dict[str, str]]:
+def _loop_rows(loops: pd.DataFrame) -> Iterator[dict[str, str]]:
+    """Yield a row of REJECTS for each relationship whose ends have become one entity."""
     for id, source, target in loops[["id", "source", "target"]].itertuples(index=False):
-        message = f"{source!r} and {target!r} are one entity now"[:300]
+        message = f"{source!r} and {target!r} are one entity now"[:LONGEST_MESSAGE]
         yield {
             "step": "",
             "row_id": id,
@@ -195,15 +225,18 @@ def _loops(loops: pd.DataFrame) -> Iterator[dict[str, str]]:
         }
 
 
-def _unjudged(unknown: Iterable[Judgement]) -> Iterator[dict[str, str]]:
-    for told in unknown:
-        if isinstance(told.verdict, Problem):
-            names = f"{told.question.one.name!r} and {told.question.two.name!r}"
-            message = f"{names} are kept apart: {told.verdict.message}"[:300]
+def _unjudged_rows(unknown: Iterable[Judgement]) -> Iterator[dict[str, str]]:
+    """Yield a row of REJECTS for each pair that brought no verdict."""
+    for judgement in unknown:
+        problem = judgement.verdict
+        if isinstance(problem, Problem):
+            question = judgement.question
+            names = f"{question.one.name!r} and {question.two.name!r}"
+            message = f"{names} are kept apart: {problem.message}"[:LONGEST_MESSAGE]
             yield {
                 "step": "",
-                "row_id": told.row,
+                "row_id": judgement.row,
                 "kind": "row",
-                "reason": told.verdict.reason,
+                "reason": problem.reason,
                 "message": message,
             }

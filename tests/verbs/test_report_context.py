@@ -14,8 +14,8 @@ from pipeline.models.parse.graph import Finding, Report
 from pipeline.text.ids import claim_id, entity_id
 from pipeline.text.tokens import tokenizer
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
-from pipeline.verbs.report_communities import rounds
-from pipeline.verbs.report_context import Community, ContextPage, ReportFacts, facts
+from pipeline.verbs.report_communities import plan_rounds
+from pipeline.verbs.report_context import Community, ContextPage, ReportFacts, collect_facts
 from tests.sizes import size
 from tests.verbs.graphs import ranked, towns
 
@@ -55,7 +55,7 @@ def known(graph: nx.DiGraph, budget: int = 8000, told: Mapping[str, str] = {}) -
     entities, relationships = ranked(graph)
     names = zip(entities["name"], entities["description"], strict=True)
     described = [told.get(name, description) for name, description in names]
-    return facts(entities.assign(description=described), relationships, None, page(budget))
+    return collect_facts(entities.assign(description=described), relationships, None, page(budget))
 
 
 def whole(graph: nx.DiGraph, *children: Community) -> Community:
@@ -98,7 +98,7 @@ def test_a_claim_is_shown_once_with_its_subject_or_else_with_its_object():
     told = claims(
         ("Ann", "Cid", "owes"), ("Zed", "Cid", "paid"), ("Zed", "", "lost"), ("Ann", "Cid", "owes")
     )
-    fact = facts(entities, relationships, told, page(8000))
+    fact = collect_facts(entities, relationships, told, page(8000))
     first, second = (
         sections(fact.context(community(graph, names), {}))
         for names in (["Ann", "Bob"], ["Cid", "Dan"])
@@ -194,12 +194,12 @@ def test_no_context_exceeds_its_budget(seed: int, budget: int, texts: list[str],
         description=[texts[row % 3] * (row % length) for row in range(len(entities))]
     )
     told = claims(*((name, "", texts[0]) for name in list(graph)[:5]))
-    fact = facts(entities, relationships, told, page(budget))
+    fact = collect_facts(entities, relationships, told, page(budget))
     communities, _ = detect_communities(
         entities, relationships, CommunityParams(max_cluster_size=4)
     )
     reports: dict[str, Report] = {}
-    for turn in rounds(communities, fact):
+    for turn in plan_rounds(communities, fact):
         for one in turn:
             context = fact.context(one, reports)
             assert COUNT(context) <= budget
