@@ -1,5 +1,7 @@
-"""compose_texts, compose_report_texts: what of an entity, a relationship or a report is embedded
-and searched."""
+"""compose_texts, compose_report_texts: compose the texts that are embedded and searched.
+
+The texts are those of entities, relationships and reports.
+"""
 
 from typing import Literal
 
@@ -16,12 +18,18 @@ TOLD_RELATIONSHIPS = table(
 TOLD_REPORTS = table(
     "level", "id", id=STRING, level=INT, title=STRING, summary=STRING, content=STRING
 )
-"""What becomes text, so that a night composes none where counts and sources alone are others."""
+"""The columns that become text.
+
+Other columns are not read. So an incremental run composes no text again if only counts or text
+units have changed.
+"""
 
 
 class TextParams(Params):
-    """``entity``: its name, or its name and its description; ``relationship``: its description
-    alone, or keywords, source and target before it."""
+    """``entity`` chooses the name, or the name and the description.
+
+    ``relationship`` chooses the description, or keywords, source and target before it.
+    """
 
     entity: Literal["name", "name_description"] = "name_description"
     relationship: Literal["description", "keywords_ends_description"] = "keywords_ends_description"
@@ -36,37 +44,33 @@ class TextParams(Params):
 def compose_texts(
     entities: pd.DataFrame, relationships: pd.DataFrame, params: TextParams = TextParams()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Entity: ``name\\ndescription``. Relationship:
-    ``keywords\\tsource\\ttarget\\tdescription``."""
-    named = (
-        entities["name"]
-        if params.entity == "name"
-        else entities["name"] + "\n" + entities["description"]
-    )
-    told = (
-        relationships["description"]
-        if params.relationship == "description"
-        else _with_ends(relationships)
-    )
+    """Return the texts of the entities and of the relationships.
+
+    By default the text of an entity is ``name\\ndescription``, and that of a relationship is
+    ``keywords\\tsource\\ttarget\\tdescription``.
+    """
+    entity_texts = entities["name"]
+    if params.entity == "name_description":
+        entity_texts = entity_texts + "\n" + entities["description"]
+    if params.relationship == "description":
+        relationship_texts = relationships["description"]
+    else:
+        relationship_texts = _join_cells(relationships)
     return (
-        pd.DataFrame({"id": entities["id"], "text": named}),
-        pd.DataFrame({"id": relationships["id"], "text": told}),
+        pd.DataFrame({"id": entities["id"], "text": entity_texts}),
+        pd.DataFrame({"id": relationships["id"], "text": relationship_texts}),
     )
 
 
-def _with_ends(relationships: pd.DataFrame) -> list[str]:
+def _join_cells(relationships: pd.DataFrame) -> list[str]:
+    """Return keywords, source, target and description of each relationship as one text."""
     keywords = [", ".join(words) for words in relationships["keywords"]]
-    parts = [
-        keywords,
-        relationships["source"],
-        relationships["target"],
-        relationships["description"],
-    ]
-    return ["\t".join(row) for row in zip(*parts, strict=True)]
+    others = [relationships[name] for name in ("source", "target", "description")]
+    return ["\t".join(row) for row in zip(keywords, *others, strict=True)]
 
 
 class ReportTextParams(Params):
-    """``text``: the whole report, its summary, or its title."""
+    """``text`` chooses the whole report (``content``), its summary, or its title."""
 
     text: Literal["content", "summary", "title"] = "content"
 
@@ -80,5 +84,6 @@ class ReportTextParams(Params):
 def compose_report_texts(
     community_reports: pd.DataFrame, params: ReportTextParams = ReportTextParams()
 ) -> pd.DataFrame:
-    """The text of each report that ``text`` names."""
-    return pd.DataFrame({"id": community_reports["id"], "text": community_reports[params.text]})
+    """Return the chosen text of each report."""
+    texts = community_reports[params.text]
+    return pd.DataFrame({"id": community_reports["id"], "text": texts})

@@ -1,4 +1,4 @@
-"""compute_degrees: how connected each entity is."""
+"""compute_degrees: count the neighbours of each entity."""
 
 import pandas as pd
 
@@ -15,29 +15,36 @@ from pipeline.contract.schemas import (
 
 ENDS = ("source_entity_id", "target_entity_id")
 NEIGHBOURS = table(*ENDS, source_entity_id=STRING, target_entity_id=STRING)
-"""What of relationships makes a degree, so that a night counts none anew where their texts alone
-are others."""
+"""The columns of relationships that degrees depend on.
+
+Other columns are not read. So an incremental run counts no degree again if only texts have changed.
+"""
 
 
 def with_degrees(
     described_entities: pd.DataFrame, described_relationships: pd.DataFrame
 ) -> pd.DataFrame:
-    """The entities with ``degree``: distinct neighbours, direction left aside."""
-    source, target = (described_relationships[end].to_numpy() for end in ENDS)
+    """Return the entities with ``degree``, the number of distinct neighbours in any direction."""
+    source = described_relationships["source_entity_id"].to_numpy()
+    target = described_relationships["target_entity_id"].to_numpy()
     one_way = pd.DataFrame({"entity": source, "neighbour": target})
     other_way = pd.DataFrame({"entity": target, "neighbour": source})
-    counted = pd.concat([one_way, other_way]).drop_duplicates()["entity"].value_counts()
-    degrees = described_entities["id"].map(counted).fillna(0).astype("int64")
+    pairs = pd.concat([one_way, other_way]).drop_duplicates()
+    neighbours = pairs["entity"].value_counts()
+    degrees = described_entities["id"].map(neighbours).fillna(0).astype("int64")
     return described_entities.assign(degree=degrees)
 
 
 def as_described(described_relationships: pd.DataFrame) -> pd.DataFrame:
+    """Return the relationships unchanged: in this sub-step they only get another name."""
     return described_relationships
 
 
 def parts(params: Params) -> tuple[Part, ...]:
-    """A new neighbour is a matter of the two entities: their other relationships stay as they
-    are."""
+    """Return the sub-steps: one for entities, one for relationships.
+
+    A new relationship changes the degrees of its two ends, but no other relationship.
+    """
     by_entity = Law(
         {"described_entities": ("id",), "described_relationships": ENDS}, {"entities": "id"}
     )
@@ -65,8 +72,10 @@ def parts(params: Params) -> tuple[Part, ...]:
 def compute_degrees(
     described_entities: pd.DataFrame, described_relationships: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """``degree``: distinct neighbours, direction left aside. The relationships stay as they are:
-    their ranks, the degrees of both ends together, are joined as they are read."""
-    return with_degrees(described_entities, described_relationships), as_described(
-        described_relationships
-    )
+    """Return the entities with ``degree``, and the relationships unchanged.
+
+    ``degree`` is the number of distinct neighbours in any direction. The rank of a relationship,
+    the sum of the degrees of both ends, is no column: readers add it.
+    """
+    entities = with_degrees(described_entities, described_relationships)
+    return entities, as_described(described_relationships)

@@ -1,4 +1,4 @@
-"""embed_graph: a vector for each entity, from its place in the graph."""
+"""embed_graph: compute a vector for each entity from its neighbourhood in the graph."""
 
 import random
 from bisect import bisect
@@ -22,8 +22,12 @@ EDGES = table(
 
 
 class Node2VecParams(Params):
-    """``walks`` of ``walk_length`` nodes begin at each node; ``window``: how far apart two nodes of
-    a walk count as near; ``return_parameter`` and ``in_out_parameter``: p and q of the paper."""
+    """The parameters of node2vec.
+
+    ``walks`` random walks of ``walk_length`` nodes begin at each node. ``window`` is the greatest
+    distance in a walk at which two nodes count as near. ``iterations`` is the number of epochs of
+    the training. ``return_parameter`` and ``in_out_parameter`` are p and q of the paper.
+    """
 
     dimensions: int = Field(default=64, ge=2)
     walks: int = Field(default=10, ge=1)
@@ -43,27 +47,31 @@ class Node2VecParams(Params):
 def embed_graph(
     relationships: pd.DataFrame, params: Node2VecParams = Node2VecParams()
 ) -> pd.DataFrame:
-    """``id``: of an entity with a relationship; ``vector``: float32. Needs the extra "analytics":
-    raises SettingsError without it.
+    """Return a float32 ``vector`` for each entity that has a relationship.
 
-    Grover, Leskovec 2016, "node2vec: Scalable Feature Learning for Networks": walks that prefer to
-    return (p) or to leave (q), read by word2vec's skip-gram (gensim, in one thread: one seed gives
-    one result). The graph is read as undirected, weights of both directions added.
+    This needs the extra "analytics"; without it, SettingsError is raised.
+
+    The method is Grover, Leskovec 2016, "node2vec: Scalable Feature Learning for Networks". Random
+    walks that prefer to return (p) or to leave (q) are the sentences from which skip-gram learns.
+    gensim runs in one thread, so one seed gives one result. The graph is read as undirected, and
+    the weights of both directions are added.
     """
     ids, vectors = node2vec(undirected(relationships), params)
     return pd.DataFrame({"id": ids, "vector": vector_column(vectors)}, columns=EMBEDDINGS.columns)
 
 
 def undirected(relationships: pd.DataFrame) -> list[tuple[str, str, float]]:
-    """(one end, the other, weight), sorted, loops left out; a weight that is none counts as
-    nothing."""
+    """Return an edge for each pair of related entities: both ends and the total weight.
+
+    Edges are sorted. Loops are left out, and so are weights that are missing or not positive.
+    """
     ends = relationships[["source_entity_id", "target_entity_id"]]
     pairs = pd.DataFrame(
         {"a": ends.min(axis=1), "b": ends.max(axis=1), "weight": relationships["weight"]}
     )
-    pairs = pairs[(pairs["a"] != pairs["b"]) & (pairs["weight"] > 0)].sort_values(
-        ["a", "b", "weight"]
-    )
+    is_edge = (pairs["a"] != pairs["b"]) & (pairs["weight"] > 0)
+    # A sum of floats depends on the order of its terms, so they are sorted, too.
+    pairs = pairs[is_edge].sort_values(["a", "b", "weight"])
     summed = pairs.groupby(["a", "b"], sort=True)["weight"].sum().reset_index()
     return list(summed.itertuples(index=False, name=None))
 
@@ -71,18 +79,21 @@ def undirected(relationships: pd.DataFrame) -> list[tuple[str, str, float]]:
 def node2vec(
     edges: list[tuple[str, str, float]], params: Node2VecParams
 ) -> tuple[list[str], np.ndarray]:
-    """The nodes, sorted, and a row for each. Raises SettingsError without gensim."""
+    """Return the sorted ids of the nodes, and a matrix with a row for each.
+
+    Raises SettingsError if gensim is not installed.
+    """
     try:
         from gensim.models import Word2Vec  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise SettingsError(
             f"embed_graph: gensim is not installed; {install_extra('analytics')}"
         ) from error
-    graph = _neighbours(edges)
+    graph = _build_graph(edges)
     if not graph:
         return [], np.zeros((0, params.dimensions), dtype=np.float32)
     model = Word2Vec(
-        list(_walks(graph, params)), vector_size=params.dimensions, window=params.window,
+        list(_walk_graph(graph, params)), vector_size=params.dimensions, window=params.window,
         epochs=params.iterations,
         min_count=0, sg=1, workers=1, seed=params.seed,
     )  # fmt: skip
@@ -92,19 +103,21 @@ def node2vec(
 
 @dataclass(frozen=True)
 class _Neighbours:
-    """``reach[i]``: the weights of ``ids`` up to the i-th added up."""
+    """The neighbours of a node. ``reach[i]`` is the sum of the weights up to the i-th neighbour."""
 
     ids: list[str]
     reach: list[float]
     known: frozenset[str]
 
     def pick(self, random: random.Random) -> str:
-        return self.ids[
-            min(bisect(self.reach, random.random() * self.reach[-1]), len(self.ids) - 1)
-        ]
+        """Return a random neighbour, with a probability in proportion to its weight."""
+        total = self.reach[-1]
+        position = bisect(self.reach, random.random() * total)
+        # Rounding may give the total itself, behind the last neighbour.
+        return self.ids[min(position, len(self.ids) - 1)]
 
 
-def _neighbours(edges: list[tuple[str, str, float]]) -> Mapping[str, _Neighbours]:
+def _build_graph(edges: list[tuple[str, str, float]]) -> Mapping[str, _Neighbours]:
     weights: dict[str, dict[str, float]] = {}
     for one, other, weight in edges:
         weights.setdefault(one, {})[other] = weight
@@ -115,8 +128,9 @@ def _neighbours(edges: list[tuple[str, str, float]]) -> Mapping[str, _Neighbours
     }
 
 
-def _walks(graph: Mapping[str, _Neighbours], params: Node2VecParams) -> Iterator[list[str]]:
-    draws = random.Random(params.seed)  # noqa: S311 - a seed fixes it
+def _walk_graph(graph: Mapping[str, _Neighbours], params: Node2VecParams) -> Iterator[list[str]]:
+    """Yield the random walks; in each round one begins at every node, in random order."""
+    draws = random.Random(params.seed)  # noqa: S311 - no secret depends on it
     starts = sorted(graph)
     for _ in range(params.walks):
         draws.shuffle(starts)
@@ -127,15 +141,23 @@ def _walks(graph: Mapping[str, _Neighbours], params: Node2VecParams) -> Iterator
 def _walk(
     graph: Mapping[str, _Neighbours], start: str, params: Node2VecParams, draws: random.Random
 ) -> list[str]:
+    """Return a random walk of ``walk_length`` nodes."""
     walk = [start, graph[start].pick(draws)]
-    back, out = 1 / params.return_parameter, 1 / params.in_out_parameter
-    most = max(back, out, 1.0)
+    back_bias = 1 / params.return_parameter
+    out_bias = 1 / params.in_out_parameter
+    greatest_bias = max(back_bias, out_bias, 1.0)
     while len(walk) < params.walk_length:
         before, here = walk[-2], walk[-1]
-        while True:  # drawn by weight, kept as often as the paper's bias says
+        # Rejection sampling: a neighbour is drawn by weight, and accepted in proportion to the bias.
+        while True:
             there = graph[here].pick(draws)
-            bias = back if there == before else 1.0 if there in graph[before].known else out
-            if bias == most or draws.random() * most < bias:
+            if there == before:
+                bias = back_bias
+            elif there in graph[before].known:
+                bias = 1.0
+            else:
+                bias = out_bias
+            if bias == greatest_bias or draws.random() * greatest_bias < bias:
                 break
         walk.append(there)
     return walk

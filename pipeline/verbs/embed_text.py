@@ -1,4 +1,4 @@
-"""embed_text: a vector for each text."""
+"""embed_text: compute a vector for each text."""
 
 import pandas as pd
 
@@ -15,8 +15,10 @@ from pipeline.models.base import EmbeddingModel
     row_of={"embeddings": "id"},
 )
 def embed_text(texts: pd.DataFrame, embedding: EmbeddingModel) -> pd.DataFrame:
-    """``vector``: float32, of length 1 (all zeros for a text without content)."""
+    """Return a float32 ``vector`` for each text.
+
+    Vectors have the length 1; that of a text without content is all zeros.
+    """
     vectors = embedding.embed(texts["text"].tolist())
-    return pd.DataFrame(
-        {"id": texts["id"].array, "vector": vector_column(vectors)}, columns=EMBEDDINGS.columns
-    )
+    columns = {"id": texts["id"].array, "vector": vector_column(vectors)}
+    return pd.DataFrame(columns, columns=EMBEDDINGS.columns)

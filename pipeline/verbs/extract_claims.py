@@ -1,4 +1,4 @@
-"""extract_claims: what each text unit claims of somebody or something, as a chat model reads it."""
+"""extract_claims: ask a chat model for the claims that each text unit makes about entities."""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -16,9 +16,12 @@ from pipeline.verbs.read_text import Questions, by_text, read_text, rejects
 
 
 class ClaimParams(Params):
-    """``claim_description``: which claims are wanted. ``entity_types``: of their subjects.
-    ``gleanings``: how often the model is asked for what it missed. ``repair``: whether an
-    unreadable reply is asked for once more."""
+    """The claims that are wanted, and how often the model is asked.
+
+    ``claim_description`` describes the claims, ``entity_types`` the types of their subjects.
+    ``gleanings`` is the number of times that the model is asked for claims that it missed.
+    ``repair`` says whether an unreadable reply is requested once more.
+    """
 
     claim_description: str = (
         "claims and facts that bear on how somebody or something is to be judged"
@@ -41,26 +44,27 @@ class ClaimParams(Params):
 def extract_claims(
     text_units: pd.DataFrame, params: ClaimParams, extract: Prompt, glean: Prompt, chat: ChatModel
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Claims per text unit, those of gleanings too: subject, object (may be empty), type, status
-    (TRUE, FALSE, SUSPECTED), dates (ISO 8601, empty where unknown), description, and the words of
-    the text.
+    """Return the claims of each text unit (COVARIATES), and rejects.
 
-    Subjects and objects are linked to entities by name. Equal texts are asked once. Replies are
-    mended and rejected as those of extract_graph are.
+    A claim has a subject, an object (may be empty), a type, a status (TRUE, FALSE, SUSPECTED),
+    dates (ISO 8601, empty if unknown), a description, and the words of the text. Subjects and
+    objects are linked to entities by name.
+
+    The model is asked about equal texts once. Replies are repaired and rejected as those of
+    extract_graph are.
     """
     units = by_text(text_units)
-    questions = _questions(params, extract, glean)
+    questions = _make_questions(params, extract, glean)
     readings = chat.converse(read_text(ids[0], text, questions) for text, ids in units.items())
     found = [
         (id, reading) for ids, reading in zip(units.values(), readings, strict=True) for id in ids
     ]
-    claims = _claims((id, reading.records) for id, reading in found)
-    return COVARIATES.frame(claims), REJECTS.frame(
-        rejects((id, reading.marks) for id, reading in found)
-    )
+    claims = _claim_rows((id, reading.records) for id, reading in found)
+    marks = rejects((id, reading.marks) for id, reading in found)
+    return COVARIATES.frame(claims), REJECTS.frame(marks)
 
 
-def _questions(params: ClaimParams, extract: Prompt, glean: Prompt) -> Questions[Claim]:
+def _make_questions(params: ClaimParams, extract: Prompt, glean: Prompt) -> Questions[Claim]:
     def opening(text: str) -> tuple[Message, ...]:
         prompt = extract.render(
             text=text,
@@ -72,12 +76,14 @@ def _questions(params: ClaimParams, extract: Prompt, glean: Prompt) -> Questions
     return Questions(opening, _parse, glean.render(), params.gleanings, params.repair)
 
 
-@lru_cache(maxsize=256)  # each reply is read twice: as it is judged and as it is used
+# Each reply is parsed twice: when it is checked and when it is used. The cache saves the second.
+@lru_cache(maxsize=256)
 def _parse(reply: str) -> ParsedReply[Claim]:
     return parse_claims(reply)
 
 
-def _claims(found: Iterable[tuple[str, Iterable[Claim]]]) -> Iterator[dict[str, str]]:
+def _claim_rows(found: Iterable[tuple[str, Iterable[Claim]]]) -> Iterator[dict[str, str]]:
+    """Yield rows of COVARIATES; ``found`` has pairs of a text unit's id and its claims."""
     for unit, claims in found:
         for claim in claims:
             words: dict[str, str] = vars(claim)

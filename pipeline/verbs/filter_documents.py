@@ -1,4 +1,4 @@
-"""filter_documents: the documents that are wanted, by their metadata and own columns."""
+"""filter_documents: select documents by their metadata and their own columns."""
 
 from typing import Any
 
@@ -13,9 +13,11 @@ from pipeline.documents.metadata import fields_of
 
 
 class FilterParams(Params):
-    """``where``: field -> a value, a list of which any will do, or a mapping of operators (=, !=,
-    <, <=, >, >=, in, not in, matches, exists). A field is ``id``, ``title``, ``source``, or else a
-    metadata key; every condition must hold."""
+    """``where`` maps a field to the condition that its value must meet; all conditions must hold.
+
+    A condition is a value, a list of allowed values, or a map of operators (=, !=, <, <=, >, >=,
+    in, not in, matches, exists). A field is ``id``, ``title``, ``source``, or a metadata key.
+    """
 
     where: dict[str, Any] = Field(min_length=1)
 
@@ -32,10 +34,9 @@ class FilterParams(Params):
     row_of={"documents": "id"},
 )
 def filter_documents(documents: pd.DataFrame, params: FilterParams) -> pd.DataFrame:
-    """The documents that satisfy ``where``, unchanged. One left out is a choice, no reject."""
-    own = documents[list(OWN)].to_dict("records")
-    rows = zip(fields_of(documents), own, strict=True)
-    kept = np.array(
-        [holds(params.where, metadata | columns) for metadata, columns in rows], dtype=bool
-    )
-    return documents[kept]
+    """Return the documents that satisfy ``where``, unchanged. Documents left out are no rejects."""
+    own_columns = documents[list(OWN)].to_dict("records")
+    rows = zip(fields_of(documents), own_columns, strict=True)
+    # A column goes before a metadata key of the same name.
+    fits = [holds(params.where, metadata | columns) for metadata, columns in rows]
+    return documents[np.array(fits, dtype=bool)]

@@ -1,4 +1,4 @@
-"""join_descriptions: one description per entity and relationship, without a model."""
+"""join_descriptions: join the descriptions of each entity and relationship, without a model."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ from pipeline.models.base import Tokenizer
 
 
 class JoinParams(Params):
-    """``max_tokens``: how long a description may become."""
+    """``max_tokens`` is the greatest length of a description."""
 
     max_tokens: int = Field(default=600, ge=1)
 
@@ -38,66 +38,72 @@ def join_descriptions(
     params: JoinParams,
     tokenizer: Tokenizer,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """``descriptions`` become one ``description``: in order, up to ``max_tokens``, what follows
-    left out."""
+    """Return both tables with one ``description`` in place of ``descriptions``.
 
-    def described(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
+    The descriptions are joined in their order up to ``max_tokens``; the rest is left out.
+    """
+
+    def describe(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
         texts = [join_within(cell, params.max_tokens, tokenizer) for cell in frame["descriptions"]]
         return with_description(frame, texts, schema)
 
     return (
-        described(merged_entities, DESCRIBED_ENTITIES),
-        described(merged_relationships, DESCRIBED_RELATIONSHIPS),
+        describe(merged_entities, DESCRIBED_ENTITIES),
+        describe(merged_relationships, DESCRIBED_RELATIONSHIPS),
     )
 
 
 def with_description(
     frame: pd.DataFrame, texts: Sequence[str], schema: TableSchema
 ) -> pd.DataFrame:
-    """The table with one text per row in place of its lists of descriptions."""
-    return schema.frame(frame.assign(description=list(texts))[schema.columns])
+    """Return the table with the texts as ``description``, in the columns of ``schema``."""
+    described = frame.assign(description=list(texts))
+    return schema.frame(described[schema.columns])
 
 
 def joined(descriptions: Sequence[str]) -> str:
+    """Return the descriptions as one text."""
     return " ".join(descriptions)
 
 
 def join_within(descriptions: Sequence[str], max_tokens: int, tokenizer: Tokenizer) -> str:
-    """As many of the descriptions as fit, in order; the first one cut where not even that fits."""
+    """Return as many of the first descriptions as fit; if not even the first fits, its beginning."""
 
     def first_ones_fit(number: int) -> bool:
         return fits(joined(descriptions[:number]), max_tokens, tokenizer)
 
-    most = 1
-    while most < len(descriptions) and first_ones_fit(
-        most
-    ):  # of thousands those are few: no token of the rest counts
-        most *= 2
-    whole = _longest(min(most, len(descriptions)), first_ones_fit)
-    if whole or not len(descriptions):
-        return joined(descriptions[:whole])
+    # Few of some thousand descriptions fit. Doubling finds a bound without counting all tokens.
+    bound = 1
+    while bound < len(descriptions) and first_ones_fit(bound):
+        bound *= 2
+    number = _find_longest(min(bound, len(descriptions)), first_ones_fit)
+    if number or not len(descriptions):
+        return joined(descriptions[:number])
     return cut(descriptions[0], max_tokens, tokenizer)
 
 
 def cut(text: str, max_tokens: int, tokenizer: Tokenizer) -> str:
-    """The beginning of the text that fits, ended between two words unless it has hardly any."""
+    """Return the longest beginning of the text that fits.
+
+    It ends between two words, unless this would cost half of it or more.
+    """
     if fits(text, max_tokens, tokenizer):
         return text
-    beginning = text[: _longest(len(text), lambda n: fits(text[:n], max_tokens, tokenizer))]
+    length = _find_longest(len(text), lambda n: fits(text[:n], max_tokens, tokenizer))
+    beginning = text[:length]
     words = beginning.rpartition(" ")[0]
     return words if 2 * len(words) > len(beginning) else beginning
 
 
 def fits(text: str, max_tokens: int, tokenizer: Tokenizer) -> bool:
-    """No token is shorter than a byte, so that short texts need no counting."""
-    return (
-        len(text.encode("utf-8", "surrogatepass")) <= max_tokens
-        or tokenizer.count(text) <= max_tokens
-    )
+    """Return whether the text has at most ``max_tokens`` tokens."""
+    # A token has at least one byte, so a short text need not be counted.
+    number_of_bytes = len(text.encode("utf-8", "surrogatepass"))
+    return number_of_bytes <= max_tokens or tokenizer.count(text) <= max_tokens
 
 
-def _longest(length: int, fits: Callable[[int], bool]) -> int:
-    """The greatest number up to ``length`` that fits, by bisection; 0 if none does."""
+def _find_longest(length: int, fits: Callable[[int], bool]) -> int:
+    """Return the greatest number up to ``length`` that fits, by bisection; 0 if none does."""
     low, high = 0, length
     while low < high:
         middle = (low + high + 1) // 2

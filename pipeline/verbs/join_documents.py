@@ -1,4 +1,4 @@
-"""join_documents: what a table says about each document becomes its metadata."""
+"""join_documents: add the cells of a table to the metadata of the documents."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,15 +14,20 @@ from pipeline.documents.metadata import fields_of, lookup_digest, read_lookup, w
 
 
 class JoinTableParams(Params):
-    """``path``: a csv, json, jsonl or parquet file, below ``root`` (the project) unless it is
-    absolute. ``on``: a metadata key, or ``id``, ``title``, ``source``; ``key``: the table's column,
-    if named otherwise. ``encoding``: "" finds out."""
+    """The table, and the keys by which it is joined.
+
+    ``path`` is a csv, json, jsonl or parquet file; a relative path starts at ``root``, the
+    project's folder. ``on`` is a metadata key, or ``id``, ``title`` or ``source``. ``key`` is the
+    column of the table, if it has another name. ``encoding`` is that of the file; it is detected
+    if it is "".
+    """
 
     path: str
     on: str
     key: str | None = None
     encoding: str = ""
-    root: str = Field(default=".", exclude=True)  # a project may move
+    # Not part of the fingerprint: a project may move to another folder.
+    root: str = Field(default=".", exclude=True)
 
     @property
     def file(self) -> Path:
@@ -34,7 +39,7 @@ class JoinTableParams(Params):
 
 
 def table_digest(params: JoinTableParams) -> str:
-    """Changes when the table is edited."""
+    """Return a digest of the table; it changes when the table is edited."""
     return lookup_digest(params.file)
 
 
@@ -48,22 +53,23 @@ def table_digest(params: JoinTableParams) -> str:
     stamp=table_digest,
 )
 def join_documents(documents: pd.DataFrame, params: JoinTableParams) -> pd.DataFrame:
-    """Every document, those in the table with its columns as metadata; a filled cell replaces what
-    was there.
+    """Return all documents; the cells of a document's row in the table become its metadata.
 
-    Keys are compared as texts. Raises SettingsError when the table is missing or its kind unknown,
-    DataError when it cannot be read, lacks the key column, or has a key twice.
+    A filled cell replaces metadata of the same name. Keys are compared as texts. Raises
+    SettingsError if the table is missing or its kind is unknown. Raises DataError if it cannot be
+    read, lacks the key column, or has a key twice.
     """
     rows = read_lookup(params.file, params.column, params.encoding)
-    own = documents[list(OWN)].to_dict("records")
-    pairs = zip(fields_of(documents), own, strict=True)
-    joined = [
-        metadata | _row(rows, (metadata | columns).get(params.on)) for metadata, columns in pairs
-    ]
+    own_columns = documents[list(OWN)].to_dict("records")
+    joined = []
+    for metadata, columns in zip(fields_of(documents), own_columns, strict=True):
+        key = (metadata | columns).get(params.on)
+        joined.append(metadata | _find_row(rows, key))
     return with_fields(documents, joined)
 
 
-def _row(rows: Mapping[str, dict[str, Any]], value: Any) -> dict[str, Any]:
+def _find_row(rows: Mapping[str, dict[str, Any]], value: Any) -> dict[str, Any]:
+    """Return the row of the table with this key, or an empty one."""
     if value is None or isinstance(value, list | dict):
         return {}
     return rows.get(as_text(value), {})

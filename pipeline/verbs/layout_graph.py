@@ -1,4 +1,4 @@
-"""layout_graph: a place in the plane for each node, to draw the graph by."""
+"""layout_graph: compute a position in the plane for each node, to draw the graph."""
 
 from typing import Any, Literal
 
@@ -12,13 +12,18 @@ from pipeline.errors import SettingsError, install_extra
 from pipeline.verbs.embed_graph import EDGES, Node2VecParams, node2vec, undirected
 
 DIGITS = 6
+"""The decimal places of coordinates."""
 FEWEST_FOR_UMAP = 5
+"""A smaller graph is laid out by force even if ``method`` is umap."""
 
 
 class LayoutParams(Params):
-    """``method``: force, or umap of node2vec vectors (the extra "analytics"). ``iterations``: of
-    the force layout; ``most_nodes``: for how many it is, at most; ``neighbours`` and
-    ``min_distance``: of UMAP."""
+    """The method of the layout, and the parameters of both methods.
+
+    ``method`` is force, or umap of node2vec vectors, which needs the extra "analytics".
+    ``iterations`` and ``most_nodes``, the greatest number of nodes, are for force. ``neighbours``
+    and ``min_distance`` are for UMAP.
+    """
 
     method: Literal["force", "umap"] = "force"
     iterations: int = Field(default=50, ge=1)
@@ -36,50 +41,59 @@ class LayoutParams(Params):
 def layout_graph(
     nodes: pd.DataFrame, relationships: pd.DataFrame, params: LayoutParams = LayoutParams()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """``x`` and ``y`` between -1 and 1, the same at every level, of each node, and once of each
-    entity that has them: one without a relationship has none. Raises SettingsError for umap without
-    its extra, and for more nodes than ``force`` is meant for.
+    """Return the nodes with the coordinates ``x`` and ``y``, and the coordinates by entity.
 
-    Fruchterman, Reingold 1991, "Graph Drawing by Force-directed Placement", as networkx has it, or
-    McInnes, Healy, Melville 2018, "UMAP". A fixed seed and sorted edges give one layout in every
-    process.
+    Coordinates are between -1 and 1, and the same at every level. An entity without a relationship
+    has none. Raises SettingsError for umap without its extra, and for more nodes than
+    ``most_nodes`` with force.
+
+    The methods are Fruchterman, Reingold 1991, "Graph Drawing by Force-directed Placement", as
+    networkx implements it, and McInnes, Healy, Melville 2018, "UMAP". A fixed seed and sorted edges
+    give the same layout in every process.
     """
     known = set(nodes["entity_id"])
     edges = [edge for edge in undirected(relationships) if edge[0] in known and edge[1] in known]
-    places = _places(edges, params)
-    at = nodes["entity_id"].map(places)
+    positions = _compute_positions(edges, params)
+    position_of_node = nodes["entity_id"].map(positions)
     placed = nodes.assign(
-        x=at.map(lambda place: place[0], na_action="ignore").astype(float),
-        y=at.map(lambda place: place[1], na_action="ignore").astype(float),
+        x=position_of_node.map(lambda position: position[0], na_action="ignore").astype(float),
+        y=position_of_node.map(lambda position: position[1], na_action="ignore").astype(float),
     )
-    return placed, LAYOUT.frame([(id, *place) for id, place in sorted(places.items())])
+    rows = [(id, x, y) for id, (x, y) in sorted(positions.items())]
+    return placed, LAYOUT.frame(rows)
 
 
-def _places(
+def _compute_positions(
     edges: list[tuple[str, str, float]], params: LayoutParams
 ) -> dict[str, tuple[float, float]]:
+    """Return the coordinates of each node that has an edge.
+
+    An edge is two entity ids and a weight. Raises SettingsError if there are too many nodes.
+    """
     ids = sorted({end for edge in edges for end in edge[:2]})
     if not ids:
         return {}
     if params.method == "force" and len(ids) > params.most_nodes:
-        # Each node moves away from every other: 10,000 take four minutes, twice as many four times
-        # as long.
+        # Every pair of nodes repels each other: 10,000 nodes take four minutes, and twice as many
+        # take four times as long.
         raise SettingsError(
             f"layout_graph: {len(ids):,} nodes, and method: force is for {params.most_nodes:,}, as"
             f" its time grows with their square; set method: umap ({install_extra('analytics')}),"
             " or raise most_nodes and wait"
         )
-    umap = params.method == "umap" and len(ids) >= FEWEST_FOR_UMAP
-    places = (
-        np.round(_unit(_by_umap(edges, params) if umap else _by_force(ids, edges, params)), DIGITS)
-        + 0.0
-    )
-    return {id: (float(x), float(y)) for id, (x, y) in zip(ids, places, strict=True)}
+    if params.method == "umap" and len(ids) >= FEWEST_FOR_UMAP:
+        positions = _place_by_umap(edges, params)
+    else:
+        positions = _place_by_force(ids, edges, params)
+    # Adding 0.0 turns -0.0 into 0.0.
+    rounded = np.round(_fit_to_unit_square(positions), DIGITS) + 0.0
+    return {id: (float(x), float(y)) for id, (x, y) in zip(ids, rounded, strict=True)}
 
 
-def _by_force(
+def _place_by_force(
     ids: list[str], edges: list[tuple[str, str, float]], params: LayoutParams
 ) -> np.ndarray:
+    """Return a row with x and y for each of these ids."""
     import networkx as nx
 
     graph: nx.Graph = nx.Graph()
@@ -90,11 +104,16 @@ def _by_force(
         "seed": params.seed,
         "method": "force",
     }
-    placed = nx.spring_layout(graph, **options)  # the stubs do not know method
+    # The options are passed by ** because networkx's type stubs do not know `method`.
+    placed = nx.spring_layout(graph, **options)
     return np.array([placed[id] for id in ids])
 
 
-def _by_umap(edges: list[tuple[str, str, float]], params: LayoutParams) -> np.ndarray:
+def _place_by_umap(edges: list[tuple[str, str, float]], params: LayoutParams) -> np.ndarray:
+    """Return a row with x and y for each node, sorted by id.
+
+    Raises SettingsError if umap is not installed.
+    """
     try:
         from umap import UMAP  # pyright: ignore[reportMissingImports]
     except ImportError as error:
@@ -110,7 +129,10 @@ def _by_umap(edges: list[tuple[str, str, float]], params: LayoutParams) -> np.nd
     return np.asarray(reducer.fit_transform(vectors))
 
 
-def _unit(places: np.ndarray) -> np.ndarray:
-    """Moved and scaled alike in both directions, so that they fill -1 to 1."""
-    centred = places - (places.max(axis=0) + places.min(axis=0)) / 2
-    return centred / (np.abs(centred).max() or 1.0)
+def _fit_to_unit_square(positions: np.ndarray) -> np.ndarray:
+    """Return the positions moved and scaled to fill -1 to 1; both directions are scaled alike."""
+    middle = (positions.max(axis=0) + positions.min(axis=0)) / 2
+    centred = positions - middle
+    # If all nodes are in one point, there is nothing to scale.
+    furthest = np.abs(centred).max() or 1.0
+    return centred / furthest

@@ -1,5 +1,7 @@
-"""Verbs over any table: a workflow derives tables in YAML alone. Importing this package registers
-them."""
+"""Verbs that work on any table, with which a workflow derives tables in YAML alone.
+
+Importing this package registers them.
+"""
 
 from pipeline.verbs.tables.columns import convert, derive, drop, rename, replace_text, select
 from pipeline.verbs.tables.groups import aggregate, join

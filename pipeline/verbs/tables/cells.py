@@ -1,8 +1,8 @@
-"""Columns and cells of a derived table: of which type they are, and as Python has them.
+"""Columns and cells of a derived table: their types, and their values in Python.
 
-A derived table keeps the key of the table it comes from. Where a column of the key is gone, or one
-row may have become several, all other columns follow in the key, so that the order of the rows is a
-matter of their content alone.
+A derived table keeps the key of the table that it comes from. If a column of that key is gone, or
+if one row may have become several, all other columns are appended to the key. So the order of the
+rows always follows from their content alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,65 +19,65 @@ from pipeline.settings.validation import did_you_mean
 from pipeline.snapshots.ranks import told_of_missing
 
 ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-"""Of a column that a verb makes."""
+"""A name that a verb may give to a new column."""
 
 
 def field_of(schema: TableSchema, name: str) -> pa.Field:
-    """Raises ValueError for a column that the table has not."""
+    """Return the field of this column. Raises ValueError if the table does not have it."""
     if name not in schema.columns:
-        told = told_of_missing(name, schema.columns) or did_you_mean(name, schema.columns)
-        raise ValueError(f"no column '{name}'; {told}")
+        hint = told_of_missing(name, schema.columns) or did_you_mean(name, schema.columns)
+        raise ValueError(f"no column '{name}'; {hint}")
     return schema.arrow.field(name)
 
 
 def type_of(schema: TableSchema, name: str) -> pa.DataType:
+    """Return the type of this column. Raises ValueError if the table does not have it."""
     return field_of(schema, name).type
 
 
-def text_column(schema: TableSchema, name: str) -> None:
-    """Raises ValueError unless the column holds texts."""
-    if type_of(schema, name) != STRING:
-        raise ValueError(
-            f"column '{name}' holds {type_name(type_of(schema, name))}, no text; convert it first"
-        )
+def require_text(schema: TableSchema, name: str) -> None:
+    """Check that the column holds texts. Raises ValueError if it does not."""
+    kind = type_of(schema, name)
+    if kind != STRING:
+        raise ValueError(f"column '{name}' holds {type_name(kind)}, no text; convert it first")
 
 
-def plain_column(schema: TableSchema, name: str) -> None:
-    """Raises ValueError for a column of lists or records."""
-    if pa.types.is_nested(type_of(schema, name)):
-        raise ValueError(
-            f"column '{name}' holds {type_name(type_of(schema, name))}; unroll or join its items"
-            " first"
-        )
+def require_plain(schema: TableSchema, name: str) -> None:
+    """Check that the column holds no lists and no records. Raises ValueError if it does."""
+    kind = type_of(schema, name)
+    if pa.types.is_nested(kind):
+        raise ValueError(f"column '{name}' holds {type_name(kind)}; unroll or join its items first")
 
 
-def number_column(schema: TableSchema, name: str) -> None:
-    """Raises ValueError unless the column holds numbers."""
+def require_number(schema: TableSchema, name: str) -> None:
+    """Check that the column holds numbers. Raises ValueError if it does not."""
     kind = type_of(schema, name)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise ValueError(f"column '{name}' holds {type_name(kind)}, no number; convert it first")
 
 
-def derived(
+def derive_schema(
     schema: TableSchema, columns: Mapping[str, pa.DataType], *, one_to_one: bool = True
 ) -> TableSchema:
-    """The schema of what comes of the table: these columns, the key kept as far as it can be.
-    ``one_to_one``: no row becomes two."""
+    """Return the schema of a table with these columns that is derived from one with ``schema``.
+
+    The key is kept as far as its columns are. ``one_to_one`` says that no row becomes several.
+    """
     key = [name for name in schema.key if name in columns]
-    whole = one_to_one and len(key) == len(schema.key)
-    rest = [] if whole else [name for name in columns if name not in key]
+    is_key_unique = one_to_one and len(key) == len(schema.key)
+    rest = [] if is_key_unique else [name for name in columns if name not in key]
     descending = tuple(name for name in schema.descending if name in key)
     return TableSchema(pa.schema(list(columns.items())), (*key, *rest), descending)
 
 
 def types_of(schema: TableSchema, names: Iterable[str] | None = None) -> dict[str, pa.DataType]:
-    """Column -> type, of all columns or of some."""
-    return {name: type_of(schema, name) for name in (schema.columns if names is None else names)}
+    """Return the types of these columns by name; of all columns if ``names`` is None."""
+    wanted = schema.columns if names is None else names
+    return {name: type_of(schema, name) for name in wanted}
 
 
 def plain(cell: Any) -> Any:
-    """A cell without numpy's types: lists for arrays, None for what is missing, a number that is
-    NaN too."""
+    """Return a cell as a Python value: arrays as lists, missing values and NaN as None."""
     if isinstance(cell, np.ndarray):
         return [plain(item) for item in cell.tolist()]
     if isinstance(cell, list | dict):
@@ -88,19 +88,23 @@ def plain(cell: Any) -> Any:
 
 
 def plain_cells(cells: pd.Series) -> list[Any]:
+    """Return the cells of a column as Python values."""
     return [plain(cell) for cell in cells.tolist()]
 
 
 def distinct_cells(cells: pd.Series) -> tuple[np.ndarray, list[Any]]:
-    """Each different cell once, and for each row which of them it has; lists are not compared."""
+    """Return the position of each row's value, and the list of distinct values.
+
+    Lists are not compared: each of them counts as distinct.
+    """
     if _holds_lists(cells):
         return np.arange(len(cells)), plain_cells(cells)
-    places, values = pd.factorize(cells, use_na_sentinel=False)
-    return places, [plain(value) for value in values]
+    positions, values = pd.factorize(cells, use_na_sentinel=False)
+    return positions, [plain(value) for value in values]
 
 
 def comparable_cells(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with a text in place of every list, its rows numbered from 0."""
+    """Return the table with JSON texts in place of lists, its rows numbered from 0."""
     nested = [name for name in table.columns if _holds_lists(table[name])]
     return with_json_texts(table, nested).reset_index(drop=True)
 

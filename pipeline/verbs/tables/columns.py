@@ -1,10 +1,9 @@
-"""Verbs over the columns of any table: select, drop, rename, convert, replace_text, derive."""
+"""Verbs on the columns of any table: select, drop, rename, convert, replace_text, derive."""
 
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import reduce
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -18,12 +17,12 @@ from pipeline.contract.schemas import ANY, BOOL, FLOAT, INT, REJECTS, STRING, Ta
 from pipeline.text.ids import digest
 from pipeline.verbs.tables.cells import (
     ColumnName,
-    derived,
+    derive_schema,
     distinct_cells,
     field_of,
     plain_cells,
-    plain_column,
-    text_column,
+    require_plain,
+    require_text,
     types_of,
 )
 from pipeline.verbs.tables.operations import (
@@ -31,8 +30,8 @@ from pipeline.verbs.tables.operations import (
     LARGEST,
     Operation,
     cells_of,
+    expand_shorthand,
     type_made,
-    written_short,
 )
 
 Type = Literal["text", "integer", "number", "boolean"]
@@ -47,54 +46,59 @@ _WHOLE = re.compile(r"\s*[+-]?\d{1,30}\s*")
 
 
 class SelectColumnsParams(Params):
-    """``columns``: those to keep."""
+    """``columns`` are the columns to keep."""
 
     columns: tuple[str, ...] = Field(min_length=1)
 
 
 def _select_result(read: Mapping[str, TableSchema], params: SelectColumnsParams) -> TableSchema:
-    return derived(read["table"], types_of(read["table"], params.columns))
+    table = read["table"]
+    return derive_schema(table, types_of(table, params.columns))
 
 
 @verb(inputs={"table": ANY}, outputs={"result": _select_result}, rowwise="table")
 def select(table: pd.DataFrame, params: SelectColumnsParams) -> pd.DataFrame:
-    """The table with these columns alone; equal rows stay."""
+    """Return the table with these columns only; equal rows are kept."""
     return table[list(dict.fromkeys(params.columns))]
 
 
 class DropParams(Params):
-    """``columns``: those to leave out."""
+    """``columns`` are the columns to remove."""
 
     columns: tuple[str, ...] = Field(min_length=1)
 
 
 def _drop_result(read: Mapping[str, TableSchema], params: DropParams) -> TableSchema:
+    """Return the schema of the result. Raises ValueError if no column would be left."""
+    table = read["table"]
     for name in params.columns:
-        field_of(read["table"], name)
-    kept = [name for name in read["table"].columns if name not in params.columns]
+        field_of(table, name)
+    kept = [name for name in table.columns if name not in params.columns]
     if not kept:
         raise ValueError("columns: no column would be left; keep one")
-    return derived(read["table"], types_of(read["table"], kept))
+    return derive_schema(table, types_of(table, kept))
 
 
 @verb(inputs={"table": ANY}, outputs={"result": _drop_result}, rowwise="table")
 def drop(table: pd.DataFrame, params: DropParams) -> pd.DataFrame:
-    """The table without these columns; equal rows stay."""
+    """Return the table without these columns; equal rows are kept."""
     return table.drop(columns=list(params.columns))
 
 
 class RenameParams(Params):
-    """``columns``: name -> new name."""
+    """``columns`` maps a name to its new name."""
 
     columns: dict[str, ColumnName] = Field(min_length=1)
 
 
 def _rename_result(read: Mapping[str, TableSchema], params: RenameParams) -> TableSchema:
+    """Return the schema of the result. Raises ValueError if two columns would have one name."""
     table, new = read["table"], params.columns
     for name in new:
         field_of(table, name)
     names = [new.get(name, name) for name in table.columns]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
         raise ValueError(
             f"columns: two would be called '{twice[0]}'; choose another name, or drop one first"
         )
@@ -108,107 +112,127 @@ def _rename_result(read: Mapping[str, TableSchema], params: RenameParams) -> Tab
 
 @verb(inputs={"table": ANY}, outputs={"result": _rename_result}, rowwise="table")
 def rename(table: pd.DataFrame, params: RenameParams) -> pd.DataFrame:
-    """The table with the new names; its rows keep their order."""
+    """Return the table with the new names; its rows keep their order."""
     return table.rename(columns=params.columns)
 
 
 class ConvertParams(Params):
-    """``columns``: name -> text, integer, number or boolean. ``invalid``: whether a row with a cell
-    that is none is a reject, or has nothing in that cell."""
+    """``columns`` maps a name to text, integer, number or boolean.
+
+    ``invalid`` says what happens to a cell that cannot be converted: its row becomes a reject, or
+    the cell is missing.
+    """
 
     columns: dict[str, Type] = Field(min_length=1)
     invalid: Literal["reject", "null"] = "reject"
 
 
 def _convert_result(read: Mapping[str, TableSchema], params: ConvertParams) -> TableSchema:
+    table = read["table"]
     for name in params.columns:
-        plain_column(read["table"], name)
-    return derived(
-        read["table"],
-        types_of(read["table"]) | {name: TYPES[to] for name, to in params.columns.items()},
-    )
+        require_plain(table, name)
+    types = types_of(table)
+    for name, to in params.columns.items():
+        types[name] = TYPES[to]
+    return derive_schema(table, types)
 
 
 @verb(
     inputs={"table": ANY}, outputs={"result": _convert_result, "rejects": REJECTS}, rowwise="table"
 )
 def convert(table: pd.DataFrame, params: ConvertParams) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The table with these types; nothing stays nothing. A text is an integer or a number as JSON
-    writes it, a truth value as true/false, yes/no or 1/0. A reject is named by its column ``id``,
-    or by a digest of the row."""
-    converted = {name: _converted(table[name], _TO[to]) for name, to in params.columns.items()}
-    result = table.assign(
-        **{name: pd.Series(cells, index=table.index) for name, (cells, _) in converted.items()}
-    )
+    """Return the table with these types, and rejects. Missing cells stay missing.
+
+    A text becomes an integer or a number if it is written as in JSON. It becomes a truth value if
+    it is true or false, yes or no, 1 or 0. A reject has the ``id`` of the row, or a digest of the
+    row if there is no such column.
+    """
+    new_columns: dict[str, pd.Series] = {}
+    wrong_cells: dict[str, np.ndarray] = {}
+    for name, to in params.columns.items():
+        cells, wrong_cells[name] = _convert_cells(table[name], _CONVERTERS[to])
+        new_columns[name] = pd.Series(cells, index=table.index)
+    result = table.assign(**new_columns)
     if params.invalid == "null":
         return result, REJECTS.frame()
-    lost = np.any([wrong for _, wrong in converted.values()], axis=0)
-    first = [
-        next(name for name, (_, wrong) in converted.items() if wrong[row])
-        for row in np.flatnonzero(lost)
-    ]
-    messages = [
-        f"column '{name}': no {params.columns[name]}; correct it, or set invalid: null"
-        for name in first
-    ]
-    rows = zip(_row_ids(table[lost]), messages, strict=True)
-    return result[~lost], REJECTS.frame([("", id, "row", "parse", message) for id, message in rows])
+    is_lost = np.any(list(wrong_cells.values()), axis=0)
+    rejects = []
+    row_ids = _make_row_ids(table[is_lost])
+    for row, id in zip(np.flatnonzero(is_lost), row_ids, strict=True):
+        first = next(name for name, is_wrong in wrong_cells.items() if is_wrong[row])
+        kind = params.columns[first]
+        message = f"column '{first}': no {kind}; correct it, or set invalid: null"
+        rejects.append(("", id, "row", "parse", message))
+    return result[~is_lost], REJECTS.frame(rejects)
 
 
-def _converted(cells: pd.Series, to: Callable[[Any], Any]) -> tuple[np.ndarray, np.ndarray]:
-    """The cells, None for what is none, and where that is so though something was there."""
-    places, values = distinct_cells(cells)
+def _convert_cells(
+    cells: pd.Series, convert: Callable[[Any], Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the converted cells, and which of them could not be converted.
+
+    These become None, as missing cells do. Each distinct value is converted once.
+    """
+    positions, values = distinct_cells(cells)
     new = np.empty(len(values), dtype=object)
-    new[:] = [None if value is None else to(value) for value in values]
-    wrong = np.array(
-        [value is not None and cell is None for value, cell in zip(values, new, strict=True)],
-        dtype=bool,
-    )
-    return new[places], wrong[places]
+    is_wrong = np.zeros(len(values), dtype=bool)
+    for position, value in enumerate(values):
+        if value is not None:
+            new[position] = convert(value)
+            is_wrong[position] = new[position] is None
+    return new[positions], is_wrong[positions]
 
 
-def _integer(value: Any) -> int | None:
+# The next functions convert a cell. They return None if it cannot be converted.
+
+
+def _to_integer(value: Any) -> int | None:
     if isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value)):
         whole = int(value)
         return whole if -LARGEST <= whole < LARGEST else None
-    number = _number(value)
-    return (
-        int(number) if number is not None and number.is_integer() and abs(number) <= EXACT else None
-    )
+    number = _to_number(value)
+    # A larger float stands for several integers.
+    if number is None or not number.is_integer() or abs(number) > EXACT:
+        return None
+    return int(number)
 
 
-def _number(value: Any) -> float | None:
+def _to_number(value: Any) -> float | None:
+    # A text with an underscore is left as it is; float() accepts it.
+    if isinstance(value, str) and "_" not in value:
+        value = value.strip()
     try:
-        number = float(value.strip() if isinstance(value, str) and "_" not in value else value)
+        number = float(value)
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
 
-def _boolean(value: Any) -> bool | None:
+def _to_boolean(value: Any) -> bool | None:
     return _TRUTH.get(as_text(value).lower())
 
 
-_TO: Mapping[str, Callable[[Any], Any]] = {
+_CONVERTERS: Mapping[str, Callable[[Any], Any]] = {
     "text": as_text,
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
+    "integer": _to_integer,
+    "number": _to_number,
+    "boolean": _to_boolean,
 }
 
 
-def _row_ids(table: pd.DataFrame) -> list[str]:
+def _make_row_ids(table: pd.DataFrame) -> list[str]:
+    """Return an id for each row: its ``id``, or a digest of its cells."""
     if "id" in table.columns:
         return [as_text(cell) for cell in plain_cells(table["id"])]
-    return [
-        f"row-{digest(*map(repr, row))}"
-        for row in zip(*(plain_cells(table[name]) for name in table), strict=True)
-    ]
+    columns = [plain_cells(table[name]) for name in table]
+    return [f"row-{digest(*map(repr, row))}" for row in zip(*columns, strict=True)]
 
 
 class Replacement(Params):
-    """``find`` becomes ``put``; ``regex``: find is a regular expression of Python's re, put its
-    template."""
+    """``find`` is replaced by ``put``.
+
+    With ``regex``, find is a regular expression of Python's re, and put is a template for it.
+    """
 
     find: str = Field(min_length=1)
     put: str = ""
@@ -216,10 +240,11 @@ class Replacement(Params):
 
     @model_validator(mode="after")
     def _compiles(self) -> Self:
+        if not self.regex:
+            return self
         try:
-            re.sub(self.find if self.regex else "", self.put if self.regex else "", "")
-            if self.regex:
-                re.compile(self.find)
+            # A substitution checks the template, too.
+            re.sub(self.find, self.put, "")
         except (re.error, IndexError) as error:
             raise ValueError(
                 f"no regular expression and template ({error}); correct them"
@@ -228,8 +253,7 @@ class Replacement(Params):
 
 
 class ReplaceParams(Params):
-    """``columns``: those whose texts change; ``replace``: what becomes what, one after the
-    other."""
+    """``columns`` are those whose texts change; ``replace`` has the replacements, in order."""
 
     columns: tuple[str, ...] = Field(min_length=1)
     replace: tuple[Replacement, ...] = Field(min_length=1)
@@ -237,51 +261,59 @@ class ReplaceParams(Params):
 
 def _replace_text_result(read: Mapping[str, TableSchema], params: ReplaceParams) -> TableSchema:
     for name in params.columns:
-        text_column(read["table"], name)
+        require_text(read["table"], name)
     return read["table"]
 
 
 @verb(inputs={"table": ANY}, outputs={"result": _replace_text_result}, rowwise="table")
 def replace_text(table: pd.DataFrame, params: ReplaceParams) -> pd.DataFrame:
-    """The table with these texts replaced in every place; nothing stays nothing."""
+    """Return the table with the replacements made in every text of the columns.
 
-    def replaced(text: str) -> str:
-        return reduce(_replaced, params.replace, text)
+    Each replacement works on the result of the one before. Missing cells stay missing.
+    """
 
-    return table.assign(
-        **{name: table[name].map(replaced, na_action="ignore") for name in params.columns}
-    )
+    def replace_all(text: str) -> str:
+        for entry in params.replace:
+            if entry.regex:
+                text = re.sub(entry.find, entry.put, text)
+            else:
+                text = text.replace(entry.find, entry.put)
+        return text
 
-
-def _replaced(text: str, entry: Replacement) -> str:
-    return (
-        re.sub(entry.find, entry.put, text) if entry.regex else text.replace(entry.find, entry.put)
-    )
+    new_columns = {
+        name: table[name].map(replace_all, na_action="ignore") for name in params.columns
+    }
+    return table.assign(**new_columns)
 
 
 class DeriveParams(Params):
-    """``columns``: name -> one of the operations in operations.py and what it takes, as {lower:
-    name}, or {concat: [name, description], separator: " "}. All read the table as it was; a new
-    column may replace one of it."""
+    """``columns`` maps the name of a new column to an operation and its operands.
 
-    columns: dict[ColumnName, Annotated[Operation, BeforeValidator(written_short)]] = Field(
+    Examples are {lower: name} and {concat: [name, description], separator: " "}; operations.py
+    lists the operations. All of them read the table as it was. A new column may replace an old one.
+    """
+
+    columns: dict[ColumnName, Annotated[Operation, BeforeValidator(expand_shorthand)]] = Field(
         min_length=1
     )
 
 
 def _derive_result(read: Mapping[str, TableSchema], params: DeriveParams) -> TableSchema:
     table = read["table"]
-    return derived(
-        table,
-        types_of(table) | {name: type_made(entry, table) for name, entry in params.columns.items()},
-    )
+    types = types_of(table)
+    for name, operation in params.columns.items():
+        types[name] = type_made(operation, table)
+    return derive_schema(table, types)
 
 
 @verb(inputs={"table": ANY}, outputs={"result": _derive_result}, rowwise="table")
 def derive(table: pd.DataFrame, params: DeriveParams) -> pd.DataFrame:
-    """The table and the new columns. Where an operand is missing, so is the result, unless the
-    operation says else."""
-    made = {name: cells_of(entry, table) for name, entry in params.columns.items()}
-    return table.assign(
-        **{name: pd.Series(cells, table.index, dtype=object) for name, cells in made.items()}
-    )
+    """Return the table with the new columns.
+
+    If an operand is missing, so is the result, except for operations that accept missing operands.
+    """
+    new_columns = {
+        name: pd.Series(cells_of(operation, table), table.index, dtype=object)
+        for name, operation in params.columns.items()
+    }
+    return table.assign(**new_columns)

@@ -1,4 +1,4 @@
-"""Verbs over several rows or tables: aggregate, join."""
+"""Verbs that combine several rows or two tables: aggregate, join."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Self
@@ -11,9 +11,9 @@ from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import ANY, FLOAT, INT, TableSchema, list_of, type_name
 from pipeline.verbs.tables.cells import (
     ColumnName,
-    derived,
-    number_column,
-    plain_column,
+    derive_schema,
+    require_number,
+    require_plain,
     type_of,
     types_of,
 )
@@ -36,22 +36,28 @@ _OPERATIONS: Mapping[str, str | Callable[[pd.Series], Any]] = {
     "count_distinct": "nunique",
     "sum": "sum",
     "mean": "mean",
-    "min": "first",  # cells are in order, and none is missing
+    # The cells are sorted and none is missing, so the first is the least.
+    "min": "first",
     "max": "last",
     "first": "first",
     "last": "last",
     "list": list,
     "distinct": lambda cells: list(dict.fromkeys(cells)),
 }
-_OF_NOTHING: Mapping[str, Callable[[], Any]] = {
+_EMPTY_RESULTS: Mapping[str, Callable[[], Any]] = {
     "count": int, "count_distinct": int, "sum": int, "list": list, "distinct": list,
 }  # fmt: skip
+"""The result for a group without cells: 0 or an empty list; that of other operations is missing."""
+# No column of a table may have such a name.
 _GROUP = "\0group"
 
 
 class Aggregation(Params):
-    """``operation`` over ``column``; ``order``: the column by which first, last and list go, else
-    the cells' own."""
+    """An operation over the cells of ``column``.
+
+    ``order`` is the column by which the cells are sorted for first, last and list. Without it they
+    are sorted by themselves.
+    """
 
     operation: Operation
     column: str = ""
@@ -59,19 +65,24 @@ class Aggregation(Params):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if (self.operation == "rows") == bool(self.column):
-            raise ValueError(
-                f"{self.operation}: " + ("takes no column" if self.column else "name a column")
-            )
+        takes_column = self.operation != "rows"
+        if self.column and not takes_column:
+            raise ValueError(f"{self.operation}: takes no column")
+        if takes_column and not self.column:
+            raise ValueError(f"{self.operation}: name a column")
         if self.order and self.operation not in ("first", "last", "list"):
             raise ValueError(f"order is for first, last and list; {self.operation} has none")
         return self
 
 
 class AggregateParams(Params):
-    """``by``: the columns whose cells make a group; without any, all rows are one. ``columns``:
-    name -> an operation and its column, as {sum: weight}, or {list: id, order: position}; {rows: }
-    counts rows. Missing cells are left out of all operations, and make a group of their own."""
+    """The groups, and the new columns.
+
+    Rows with equal cells in the columns ``by`` are a group; without any, all rows are one group.
+    ``columns`` maps a new name to an operation and its column, such as {sum: weight} or {list: id,
+    order: position}; {rows: } counts rows. Operations leave out missing cells. Rows with a missing
+    cell in ``by`` are a group of their own.
+    """
 
     by: tuple[str, ...] = ()
     columns: dict[ColumnName, Aggregation] = Field(min_length=1)
@@ -81,40 +92,48 @@ class AggregateParams(Params):
     def _as_operations(cls, columns: object) -> object:
         if not isinstance(columns, dict):
             return columns
-        return {name: _written_short(entry) for name, entry in columns.items()}
+        return {name: _expand_shorthand(entry) for name, entry in columns.items()}
 
 
-def _written_short(entry: object) -> object:
-    """{sum: weight} as {operation: sum, column: weight}."""
+def _expand_shorthand(entry: object) -> object:
+    """Return {operation: sum, column: weight} for {sum: weight}.
+
+    Raises ValueError if the entry has several operations or none.
+    """
     if not isinstance(entry, dict) or "operation" in entry:
         return entry
     names = [name for name in entry if name != "order"]
     if len(names) != 1:
         raise ValueError("name one operation, as {sum: weight}")
-    return {"operation": names[0], "column": entry[names[0]] or "", "order": entry.get("order", "")}
+    operation = names[0]
+    column = entry[operation] or ""
+    return {"operation": operation, "column": column, "order": entry.get("order", "")}
 
 
 def _aggregate_result(read: Mapping[str, TableSchema], params: AggregateParams) -> TableSchema:
+    """Return the schema of the result. Raises ValueError for columns that do not fit."""
     table = read["table"]
     for name in params.by:
-        plain_column(table, name)
-    if both := sorted(set(params.by) & set(params.columns)):
+        require_plain(table, name)
+    both = sorted(set(params.by) & set(params.columns))
+    if both:
         raise ValueError(f"columns: '{both[0]}' is in by; choose another name")
-    types = types_of(table, params.by) | {
-        name: _type(table, aggregation) for name, aggregation in params.columns.items()
-    }
+    types = types_of(table, params.by)
+    for name, aggregation in params.columns.items():
+        types[name] = _result_type(table, aggregation)
     return TableSchema(pa.schema(list(types.items())), params.by or tuple(types))
 
 
-def _type(table: TableSchema, aggregation: Aggregation) -> pa.DataType:
+def _result_type(table: TableSchema, aggregation: Aggregation) -> pa.DataType:
+    """Return the type of the new column. Raises ValueError for columns that do not fit."""
     operation = aggregation.operation
     if operation == "rows":
         return INT
-    plain_column(table, aggregation.column)
+    require_plain(table, aggregation.column)
     if aggregation.order:
-        plain_column(table, aggregation.order)
+        require_plain(table, aggregation.order)
     if operation in ("sum", "mean"):
-        number_column(table, aggregation.column)
+        require_number(table, aggregation.column)
     if operation in ("count", "count_distinct"):
         return INT
     if operation == "mean":
@@ -125,45 +144,48 @@ def _type(table: TableSchema, aggregation: Aggregation) -> pa.DataType:
 
 @verb(inputs={"table": ANY}, outputs={"result": _aggregate_result})
 def aggregate(table: pd.DataFrame, params: AggregateParams) -> pd.DataFrame:
-    """A row a group; of no rows none. Cells are added and listed in an order that they fix
-    themselves, so that that of the rows cannot be seen."""
+    """Return one row for each group; no row for an empty table.
+
+    Cells are sorted before they are added or listed, so the result does not depend on the order of
+    the rows.
+    """
     by = list(params.by)
-    group = (
-        table.groupby(by, dropna=False, sort=True).ngroup()
-        if by
-        else pd.Series(0, index=table.index)
-    )
+    if by:
+        group = table.groupby(by, dropna=False, sort=True).ngroup()
+    else:
+        group = pd.Series(0, index=table.index)
     numbered = table.assign(**{_GROUP: group})
     groups = numbered.drop_duplicates(_GROUP).set_index(_GROUP).sort_index()[by]
-    made = {
-        name: _aggregated(numbered, groups.index, entry) for name, entry in params.columns.items()
-    }
-    columns = {
-        name: pd.Series(cells, groups.index, dtype=object) for name, cells in made.items()
-    }  # whole beside gaps
+    columns: dict[str, pd.Series] = {}
+    for name, aggregation in params.columns.items():
+        cells = _aggregate_cells(numbered, groups.index, aggregation)
+        # As objects, whole numbers stay whole beside missing cells.
+        columns[name] = pd.Series(cells, groups.index, dtype=object)
     return groups.assign(**columns).reset_index(drop=True)[[*by, *columns]]
 
 
-def _aggregated(table: pd.DataFrame, groups: pd.Index, aggregation: Aggregation) -> list[Any]:
-    """A cell for each group."""
-    if aggregation.operation == "rows":
+def _aggregate_cells(table: pd.DataFrame, groups: pd.Index, aggregation: Aggregation) -> list[Any]:
+    """Return the result for each group. The column _GROUP of the table has the group of a row."""
+    column, operation = aggregation.column, aggregation.operation
+    if operation == "rows":
         return table[_GROUP].value_counts().reindex(groups).tolist()
-    names = list(dict.fromkeys(filter(None, [aggregation.order, aggregation.column])))
-    ordered = table.dropna(subset=[aggregation.column]).sort_values(names, kind="stable")
-    cells = (
-        ordered.groupby(_GROUP)[aggregation.column]
-        .agg(_OPERATIONS[aggregation.operation])
-        .to_dict()
-    )
-    nothing = _OF_NOTHING.get(aggregation.operation, lambda: None)
-    return [cells[group] if group in cells else nothing() for group in groups]
+    order = [aggregation.order, column] if aggregation.order else [column]
+    filled = table.dropna(subset=[column])
+    ordered = filled.sort_values(list(dict.fromkeys(order)), kind="stable")
+    results = ordered.groupby(_GROUP)[column].agg(_OPERATIONS[operation]).to_dict()
+    make_empty = _EMPTY_RESULTS.get(operation, lambda: None)
+    return [results[group] if group in results else make_empty() for group in groups]
 
 
 class JoinTablesParams(Params):
-    """``on``: a column of both tables, several, or column -> column of ``other``. ``how``: inner
-    keeps the rows that have a partner, left keeps all, semi and anti keep those with and without
-    one and add no column. ``columns``: what is taken of ``other`` (all but ``on`` by default);
-    ``prefix``: put before their names."""
+    """The columns that partners agree in, the kind of join, and the columns that it adds.
+
+    ``on`` is a column of both tables, several of them, or a map from a column to one of ``other``.
+    ``how`` is a kind of join. inner keeps the rows that have a partner, left keeps all rows; both
+    add columns. semi keeps the rows with a partner, anti those without one; they add no column.
+    ``columns`` are those that are added from ``other``; by default all but those in ``on``.
+    ``prefix`` is put before their names.
+    """
 
     on: dict[str, str] = Field(min_length=1)
     how: Literal["inner", "left", "semi", "anti"] = "inner"
@@ -179,69 +201,80 @@ class JoinTablesParams(Params):
 
     @property
     def adds(self) -> bool:
+        """True if the join adds columns of ``other``."""
         return self.how in ("inner", "left")
 
     def taken(self, other: list[str]) -> dict[str, str]:
-        """Column of ``other`` -> its name in the result."""
-        names = (
-            [name for name in other if name not in self.on.values()]
-            if self.columns is None
-            else self.columns
-        )
-        return {name: self.prefix + name for name in names} if self.adds else {}
+        """Map each added column of ``other`` to its name in the result.
+
+        ``other`` lists the columns of that table.
+        """
+        if not self.adds:
+            return {}
+        names = self.columns
+        if names is None:
+            names = tuple(name for name in other if name not in self.on.values())
+        return {name: self.prefix + name for name in names}
 
 
 def _join_result(read: Mapping[str, TableSchema], params: JoinTablesParams) -> TableSchema:
+    """Return the schema of the result. Raises ValueError for columns that do not fit."""
     table, other = read["table"], read["other"]
     for left, right in params.on.items():
-        plain_column(table, left)
-        plain_column(other, right)
-        if type_of(table, left) != type_of(other, right):
-            kinds = f"{type_name(type_of(table, left))} and {type_name(type_of(other, right))}"
+        require_plain(table, left)
+        require_plain(other, right)
+        left_type, right_type = type_of(table, left), type_of(other, right)
+        if left_type != right_type:
+            kinds = f"{type_name(left_type)} and {type_name(right_type)}"
             raise ValueError(f"on: '{left}' and '{right}' are {kinds}; convert one of them first")
     if not params.adds:
         return table
     added = {new: type_of(other, name) for name, new in params.taken(other.columns).items()}
-    if both := sorted(set(added) & set(table.columns)):
+    both = sorted(set(added) & set(table.columns))
+    if both:
         raise ValueError(
             f"both tables have a column '{both[0]}'; set prefix, or name columns without it"
         )
-    return derived(table, types_of(table) | added, one_to_one=False)
+    return derive_schema(table, types_of(table) | added, one_to_one=False)
 
 
 @verb(inputs={"table": ANY, "other": ANY}, outputs={"result": _join_result}, rowwise="table")
 def join(table: pd.DataFrame, other: pd.DataFrame, params: JoinTablesParams) -> pd.DataFrame:
-    """Each row once for every partner it has in ``other``. A missing cell is equal to none. With
-    ``left`` a row without a partner has nothing in the columns that are added."""
-    keys = [f"\0{place}" for place in range(len(params.on))]  # names that no column has
+    """Return each row once for every partner in ``other``: a row with equal cells in ``on``.
+
+    A missing cell equals no other. With ``left``, the added columns of a row without a partner are
+    missing. With ``semi`` and ``anti``, the rows with and without a partner are returned.
+    """
+    # The columns to join by get names that no column of a table may have.
+    keys = [f"\0{position}" for position in range(len(params.on))]
     taken = params.taken(list(other.columns))
-    there = other.dropna(subset=list(params.on.values()))
-    right = there[list(taken)].rename(columns=taken)
-    if (
-        params.how == "left"
-    ):  # a row without a partner leaves a gap, for which floats would be made of whole numbers
-        right = right.astype(
-            {name: "Int64" for name in right.columns if right[name].dtype == "int64"}
-        )
-    right = right.assign(**_keyed(keys, there, params.on.values()))
-    left = table.assign(**_keyed(keys, table, params.on))
+    candidates = other.dropna(subset=list(params.on.values()))
+    right = candidates[list(taken)].rename(columns=taken)
+    if params.how == "left":
+        # A row without a partner leaves a gap, for which pandas would turn integers into floats.
+        integers = [name for name in right.columns if right[name].dtype == "int64"]
+        right = right.astype(dict.fromkeys(integers, "Int64"))
+    right = right.assign(**_key_columns(keys, candidates, params.on.values()))
+    left = table.assign(**_key_columns(keys, table, params.on))
     if params.adds:
-        return left.merge(right, on=keys, how="left" if params.how == "left" else "inner").drop(
-            columns=keys
-        )
-    partners = (
-        left[keys].merge(right[keys].drop_duplicates(), on=keys, how="left", indicator=True)[
-            "_merge"
-        ]
-        == "both"
-    )
-    return table[(partners if params.how == "semi" else ~partners).to_numpy()]
+        how = "left" if params.how == "left" else "inner"
+        return left.merge(right, on=keys, how=how).drop(columns=keys)
+    right_keys = right[keys].drop_duplicates()
+    merged = left[keys].merge(right_keys, on=keys, how="left", indicator=True)
+    has_partner = (merged["_merge"] == "both").to_numpy()
+    return table[has_partner if params.how == "semi" else ~has_partner]
 
 
-def _keyed(keys: list[str], table: pd.DataFrame, columns: Iterable[str]) -> dict[str, pd.Series]:
-    """Truth values as objects: with one missing they are so in one of the tables already."""
-    cells = [table[name] for name in columns]
-    return {
-        key: cell.astype(object) if cell.dtype == bool else cell
-        for key, cell in zip(keys, cells, strict=True)
-    }
+def _key_columns(
+    keys: list[str], table: pd.DataFrame, columns: Iterable[str]
+) -> dict[str, pd.Series]:
+    """Return the columns to join by under the names ``keys``.
+
+    Truth values become objects. In a table with a missing one they are objects already, and pandas
+    merges columns of equal types only.
+    """
+    key_columns = {}
+    for key, name in zip(keys, columns, strict=True):
+        cells = table[name]
+        key_columns[key] = cells.astype(object) if cells.dtype == bool else cells
+    return key_columns

@@ -1,4 +1,4 @@
-"""Verbs over the rows of any table: filter, dedupe, order_by, concat, unroll, snapshot."""
+"""Verbs on the rows of any table: filter, dedupe, order_by, concat, unroll, snapshot."""
 
 from collections.abc import Mapping, Sized
 from dataclasses import replace
@@ -14,7 +14,7 @@ from pipeline.contract.schemas import ANY, INT, TableSchema, is_list, type_name
 from pipeline.verbs.tables.cells import (
     ColumnName,
     comparable_cells,
-    derived,
+    derive_schema,
     distinct_cells,
     field_of,
     type_of,
@@ -23,8 +23,11 @@ from pipeline.verbs.tables.cells import (
 
 
 class FilterRowsParams(Params):
-    """``where``: column -> a value, a list of which any will do, or a mapping of operators (=, !=,
-    <, <=, >, >=, in, not in, matches, exists). ``match``: whether all columns must fit or any."""
+    """``where`` maps a column to the condition that its cells must meet.
+
+    A condition is a value, a list of allowed values, or a map of operators (=, !=, <, <=, >, >=,
+    in, not in, matches, exists). ``match`` says whether all columns must fit, or any of them.
+    """
 
     where: dict[str, Any] = Field(min_length=1)
     match: Literal["all", "any"] = "all"
@@ -43,18 +46,21 @@ def _filter_result(read: Mapping[str, TableSchema], params: FilterRowsParams) ->
 
 @verb(inputs={"table": ANY}, outputs={"result": _filter_result}, rowwise="table")
 def filter(table: pd.DataFrame, params: FilterRowsParams) -> pd.DataFrame:
-    """The rows that satisfy ``where``, unchanged. One left out is a choice, no reject."""
-    fits = [_fits(table[column], condition) for column, condition in params.where.items()]
-    return table[np.all(fits, axis=0) if params.match == "all" else np.any(fits, axis=0)]
+    """Return the rows that satisfy ``where``, unchanged. Rows left out are no rejects."""
+    fits = [_find_fitting(table[column], condition) for column, condition in params.where.items()]
+    kept = np.all(fits, axis=0) if params.match == "all" else np.any(fits, axis=0)
+    return table[kept]
 
 
-def _fits(cells: pd.Series, condition: Mapping[str, Any]) -> np.ndarray:
-    places, values = distinct_cells(cells)
-    return np.array([holds({"": condition}, {"": value}) for value in values], dtype=bool)[places]
+def _find_fitting(cells: pd.Series, condition: Mapping[str, Any]) -> np.ndarray:
+    """Return which cells meet the condition; each distinct value is tested once."""
+    positions, values = distinct_cells(cells)
+    value_fits = np.array([holds({"": condition}, {"": value}) for value in values], dtype=bool)
+    return value_fits[positions]
 
 
 class DedupeParams(Params):
-    """``by``: the columns in which rows are alike; all by default."""
+    """Rows that are equal in the columns ``by`` count as duplicates; by default in all columns."""
 
     by: tuple[str, ...] = ()
 
@@ -67,8 +73,11 @@ def _dedupe_result(read: Mapping[str, TableSchema], params: DedupeParams) -> Tab
 
 @verb(inputs={"table": ANY}, outputs={"result": _dedupe_result})
 def dedupe(table: pd.DataFrame, params: DedupeParams = DedupeParams()) -> pd.DataFrame:
-    """The first of each: that with the smaller cells, columns compared from left to right, nothing
-    last."""
+    """Return one of the rows that are duplicates of each other: the smallest one.
+
+    Rows are compared column by column from left to right. A missing cell is greater than all
+    others.
+    """
     cells = comparable_cells(table)
     ordered = cells.sort_values(list(cells.columns), kind="stable")
     first = ordered.drop_duplicates(subset=list(params.by) or None)
@@ -76,8 +85,11 @@ def dedupe(table: pd.DataFrame, params: DedupeParams = DedupeParams()) -> pd.Dat
 
 
 class OrderParams(Params):
-    """``by``: the columns, the first first; ``descending``: those of them from the greatest down.
-    ``limit``: how many rows stay; all by default."""
+    """The columns to sort by, the first being the most significant one.
+
+    The columns ``descending`` are sorted from the greatest value down. ``limit`` is the number of
+    rows that are kept; by default all are.
+    """
 
     by: tuple[str, ...] = Field(min_length=1)
     descending: tuple[str, ...] = ()
@@ -85,7 +97,8 @@ class OrderParams(Params):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if lost := [name for name in self.descending if name not in self.by]:
+        lost = [name for name in self.descending if name not in self.by]
+        if lost:
             raise ValueError(f"descending: '{lost[0]}' is not in by; name it there too")
         return self
 
@@ -101,42 +114,52 @@ def _order_by_result(read: Mapping[str, TableSchema], params: OrderParams) -> Ta
 
 @verb(inputs={"table": ANY}, outputs={"result": _order_by_result})
 def order_by(table: pd.DataFrame, params: OrderParams) -> pd.DataFrame:
-    """The rows, which the snapshot keeps in this order; equal ones by their other columns. Nothing
-    comes last."""
+    """Return the first ``limit`` rows in this order; the order becomes the key of the table.
+
+    The snapshot keeps the rows in this order. Rows that are equal in ``by`` are sorted by their
+    other columns. Missing cells come last.
+    """
     if params.limit is None:
         return table
     cells = comparable_cells(table)
     names = list(dict.fromkeys([*params.by, *table.columns]))
     ascending = [name not in params.descending for name in names]
-    return table.iloc[
-        cells.sort_values(names, ascending=ascending, kind="stable").index[: params.limit]
-    ]
+    ordered = cells.sort_values(names, ascending=ascending, kind="stable")
+    return table.iloc[ordered.index[: params.limit]]
 
 
 def _concat_result(read: Mapping[str, TableSchema], params: Params) -> TableSchema:
+    """Return the schema of the result. Raises ValueError if the tables' columns differ."""
     table, other = read["table"], read["other"]
-    for schema, columns in ((table, other.columns), (other, table.columns)):
-        for name in columns:
-            field_of(schema, name)
-    for name, kind in types_of(table).items():
-        if kind != (second := types_of(other)[name]):
-            kinds = f"{type_name(kind)} and {type_name(second)}"
+    for name in other.columns:
+        field_of(table, name)
+    types, other_types = types_of(table), types_of(other, table.columns)
+    for name in types:
+        if types[name] != other_types[name]:
+            kinds = f"{type_name(types[name])} and {type_name(other_types[name])}"
             raise ValueError(f"column '{name}' is {kinds}; convert one of them first")
-    return derived(table, types_of(table), one_to_one=False)
+    return derive_schema(table, types, one_to_one=False)
 
 
 @verb(inputs={"table": ANY, "other": ANY}, outputs={"result": _concat_result})
 def concat(table: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """All rows of both; equal rows stay. The tables must have the same columns, in whatever
-    order."""
-    frames = [frame for frame in (table, other[list(table.columns)]) if len(frame)] or [table]
-    return pd.concat(frames, ignore_index=True)
+    """Return all rows of both tables; equal rows are kept.
+
+    The tables must have the same columns, in any order.
+    """
+    frames = [table, other[list(table.columns)]]
+    # pandas would take the types of an empty frame into account, too.
+    filled = [frame for frame in frames if len(frame)]
+    return pd.concat(filled or [table], ignore_index=True)
 
 
 class UnrollParams(Params):
-    """``column``: the lists. ``position``: the name of a column for each item's place in its list,
-    from 0; none by default. ``keep_empty``: whether a row with an empty list stays, with nothing in
-    the cell."""
+    """``column`` holds the lists.
+
+    ``position`` is the name of a new column with the position of each item in its list, from 0; by
+    default there is none. ``keep_empty`` says whether a row with an empty list is kept, with a
+    missing cell.
+    """
 
     column: str
     position: ColumnName | Literal[""] = ""
@@ -144,7 +167,9 @@ class UnrollParams(Params):
 
 
 def _unroll_result(read: Mapping[str, TableSchema], params: UnrollParams) -> TableSchema:
-    table, kind = read["table"], type_of(read["table"], params.column)
+    """Return the schema of the result. Raises ValueError for a column that holds no lists."""
+    table = read["table"]
+    kind = type_of(table, params.column)
     if not is_list(kind):
         raise ValueError(
             f"column '{params.column}' holds {type_name(kind)}, no lists; name one that does"
@@ -153,28 +178,28 @@ def _unroll_result(read: Mapping[str, TableSchema], params: UnrollParams) -> Tab
         raise ValueError(
             f"position: the table has a column '{params.position}'; choose another name"
         )
-    place = {params.position: INT} if params.position else {}
-    return derived(
-        table, types_of(table) | {params.column: kind.value_type} | place, one_to_one=False
-    )
+    types = types_of(table)
+    types[params.column] = kind.value_type
+    if params.position:
+        types[params.position] = INT
+    return derive_schema(table, types, one_to_one=False)
 
 
 @verb(inputs={"table": ANY}, outputs={"result": _unroll_result}, rowwise="table")
 def unroll(table: pd.DataFrame, params: UnrollParams) -> pd.DataFrame:
-    """The table with one item of the list in each row, all else repeated."""
-    filled = np.array([_filled(cell) for cell in table[params.column]], dtype=bool)
-    rows = table if params.keep_empty else table[filled]
+    """Return one row for each item of the lists; the other cells are repeated."""
+    has_items = np.array(
+        [isinstance(cell, Sized) and len(cell) > 0 for cell in table[params.column]], dtype=bool
+    )
+    rows = table if params.keep_empty else table[has_items]
     unrolled = rows.reset_index(drop=True).explode(params.column)
     if params.position:
-        places = unrolled.groupby(level=0).cumcount()
-        unrolled[params.position] = (
-            places.where(filled[unrolled.index]) if params.keep_empty else places
-        )
+        # All items of a list have the index of its row.
+        positions = unrolled.groupby(level=0).cumcount()
+        if params.keep_empty:
+            positions = positions.where(has_items[unrolled.index])
+        unrolled[params.position] = positions
     return unrolled.reset_index(drop=True)
-
-
-def _filled(cell: object) -> bool:
-    return isinstance(cell, Sized) and len(cell) > 0
 
 
 def _snapshot_result(read: Mapping[str, TableSchema], params: Params) -> TableSchema:
@@ -183,5 +208,5 @@ def _snapshot_result(read: Mapping[str, TableSchema], params: Params) -> TableSc
 
 @verb(inputs={"table": ANY}, outputs={"result": _snapshot_result}, rowwise="table")
 def snapshot(table: pd.DataFrame) -> pd.DataFrame:
-    """The table as it is; ``outputs`` names it, and the step's ``emit`` makes it files."""
+    """Return the table unchanged, to give it a name by ``outputs`` or files by ``emit``."""
     return table
