@@ -75,7 +75,7 @@ def compute_degrees(
     """Return the entities with ``degree``, and the relationships unchanged.
 
     ``degree`` is the number of distinct neighbours in any direction. The rank of a relationship,
-    the sum of the degrees of both ends, is no column: readers add it.
+    the sum of the degrees of both ends, is no column: it is computed when a table is read.
     """
     entities = with_degrees(described_entities, described_relationships)
     return entities, as_described(described_relationships)

@@ -148,7 +148,7 @@ def _walk(
     greatest_bias = max(back_bias, out_bias, 1.0)
     while len(walk) < params.walk_length:
         before, here = walk[-2], walk[-1]
-        # Rejection sampling: a neighbour is drawn by weight, and accepted in proportion to the bias.
+        # Rejection sampling: a neighbour is drawn by weight, then accepted in proportion to bias.
         while True:
             there = graph[here].pick(draws)
             if there == before:

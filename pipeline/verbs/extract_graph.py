@@ -1,4 +1,4 @@
-"""extract_graph: what a chat model says about each text unit, kept as it was said."""
+"""extract_graph: ask a chat model for the entities and relationships in each text unit."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,22 +29,28 @@ from pipeline.verbs.read_text import Mark, Questions, Reading, by_text, read_tex
 
 _LETTERS = r"\p{Latin}\p{Greek}\p{Cyrillic}"
 _SPACED = regex.compile(rf"[{_LETTERS}\d]")
-"""Of words that spaces and punctuation set apart."""
+"""A letter or digit of a script that separates words by spaces."""
 _WORD = regex.compile(rf"[{_LETTERS}\p{{M}}\d]+[+#]*|[\p{{L}}\p{{M}}]+")
 _INFLECTED, _LONGEST_ENDING = 4, 3
-"""Letters of a word that may have an ending, and of the ending."""
+"""The least number of letters of a word that may have an ending, and the most of the ending."""
 _START = regex.compile(rf"(?<![{_LETTERS}\d])")
 _END = regex.compile(rf"(?![{_LETTERS}\d+#])")
 _INFLECTED_END = regex.compile(rf"[{_LETTERS}]{{0,{_LONGEST_ENDING}}}(?![{_LETTERS}\d+#])")
 
 
 class ExtractParams(Params):
-    """``gleanings``: how often the model is asked for what it missed. ``format``: of its replies;
-    "json" needs an endpoint that takes a JSON schema; with "auto" the project's formats.yaml
-    decides, which a run fills by a trial before the first extraction (a call by hand reads
-    records). ``repair``: whether an unreadable reply is asked for once more. ``ungrounded``: what
-    becomes of records with a name that does not stand in their text: "drop", or "flag" and "keep",
-    which are one: ``grounded`` tells them."""
+    """The types of entities, the format of replies, and how often the model is asked.
+
+    ``gleanings`` is the number of times that the model is asked for records that it missed.
+
+    ``format`` is that of the replies. "json" needs an endpoint that accepts a JSON schema. With
+    "auto" the project's formats.yaml decides; a run fills it by a trial before the first
+    extraction. A direct call of the function treats "auto" as "records".
+
+    ``repair`` says whether an unreadable reply is requested once more. ``ungrounded`` says what
+    happens to a record with a name that does not occur in its text. "drop" drops it. "flag" and
+    "keep" are the same: the column ``grounded`` is false.
+    """
 
     entity_types: tuple[str, ...] = ("person", "organization", "location", "event", "concept")
     gleanings: int = Field(default=0, ge=0, le=5)
@@ -53,6 +59,7 @@ class ExtractParams(Params):
     ungrounded: Literal["keep", "flag", "drop"] = "flag"
 
     def format_undecided(self) -> bool:
+        """Return whether a trial has to decide on the format."""
         return self.format == AUTO
 
 
@@ -67,28 +74,29 @@ class ExtractParams(Params):
 def extract_graph(
     text_units: pd.DataFrame, params: ExtractParams, extract: Prompt, glean: Prompt, chat: ChatModel
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Entities and relationships per text unit, ``order`` counting them as they came; ``grounded``
-    says whether their names stand in the text.
+    """Return the entities and relationships of each text unit (EXTRACTIONS), and rejects.
 
-    Equal texts are asked once. A reply that was cut off is asked for again in two halves of the
-    text, an unreadable one once more as it is; where that helps the text is ``recovered``, else it
-    is rejected whole. A record that cannot be read, and a gleaning that fails, is rejected alone.
+    ``order`` numbers the records of a text unit as they came. ``grounded`` says whether their names
+    occur in the text.
+
+    The model is asked about equal texts once. After a reply that was cut off, it is asked about two
+    halves of the text. An unreadable reply is requested once more. If this helps, the text is
+    ``recovered``, else the whole text is rejected. An unreadable record and a failed gleaning are
+    rejected by themselves.
     """
     units = by_text(text_units)
-    questions = _questions(params, extract, glean)
+    questions = _make_questions(params, extract, glean)
     talks = (read_text(ids[0], text, questions) for text, ids in units.items())
-    readings = zip(units.items(), chat.converse(talks), strict=True)
-    found = [
-        (id, finding)
-        for (text, ids), reading in readings
-        for finding in [_found(reading, text, params)]
-        for id in ids
-    ]
-    marks = ((id, finding.marks) for id, finding in found)
-    return EXTRACTIONS.frame(_extractions(found)), REJECTS.frame(rejects(marks))
+    readings = chat.converse(talks)
+    found: list[tuple[str, TextExtraction]] = []
+    for (text, ids), reading in zip(units.items(), readings, strict=True):
+        extraction = _check_grounding(reading, text, params)
+        found += [(id, extraction) for id in ids]
+    marks = ((id, extraction.marks) for id, extraction in found)
+    return EXTRACTIONS.frame(_extraction_rows(found)), REJECTS.frame(rejects(marks))
 
 
-def _questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Questions[Record]:
+def _make_questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Questions[Record]:
     types = ", ".join(params.entity_types)
     in_json = params.format == JSON
     return Questions(
@@ -103,40 +111,45 @@ def _questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Questio
     )
 
 
-@lru_cache(maxsize=256)  # each reply is read twice: as it is judged and as it is used
+# Each reply is parsed twice: when it is checked and when it is used. The cache saves the second.
+@lru_cache(maxsize=256)
 def _parse(reply: str, format: Format) -> Graph:
     return parse_graph_json(reply) if format == JSON else parse_records(reply)
 
 
 @dataclass(frozen=True)
 class TextExtraction:
-    """The records of one text, each with whether its names stand there, and what is to be said of
-    it."""
+    """The records of one text, each with whether its names occur there, and remarks on them."""
 
     records: tuple[tuple[Record, bool], ...]
     marks: tuple[Mark, ...]
 
 
-def _found(reading: Reading[Record], text: str, params: ExtractParams) -> TextExtraction:
-    stands = Grounding(text)
-    records = tuple((record, stands(record)) for record in reading.records)
+def _check_grounding(reading: Reading[Record], text: str, params: ExtractParams) -> TextExtraction:
+    """Return the records with whether their names occur in the text.
+
+    With ``ungrounded`` "drop", the others are dropped, and each of them gets a remark.
+    """
+    is_grounded = Grounding(text)
+    records = tuple((record, is_grounded(record)) for record in reading.records)
     if params.ungrounded != "drop":
         return TextExtraction(records, reading.marks)
-    dropped = [record for record, grounded in records if not grounded]
-    marks = (
-        Mark("record", "ungrounded", f"not in its text: {', '.join(_names(record))}")
-        for record in dropped
-    )
-    return TextExtraction(tuple(entry for entry in records if entry[1]), (*reading.marks, *marks))
+    kept = tuple((record, grounded) for record, grounded in records if grounded)
+    marks = list(reading.marks)
+    for record, grounded in records:
+        if not grounded:
+            names = ", ".join(_names_in(record))
+            marks.append(Mark("record", "ungrounded", f"not in its text: {names}"))
+    return TextExtraction(kept, tuple(marks))
 
 
 class Grounding:
-    """Whether a record's names stand in a text: as they are, case and punctuation aside, or word by
-    word.
+    """A check whether the names of a record occur in a text: as a whole, or word by word.
 
-    A word of Latin, Greek or Cyrillic letters must be a whole one, but for a short ending of a
-    longer word (Berlins, Budapesten): US does not stand in "house". Elsewhere words are not set
-    apart, or begin with prepositions.
+    Case and punctuation do not count. A word of Latin, Greek or Cyrillic letters must be a whole
+    word: US does not occur in "house". A longer word may have a short ending (Berlins, Budapesten).
+    In other scripts any part of the text will do, since words are not separated there, or have
+    prepositions attached.
     """
 
     def __init__(self, text: str):
@@ -144,45 +157,58 @@ class Grounding:
         self.words = frozenset(_WORD.findall(self.key))
 
     def __call__(self, record: Record) -> bool:
-        return all(self._stands(match_key(name)) for name in _names(record))
+        """Return whether all names of the record occur in the text."""
+        return all(self._contains_name(match_key(name)) for name in _names_in(record))
 
-    def _stands(self, key: str) -> bool:
+    def _contains_name(self, key: str) -> bool:
+        """Return whether a name, given by its match key, occurs in the text."""
         if not _SPACED.search(key):
             return key in self.key
-        parts = _WORD.findall(key)
-        return self._whole(key, parts) or (bool(parts) and all(map(self._has, parts)))
+        words = _WORD.findall(key)
+        if self._contains_phrase(key, words):
+            return True
+        return bool(words) and all(self._contains_word(word) for word in words)
 
-    def _whole(self, key: str, parts: Sequence[str]) -> bool:
-        inflected = parts and len(parts[-1]) >= _INFLECTED and key.endswith(parts[-1])
-        end, at = _INFLECTED_END if inflected else _END, self.key.find(key)
-        while at >= 0:
-            if _START.match(self.key, at) and end.match(self.key, at + len(key)):
+    def _contains_phrase(self, key: str, words: Sequence[str]) -> bool:
+        """Return whether all words of a match key occur one after the other."""
+        may_have_ending = words and len(words[-1]) >= _INFLECTED and key.endswith(words[-1])
+        end = _INFLECTED_END if may_have_ending else _END
+        start = self.key.find(key)
+        while start >= 0:
+            if _START.match(self.key, start) and end.match(self.key, start + len(key)):
                 return True
-            at = self.key.find(key, at + 1)
+            start = self.key.find(key, start + 1)
         return False
 
-    def _has(self, word: str) -> bool:
+    def _contains_word(self, word: str) -> bool:
+        """Return whether a word occurs in the text, perhaps with an ending."""
         if word in self.words:
             return True
         if not _SPACED.search(word):
             return word in self.key
-        return len(word) >= _INFLECTED and any(
-            len(one) - len(word) in range(1, _LONGEST_ENDING + 1) and one.startswith(word)
-            for one in self.words
+        if len(word) < _INFLECTED:
+            return False
+        return any(
+            0 < len(longer) - len(word) <= _LONGEST_ENDING and longer.startswith(word)
+            for longer in self.words
         )
 
 
-def _names(record: Record) -> tuple[str, ...]:
+def _names_in(record: Record) -> tuple[str, ...]:
+    """Return the name of an entity, or the names of both ends of a relationship."""
     return (record.name,) if isinstance(record, Entity) else (record.source, record.target)
 
 
-def _extractions(found: Iterable[tuple[str, TextExtraction]]) -> Iterator[dict[str, object]]:
-    for unit, finding in found:
-        for order, (record, grounded) in enumerate(finding.records):
-            yield {"text_unit_id": unit, "order": order, "grounded": grounded, **_columns(record)}
+def _extraction_rows(found: Iterable[tuple[str, TextExtraction]]) -> Iterator[dict[str, object]]:
+    """Yield the rows of EXTRACTIONS; ``found`` has pairs of a text unit's id and its records."""
+    for unit, extraction in found:
+        for order, (record, grounded) in enumerate(extraction.records):
+            place = {"text_unit_id": unit, "order": order, "grounded": grounded}
+            yield {**place, **_record_columns(record)}
 
 
-def _columns(record: Record) -> dict[str, object]:
+def _record_columns(record: Record) -> dict[str, object]:
+    """Return the columns of EXTRACTIONS that a record fills."""
     if isinstance(record, Entity):
         return {
             "kind": "entity",

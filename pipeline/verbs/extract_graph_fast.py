@@ -1,4 +1,4 @@
-"""extract_graph_fast: a knowledge graph with no model, from names, titles and key phrases."""
+"""extract_graph_fast: extract a graph from names, titles and key phrases, without a model."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,20 +19,22 @@ from pipeline.text.ids import match_key
 
 ALIAS_KEYWORD = "also known as"
 MAX_DESCRIPTION = 300
+"""The greatest length of a description, in characters."""
 MAX_KEYWORDS = 5
 MAX_PHRASES_PER_SENTENCE = 12
 UNITS_AT_ONCE = 1_000
-"""Text units whose extractions are rows of Python together."""
+"""The number of text units whose extractions are held as Python rows at the same time."""
 LONG_ENUMERATION = 20
-"""Names of a sentence above which it is a list, whose entries have no more in common than that they
-are in it."""
+"""A sentence with more names is a mere list; its entries need have nothing else in common."""
 
 
 class FastParams(Params):
-    """``min_phrase_count``: how often a text unit must use a key phrase to make it an entity.
-    ``max_links_per_name``: with how many of the names after it a name is linked, in a sentence of a
-    text without a title of its own, or a row of a table; with the next one alone where there are
-    more than 20, which makes it a list.
+    """Limits for entities from key phrases, and for relationships.
+
+    A key phrase becomes an entity if the text unit uses it ``min_phrase_count`` times. In a row of
+    a table, and in a sentence of a text without a title of its own, a name is linked with at most
+    ``max_links_per_name`` of the names after it. If a sentence has more than 20 names, it counts as
+    a list, and each name is linked with the next one only.
     """
 
     min_phrase_count: int = Field(default=2, ge=1)
@@ -53,8 +55,10 @@ class _Entity:
 
 
 class _Shared(NamedTuple):
-    """A sentence that two entities share, by its place, and where in it one ends and the other
-    starts."""
+    """A sentence that two entities share, by its number.
+
+    ``start`` is the offset at which the first name ends, ``end`` that at which the second starts.
+    """
 
     sentence: int
     start: int
@@ -69,8 +73,12 @@ class _Keyword(NamedTuple):
 
 @dataclass
 class _Link:
-    """``stated``: what the text says of the two, but that both stand in a sentence, and the place
-    of the sentence that says so first; None for what no sentence says."""
+    """A relationship of two entities.
+
+    ``shared`` are the sentences in which both occur. ``stated`` is what the text says about the
+    two, and ``sentence`` the number of the first sentence that says something. It is None if no
+    sentence does.
+    """
 
     shared: list[_Shared] = field(default_factory=list)
     stated: list[str] = field(default_factory=list)
@@ -78,33 +86,34 @@ class _Link:
 
 
 def _may_differ(text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
-    """Which text units may give other rows with the titles of now: those of a document whose title
-    is another one, or none any more, and those that may hold a title that has come or gone."""
-    differing = _titles(before).items() ^ _titles(now).items()
-    search = TitleSearch(
-        frozenset(chain.from_iterable(title_forms(title) for _, title in differing))
-    )
-    of_documents = text_units["document_id"].isin([document for document, _ in differing])
-    return (
-        of_documents | text_units["text"].map(search.may_find).astype(bool)
-        if differing
-        else of_documents
-    )
+    """Return for each text unit whether other titles may have changed its extractions.
+
+    ``before`` and ``now`` are the titles of all documents. A text unit is affected if the title of
+    its own document has changed, or if its text may contain a title that was added or removed.
+    """
+    titles_before = naming_titles(_title_cells(before))
+    titles_now = naming_titles(_title_cells(now))
+    differing = titles_before.items() ^ titles_now.items()
+    own_title_differs = text_units["document_id"].isin([document for document, _ in differing])
+    if not differing:
+        return own_title_differs
+    forms = chain.from_iterable(title_forms(title) for _, title in differing)
+    search = TitleSearch(frozenset(forms))
+    may_contain_title = text_units["text"].map(search.may_find).astype(bool)
+    return own_title_differs | may_contain_title
 
 
-def _titles(documents: pd.DataFrame) -> dict[str, str]:
-    return naming_titles(_titled(documents))
-
-
-def _titled(documents: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
+def _title_cells(documents: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
+    """Return id, title and origin of the title of each document."""
     return documents[["id", "title", "title_from"]].itertuples(index=False, name=None)
 
 
-@lru_cache(
-    maxsize=1
-)  # text units come bucket by bucket, with the titles of all documents each time
-def _title_names(documents: tuple[tuple[str, str, str], ...]) -> tuple[dict[str, str], Gazetteer]:
-    """By document the title that names what it is about, and how to find these in a text."""
+# The verb is called bucket by bucket, with the titles of all documents each time.
+@lru_cache(maxsize=1)
+def _find_title_names(
+    documents: tuple[tuple[str, str, str], ...],
+) -> tuple[dict[str, str], Gazetteer]:
+    """Return the titles that are names, by document id, and a search for them."""
     titles = naming_titles(documents)
     return titles, Gazetteer.of_titles(titles.values())
 
@@ -123,74 +132,83 @@ def extract_graph_fast(
     params: FastParams = FastParams(),
     tracker: Tracker = UNTRACKED,
 ) -> pd.DataFrame:
-    """Names, document titles and repeated key phrases as entities; those that share a sentence,
-    linked.
+    """Return the extractions of each text unit: entities, and links between them.
 
-    An entity's description is the first sentence of the text unit that mentions it, its weight the
-    number of mentions. A relationship's description is the first sentence both ends share, its
-    weight the number of such sentences. Its keywords are what a sentence states of the two
-    ("directed by"; the source is then the subject), and, after CO_OCCURS, the sentences' key
-    phrases; where nothing is stated CO_OCCURS is the first, and the source is the end that comes
-    first. The title of a text unit's document counts as present in each of its sentences. The
-    titles of all documents are looked for in every text unit. Titles are those that were given or
-    are headings, and that no two documents share: a letterhead is nobody's name. What is read from
-    a text stands in it: all is ``grounded``.
+    Entities are names, document titles and repeated key phrases. Those that share a sentence are
+    linked. The description of an entity is the first sentence of the text unit that mentions it,
+    its weight the number of mentions. The description of a relationship is the first sentence that
+    both ends share, its weight the number of such sentences.
+
+    The keywords of a relationship are what a sentence states about the two ("directed by"), then
+    CO_OCCURS, then key phrases of the shared sentences. If something is stated, the source is its
+    subject; otherwise the source is the end that comes first.
+
+    The title of a document counts as present in each sentence of its text units. The titles of all
+    documents are looked for in every text unit. A title counts if it was given or is a heading, and
+    if no other document has it: a letterhead names nobody. All records are ``grounded``, because
+    they are read from the text.
     """
-    titles, gazetteer = _title_names(
-        tuple(_titled(TITLES.filled(TITLES.seen(documents), "documents")))
-    )
+    known_documents = TITLES.filled(TITLES.seen(documents), "documents")
+    titles, gazetteer = _find_title_names(tuple(_title_cells(known_documents)))
     texts = text_units[["id", "text", "document_id"]].fillna({"text": ""}).sort_values("id")
     tracker.expect(len(texts))
     found = [EXTRACTIONS.frame()]
     for start in range(0, len(texts), UNITS_AT_ONCE):
         rows: list[tuple[object, ...]] = []
-        for unit_id, text, document in texts.iloc[start : start + UNITS_AT_ONCE].itertuples(
-            index=False
-        ):
+        units = texts.iloc[start : start + UNITS_AT_ONCE]
+        for unit_id, text, document in units.itertuples(index=False):
             sentences = read_sentences(text, gazetteer)
-            records = _records(sentences, OwnTitle(titles.get(document, "")), gazetteer, params)
+            title = OwnTitle(titles.get(document, ""))
+            records = _extract_records(sentences, title, gazetteer, params)
             rows.extend((unit_id, order, *record, True) for order, record in enumerate(records))
             tracker.finished(1)
         found.append(EXTRACTIONS.frame(rows))
     return pd.concat(found, ignore_index=True)
 
 
-def _records(
+def _extract_records(
     sentences: list[Sentence], title: OwnTitle, gazetteer: Gazetteer, params: FastParams
 ) -> Iterator[tuple[object, ...]]:
-    """A text unit's extractions, entities first, without text_unit_id and order."""
+    """Yield the extractions of a text unit, entities first.
+
+    The columns are those of EXTRACTIONS from ``kind`` to ``weight``.
+    """
     names = [name for sentence in sentences for name in sentence.names]
     title.learn_type(names)
     referents = resolve_names(names, title, gazetteer)
-    mentions = _mentions(sentences, referents, title, params.min_phrase_count)
-    entities = _entities(mentions, title)
-    links = _stated_links(sentences, referents, title)
-    windows = [
-        params.max_links_per_name if sentence.row or not title.referent else 0
-        for sentence in sentences
-    ]
-    _add_shared(links, mentions, title, windows)
+    mentions = _find_mentions(sentences, referents, title, params.min_phrase_count)
+    entities = _collect_entities(mentions, title)
+    links = _collect_stated_links(sentences, referents, title)
+    # In prose with a title, names are linked with the title and by statements only.
+    windows = []
+    for sentence in sentences:
+        links_names = sentence.row or not title.referent
+        windows.append(params.max_links_per_name if links_names else 0)
+    _add_shared_sentences(links, mentions, title, windows)
     descriptions = [_clip(sentence.text) for sentence in sentences] or [""]
-    phrases = _best_phrases(sentences)
+    phrases = _rank_phrases(sentences)
     for entity in entities.values():
         description = descriptions[entity.sentence]
         weight = float(max(1, entity.mentions))
         yield "entity", entity.referent.name, entity.referent.type, "", "", description, [], weight
     for (source, target), link in links.items():
         names_of_ends = entities[source].referent.name, entities[target].referent.name
-        description = descriptions[_told_in(link, entities[source])]
-        keywords = _keywords(link, phrases, (source, target))
+        description = descriptions[_describing_sentence(link, entities[source])]
+        keywords = _choose_keywords(link, phrases, (source, target))
         weight = float(max(1, len(link.shared)))
         yield "relationship", "", "", *names_of_ends, description, keywords, weight
 
 
-def _mentions(
+def _find_mentions(
     sentences: list[Sentence],
     referents: dict[str, Referent],
     title: OwnTitle,
     min_phrase_count: int,
 ) -> list[list[_Mention]]:
-    """What each sentence mentions, in order of place: names, and key phrases used often enough."""
+    """Return the mentions of each sentence, in the order of their offsets.
+
+    Mentions are names, and key phrases that are names elsewhere or used often enough.
+    """
     counts = Counter(
         phrase.text for sentence in sentences for phrase in sentence.phrases if phrase.noun
     )
@@ -200,126 +218,145 @@ def _mentions(
         key = match_key(text)
         if key in named or count >= min_phrase_count:
             concepts[text] = named.get(key) or Referent(key, text, "concept")
-    return [
-        sorted(
-            _Mention(part.start, part.end, found[part.text])
-            for parts, found in ((sentence.names, referents), (sentence.phrases, concepts))
-            for part in parts
-            if part.text in found
-        )
-        for sentence in sentences
-    ]
+    mentions: list[list[_Mention]] = []
+    for sentence in sentences:
+        names = [
+            _Mention(name.start, name.end, referents[name.text])
+            for name in sentence.names
+            if name.text in referents
+        ]
+        phrases = [
+            _Mention(phrase.start, phrase.end, concepts[phrase.text])
+            for phrase in sentence.phrases
+            if phrase.text in concepts
+        ]
+        mentions.append(sorted(names + phrases))
+    return mentions
 
 
-def _entities(mentions: list[list[_Mention]], title: OwnTitle) -> dict[str, _Entity]:
-    """By match key: the title first, the rest as the text unit comes to them."""
+def _collect_entities(mentions: list[list[_Mention]], title: OwnTitle) -> dict[str, _Entity]:
+    """Return the entities by match key: title and aliases first, then in order of appearance."""
     entities: dict[str, _Entity] = {}
-    for place, found in enumerate(mentions):
-        for mention in found:
-            entity = entities.setdefault(mention.referent.key, _Entity(mention.referent, place))
+    for sentence, mentions_of_sentence in enumerate(mentions):
+        for mention in mentions_of_sentence:
+            key = mention.referent.key
+            entity = entities.setdefault(key, _Entity(mention.referent, sentence))
             entity.mentions += 1
     if title.referent is None:
         return entities
     own = entities.get(title.referent.key, _Entity(title.referent, 0))
     aliases = {alias.key: _Entity(alias, own.sentence) for alias in title.aliases}
+    # In a union of dictionaries, a key keeps its first position and takes its last value.
     return {title.referent.key: own} | aliases | entities
 
 
-def _stated_links(
+def _collect_stated_links(
     sentences: list[Sentence], referents: dict[str, Referent], title: OwnTitle
 ) -> dict[tuple[str, str], _Link]:
-    """By the match keys of (source, target), in the direction of what is stated first."""
+    """Return the links about which something is stated, by the match keys of source and target.
+
+    The direction of a link is that of the first statement; statements in the other direction are
+    left out.
+    """
     links: dict[tuple[str, str], _Link] = {}
-    for place, sentence in enumerate(sentences):
+    for number, sentence in enumerate(sentences):
         aliases = [(one, other, ALIAS_KEYWORD) for one, other in sentence.aliases]
-        for one, other, said in [*aliases, *sentence.stated]:
-            subject, what = (referents.get(sentence.names[end].text) for end in (one, other))
-            if (
-                subject
-                and what
-                and subject.key != what.key
-                and (what.key, subject.key) not in links
-            ):
-                link = _link(links, subject.key, what.key)
-                link.stated.append(said)
-                link.sentence = place if link.sentence is None else link.sentence
-    for alias in title.aliases:
-        if title.referent:
-            _link(links, title.referent.key, alias.key).stated.append(ALIAS_KEYWORD)
+        for one, other, statement in [*aliases, *sentence.stated]:
+            subject = referents.get(sentence.names[one].text)
+            object = referents.get(sentence.names[other].text)
+            if subject is None or object is None or subject.key == object.key:
+                continue
+            if (object.key, subject.key) in links:
+                continue
+            link = _get_link(links, subject.key, object.key)
+            link.stated.append(statement)
+            if link.sentence is None:
+                link.sentence = number
+    if title.referent:
+        for alias in title.aliases:
+            _get_link(links, title.referent.key, alias.key).stated.append(ALIAS_KEYWORD)
     return links
 
 
-def _told_in(link: _Link, source: _Entity) -> int:
-    """The place of the sentence that describes the link."""
+def _describing_sentence(link: _Link, source: _Entity) -> int:
+    """Return the number of the sentence that describes the link."""
     if link.sentence is not None:
         return link.sentence
     return link.shared[0].sentence if link.shared else source.sentence
 
 
-def _add_shared(
+def _add_shared_sentences(
     links: dict[tuple[str, str], _Link],
     mentions: list[list[_Mention]],
     title: OwnTitle,
     windows: list[int],
 ) -> None:
-    """The sentences that two entities share: one link for the two, whichever comes first elsewhere.
-    A title is linked with all that its text names, a name with as many of those after it as the
-    sentence's window lets it, and with those that something is stated of."""
-    own = title.referent.key if title.referent else None
-    for place, (found, widest) in enumerate(zip(mentions, windows, strict=True)):
-        first: dict[str, _Mention] = {}
+    """Add to ``links`` the sentences that two entities share; new links are made where needed.
+
+    The title is linked with all names in its text. A name is linked with the next ones in its
+    sentence, as many as the window of the sentence allows, and with those that are linked already.
+    Two entities have one link, whichever comes first in a sentence.
+    """
+    own_key = title.referent.key if title.referent else None
+    for number, (found, widest) in enumerate(zip(mentions, windows, strict=True)):
+        first_mentions: dict[str, _Mention] = {}
         for mention in found:
-            first.setdefault(mention.referent.key, mention)
-        first.pop(own or "", None)
-        present = list(first.items())
+            first_mentions.setdefault(mention.referent.key, mention)
+        first_mentions.pop(own_key or "", None)
+        present = list(first_mentions.items())
         window = widest if len(present) <= LONG_ENUMERATION else min(1, widest)
-        for rank, (key, mention) in enumerate(present):
-            if own is not None:
-                _link(links, own, key).shared.append(_Shared(place, 0, mention.start))
-            for after, (other_key, other) in enumerate(present[rank + 1 :]):
-                if after < window or (key, other_key) in links or (other_key, key) in links:
-                    _link(links, key, other_key).shared.append(
-                        _Shared(place, mention.end, other.start)
-                    )
+        for position, (key, mention) in enumerate(present):
+            if own_key is not None:
+                _get_link(links, own_key, key).shared.append(_Shared(number, 0, mention.start))
+            for distance, (other_key, other) in enumerate(present[position + 1 :]):
+                is_linked = (key, other_key) in links or (other_key, key) in links
+                if distance < window or is_linked:
+                    shared = _Shared(number, mention.end, other.start)
+                    _get_link(links, key, other_key).shared.append(shared)
 
 
-def _link(links: dict[tuple[str, str], _Link], key: str, other: str) -> _Link:
-    """The link of the two, made from ``key`` to ``other`` where there is none."""
+def _get_link(links: dict[tuple[str, str], _Link], key: str, other: str) -> _Link:
+    """Return the link of the two in any direction; if there is none, add one from ``key``."""
     return links.get((other, key)) or links.setdefault((key, other), _Link())
 
 
-def _best_phrases(sentences: list[Sentence]) -> list[list[_Keyword]]:
-    """Each sentence's key phrases with the best RAKE scores, the best first."""
+def _rank_phrases(sentences: list[Sentence]) -> list[list[_Keyword]]:
+    """Return the key phrases of each sentence with the best RAKE scores, the best first."""
     scores = rake_scores(phrase.text for sentence in sentences for phrase in sentence.phrases)
-    best = (
-        sorted(sentence.phrases, key=lambda phrase: (-scores[phrase.text], phrase.start))[
-            :MAX_PHRASES_PER_SENTENCE
-        ]
-        for sentence in sentences
-    )
-    return [
-        [_Keyword(phrase.start, phrase.text, match_key(phrase.text)) for phrase in phrases]
-        for phrases in best
-    ]
+    ranked = []
+    for sentence in sentences:
+        phrases = sorted(sentence.phrases, key=lambda phrase: (-scores[phrase.text], phrase.start))
+        best = phrases[:MAX_PHRASES_PER_SENTENCE]
+        keywords = [_Keyword(phrase.start, phrase.text, match_key(phrase.text)) for phrase in best]
+        ranked.append(keywords)
+    return ranked
 
 
-def _keywords(link: _Link, phrases: list[list[_Keyword]], ends: tuple[str, str]) -> list[str]:
-    """What is stated, then CO_OCCURS and the shared sentences' key phrases: the most frequent
-    first, then those that stand between the names, then those with the better score."""
+def _choose_keywords(
+    link: _Link, phrases: list[list[_Keyword]], ends: tuple[str, str]
+) -> list[str]:
+    """Return the keywords of a link: statements, CO_OCCURS, key phrases of the shared sentences.
+
+    The most frequent key phrases come first, then those between the names, then those with the
+    better score.
+    """
     counts: Counter[str] = Counter()
     between: Counter[str] = Counter()
     for sentence, start, end in link.shared:
         for phrase in phrases[sentence]:
             if phrase.key not in ends:
                 counts[phrase.text] += 1
-                between[phrase.text] += start <= phrase.start < end
-    stated = [said for said, _ in Counter(link.stated).most_common()]
+                if start <= phrase.start < end:
+                    between[phrase.text] += 1
+    stated = [statement for statement, _ in Counter(link.stated).most_common()]
+    # Sorting is stable: phrases of one rank keep the order of their scores.
     ranked = sorted(counts, key=lambda text: (-counts[text], -between[text]))
-    return list(dict.fromkeys([*stated, CO_OCCURS, *ranked]))[: MAX_KEYWORDS + 1]
+    keywords = dict.fromkeys([*stated, CO_OCCURS, *ranked])
+    return list(keywords)[: MAX_KEYWORDS + 1]
 
 
 def _clip(sentence: str) -> str:
-    """On one line, cut at the end of a word."""
+    """Return the sentence on one line, cut at the end of a word if it is too long."""
     text = " ".join(sentence[: 2 * MAX_DESCRIPTION].split())
     if len(text) <= MAX_DESCRIPTION:
         return text

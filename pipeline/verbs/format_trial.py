@@ -1,5 +1,7 @@
-"""A trial with one planted sentence: in which format a chat model writes a graph that can be
-read."""
+"""A trial that finds the format in which a chat model writes a readable graph.
+
+The model is asked for the graph of one made-up sentence, whose names are known.
+"""
 
 from dataclasses import dataclass
 
@@ -14,14 +16,17 @@ ROW = "format-trial"
 NAMES = ("Ottilie Varnhagen", "Brindlemoor Observatory", "Tarnwick")
 FACT = "Ottilie Varnhagen founded the Brindlemoor Observatory in Tarnwick."
 ENOUGH_NAMES = 2
-"""A small model may miss one name; a prompt that was cut loses them all."""
+"""The number of names that a reply must contain.
+
+A small model may miss one name. A prompt that was cut off loses all of them.
+"""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The format that the trial came to, or None where it came to none; ``fact`` says why.
+    """The format that the trial has chosen, or None if it chose none; ``fact`` says why.
 
-    ``answered``: the server did not fail, so the trial shows something of the model.
+    ``answered`` is false if the server failed. Then the trial says nothing about the model.
     """
 
     format: Format | None
@@ -35,14 +40,13 @@ def parsed_in(format: Format, reply: str) -> Graph:
 
 
 def found(parsed: Graph) -> bool:
-    """Check whether the records name what was planted."""
+    """Return whether the records contain the names of the sentence."""
     names = " | ".join(entity.name for entity in parsed.entities).casefold()
     return sum(name.casefold() in names for name in NAMES) >= ENOUGH_NAMES
 
 
 def trial_request(format: Format, extract: Prompt, entity_types: str) -> ChatRequest:
-    """Return the request that asks for the graph of the planted sentence by the project's own
-    prompt."""
+    """Return the request for the graph of the sentence, by the project's own prompt."""
 
     def complaint(reply: str) -> str | None:
         problem = unreadable(parsed_in(format, reply), reply)
@@ -62,12 +66,11 @@ def trial_request(format: Format, extract: Prompt, entity_types: str) -> ChatReq
 
 
 def choose_format(extract: Prompt, entity_types: str) -> Talk[Choice]:
-    """Try records, and JSON only where records fail: one call or two.
+    """Try records, and JSON if records fail, with one call each; return the choice.
 
-    A format will do if the reply names what was planted, or says properly that there is nothing:
-    the types of a project may leave it out. Where neither will do, the first that can be read at
-    all is taken. A server that fails, or does not answer in time, shows nothing of its model, so
-    then no format is chosen.
+    A format is good if the reply contains the names, or says properly that there is nothing: the
+    entity types of a project may exclude the names. If neither format is good, the first one that
+    can be read is chosen. If the server fails or does not answer in time, no format is chosen.
     """
     readable: list[Format] = []
     facts: list[str] = []
@@ -87,6 +90,6 @@ def choose_format(extract: Prompt, entity_types: str) -> Talk[Choice]:
 
 
 def _problem(format: Format, reply: ChatReply) -> str:
-    """Say why the reply is of no use, or nothing."""
+    """Return the reason why the reply is unusable, or ""."""
     problem = failed(reply) or unreadable(parsed_in(format, reply.text), reply.text)
     return problem.message or problem.reason if problem else ""

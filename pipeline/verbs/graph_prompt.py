@@ -1,4 +1,4 @@
-"""The messages that ask a chat model for the graph of a text, in one of two formats."""
+"""The messages that ask a chat model for the graph of a text in one of two formats."""
 
 from dataclasses import replace
 from typing import Literal
@@ -16,12 +16,11 @@ EXTRACT_PLACEHOLDERS = Placeholders(("text",), ("entity_types", FORMAT))
 
 
 def opening(extract: Prompt, format: Format, text: str, entity_types: str) -> tuple[Message, ...]:
-    """Return the messages that ask for the graph of a text. A format that is still ``auto`` is read
-    as records.
+    """Return the messages that ask for the graph of a text; ``auto`` counts as records.
 
-    A prompt says by ``$format`` where the output format is described; prompt files of earlier
-    versions describe records there, and JSON takes their place. A prompt with a description of its
-    owner's own keeps it: a system message before it then asks for JSON.
+    In a prompt, ``$format`` stands for the description of the output format. Prompt files of
+    earlier versions have the description of records in this place; it is replaced for JSON. A
+    prompt with another description keeps it, and a system message before it asks for JSON.
     """
     if format != JSON:
         return (_asked(extract, RECORDS_FORMAT, text, entity_types),)

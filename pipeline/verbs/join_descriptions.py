@@ -67,7 +67,7 @@ def joined(descriptions: Sequence[str]) -> str:
 
 
 def join_within(descriptions: Sequence[str], max_tokens: int, tokenizer: Tokenizer) -> str:
-    """Return as many of the first descriptions as fit; if not even the first fits, its beginning."""
+    """Return as many of the first descriptions as fit, joined; at least the beginning of one."""
 
     def first_ones_fit(number: int) -> bool:
         return fits(joined(descriptions[:number]), max_tokens, tokenizer)

@@ -1,4 +1,4 @@
-"""load_documents: the input folder -> documents, and a reject for whatever could not be read."""
+"""load_documents: read the input folder into documents; what cannot be read is a reject."""
 
 import codecs
 import json
@@ -43,30 +43,33 @@ from pipeline.documents.titles import Title, title_of
 from pipeline.text.ids import clean, digest, document_id
 
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
+"""Suffixes of text files, each of which becomes one document."""
 PLAIN = frozenset({".txt", ".log"})
 NO_HEADINGS = PLAIN | {".pdf", ".xlsx"}
-"""Texts in which # begins no heading, or none that is a title."""
+"""Suffixes of texts in which # begins no heading, or one that is no title."""
 FRONT_MATTER = frozenset({".txt", ".md", ".markdown"})
 RECORDS = frozenset({".csv", ".tsv", ".json", ".jsonl", ".ndjson"})
 NO_INPUT = frozenset({"unsupported", "needs_docs", NO_TEXT, "empty", "outside", "lock_file"})
-"""Reasons of what is told apart from rows that failed."""
+"""Reasons why a file is no input. Such a reject does not count as a failure."""
 _SHORT_DIGEST = 12
 IN_A_FILE = "#:"
-"""Where the name of a file ends in that of a record, a page or a line of it."""
+"""The characters that separate the name of a file from a record, a page or a line of it."""
 MOUNTS = "mounts"
 GUESSED = "encoding_guessed"
-"""The reason of a row that is there all the same."""
+"""The reason of a reject that is a mere remark: the document is there."""
 
 
 class LoadParams(Params):
-    """``file_pattern``: a glob below ``path``. ``encoding``: "" finds out: UTF-8, UTF-16, else the
-    likeliest of all, of equals the first of ``encodings``. ``mounts``: folders below ``path`` that
-    were mount points when last read. ``hashes``: the folder in which hashes of files are kept from
-    night to night, "" for none."""
+    """The files to read, and how records and encodings are read.
 
-    path: str = Field(
-        default="data/input", exclude=True
-    )  # its content is stamped: a project may move
+    ``file_pattern`` is a glob below ``path``. If ``encoding`` is "", it is detected: UTF-8, UTF-16,
+    or else the most likely of all; of equally likely ones the first of ``encodings``. ``mounts``
+    are folders below ``path`` that were mount points in the last run. ``hashes`` is the folder in
+    which hashes of files are kept between runs, "" for none.
+    """
+
+    # Not part of the fingerprint: a project may move, and the stamp covers the content.
+    path: str = Field(default="data/input", exclude=True)
     file_pattern: str = "**/*"
     id_column: str = "id"
     title_column: str = "title"
@@ -74,22 +77,26 @@ class LoadParams(Params):
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: int = Field(default=100, ge=1)
-    converter: OwnConverters = Field(
-        default="", exclude=True, repr=False
-    )  # stamped, by name: a word may be a secret
+    # The stamp covers the converter's name. Its words may be secrets, so they are never shown.
+    converter: OwnConverters = Field(default="", exclude=True, repr=False)
     converter_folder: str = Field(default=".", exclude=True)
     convert_seconds: float = Field(default=900, gt=0)
     convert_mb: int = Field(default=768, ge=1)
-    mounts: tuple[str, ...] = Field(default=(), exclude=True)  # noted
+    # `noted` hands them to the next run.
+    mounts: tuple[str, ...] = Field(default=(), exclude=True)
     hashes: str = Field(default="", exclude=True)
     _listing: Listing | None = PrivateAttr(default=None)
 
     def noted(self) -> Mapping[str, str]:
+        """Return notes for the next run, which ``following`` reads."""
         return {MOUNTS: json.dumps(self.mounts)} if self.mounts else {}
 
     def following(self, last: Mapping[str, str]) -> Self:
-        """With the files as they are now, knowing which folders were mount points: one that is none
-        any more, and empty, was not read."""
+        """Return params with the files as they are now; ``last`` are the notes of the last run.
+
+        They say which folders were mount points. If such a folder is an empty ordinary folder now,
+        its file system is not mounted, and the folder counts as not read.
+        """
         before = json.loads(last.get(MOUNTS, "[]"))
         listing = list_files(self.path, self.file_pattern, before, self.hashes)
         found = self.model_copy(update={"mounts": listing.mounts})
@@ -98,17 +105,18 @@ class LoadParams(Params):
 
     @property
     def listing(self) -> Listing:
-        """The files as they were when they were looked at, or are now."""
+        """The files as they were listed last, or as they are now if they were not listed."""
         return self._listing or list_files(self.path, self.file_pattern, self.mounts, self.hashes)
 
     def looked(self) -> Self:
-        """With the files as ``listing`` has them now, once for all."""
+        """Return params that list the files once, and keep this list."""
         looked = self.model_copy()
         looked._listing = self.listing
         return looked
 
     @property
     def rules(self) -> ConversionRules:
+        """The converters of the user, and the limits of a conversion."""
         own = own_converters(self.converter)
         return ConversionRules(self.convert_seconds, self.convert_mb, own, self.converter_folder)
 
@@ -130,8 +138,11 @@ class LoadParams(Params):
 
     @field_validator("encoding", "encodings")
     @classmethod
-    def _known(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        for name in filter(None, [value] if isinstance(value, str) else value):
+    def _is_known_encoding(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        names = [value] if isinstance(value, str) else value
+        for name in names:
+            if not name:
+                continue
             try:
                 codecs.lookup(name)
             except LookupError as error:
@@ -141,7 +152,10 @@ class LoadParams(Params):
 
 @dataclass(frozen=True)
 class _Document:
-    """``key`` makes the id, ``line`` is the record's place in its file."""
+    """A document before it becomes a row.
+
+    The id is made from ``key``. ``line`` is the line of the record in its file.
+    """
 
     key: str
     source: str
@@ -152,26 +166,34 @@ class _Document:
 
 
 def input_digest(params: LoadParams) -> str:
-    """Changes when a matching file is added, removed, renamed or edited, or its converter is
-    another. Empty where a file could not be read for a reason that may pass."""
+    """Return a digest of the matching files and their converters.
+
+    It changes when a file is added, removed, renamed or edited, and when a converter changes. It is
+    empty if a transient error kept a file from being read.
+    """
     listing, rules = params.listing, params.rules
-    names = sorted(
-        converter_name(suffix, rules) for suffix in listing.suffixes if is_converted(suffix, rules)
-    )
-    return listing.digest and digest(listing.digest, *names)
+    converted = [suffix for suffix in listing.suffixes if is_converted(suffix, rules)]
+    names = sorted(converter_name(suffix, rules) for suffix in converted)
+    if not listing.digest:
+        return ""
+    return digest(listing.digest, *names)
 
 
 def input_version(params: LoadParams) -> str:
-    """Changes when a matching file is written, also to what it was before."""
+    """Return a version that changes whenever a matching file is written, even if unchanged."""
     return params.listing.version
 
 
 FILES = table("name", name=STRING, content=STRING, converter=STRING)
-"""The files that there are. ``content``: its hash, or why the file is not read; ``converter``: of
-those of its kind."""
+"""The matching files.
+
+``content`` is the hash of the content, or the reason why the file is not read. ``converter`` is the
+converter for files of its kind, or empty.
+"""
 
 
-def _parts(params: LoadParams) -> tuple[Part, ...]:
+def _list_parts(params: LoadParams) -> tuple[Part, ...]:
+    """Return the sub-steps of load_documents: list the files, then read them."""
     return (
         Part(find_files, inputs={}, outputs={"files": FILES}, law=None),
         Part(
@@ -190,7 +212,7 @@ def _parts(params: LoadParams) -> tuple[Part, ...]:
 @verb(
     inputs={},
     outputs={"documents": DOCUMENTS, "rejects": REJECTS},
-    parts=_parts,
+    parts=_list_parts,
     libraries=("charset-normalizer",),
     settings="input",
     stamp=input_digest,
@@ -199,63 +221,82 @@ def _parts(params: LoadParams) -> tuple[Part, ...]:
 def load_documents(
     params: LoadParams, converter: Converter | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Read every matching file below ``path``: txt, log, md and markdown (and PDF, DOCX, PPTX,
-    XLSX, EPUB, HTML with the extra ``docs``) as one document each, csv, tsv, json, jsonl and ndjson
-    as one a record. Front matter of txt and Markdown (YAML between two lines of ---) is title and
-    metadata; the text begins after it.
+    """Read every matching file below ``path``; return DOCUMENTS and REJECTS.
 
-    Ids come from the path below the folder and, for records, the id column (without one, the
-    record's content), so an edited file keeps its id. Kinds of rejects: ``source``, a file or
-    folder that was not read, or not whole; ``row``, a record of a file; ``skipped``, what is no
-    input (unsupported, needs_docs, no_text_layer, empty, outside, lock_file); ``record``, a page
-    (no_text_layer). Their other reasons: encoding, parse, in_part, unreadable, unmounted, io_error,
-    duplicate_id, too_large, too_slow, too_much_memory, crashed, and, ``recovered``,
-    encoding_guessed. ``converter``: without one, files are converted in processes of their own each
-    time. Raises SettingsError when there is no such folder, or no such converter of the user's own.
+    Files of the kinds txt, log, md and markdown become one document each. So do PDF, DOCX, PPTX,
+    XLSX, EPUB and HTML with the extra ``docs``. Files of the kinds csv, tsv, json, jsonl and ndjson
+    become one document for each record. Front matter of txt and Markdown (YAML between two lines of
+    ---) gives title and metadata; the text begins after it.
+
+    The id comes from the path below the folder. For records it comes from the id column, too, or
+    from the record's content if there is none. So an edited file keeps its id.
+
+    Rejects have these kinds: ``source`` is a file or folder that was not read, or in part only;
+    ``row`` is a record of a file; ``record`` is a page (no_text_layer); ``recovered`` is a remark
+    on a document (encoding_guessed); ``skipped`` is no input (unsupported, needs_docs,
+    no_text_layer, empty, outside, lock_file). Other reasons are encoding, parse, in_part,
+    unreadable, unmounted, io_error, duplicate_id, too_large, too_slow, too_much_memory, crashed.
+
+    Without a ``converter``, files are converted in separate processes each time. Raises
+    SettingsError if there is no such folder, or no such converter of the user's own.
     """
     looked = params.looked()
     return read_files(find_files(looked), looked, converter)
 
 
 def find_files(params: LoadParams) -> pd.DataFrame:
-    """The files that match, by name: where one of these rows changes, what comes of the file does,
-    and of no other."""
+    """Return FILES. If a row changes, the documents of this file change, and no others."""
     listing, rules = params.listing, params.rules
-    converters = {
-        end: converter_name(end, rules) for end in listing.suffixes if is_converted(end, rules)
+    converter_names = {
+        suffix: converter_name(suffix, rules)
+        for suffix in listing.suffixes
+        if is_converted(suffix, rules)
     }
     names = [file.name for file in listing.files]
-    by = [converters.get(file.suffix, "") if converters else "" for file in listing.files]
     contents = [content or "" for content in listing.contents]
-    return FILES.frame(pd.DataFrame({"name": names, "content": contents, "converter": by}))
+    # Without a suffix to convert, no file is asked for its suffix.
+    converters = [""] * len(names)
+    if converter_names:
+        converters = [converter_names.get(file.suffix, "") for file in listing.files]
+    columns = {"name": names, "content": contents, "converter": converters}
+    return FILES.frame(pd.DataFrame(columns))
 
 
 def read_files(
     files: pd.DataFrame, params: LoadParams, converter: Converter | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Of these files the documents and the rejects. Two documents have one id only where the names
-    of their files are equal up to the first ``#`` or ``:``, at which the names of records and of
-    lines begin too."""
+    """Read these files (FILES); return DOCUMENTS and REJECTS.
+
+    Two documents can have the same id only if the names of their files are equal up to the first
+    ``#`` or ``:``. These characters also separate a file from its records and lines.
+    """
     documents: dict[str, dict[str, str]] = {}
     rejects = []
     wanted = frozenset(files["name"])
     files_to_read = [file for file in params.listing.files if file.name in wanted]
-    conversions = _converted(files_to_read, params, converter or LimitedConverter())
+    conversions = _convert_files(files_to_read, params, converter or LimitedConverter())
     for file in files_to_read:
-        lost: list[Fault] = []
-        for item in _read(file, params, conversions.pop(file.name, None)):
-            if isinstance(item, _Document) and (row := _row(item))["id"] not in documents:
-                documents[row["id"]] = row
+        unparsed: list[Fault] = []
+        for item in _read_file(file, params, conversions.pop(file.name, None)):
+            if isinstance(item, _Document):
+                row = _document_row(item)
+                if row["id"] not in documents:
+                    documents[row["id"]] = row
+                    continue
+                fault = _duplicate_fault(item)
             else:
-                fault = item if isinstance(item, Fault) else _duplicate(item)
-                rejects.append(_reject(file, fault))
-                lost += [fault] if fault.reason == "parse" else []
-        if lost and all(fault.line for fault in lost):
-            rejects.append(_reject(file, _in_part(file, lost)))
+                fault = item
+            rejects.append(_reject_row(file, fault))
+            if fault.reason == "parse":
+                unparsed.append(fault)
+        # A fault with a line is one of a record: the rest of the file was read.
+        if unparsed and all(fault.line for fault in unparsed):
+            rejects.append(_reject_row(file, _partial_fault(unparsed)))
     return DOCUMENTS.frame(list(documents.values())), REJECTS.frame(rejects)
 
 
-def _row(document: _Document) -> dict[str, str]:
+def _document_row(document: _Document) -> dict[str, str]:
+    """Return a row of DOCUMENTS."""
     return {
         "id": document_id(document.key),
         "title": document.title.text,
@@ -267,65 +308,68 @@ def _row(document: _Document) -> dict[str, str]:
     }
 
 
-def _duplicate(document: _Document) -> Fault:
+def _duplicate_fault(document: _Document) -> Fault:
     message = f"{document.source} is there already; give the record an id of its own"
     return Fault("duplicate_id", message, document.line)
 
 
-def _in_part(file: InputFile, lost: Sequence[Fault]) -> Fault:
-    what = (
-        f"{len(lost)} records (the first at {lost[0].line})"
-        if len(lost) > 1
-        else f"the record at {lost[0].line}"
-    )
-    return Fault("in_part", f"read but for {what}; mend the file")
+def _partial_fault(unparsed: Sequence[Fault]) -> Fault:
+    """Return the fault of a file of which these records could not be parsed."""
+    first = unparsed[0].line
+    lost = f"the record at {first}"
+    if len(unparsed) > 1:
+        lost = f"{len(unparsed)} records (the first at {first})"
+    return Fault("in_part", f"read but for {lost}; mend the file")
 
 
-def _reject(file: InputFile, fault: Fault) -> dict[str, str]:
-    place = (
-        f"{file.name}:{fault.line}"
-        if fault.line
-        else f"{file.name}#page={fault.page}"
-        if fault.page
-        else file.name
-    )
+def _reject_row(file: InputFile, fault: Fault) -> dict[str, str]:
+    """Return a row of REJECTS; its id is the file, with the line or the page of the fault."""
+    place = file.name
+    if fault.line:
+        place = f"{file.name}:{fault.line}"
+    elif fault.page:
+        place = f"{file.name}#page={fault.page}"
     message = clean(f"{place}: {fault.message}")
     return {
         "step": "",
         "row_id": place,
-        "kind": _kind(fault),
+        "kind": _reject_kind(fault),
         "reason": fault.reason,
         "message": message,
     }
 
 
-def _kind(fault: Fault) -> str:
+def _reject_kind(fault: Fault) -> str:
+    """Return the kind of the reject; the docstring of ``load_documents`` describes the kinds."""
     if fault.reason == GUESSED:
         return "recovered"
     if fault.page:
         return "record"
-    return "skipped" if fault.reason in NO_INPUT else "source" if fault.line is None else "row"
+    if fault.reason in NO_INPUT:
+        return "skipped"
+    return "source" if fault.line is None else "row"
 
 
-def _converted(
+def _convert_files(
     files: Sequence[InputFile], params: LoadParams, converter: Converter
 ) -> dict[str, Converted]:
-    """By name."""
+    """Convert the files that need it; return the results by the names of the files."""
     rules = params.rules
     wanted = [
         FileToConvert(file.path, file.name)
         for file in files
-        if is_converted(file.suffix, rules) and _not_to_be_read(file, params) is None
+        if is_converted(file.suffix, rules) and _find_obstacle(file, params) is None
     ]
     found = converter.convert(wanted, rules) if wanted else []
     return {file.name: conversion for file, conversion in zip(wanted, found, strict=True)}
 
 
-def _read(
+def _read_file(
     file: InputFile, params: LoadParams, conversion: Converted | None
 ) -> Iterator[_Document | Fault]:
+    """Yield the documents and faults of a file; ``conversion`` is its result if it needs one."""
     try:
-        found = _found(file, params, conversion)
+        found = _read_content(file, params, conversion)
     except OSError as error:
         found = Fault(*not_read(error))
     except UndecodableError as error:
@@ -339,11 +383,11 @@ def _read(
         yield from _converted_document(file, found)
         return
     if not found.sure:
-        fact = f"read as {found.encoding}, which is a guess"
-        yield Fault(
-            GUESSED,
-            f"{fact}; look at it, and set input.encoding or convert it to UTF-8 where it is wrong",
+        message = (
+            f"read as {found.encoding}, which is a guess; look at it, and set input.encoding or"
+            " convert it to UTF-8 where it is wrong"
         )
+        yield Fault(GUESSED, message)
     text = clean(found.text)
     if not text.strip():
         yield Fault("empty", "no text in it; remove it")
@@ -363,18 +407,21 @@ def _text_document(file: InputFile, text: str) -> _Document:
 
 
 def _converted_document(file: InputFile, found: Conversion) -> Iterator[_Document | Fault]:
-    """Where each page begins, and what has read the file, stand in its metadata."""
+    """Yield the document of a converted file, and the faults of its pages.
+
+    The metadata hold the offsets at which pages begin, and the converter's name.
+    """
     text = clean(found.text)
     if not text.strip():
-        yield (
-            Fault(NO_TEXT, _no_text(found.faults))
-            if found.faults
-            else Fault("empty", "no text in it; remove it")
-        )
+        if found.faults:
+            yield Fault(NO_TEXT, _no_text_message(found.faults))
+        else:
+            yield Fault("empty", "no text in it; remove it")
         return
-    yield from (Fault(fault.reason, fault.message, page=fault.page) for fault in found.faults)
-    where = {PAGES: list(found.pages)} if found.pages else {}
-    metadata = as_json({**cleaned(found.metadata), **where, "converter": found.converter})
+    for fault in found.faults:
+        yield Fault(fault.reason, fault.message, page=fault.page)
+    pages = {PAGES: list(found.pages)} if found.pages else {}
+    metadata = as_json({**cleaned(found.metadata), **pages, "converter": found.converter})
     title = title_of(
         text, PurePath(file.name).stem, given=found.title, headings=file.suffix not in NO_HEADINGS,
         lines=file.suffix != ".xlsx",
@@ -382,15 +429,15 @@ def _converted_document(file: InputFile, found: Conversion) -> Iterator[_Documen
     yield _Document(file.name, file.name, title, text, metadata)
 
 
-def _no_text(faults: Sequence[PageFault]) -> str:
-    return (
-        faults[0].message
-        if len(faults) == 1
-        else f"none of its {len(faults)} pages has text: {faults[0].message}"
-    )
+def _no_text_message(faults: Sequence[PageFault]) -> str:
+    """Return a message for a file none of whose pages has text."""
+    if len(faults) == 1:
+        return faults[0].message
+    return f"none of its {len(faults)} pages has text: {faults[0].message}"
 
 
-def _not_to_be_read(file: InputFile, params: LoadParams) -> Fault | None:
+def _find_obstacle(file: InputFile, params: LoadParams) -> Fault | None:
+    """Return the fault because of which the file is not read, or None."""
     if file.fault:
         return Fault(*file.fault)
     if file.suffix not in WHOLE | RECORDS and not is_converted(file.suffix, params.rules):
@@ -400,18 +447,22 @@ def _not_to_be_read(file: InputFile, params: LoadParams) -> Fault | None:
         )
     try:
         if file.path.stat().st_size > params.max_file_mb * 2**20:
-            return Fault(
-                "too_large", f"over {params.max_file_mb} MB; split it or set input.max_file_mb"
-            )
+            message = f"over {params.max_file_mb} MB; split it or set input.max_file_mb"
+            return Fault("too_large", message)
     except OSError as error:
         return Fault(*not_read(error))
     return None
 
 
-def _found(
+def _read_content(
     file: InputFile, params: LoadParams, conversion: Converted | None
 ) -> DecodedText | Conversion | Fault:
-    if fault := _not_to_be_read(file, params):
+    """Return the text of the file, its conversion, or its fault.
+
+    Raises OSError and UndecodableError if the file cannot be read or decoded.
+    """
+    fault = _find_obstacle(file, params)
+    if fault:
         return fault
     if isinstance(conversion, NotConverted):
         return Fault(conversion.reason, conversion.message)
@@ -423,12 +474,14 @@ def _found(
 def _record_documents(
     file: InputFile, text: str, params: LoadParams
 ) -> Iterator[_Document | Fault]:
+    """Yield the documents and faults of a file of records."""
+    # The number of records of the same content so far, by a digest.
     seen: Counter[str] = Counter()
-    for item in _records(file, text, params):
+    for item in _read_records(file, text, params):
         yield item if isinstance(item, Fault) else _record_document(file, item, params, seen)
 
 
-def _records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record | Fault]:
+def _read_records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record | Fault]:
     if file.suffix in (".csv", ".tsv"):
         return read_csv(text, params.text_column)
     return read_json(text) if file.suffix == ".json" else read_jsonl(text)
@@ -437,16 +490,15 @@ def _records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record 
 def _record_document(
     file: InputFile, record: Record, params: LoadParams, seen: Counter[str]
 ) -> _Document | Fault:
+    """Return the document of a record, or its fault."""
     fields = {clean(name): cleaned(value) for name, value in record.fields.items()}
-    text = fields.pop(params.text_column, None)
-    if isinstance(text, dict | list):
+    cell = fields.pop(params.text_column, None)
+    if isinstance(cell, dict | list):
         return Fault("parse", f"'{params.text_column}' is not a text; write a string", record.line)
-    if not (text := _as_text(text)).strip():
-        return Fault(
-            "empty",
-            f"no text in '{params.text_column}'; fill it or set input.text_column",
-            record.line,
-        )
+    text = _as_text(cell)
+    if not text.strip():
+        message = f"no text in '{params.text_column}'; fill it or set input.text_column"
+        return Fault("empty", message, record.line)
     identity = _as_text(fields.pop(params.id_column, None)).strip()
     title = " ".join(_as_text(fields.pop(params.title_column, None)).split())
     metadata = as_json(fields)
@@ -454,19 +506,18 @@ def _record_document(
         key = source = f"{file.name}#{identity}"
     else:
         content = digest(title, text, metadata)
-        again = f"-{seen[content]}" if seen[content] else ""
+        suffix = f"-{seen[content]}" if seen[content] else ""
         seen[content] += 1
-        key, source = (
-            f"{file.name}#{content}{again}",
-            f"{file.name}#{content[:_SHORT_DIGEST]}{again}",
-        )
+        key = f"{file.name}#{content}{suffix}"
+        source = f"{file.name}#{content[:_SHORT_DIGEST]}{suffix}"
     named = title_of(text, source, given=title, headings=False)
     return _Document(key, source, named, text, metadata, record.line)
 
 
 def _as_text(value: object) -> str:
+    """Return a cell as a text: "" for a missing one, JSON for one that is no text."""
     if value is None:
         return ""
-    return (
-        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
-    )
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -1,5 +1,4 @@
-"""read_graphrag: the tables of a Microsoft GraphRAG index -> documents, text units and the
-described graph."""
+"""read_graphrag: read documents, text units and a graph from a Microsoft GraphRAG index."""
 
 import math
 from collections import Counter
@@ -37,7 +36,7 @@ UNKNOWN = "UNKNOWN"
 
 
 class GraphragParams(Params):
-    """``path``: the folder with GraphRAG's tables, or the project with them in ``output``."""
+    """``path`` is the folder with GraphRAG's tables, or the project with them in ``output``."""
 
     path: str = Field(
         default="data/graphrag", exclude=True
@@ -45,13 +44,16 @@ class GraphragParams(Params):
 
 
 def folder_digest(params: GraphragParams) -> str:
-    """Changes when a table does."""
+    """Return a digest of the tables; it changes when one of them does."""
     return graphrag_digest(Path(params.path))
 
 
 @dataclass
 class _Entity:
-    """Every row with the same match key."""
+    """An entity: all rows of the table whose names have the same match key.
+
+    The dictionaries are sets that keep the order in which their items came.
+    """
 
     name: str
     types: Counter[str] = field(default_factory=Counter)
@@ -61,7 +63,7 @@ class _Entity:
 
 @dataclass
 class _Relationship:
-    """Every row with the same two ends."""
+    """A relationship: all rows of the table with the same source and target."""
 
     descriptions: dict[str, None] = field(default_factory=dict)
     keywords: dict[str, None] = field(default_factory=dict)
@@ -86,39 +88,42 @@ class _Relationship:
 def read_graphrag(
     params: GraphragParams, tokenizer: Tokenizer
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Read what GraphRAG 0.3 to 3.x wrote; communities, reports and covariates are left.
+    """Read the tables of GraphRAG 0.3 to 3.x; communities, reports and covariates are ignored.
 
-    Ids are ours: a document's comes from its id there (kept as it is if it is one of ours). Names
-    with one match key are one entity, relationships with the same ends one relationship. ``start``
-    and ``end`` of a text unit are where it, without lines put before it, stands in its document; 0
-    and 0 if nowhere. Reasons of rejects: incomplete, dangling, duplicate_id, self_loop. Raises
-    SettingsError without the tables, DataError for damaged ones.
+    Ids are ours, not those of GraphRAG. The id of a document is made from its id
+    there, or is the same if that has our format already. Names with the same match key become one
+    entity, relationships with the same ends one relationship. ``start`` and ``end`` of a text unit
+    are its position in the document, without lines that GraphRAG put before it. Both are 0 if it
+    is not found there. The reasons of rejects are incomplete, dangling, duplicate_id and self_loop.
+
+    Raises SettingsError if the tables are missing, DataError if they are damaged.
     """
     tables = read_graphrag_tables(Path(params.path))
     rejects = GraphragRejects()
     documents = read_documents(tables["documents"], rejects)
     known_units, units = read_units(tables["text_units"], documents, tokenizer, rejects)
-    entities = _entities(tables["entities"], known_units, rejects)
-    relationships = _relationships(tables["relationships"], entities, known_units, rejects)
+    entities = _read_entities(tables["entities"], known_units, rejects)
+    relationships = _read_relationships(tables["relationships"], entities, known_units, rejects)
+    mentions = [(id, unit, 1) for id, entity in entities.items() for unit in entity.units]
+    entity_rows = [_entity_row(id, entity) for id, entity in entities.items()]
+    relationship_rows = [
+        _relationship_row(ends, entities, relationship)
+        for ends, relationship in relationships.items()
+    ]
     return (
         DOCUMENTS.frame(list(documents.values())),
         TEXT_UNITS.frame(units),
-        MENTIONS.frame([(id, unit, 1) for id, entity in entities.items() for unit in entity.units]),
-        DESCRIBED_ENTITIES.frame([_entity_row(id, entity) for id, entity in entities.items()]),
-        DESCRIBED_RELATIONSHIPS.frame(
-            [
-                _relationship_row(ends, entities, relationship)
-                for ends, relationship in relationships.items()
-            ]
-        ),
+        MENTIONS.frame(mentions),
+        DESCRIBED_ENTITIES.frame(entity_rows),
+        DESCRIBED_RELATIONSHIPS.frame(relationship_rows),
         REJECTS.frame(rejects.rows),
     )
 
 
-def _entities(
+def _read_entities(
     rows: Sequence[Row], units: Mapping[str, Sequence[str]], rejects: GraphragRejects
 ) -> dict[str, _Entity]:
-    """Our id -> the entity, in the order of the table."""
+    """Return the entities by our ids, in the order of the table."""
     entities: dict[str, _Entity] = {}
     for place, row in enumerate(rows):
         name = clean_name(text_of(row["name"]))
@@ -126,75 +131,83 @@ def _entities(
             rejects.add("entities", place, "row", "incomplete", "no name")
             continue
         entity = entities.setdefault(entity_id(name), _Entity(name))
-        entity.types.update(dict(_types(row)))
+        entity.types.update(dict(_read_types(row)))
         _add_description(entity.descriptions, row)
-        entity.units.update(dict.fromkeys(_known_units(row, "entities", place, units, rejects)))
+        known_units = _find_units(row, "entities", place, units, rejects)
+        entity.units.update(dict.fromkeys(known_units))
     return entities
 
 
-def _types(row: Row) -> Iterator[tuple[str, int]]:
-    """Type -> how often; ``types`` is a column of our own exports."""
+def _read_types(row: Row) -> Iterator[tuple[str, int]]:
+    """Yield the types of an entity with their counts.
+
+    The column ``types`` comes from exports of this package; GraphRAG has one ``type``.
+    """
     given = row["types"]
     if isinstance(given, list):
-        counts = [entry for entry in given if isinstance(entry, dict)]
-        yield from ((text_of(entry.get("type")), _count(entry.get("count"))) for entry in counts)
-    elif type := clean_name(text_of(row["type"])):
-        yield type, _count(row["frequency"])
+        for entry in given:
+            if isinstance(entry, dict):
+                yield text_of(entry.get("type")), _read_count(entry.get("count"))
+        return
+    type = clean_name(text_of(row["type"]))
+    if type:
+        yield type, _read_count(row["frequency"])
 
 
-def _relationships(
+def _read_relationships(
     rows: Sequence[Row],
     entities: Mapping[str, _Entity],
     units: Mapping[str, Sequence[str]],
     rejects: GraphragRejects,
 ) -> dict[tuple[str, str], _Relationship]:
-    """Ids of both ends -> the relationship, in the order of the table."""
+    """Return the relationships by our ids of both ends, in the order of the table."""
     relationships: dict[tuple[str, str], _Relationship] = {}
     for place, row in enumerate(rows):
         names = [clean_name(text_of(row[end])) for end in ("source", "target")]
-        source, target = map(entity_id, names)
-        unknown = [
-            name for name, id in zip(names, (source, target), strict=True) if id not in entities
-        ]
+        ids = [entity_id(name) for name in names]
+        unknown = [name for name, id in zip(names, ids, strict=True) if id not in entities]
         if unknown:
             rejects.add("relationships", place, "record", "dangling", f"no such entity: {unknown}")
-        elif source == target:
-            rejects.add(
-                "relationships", place, "record", "self_loop", f"'{names[0]}' related to itself"
-            )
-        else:
-            relationship = relationships.setdefault((source, target), _Relationship())
-            _add_description(relationship.descriptions, row)
-            relationship.keywords.update(dict.fromkeys(filter(None, texts_of(row["keywords"]))))
-            relationship.weight += _number(row["weight"])
-            relationship.units.update(
-                dict.fromkeys(_known_units(row, "relationships", place, units, rejects))
-            )
+            continue
+        source, target = ids
+        if source == target:
+            message = f"'{names[0]}' related to itself"
+            rejects.add("relationships", place, "record", "self_loop", message)
+            continue
+        relationship = relationships.setdefault((source, target), _Relationship())
+        _add_description(relationship.descriptions, row)
+        keywords = [keyword for keyword in texts_of(row["keywords"]) if keyword]
+        relationship.keywords.update(dict.fromkeys(keywords))
+        relationship.weight += _read_number(row["weight"])
+        known_units = _find_units(row, "relationships", place, units, rejects)
+        relationship.units.update(dict.fromkeys(known_units))
     return relationships
 
 
-def _known_units(
+def _find_units(
     row: Row, table: str, place: int, units: Mapping[str, Sequence[str]], rejects: GraphragRejects
 ) -> Iterable[str]:
-    """Our ids of the row's text units; that one is not there is a reject of its own."""
-    theirs = texts_of(row["text_unit_ids"])
-    if missing := [id for id in theirs if id not in units]:
-        rejects.add(
-            table,
-            place,
-            "record",
-            "dangling",
-            f"{len(missing)} of its text units are not there: {missing[0]}",
-        )
-    return (unit for id in theirs for unit in units.get(id, ()))
+    """Return our ids of the text units of a row. If some are missing, a reject is added.
+
+    ``units`` maps GraphRAG's id of a text unit to ours. ``place`` is the number of the row.
+    """
+    their_ids = texts_of(row["text_unit_ids"])
+    missing = [id for id in their_ids if id not in units]
+    if missing:
+        message = f"{len(missing)} of its text units are not there: {missing[0]}"
+        rejects.add(table, place, "record", "dangling", message)
+    return [unit for id in their_ids for unit in units.get(id, ())]
 
 
 def _add_description(descriptions: dict[str, None], row: Row) -> None:
-    if description := text_of(row["description"]).strip():
+    """Add the description of the row, if it has one."""
+    description = text_of(row["description"]).strip()
+    if description:
         descriptions[description] = None
 
 
 def _entity_row(id: str, entity: _Entity) -> Row:
+    """Return a row of DESCRIBED_ENTITIES; types are sorted by count, then by name."""
     ranked = sorted(entity.types.items(), key=lambda entry: (-entry[1], entry[0]))
     return {
         "id": id,
@@ -210,6 +223,7 @@ def _entity_row(id: str, entity: _Entity) -> Row:
 def _relationship_row(
     ends: tuple[str, str], entities: Mapping[str, _Entity], relationship: _Relationship
 ) -> Row:
+    """Return a row of DESCRIBED_RELATIONSHIPS."""
     source, target = ends
     return {
         "id": relationship_id(source, target),
@@ -224,12 +238,13 @@ def _relationship_row(
     }
 
 
-def _count(cell: Any) -> int:
-    return max(1, round(_number(cell)))
+def _read_count(cell: Any) -> int:
+    """Return the cell as a positive integer; 1 if it holds no number."""
+    return max(1, round(_read_number(cell)))
 
 
-def _number(cell: Any) -> float:
-    """1 for what is none."""
+def _read_number(cell: Any) -> float:
+    """Return the cell as a number; 1 if it holds none."""
     try:
         number = float(cell)
     except (TypeError, ValueError):

@@ -1,5 +1,7 @@
-"""The conversation about one text, and what was read of it: for verbs that ask a model what a text
-says."""
+"""The conversation with a chat model about one text, and the records that it yields.
+
+Verbs that ask a model to extract records from text units use it.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -58,19 +60,19 @@ class Reading(Generic[Item]):
 
     @property
     def uses_all_replies(self) -> bool:
-        """Whether cut replies are kept for their whole records. Then only a retry asks for them
-        again."""
+        """True if whole records of cut replies are kept. Then only a retry asks for them again."""
         return any(mark.kind == "cut" for mark in self.marks)
 
 
 @dataclass(frozen=True)
 class Questions(Generic[Item]):
-    """What may be asked about a text. ``opening``: the messages it begins with; ``glean``: the
-    prompt for what was missed, used ``gleanings`` times; ``repair``: whether an unreadable reply is
-    asked for once more.
+    """The requests about a text.
 
-    ``bounded_format``: see ChatRequest. ``earlier_opening``: the messages with which earlier
-    versions began."""
+    ``opening`` returns the messages with which the conversation begins. ``glean`` is the prompt for
+    records that were missed; it is used ``gleanings`` times. ``repair`` says whether an unreadable
+    reply is requested once more. ``bounded_format`` is described at ChatRequest.
+    ``earlier_opening`` returns the messages with which earlier versions began.
+    """
 
     opening: Callable[[str], tuple[Message, ...]]
     parse: Callable[[str], ParsedReply[Item]]
@@ -88,13 +90,14 @@ class Questions(Generic[Item]):
         turns: tuple[Message, ...] = (),
         mends: ChatRequest | None = None,
     ) -> ChatRequest:
-        """Ask about a text. ``turns``: what was said after the opening, and what is asked now.
+        """Ask about a text. ``turns`` are the messages after the opening, the last one being new.
 
         The text is compared with the endpoint's token count only if there are no turns. In a longer
         conversation a server's prefix cache holds the text too, and some servers count only what
         that cache did not hold.
         """
         messages = (*self.opening(text), *turns)
+        lacks_end = self.lacks_end if self.asks_for_end_mark(messages) else None
         request = ChatRequest(
             unit,
             messages,
@@ -102,15 +105,18 @@ class Questions(Generic[Item]):
             self.complaint,
             mends,
             bounded_format=self.bounded_format,
-            lacks_end=self.lacks_end if self.asks_for_end_mark(messages) else None,
+            lacks_end=lacks_end,
             text="" if turns else text,
         )
         if self.earlier_opening is None:
             return request
         earlier = replace(request, messages=(*self.earlier_opening(text), *turns))
-        return request if earlier.messages == messages else replace(request, earlier=(earlier,))
+        if earlier.messages == messages:
+            return request
+        return replace(request, earlier=(earlier,))
 
     def complaint(self, reply: str) -> str | None:
+        """Return what is wrong with the text of a reply as a whole, or None."""
         parsed = self.parse(reply)
         problem = cut_problem(parsed) or unreadable(parsed, reply)
         return problem.message if problem else None
@@ -122,18 +128,22 @@ class Questions(Generic[Item]):
         return failed(reply) or cut_problem(parsed) or unreadable(parsed, reply.text)
 
     def asks_for_end_mark(self, messages: tuple[Message, ...]) -> bool:
-        """Whether replies end with a mark: it stands in the prompt, and no JSON is asked for."""
-        return self.response_format is None and any(
-            has_end_mark(message["content"]) for message in messages
-        )
+        """Return whether replies should end with a mark.
+
+        They should if a message mentions the mark and no JSON is asked for.
+        """
+        if self.response_format is not None:
+            return False
+        return any(has_end_mark(message["content"]) for message in messages)
 
     def lacks_end(self, reply: str) -> bool:
+        """Return whether a reply with records neither ends with the mark nor was cut visibly."""
         parsed = self.parse(reply)
         return bool(parsed.records) and not parsed.complete and not parsed.cut
 
 
 def by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
-    """Each text once, with the ids of its units."""
+    """Map each distinct text to the ids of its text units."""
     units: dict[str, list[str]] = {}
     ordered = text_units.sort_values(list(TEXT_UNITS.key))
     for id, text in zip(ordered["id"], ordered["text"], strict=True):
@@ -151,15 +161,15 @@ def read_text(unit: str, text: str, questions: Questions[Item]) -> Talk[Reading[
     (reply,) = yield (opening,)
     problem = questions.problem(reply)
     if problem is None:
-        return (yield from _gleaned(opening, text, reply, questions))
+        return (yield from _glean(opening, text, reply, questions))
     if problem.reason in ASKED_IN_HALVES:
-        return (yield from _by_halves(opening, text, reply, problem, questions))
+        return (yield from _ask_in_halves(opening, text, reply, problem, questions))
     if problem.reason == "parse" and questions.repair:
-        return (yield from _repaired(opening, text, reply, problem, questions))
+        return (yield from _ask_again(opening, text, reply, problem, questions))
     return Reading(marks=(Mark("row", problem.reason, problem.message),))
 
 
-def _by_halves(
+def _ask_in_halves(
     asked: ChatRequest, text: str, reply: ChatReply, problem: Problem, questions: Questions[Item]
 ) -> Talk[Reading[Item]]:
     """Ask about two halves of a text, and join what they say with the whole records of the
@@ -168,82 +178,83 @@ def _by_halves(
     A text that cannot be divided is not asked about again. Where a half fails too, all whole
     records are kept; only a text without any is rejected as a row.
     """
-    first = _whole_records(reply, questions)
+    first = _read_whole_records(reply, questions)
     parts = halves(text)
-    requests = (
-        [questions.ask(asked.row_id, part, mends=asked) for part in parts] if len(parts) > 1 else []
-    )
+    requests = []
+    if len(parts) > 1:
+        requests = [questions.ask(asked.row_id, part, mends=asked) for part in parts]
     replies = (yield requests) if requests else []
-    problems = [found for half in replies if (found := questions.problem(half))]
-    readings = [
-        (
-            _whole_records(half, questions)
-            if questions.problem(half)
-            else _reading(half, request, questions)
-        )
-        for half, request in zip(replies, requests, strict=True)
-    ]
+    problems: list[Problem] = []
+    readings: list[Reading[Item]] = []
+    for half, request in zip(replies, requests, strict=True):
+        problem_of_half = questions.problem(half)
+        if problem_of_half:
+            problems.append(problem_of_half)
+            readings.append(_read_whole_records(half, questions))
+        else:
+            readings.append(_read_reply(half, request, questions))
     if replies and not problems:
         recovered = Mark("recovered", problem.reason, f"{problem.message}; read in two halves")
-        return _joined(Reading(first.records, (recovered,)), *readings)
-    kept = _joined(first, *readings)
-    # The reason of a half that another try may mend is told first: with it the next run asks again.
-    passing = next((found for found in problems if found.reason in PASSING_REASONS), None)
-    halves_too = (
-        f"half of the text: {(passing or problems[0]).message}"
-        if problems
-        else "the text cannot be divided"
-    )
-    message = f"{problem.message}; {halves_too}"
+        return _join_readings(Reading(first.records, (recovered,)), *readings)
+
+    kept = _join_readings(first, *readings)
+    # A transient problem of a half is reported first: with its reason the next run asks again.
+    transient = next((found for found in problems if found.reason in PASSING_REASONS), None)
+    if problems:
+        fact = f"half of the text: {(transient or problems[0]).message}"
+    else:
+        fact = "the text cannot be divided"
+    message = f"{problem.message}; {fact}"
     if not kept.records:
-        reason = (passing or (problems or [problem])[0]).reason
+        first_problem = problems[0] if problems else problem
+        reason = (transient or first_problem).reason
         return Reading(marks=(Mark("row", reason, message),))
-    reason = (passing or problem).reason
+    reason = (transient or problem).reason
     message = f"{message}; kept: {counted(len(kept.records), 'whole record')}"
     return Reading(kept.records, (Mark("cut", reason, message), *kept.marks))
 
 
-def _repaired(
+def _ask_again(
     opening: ChatRequest, text: str, bad: ChatReply, problem: Problem, questions: Questions[Item]
 ) -> Talk[Reading[Item]]:
+    """Ask once more after an unreadable reply; ask in halves if the second reply was cut."""
     again = questions.ask(opening.row_id, text, (said(bad), REPAIR), mends=opening)
     (reply,) = yield (again,)
     found = questions.problem(reply)
     if found is None:
         recovered = Mark("recovered", problem.reason, f"{problem.message}; read when asked again")
-        return _joined(Reading(marks=(recovered,)), _reading(reply, again, questions))
+        return _join_readings(Reading(marks=(recovered,)), _read_reply(reply, again, questions))
     if found.reason == "truncated":
-        return (yield from _by_halves(again, text, reply, found, questions))
+        return (yield from _ask_in_halves(again, text, reply, found, questions))
     return Reading(marks=(Mark("row", problem.reason, problem.message),))
 
 
-def _gleaned(
+def _glean(
     opening: ChatRequest, text: str, reply: ChatReply, questions: Questions[Item]
 ) -> Talk[Reading[Item]]:
-    """Return what a good reply says, and what the model adds to it when it is asked for more.
+    """Return the records of a good reply, and those that the model adds when it is asked for more.
 
-    If the first reply has no record, no more is asked. A gleaning that was cut is the last: its
-    whole records are kept.
+    If the first reply has no record, the model is not asked for more. After a gleaning that was
+    cut, none follows; its whole records are kept.
     """
-    reading = _reading(reply, opening, questions)
+    reading = _read_reply(reply, opening, questions)
+    if not reading.records:
+        return reading
     turns: tuple[Message, ...] = ()
-    for _ in range(questions.gleanings if reading.records else 0):
+    for _ in range(questions.gleanings):
         turns = (*turns, said(reply), {"role": "user", "content": questions.glean})
         asked = questions.ask(opening.row_id, text, turns)
         (reply,) = yield (asked,)
         problem = questions.problem(reply)
         if problem and problem.reason == "truncated":
-            cut = Mark(
-                "cut",
-                problem.reason,
-                f"{problem.message}, when asked for more; its whole records are kept",
-            )
-            return _joined(reading, _whole_records(reply, questions), Reading(marks=(cut,)))
+            message = f"{problem.message}, when asked for more; its whole records are kept"
+            cut = Mark("cut", problem.reason, message)
+            whole_records = _read_whole_records(reply, questions)
+            return _join_readings(reading, whole_records, Reading(marks=(cut,)))
         if problem:
-            return replace(
-                reading, marks=(*reading.marks, Mark("record", problem.reason, problem.message))
-            )
-        longer = _joined(reading, _reading(reply, asked, questions))
+            lost = Mark("record", problem.reason, problem.message)
+            return replace(reading, marks=(*reading.marks, lost))
+        longer = _join_readings(reading, _read_reply(reply, asked, questions))
         if longer.records == reading.records:
             return longer
         reading = longer
@@ -251,46 +262,47 @@ def _gleaned(
 
 
 def said(reply: ChatReply) -> Message:
+    """Return a reply as a message of the conversation, for the next request."""
     return {"role": "assistant", "content": reply.text}
 
 
-def _reading(reply: ChatReply, request: ChatRequest, questions: Questions[Item]) -> Reading[Item]:
-    """Return what a good reply to the request says."""
+def _read_reply(
+    reply: ChatReply, request: ChatRequest, questions: Questions[Item]
+) -> Reading[Item]:
+    """Return the records of a good reply to the request, and remarks on unreadable ones."""
     parsed = questions.parse(reply.text)
     marks = [Mark("record", "record", problem.message) for problem in parsed.problems]
     if request.lacks_end and request.lacks_end(reply.text):
-        marks.append(
-            Mark(
-                "unended",
-                "unended",
-                "the reply has no end mark; it may have been cut between two records",
-            )
-        )
+        message = "the reply has no end mark; it may have been cut between two records"
+        marks.append(Mark("unended", "unended", message))
     return Reading(tuple(dict.fromkeys(parsed.records)), tuple(marks))
 
 
-def _whole_records(reply: ChatReply, questions: Questions[Item]) -> Reading[Item]:
-    """Return the whole records of a reply that was cut, and remarks on its unreadable ones; the cut
-    one is none."""
+def _read_whole_records(reply: ChatReply, questions: Questions[Item]) -> Reading[Item]:
+    """Return the whole records of a cut reply, and remarks on unreadable ones.
+
+    The record at which the reply was cut gets no remark.
+    """
     parsed = questions.parse(reply.text)
-    bad = [problem for problem in parsed.problems if problem.reason != "truncated"]
-    marks = (Mark("record", "record", problem.message) for problem in bad)
-    return Reading(tuple(dict.fromkeys(parsed.records)), tuple(marks))
+    unreadable_ones = [problem for problem in parsed.problems if problem.reason != "truncated"]
+    marks = tuple(Mark("record", "record", problem.message) for problem in unreadable_ones)
+    return Reading(tuple(dict.fromkeys(parsed.records)), marks)
 
 
-def _joined(*readings: Reading[Item]) -> Reading[Item]:
-    """Return each record once, in the order of the readings, and all remarks; a missing end mark is
-    told once."""
+def _join_readings(*readings: Reading[Item]) -> Reading[Item]:
+    """Return each record once, in the order of the readings, and all remarks.
+
+    Of several remarks on a missing end mark, only the first is kept; it becomes the last remark.
+    """
     records = dict.fromkeys(record for reading in readings for record in reading.records)
     marks = [mark for reading in readings for mark in reading.marks]
     unended = [mark for mark in marks if mark.kind == "unended"]
-    return Reading(
-        tuple(records), (*(mark for mark in marks if mark.kind != "unended"), *unended[:1])
-    )
+    others = [mark for mark in marks if mark.kind != "unended"]
+    return Reading(tuple(records), (*others, *unended[:1]))
 
 
 def rejects(found: Iterable[tuple[str, Iterable[Mark]]]) -> Iterator[dict[str, str]]:
-    """Rows of the table of rejects, of (row id, what is to be said of it)."""
+    """Yield rows of REJECTS; ``found`` has pairs of a row's id and the remarks on it."""
     for unit, marks in found:
         for mark in marks:
             yield {"step": "", "row_id": unit, **vars(mark)}

@@ -1,4 +1,4 @@
-"""resolve_claims: claims follow their entities where names have become one."""
+"""resolve_claims: link claims to the entities that theirs have been merged into."""
 
 import pandas as pd
 
@@ -19,21 +19,24 @@ MERGE = "merge"
 def resolve_claims(
     covariates: pd.DataFrame, resolutions: pd.DataFrame, resolved_entities: pd.DataFrame
 ) -> pd.DataFrame:
-    """``subject_id`` and ``object_id`` are those of the entity that the name has become; the names
-    stay as they were written. ``resolutions`` and ``resolved_entities``: of resolve_entities."""
+    """Return the claims with the ids of merged entities in ``subject_id`` and ``object_id``.
+
+    The names of subjects and objects stay as they were written. ``resolutions`` and
+    ``resolved_entities`` are tables that resolve_entities has written.
+    """
     import networkx as nx
 
+    # Entities that were merged, pair by pair, are connected components of this graph.
     graph = nx.Graph()
     merged = resolutions[resolutions["decision"] == MERGE]
     graph.add_edges_from(merged[["left_id", "right_id"]].itertuples(index=False, name=None))
-    left = set(resolved_entities["id"])
-    into = {
-        id: head
-        for members in nx.connected_components(graph)
-        for head in sorted(members & left)[:1]
-        for id in members
-    }
-    ends = {
-        end: [into.get(id, id) for id in covariates[end]] for end in ("subject_id", "object_id")
-    }
-    return covariates.assign(**ends)
+    remaining = set(resolved_entities["id"])
+    merged_into: dict[str, str] = {}
+    for members in nx.connected_components(graph):
+        heads = sorted(members & remaining)
+        if heads:
+            merged_into.update(dict.fromkeys(members, heads[0]))
+    new_columns = {}
+    for end in ("subject_id", "object_id"):
+        new_columns[end] = [merged_into.get(id, id) for id in covariates[end]]
+    return covariates.assign(**new_columns)

@@ -1,4 +1,4 @@
-"""restrict_to_text_units: of a table's rows those that came of some text units."""
+"""restrict_to_text_units: select the rows of a table that come from some text units."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import STRING, TableSchema, at_least, table
 
 UNIT_IDS = table("id", id=STRING)
-"""What the verb reads of text units."""
+"""The columns of text units that the verb reads."""
 
 
 def _result(read: Mapping[str, TableSchema], params: Params) -> TableSchema:
@@ -22,6 +22,8 @@ def _result(read: Mapping[str, TableSchema], params: Params) -> TableSchema:
     row_of={"result": "text_unit_id"},
 )
 def restrict_to_text_units(rows: pd.DataFrame, text_units: pd.DataFrame) -> pd.DataFrame:
-    """The rows whose ``text_unit_id`` is an id of ``text_units``, unchanged. One left out is a
-    choice, no reject."""
+    """Return the rows whose ``text_unit_id`` is an id of ``text_units``, unchanged.
+
+    Rows left out are no rejects.
+    """
     return rows[rows["text_unit_id"].isin(text_units["id"])]

@@ -1,4 +1,4 @@
-"""select_documents: which metadata the documents keep, and under which names."""
+"""select_documents: select and rename the metadata of documents."""
 
 from typing import Any, Self
 
@@ -11,8 +11,10 @@ from pipeline.documents.metadata import fields_of, with_fields
 
 
 class SelectParams(Params):
-    """``metadata``: the keys to keep (None: all), or ``drop``: those to leave out. ``rename``: key
-    -> new name, for keys that are kept."""
+    """``metadata`` are the keys to keep (None for all), or ``drop`` are those to remove.
+
+    ``rename`` maps keys that are kept to their new names.
+    """
 
     metadata: tuple[str, ...] | None = None
     drop: tuple[str, ...] = ()
@@ -25,15 +27,14 @@ class SelectParams(Params):
         lost = sorted(key for key in self.rename if not self.keeps(key))
         if lost:
             raise ValueError(f"{lost} would be renamed but not kept; keep them too")
-        names = [
-            self.rename.get(key, key)
-            for key in {**dict.fromkeys(self.metadata or ()), **self.rename}
-        ]
+        named_keys = dict.fromkeys((*(self.metadata or ()), *self.rename))
+        names = [self.rename.get(key, key) for key in named_keys]
         if len(set(names)) < len(names):
             raise ValueError("two keys would have one name; rename one of them otherwise")
         return self
 
     def keeps(self, key: str) -> bool:
+        """Return whether documents keep this metadata key."""
         return key not in self.drop if self.metadata is None else key in self.metadata
 
 
@@ -44,16 +45,16 @@ class SelectParams(Params):
     row_of={"documents": "id"},
 )
 def select_documents(documents: pd.DataFrame, params: SelectParams) -> pd.DataFrame:
-    """The documents with the metadata that ``params`` keep; a renamed key replaces one that has its
-    new name."""
-    return with_fields(
-        documents, [_selected(metadata, params) for metadata in fields_of(documents)]
-    )
+    """Return the documents with the selected metadata.
+
+    A renamed key replaces another key that has its new name.
+    """
+    selected = [_select_fields(metadata, params) for metadata in fields_of(documents)]
+    return with_fields(documents, selected)
 
 
-def _selected(metadata: dict[str, Any], params: SelectParams) -> dict[str, Any]:
+def _select_fields(metadata: dict[str, Any], params: SelectParams) -> dict[str, Any]:
     kept = {key: value for key, value in metadata.items() if params.keeps(key)}
     unchanged = {key: value for key, value in kept.items() if key not in params.rename}
-    return unchanged | {
-        params.rename[key]: value for key, value in kept.items() if key in params.rename
-    }
+    renamed = {params.rename[key]: value for key, value in kept.items() if key in params.rename}
+    return unchanged | renamed

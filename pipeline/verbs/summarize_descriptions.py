@@ -1,5 +1,4 @@
-"""summarize_descriptions: one description per entity and relationship, by a model where they are
-many."""
+"""summarize_descriptions: ask a chat model to summarize long lists of descriptions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,18 +22,27 @@ from pipeline.text.ids import digest
 from pipeline.verbs.join_descriptions import cut, fits, join_within, joined, with_description
 
 LIST_MARK_TOKENS = 3
-"""Counted for the dash before a description and the line end after it."""
+"""Tokens that are allowed for the dash before a description and the line end after it."""
 BRANCHES = 4
+"""The greatest number of branches of a group, in the tree by which descriptions are summarized."""
 BITS_OF_A_BRANCH = 2
+"""Bits of a description's digest that choose its branch."""
 RELATIONSHIP = "the relationship between the two subjects that the descriptions name"
-"""What a relationship is called in a prompt: its ends' display names may change while its
-descriptions do not."""
+"""The name of every relationship in prompts.
+
+The display names of its ends are not used. They may change while the descriptions do not, and a
+changed prompt would have to be paid for again.
+"""
 SummaryOutcome = str | Problem
 
 
 class SummarizeParams(Params):
-    """``max_tokens``: above it the model is asked; ``max_length``: words it may use;
-    ``max_input_tokens``: of descriptions in one request."""
+    """Limits of descriptions and requests.
+
+    The model is asked if the descriptions have more than ``max_tokens`` tokens together.
+    ``max_length`` is the number of words that it may use. ``max_input_tokens`` limits the
+    descriptions in one request.
+    """
 
     max_tokens: int = Field(default=600, ge=1)
     max_length: int = Field(default=200, ge=1)
@@ -43,8 +51,7 @@ class SummarizeParams(Params):
 
 @dataclass(frozen=True)
 class Subject:
-    """A row on its way to one description. ``name`` as prompts have it, ``label`` as people know
-    it."""
+    """An entity or a relationship. Prompts use its ``name``, messages to people its ``label``."""
 
     id: str
     name: str
@@ -54,8 +61,10 @@ class Subject:
 
 @dataclass(frozen=True)
 class Group:
-    """A node of the tree in which many descriptions are summarised: descriptions at the leaves,
-    groups above."""
+    """A node of the tree by which many descriptions are summarized.
+
+    A leaf has descriptions; another node has branches.
+    """
 
     descriptions: tuple[str, ...]
     branches: tuple["Group", ...] = ()
@@ -81,44 +90,48 @@ def summarize_descriptions(
     chat: ChatModel,
     tokenizer: Tokenizer,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """``descriptions`` become one ``description``: joined in order up to ``max_tokens``, summarised
-    above.
+    """Return both tables with one ``description`` in place of ``descriptions``, and rejects.
 
-    What is asked depends on the set of descriptions alone. Where they exceed ``max_input_tokens``,
-    groups of them are summarised, then the summaries; which group a description is in follows from
-    its digest, so that one more of them changes the groups on its way to the root and no others. A
-    row whose summary fails keeps as many of its descriptions as fit ``max_tokens``, and is a
-    reject.
+    Descriptions of at most ``max_tokens`` tokens are joined in their order; longer ones are
+    summarized. A request depends on the set of descriptions alone.
+
+    If the descriptions exceed ``max_input_tokens``, groups of them are summarized, and then the
+    summaries. The group of a description follows from its digest. So another description changes
+    the groups between its leaf and the root, and no others. If a summary fails, the row keeps as
+    many of its descriptions as fit ``max_tokens``, and is a reject.
     """
     labels = merged_relationships["source"] + " → " + merged_relationships["target"]
     subjects = [
-        *_subjects(merged_entities, merged_entities["name"], None),
-        *_subjects(merged_relationships, labels, RELATIONSHIP),
+        *_make_subjects(merged_entities, merged_entities["name"], None),
+        *_make_subjects(merged_relationships, labels, RELATIONSHIP),
     ]
     large = [
-        one for one in subjects if not fits(joined(one.descriptions), params.max_tokens, tokenizer)
+        subject
+        for subject in subjects
+        if not fits(joined(subject.descriptions), params.max_tokens, tokenizer)
     ]
-    asking = SummaryQuestion(params, summarize, tokenizer)
-    told = chat.converse(summarise(one, asking) for one in large)
-    summaries = {one.id: summary for one, summary in zip(large, told, strict=True)}
+    question = SummaryQuestion(params, summarize, tokenizer)
+    outcomes = chat.converse(summarise(subject, question) for subject in large)
+    summaries = {subject.id: outcome for subject, outcome in zip(large, outcomes, strict=True)}
 
-    def text(subject: Subject) -> str:
+    def describe(subject: Subject) -> str:
         summary = summaries.get(subject.id, joined(subject.descriptions))
         if isinstance(summary, Problem):
             return join_within(subject.descriptions, params.max_tokens, tokenizer)
         return summary
 
-    texts = [text(subject) for subject in subjects]
+    texts = [describe(subject) for subject in subjects]
+    entity_texts = texts[: len(merged_entities)]
+    relationship_texts = texts[len(merged_entities) :]
     return (
-        with_description(merged_entities, texts[: len(merged_entities)], DESCRIBED_ENTITIES),
-        with_description(
-            merged_relationships, texts[len(merged_entities) :], DESCRIBED_RELATIONSHIPS
-        ),
-        REJECTS.frame(_rejects(large, told)),
+        with_description(merged_entities, entity_texts, DESCRIBED_ENTITIES),
+        with_description(merged_relationships, relationship_texts, DESCRIBED_RELATIONSHIPS),
+        REJECTS.frame(_reject_rows(large, outcomes)),
     )
 
 
-def _subjects(frame: pd.DataFrame, labels: pd.Series, name: str | None) -> list[Subject]:
+def _make_subjects(frame: pd.DataFrame, labels: pd.Series, name: str | None) -> list[Subject]:
+    """Return a subject for each row; prompts use ``name``, or the label if it is None."""
     rows = zip(frame["id"], labels, frame["descriptions"], strict=True)
     return [
         Subject(id, name or label, label, tuple(descriptions)) for id, label, descriptions in rows
@@ -127,13 +140,14 @@ def _subjects(frame: pd.DataFrame, labels: pd.Series, name: str | None) -> list[
 
 @dataclass(frozen=True)
 class SummaryQuestion:
-    """How a model is asked for a summary."""
+    """The requests that ask a chat model for a summary."""
 
     params: SummarizeParams
     prompt: Prompt
     tokenizer: Tokenizer
 
     def request(self, subject: Subject, texts: Sequence[str]) -> ChatRequest:
+        """Return the request to summarize these texts about the subject."""
         prompt = self.prompt.render(
             name=subject.name,
             descriptions="\n".join(f"- {text}" for text in texts),
@@ -142,77 +156,109 @@ class SummaryQuestion:
         return ChatRequest(subject.id, ({"role": "user", "content": prompt},), check=_complaint)
 
     def cut(self, text: str, share: int) -> str:
-        """What of the text fits a share of one request."""
+        """Return the beginning of the text that fits into one request beside others.
+
+        ``share`` is the number of texts of that length that one request can hold.
+        """
         return cut(text, self.params.max_input_tokens // share, self.tokenizer)
 
     def fits(self, texts: Sequence[str]) -> bool:
+        """Return whether these texts fit into one request."""
         tokens = sum(self.tokenizer.count(text) + LIST_MARK_TOKENS for text in texts)
         return tokens <= self.params.max_input_tokens
 
 
-def summarise(subject: Subject, asking: SummaryQuestion) -> Talk[SummaryOutcome]:
-    """The conversation about one subject's descriptions."""
+def summarise(subject: Subject, question: SummaryQuestion) -> Talk[SummaryOutcome]:
+    """Hold the conversation about the descriptions of one subject."""
     by_digest = tuple(sorted(set(subject.descriptions), key=digest))
     if len(by_digest) == 1:
-        (reply,) = yield (asking.request(subject, [asking.cut(by_digest[0], 1)]),)
-        return _summary(reply)
-    (told,) = yield from _told([_grouped(by_digest, 0, asking)], subject, asking)
-    return told
+        (reply,) = yield (question.request(subject, [question.cut(by_digest[0], 1)]),)
+        return _read_summary(reply)
+    root = _build_tree(by_digest, 0, question)
+    (outcome,) = yield from _summarize_groups([root], subject, question)
+    return outcome
 
 
-def _grouped(descriptions: tuple[str, ...], depth: int, asking: SummaryQuestion) -> Group:
-    """The tree over descriptions that agree in the branches above ``depth``."""
-    texts = tuple(asking.cut(text, 2) for text in descriptions)
-    if len(texts) == 1 or asking.fits(texts):
+def _build_tree(descriptions: tuple[str, ...], depth: int, question: SummaryQuestion) -> Group:
+    """Return the tree over these descriptions, which are in one group at this depth."""
+    texts = tuple(question.cut(text, 2) for text in descriptions)
+    if len(texts) == 1 or question.fits(texts):
         return Group(texts)
     branches: list[list[str]] = [[] for _ in range(BRANCHES)]
     for description in descriptions:
-        branches[
-            int(digest(description), 16) >> (BITS_OF_A_BRANCH * depth) & (BRANCHES - 1)
-        ].append(description)
-    groups = [_grouped(tuple(branch), depth + 1, asking) for branch in branches if branch]
+        # Each depth looks at further bits of the digest.
+        bits = int(digest(description), 16) >> (BITS_OF_A_BRANCH * depth)
+        branches[bits & (BRANCHES - 1)].append(description)
+    groups = [_build_tree(tuple(branch), depth + 1, question) for branch in branches if branch]
     return groups[0] if len(groups) == 1 else Group((), tuple(groups))
 
 
-def _told(
-    groups: Sequence[Group], subject: Subject, asking: SummaryQuestion
+def _summarize_groups(
+    groups: Sequence[Group], subject: Subject, question: SummaryQuestion
 ) -> Talk[list[SummaryOutcome]]:
-    """The summary of each group, those of one level asked for at the same time; or why there is
-    none."""
-    below = [branch for group in groups for branch in group.branches]
-    summaries = iter((yield from _told(below, subject, asking)) if below else [])
-    parts = [
-        [next(summaries) for _ in group.branches] or list(group.descriptions) for group in groups
+    """Return the summary of each group, or the problem for which there is none.
+
+    The branches of all groups are summarized first. So the requests of one level of the tree are
+    sent at the same time.
+    """
+    branches = [branch for group in groups for branch in group.branches]
+    summaries: list[SummaryOutcome] = []
+    if branches:
+        summaries = yield from _summarize_groups(branches, subject, question)
+    next_summary = iter(summaries)
+    inputs: list[list[str] | Problem] = []
+    for group in groups:
+        own_summaries = [next(next_summary) for _ in group.branches]
+        inputs.append(_choose_input(group, own_summaries, question))
+    # A single text needs no summary.
+    requests = [
+        question.request(subject, texts)
+        for texts in inputs
+        if not isinstance(texts, Problem) and len(texts) > 1
     ]
-    lost = [next((part for part in own if isinstance(part, Problem)), None) for own in parts]
-    texts = [[asking.cut(part, BRANCHES) for part in own if isinstance(part, str)] for own in parts]
-    texts = [
-        own if group.branches else list(group.descriptions)
-        for own, group in zip(texts, groups, strict=True)
-    ]
-    asked = [
-        own for own, problem in zip(texts, lost, strict=True) if problem is None and len(own) > 1
-    ]
-    replies = iter((yield [asking.request(subject, own) for own in asked]) if asked else [])
-    return [
-        problem or (_summary(next(replies)) if len(own) > 1 else own[0])
-        for own, problem in zip(texts, lost, strict=True)
-    ]
+    replies = iter((yield requests) if requests else [])
+    outcomes: list[SummaryOutcome] = []
+    for texts in inputs:
+        if isinstance(texts, Problem):
+            outcomes.append(texts)
+        else:
+            outcomes.append(_read_summary(next(replies)) if len(texts) > 1 else texts[0])
+    return outcomes
+
+
+def _choose_input(
+    group: Group, summaries: Sequence[SummaryOutcome], question: SummaryQuestion
+) -> list[str] | Problem:
+    """Return the texts of which a group is summarized, or the first problem of its branches.
+
+    ``summaries`` are those of its branches.
+    """
+    if not group.branches:
+        return list(group.descriptions)
+    texts = []
+    for summary in summaries:
+        if isinstance(summary, Problem):
+            return summary
+        texts.append(question.cut(summary, BRANCHES))
+    return texts
 
 
 def _complaint(text: str) -> str | None:
+    """Return what is wrong with a reply, or None."""
     problem = unusable(text)
     return problem.message if problem else None
 
 
-def _summary(reply: ChatReply) -> SummaryOutcome:
+def _read_summary(reply: ChatReply) -> SummaryOutcome:
+    """Return the summary in a reply on one line, or the problem with it."""
     return failed(reply) or unusable(reply.text) or one_line(plain(reply.text))
 
 
-def _rejects(
-    subjects: Sequence[Subject], told: Sequence[SummaryOutcome]
+def _reject_rows(
+    subjects: Sequence[Subject], outcomes: Sequence[SummaryOutcome]
 ) -> Iterator[dict[str, object]]:
-    for subject, summary in zip(subjects, told, strict=True):
+    """Yield a row of REJECTS for each subject whose summary failed."""
+    for subject, summary in zip(subjects, outcomes, strict=True):
         if isinstance(summary, Problem):
             row = {"step": "", "row_id": subject.id, "kind": "row"}
             yield {
