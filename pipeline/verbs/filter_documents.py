@@ -13,10 +13,11 @@ from pipeline.documents.metadata import fields_of
 
 
 class FilterParams(Params):
-    """``where`` maps a field to the condition that its value must meet; all conditions must hold.
+    """The conditions of the documents to keep; all of them must hold.
 
-    A condition is a value, a list of allowed values, or a map of operators (=, !=, <, <=, >, >=,
-    in, not in, matches, exists). A field is ``id``, ``title``, ``source``, or a metadata key.
+    ``where`` maps a field to the condition that its value must meet. A condition is a value, a
+    list of allowed values, or a map of operators (=, !=, <, <=, >, >=, in, not in, matches,
+    exists). A field is ``id``, ``title``, ``source``, or a metadata key.
     """
 
     where: dict[str, Any] = Field(min_length=1)

@@ -54,51 +54,6 @@ class MergeParams(Params):
     orphans: Literal["stub", "drop"] = "stub"
 
 
-def _list_parts(params: MergeParams) -> tuple[Part, ...]:
-    """Return the sub-steps of merge_graphs, in the order in which they run."""
-    record_parts = _parts_that_drop_orphans() if params.orphans == "drop" else (SETTLED,)
-    return (
-        Part(
-            find_bearers,
-            inputs={"extractions": NAMING_RECORDS, "text_units": TEXT_UNITS},
-            outputs={"bearers": BEARERS, "full_names": FULL_NAMES},
-            law=Law(BY_TEXT_UNIT, row_of={"bearers": "text_unit_id", "full_names": "text_unit_id"}),
-        ),
-        Part(
-            tell_namesakes,
-            inputs={"bearers": BEARERS, "full_names": FULL_NAMES},
-            outputs={"namesakes": NAMESAKES},
-            law=Law({"bearers": ("key",), "full_names": ("key",)}, row_of={"namesakes": "key"}),
-        ),
-        *record_parts,
-        Part(
-            merge_entities,
-            inputs={"entity_records": ENTITY_RECORDS, "namings": NAMINGS},
-            outputs={"merged_entities": MERGED_ENTITIES},
-            law=Law(
-                {"entity_records": ("entity_id",), "namings": ("entity_id",)},
-                row_of={"merged_entities": "id"},
-            ),
-        ),
-        Part(
-            merge_relationships,
-            inputs={"relationship_records": RELATIONSHIP_RECORDS, "merged_entities": ENTITY_NAMES},
-            outputs={"merged_relationships": MERGED_RELATIONSHIPS},
-            law=Law(
-                {"relationship_records": ("id",)},
-                row_of={"merged_relationships": "id"},
-                lookup={"merged_entities": Uses("relationship_records", ENDS)},
-            ),
-        ),
-    )
-
-
-RECORDS = {"extractions": EXTRACTIONS, "text_units": PLACES, "namesakes": NAMESAKES}
-"""The tables from which the records of entities and relationships are made."""
-NAMESAKES_OF_DOCUMENT = {"namesakes": Uses("text_units", ("document_id",), "document_id")}
-"""A text unit uses the namesakes of its document."""
-
-
 def settle_records(
     extractions: pd.DataFrame, text_units: pd.DataFrame, namesakes: pd.DataFrame
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
@@ -112,7 +67,26 @@ def settle_records(
     return entity_records, relationship_records, namings, mentions, rejects
 
 
-SETTLED = Part(
+# The sub-steps follow, each with its law: which groups of rows it can compute by themselves.
+
+BEARERS_PART = Part(
+    find_bearers,
+    inputs={"extractions": NAMING_RECORDS, "text_units": TEXT_UNITS},
+    outputs={"bearers": BEARERS, "full_names": FULL_NAMES},
+    law=Law(BY_TEXT_UNIT, row_of={"bearers": "text_unit_id", "full_names": "text_unit_id"}),
+)
+NAMESAKES_PART = Part(
+    tell_namesakes,
+    inputs={"bearers": BEARERS, "full_names": FULL_NAMES},
+    outputs={"namesakes": NAMESAKES},
+    law=Law({"bearers": ("key",), "full_names": ("key",)}, row_of={"namesakes": "key"}),
+)
+
+RECORDS = {"extractions": EXTRACTIONS, "text_units": PLACES, "namesakes": NAMESAKES}
+"""The tables from which the records of entities and relationships are made."""
+NAMESAKES_OF_DOCUMENT = {"namesakes": Uses("text_units", ("document_id",), "document_id")}
+"""A text unit uses the namesakes of its document."""
+SETTLED_PART = Part(
     settle_records,
     inputs=RECORDS,
     outputs={
@@ -134,54 +108,78 @@ SETTLED = Part(
         lookup=NAMESAKES_OF_DOCUMENT,
     ),
 )
+"""The sub-step that makes all records, if orphans are kept."""
+
+# If orphans are dropped, four sub-steps replace the last one. A relationship is an orphan depending
+# on the records of other text units, so orphans are found in a sub-step with a law of its own.
+
+NAMED_PART = Part(
+    name_records,
+    inputs=RECORDS,
+    outputs={"entity_records": ENTITY_RECORDS, "named_relationships": RELATIONSHIP_RECORDS},
+    law=Law(
+        BY_TEXT_UNIT,
+        row_of={"entity_records": "text_unit_id", "named_relationships": "text_unit_id"},
+        lookup=NAMESAKES_OF_DOCUMENT,
+    ),
+)
+ORPHANS_PART = Part(
+    find_orphans,
+    inputs={"named_relationships": RELATIONSHIP_RECORDS, "entity_records": DESCRIBED_IDS},
+    outputs={"relationship_records": RELATIONSHIP_RECORDS},
+    law=Law(
+        {"named_relationships": ("text_unit_id",)},
+        row_of={"relationship_records": "text_unit_id"},
+        lookup={"entity_records": Uses("named_relationships", ENDS, "entity_id")},
+    ),
+)
+MENTIONS_PART = Part(
+    tell_mentions,
+    inputs={"entity_records": ENTITY_RECORDS, "relationship_records": END_RECORDS},
+    outputs={"namings": NAMINGS, "mentions": MENTIONS},
+    law=Law(
+        {"entity_records": ("text_unit_id",), "relationship_records": ("text_unit_id",)},
+        row_of={"namings": "text_unit_id", "mentions": "text_unit_id"},
+    ),
+)
+REJECTS_PART = Part(
+    reject_records,
+    inputs={"extractions": LISTED_RECORDS, "relationship_records": FAULTY_RECORDS},
+    outputs={"rejects": REJECTS},
+    law=Law(
+        {"extractions": ("text_unit_id",), "relationship_records": ("text_unit_id",)},
+        row_of={"rejects": "row_id"},
+    ),
+)
+
+ENTITIES_PART = Part(
+    merge_entities,
+    inputs={"entity_records": ENTITY_RECORDS, "namings": NAMINGS},
+    outputs={"merged_entities": MERGED_ENTITIES},
+    law=Law(
+        {"entity_records": ("entity_id",), "namings": ("entity_id",)},
+        row_of={"merged_entities": "id"},
+    ),
+)
+RELATIONSHIPS_PART = Part(
+    merge_relationships,
+    inputs={"relationship_records": RELATIONSHIP_RECORDS, "merged_entities": ENTITY_NAMES},
+    outputs={"merged_relationships": MERGED_RELATIONSHIPS},
+    law=Law(
+        {"relationship_records": ("id",)},
+        row_of={"merged_relationships": "id"},
+        lookup={"merged_entities": Uses("relationship_records", ENDS)},
+    ),
+)
 
 
-def _parts_that_drop_orphans() -> tuple[Part, ...]:
-    """Return the sub-steps that replace SETTLED if orphans are dropped.
-
-    A relationship is an orphan or not depending on the records of other text units. So the orphans
-    are found in a sub-step of their own, with another law.
-    """
-    return (
-        Part(
-            name_records,
-            inputs=RECORDS,
-            outputs={"entity_records": ENTITY_RECORDS, "named_relationships": RELATIONSHIP_RECORDS},
-            law=Law(
-                BY_TEXT_UNIT,
-                row_of={"entity_records": "text_unit_id", "named_relationships": "text_unit_id"},
-                lookup=NAMESAKES_OF_DOCUMENT,
-            ),
-        ),
-        Part(
-            find_orphans,
-            inputs={"named_relationships": RELATIONSHIP_RECORDS, "entity_records": DESCRIBED_IDS},
-            outputs={"relationship_records": RELATIONSHIP_RECORDS},
-            law=Law(
-                {"named_relationships": ("text_unit_id",)},
-                row_of={"relationship_records": "text_unit_id"},
-                lookup={"entity_records": Uses("named_relationships", ENDS, "entity_id")},
-            ),
-        ),
-        Part(
-            tell_mentions,
-            inputs={"entity_records": ENTITY_RECORDS, "relationship_records": END_RECORDS},
-            outputs={"namings": NAMINGS, "mentions": MENTIONS},
-            law=Law(
-                {"entity_records": ("text_unit_id",), "relationship_records": ("text_unit_id",)},
-                row_of={"namings": "text_unit_id", "mentions": "text_unit_id"},
-            ),
-        ),
-        Part(
-            reject_records,
-            inputs={"extractions": LISTED_RECORDS, "relationship_records": FAULTY_RECORDS},
-            outputs={"rejects": REJECTS},
-            law=Law(
-                {"extractions": ("text_unit_id",), "relationship_records": ("text_unit_id",)},
-                row_of={"rejects": "row_id"},
-            ),
-        ),
-    )
+def _list_parts(params: MergeParams) -> tuple[Part, ...]:
+    """Return the sub-steps of merge_graphs, in the order in which they run."""
+    if params.orphans == "drop":
+        record_parts = (NAMED_PART, ORPHANS_PART, MENTIONS_PART, REJECTS_PART)
+    else:
+        record_parts = (SETTLED_PART,)
+    return BEARERS_PART, NAMESAKES_PART, *record_parts, ENTITIES_PART, RELATIONSHIPS_PART
 
 
 @verb(

@@ -294,7 +294,7 @@ def _join_items(operation: Operation, items: list[Any]) -> str:
     return _concat(operation, *items)
 
 
-def _write_json(operation: Operation, *cells: Any) -> str:
+def _encode_json(operation: Operation, *cells: Any) -> str:
     values = [_as_integer(cell) for cell in cells]
     return as_json(dict(zip(_columns_of(operation), values, strict=True)))
 
@@ -331,7 +331,7 @@ OPERATIONS: Mapping[str, Rule] = {
     "strip": Rule(_from_texts(STRING), lambda _, text: text.strip()),
     "length": Rule(_integer_from_countable, lambda _, cell: len(cell)),
     "digest": Rule(_text_from_plain, _make_digest, ("prefix",), most=0, sees_missing=True),
-    "json": Rule(_text_from_any, _write_json, most=0, sees_missing=True),
+    "json": Rule(_text_from_any, _encode_json, most=0, sees_missing=True),
     "field": Rule(_from_texts(STRING), _read_field, ("key",)),
     "equal": Rule(
         _boolean_from_equal_types,

@@ -23,10 +23,11 @@ from pipeline.verbs.tables.cells import (
 
 
 class FilterRowsParams(Params):
-    """``where`` maps a column to the condition that its cells must meet.
+    """The condition of each column.
 
-    A condition is a value, a list of allowed values, or a map of operators (=, !=, <, <=, >, >=,
-    in, not in, matches, exists). ``match`` says whether all columns must fit, or any of them.
+    ``where`` maps a column to the condition that its cells must meet. A condition is a value, a
+    list of allowed values, or a map of operators (=, !=, <, <=, >, >=, in, not in, matches,
+    exists). ``match`` says whether all columns must fit, or any of them.
     """
 
     where: dict[str, Any] = Field(min_length=1)
