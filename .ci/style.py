@@ -72,6 +72,8 @@ DENSE: dict[str, str] = {
     "pipeline/settings/query_fields.py": "declarations: an annotation holds type, limits and texts",
     "pipeline/contract/schemas.py": "declarations of tables: one expression with all columns",
     "pipeline/query/search/filtered.py": "reads of a protocol: most statements are signatures",
+    "pipeline/verbs/merge_graphs.py": "declarations: each sub-step with its tables and its law",
+    "pipeline/verbs/merging/tables.py": "declarations of tables: one expression with all columns",
 }
 """Files that are denser than `MOST_IN_A_FILE`, each with the reason."""
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
