@@ -40,7 +40,7 @@ def as_described(described_relationships: pd.DataFrame) -> pd.DataFrame:
     return described_relationships
 
 
-def parts(params: Params) -> tuple[Part, ...]:
+def _list_parts(params: Params) -> tuple[Part, ...]:
     """Return the sub-steps: one for entities, one for relationships.
 
     A new relationship changes the degrees of its two ends, but no other relationship.
@@ -67,7 +67,7 @@ def parts(params: Params) -> tuple[Part, ...]:
         "described_relationships": DESCRIBED_RELATIONSHIPS,
     },
     outputs={"entities": ENTITIES, "relationships": RELATIONSHIPS},
-    parts=parts,
+    parts=_list_parts,
 )
 def compute_degrees(
     described_entities: pd.DataFrame, described_relationships: pd.DataFrame

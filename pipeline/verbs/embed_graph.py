@@ -56,11 +56,11 @@ def embed_graph(
     gensim runs in one thread, so one seed gives one result. The graph is read as undirected, and
     the weights of both directions are added.
     """
-    ids, vectors = node2vec(undirected(relationships), params)
+    ids, vectors = node2vec(merge_directions(relationships), params)
     return pd.DataFrame({"id": ids, "vector": vector_column(vectors)}, columns=EMBEDDINGS.columns)
 
 
-def undirected(relationships: pd.DataFrame) -> list[tuple[str, str, float]]:
+def merge_directions(relationships: pd.DataFrame) -> list[tuple[str, str, float]]:
     """Return an edge for each pair of related entities: both ends and the total weight.
 
     Edges are sorted. Loops are left out, and so are weights that are missing or not positive.

@@ -12,7 +12,7 @@ from pipeline.contract.schemas import COVARIATES, REJECTS, TEXT_UNITS
 from pipeline.models.base import ChatModel, Message
 from pipeline.models.parse.graph import Claim, ParsedReply, parse_claims
 from pipeline.text.ids import claim_id, entity_id
-from pipeline.verbs.read_text import Questions, by_text, read_text, rejects
+from pipeline.verbs.read_text import Questions, group_by_text, read_text, reject_rows
 
 
 class ClaimParams(Params):
@@ -53,14 +53,14 @@ def extract_claims(
     The model is asked about equal texts once. Replies are repaired and rejected as those of
     extract_graph are.
     """
-    units = by_text(text_units)
+    units = group_by_text(text_units)
     questions = _make_questions(params, extract, glean)
     readings = chat.converse(read_text(ids[0], text, questions) for text, ids in units.items())
     found = [
         (id, reading) for ids, reading in zip(units.values(), readings, strict=True) for id in ids
     ]
     claims = _claim_rows((id, reading.records) for id, reading in found)
-    marks = rejects((id, reading.marks) for id, reading in found)
+    marks = reject_rows((id, reading.marks) for id, reading in found)
     return COVARIATES.frame(claims), REJECTS.frame(marks)
 
 

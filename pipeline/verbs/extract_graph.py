@@ -25,7 +25,7 @@ from pipeline.verbs.graph_prompt import (
     earlier_opening,
     opening,
 )
-from pipeline.verbs.read_text import Mark, Questions, Reading, by_text, read_text, rejects
+from pipeline.verbs.read_text import Mark, Questions, Reading, group_by_text, read_text, reject_rows
 
 _LETTERS = r"\p{Latin}\p{Greek}\p{Cyrillic}"
 _SPACED = regex.compile(rf"[{_LETTERS}\d]")
@@ -84,7 +84,7 @@ def extract_graph(
     ``recovered``, else the whole text is rejected. An unreadable record and a failed gleaning are
     rejected by themselves.
     """
-    units = by_text(text_units)
+    units = group_by_text(text_units)
     questions = _make_questions(params, extract, glean)
     talks = (read_text(ids[0], text, questions) for text, ids in units.items())
     readings = chat.converse(talks)
@@ -93,7 +93,7 @@ def extract_graph(
         extraction = _check_grounding(reading, text, params)
         found += [(id, extraction) for id in ids]
     marks = ((id, extraction.marks) for id, extraction in found)
-    return EXTRACTIONS.frame(_extraction_rows(found)), REJECTS.frame(rejects(marks))
+    return EXTRACTIONS.frame(_extraction_rows(found)), REJECTS.frame(reject_rows(marks))
 
 
 def _make_questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Questions[Record]:

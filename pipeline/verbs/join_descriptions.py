@@ -45,7 +45,7 @@ def join_descriptions(
 
     def describe(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
         texts = [join_within(cell, params.max_tokens, tokenizer) for cell in frame["descriptions"]]
-        return with_description(frame, texts, schema)
+        return replace_descriptions(frame, texts, schema)
 
     return (
         describe(merged_entities, DESCRIBED_ENTITIES),
@@ -53,7 +53,7 @@ def join_descriptions(
     )
 
 
-def with_description(
+def replace_descriptions(
     frame: pd.DataFrame, texts: Sequence[str], schema: TableSchema
 ) -> pd.DataFrame:
     """Return the table with the texts as ``description``, in the columns of ``schema``."""
@@ -61,7 +61,7 @@ def with_description(
     return schema.frame(described[schema.columns])
 
 
-def joined(descriptions: Sequence[str]) -> str:
+def join_texts(descriptions: Sequence[str]) -> str:
     """Return the descriptions as one text."""
     return " ".join(descriptions)
 
@@ -70,7 +70,7 @@ def join_within(descriptions: Sequence[str], max_tokens: int, tokenizer: Tokeniz
     """Return as many of the first descriptions as fit, joined; at least the beginning of one."""
 
     def first_ones_fit(number: int) -> bool:
-        return fits(joined(descriptions[:number]), max_tokens, tokenizer)
+        return fits(join_texts(descriptions[:number]), max_tokens, tokenizer)
 
     # Few of some thousand descriptions fit. Doubling finds a bound without counting all tokens.
     bound = 1
@@ -78,7 +78,7 @@ def join_within(descriptions: Sequence[str], max_tokens: int, tokenizer: Tokeniz
         bound *= 2
     number = _find_longest(min(bound, len(descriptions)), first_ones_fit)
     if number or not len(descriptions):
-        return joined(descriptions[:number])
+        return join_texts(descriptions[:number])
     return cut(descriptions[0], max_tokens, tokenizer)
 
 

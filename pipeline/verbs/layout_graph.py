@@ -9,7 +9,7 @@ from pydantic import Field
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import LAYOUT, NODES
 from pipeline.errors import SettingsError, install_extra
-from pipeline.verbs.embed_graph import EDGES, Node2VecParams, node2vec, undirected
+from pipeline.verbs.embed_graph import EDGES, Node2VecParams, merge_directions, node2vec
 
 DIGITS = 6
 """The decimal places of coordinates."""
@@ -52,7 +52,8 @@ def layout_graph(
     give the same layout in every process.
     """
     known = set(nodes["entity_id"])
-    edges = [edge for edge in undirected(relationships) if edge[0] in known and edge[1] in known]
+    all_edges = merge_directions(relationships)
+    edges = [edge for edge in all_edges if edge[0] in known and edge[1] in known]
     positions = _compute_positions(edges, params)
     position_of_node = nodes["entity_id"].map(positions)
     placed = nodes.assign(

@@ -142,7 +142,7 @@ class Questions(Generic[Item]):
         return bool(parsed.records) and not parsed.complete and not parsed.cut
 
 
-def by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
+def group_by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
     """Map each distinct text to the ids of its text units."""
     units: dict[str, list[str]] = {}
     ordered = text_units.sort_values(list(TEXT_UNITS.key))
@@ -218,7 +218,7 @@ def _ask_again(
     opening: ChatRequest, text: str, bad: ChatReply, problem: Problem, questions: Questions[Item]
 ) -> Talk[Reading[Item]]:
     """Ask once more after an unreadable reply; ask in halves if the second reply was cut."""
-    again = questions.ask(opening.row_id, text, (said(bad), REPAIR), mends=opening)
+    again = questions.ask(opening.row_id, text, (as_message(bad), REPAIR), mends=opening)
     (reply,) = yield (again,)
     found = questions.problem(reply)
     if found is None:
@@ -242,7 +242,7 @@ def _glean(
         return reading
     turns: tuple[Message, ...] = ()
     for _ in range(questions.gleanings):
-        turns = (*turns, said(reply), {"role": "user", "content": questions.glean})
+        turns = (*turns, as_message(reply), {"role": "user", "content": questions.glean})
         asked = questions.ask(opening.row_id, text, turns)
         (reply,) = yield (asked,)
         problem = questions.problem(reply)
@@ -261,7 +261,7 @@ def _glean(
     return reading
 
 
-def said(reply: ChatReply) -> Message:
+def as_message(reply: ChatReply) -> Message:
     """Return a reply as a message of the conversation, for the next request."""
     return {"role": "assistant", "content": reply.text}
 
@@ -301,7 +301,7 @@ def _join_readings(*readings: Reading[Item]) -> Reading[Item]:
     return Reading(tuple(records), (*others, *unended[:1]))
 
 
-def rejects(found: Iterable[tuple[str, Iterable[Mark]]]) -> Iterator[dict[str, str]]:
+def reject_rows(found: Iterable[tuple[str, Iterable[Mark]]]) -> Iterator[dict[str, str]]:
     """Yield rows of REJECTS; ``found`` has pairs of a row's id and the remarks on it."""
     for unit, marks in found:
         for mark in marks:

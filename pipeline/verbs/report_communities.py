@@ -27,7 +27,7 @@ from pipeline.contract.schemas import (
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Message, Talk, Tokenizer
 from pipeline.models.parse.graph import REPORT_JSON_FORMAT, Problem, Report, failed, parse_report
 from pipeline.verbs.kept_reports import KeptReports, read_kept_reports
-from pipeline.verbs.read_text import REPAIR, Mark, rejects, said
+from pipeline.verbs.read_text import REPAIR, Mark, as_message, reject_rows
 from pipeline.verbs.report_context import Community, ContextPage, ReportFacts, collect_facts
 
 SHORTEN: Message = {
@@ -61,7 +61,7 @@ class ReportParams(Params):
     keep_within: float = Field(default=0.0, ge=0, le=0.5)
 
     def trade(self) -> str:
-        """Return a sentence that tells how old a report may be, or "" if no old one is kept."""
+        """Return a sentence on what ``keep_within`` gives up for a lower price, or ""."""
         if not self.keep_within:
             return ""
         return (
@@ -124,7 +124,7 @@ class ReportQuestion:
         """Return a request that answers an unusable reply, or None if no further one is sent."""
         if not self.params.repair or problem.reason not in MENDING:
             return None
-        messages = (*opening.messages, said(reply), MENDING[problem.reason])
+        messages = (*opening.messages, as_message(reply), MENDING[problem.reason])
         return self._request(opening.row_id, messages, opening)
 
     def _request(
@@ -173,7 +173,7 @@ def write_reports(
         outcome = outcomes[community["id"]]
         if outcome.report:
             rows.append(_report_row(community, outcome.report, outcome.made_of))
-    marks = rejects((id, outcome.marks) for id, outcome in outcomes.items())
+    marks = reject_rows((id, outcome.marks) for id, outcome in outcomes.items())
     return COMMUNITY_REPORTS.frame(rows), REJECTS.frame(marks)
 
 

@@ -19,7 +19,13 @@ from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, Tokeni
 from pipeline.models.parse.graph import Problem, failed, unusable
 from pipeline.models.parse.lenient_json import one_line, plain
 from pipeline.text.ids import digest
-from pipeline.verbs.join_descriptions import cut, fits, join_within, joined, with_description
+from pipeline.verbs.join_descriptions import (
+    cut,
+    fits,
+    join_texts,
+    join_within,
+    replace_descriptions,
+)
 
 LIST_MARK_TOKENS = 3
 """Tokens that are allowed for the dash before a description and the line end after it."""
@@ -108,14 +114,14 @@ def summarize_descriptions(
     large = [
         subject
         for subject in subjects
-        if not fits(joined(subject.descriptions), params.max_tokens, tokenizer)
+        if not fits(join_texts(subject.descriptions), params.max_tokens, tokenizer)
     ]
     question = SummaryQuestion(params, summarize, tokenizer)
     outcomes = chat.converse(summarise(subject, question) for subject in large)
     summaries = {subject.id: outcome for subject, outcome in zip(large, outcomes, strict=True)}
 
     def describe(subject: Subject) -> str:
-        summary = summaries.get(subject.id, joined(subject.descriptions))
+        summary = summaries.get(subject.id, join_texts(subject.descriptions))
         if isinstance(summary, Problem):
             return join_within(subject.descriptions, params.max_tokens, tokenizer)
         return summary
@@ -124,8 +130,8 @@ def summarize_descriptions(
     entity_texts = texts[: len(merged_entities)]
     relationship_texts = texts[len(merged_entities) :]
     return (
-        with_description(merged_entities, entity_texts, DESCRIBED_ENTITIES),
-        with_description(merged_relationships, relationship_texts, DESCRIBED_RELATIONSHIPS),
+        replace_descriptions(merged_entities, entity_texts, DESCRIBED_ENTITIES),
+        replace_descriptions(merged_relationships, relationship_texts, DESCRIBED_RELATIONSHIPS),
         REJECTS.frame(_reject_rows(large, outcomes)),
     )
 

@@ -10,8 +10,10 @@ from pipeline.text.ids import digest, document_id
 
 
 def documents(**metadata: dict[str, Any]) -> pd.DataFrame:
-    """A document a keyword, with this metadata, as load_documents makes them: "a" is titled A, from
-    a.txt."""
+    """Return a document for each keyword, with these metadata, as load_documents does.
+
+    The document of the keyword ``a`` has the title A and comes from a.txt.
+    """
     return DOCUMENTS.frame(
         [_row(name, json.dumps(fields, sort_keys=True)) for name, fields in metadata.items()]
     )

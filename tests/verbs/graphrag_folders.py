@@ -13,7 +13,7 @@ DOCUMENT = "Ada Holm built the Lamp. Otto Holm kept the Lamp."
 
 
 def version_3() -> Tables:
-    """3.x."""
+    """Return tables as GraphRAG 3.x writes them."""
     return {
         "documents": [
             {"id": "d1", "human_readable_id": 0, "title": "lamp.txt", "text": DOCUMENT,
@@ -49,7 +49,10 @@ def version_3() -> Tables:
 
 
 def version_2() -> Tables:
-    """1.x and 2.x: a text unit may be of many documents, metadata were not yet raw_data."""
+    """Return tables as GraphRAG 1.x and 2.x write them.
+
+    A text unit may belong to many documents, and metadata are not yet called raw_data.
+    """
     tables = version_3()
     tables["documents"] = renamed(tables["documents"], raw_data="metadata")
     tables["text_units"] = [
@@ -61,7 +64,10 @@ def version_2() -> Tables:
 
 
 def version_0() -> Tables:
-    """0.3: names of files and of columns were others, and frequencies were not kept."""
+    """Return tables as GraphRAG 0.3 writes them.
+
+    Files and columns have other names, and there are no frequencies.
+    """
     tables = version_2()
     entities = renamed(tables["entities"], title="name")
     return {

@@ -43,7 +43,7 @@ def link(
 
 
 def extractions(units: Mapping[str, Sequence[Record]]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Extractions and text units; a unit's name is ``document/order``."""
+    """Return extractions and text units; the id of a unit is ``document/order``."""
     blank = {
         "name": "",
         "type": "",
@@ -70,7 +70,7 @@ def text_units(names: Iterable[str]) -> pd.DataFrame:
 
 
 def described(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The graph's nodes and edges as described entities and relationships."""
+    """Return the nodes and edges of the graph as described entities and relationships."""
     entities = [
         {
             "id": entity_id(name), "name": name, "type": "PERSON", "types": [],
@@ -92,7 +92,7 @@ def described(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def ranked(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The graph as entities with their degrees, and relationships."""
+    """Return the graph as entities with their degrees, and relationships."""
     entities, relationships = described(graph)
     degree = {entity_id(name): len(set(nx.all_neighbors(graph, name))) for name in graph.nodes}
     with_degrees = entities.assign(degree=entities["id"].map(degree).astype("int64"))
@@ -102,7 +102,7 @@ def ranked(graph: nx.DiGraph) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def towns() -> nx.DiGraph:
-    """Three towns of twelve, two of them joined by a road, and a hermit."""
+    """Return three towns of twelve people, two of them joined by a road, and a hermit."""
     whole = nx.DiGraph()
     for town in ("a", "b", "c"):
         people = nx.connected_watts_strogatz_graph(12, 4, 0.3, seed=ord(town))

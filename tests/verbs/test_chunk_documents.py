@@ -109,7 +109,9 @@ def test_no_cluster_that_fits_is_split(text: str, strategy: Strategy) -> None:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @given(texts=st.lists(TEXTS, max_size=4))
 @settings(max_examples=size(5, 20), deadline=None)
-def test_rowwise(texts: list[str], strategy: Strategy) -> None:
+def test_documents_chunked_one_by_one_give_the_same_text_units(
+    texts: list[str], strategy: Strategy
+) -> None:
     params = ChunkParams(strategy=strategy, size=20)
     table = documents(*texts)
     parts = [chunk_documents(table[row : row + 1], params) for row in range(len(table))]
@@ -173,7 +175,7 @@ def test_overlap_defaults_to_a_twelfth_of_size_for_tokens_only() -> None:
         {"strategy": "words"},
     ],
 )
-def test_params_that_make_no_sense(params: dict[str, object]) -> None:
+def test_invalid_params_are_refused(params: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ChunkParams.model_validate(params)
 

@@ -6,7 +6,7 @@ from pipeline.verbs.compose_texts import TextParams, compose_texts
 from tests.verbs.graphs import ranked
 
 
-def test_what_is_embedded_of_entities_and_relationships():
+def test_texts_have_name_keywords_ends_and_description():
     entities, relationships = ranked(nx.DiGraph([("Ann", "Bob")]))
     entity_texts, relationship_texts = compose_texts(entities, relationships)
     assert entity_texts["id"].tolist() == entities["id"].tolist()
@@ -34,7 +34,7 @@ def test_an_empty_graph_has_no_texts():
         assert TEXTS.encode(texts, "texts").num_rows == 0
 
 
-def test_less_of_them_is_embedded_on_request():
+def test_params_choose_shorter_texts():
     entities, relationships = ranked(nx.DiGraph([("Ann", "Bob")]))
     texts = compose_texts(
         entities, relationships, TextParams(entity="name", relationship="description")

@@ -27,7 +27,7 @@ def test_degrees_are_those_of_the_undirected_graph(edges: set[tuple[int, int]]):
     assert dict(zip(entities["name"], entities["degree"], strict=True)) == degree
 
 
-def test_nothing_else_of_a_row_is_touched():
+def test_all_other_columns_are_unchanged():
     entities, relationships = described(nx.DiGraph([("a", "b"), ("b", "a"), ("b", "c")]))
     ranked_entities, ranked_relationships = compute_degrees(entities, relationships)
     pd.testing.assert_frame_equal(ranked_entities[entities.columns], entities)

@@ -66,7 +66,7 @@ def test_every_call_finds_the_same_communities():
     assert all(detect(towns(), CommunityParams(max_cluster_size=5)) == first for _ in range(10))
 
 
-def test_the_order_of_the_rows_cannot_be_seen():
+def test_the_order_of_rows_does_not_change_communities():
     entities, relationships = ranked(towns())
     params = CommunityParams(max_cluster_size=5)
     expected = tables(*detect_communities(entities, relationships, params))
@@ -118,7 +118,7 @@ def test_a_community_lists_the_relationships_and_text_units_inside_it():
         assert row["text_unit_ids"] == sorted(set(units))
 
 
-def test_direction_plays_no_part():
+def test_directions_of_relationships_do_not_change_communities():
     graph = towns()
     turned = graph.reverse()
     members = [
@@ -132,7 +132,7 @@ def test_direction_plays_no_part():
 
 
 def test_weights_of_both_directions_are_one_weight():
-    """Two pairs that one weight of two holds together; said in two halves it holds them too."""
+    """Check that a weight in one direction has the effect of two halves in both directions."""
     once = nx.DiGraph()
     once.add_weighted_edges_from([("a", "b", 4), ("c", "d", 4), ("b", "c", 1)])
     halves = nx.DiGraph()
@@ -148,7 +148,9 @@ def test_weights_of_both_directions_are_one_weight():
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 30))
 @settings(max_examples=size(4, 300), derandomize=True)
-def test_what_happens_in_one_component_leaves_the_others_as_they_are(seed: int, others: int):
+def test_a_change_in_one_component_leaves_the_communities_of_others_as_they_are(
+    seed: int, others: int
+):
     grown = nx.relabel_nodes(
         nx.gnp_random_graph(others, 0.3, seed=seed, directed=True), lambda node: f"x{node}"
     )
@@ -159,8 +161,11 @@ def test_what_happens_in_one_component_leaves_the_others_as_they_are(seed: int, 
 
 @pytest.mark.parametrize("name", ["christmas_carol", "operation_dulce"])
 def test_communities_are_no_looser_than_those_of_graphrag(name: str):
-    """By modularity at each level: its communities, those above that were not split, and every
-    entity that is in none by itself."""
+    """Compare the modularity at each level.
+
+    The partition of a level has its communities, those above that were not split, and each other
+    entity by itself.
+    """
     folder = Path(os.environ.get(DATASETS, "")) / "msgraphrag_outputs" / name
     if DATASETS not in os.environ or not folder.is_dir():
         pytest.skip(f"no recorded outputs of GraphRAG; set {DATASETS} to the folder of datasets")
@@ -195,11 +200,11 @@ def test_without_relationships_there_are_no_communities(graph: nx.DiGraph):
     assert detect(graph) == ([], [])
 
 
-def test_no_entities_at_all():
+def test_without_entities_there_are_no_communities():
     assert tables(*detect_communities(ENTITIES.frame(), RELATIONSHIPS.frame())) == ([], [])
 
 
 @pytest.mark.parametrize("args", [{"max_cluster_size": 1}, {"resolution": 0}, {"size": 3}])
-def test_params_that_make_no_sense_are_refused(args: dict[str, int]):
+def test_invalid_params_are_refused(args: dict[str, int]):
     with pytest.raises(ValidationError):
         CommunityParams.model_validate(args)

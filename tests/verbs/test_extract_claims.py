@@ -1,4 +1,7 @@
-"""What extract_claims asks, keeps and rejects; conversations are those of extract_graph."""
+"""The requests, claims and rejects of extract_claims.
+
+Its conversations are those of extract_graph, and are tested there.
+"""
 
 from pathlib import Path
 
@@ -54,7 +57,7 @@ def test_equal_texts_are_asked_once_and_their_claims_have_ids_of_their_own():
     assert claims["id"].nunique() == len(claims) == 2
 
 
-def test_what_is_wanted_is_said():
+def test_the_prompt_carries_the_wanted_claims_and_types():
     _, _, chat = run(
         {"a": [NOTHING]},
         text_units("a"),
@@ -116,7 +119,7 @@ def test_a_reply_that_was_cut_off_is_asked_for_in_halves():
     assert rejects[["kind", "reason"]].to_numpy().tolist() == [["recovered", "truncated"]]
 
 
-def test_the_prompts_that_come_with_it_fit():
+def test_the_packaged_prompts_fit():
     folder = Path(__file__).parents[2] / "prompts"
     read = {
         name: read_prompt(folder, name, {"language": "English"})

@@ -1,4 +1,4 @@
-"""What extract_graph asks, keeps and rejects."""
+"""The requests, records and rejects of extract_graph."""
 
 from pathlib import Path
 
@@ -112,7 +112,7 @@ def test_the_prompt_carries_types_and_text():
     assert chat.requests[0].response_format is None
 
 
-def test_no_text_units_no_call():
+def test_without_text_units_the_model_is_not_called():
     extractions, rejects, chat = run({}, text_units(), gleanings=1)
     assert chat.requests == []
     assert extractions.empty

@@ -280,7 +280,7 @@ def test_descriptions_are_cut_at_a_word_and_on_one_line():
     assert description.endswith(("lamps…", "and…", "ropes…"))
 
 
-def test_min_phrase_count():
+def test_a_key_phrase_is_an_entity_from_min_phrase_count_on():
     text = "the paraffin lamp burned."
     assert entities(extract(text)) == {}
     assert entities(extract(text, min_phrase_count=1)) == {"paraffin lamp": ("concept", 1.0)}
@@ -292,7 +292,7 @@ def test_a_key_phrase_that_is_the_title_in_lower_case_mentions_it():
     }
 
 
-def test_missing_values():
+def test_missing_texts_and_titles_count_as_empty():
     units = text_units(None, "It was Mira Vale.")
     assert list(extract_graph_fast(units, documents(d=None))["name"]) == ["Mira Vale"]
     assert list(extract_graph_fast(units, documents(other="Harrow Light"))["name"]) == ["Mira Vale"]
@@ -302,7 +302,7 @@ def test_missing_values():
 @pytest.mark.parametrize(
     "params", [{"min_phrase_count": 0}, {"max_links_per_name": -1}, {"unknown": 1}]
 )
-def test_bad_params(params):
+def test_invalid_params_are_refused(params):
     with pytest.raises(ValidationError):
         FastParams(**params)
 
@@ -334,7 +334,7 @@ TEXTS = st.lists(SENTENCES, max_size=5).map(" ".join)
     st.integers(0, 6),
     st.randoms(),
 )
-def test_rowwise(texts, cut, random):
+def test_slices_and_the_order_of_rows_do_not_change_the_extractions(texts, cut, random):
     titles = documents(d="The Harrow Light", e="Ballard, Hugo (1801-1866), keeper")
     units = TEXT_UNITS.frame(
         [(f"u{n}", text, 0, document, 0, 0, n) for n, (text, document) in enumerate(texts)]
@@ -367,7 +367,7 @@ ENTRIES = st.lists(ENTRY, max_size=3, unique_by=lambda entry: entry[0])
 
 
 def touched_by(units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> "pd.Series[bool]":
-    """As the verb's law has it."""
+    """Return the text units that changed titles affect, by the law of the verb."""
     law = REGISTRY.verbs["extract_graph_fast"].law
     touches = law.lookup["documents"] if law else None
     assert callable(touches)
@@ -376,7 +376,7 @@ def touched_by(units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> 
 
 @settings(deadline=None, max_examples=size(60, 5_000))
 @given(st.lists(JOINED, min_size=1, max_size=3), ENTRIES, ENTRIES)
-def test_a_text_that_no_changed_title_touches_gives_the_rows_that_it_gave(
+def test_a_text_that_no_changed_title_affects_gives_the_same_rows(
     texts: list[str], before: list[tuple[str, str, str]], now: list[tuple[str, str, str]]
 ):
     units = text_units(*texts, document="a")
@@ -399,7 +399,9 @@ def test_a_text_that_no_changed_title_touches_gives_the_rows_that_it_gave(
         ("Invoice 000123 ACME Corp", "It answers Invoice 000122 ACME Corp.", False),
     ],
 )
-def test_a_new_title_touches_the_texts_that_may_hold_it(title: str, text: str, touched: bool):
+def test_an_added_or_removed_title_affects_the_texts_that_may_contain_it(
+    title: str, text: str, touched: bool
+):
     units, none = text_units(text, document="other"), TITLES.frame()
     for before, now in (
         (none, TITLES.frame([("d", title, "given")])),

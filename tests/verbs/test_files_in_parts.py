@@ -1,5 +1,4 @@
-"""load_documents in parts: of a file's name and content, and of nothing else, comes what comes of
-the file."""
+"""The sub-steps of load_documents: the rows of a file depend on its name and content alone."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,7 +54,7 @@ def tables_of(files: Files) -> dict[str, pd.DataFrame]:
 
 
 def lawful(*folders: Files) -> Lawful:
-    """Reads the files of a table from a folder that has no others."""
+    """Return read_files as it reads the files of a table from a folder that has no others."""
     verb = REGISTRY.verbs["load_documents"]
     assert verb.parts
     part = verb.parts(LoadParams())[1]
@@ -79,7 +78,7 @@ def lawful(*folders: Files) -> Lawful:
 
 @held
 @given(data=st.data(), before=FOLDERS, now=FOLDERS)
-def test_reading_holds_its_law(data: st.DataObject, before: Files, now: Files):
+def test_reading_obeys_its_law(data: st.DataObject, before: Files, now: Files):
     one = lawful(before, now)
     then, tables = tables_of(before), tables_of(now)
     groups = data.draw(st.sets(st.sampled_from(groups_of(one.law, then) or [""])), "groups")
@@ -87,7 +86,7 @@ def test_reading_holds_its_law(data: st.DataObject, before: Files, now: Files):
     hold_night(one, then, tables)
 
 
-def test_of_a_file_come_no_other_rows_than_of_all(tmp_path: Path):
+def test_reading_some_files_gives_the_same_rows_as_reading_all(tmp_path: Path):
     params = written(
         tmp_path,
         {"a.csv": b"id,text\n2.txt,Two\n3,Three\n", "a.csv#2.txt": b"A file.", "b.txt": b"B."},

@@ -51,11 +51,11 @@ def kept(where: dict[str, Any]) -> str:
         ({"language": {"matches": "?[er]"}}, "bc"),
     ],
 )
-def test_what_is_kept(condition: dict[str, Any], names: str):
+def test_documents_that_meet_the_condition_are_kept(condition: dict[str, Any], names: str):
     assert sorted(kept(condition)) == sorted(names)
 
 
-def test_kept_documents_are_as_they_were():
+def test_kept_documents_are_unchanged():
     frame = filter_documents(CORPUS, FilterParams(where={"title": ["A", "B", "C", "D"]}))
     assert frame.equals(CORPUS)
 
@@ -78,6 +78,6 @@ def test_a_value_and_its_operator_are_one_condition():
         ({"year": {"<": float("nan")}}, "'year' <: not a finite number"),
     ],
 )
-def test_a_condition_that_makes_no_sense_is_refused(where: dict[str, Any], message: str):
+def test_an_invalid_condition_is_refused(where: dict[str, Any], message: str):
     with pytest.raises(ValidationError, match=message):
         FilterParams(where=where)

@@ -1,4 +1,4 @@
-"""How a graph is asked for: one example, in the format that is asked for."""
+"""The prompt for a graph has one example, in the requested format."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ OWN = Prompt(
 
 @pytest.fixture
 def earlier(tmp_path: Path) -> Prompt:
-    """The prompt file of a project of an earlier version."""
+    """Return the prompt file of a project of an earlier version."""
     return read_prompt(unpacked(tmp_path) / "prompts", "extract_graph", {"language": "English"})
 
 

@@ -65,7 +65,7 @@ def test_cells_of_a_csv_are_texts_and_empty_ones_replace_nothing(tmp_path: Path)
 @pytest.mark.parametrize(
     ("on", "value"), [("source", "a.txt"), ("title", "A"), ("id", CORPUS["id"].min())]
 )
-def test_own_columns_to_join_on(tmp_path: Path, on: str, value: str):
+def test_a_table_may_be_joined_on_a_column_of_the_documents(tmp_path: Path, on: str, value: str):
     path = tmp_path / "owners.csv"
     path.write_text(f"file,owner\n{value},Ada\n")
     found = join_documents(
@@ -83,14 +83,16 @@ def test_own_columns_to_join_on(tmp_path: Path, on: str, value: str):
     ("encoding", "given"),
     [("gb18030", ""), ("cp1252", "cp1252"), ("utf-8-sig", ""), ("utf-16", "")],
 )
-def test_encodings(tmp_path: Path, encoding: str, given: str):
+def test_a_table_is_read_in_its_encoding_given_or_detected(
+    tmp_path: Path, encoding: str, given: str
+):
     path = tmp_path / "owners.csv"
     owner = "奥托在河边写信" if encoding == "gb18030" else "Zoë"
     path.write_text(f"department,owner\nsales,{owner}\n", encoding=encoding)
     assert joined(path, encoding=given)["a"]["owner"] == owner
 
 
-def test_values_that_json_does_not_know(tmp_path: Path):
+def test_values_that_json_lacks_become_metadata_that_it_has(tmp_path: Path):
     path = tmp_path / "owners.parquet"
     row = {
         "department": "sales", "day": date(2020, 1, 31), "at": datetime(2020, 1, 31, 12),
@@ -105,7 +107,7 @@ def test_values_that_json_does_not_know(tmp_path: Path):
     }  # fmt: skip
 
 
-def test_a_document_that_nothing_is_known_of_is_as_it_was(tmp_path: Path):
+def test_a_document_without_a_row_in_the_table_is_unchanged(tmp_path: Path):
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.jsonl").write_text(
         '{"id": 1, "text": "é", "z": [1, {"b": null}], "department": "x"}\n'
@@ -166,7 +168,7 @@ def test_the_stamp_follows_the_content_of_the_table(tmp_path: Path):
         ("o.parquet", b"no parquet", DataError, "o.parquet: not Parquet"),
     ],
 )
-def test_a_table_that_cannot_be_used(
+def test_an_unusable_table_raises_an_error(
     tmp_path: Path, name: str, content: bytes | None, error: type[GraphmillError], message: str
 ):
     path = tmp_path / name
@@ -176,7 +178,7 @@ def test_a_table_that_cannot_be_used(
         joined(path)
 
 
-def test_an_encoding_that_does_not_fit(tmp_path: Path):
+def test_a_wrong_encoding_raises_an_error(tmp_path: Path):
     path = tmp_path / "owners.csv"
     path.write_bytes(b"department,owner\nsales,\xff\n")
     for encoding in ("utf-8", "nonsense"):

@@ -24,7 +24,10 @@ if os.environ.get("GRAPHMILL_REQUIRE_ANALYTICS") == "1":
 
 
 def two_rings(size: int = 12) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Two cliques that one relationship holds together; nodes at two levels, one of them alone."""
+    """Return nodes and edges of two cliques that one relationship joins.
+
+    Nodes are at two levels, and one of them has no edge.
+    """
     names = [[f"{ring}{place:02}" for place in range(size)] for ring in "ab"]
     pairs = [
         (ring[one], ring[other], 1.0)
@@ -60,7 +63,7 @@ def test_every_node_with_a_relationship_has_one_place(method: str):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.filterwarnings("ignore")
-def test_what_is_linked_is_near(method: str):
+def test_linked_nodes_are_near_each_other(method: str):
     nodes, edges = two_rings()
     placed, _ = layout_graph(nodes[nodes["level"] == 0], edges, LayoutParams(method=method))
     placed = placed.dropna(subset="x")
@@ -92,7 +95,7 @@ print(json.dumps([*made, embed_graph(edges)["vector"].map(list).to_json() if EXT
 """  # noqa: E501
 
 
-def test_every_process_places_them_alike():
+def test_every_process_gives_the_same_layout():
     methods = ["force", "umap"] if EXTRA else ["force"]
     made = {
         subprocess.run(
@@ -113,7 +116,7 @@ def test_a_graph_without_relationships_has_no_places():
 
 
 @pytest.mark.skipif(EXTRA, reason="the extra is installed")
-def test_without_the_extra_it_is_named():
+def test_an_error_names_the_extra_that_is_missing():
     nodes, edges = two_rings()
     with pytest.raises(SettingsError, match=r"gensim is not installed; .*\.\[analytics\]"):
         embed_graph(edges)

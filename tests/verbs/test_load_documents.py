@@ -61,7 +61,9 @@ def test_a_text_file_is_one_document(tmp_path: Path) -> None:
         ("rule.txt", "* * *\n\n--\nThe mill\n", "The mill"),
     ],
 )
-def test_title(tmp_path: Path, name: str, text: str, title: str) -> None:
+def test_the_title_is_found_in_the_text_or_the_name_of_the_file(
+    tmp_path: Path, name: str, text: str, title: str
+) -> None:
     (tmp_path / name).write_text(text)
     assert load(tmp_path)[0]["title"].tolist() == [title]
 
@@ -236,7 +238,7 @@ def test_links_may_not_lead_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no permission bits and pipes there")
-def test_what_cannot_be_read(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_a_reject(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.txt")
     expected = {"pipe.txt": "unreadable"}
     if os.geteuid() != 0:
@@ -313,7 +315,7 @@ def test_a_missing_folder_is_a_settings_error(tmp_path: Path) -> None:
         {"encoding": "klingon"},
     ],
 )
-def test_params_that_make_no_sense(params: dict[str, object]) -> None:
+def test_invalid_params_are_refused(params: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         LoadParams.model_validate(params)
 
@@ -335,7 +337,7 @@ def test_input_digest_follows_names_and_contents_only(tmp_path: Path) -> None:
     assert input_digest(params) == seen[-1]
 
 
-def test_a_guess_is_told_and_noise_is_no_document(tmp_path: Path) -> None:
+def test_a_guessed_encoding_is_reported_and_noise_is_no_document(tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_bytes(RUSSIAN.encode("cp1251"))
     (tmp_path / "short.txt").write_bytes("Лев Толстой родился".encode("cp1251"))
     (tmp_path / "noise.txt").write_bytes(bytes(range(0x80, 0x100)) * 3)

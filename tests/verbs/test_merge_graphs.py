@@ -31,7 +31,7 @@ def encoded(extracted: pd.DataFrame, units: pd.DataFrame) -> dict[str, pa.Table]
 
 
 def merged(units: Mapping[str, Sequence[Record]]) -> dict[str, list[dict]]:
-    """Rows of the four tables, in the order of the snapshots."""
+    """Return the rows of the four tables, in the order of the snapshots."""
     return {name: table.to_pylist() for name, table in encoded(*extractions(units)).items()}
 
 
@@ -150,7 +150,7 @@ def test_a_relationship_of_an_entity_with_itself_is_a_reject():
 
 
 @pytest.mark.parametrize("units", [{}, {"d/0": []}])
-def test_nothing_extracted_is_an_empty_graph(units: dict[str, list[Record]]):
+def test_no_extractions_give_an_empty_graph(units: dict[str, list[Record]]):
     assert merged(units) == {"entities": [], "relationships": [], "mentions": [], "rejects": []}
 
 
@@ -182,7 +182,9 @@ properties = settings(max_examples=size(5, 15), deadline=None)
 
 @properties
 @given(corpora, st.integers())
-def test_the_order_in_which_rows_arrive_cannot_be_seen(corpus: dict[str, list[Record]], seed: int):
+def test_the_order_in_which_rows_arrive_does_not_change_the_graph(
+    corpus: dict[str, list[Record]], seed: int
+):
     extracted, units = extractions(corpus)
     shuffled = extracted.sample(frac=1, random_state=seed % 2**32)
     assert encoded(shuffled, units.iloc[::-1]) == encoded(extracted, units)

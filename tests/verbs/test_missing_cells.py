@@ -75,8 +75,10 @@ def test_a_missing_cell_is_an_empty_one(
 
 
 def filled(found: Mapping[str, pa.Table]) -> dict[str, list[str]]:
-    """The rows, nothing missing, in an order of their own: what a verb passes on may lack what it
-    lacked before."""
+    """Return the rows as sorted texts, with empty values in place of missing cells.
+
+    A verb may pass a missing cell on, so missing and empty cells count as equal.
+    """
     kinds = {
         name: {field.name: nothing(field.type) for field in table.schema}
         for name, table in found.items()
@@ -96,9 +98,7 @@ def filled(found: Mapping[str, pa.Table]) -> dict[str, list[str]]:
 
 
 @every_reader
-def test_a_row_that_does_not_say_which_it_is_is_refused(
-    name: str, tables: dict[str, pa.Table], folder: Path
-):
+def test_a_row_without_its_key_is_refused(name: str, tables: dict[str, pa.Table], folder: Path):
     verb = REGISTRY.verbs[name]
     if name == "prune_graph":
         pytest.skip("it takes tables of any columns, and passes rows on as they are")
@@ -113,7 +113,7 @@ def test_a_row_that_does_not_say_which_it_is_is_refused(
                 run(verb, given, folder)
 
 
-def test_a_record_without_a_description_gets_nobody_elses():
+def test_a_record_without_a_description_does_not_get_that_of_another():
     extracted, units = extractions(
         {
             "d/0": [

@@ -52,8 +52,7 @@ def reasons(rows: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
 def test_no_reply_of_an_earlier_version_is_asked_again(
     paid: Path, openai: OpenAIServer, format: str, prompts: str
 ):
-    """Openings, a gleaning, a repair and two halves are found with the old prompt files and with
-    those of today."""
+    """Check openings, a gleaning, a repair and two halves, with old and present prompt files."""
     folder = paid / "prompts" if prompts == "earlier" else shipped() / "prompts"
     before = flags(paid)
     with chat_model(openai.base_url, paid / "cache.sqlite") as chat:
@@ -65,7 +64,7 @@ def test_no_reply_of_an_earlier_version_is_asked_again(
     assert flags(paid) == before
 
 
-def test_a_row_that_is_asked_anew_is_asked_in_the_form_of_today(paid: Path, openai: OpenAIServer):
+def test_a_row_that_is_asked_again_is_asked_in_the_present_form(paid: Path, openai: OpenAIServer):
     openai.reply = reply
     with chat_model(openai.base_url, paid / "cache.sqlite") as chat:
         again = Again(chat, {"odd"})
@@ -76,7 +75,7 @@ def test_a_row_that_is_asked_anew_is_asked_in_the_form_of_today(paid: Path, open
     assert records(as_rows(extractions)) == records(expected_of(paid, "json")["extractions"])
 
 
-def test_an_earlier_reply_that_nobody_could_use_is_asked_for_in_the_form_of_today(
+def test_an_unusable_earlier_reply_is_asked_for_again_in_the_present_form(
     paid: Path, openai: OpenAIServer
 ):
     with closing(sqlite3.connect(paid / "cache.sqlite")) as cache, cache:

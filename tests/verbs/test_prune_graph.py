@@ -12,7 +12,7 @@ SOME_EDGES = table("id", id=STRING, source_entity_id=STRING, target_entity_id=ST
 
 
 def graph() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """A triangle a b c with a tail d, a pair x y, and z alone."""
+    """Return a triangle a b c with a tail d, a pair x y, and a single node z."""
     entities = SOME_ENTITIES.frame(
         [("a", 3), ("b", 2), ("c", 2), ("d", 1), ("x", 2), ("y", 2), ("z", 9)]
     )
@@ -43,14 +43,14 @@ def graph() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
         ({"min_frequency": 10, "largest_component": True}, "", ""),
     ],
 )
-def test_prune_graph(params: dict[str, Any], ids: str, edges: str):
+def test_what_is_below_a_limit_is_removed(params: dict[str, Any], ids: str, edges: str):
     kept = prune_graph(*graph(), PruneParams(**params))
     assert kept[0]["id"].tolist() == list(ids)
     assert sorted(kept[1]["id"]) == edges.split()
     assert kept[2]["entity_id"].tolist() == list(ids)
 
 
-def test_degrees_that_would_no_longer_hold_are_refused():
+def test_a_graph_that_has_degrees_already_is_refused():
     read = {"entities": ENTITIES, "relationships": RELATIONSHIPS, "mentions": MENTIONS}
     with pytest.raises(ValueError, match="prune before compute_degrees"):
         REGISTRY.verbs["prune_graph"].written(read, PruneParams())

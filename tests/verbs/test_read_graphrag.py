@@ -29,7 +29,7 @@ def reasons(found: dict[str, pd.DataFrame]) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("below", ["", "output"])
-def test_every_version(version: str, below: str, tmp_path: Path):
+def test_tables_of_every_version_give_the_same_graph(version: str, below: str, tmp_path: Path):
     write(tmp_path / below, VERSIONS[version]())
     found = read(tmp_path)
     (document,) = found["documents"].to_dict("records")
@@ -71,7 +71,7 @@ def changed(change: Callable[[Tables], None], folder: Path) -> dict[str, pd.Data
     return read(write(folder, tables))
 
 
-def test_relationships_that_lead_nowhere(tmp_path: Path):
+def test_a_relationship_to_an_unknown_entity_is_a_reject(tmp_path: Path):
     def change(tables: Tables) -> None:
         first = tables["relationships"][0]
         tables["relationships"] += [
@@ -88,7 +88,7 @@ def test_relationships_that_lead_nowhere(tmp_path: Path):
     assert len(found["relationships"]) == 2
 
 
-def test_rows_without_what_they_need(tmp_path: Path):
+def test_incomplete_rows_are_rejects(tmp_path: Path):
     def change(tables: Tables) -> None:
         tables["documents"] += [
             tables["documents"][0] | {"id": None},
@@ -150,7 +150,7 @@ def test_equal_texts_of_two_documents_have_one_id_there(tmp_path: Path):
     assert list(ada["text_unit_ids"]) == both
 
 
-def test_texts_that_stand_nowhere_or_are_cut(tmp_path: Path):
+def test_a_text_unit_that_is_not_found_in_its_document_has_no_position(tmp_path: Path):
     def change(tables: Tables) -> None:
         tables["text_units"][0]["text"] = "Nobody wrote this."
         tables["text_units"][1]["text"] = "\ufffdkept the Lamp.\ufffd"
@@ -173,7 +173,7 @@ def test_the_digest_changes_with_the_content_only(tmp_path: Path):
     assert folder_digest(GraphragParams(path=str(two))) != digests[0]
 
 
-def test_folders_that_are_none(tmp_path: Path):
+def test_a_folder_without_tables_raises_an_error(tmp_path: Path):
     for call in (read, lambda folder: folder_digest(GraphragParams(path=str(folder)))):
         with pytest.raises(
             SettingsError, match="gone: no such folder; run 'graphmill import graphrag DIR'"
@@ -187,7 +187,7 @@ def test_folders_that_are_none(tmp_path: Path):
             call(write(tmp_path / "half", tables))
 
 
-def test_files_that_are_damaged(tmp_path: Path):
+def test_a_damaged_file_raises_an_error(tmp_path: Path):
     folder = write(tmp_path, version_3())
     path = folder / "entities.parquet"
     whole = path.read_bytes()
@@ -207,7 +207,7 @@ def test_files_that_are_damaged(tmp_path: Path):
         read(folder)
 
 
-def test_cells_of_other_types(tmp_path: Path):
+def test_cells_of_unexpected_types_are_read(tmp_path: Path):
     def change(tables: Tables) -> None:
         tables["documents"] = [tables["documents"][0] | {"id": 7, "raw_data": "a text"}]
         for row in tables["text_units"]:
@@ -225,7 +225,9 @@ def test_cells_of_other_types(tmp_path: Path):
 @pytest.mark.parametrize(("name", "entities", "relationships", "units"), [
     ("christmas_carol", 529, 978, 42), ("operation_dulce", 39, 107, 5),
 ])  # fmt: skip
-def test_recorded_outputs(name: str, entities: int, relationships: int, units: int):
+def test_recorded_outputs_of_graphrag_are_read_whole(
+    name: str, entities: int, relationships: int, units: int
+):
     folder = Path(os.environ.get(DATASETS, "")) / "msgraphrag_outputs" / name
     if DATASETS not in os.environ or not folder.is_dir():
         pytest.skip(f"no recorded outputs of GraphRAG; set {DATASETS} to the folder of datasets")

@@ -1,4 +1,4 @@
-"""What report_communities asks, in which order, keeps and rejects."""
+"""The requests of report_communities, their order, reports and rejects."""
 
 import json
 from collections.abc import Callable
@@ -77,7 +77,7 @@ class Scripted:
 
 
 def run(chat: Scripted, graph: nx.DiGraph, words: int = 0, **params):
-    """``words``: by which every description is longer."""
+    """Run the verb; every description is longer by ``words`` words."""
     entities, relationships = ranked(graph)
     entities = entities.assign(description=entities["description"] + " tide" * words)
     communities, _ = detect_communities(
@@ -113,14 +113,14 @@ def test_every_community_gets_its_report():
     assert chat.prompts[0].startswith("At most 1000 words.\n-----Entities-----")
 
 
-def test_nobody_waits_where_all_facts_fit():
+def test_all_communities_are_asked_about_at_once_if_all_facts_fit():
     chat = Scripted()
     communities, _, _ = run(chat, towns())
     assert [len(call) for call in chat.calls] == [len(communities)]
     assert communities["level"].max() > 0
 
 
-def test_a_large_community_waits_for_its_parts_and_is_told_of_them():
+def test_a_large_community_waits_for_the_reports_on_its_sub_communities_and_shows_them():
     chat = Scripted(
         lambda prompt, turn: ChatReply(json.dumps({**REPORT, "title": f"Town {len(prompt)}"}))
     )
@@ -137,7 +137,7 @@ def test_a_large_community_waits_for_its_parts_and_is_told_of_them():
     assert {levels[request.row_id] for request in chat.calls[0]} >= {0, 1}
 
 
-def test_a_part_without_a_report_is_a_reject_and_missing_above():
+def test_a_sub_community_without_a_report_is_a_reject_and_missing_above():
     prose = ChatReply("A story about a town.")
     chat = Scripted(lambda prompt, turn: GOOD if "Reports" in prompt or "a1," in prompt else prose)
     communities, reports, rejects = run(chat, towns(), words=40, max_input_tokens=500, repair=False)
@@ -223,8 +223,8 @@ def test_claims_are_weighed_and_a_community_without_any_is_asked_in_the_same_wor
     assert none.prompts == plain.prompts
 
 
-def test_the_sources_of_a_report_are_those_of_all_that_it_is_told():
-    """A text unit may say something of an entity that was not found in it."""
+def test_a_report_has_the_text_units_of_all_its_facts():
+    """Check a claim of a text unit that does not mention its entity."""
     entities, relationships = ranked(nx.DiGraph([("Ann", "Bob"), ("Cid", "Dan")]))
     communities, _ = detect_communities(entities, relationships)
     relationships = relationships.assign(
@@ -248,7 +248,7 @@ def test_the_sources_of_a_report_are_those_of_all_that_it_is_told():
     assert found["weight"].equals(plain["weight"])
 
 
-def test_no_communities_no_call():
+def test_without_communities_the_model_is_not_called():
     chat = Scripted()
     empty = (COMMUNITIES.frame(), ENTITIES.frame(), RELATIONSHIPS.frame())
     reports, rejects = report_communities(
@@ -262,7 +262,7 @@ def test_no_communities_no_call():
 @pytest.mark.parametrize(
     ("text", "expected"), [("content", "# A town"), ("summary", "People."), ("title", "A town")]
 )
-def test_what_of_a_report_is_embedded(text, expected: str):
+def test_params_choose_the_text_of_a_report_that_is_embedded(text, expected: str):
     _, reports, _ = run(Scripted(), nx.DiGraph([("Ann", "Bob")]))
     texts: pd.DataFrame = compose_report_texts(reports, ReportTextParams(text=text))
     assert [line.split("\n")[0] for line in texts["text"]] == [expected]

@@ -1,5 +1,5 @@
-"""What a report is made of: within its budget, by importance, with reports in place of parts that
-are too large."""
+"""The facts in a request for a report: within a budget, by importance, with reports on
+sub-communities in place of too many facts."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ def page(budget: int) -> ContextPage:
 
 
 def claims(*rows: tuple[str, str, str]) -> pd.DataFrame:
-    """(subject, object, description)"""
+    """Return claims; a row is (subject, object, description)."""
     return COVARIATES.frame(
         {
             "id": claim_id("unit", *row), "text_unit_id": "unit", "subject_id": entity_id(row[0]),
@@ -70,7 +70,7 @@ def community(graph: nx.DiGraph, names: Sequence[str], *children: Community) -> 
 
 
 def sections(context: str) -> dict[str, list[list[str]]]:
-    """The rows of each section, without the headers."""
+    """Return the rows of each section, without the headers."""
     found: dict[str, list[list[str]]] = {}
     for part in filter(None, context.split("```\n")):
         name, _, rows = part.strip("\n").partition("-----\n```csv\n")
@@ -82,7 +82,7 @@ def report(title: str, words: int = 3) -> Report:
     return Report(title, f"{title} in short.", 5.0, "", (Finding("Head", "tide " * words),))
 
 
-def test_everything_is_shown_where_it_fits_the_best_linked_first():
+def test_all_facts_are_shown_if_they_fit_the_best_linked_ones_first():
     graph = nx.DiGraph([("Hub", "a"), ("Hub", "b"), ("Hub", "c"), ("c", "d")])
     shown = sections(known(graph).context(whole(graph), {}))
     assert list(shown) == ["Entities", "Relationships"]
@@ -108,8 +108,10 @@ def test_a_claim_is_shown_once_with_its_subject_or_else_with_its_object():
 
 
 def two_towns() -> tuple[nx.DiGraph, Community, Community, Community]:
-    """Towns of twelve and of three, joined by a road; (graph, the whole, the large town, the small
-    one)."""
+    """Return a graph of two joined towns, and as communities the whole and both towns.
+
+    The large town has twelve people, the small one three.
+    """
     graph = nx.DiGraph([(f"a{one}", f"a{other}") for one in range(12) for other in range(one)])
     graph.add_edges_from([("b0", "b1"), ("b1", "b2"), ("a0", "b0")])
     large = community(graph, [name for name in graph if name.startswith("a")])
@@ -117,7 +119,7 @@ def two_towns() -> tuple[nx.DiGraph, Community, Community, Community]:
     return graph, whole(graph, small, large), large, small
 
 
-def test_the_report_on_the_largest_part_takes_its_place_and_no_other_does_where_that_is_enough():
+def test_only_the_report_on_the_largest_sub_community_replaces_facts_if_that_is_enough():
     graph, parent, large, small = two_towns()
     fact = known(graph, 600)
     assert not fact.fit(parent)
@@ -131,7 +133,7 @@ def test_the_report_on_the_largest_part_takes_its_place_and_no_other_does_where_
     }
 
 
-def test_a_part_without_a_report_is_shown_by_its_members_as_far_as_they_fit():
+def test_a_sub_community_without_a_report_is_shown_by_the_members_that_fit():
     graph, parent, _, small = two_towns()
     fact = known(graph, 600)
     shown = sections(fact.context(parent, {small.id: report("Small", 200)}))
@@ -142,7 +144,7 @@ def test_a_part_without_a_report_is_shown_by_its_members_as_far_as_they_fit():
     assert {row[0][0] for row in shown["Entities"]} == {"a"}
 
 
-def test_summaries_stand_in_where_whole_reports_are_too_long():
+def test_summaries_are_shown_if_whole_reports_are_too_long():
     parts = [nx.complete_graph(range(n, n + 9), create_using=nx.DiGraph) for n in range(0, 90, 9)]
     graph = nx.relabel_nodes(nx.compose_all(parts), lambda node: f"n{node}")
     children = [community(graph, [f"n{node}" for node in part]) for part in parts]
@@ -153,7 +155,7 @@ def test_summaries_stand_in_where_whole_reports_are_too_long():
 
 
 def test_what_is_shown_is_fixed_by_content_alone():
-    """Not by ids, by the order of rows, or by what is linked to it from outside."""
+    """Check that ids, the order of rows and links to entities outside do not matter."""
     graph, parent, large, _ = two_towns()
     fact = known(graph, 600)
     reports = {large.id: report("Large")}

@@ -95,7 +95,7 @@ ACME = {
 }  # fmt: skip
 
 
-def test_what_is_joined_is_folded_as_if_it_had_one_name():
+def test_joined_entities_merge_as_if_they_had_one_name():
     graph = resolved(ACME)
     acme = next(row for row in graph["entities"] if row["name"] == "Acme")
     assert names(graph) == ["Acme", "Coyote"]

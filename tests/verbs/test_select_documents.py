@@ -28,12 +28,14 @@ CORPUS = documents(
          {"year": "Otto", "owner": 1}),
     ],
 )  # fmt: skip
-def test_what_metadata_is_kept(params: dict[str, Any], a: dict[str, Any], b: dict[str, Any]):
+def test_selected_metadata_are_kept_under_their_new_names(
+    params: dict[str, Any], a: dict[str, Any], b: dict[str, Any]
+):
     selected = select_documents(CORPUS, SelectParams.model_validate(params))
     assert metadata_of(selected) == {"a": a, "b": b, "c": {}}
 
 
-def test_all_else_stays_and_the_hash_goes_with_the_metadata():
+def test_other_columns_stay_and_the_hash_follows_the_metadata():
     selected = select_documents(CORPUS, SelectParams(drop=("note",)))
     columns = ["id", "title", "text", "source"]
     assert selected[columns].equals(CORPUS[columns])

@@ -171,13 +171,13 @@ def test_one_description_that_is_too_long_is_summarised_too():
 
 
 def tokens_asked(request) -> int:
-    """Of the descriptions in a request."""
+    """Return the number of tokens of the descriptions in a request."""
     return sum(len(line.split()) - 1 for line in request.messages[0]["content"].splitlines()[1:])
 
 
 @st.composite
 def many_descriptions(draw) -> list[str]:
-    """Distinct descriptions, a few of them long, some with the same words elsewhere."""
+    """Draw distinct descriptions, a few of them long."""
     sizes = draw(st.lists(st.sampled_from([3, 8, 12, 12, 12, 40, 150]), min_size=20, max_size=120))
     return [words(f"d{i}_", size) for i, size in enumerate(sizes)]
 

@@ -89,7 +89,7 @@ CHAIN: dict[str, dict[str, str]] = {
 tables whose names differ."""
 
 FILES = {"read_graphrag": "graphrag", "load_documents": "corpus", "join_documents": "owners.csv"}
-"""What the verbs with a stamp read."""
+"""The files that the verbs with a stamp read."""
 
 ARGS: dict[str, dict[str, Any]] = {
     "resolve_entities": {"similarity": 0.5, "near": 0.99, "batch": 2},
@@ -110,7 +110,7 @@ TEMPLATES = {
 }
 
 NEED_EXTRAS = {"embed_graph"}
-"""Those that tests/verbs look at where the extra is installed."""
+"""Verbs that need an extra: other tests run them where it is installed."""
 every_verb = pytest.mark.parametrize("name", sorted(CHAIN))
 
 
@@ -195,7 +195,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tables(folder: Path) -> dict[str, pa.Table]:
-    """Every table of a run of the chain, as a snapshot holds it."""
+    """Return every table of a run of the chain, as a snapshot holds it."""
     tables: dict[str, pa.Table] = {}
     for name in CHAIN:
         tables |= run(REGISTRY.verbs[name], inputs_of(name, tables), folder)
@@ -228,7 +228,7 @@ def run(
 
 
 def schemas_of(verb: Verb) -> dict[str, TableSchema]:
-    """Those that the verb declares, or where it takes more those of the tables it is given."""
+    """Return the schemas of the verb's inputs; for tables of any columns, those of the chain."""
     return {name: OF_CHAIN.get((verb.name, name), schema) for name, schema in verb.inputs.items()}
 
 
@@ -241,7 +241,7 @@ OF_CHAIN = {
 """The schemas of the tables that a verb takes with further columns."""
 
 
-def test_every_verb_is_here():
+def test_every_verb_is_tested():
     assert set(CHAIN) | NEED_EXTRAS == set(pipeline.verbs.__all__)
     ours = {
         name
@@ -263,9 +263,7 @@ def test_the_same_input_gives_the_same_output(name: str, tables: dict[str, pa.Ta
 
 
 @every_verb
-def test_what_a_verb_is_given_it_leaves_as_it_is(
-    name: str, tables: dict[str, pa.Table], folder: Path
-):
+def test_a_verb_does_not_change_its_inputs(name: str, tables: dict[str, pa.Table], folder: Path):
     verb = REGISTRY.verbs[name]
     given = inputs_of(name, tables)
     schemas = schemas_of(verb)
@@ -277,7 +275,7 @@ def test_what_a_verb_is_given_it_leaves_as_it_is(
 
 
 @every_verb
-def test_the_order_of_the_input_rows_cannot_be_seen(
+def test_the_order_of_the_input_rows_does_not_change_the_output(
     name: str, tables: dict[str, pa.Table], folder: Path
 ):
     verb = REGISTRY.verbs[name]
@@ -297,7 +295,7 @@ def test_a_rowwise_verb_may_be_given_slices(
 
 
 @pytest.mark.parametrize("name", sorted(name for name in CHAIN if REGISTRY.verbs[name].inputs))
-def test_nothing_comes_of_nothing(name: str, folder: Path):
+def test_empty_inputs_give_empty_outputs(name: str, folder: Path):
     verb = REGISTRY.verbs[name]
     empty = {table: schema.frame() for table, schema in schemas_of(verb).items()}
     assert all(table.num_rows == 0 for table in run(verb, empty, folder).values())

@@ -19,7 +19,7 @@ from pipeline.resolution.namesakes import (
     people,
     what_is_said,
 )
-from pipeline.verbs.merging.records import complete, names_of_people
+from pipeline.verbs.merging.records import find_names_of_people, select_complete
 from pipeline.verbs.merging.tables import BEARERS, FULL_NAMES, NAMESAKES
 
 BEARER_FIELDS = ["suffix", "place", "ordinal", "born", "died"]
@@ -36,7 +36,7 @@ def find_bearers(
     """
     units = text_units.drop_duplicates("id", keep="last")
     tracker.expect(len(units))
-    named = names_of_people(complete(extractions))
+    named = find_names_of_people(select_complete(extractions))
     named = named[named["text_unit_id"].isin(units["id"])]
     facts: dict[str, tuple[str, list[tuple[int, Bearer]]]] = {}
     texts = units["text"].fillna("")
@@ -78,7 +78,7 @@ def _list_bearers(
     """Return BEARERS.
 
     ``facts`` maps a text unit to its text and to the facts in it with their positions. ``named`` is
-    what ``names_of_people`` returns, ``units`` are TEXT_UNITS.
+    what ``find_names_of_people`` returns, ``units`` are TEXT_UNITS.
     """
     # A name with a number, such as "Charles I of Spain", is a fact itself: the text need say none.
     distinct_names = _as_objects(named["name"].drop_duplicates())
@@ -104,7 +104,7 @@ def _list_bearers(
 
 
 def _list_full_names(named: pd.DataFrame) -> pd.DataFrame:
-    """Return FULL_NAMES for the names that ``names_of_people`` returns."""
+    """Return FULL_NAMES for the names that ``find_names_of_people`` returns."""
     full_and_bare = []
     for full in _as_objects(named["key"].drop_duplicates()):
         full_and_bare += [(full, bare) for bare in bare_names(full)]

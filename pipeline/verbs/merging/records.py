@@ -28,7 +28,7 @@ def name_records(
     unit that ``text_units`` lacks get an empty ``document_id``. The fault of a relationship is
     ``self_loop`` if both its ends have the same entity id, else empty.
     """
-    records = _place_in_documents(complete(extractions), text_units)
+    records = _place_in_documents(select_complete(extractions), text_units)
     if len(namesakes):
         records = _use_full_names(records, namesakes)
     is_entity = (records["kind"] == "entity").to_numpy(dtype=bool)
@@ -104,14 +104,14 @@ def _make_relationship_ids(sources: pa.Array, targets: pa.Array) -> pa.Array:
     )
 
 
-def complete(extractions: pd.DataFrame) -> pd.DataFrame:
+def select_complete(extractions: pd.DataFrame) -> pd.DataFrame:
     """Return the records that have a kind, a text unit and the names that their kind needs."""
     incomplete = _is_incomplete(extractions)
     # Usually all are complete; then nothing is copied.
     return extractions[~incomplete] if incomplete.any() else extractions
 
 
-def names_of_people(records: pd.DataFrame) -> pd.DataFrame:
+def find_names_of_people(records: pd.DataFrame) -> pd.DataFrame:
     """Return the distinct names that may be people's, as ``text_unit_id``, ``name`` and ``key``.
 
     ``key`` is the match key of the name. A name is left out of a text unit if one of the records
@@ -191,7 +191,7 @@ def _find_full_names(
         (key, document, unit): (suffix, known) for key, document, unit, suffix, known in cells
     }
     documents = records.drop_duplicates("text_unit_id").set_index("text_unit_id")["document_id"]
-    named = names_of_people(records)
+    named = find_names_of_people(records)
     named = named[named["key"].isin(namesakes["key"])]
     full_names = {}
     for unit, name, key in named.itertuples(index=False, name=None):

@@ -16,5 +16,5 @@ def test_a_group_alone_has_the_same_sum_to_the_last_bit():
         )
 
 
-def test_nothing_sums_to_nothing():
+def test_no_groups_have_no_sums():
     assert sum_by_group(np.array([], np.int64), np.array([])).empty

@@ -33,7 +33,7 @@ def applied(
     schemas: dict[str, TableSchema],
     batch_rows: int | None = None,
 ) -> dict[str, pa.Table]:
-    """Output -> the table that the snapshot would hold."""
+    """Return the tables that the snapshot would hold, by output."""
     verb = REGISTRY.verbs[name]
     params = verb.params.model_validate(args)
     written = verb.written(schemas, params)
@@ -52,7 +52,7 @@ def on_people(
 
 
 def refusal(name: str, args: dict[str, Any], **schemas: TableSchema) -> str:
-    """What the params are refused for, before any row is seen."""
+    """Return the message with which the params are refused before any row is read."""
     verb = REGISTRY.verbs[name]
     try:
         verb.written({"table": PEOPLE, **schemas}, verb.params.model_validate(args))

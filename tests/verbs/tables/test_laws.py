@@ -65,14 +65,14 @@ def inputs(name: str, rows: list[tuple[Any, ...]]) -> tuple[dict[str, Any], dict
     return frames, schemas
 
 
-def test_every_table_verb_is_here():
+def test_every_table_verb_is_tested():
     assert set(ARGS) == set(tables.__all__)
 
 
 @pytest.mark.parametrize(("name", "args"), CASES)
 @settings(max_examples=sized(5, 200))
 @given(rows=st.lists(row, max_size=8, unique_by=lambda cells: cells[0]), size=st.integers(1, 3))
-def test_neither_order_nor_slices_can_be_seen(
+def test_the_order_of_rows_and_slices_do_not_change_the_result(
     name: str, args: dict[str, Any], rows: list[Any], size: int
 ):
     frames, schemas = inputs(name, rows)

@@ -1,4 +1,4 @@
-"""What each table verb makes of a small table, and what it refuses."""
+"""Each table verb is tested on a small table, and on params that it refuses."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def test_select_keeps_columns_in_the_order_named():
     assert list(on_people("select", {"columns": ["name", "id"]}).columns) == ["name", "id"]
 
 
-def test_drop_leaves_columns_out_and_rename_names_them_anew():
+def test_drop_removes_columns_and_rename_renames_them():
     assert list(on_people("drop", {"columns": ["tags", "age"]}).columns) == [
         "id",
         "name",
@@ -52,7 +52,7 @@ def test_without_its_key_a_table_is_in_the_order_of_all_its_columns():
         ({"where": {"name": {"matches": "* Holm"}, "age": 70}, "match": "any"}, ["p1", "p2", "p4"]),
     ],
 )
-def test_filter(args: dict[str, Any], kept: list[str]):
+def test_filter_keeps_the_rows_that_meet_the_condition(args: dict[str, Any], kept: list[str]):
     assert ids(on_people("filter", args)) == kept
 
 
@@ -82,7 +82,7 @@ def test_filter(args: dict[str, Any], kept: list[str]):
                                      '{"age": 70, "town": null}']),
     ],
 )  # fmt: skip
-def test_derive(operation: dict[str, Any], cells: list[Any]):
+def test_each_operation_of_derive_makes_its_cells(operation: dict[str, Any], cells: list[Any]):
     made = on_people("derive", {"columns": {"new": operation}})["new"].astype(object)
     assert made.where(made.notna(), None).tolist() == cells
 
@@ -165,7 +165,9 @@ def test_unroll_gives_each_item_a_row():
         ({"distinct": "height"}, [[], [1.7, 1.8], [1.6]]),
     ],
 )
-def test_aggregate(operation: dict[str, Any], cells: list[Any]):
+def test_each_operation_of_aggregate_gives_a_cell_for_each_group(
+    operation: dict[str, Any], cells: list[Any]
+):
     args = {"by": ["town"], "columns": {"new": operation}}
     made = applied("aggregate", args, {"table": people()}, {"table": PEOPLE})["result"]
     assert made["town"].to_pylist() == ["Quill", "Skarrow", None]
@@ -283,7 +285,7 @@ def test_snapshot_is_the_table():
         ),
     ],
 )
-def test_what_does_not_fit_the_table_is_refused_before_a_row_is_seen(
+def test_params_that_do_not_fit_the_table_are_refused_before_rows_are_read(
     name: str, args: dict[str, Any], message: str
 ):
     assert message in refusal(name, args)
@@ -313,7 +315,7 @@ def _types() -> dict[str, Any]:
     }
 
 
-def test_nothing_comes_of_nothing():
+def test_an_empty_table_gives_an_empty_table():
     empty = people([])
     args: dict[str, dict[str, Any]] = {
         "select": {"columns": ["id"]}, "drop": {"columns": ["id"]},
