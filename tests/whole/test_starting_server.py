@@ -45,7 +45,7 @@ def test_a_run_whose_server_never_gets_ready_fails_and_rejects_nothing(
     run = folder.invoke("index", "index", "--set", f"{WAIT}0.5")
     assert run.exit_code == 1
     assert (
-        "has not been ready within 0:00 (HTTP 503: Loading model); look at the server" in run.stderr
+        "has not been ready within 0:00 (HTTP 503: Loading model); check the server" in run.stderr
     )
     openai.loading = False
     assert folder.invoke("index", "index").exit_code == 0

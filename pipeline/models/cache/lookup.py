@@ -46,8 +46,8 @@ class RememberedReplies:
     It serves replies that are valid, bad ones that have been mended, and those that nobody has read
     yet. Bad replies of the rows in ``anew`` are requested again.
 
-    ``flags``: the verdict of each stored reply in use. ``mended``: bad replies that were mended and
-    are now requested again.
+    ``flags``: the stored verdict of each reply in use, by key. ``mended``: the stored replies that
+    could be served but are requested again, by key.
     """
 
     model: str
@@ -158,7 +158,7 @@ class RememberedReplies:
     def store(self, key: str, completion: Completion, request: ChatRequest) -> None:
         """Store the reply, unless it is no improvement on the stored one that it was to replace.
 
-        That one is either a mended reply or a good one without its end mark.
+        That one is either a bad reply that was mended, or a good one without its end mark.
         """
         if key in self.mended and not self._is_whole(self.read(completion, request), request):
             return

@@ -66,7 +66,7 @@ def mend(database: Database) -> int | None:
     if not path.is_file():
         return None
     if not path.stat().st_size:
-        tell(f"{path}: empty; what it held is asked again")
+        tell(f"{path}: empty; its content is requested again")
         return None
     fault = _find_fault(path)
     if not fault:
@@ -83,7 +83,7 @@ def mend(database: Database) -> int | None:
             saved += len(rows)
     tell(
         f"{path}: damaged ({fault}); moved to {aside.name}, {saved} of its rows are kept, the"
-        " others are asked again"
+        " others are requested again"
     )
     return saved
 

@@ -30,7 +30,7 @@ FORGETTABLE = (COMPLETIONS, EMBEDDINGS, CONVERSIONS)
 
 
 def is_intact(
-    digest: int | None, *content: str | int | bytes, consequence: str = "it is asked again"
+    digest: int | None, *content: str | int | bytes, consequence: str = "it is requested again"
 ) -> bool:
     """Check a row against its digest. If it is damaged, warn and state the ``consequence``.
 

@@ -111,7 +111,7 @@ class RetryWindow:
     def record_failure(self, failure: Failure) -> None:
         """Record a failed call. Raise ModelError if further calls are useless.
 
-        A refusal that the endpoint itself wrote counts as an answer.
+        If the server answered at all, the count of failed calls starts again from zero.
         """
         if failure.answered:
             return self.record_answer()

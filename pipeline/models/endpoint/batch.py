@@ -152,7 +152,7 @@ class BatchChat(ChatModel):
     def _require_batches(self) -> None:
         """Raise SettingsError if the provider has no Batch API."""
         if not self.chat.endpoint.has_batches:
-            fact = f"execution: batch is not there with provider: {self.chat.endpoint.provider}"
+            fact = f"execution: batch is not available with provider: {self.chat.endpoint.provider}"
             raise SettingsError(
                 f"{self.chat.where}: {fact}; remove execution from the steps that use this model"
             )

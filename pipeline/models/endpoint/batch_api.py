@@ -276,8 +276,8 @@ class BatchApi:
             return failure.fatal
         fact = f"{self.endpoint.where}: batch: {failure.message}"
         if failure.passing:
-            return ModelError(f"{fact}; run again: what came before is kept")
-        return RefusedError(f"{fact}; mend what it names: what came before is kept")
+            return ModelError(f"{fact}; run again: earlier results are kept")
+        return RefusedError(f"{fact}; correct what it names: earlier results are kept")
 
 
 def _unless_gone(function: "Callable[[OpenAI], Answer]") -> "Callable[[OpenAI], Answer | None]":

@@ -490,7 +490,7 @@ def read_answer(body: Mapping[str, Any]) -> tuple[Completion, Tokens]:
     choices = getattr(answer, "choices", None)
     tokens = reported_tokens(getattr(answer, "usage", None))
     if not choices or choices[0].message is None:
-        raise UselessAnswerError("the endpoint's answer holds no reply", tokens)
+        raise UselessAnswerError("the endpoint's answer contains no reply", tokens)
     choice = choices[0]
     if choice.message.refusal:
         text, finish_reason = choice.message.refusal, "refusal"

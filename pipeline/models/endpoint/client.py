@@ -306,9 +306,9 @@ class Endpoint:
         if status in (404, 405) or (status in (400, 422) and NO_SUCH_MODEL.search(said)):
             return Failure("bad_request", message, fatal=self._no_such_model(message))
         if status == 402 or (status == 429 and "insufficient_quota" in said):
-            fact = f"{self.address} wants payment ({message})"
+            fact = f"{self.address} requires payment ({message})"
             return Failure(
-                "bad_request", message, fatal=self._error(fact, "look at the account's credit")
+                "bad_request", message, fatal=self._error(fact, "check the account's credit")
             )
         is_too_long = status in (400, 422, 500) and TOO_LONG.search(said)
         if status == 413 or is_too_long or TOO_LARGE.search(said):
@@ -332,7 +332,7 @@ class Endpoint:
         """Return the error that ends the work when the endpoint refuses all calls as too many."""
         wait = f" and asks to wait {failure.retry_after:,.0f} s" if failure.retry_after else ""
         fact = f"{self.address} refuses calls as too many{wait} ({failure.message})"
-        return self._error(fact, "ask again then, or look at the limits of the account")
+        return self._error(fact, "ask again then, or check the limits of the account")
 
     def silence_error(self, failure: Failure) -> ModelError:
         """Return the error that ends the work when nothing answers."""
@@ -344,7 +344,7 @@ class Endpoint:
         if "[SSL" in failure.message:
             action = "does the server speak HTTPS at this port? if not, write http:// in base_url"
             return self._error(failure.message, action)
-        return self._error(failure.message, "is the server running? look at base_url and timeout")
+        return self._error(failure.message, "is the server running? check base_url and timeout")
 
     def _no_such_model(self, message: str) -> NoSuchModelError:
         fact = (
@@ -359,7 +359,7 @@ class Endpoint:
         return ModelError(f"{self.where}: {fact}; {action}")
 
     def _key_refused(self, status: int) -> AuthError:
-        what = "the endpoint refused the key" if self.api_key else "the endpoint wants a key"
+        what = "the endpoint refused the key" if self.api_key else "the endpoint requires a key"
         variable = "" if self.where.startswith("models.rerank.") else "OPENAI_API_KEY, or "
         return AuthError(f"{self.where}: {what} ({status}); set {variable}api_key in settings.yaml")
 

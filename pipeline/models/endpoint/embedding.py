@@ -108,7 +108,7 @@ class OpenAIEmbedding(RemoteModel):
         data = _data(response)
         if len(data) != len(texts):
             raise self._error(
-                f"asked for {len(texts)} vectors, got {len(data)}", "look at the server"
+                f"asked for {len(texts)} vectors, got {len(data)}", "check the server"
             )
         # Servers may return the vectors in another order, with the right indexes.
         if sorted(item.index for item in data) == list(range(len(data))):
@@ -121,7 +121,7 @@ class OpenAIEmbedding(RemoteModel):
             )
         vectors = np.array([item.embedding for item in data], dtype=np.float64)
         if not np.isfinite(vectors).all():
-            raise self._error("a vector has values that are no numbers", "look at the server")
+            raise self._error("a vector has values that are no numbers", "check the server")
         return vectors
 
     def _request_in_halves(self, texts: list[str], attempts: Attempts) -> np.ndarray:
@@ -168,8 +168,8 @@ class OpenAIEmbedding(RemoteModel):
             return answer
         if answer.reason == "too_long":
             return None
-        action = "run again" if answer.passing else "mend what it names"
-        raise self._error(answer.message, f"{action}: what came before is kept")
+        action = "run again" if answer.passing else "correct what it names"
+        raise self._error(answer.message, f"{action}: earlier results are kept")
 
     def _call(self, texts: list[str]) -> Call:
         tokens = self._count_tokens(texts) if self.rate.tokens_per_minute else 0

@@ -100,7 +100,7 @@ class OllamaEndpoint(Endpoint):
         description = self.call(lambda client: self._show(client, self.timeout))
         if isinstance(description, Failure):
             raise description.fatal or ModelError(
-                f"{self.where}: {description.message}; look at the server"
+                f"{self.where}: {description.message}; check the server"
             )
         info = description.get("model_info") or {}
         length = info.get(f"{info.get('general.architecture')}.context_length")

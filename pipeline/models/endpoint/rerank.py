@@ -111,7 +111,7 @@ class EndpointReranker(RemoteModel):
         longest = min(longest, max(map(len, documents))) // 2
         if answer.reason == "too_long" and longest >= SHORTEST_TO_HALVE:
             return self._request_scores(query, documents, longest, attempts)
-        action = "look at the server"
+        action = "check the server"
         if answer.status in (400, 413, 422):
             action = "lower batch_size or max_characters"
         raise ModelError(f"{self.where}: {answer.message}; {action}")
@@ -184,7 +184,7 @@ def _read_scores(answer: object, n_documents: int, tokens: Tokens) -> dict[int, 
     entries = answer.get("results", answer.get("data")) if isinstance(answer, dict) else answer
     found = dict(_read_entries(entries if isinstance(entries, list) else (), n_documents))
     if not found:
-        raise UselessAnswerError("the answer holds no score of a document", tokens)
+        raise UselessAnswerError("the answer contains no score of a document", tokens)
     return found
 
 

@@ -79,7 +79,7 @@ class ServerWatch:
         if is_hopeless:
             raise ModelError(
                 f"{self.endpoint.where}: no call has succeeded for {minutes(silence)}; the last"
-                f" failed with: {failure.message}; look at the server, then run again: what was"
+                f" failed with: {failure.message}; check the server, then run again: what was"
                 " answered is kept"
             )
 
@@ -170,7 +170,7 @@ class ServerWatch:
             asks = f", and asks to wait {failure.retry_after:,.0f} s more"
         return ModelError(
             f"{self.endpoint.where}: {self.endpoint.address} has not been ready within"
-            f" {minutes(limit)} ({failure.message}){asks}; look at the server or raise"
+            f" {minutes(limit)} ({failure.message}){asks}; check the server or raise"
             " wait_for_model, then run again: what was answered is kept"
         )
 

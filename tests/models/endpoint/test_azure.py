@@ -238,7 +238,8 @@ def test_batches_are_refused(tmp_path: Path, azure: AzureServer):
         settings, "default", chat_model(settings, "default", NO_CACHE, root=tmp_path)
     )
     with pytest.raises(
-        SettingsError, match="execution: batch is not there with provider: azure; remove execution"
+        SettingsError,
+        match="execution: batch is not available with provider: azure; remove execution",
     ):
         batched.preflight()
 

@@ -268,14 +268,14 @@ def test_a_refused_key_ends_everything_at_once(chat: OpenAIChat, openai: OpenAIS
         chat.preflight()
     assert time.monotonic() - started < 5
     assert openai.count("chat") < 100
-    with pytest.raises(AuthError, match="the endpoint wants a key"):
+    with pytest.raises(AuthError, match="the endpoint requires a key"):
         replace(chat, api_key="").preflight()
 
 
 @pytest.mark.parametrize(
     ("failure", "message"),
     [
-        (Reply("Insufficient Balance", status=402), "wants payment"),
+        (Reply("Insufficient Balance", status=402), "requires payment"),
         (Reply("Region is closed", status=403), r"refused the key \(403\)"),
     ],
 )

@@ -130,7 +130,7 @@ def test_batches_that_came_are_kept_when_another_fails(
     one_by_one = replace(model, concurrency=1)
     texts = [f"text {i}" for i in range(20)]
     openai.script("embeddings", [200, 500])
-    with pytest.raises(ModelError, match=r"HTTP 500.*what came before is kept"):
+    with pytest.raises(ModelError, match=r"HTTP 500.*earlier results are kept"):
         one_by_one.embed(texts)
     openai.forget()
     one_by_one.embed(texts)

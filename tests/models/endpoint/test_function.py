@@ -428,7 +428,9 @@ def test_batches_are_refused(root: Path):
     batched = batched_chat(
         settings, "default", chat_model(settings, "default", NO_CACHE, root=root)
     )
-    with pytest.raises(SettingsError, match="execution: batch is not there with provider: python"):
+    with pytest.raises(
+        SettingsError, match="execution: batch is not available with provider: python"
+    ):
         batched.preflight()
 
 

@@ -184,7 +184,7 @@ def test_it_waits_as_long_as_it_is_told_but_not_longer_than_a_call_may_take(
             NoSuchModelError,
             r"no model 'best'.*correct models\.rerank\.default\.model or base_url",
         ),
-        (RerankReply(402, '{"message": "out of credit"}'), ModelError, "wants payment"),
+        (RerankReply(402, '{"message": "out of credit"}'), ModelError, "requires payment"),
         (
             RerankReply(422, '{"error": "batch size 60 > maximum allowed batch size 32"}'),
             ModelError,

@@ -70,7 +70,7 @@ def test_a_server_that_never_gets_ready_ends_the_work_as_one_failure(
 ):
     openai.starting = Starting(seconds=LONG)
     with pytest.raises(
-        ModelError, match=r"has not been ready within 0:00 \(HTTP 503: Loading model\); look at"
+        ModelError, match=r"has not been ready within 0:00 \(HTTP 503: Loading model\); check"
     ):
         replace(chat, wait_for_model=0.3).complete(ask(*"abc"))
 
