@@ -56,10 +56,9 @@ def compose_texts(
         relationship_texts = relationships["description"]
     else:
         relationship_texts = _join_cells(relationships)
-    return (
-        pd.DataFrame({"id": entities["id"], "text": entity_texts}),
-        pd.DataFrame({"id": relationships["id"], "text": relationship_texts}),
-    )
+    entity_table = pd.DataFrame({"id": entities["id"], "text": entity_texts})
+    relationship_table = pd.DataFrame({"id": relationships["id"], "text": relationship_texts})
+    return entity_table, relationship_table
 
 
 def _join_cells(relationships: pd.DataFrame) -> list[str]:

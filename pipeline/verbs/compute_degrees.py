@@ -50,15 +50,14 @@ def _list_parts(params: Params) -> tuple[Part, ...]:
     )
     by_relationship = Law({"described_relationships": ("id",)}, {"relationships": "id"})
     read = {"described_entities": DESCRIBED_ENTITIES, "described_relationships": NEIGHBOURS}
-    return (
-        Part(with_degrees, read, {"entities": ENTITIES}, by_entity),
-        Part(
-            as_described,
-            {"described_relationships": DESCRIBED_RELATIONSHIPS},
-            {"relationships": RELATIONSHIPS},
-            by_relationship,
-        ),
+    entities = Part(with_degrees, read, {"entities": ENTITIES}, by_entity)
+    relationships = Part(
+        as_described,
+        {"described_relationships": DESCRIBED_RELATIONSHIPS},
+        {"relationships": RELATIONSHIPS},
+        by_relationship,
     )
+    return entities, relationships
 
 
 @verb(

@@ -13,6 +13,9 @@ from pipeline.text.ids import digest
 
 MEMBERSHIP = ["entity_id", "level", "community_id", "parent"]
 Edge = tuple[str, str, float]
+"""Both ends of an edge, and its weight."""
+Cluster = tuple[int, int]
+"""The level of a community, and its number there."""
 NAMES_IN_A_TITLE = 3
 
 
@@ -64,9 +67,8 @@ def _partition(relationships: pd.DataFrame, params: CommunityParams) -> pd.DataF
 def _merge_directions(relationships: pd.DataFrame) -> list[Edge]:
     """Return an edge for each pair of related entities, in sorted order, with its total weight."""
     ends = relationships[["source_entity_id", "target_entity_id"]]
-    pairs = pd.DataFrame(
-        {"a": ends.min(axis=1), "b": ends.max(axis=1), "weight": relationships["weight"]}
-    )
+    smaller, larger = ends.min(axis=1), ends.max(axis=1)
+    pairs = pd.DataFrame({"a": smaller, "b": larger, "weight": relationships["weight"]})
     summed = pairs.groupby(["a", "b"], sort=True)["weight"].sum().reset_index()
     return list(summed.itertuples(index=False, name=None))
 
@@ -94,14 +96,14 @@ def _partition_component(
         resolution=params.resolution,
         seed=params.seed,
     )
-    members: dict[tuple[int, int], list[str]] = defaultdict(list)
-    parents: dict[tuple[int, int], tuple[int, int]] = {}
+    members: dict[Cluster, list[str]] = defaultdict(list)
+    parents: dict[Cluster, Cluster] = {}
     for entry in clusters:
         key = (entry.level, entry.cluster)
         members[key].append(entry.node)
         if entry.parent_cluster is not None:
             parents[key] = (entry.level - 1, entry.parent_cluster)
-    ids: dict[tuple[int, int], str] = {}
+    ids: dict[Cluster, str] = {}
     for (level, cluster), names in members.items():
         ids[level, cluster] = f"com-{digest(str(level), *sorted(names))}"
     for (level, cluster), names in members.items():

@@ -66,9 +66,8 @@ def merge_directions(relationships: pd.DataFrame) -> list[tuple[str, str, float]
     Edges are sorted. Loops are left out, and so are weights that are missing or not positive.
     """
     ends = relationships[["source_entity_id", "target_entity_id"]]
-    pairs = pd.DataFrame(
-        {"a": ends.min(axis=1), "b": ends.max(axis=1), "weight": relationships["weight"]}
-    )
+    smaller, larger = ends.min(axis=1), ends.max(axis=1)
+    pairs = pd.DataFrame({"a": smaller, "b": larger, "weight": relationships["weight"]})
     is_edge = (pairs["a"] != pairs["b"]) & (pairs["weight"] > 0)
     # A sum of floats depends on the order of its terms, so they are sorted, too.
     pairs = pairs[is_edge].sort_values(["a", "b", "weight"])
@@ -122,10 +121,11 @@ def _build_graph(edges: list[tuple[str, str, float]]) -> Mapping[str, _Neighbour
     for one, other, weight in edges:
         weights.setdefault(one, {})[other] = weight
         weights.setdefault(other, {})[one] = weight
-    return {
-        id: _Neighbours(list(near), list(accumulate(near.values())), frozenset(near))
-        for id, near in sorted(weights.items())
-    }
+    graph = {}
+    for id, near in sorted(weights.items()):
+        reach = list(accumulate(near.values()))
+        graph[id] = _Neighbours(list(near), reach, frozenset(near))
+    return graph
 
 
 def _walk_graph(graph: Mapping[str, _Neighbours], params: Node2VecParams) -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ from pipeline.contract.schemas import COVARIATES, REJECTS, TEXT_UNITS
 from pipeline.models.base import ChatModel, Message
 from pipeline.models.parse.graph import Claim, ParsedReply, parse_claims
 from pipeline.text.ids import claim_id, entity_id
-from pipeline.verbs.read_text import Questions, group_by_text, read_text, reject_rows
+from pipeline.verbs.read_text import Questions, Reading, group_by_text, read_text, reject_rows
 
 
 class ClaimParams(Params):
@@ -55,10 +55,11 @@ def extract_claims(
     """
     units = group_by_text(text_units)
     questions = _make_questions(params, extract, glean)
-    readings = chat.converse(read_text(ids[0], text, questions) for text, ids in units.items())
-    found = [
-        (id, reading) for ids, reading in zip(units.values(), readings, strict=True) for id in ids
-    ]
+    talks = (read_text(ids[0], text, questions) for text, ids in units.items())
+    readings = chat.converse(talks)
+    found: list[tuple[str, Reading[Claim]]] = []
+    for ids, reading in zip(units.values(), readings, strict=True):
+        found += [(id, reading) for id in ids]
     claims = _claim_rows((id, reading.records) for id, reading in found)
     marks = reject_rows((id, reading.marks) for id, reading in found)
     return COVARIATES.frame(claims), REJECTS.frame(marks)
@@ -73,12 +74,12 @@ def _make_questions(params: ClaimParams, extract: Prompt, glean: Prompt) -> Ques
         )
         return ({"role": "user", "content": prompt},)
 
-    return Questions(opening, _parse, glean.render(), params.gleanings, params.repair)
+    return Questions(opening, _parse_claims, glean.render(), params.gleanings, params.repair)
 
 
 # Each reply is parsed twice: when it is checked and when it is used. The cache saves the second.
 @lru_cache(maxsize=256)
-def _parse(reply: str) -> ParsedReply[Claim]:
+def _parse_claims(reply: str) -> ParsedReply[Claim]:
     return parse_claims(reply)
 
 

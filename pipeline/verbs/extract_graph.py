@@ -101,7 +101,7 @@ def _make_questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Qu
     in_json = params.format == JSON
     return Questions(
         opening=partial(opening, extract, params.format, entity_types=types),
-        parse=partial(_parse, format=params.format),
+        parse=partial(_parse_reply, format=params.format),
         glean=glean.render(),
         gleanings=params.gleanings,
         repair=params.repair,
@@ -113,7 +113,7 @@ def _make_questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Qu
 
 # Each reply is parsed twice: when it is checked and when it is used. The cache saves the second.
 @lru_cache(maxsize=256)
-def _parse(reply: str, format: Format) -> Graph:
+def _parse_reply(reply: str, format: Format) -> Graph:
     return parse_graph_json(reply) if format == JSON else parse_records(reply)
 
 
@@ -171,7 +171,8 @@ class Grounding:
 
     def _contains_phrase(self, key: str, words: Sequence[str]) -> bool:
         """Return whether all words of a match key occur one after the other."""
-        may_have_ending = words and len(words[-1]) >= _INFLECTED and key.endswith(words[-1])
+        last = words[-1] if words else ""
+        may_have_ending = len(last) >= _INFLECTED and key.endswith(last)
         end = _INFLECTED_END if may_have_ending else _END
         start = self.key.find(key)
         while start >= 0:

@@ -56,10 +56,9 @@ def layout_graph(
     edges = [edge for edge in all_edges if edge[0] in known and edge[1] in known]
     positions = _compute_positions(edges, params)
     position_of_node = nodes["entity_id"].map(positions)
-    placed = nodes.assign(
-        x=position_of_node.map(lambda position: position[0], na_action="ignore").astype(float),
-        y=position_of_node.map(lambda position: position[1], na_action="ignore").astype(float),
-    )
+    x = position_of_node.map(lambda position: position[0], na_action="ignore")
+    y = position_of_node.map(lambda position: position[1], na_action="ignore")
+    placed = nodes.assign(x=x.astype(float), y=y.astype(float))
     rows = [(id, x, y) for id, (x, y) in sorted(positions.items())]
     return placed, LAYOUT.frame(rows)
 

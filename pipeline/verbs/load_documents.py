@@ -360,8 +360,9 @@ def _convert_files(
         for file in files
         if is_converted(file.suffix, rules) and _find_obstacle(file, params) is None
     ]
-    found = converter.convert(wanted, rules) if wanted else []
-    return {file.name: conversion for file, conversion in zip(wanted, found, strict=True)}
+    conversions = converter.convert(wanted, rules) if wanted else []
+    names = [file.name for file in wanted]
+    return dict(zip(names, conversions, strict=True))
 
 
 def _read_file(

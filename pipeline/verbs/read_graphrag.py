@@ -209,11 +209,12 @@ def _add_description(descriptions: dict[str, None], row: Row) -> None:
 def _entity_row(id: str, entity: _Entity) -> Row:
     """Return a row of DESCRIBED_ENTITIES; types are sorted by count, then by name."""
     ranked = sorted(entity.types.items(), key=lambda entry: (-entry[1], entry[0]))
+    types = [{"type": type, "count": count} for type, count in ranked]
     return {
         "id": id,
         "name": entity.name,
         "type": ranked[0][0] if ranked else UNKNOWN,
-        "types": [{"type": type, "count": count} for type, count in ranked],
+        "types": types,
         "description": " ".join(entity.descriptions),
         "text_unit_ids": list(entity.units),
         "frequency": len(entity.units),

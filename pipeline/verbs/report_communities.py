@@ -246,19 +246,19 @@ def discuss_community(
 
 # Each reply is parsed twice: when it is checked and when it is used. The cache saves the second.
 @lru_cache(maxsize=256)
-def _parse(reply: str) -> Report | Problem:
+def _parse_report_text(reply: str) -> Report | Problem:
     return parse_report(reply)
 
 
 def _complaint(reply: str) -> str | None:
     """Return what is wrong with a reply, or None."""
-    report = _parse(reply)
+    report = _parse_report_text(reply)
     return report.message if isinstance(report, Problem) else None
 
 
 def _read_report(reply: ChatReply) -> Report | Problem:
     """Return the report in a reply, or the problem of a failed request or an unusable reply."""
-    return failed(reply) or _parse(reply.text)
+    return failed(reply) or _parse_report_text(reply.text)
 
 
 def _report_row(

@@ -160,7 +160,12 @@ class ReportFacts:
         degree: Counter[str] = Counter()
         for ends in {frozenset(link.ends) for link in links}:
             degree.update(ends)
-        links.sort(key=lambda link: (-sum(degree[end] for end in link.ends), link.line))
+
+        def most_linked_first(link: ContextRow) -> tuple[int, str]:
+            degree_of_ends = sum(degree[end] for end in link.ends)
+            return -degree_of_ends, link.line
+
+        links.sort(key=most_linked_first)
         rows: list[ContextRow] = []
         shown: set[str] = set()
         for link in links:
@@ -192,9 +197,11 @@ class ReportFacts:
         for row, home in zip(rows, homes, strict=True):
             tokens[home] += row.tokens
         total = sum(tokens.values())
+        # A report that is longer than the facts saves nothing.
         shorter = [id for id, report in reports.items() if report.tokens < tokens[id]]
+        largest_first = sorted(shorter, key=lambda child: (-tokens[child], reports[child].line))
         chosen: list[str] = []
-        for id in sorted(shorter, key=lambda child: (-tokens[child], reports[child].line)):
+        for id in largest_first:
             if total <= self.page.left:
                 break
             total += reports[id].tokens - tokens[id]
@@ -270,8 +277,9 @@ def _format_tables(rows: Sequence[ContextRow]) -> str:
     lines: dict[Section, list[str]] = defaultdict(list)
     for row in rows:
         lines[row.section].append(row.line)
-    return "\n".join(
-        FRAME.format(section, ",".join(header), "".join(lines[section]))
-        for section, header in HEADERS.items()
-        if section in lines
-    )
+    tables = []
+    for section, header in HEADERS.items():
+        if section in lines:
+            rows_as_text = "".join(lines[section])
+            tables.append(FRAME.format(section, ",".join(header), rows_as_text))
+    return "\n".join(tables)

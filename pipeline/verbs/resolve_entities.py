@@ -151,7 +151,8 @@ def _decision_rows(
     names = resolution.names
     for one in resolution.decided(clusters):
         left, right = one.pair
-        compared = (ids[left], ids[right], names[left].name, names[right].name)
+        left_name, right_name = names[left].name, names[right].name
+        compared = (ids[left], ids[right], left_name, right_name)
         yield (*compared, one.score, one.rule, one.decision, one.by)
 
 

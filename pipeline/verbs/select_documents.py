@@ -55,6 +55,11 @@ def select_documents(documents: pd.DataFrame, params: SelectParams) -> pd.DataFr
 
 def _select_fields(metadata: dict[str, Any], params: SelectParams) -> dict[str, Any]:
     kept = {key: value for key, value in metadata.items() if params.keeps(key)}
-    unchanged = {key: value for key, value in kept.items() if key not in params.rename}
-    renamed = {params.rename[key]: value for key, value in kept.items() if key in params.rename}
+    unchanged: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
+    for key, value in kept.items():
+        if key in params.rename:
+            renamed[params.rename[key]] = value
+        else:
+            unchanged[key] = value
     return unchanged | renamed

@@ -22,6 +22,8 @@ from pipeline.resolution.namesakes import (
 from pipeline.verbs.merging.records import find_names_of_people, select_complete
 from pipeline.verbs.merging.tables import BEARERS, FULL_NAMES, NAMESAKES
 
+Facts = list[tuple[int, Bearer]]
+"""Facts about people in a text, each with its position there."""
 BEARER_FIELDS = ["suffix", "place", "ordinal", "born", "died"]
 """The fields of Bearer, which are columns of BEARERS."""
 
@@ -38,7 +40,7 @@ def find_bearers(
     tracker.expect(len(units))
     named = find_names_of_people(select_complete(extractions))
     named = named[named["text_unit_id"].isin(units["id"])]
-    facts: dict[str, tuple[str, list[tuple[int, Bearer]]]] = {}
+    facts: dict[str, tuple[str, Facts]] = {}
     texts = units["text"].fillna("")
     for unit, text in zip(_as_objects(units["id"]), _as_objects(texts), strict=True):
         found = list(what_is_said(text))
@@ -71,14 +73,12 @@ def tell_namesakes(bearers: pd.DataFrame, full_names: pd.DataFrame) -> pd.DataFr
 
 
 def _list_bearers(
-    facts: Mapping[str, tuple[str, list[tuple[int, Bearer]]]],
-    named: pd.DataFrame,
-    units: pd.DataFrame,
+    facts: Mapping[str, tuple[str, Facts]], named: pd.DataFrame, units: pd.DataFrame
 ) -> pd.DataFrame:
     """Return BEARERS.
 
-    ``facts`` maps a text unit to its text and to the facts in it with their positions. ``named`` is
-    what ``find_names_of_people`` returns, ``units`` are TEXT_UNITS.
+    ``facts`` maps a text unit to its text and the facts in it. ``named`` is what
+    ``find_names_of_people`` returns, ``units`` are TEXT_UNITS.
     """
     # A name with a number, such as "Charles I of Spain", is a fact itself: the text need say none.
     distinct_names = _as_objects(named["name"].drop_duplicates())

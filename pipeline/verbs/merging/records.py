@@ -42,11 +42,13 @@ def name_records(
     id_of_name = [entity_id(name) for name in names.texts.to_pylist()]
     ids = encode(pd.Series(id_of_name, dtype="str"))
     id_codes = ids.codes[names.codes]
-    entity, source, target = np.split(id_codes, [len(entities), len(entities) + len(links)])
+    first_target = len(entities) + len(links)
+    entity, source, target = np.split(id_codes, [len(entities), first_target])
     sources = ids.decode(source)
     targets = ids.decode(target)
+    relationship_ids = _make_relationship_ids(sources, targets)
     links = links.assign(
-        id=_make_relationship_ids(sources, targets).to_pandas().array,
+        id=relationship_ids.to_pandas().array,
         source_entity_id=sources.to_pandas().array,
         target_entity_id=targets.to_pandas().array,
         fault=np.where(source == target, "self_loop", ""),
@@ -59,10 +61,9 @@ def _place_in_documents(records: pd.DataFrame, text_units: pd.DataFrame) -> pd.D
     """Return the records with ``document_id`` and ``unit_order``, the position in the document."""
     units = text_units.drop_duplicates("id", keep="last").set_index("id")[["document_id", "order"]]
     placed = units.rename(columns={"order": "unit_order"}).reindex(records["text_unit_id"])
-    return records.assign(
-        document_id=placed["document_id"].fillna("").array,
-        unit_order=placed["unit_order"].fillna(0).to_numpy(dtype=np.int64),
-    )
+    documents = placed["document_id"].fillna("")
+    orders = placed["unit_order"].fillna(0)
+    return records.assign(document_id=documents.array, unit_order=orders.to_numpy(dtype=np.int64))
 
 
 def find_orphans(named_relationships: pd.DataFrame, entity_records: pd.DataFrame) -> pd.DataFrame:
@@ -134,13 +135,13 @@ def find_names_of_people(records: pd.DataFrame) -> pd.DataFrame:
     unit, name = split_pairs(np.setdiff1d(pairs, excluded), size)
     key_of_name = [match_key(text) for text in names.texts.to_pylist()]
     keys = encode(pd.Series(key_of_name, dtype="str"))
-    named = pd.DataFrame(
-        {
-            "text_unit_id": units.decode(unit).to_pandas(),
-            "name": names.decode(name).to_pandas(),
-            "key": keys.decode(keys.codes[name]).to_pandas(),
-        }
-    )
+    key = keys.codes[name]
+    columns = {
+        "text_unit_id": units.decode(unit).to_pandas(),
+        "name": names.decode(name).to_pandas(),
+        "key": keys.decode(key).to_pandas(),
+    }
+    named = pd.DataFrame(columns)
     return named[named["key"] != ""]
 
 
@@ -186,17 +187,18 @@ def _find_full_names(
     A row for the text unit itself goes before one for its whole document.
     """
     columns = ["key", "document_id", "text_unit_id", "suffix", "known"]
-    cells = namesakes[columns].itertuples(index=False, name=None)
-    suffixes: dict[tuple[str, str, str], tuple[str, Sequence[str]]] = {
-        (key, document, unit): (suffix, known) for key, document, unit, suffix, known in cells
-    }
+    suffixes: dict[tuple[str, str, str], tuple[str, Sequence[str]]] = {}
+    for row in namesakes[columns].itertuples(index=False, name=None):
+        key, document, unit, suffix, known = row
+        suffixes[key, document, unit] = (suffix, known)
     documents = records.drop_duplicates("text_unit_id").set_index("text_unit_id")["document_id"]
     named = find_names_of_people(records)
     named = named[named["key"].isin(namesakes["key"])]
     full_names = {}
     for unit, name, key in named.itertuples(index=False, name=None):
         document = documents[unit]
-        found = suffixes.get((key, document, unit)) or suffixes.get((key, document, ""))
+        in_unit = suffixes.get((key, document, unit))
+        found = in_unit or suffixes.get((key, document, ""))
         if found:
             suffix, known = found
             full_names[unit, name] = full_name(name, suffix, known)

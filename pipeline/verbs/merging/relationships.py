@@ -45,16 +45,19 @@ def merge_relationships(
     # The text units of a relationship, each once and in reading order.
     first_in_unit = first_occurrences(ids.codes, unit)
     unit_ids = units.decode(unit[first_in_unit])
+    text_unit_ids = build_lists(ids.codes[first_in_unit], number, unit_ids)
+    descriptions = list_distinct_texts(ids.codes, records["description"], number)
+    keywords = _merge_keywords(ids.codes, records["keywords"], number)
     weights = sum_by_group(ids.codes, records["weight"].to_numpy())
     columns = {
         "id": ids.texts.to_pandas(),
         "source": ends["source_entity_id"].map(names),
         "target": ends["target_entity_id"].map(names),
         **ends,
-        "descriptions": list_distinct_texts(ids.codes, records["description"], number),
-        "keywords": _merge_keywords(ids.codes, records["keywords"], number),
+        "descriptions": descriptions,
+        "keywords": keywords,
         "weight": weights.to_numpy(),
-        "text_unit_ids": build_lists(ids.codes[first_in_unit], number, unit_ids),
+        "text_unit_ids": text_unit_ids,
     }
     return pd.DataFrame(columns, columns=MERGED_RELATIONSHIPS.columns)
 

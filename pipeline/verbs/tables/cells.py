@@ -110,6 +110,6 @@ def comparable_cells(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _holds_lists(cells: pd.Series) -> bool:
-    return cells.dtype == object and any(
-        isinstance(cell, np.ndarray | list | dict) for cell in cells
-    )
+    if cells.dtype != object:
+        return False
+    return any(isinstance(cell, np.ndarray | list | dict) for cell in cells)

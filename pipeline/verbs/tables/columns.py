@@ -102,12 +102,10 @@ def _rename_result(read: Mapping[str, TableSchema], params: RenameParams) -> Tab
         raise ValueError(
             f"columns: two would be called '{twice[0]}'; choose another name, or drop one first"
         )
-    return replace(
-        table,
-        arrow=pa.schema(list(zip(names, table.arrow.types, strict=True))),
-        key=tuple(new.get(name, name) for name in table.key),
-        descending=tuple(new.get(name, name) for name in table.descending),
-    )
+    fields = list(zip(names, table.arrow.types, strict=True))
+    key = tuple(new.get(name, name) for name in table.key)
+    descending = tuple(new.get(name, name) for name in table.descending)
+    return replace(table, arrow=pa.schema(fields), key=key, descending=descending)
 
 
 @verb(inputs={"table": ANY}, outputs={"result": _rename_result}, rowwise="table")

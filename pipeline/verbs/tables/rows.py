@@ -189,9 +189,9 @@ def _unroll_result(read: Mapping[str, TableSchema], params: UnrollParams) -> Tab
 @verb(inputs={"table": ANY}, outputs={"result": _unroll_result}, rowwise="table")
 def unroll(table: pd.DataFrame, params: UnrollParams) -> pd.DataFrame:
     """Return one row for each item of the lists; the other cells are repeated."""
-    has_items = np.array(
-        [isinstance(cell, Sized) and len(cell) > 0 for cell in table[params.column]], dtype=bool
-    )
+    lists = table[params.column]
+    filled = [isinstance(cell, Sized) and len(cell) > 0 for cell in lists]
+    has_items = np.array(filled, dtype=bool)
     rows = table if params.keep_empty else table[has_items]
     unrolled = rows.reset_index(drop=True).explode(params.column)
     if params.position:
