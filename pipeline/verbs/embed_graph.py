@@ -117,6 +117,7 @@ class _Neighbours:
 
 
 def _build_graph(edges: list[tuple[str, str, float]]) -> Mapping[str, _Neighbours]:
+    """Return the neighbours of each node; edges count in both directions."""
     weights: dict[str, dict[str, float]] = {}
     for one, other, weight in edges:
         weights.setdefault(one, {})[other] = weight

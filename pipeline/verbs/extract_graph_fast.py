@@ -42,6 +42,8 @@ class FastParams(Params):
 
 
 class _Mention(NamedTuple):
+    """A mention of an entity in a sentence, with its offsets there."""
+
     start: int
     end: int
     referent: Referent
@@ -49,6 +51,8 @@ class _Mention(NamedTuple):
 
 @dataclass
 class _Entity:
+    """An entity, the number of the first sentence that mentions it, and of its mentions."""
+
     referent: Referent
     sentence: int
     mentions: int = 0
@@ -66,6 +70,8 @@ class _Shared(NamedTuple):
 
 
 class _Keyword(NamedTuple):
+    """A key phrase in a sentence, with its offset there and its match key."""
+
     start: int
     text: str
     key: str

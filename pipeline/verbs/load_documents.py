@@ -399,6 +399,7 @@ def _read_file(
 
 
 def _text_document(file: InputFile, text: str) -> _Document:
+    """Return the document of a text file; front matter gives its title and metadata."""
     fields, body = split_front_matter(text) if file.suffix in FRONT_MATTER else ({}, text)
     given, metadata = taken_title(fields)
     title = title_of(
@@ -483,6 +484,7 @@ def _record_documents(
 
 
 def _read_records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record | Fault]:
+    """Read the records of a file by its suffix; yield a fault for each unreadable one."""
     if file.suffix in (".csv", ".tsv"):
         return read_csv(text, params.text_column)
     return read_json(text) if file.suffix == ".json" else read_jsonl(text)

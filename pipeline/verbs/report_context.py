@@ -52,6 +52,8 @@ class ContextRow:
 
 @dataclass(frozen=True)
 class Community:
+    """A community: its members, the relationships between them, and its sub-communities."""
+
     id: str
     entity_ids: Sequence[str]
     relationship_ids: Sequence[str]
@@ -91,7 +93,10 @@ class ContextPage:
         return sum(row.tokens for row in rows) <= self.left
 
     def within(self, rows: Iterable[ContextRow]) -> str:
-        """Return the rows that fit as text; earlier rows go before later ones."""
+        """Return the rows that fit as text.
+
+        They are taken in their order; one that no longer fits is skipped.
+        """
         left = self.left
         kept: list[ContextRow] = []
         for row in rows:
@@ -206,7 +211,8 @@ class ReportFacts:
                 break
             total += reports[id].tokens - tokens[id]
             chosen.append(id)
-        kept = [row for row, home in zip(rows, homes, strict=True) if home not in chosen]
+        replaced = frozenset(chosen)
+        kept = [row for row, home in zip(rows, homes, strict=True) if home not in replaced]
         return [*(reports[id] for id in chosen), *kept]
 
 

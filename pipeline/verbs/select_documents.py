@@ -22,6 +22,7 @@ class SelectParams(Params):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
+        """Check that the options do not contradict each other. Raises ValueError if they do."""
         if self.metadata is not None and self.drop:
             raise ValueError("metadata names what is kept and drop what is not; give one of them")
         lost = sorted(key for key in self.rename if not self.keeps(key))

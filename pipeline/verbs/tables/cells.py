@@ -110,6 +110,7 @@ def comparable_cells(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _holds_lists(cells: pd.Series) -> bool:
+    """Return whether some cells are lists, arrays or records."""
     if cells.dtype != object:
         return False
     return any(isinstance(cell, np.ndarray | list | dict) for cell in cells)

@@ -126,6 +126,7 @@ class ConvertParams(Params):
 
 
 def _convert_result(read: Mapping[str, TableSchema], params: ConvertParams) -> TableSchema:
+    """Return the schema of the result. Raises ValueError for columns of lists or records."""
     table = read["table"]
     for name in params.columns:
         require_plain(table, name)
@@ -238,6 +239,7 @@ class Replacement(Params):
 
     @model_validator(mode="after")
     def _compiles(self) -> Self:
+        """Check the regular expression and its template. Raises ValueError if they are invalid."""
         if not self.regex:
             return self
         try:
@@ -297,6 +299,7 @@ class DeriveParams(Params):
 
 
 def _derive_result(read: Mapping[str, TableSchema], params: DeriveParams) -> TableSchema:
+    """Return the schema of the result. Raises ValueError for operands that do not fit."""
     table = read["table"]
     types = types_of(table)
     for name, operation in params.columns.items():

@@ -65,6 +65,7 @@ class Aggregation(Params):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
+        """Check that the operation takes the column and the order. Raises ValueError if not."""
         takes_column = self.operation != "rows"
         if self.column and not takes_column:
             raise ValueError(f"{self.operation}: takes no column")

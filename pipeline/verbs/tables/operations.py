@@ -64,6 +64,7 @@ class Operation(Params):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        """Check that operands and options suit the operation. Raises ValueError if they do not."""
         if self.operation not in OPERATIONS:
             raise ValueError(
                 f"no operation '{self.operation}'; {did_you_mean(self.operation, OPERATIONS)}"

@@ -105,6 +105,7 @@ class OrderParams(Params):
 
 
 def _order_by_result(read: Mapping[str, TableSchema], params: OrderParams) -> TableSchema:
+    """Return the schema of the result: its key begins with the columns to sort by."""
     table = read["table"]
     for name in params.by:
         field_of(table, name)
