@@ -1,1 +1,1 @@
-"""Prompts for one corpus, made from a sample of it."""
+"""Tuning of prompts to one set of documents, from a sample of it."""

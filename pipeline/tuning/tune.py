@@ -187,13 +187,13 @@ def forecast_tuning(project: Services, name: str | None, options: TuneOptions) -
     middle = Tokens(sum(input_range) // 2, sum(output_range) // 2)
     expected = Amount(tally.calls, middle.input, middle.output, chat.cost(middle))
     return Estimate(
-        tally.calls + tally.known,
-        tally.known,
-        (tally.calls, tally.calls),
-        input_range,
-        output_range,
-        cost,
-        expected,
+        rows=tally.calls + tally.known,
+        known=tally.known,
+        calls=(tally.calls, tally.calls),
+        input_tokens=input_range,
+        output_tokens=output_range,
+        cost=cost,
+        expected=expected,
         guessed=True,
     )
 
@@ -228,17 +228,17 @@ def tune(project: Services, name: str | None, options: TuneOptions) -> Tuning:
             f"tune: {'; '.join(findings.problems)}; nothing is written: try again, or another model"
         )
     texts = tuned_texts(workflow, project.resources, findings)
-    new = write_prompts(project.root / "prompts", texts)
+    new_prompts = write_prompts(project.root / "prompts", texts)
     return Tuning(
-        workflow.name,
-        findings,
-        new,
-        _snippet(workflow, findings, new),
-        meter.calls,
-        meter.cached_calls,
-        meter.input_tokens,
-        meter.output_tokens,
-        meter.cost,
+        workflow=workflow.name,
+        findings=findings,
+        prompts=new_prompts,
+        snippet=_snippet(workflow, findings, new_prompts),
+        calls=meter.calls,
+        known=meter.cached_calls,
+        input_tokens=meter.input_tokens,
+        output_tokens=meter.output_tokens,
+        cost=meter.cost,
     )
 
 
@@ -269,10 +269,18 @@ def _load_prompts(project: Services, workflow: Workflow) -> TunePrompts:
         found[role] = project.prompt(f"tune_{role}")
         found[role].check(placeholders)
     step = extract_step(workflow)
-    extract = project.resources.prompts_of(step)[EXTRACT_ROLE] if step else None
-    format: Format = getattr(step.params, "format", RECORDS) if step else RECORDS
+    extract: Prompt | None = None
+    format: Format = RECORDS
+    if step:
+        extract = project.resources.prompts_of(step)[EXTRACT_ROLE]
+        format = getattr(step.params, "format", RECORDS)
     return TunePrompts(
-        found["domain"], found["language"], found["persona"], found["entity_types"], extract, format
+        domain=found["domain"],
+        language=found["language"],
+        persona=found["persona"],
+        entity_types=found["entity_types"],
+        extract=extract,
+        format=format,
     )
 
 

@@ -1,1 +1,1 @@
-"""Replies and vectors, remembered by what was asked, in a database."""
+"""Cache of replies, vectors and conversions in a database, with the hash of the request as key."""

@@ -1,1 +1,2 @@
-"""Models behind any address that speaks the OpenAI protocol, at once or by its Batch API."""
+"""Models behind any address that supports the OpenAI protocol, by direct calls or by its Batch
+API."""

@@ -1,1 +1,1 @@
-"""Models that run on this machine."""
+"""Embedding and rerank models that run in this process."""

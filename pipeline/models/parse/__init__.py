@@ -1,1 +1,1 @@
-"""Read what a chat model wrote. Pure functions; no reply raises."""
+"""Parsers of the replies of chat models, as pure functions. No reply raises an error."""

@@ -68,14 +68,20 @@ _DELIMITER = re.compile(
 _REMAINS = (
     rf"{_LT}\s?{_BAR}{{1,3}}#?{_BAR}?|{_LT}?{_BAR}?#?{_BAR}{{1,2}}\s?{_GT}|{_LT}\s?[#/]?\s?{_GT}"
 )
+"""Text that is left of a delimiter when characters are lost."""
 _DAMAGED = rf"(?:(?<!\s)(?:{_REMAINS})|(?:{_REMAINS})(?!\s)|(?<={_Q})\s?{_BAR}\s?(?={_Q}|\d))"
 _DAMAGED_DELIMITER = re.compile(_DAMAGED)
 """A delimiter that lost characters. It counts only where other delimiters give too few fields."""
 _BARE_BAR = re.compile(_BAR)
+"""A bar alone, which some models write as the delimiter."""
 _QUOTED_COMMA = re.compile(rf"(?<={_Q})\s?,\s?|,\s?(?={_Q})")
+"""A comma beside a quote, which some models write as the delimiter."""
 _SEPARATOR = re.compile(rf"(?<=[{CLOSE}\]}}])\s?##|##\s?(?:\n|\Z)")
+"""The separator of records: after a closing bracket, or at the end of a line."""
 _CLOSED_AFTER_QUOTE = re.compile(rf"(?:{_Q}|\d)\s?[{CLOSE}]{{1,3}}[\s,;]{{0,3}}(?:\n|\Z)")
+"""The end of a record whose last field ends in a quote or a digit."""
 _CLOSED = re.compile(rf"[{CLOSE}\]}}][ ,;]{{0,3}}(?:\n|\Z)")
+"""A closing bracket at the end of a line."""
 _LINES = re.compile(r"##|\n")
 _BEGUN_MARK = re.compile(
     rf"(?<=[{CLOSE}])\s?(?:#|{_LT}\s?{_BAR}?\s?(?:C[A-Z]{{0,7}})?)\Z", re.IGNORECASE
@@ -84,9 +90,12 @@ _BEGUN_MARK = re.compile(
 record."""
 _BEGUN_RECORD = re.compile(rf"(?:\n|##)\s?(?P<begun>[{OPEN}][^{CLOSE}\n{_MARK}]{{0,60}})\Z")
 """The beginning of a record at the end of a reply, cut before its kind was complete."""
+# Patterns that normalize white space.
 _SPACES = re.compile(r"[^\S\n]+")
 _LINE_ENDS = re.compile(r" ?\n ?")
 _BLANK_LINES = re.compile(r"\n{3,}")
+# Names that models give to the fields of JSON, in the form that fold_keys returns. The first one
+# that has a value counts.
 _ENTITIES = ("entities", "entity", "nodes")
 _RELATIONSHIPS = ("relationships", "relations", "relationship", "edges")
 _NAME = ("name", "entityname", "entity", "title")
@@ -100,9 +109,10 @@ _HIGH = ("highlevelkeywords", "highlevel", "high", "hlkeywords", "hl")
 _QUESTION = ("question", "standalonequestion")
 _LOW = ("lowlevelkeywords", "lowlevel", "low", "llkeywords", "ll")
 ENDS_INSIDE = "the reply ends inside this record"
-FIELDS = 8
-LEAST_FIELDS = 7
-"""Fields of a claim. The last one, the source text, may be missing."""
+"""Message about a record that is cut."""
+CLAIM_FIELDS = 8
+LEAST_CLAIM_FIELDS = 7
+"""Number of fields of a claim. The last one, the source text, may be missing."""
 
 
 @dataclass(frozen=True)
@@ -337,12 +347,11 @@ def parse_graph_json(reply: str) -> Graph:
                 unreadable_records.append(record)
             else:
                 records.append(record)
+    entity_lists = [first_value(fold_keys(value), _ENTITIES) for value in values]
     return Graph(
         records=tuple(records),
         problems=(*unreadable_records, *problems),
-        complete=any(
-            isinstance(first_value(fold_keys(value), _ENTITIES), list) for value in values
-        ),
+        complete=any(isinstance(entities, list) for entities in entity_lists),
         cut=ending != "whole",
     )
 
@@ -354,14 +363,14 @@ def _without_last_record(value: Any) -> tuple[Any, Any]:
     order of the text, so the last list is the one that was being written.
     """
     if isinstance(value, list) and value:
-        fields = fold_keys(value[-1])
-        is_graph = any(
-            isinstance(first_value(fields, names), list) for names in (_ENTITIES, _RELATIONSHIPS)
-        )
+        *before, last_item = value
+        fields = fold_keys(last_item)
+        lists = (first_value(fields, _ENTITIES), first_value(fields, _RELATIONSHIPS))
+        is_graph = any(isinstance(items, list) for items in lists)
         if not is_graph:
-            return value[:-1], value[-1]
-        rest, last = _without_last_record(value[-1])
-        return [*value[:-1], rest], last
+            return before, last_item
+        rest, last = _without_last_record(last_item)
+        return [*before, rest], last
     if isinstance(value, Mapping) and value:
         name = list(value)[-1]
         rest, last = _without_last_record(value[name])
@@ -482,11 +491,12 @@ def _read_relationship(fields: list[str], shown: str) -> Record | Problem:
 
 _FORMAT: RecordFormat[Record] = RecordFormat(
     (
-        Kind("entity|entities|实体|實體", 2, 3, _read_entity),
-        Kind("relationships?|relations?|关系|關係", 3, 5, _read_relationship),
-        Kind("content[ _]keywords?", 3, 5, None),
+        Kind("entity|entities|实体|實體", marks=2, fields=3, read=_read_entity),
+        Kind("relationships?|relations?|关系|關係", marks=3, fields=5, read=_read_relationship),
+        # LightRAG's prompts also request keywords of the whole text.
+        Kind("content[ _]keywords?", marks=3, fields=5, read=None),
     ),
-    "neither an entity nor a relationship",
+    stray="neither an entity nor a relationship",
 )
 
 
@@ -500,7 +510,7 @@ def parse_claims(reply: str) -> ParsedReply[Claim]:
 
 def _read_claim(fields: list[str], shown: str) -> Claim | Problem:
     """Return the claim of these fields, or the problem."""
-    if len(fields) < LEAST_FIELDS:
+    if len(fields) < LEAST_CLAIM_FIELDS:
         return record_problem(
             "fields",
             shown,
@@ -513,7 +523,8 @@ def _read_claim(fields: list[str], shown: str) -> Claim | Problem:
 
 
 _CLAIM_FORMAT: RecordFormat[Claim] = RecordFormat(
-    (Kind("claims?|covariates?|声明|聲明|主张", FIELDS - 1, FIELDS, _read_claim),), "no claim"
+    (Kind("claims?|covariates?|声明|聲明|主张", CLAIM_FIELDS - 1, CLAIM_FIELDS, _read_claim),),
+    "no claim",
 )
 
 

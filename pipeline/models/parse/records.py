@@ -224,11 +224,13 @@ def claim(
     cleaned = name_of(subject)
     if not _is_name(cleaned):
         return problem("name", record_text, "the subject of the claim is empty or too long")
-    about = name_of(object)
+    cleaned_object = name_of(object)
+    if cleaned_object.casefold() in _NOBODY or not _is_name(cleaned_object):
+        cleaned_object = ""
     type, description, source_text = words
     return Claim(
         subject=cleaned,
-        object="" if about.casefold() in _NOBODY or not _is_name(about) else about,
+        object=cleaned_object,
         type=name_of(one_line(type)).upper(),
         status=_status(status),
         start_date=iso_date(dates[0]),
