@@ -63,7 +63,8 @@ KEYS = [
     Depends(HTTPBearer(auto_error=False)),
     Depends(APIKeyHeader(name="X-API-Key", auto_error=False)),
 ]
-"""For the OpenAPI document; Guard checks them, before a request is read."""
+"""The ways to send a key, as the OpenAPI document shows them. Guard checks the key, before a
+request is read."""
 FAILURES: dict[int | str, dict[str, Any]] = {
     401: {"model": Failed, "description": "The key is missing or wrong."},
     403: {
@@ -93,8 +94,11 @@ STREAM = {
 
 
 def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None = None) -> Api:
-    """``any_host``: see Guard. ``token``: signs in the person at this machine; nobody else is let
-    in without a key."""
+    """Return the HTTP API of a project.
+
+    ``any_host`` is as for ``Guard``. With a ``token``, which signs in the person at this machine,
+    nobody else has access without a key.
+    """
     limits = project.settings.serve
     queries, health, audit = Queries(limits), Health(project), audit_of(project)
 
@@ -137,8 +141,10 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
 
 
 def _provider(settings: ServeSettings) -> "Provider | None":
-    """The OpenID Connect provider of the settings, if there is one. Raises SettingsError without
-    its library."""
+    """Return the OpenID Connect provider of the settings, if there is one.
+
+    Raises SettingsError if its library is not installed.
+    """
     if not settings.users.oidc.issuer:
         return None
     if not find_spec("authlib"):
@@ -154,7 +160,7 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
     body_type = body_of(defaults)
 
     async def query(body: Asked, http: Request, include: Include = None) -> Response:
-        """The answer and its references."""
+        """Return the answer and its references."""
         door = _door(http)
 
         def work() -> Response:
@@ -165,8 +171,8 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
         return await answered(http, queries.run(work, claim))
 
     async def query_data(body: Asked, http: Request) -> Response:
-        """What `/query` would give the model: entities, relationships and passages; no model writes
-        an answer."""
+        """Return what `/query` would give the model: entities, relationships and passages. No model
+        writes an answer."""
         door = _door(http)
         options = {**body.options, "only_need_context": True}
 
@@ -184,18 +190,16 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
             with audit.refusals(door, body.query):
                 request = door.project.request(body.query, door.asker, **body.options)
             found = door.project.query_stream(body.query, door.asker, **body.options)
-            with closing(
-                audit.streamed(door, body.query, found)
-            ) as events:  # else its line comes late
+            # Closed at once, because the audit log's line is written when the events end.
+            with closing(audit.streamed(door, body.query, found)) as events:
                 yield from framed(events, request, bool(include))
 
         claim = door.claim(door.project.may_ask_chat(body.options))
         return await answered(http, _events(queries, frames, claim, door.asker.all_told))
 
     for endpoint in (query, query_data, query_stream):
-        endpoint.__annotations__["body"] = (
-            body_type  # the project's own: FastAPI reads it from here
-        )
+        # FastAPI reads the body's type from here. It shows the defaults of this project.
+        endpoint.__annotations__["body"] = body_type
     post("/query", summary="Answer a question", response_model=AnswerShown)(query)
     post("/query/data", summary="Find evidence", response_model=Evidence)(query_data)
     stream(
@@ -217,7 +221,7 @@ def _json(content: dict[str, Any]) -> Response:
 async def _events(
     queries: Queries, frames: Callable[[], Iterator[bytes]], claim: Claim, all_told: bool
 ) -> Response:
-    """The first of them is there, so that what goes wrong before it has a status."""
+    """Return the stream once its first event is ready, so that an earlier error has its status."""
     return EventStream(await queries.stream(frames, claim), all_told)
 
 
@@ -230,7 +234,8 @@ def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health
         "/health", summary="Whether queries can be answered", responses=unavailable, tags=["health"]
     )
     async def look(request: Request) -> HealthShown:
-        """Asks the stores, now. Wants no key, and says what is wrong to those who have one."""
+        """Ask the stores whether they can answer now. This needs no key; problems are described
+        only to callers with one."""
         state = await health.look()
         door: Door | None = request.scope["door"]
         body = health_json(state, project, door is not None and door.asker.all_told)
@@ -243,9 +248,10 @@ def told(request: Request, failure: Failure, headers: Mapping[str, str] | None =
 
 
 def _fields_of_body(request: Request) -> Collection[str]:
-    """That whatever is asked for takes."""
+    """Return the fields that the requested route takes in its body."""
     body = getattr(request.scope.get("route"), "body_field", None)
-    return getattr(body and body.field_info.annotation, "model_fields", {}).keys()
+    model = body.field_info.annotation if body else None
+    return getattr(model, "model_fields", {}).keys()
 
 
 def _answer_errors(app: FastAPI, tell: Callable[..., Response]) -> None:

@@ -18,21 +18,24 @@ from pipeline.serve.doors import Door
 from pipeline.serve.failures import failure_of
 
 BROKEN_OFF = "broken off"
-"""Outcome of a question whose client has hung up, or whose time was over."""
+"""The outcome of a question whose client has disconnected, or whose time was over."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """``log``: None where settings ask for none; then nothing is written.
+    """The server's part of the audit log. Without a ``log`` in the settings nothing is written.
 
-    A question is written down before its answer goes out, so that none is answered that cannot be
-    written down. The line of a stream is written before its last event.
+    The line of a question is written before its answer is sent, so that no question is answered
+    without one. The line of a stream is written before its last event.
     """
 
     log: AuditLog | None
 
     def answered(self, door: Door, question: str, find: Callable[[], Answer]) -> Answer:
-        """Return what ``find`` finds; raises what it raises."""
+        """Call ``find``, write a line about the question, and return the answer.
+
+        Raises what ``find`` raises, after a line about that.
+        """
         with self.refusals(door, question):
             found = find()
         if self.log is not None:
@@ -41,7 +44,7 @@ class Audit:
 
     @contextmanager
     def refusals(self, door: Door, question: str) -> Iterator[None]:
-        """Write down why a question that fails in the block has no answer."""
+        """Write a line about a question that fails in the block, with the reason."""
         try:
             yield
         except Exception as error:
@@ -50,7 +53,7 @@ class Audit:
             raise
 
     def streamed(self, door: Door, question: str, events: Iterator[Event]) -> Generator[Event]:
-        """Yield the events, and write down how they end; raises what they raise."""
+        """Yield the events, and write a line about how they end. Raises what they raise."""
         if self.log is None:
             yield from events
             return
@@ -76,13 +79,18 @@ class Audit:
     def signed_in(
         self, how: str, outcome: str, address: str, door: Door | None = None, user: str = ""
     ) -> None:
-        """``how``: key, token, oidc or out (who has signed out); ``outcome``: ok or refused."""
+        """Write a line about a sign-in or a sign-out.
+
+        ``how`` is key, token, oidc or out (a sign-out), and ``outcome`` is ok or refused.
+        ``address`` is the sender's.
+        """
         if self.log is not None:
             who = who_of(door) if door else {"key": "", "user": user}
             self.log.add("sign-in", how=how, outcome=outcome, address=address, **who)
 
     def edited(self, door: Door, path: str, status: int, text: str | None) -> None:
-        """``text``: what the edit says in words, as far as a page has it from a person."""
+        """Write a line about an edit, with the status of its answer. ``text`` says what a person
+        has entered, if anything."""
         if self.log is not None:
             self.log.add(
                 "edit", text, **who_of(door), workspace=door.workspace, path=path, status=status
@@ -113,11 +121,9 @@ def who_of(door: Door) -> Mapping[str, str]:
 
 
 def _outcome(error: Exception) -> str:
-    return (
-        BROKEN_OFF
-        if isinstance(error, RequestEndedError)
-        else failure_of(error, all_told=True).type
-    )
+    if isinstance(error, RequestEndedError):
+        return BROKEN_OFF
+    return failure_of(error, all_told=True).type
 
 
 def _passages(references: tuple[Reference, ...]) -> list[dict[str, str]]:
@@ -129,11 +135,10 @@ def _passages(references: tuple[Reference, ...]) -> list[dict[str, str]]:
 
 @dataclass(frozen=True)
 class AuditedEdits:
-    """An ASGI application around another: what an editor's routes have done is written down with
-    its status.
+    """An ASGI application around another that writes a line for each request of an editor.
 
-    ``scope["edit"]``: a dictionary to which the dependency ``editor`` adds, so that no route can
-    forget to.
+    ``scope["edit"]`` is a dictionary which the dependency ``editor`` fills, so that no route of an
+    editor can be left out.
     """
 
     app: ASGIApp

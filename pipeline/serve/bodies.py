@@ -1,4 +1,4 @@
-"""What the HTTP API takes and gives, as its OpenAPI document shows it."""
+"""The bodies of requests and answers of the HTTP API, as its OpenAPI document shows them."""
 
 from typing import Any
 
@@ -21,29 +21,27 @@ class Asked(QueryRequest):
     @model_validator(mode="before")
     @classmethod
     def _null_is_not_given(cls, given: Any) -> Any:
-        return (
-            {name: value for name, value in given.items() if value is not None}
-            if isinstance(given, dict)
-            else given
-        )
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def options(self) -> dict[str, Any]:
-        """What was asked for beside the question, as ``Project.query`` takes it."""
+        """The options that the request gives, as ``Project.query`` takes them."""
         return self.model_dump(exclude_unset=True, exclude={"query"})
 
 
 def body_of(settings: QuerySettings) -> type[Asked]:
-    """All that QueryRequest has; the defaults it shows are those of the settings."""
+    """Return the model of a query's body, whose schema shows the defaults of these settings."""
     defaults = settings.options
 
-    def shown(schema: dict[str, Any]) -> None:
+    def show_defaults(schema: dict[str, Any]) -> None:
         for name in schema["properties"].keys() & defaults.keys():
             schema["properties"][name]["default"] = defaults[name]
         schema["examples"] = EXAMPLES
 
     class Query(Asked):
-        model_config = ConfigDict(json_schema_extra=shown)
+        model_config = ConfigDict(json_schema_extra=show_defaults)
 
     Query.__doc__ = Asked.__doc__
     return Query
@@ -175,7 +173,7 @@ class Found(Body):
 
 
 class Evidence(Found):
-    """What was found, best first."""
+    """The evidence that was found, best first."""
 
     entities: list[EntityShown]
     relationships: list[RelationshipShown]
@@ -205,7 +203,7 @@ class AnnotationShown(Body):
 
 
 class AnswerShown(Found):
-    """With ``include=evidence`` all that ``Evidence`` has, too."""
+    """An answer. With ``include=evidence`` it also has the fields of ``Evidence``."""
 
     answer: str = Field(
         description="Cites references by their ids; without a chat model, the evidence itself."

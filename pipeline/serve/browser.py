@@ -1,4 +1,4 @@
-"""The page in this machine's browser: ``graphmill ui``."""
+"""Open the page in this machine's browser, for ``graphmill ui``."""
 
 import html
 import os
@@ -26,12 +26,11 @@ LEADS_ON = (
 
 
 def show(project: Project, port: int | None = None, browser: bool = True) -> int:
-    """Serve the person at this machine alone, and open the page in their browser; return the exit
-    code.
+    """Serve the person at this machine alone, and open the page in their browser.
 
-    Without a ``port`` it is that of the settings or, where another has it, a free one. Nothing is
-    said of requests, for the terminal is a person's; it shows the address that signs in, anew each
-    time that one was used.
+    Without a ``port`` it is the port of the settings or, if that is taken, a free one. The terminal
+    shows no requests. It shows the address that signs in, and a new one each time it was used.
+    Returns the exit code.
     """
     with _listening(project, port) as listening, _file_to_open(project.root / "data") as file:
         address = ""
@@ -67,7 +66,10 @@ def _signing_in(address: str, token: str) -> str:
 
 @contextmanager
 def _file_to_open(folder: Path) -> Iterator[Path | None]:
-    """A file of this account alone; None where none can be written. It is removed in the end."""
+    """Yield a file that only this account can read, or None if none can be written.
+
+    The file is removed at the end.
+    """
     file = None
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,15 +85,14 @@ def _file_to_open(folder: Path) -> Iterator[Path | None]:
 
 
 def _open(address: str, file: Path | None) -> None:
-    """Open the address by a file, since other accounts can read the address on a browser's command
-    line.
+    """Open the address in a browser, by way of a file.
 
-    Does nothing where there is no screen: a browser in the terminal would take it over.
+    Other accounts can read a browser's command line, and the address signs in. Nothing is opened
+    without a screen, because a browser in the terminal would take the terminal over.
     """
-    screen = sys.platform != "linux" or any(
-        map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
-    )
-    if not screen or file is None:
+    variables = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    has_screen = sys.platform != "linux" or any(os.environ.get(name) for name in variables)
+    if not has_screen or file is None:
         return
     file.write_text(LEADS_ON.format(address=html.escape(address)), encoding="utf-8")
     threading.Thread(target=webbrowser.open, args=[file.as_uri()], daemon=True).start()

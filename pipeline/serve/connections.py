@@ -1,5 +1,4 @@
-"""Connections over which no whole request comes are cut: uvicorn itself waits for the rest of one
-for ever."""
+"""Close connections over which no complete request arrives; uvicorn itself would wait for ever."""
 
 import asyncio
 
@@ -7,8 +6,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 def impatient(seconds: float) -> type[H11Protocol]:
-    """HTTP over a connection that is closed where a request's headers take longer to come. A body
-    is waited for by Guard, which can still answer; one that nobody reads is cut here."""
+    """Return a protocol that closes a connection if a request's headers take longer than this.
+
+    ``Guard`` waits for a request's body, because it can still answer then. A connection whose body
+    nobody reads is closed here.
+    """
 
     class Impatient(H11Protocol):
         timer: asyncio.TimerHandle | None = None
@@ -30,7 +32,7 @@ def impatient(seconds: float) -> type[H11Protocol]:
             self._stop()
 
         def _watch(self) -> None:
-            """From when there is nothing to be answered until there is."""
+            """Start the clock while no request is being answered, and stop it during an answer."""
             if self.cycle is not None and not self.cycle.response_complete:
                 self._stop()
             elif self.timer is None:

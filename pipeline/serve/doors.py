@@ -1,4 +1,5 @@
-"""Whom each key lets in: who they are, what they may ask for, and of which workspace."""
+"""The access that each key and each group of users gives: to which workspaces, and with which
+limits."""
 
 import math
 import secrets
@@ -16,19 +17,26 @@ from pipeline.settings.keys import API_KEY, EVERYBODY, OPEN, key_faults
 from pipeline.settings.schema import UNLIMITED, KeySettings, RightsSettings, ServeSettings, Settings
 
 USER = "user:"
-"""Before a user's name in usage: no key's name has such a sign."""
+"""The prefix of a user's name in usage. No key's name can have a colon."""
 USUAL_RECORDS = 100
-"""That anybody may ask for, unless settings say otherwise."""
+"""The records that every caller may ask for, unless settings say otherwise."""
 
 
 @dataclass(frozen=True)
 class Door:
-    """``project``: over the workspace that is asked; ``served``: over its own. ``key``: "" where
-    none is wanted; ``editor``: it may change something, where settings let anybody; ``projects``:
-    over all workspaces that it may ask. ``here``: for the person at this machine (``graphmill
-    ui``), who may change something as the settings stand. ``user``: whom something else has signed
-    in, or for whom a front end asks by its key, one that ``acts_for_users``. ``signed_in``: by a
-    session of the page. ``concurrency``: of its queries at a time; None where nobody else asks."""
+    """The access of one caller: who it is, and which workspaces it may ask.
+
+    - ``project`` is over the workspace that is asked, ``served`` over the server's own, and
+      ``projects`` over all workspaces that the caller may ask.
+    - ``key`` is "" if none is needed.
+    - An ``editor`` may make changes, if the settings allow changes at all.
+    - ``here`` is for the person at this machine (``graphmill ui``), who may make changes even if
+      ``serve.read_only`` is set.
+    - ``user`` is a user whom another system has signed in. It may also be a user for whom a front
+      end asks by its own key, one that ``acts_for_users``.
+    - ``signed_in`` tells that a session of the page gives the access.
+    - ``concurrency`` is how many of its queries may run at a time; None if nobody else can ask.
+    """
 
     asker: Asker
     project: Project
@@ -43,9 +51,10 @@ class Door:
     concurrency: int | None = None
 
     def claim(self, chat: bool) -> Claim:
-        """Return what its query waits for a turn with; ``chat``: whether it may ask a chat model.
+        """Return the claim with which a query waits for its turn.
 
-        The users of a front end take turns with each other as if each had a key.
+        ``chat`` says whether the query may ask a chat model. Each user of a front end takes turns
+        as if the user had a key.
         """
         return Claim(f"{self.asker.name} {self.user}".strip(), self.concurrency, chat)
 
@@ -58,21 +67,21 @@ class Door:
         return tuple(one.settings.workspace for one in self.projects) or (self.workspace,)
 
     def at(self, workspace: str) -> "Door | None":
-        """The same door to another workspace; None where it leads to none of that name."""
-        of_that_name = (
-            one for one in (*self.projects, self.project) if one.settings.workspace == workspace
-        )
-        found = next(of_that_name, None)
-        return replace(self, project=found) if found else None
+        """Return this access to another workspace; None if the caller may not ask it."""
+        for project in (*self.projects, self.project):
+            if project.settings.workspace == workspace:
+                return replace(self, project=project)
+        return None
 
     @property
     def at_home(self) -> bool:
-        """Whether the workspace is the project's own: runs, pins and snapshots tell of no other
-        one."""
+        """Return whether the workspace is the project's own. Runs, pins and snapshots are about no
+        other one."""
         return self.workspace == self.served.settings.workspace
 
     @property
     def may_change(self) -> bool:
+        """Return whether the caller may make changes now, in this workspace."""
         if not self.at_home:
             return False
         return self.here or (self.editor and not self.project.settings.serve.read_only)
@@ -80,31 +89,31 @@ class Door:
 
 @dataclass(frozen=True)
 class Users:
-    """People whom something else has signed in: what each group may, in the order that decides
-    between several."""
+    """The access of users whom another system has signed in, by their group.
+
+    A user in several groups has the access of the first one.
+    """
 
     groups: Mapping[str, Door] = field(default_factory=dict)
 
     def door(self, user: str, groups: Collection[str], by_key: Door | None = None) -> Door | None:
-        """Return the door of a user in these groups; None where no group of the settings is among
-        them.
+        """Return the access of a user in these groups; None if none of them is in the settings.
 
-        ``by_key``: the door of the front end that names them, in whose name and at whose limit they
-        spend. Where settings have no groups, its users have its rights.
+        ``by_key`` is the access of the front end that names the user. Calls are then recorded in
+        its name and count towards its cost limit. If the settings have no groups, its users have
+        its own rights.
         """
         if by_key and not self.groups:
             return replace(by_key, user=user)
-        of_group = next(
-            (door for name, door in self.groups.items() if name == EVERYBODY or name in groups),
-            None,
-        )
+        fitting = (self.groups[name] for name in self.groups if name == EVERYBODY or name in groups)
+        of_group = next(fitting, None)
         if of_group is None:
             return None
         if by_key is None:
-            return replace(of_group, user=user, asker=replace(of_group.asker, name=f"{USER}{user}"))
-        asker = replace(
-            of_group.asker, name=by_key.asker.name, cost_per_day=by_key.asker.cost_per_day
-        )
+            asker = replace(of_group.asker, name=f"{USER}{user}")
+            return replace(of_group, user=user, asker=asker)
+        paying = by_key.asker
+        asker = replace(of_group.asker, name=paying.name, cost_per_day=paying.cost_per_day)
         return replace(of_group, user=user, asker=asker, key=by_key.key)
 
     def known(self, groups: Collection[str]) -> list[str]:
@@ -114,8 +123,11 @@ class Users:
 
 @dataclass(frozen=True)
 class Doors:
-    """``open``: for those without a key; None where one is wanted. ``here``: one of ``keyed``, for
-    the person at this machine alone."""
+    """The access of all possible callers.
+
+    ``open`` is for callers without a key, None if a key is needed. ``here`` is one of ``keyed``,
+    for the person at this machine alone.
+    """
 
     keyed: tuple[Door, ...]
     open: Door | None
@@ -124,25 +136,29 @@ class Doors:
 
     @property
     def any_for_users(self) -> bool:
-        """Whether any key acts for users, so that the headers that name them mean something beside
-        a key."""
+        """Return whether any key acts for users, whom its requests name in headers."""
         return any(door.acts_for_users for door in self.keyed)
 
     def opened_by(self, given: Sequence[bytes]) -> Door | None:
-        """All keys are compared, each in a time that does not tell how much of it fits."""
-        fits = [
-            [secrets.compare_digest(one, door.key.encode()) for one in given] for door in self.keyed
-        ]
-        return next(
-            (door for door, fit in zip(self.keyed, fits, strict=True) if any(fit)), self.open
-        )
+        """Return the access that one of the given keys gives, else that of callers without a key.
+
+        All keys are compared, each in a time that does not depend on how much of it fits.
+        Otherwise an attacker could guess a key piece by piece from the time of the answer.
+        """
+        fitting = None
+        for door in self.keyed:
+            key = door.key.encode()
+            fits = [secrets.compare_digest(one, key) for one in given]
+            if any(fits) and fitting is None:
+                fitting = door
+        return fitting or self.open
 
 
 def doors_of(project: Project, for_person_here: bool = False) -> Doors:
-    """Return the doors that settings make.
+    """Return the access that the settings give to callers.
 
-    ``for_person_here``: there is one for the person at this machine, and none without a key. Raises
-    SettingsError for a key that is blank or that two have, and for conditions that make no sense.
+    With ``for_person_here`` the person at this machine has access, and nobody without a key. Raises
+    SettingsError for a blank key, for a key that two have, and for conditions that make no sense.
     """
     settings = project.settings
     for fault in key_faults(settings.serve):
@@ -151,35 +167,36 @@ def doors_of(project: Project, for_person_here: bool = False) -> Doors:
         _conditions(f"serve.views.{view}", one.where)
     share = _share(settings.serve, for_person_here)
     keyed = [_keyed(name, key, project) for name, key in settings.serve.keys.items()]
-    groups = {name: _door(f"serve.users.groups.{name}", name, rights, project)
-              for name, rights in settings.serve.users.groups.items()}  # fmt: skip
+    groups = {}
+    for name, rights in settings.serve.users.groups.items():
+        groups[name] = _door(f"serve.users.groups.{name}", name, rights, project)
     users = Users(groups)
-    if api_key := settings.serve.api_key.get_secret_value():
-        keyed.append(
-            Door(asker_of(API_KEY, settings), project, project, api_key, concurrency=share)
-        )
+    api_key = settings.serve.api_key.get_secret_value()
+    if api_key:
+        asker = asker_of(API_KEY, settings)
+        keyed.append(Door(asker, project, project, api_key, concurrency=share))
+    anybody = asker_of(OPEN, settings)
     if for_person_here:
-        # Nobody is told this key: it signs the sessions, which so end with the process.
+        # Nobody gets to know this key. It signs the sessions, so that they end with the process.
         secret = secrets.token_urlsafe(32)
-        here = Door(
-            asker_of(OPEN, settings), project, project, secret, True, here=True, concurrency=share
-        )
+        here = Door(anybody, project, project, secret, True, here=True, concurrency=share)
         return Doors((*keyed, here), None, here, users)
-    named = bool(settings.serve.users.proxies or settings.serve.users.oidc.issuer)
-    open_door = None if keyed or named else Door(asker_of(OPEN, settings), project, project)
+    others_sign_in = bool(settings.serve.users.proxies or settings.serve.users.oidc.issuer)
+    open_door = None if keyed or others_sign_in else Door(anybody, project, project)
     return Doors(tuple(keyed), open_door, None, users)
 
 
 def asker_of(name: str, settings: Settings) -> Asker:
-    """Who may ask for all that serve.allow says."""
+    """Return a caller of this name with the limits of serve.allow."""
     allow, query = settings.serve.allow, settings.query
+    # Without a limit in the settings, a caller may ask for what the defaults of a query ask for.
+    default_records = [getattr(query, option) for option in RECORDS]
     return Asker(
         name,
         modes=allow.modes,
         models=(query.model,) if allow.models is None else allow.models,
         system_prompt=allow.system_prompt,
-        max_records=allow.max_records
-        or max(USUAL_RECORDS, *(getattr(query, option) for option in RECORDS)),
+        max_records=allow.max_records or max(USUAL_RECORDS, *default_records),
         max_prompt_tokens=allow.max_prompt_tokens or query.max_total_tokens,
         max_calls=allow.max_calls or query.max_calls,
         shared_cost_per_day=None if allow.cost_per_day == UNLIMITED else allow.cost_per_day,
@@ -199,7 +216,10 @@ def _conditions(section: str, where: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _door(where: str, name: str, key: RightsSettings, project: Project) -> Door:
-    """``where``: its place in the settings; ``name``: by which usage knows it."""
+    """Return the access with these rights; rights that are left out come from serve.allow.
+
+    ``where`` is the place of the rights in the settings, and ``name`` the caller's name in usage.
+    """
     conditions = _conditions(where, key.where)
     usual = asker_of(name, project.settings)
     asker = Asker(
@@ -225,11 +245,17 @@ def _door(where: str, name: str, key: RightsSettings, project: Project) -> Door:
 
 
 def _share(serve: ServeSettings, for_person_here: bool = False) -> int | None:
-    """Return how many queries of one asker may run at a time; None where only one can ask, who has
-    all places."""
-    askers = len(serve.keys) + bool(serve.api_key.get_secret_value()) + for_person_here
-    users = serve.users.groups or serve.users.proxies or serve.users.oidc.issuer
-    several = askers > 1 or users or any(key.acts_for_users for key in serve.keys.values())
-    return (
-        (serve.allow.concurrency or math.ceil(serve.concurrency / FAIR_SHARES)) if several else None
-    )
+    """Return how many queries of one caller may run at a time.
+
+    None if there can be only one caller, who may use all places.
+    """
+    callers = len(serve.keys)
+    if serve.api_key.get_secret_value():
+        callers += 1
+    if for_person_here:
+        callers += 1
+    has_users = bool(serve.users.groups or serve.users.proxies or serve.users.oidc.issuer)
+    acts_for_users = any(key.acts_for_users for key in serve.keys.values())
+    if callers <= 1 and not has_users and not acts_for_users:
+        return None
+    return serve.allow.concurrency or math.ceil(serve.concurrency / FAIR_SHARES)

@@ -1,5 +1,5 @@
-"""Errors as the API tells them: a status, a type that stays the same, a message; never a traceback
-or a value."""
+"""Answer errors with a status, a type that never changes, and a message; without tracebacks and
+values."""
 
 import logging
 import traceback
@@ -54,7 +54,7 @@ OWN: dict[type[Exception], tuple[int, str]] = {
     ClosingError: (503, "shutting_down"),
 }
 OF_THE_REQUEST = frozenset({"not_allowed", "spent", "nothing_loaded", "invalid_request"})
-"""Types whose messages speak of what was asked for."""
+"""Types whose messages are about the request alone, and reveal nothing of the server."""
 BY_STATUS = {
     400: "invalid_request",
     401: "unauthorized",
@@ -87,9 +87,12 @@ class Failure:
 
 
 def failure_of(error: Exception, all_told: bool) -> Failure:
-    """What to tell of any exception. An unexpected one is written to the log, its text nowhere: it
-    may hold data. ``all_told``: also of hosts and folders; others are told of what they ask for
-    alone."""
+    """Return the failure that answers any exception.
+
+    With ``all_told`` messages may name hosts and folders; other callers read messages about their
+    request alone. An unexpected exception is logged by its place. Its text is written nowhere,
+    because it may hold data.
+    """
     if type(error) in OWN:
         status, name = OWN[type(error)]
         return Failure(status, name, texts()["failures"][name])
@@ -104,28 +107,34 @@ def failure_of(error: Exception, all_told: bool) -> Failure:
                 name,
             )
             return Failure(status, name, texts()["failures"]["not_told"])
+    kind = type(error).__name__
     where = "".join(traceback.format_tb(error.__traceback__))
-    LOG.error("unexpected %s at\n%s", type(error).__name__, where.rstrip())
-    return Failure(
-        500, "internal", texts()["failures"]["internal"].format(kind=type(error).__name__)
-    )
+    LOG.error("unexpected %s at\n%s", kind, where.rstrip())
+    return Failure(500, "internal", texts()["failures"]["internal"].format(kind=kind))
 
 
 def invalid(faults: Sequence[Mapping[str, Any]], known: Collection[str]) -> Failure:
-    """What pydantic found wrong with a request's body, whose fields are ``known``; the values are
-    not told."""
-    fields = tuple({"field": _place(fault), "message": _said(fault, known)} for fault in faults)
-    told = "; ".join(entry["message"] if _is_unknown(fault) else f"{entry['field']}: {entry['message']}"  # noqa: E501
-                     for entry, fault in zip(fields, faults, strict=True))  # fmt: skip
-    return Failure(422, "invalid_request", told, fields)
+    """Return the failure for a body in which pydantic found these faults.
+
+    ``known`` are the fields that a body may have. The message does not show the values.
+    """
+    fields = []
+    messages = []
+    for fault in faults:
+        place, message = _place(fault), _describe_fault(fault, known)
+        fields.append({"field": place, "message": message})
+        # The message about an unknown field names the field itself.
+        messages.append(message if _is_unknown(fault) else f"{place}: {message}")
+    return Failure(422, "invalid_request", "; ".join(messages), tuple(fields))
 
 
 def _place(fault: Mapping[str, Any]) -> str:
+    """Return the path of the faulty field in the body, or "body"."""
     place = fault["loc"][1:] if fault["type"] != "json_invalid" else ()
     return ".".join(str(part) for part in place)[:LONGEST_NAME] or "body"
 
 
-def _said(fault: Mapping[str, Any], known: Collection[str]) -> str:
+def _describe_fault(fault: Mapping[str, Any], known: Collection[str]) -> str:
     if fault["type"] == "json_invalid":
         return texts()["failures"]["no_json"].format(place=fault["loc"][-1])
     if not _is_unknown(fault):
@@ -139,7 +148,8 @@ def _is_unknown(fault: Mapping[str, Any]) -> bool:
 
 
 def refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """What was not even looked at, in the form of all errors."""
+    """Return the answer to a request that is refused before it is read, in the form of all
+    errors."""
     return respond(refused(status, message), headers)
 
 

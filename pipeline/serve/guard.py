@@ -1,5 +1,5 @@
-"""What every request passes before it is read (its host, its key, its size, how long it takes to
-come), what every answer tells a browser, and a line in the log."""
+"""Check every request before it is read: its host, its key, its size and how long it takes to
+arrive. Also set the security headers of answers, and log requests."""
 
 import asyncio
 import logging
@@ -25,9 +25,8 @@ from pipeline.serve.tries import Tries, sender_of
 from pipeline.settings.schema import UsersSettings
 
 if TYPE_CHECKING:
-    from pipeline.serve.sessions import (
-        Sessions,
-    )  # by itsdangerous, which tools for assistants do without
+    # It needs itsdangerous, which the extra for assistants' tools does not install.
+    from pipeline.serve.sessions import Sessions
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
@@ -35,17 +34,21 @@ _IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Guard:
-    """An ASGI application around another.
+    """An ASGI application around another that lets only permitted requests through.
 
-    Where a door is open, or is for the person at this machine, and unless ``any_host``, only those
-    who ask this machine by one of its own names are answered: a web page whose name is made to
-    point here cannot ask. Through an open door no other server's page may ask, unless its origin is
-    one of ``origins``. ``open_paths`` want no key, nor does what is below those that end with /;
-    ``scope["door"]`` says to the application whom theirs has let in, None where there was none. A
-    path below /w/NAME asks for the same of that workspace. ``sessions``: of those who have signed
-    in on a page; where there are such, whoever asks for a page without a key is led to the login.
-    ``patience``: seconds that a body may take to come. ``tries``: wrong keys of late; after too
-    many each is answered late. ``users``: who may name the user of a request, and in which headers.
+    It sets ``scope["door"]`` to the caller's access, or None. Without access only ``open_paths``
+    are answered, and everything below those that end with "/". A path below /w/NAME stands for the
+    same path in that workspace.
+
+    If callers without a key have access, or the person at this machine, requests must address this
+    machine by one of its own names, unless ``any_host``. Otherwise a web page whose host name is
+    made to point here could ask (DNS rebinding). Nor may another server's page ask without a key,
+    unless its origin is one of ``origins``.
+
+    ``sessions`` are those of people who have signed in on a page; with them, a browser without
+    access is led to the login. ``patience`` is the seconds that a body may take to arrive.
+    ``tries`` counts wrong keys; after too many, each is answered with a delay. ``users`` says who
+    may name the user of a request, and in which headers.
     """
 
     app: ASGIApp
@@ -67,54 +70,63 @@ class Guard:
             return await refusal(421, texts()["failures"]["wrong_host"])(scope, receive, send)
         given = _keys_in(headers)
         try:
-            door = self._opened(scope, headers, given)
+            door = self._find_access(scope, headers, given)
         except NotAllowedError as error:
             plain = PlainTextResponse(str(error), 403) if wants_page(scope) else None
             return await (plain or refusal(403, str(error)))(scope, receive, send)
-        if door is None and any(given) and (seconds := await self.tries.count(sender_of(scope))):
-            too_many = texts()["failures"]["too_many_wrong_keys"].format(seconds=seconds)
-            return await refusal(429, too_many, {"Retry-After": str(seconds)})(scope, receive, send)
-        if inside := _IN_WORKSPACE.fullmatch(scope["path"]):
+        if door is None and any(given):
+            seconds = await self.tries.count(sender_of(scope))
+            if seconds:
+                too_many = texts()["failures"]["too_many_wrong_keys"].format(seconds=seconds)
+                answer = refusal(429, too_many, {"Retry-After": str(seconds)})
+                return await answer(scope, receive, send)
+        inside = _IN_WORKSPACE.fullmatch(scope["path"])
+        if inside:
             workspace, path = inside.groups()
             scope = {**scope, "path": path, "raw_path": quote(path).encode()}
-            if door is not None and (door := door.at(workspace)) is None:
-                return await refusal(404, texts()["failures"]["no_workspace"])(scope, receive, send)
+            if door is not None:
+                door = door.at(workspace)
+                if door is None:
+                    answer = refusal(404, texts()["failures"]["no_workspace"])
+                    return await answer(scope, receive, send)
         scope["door"] = door
         if door is None and not self._is_open(scope["path"]):
-            if self.sessions and wants_page(scope):
-                return await RedirectResponse(login_address(scope), 303)(scope, receive, send)
-            if self.doors.open is not None:
-                return await refusal(403, texts()["failures"]["other_page"])(scope, receive, send)
-            wrong_key = texts()["failures"]["wrong_key"]
-            return await refusal(401, wrong_key, {"WWW-Authenticate": "Bearer"})(
-                scope, receive, send
-            )
+            return await self._refuse(scope)(scope, receive, send)
         announced = headers.get("content-length", "")
+        # A number of more than 20 digits is too large by its first 20.
         if announced.isdecimal() and int(announced[:20]) > self.max_body:
             return await refusal(413, self._limit, {"Connection": "close"})(scope, receive, send)
         await self.app(scope, self._limited(receive), send)
 
-    def _opened(self, scope: Scope, headers: Headers, given: Sequence[bytes]) -> Door | None:
-        """By a key, else by what a trusted proxy says, else by a session; a wrong key is none of
-        the others.
+    def _refuse(self, scope: Scope) -> ASGIApp:
+        """Return the answer to a request without access: the login for a browser, else an error."""
+        if self.sessions and wants_page(scope):
+            return RedirectResponse(login_address(scope), 303)
+        if self.doors.open is not None:
+            return refusal(403, texts()["failures"]["other_page"])
+        return refusal(401, texts()["failures"]["wrong_key"], {"WWW-Authenticate": "Bearer"})
 
-        Raises NotAllowedError where a user is named who may not ask, or by a key that may not name
-        one.
+    def _find_access(self, scope: Scope, headers: Headers, given: Sequence[bytes]) -> Door | None:
+        """Return the access of a request: by its key, else by a trusted proxy, else by a session.
+
+        With a wrong key neither the proxy nor the session counts. Raises NotAllowedError for a user
+        who may not ask, and for a key that may not name a user.
         """
         door = self.doors.opened_by(given)
         if door is not None and door.key:
             return self._of_user(door, headers)
         if door is None and not any(given):
-            return self._of_proxy(scope, headers) or (
-                self.sessions.door(scope) if self.sessions else None
-            )
+            by_proxy = self._of_proxy(scope, headers)
+            if by_proxy is not None or self.sessions is None:
+                return by_proxy
+            return self.sessions.door(scope)
         if door is not None and door is self.doors.open and of_another_page(scope, self.origins):
             return None
         return door
 
     def _of_user(self, by_key: Door, headers: Headers) -> Door:
-        """The door of the user for whom a front end asks; by any other key that of the key
-        itself."""
+        """Return the access of the user for whom a front end asks; with any other key, that of the
+        key itself."""
         if not self.doors.any_for_users:
             return by_key
         named, words = named_in(headers, self.users), texts()["failures"]
@@ -132,10 +144,10 @@ class Guard:
         return door
 
     def _of_proxy(self, scope: Scope, headers: Headers) -> Door | None:
-        """Return the door of the user whom a proxy names, unless a page of another server asks.
+        """Return the access of the user whom a proxy names, unless another server's page asks.
 
-        The browser sends along what the proxy knows it by, as it does with a session. So this holds
-        for pages of ``origins`` too: they ask with a key. Raises NotAllowedError where the user may
+        A browser sends the proxy's cookie with requests of any page. Therefore pages of ``origins``
+        have no access in this way either: they need a key. Raises NotAllowedError if the user may
         not ask.
         """
         if not is_trusted(scope.get("peer", ""), self.users) or of_another_page(scope):
@@ -149,17 +161,21 @@ class Guard:
         return door
 
     def _is_open(self, path: str) -> bool:
-        return any(
-            path.startswith(one) if one.endswith("/") else path == one for one in self.open_paths
-        )
+        folders = tuple(one for one in self.open_paths if one.endswith("/"))
+        return path in self.open_paths or path.startswith(folders)
 
     def _limited(self, receive: Receive) -> Receive:
-        """For a body whose size was not announced, or that does not come."""
-        received, whole, deadline = 0, False, asyncio.get_running_loop().time() + self.patience
+        """Return a function that receives the body, with limits on its size and its time.
 
-        async def limited() -> Message:
+        They are checked here for a body whose size was not announced, or that arrives too slowly.
+        """
+        received, whole = 0, False
+        deadline = asyncio.get_running_loop().time() + self.patience
+
+        async def receive_within_limits() -> Message:
             nonlocal received, whole
-            if whole:  # what comes now is that the client has hung up, whenever that is
+            if whole:
+                # The next message says that the client has disconnected; it may come at any time.
                 return await receive()
             try:
                 async with asyncio.timeout_at(deadline):
@@ -172,7 +188,7 @@ class Guard:
             whole = not message.get("more_body", False)
             return message
 
-        return limited
+        return receive_within_limits
 
     @property
     def _limit(self) -> str:
@@ -183,16 +199,19 @@ class Guard:
         return texts()["failures"]["slow_request"].format(seconds=self.patience)
 
     def _is_for_us(self, headers: Headers) -> bool:
+        """Return whether the request addresses this server by a name that it accepts."""
         host = headers.get("host", "").lower()
+        # An address in brackets is IPv6 without a port.
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        keys_alone = self.doors.open is None and self.doors.here is None
-        return keys_alone or self.any_host or name in LOOPBACK_NAMES
+        needs_key = self.doors.open is None and self.doors.here is None
+        return needs_key or self.any_host or name in LOOPBACK_NAMES
 
 
 def _keys_in(headers: Headers) -> list[bytes]:
+    """Return the keys of X-API-Key and of Authorization: Bearer; each may be empty."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    given = [headers.get("x-api-key", ""), token.strip() if scheme.lower() == "bearer" else ""]
-    return [one.encode("latin-1") for one in given]
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
+    return [one.encode("latin-1") for one in (headers.get("x-api-key", ""), bearer)]
 
 
 TOLD_BROWSERS: Mapping[str, str] = {
@@ -201,20 +220,19 @@ TOLD_BROWSERS: Mapping[str, str] = {
         " 'self'; font-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
-    # Not no-referrer: with that a form says it is of nobody's page (Origin: null)
+    # With no-referrer a browser would send Origin: null with a form, as of no page.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Nothing is loaded from, sent to or framed by another host, whatever a document or a model has
-written."""
+"""Headers of every answer. With them a browser loads nothing from other hosts, sends nothing to
+them, and shows no page in a frame of theirs, whatever a document or a model has written."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """An ASGI application around another, whose every answer has these headers, unless it has its
-    own."""
+    """An ASGI application around another that adds headers to every answer that lacks them."""
 
     app: ASGIApp
     headers: Mapping[str, str]
@@ -235,8 +253,11 @@ LOG = logging.getLogger("graphmill.serve")
 
 @dataclass(frozen=True)
 class RequestLog:
-    """An ASGI application around another. Method, path, status, milliseconds until the answer's
-    end; "hung up" where that was not reached."""
+    """An ASGI application around another that logs each request.
+
+    A line has the method, path, status and the milliseconds until the answer's end. It ends with
+    "hung up" if the client disconnected before.
+    """
 
     app: ASGIApp
 
@@ -255,12 +276,6 @@ class RequestLog:
             await self.app(scope, receive, noted)
         finally:
             milliseconds = (time.perf_counter() - began) * 1000
-            path = quote(scope["path"])  # it may hold a line break
-            LOG.info(
-                "%s %s %d %.0f ms%s",
-                scope["method"],
-                path,
-                status,
-                milliseconds,
-                "" if whole else " hung up",
-            )
+            path = quote(scope["path"])  # A path may hold a line break.
+            end = "" if whole else " hung up"
+            LOG.info("%s %s %d %.0f ms%s", scope["method"], path, status, milliseconds, end)

@@ -1,4 +1,4 @@
-"""Whether queries can be answered: the stores are asked, now."""
+"""Check whether queries can be answered, by asking the stores now."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from pipeline.stores.base import Live, Store, refuse_earlier
 from pipeline.stores.connection import Start
 
 PATIENCE = 5.0
-"""Seconds a store gets to answer."""
+"""The seconds in which a store has to answer."""
 SLOW = (
     f"does not answer within {PATIENCE:g} s; look whether its machine is overloaded or out of reach"
 )
@@ -24,7 +24,8 @@ EMPTY = "nothing is loaded; run 'graphmill run'"
 
 @dataclass(frozen=True)
 class StoreState:
-    """``status``: ok, empty or unavailable. ``problem``: "where: fact; next action"."""
+    """The state of a store. ``status`` is ok, empty or unavailable; ``problem`` reads "where: fact;
+    next action"."""
 
     status: str
     problem: str = ""
@@ -33,7 +34,7 @@ class StoreState:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """``problem``: the first of them."""
+    """The state of all stores; ``problem`` is the first problem found, or ""."""
 
     stores: Mapping[str, StoreState]
     problem: str
@@ -45,8 +46,11 @@ class ServiceState:
 
 
 class Health:
-    """Asks over connections of its own, so that many queries do not look like a database that is
-    down. Those who ask at the same time are told the same."""
+    """Checks the stores over connections of its own.
+
+    Many queries at a time thus do not look like a database that is down. Callers who ask at the
+    same time share one check.
+    """
 
     def __init__(self, project: Project):
         self.project = project
@@ -67,10 +71,10 @@ class Health:
     async def _examine(self) -> ServiceState:
         asked = {watch.store.name: watch.ask() for watch in self._watches}
         await asyncio.wait(asked.values(), timeout=PATIENCE)
-        states = {
-            name: step.result() if step.done() else StoreState("unavailable", f"{name}: {SLOW}")
-            for name, step in asked.items()
-        }
+        states = {}
+        for name, step in asked.items():
+            slow = StoreState("unavailable", f"{name}: {SLOW}")
+            states[name] = step.result() if step.done() else slow
         problems = [state.problem for state in states.values() if state.problem]
         live = states[self._stores.all[0].name].live
         if not problems and live is not None:
@@ -78,8 +82,11 @@ class Health:
         return ServiceState(states, problems[0] if problems else "", live.workflow if live else "")
 
     def _problems_of(self, live: Live) -> list[str]:
-        """What no query is answered from: what an earlier version has loaded, another owner's rows,
-        unless they were named, and vectors that no model of the settings makes."""
+        """Return why queries would refuse the loaded workspace; at most one reason.
+
+        It may have been loaded by an earlier version, or belong to another owner whom the settings
+        do not name. Or no model of the settings makes its vectors.
+        """
         vectors = self._stores.all[0]
         try:
             refuse_earlier(live, f"workspace '{vectors.workspace}', {vectors.name}")
@@ -91,8 +98,8 @@ class Health:
 
 
 class _Watch:
-    """One store, asked in a thread of its own: while it hangs, the others are not kept from
-    answering. It is not asked again before it has answered."""
+    """Asks one store in a thread of its own, so that one that hangs does not hold up the others. A
+    store is not asked again before it has answered."""
 
     def __init__(self, store: Store, start: Start | None):
         self.store, self.start = store, start
@@ -112,7 +119,7 @@ class _Watch:
 
 def _state(store: Store, start: Start | None) -> StoreState:
     try:
-        if start is not None:  # what has never answered is not taken for lost
+        if start is not None:  # An embedded server is started first.
             start()
         live = store.live()
     except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be used
@@ -123,7 +130,8 @@ def _state(store: Store, start: Start | None) -> StoreState:
 
 
 def health_json(state: ServiceState, project: Project, open_to_asker: bool) -> dict[str, Any]:
-    """``open_to_asker``: with what the problems are, which may name hosts and folders."""
+    """Return the body of /health. With ``open_to_asker`` it describes the problems, which may name
+    hosts and folders."""
     chat = project.settings.models.chat.get(DEFAULT)
     return {
         "status": "ok" if state.well else "unavailable",

@@ -1,4 +1,4 @@
-"""A project's queries as tools of the Model Context Protocol, over stdio or HTTP."""
+"""Offer a project's queries as tools of the Model Context Protocol, over stdio or HTTP."""
 
 import asyncio
 import os
@@ -67,8 +67,8 @@ NO_EVIDENCE: Mapping[str, str] = {
 }
 """Reason -> what the assistant reads instead of evidence."""
 ONE_WINDOW = 2
-"""Calls, the answer's among them: the reports that one is shown are as much as an assistant wants
-to read."""
+"""The most calls of a question, the answer's among them. One window of reports is as much as an
+assistant wants to read."""
 OF_EVIDENCE = frozenset(
     {
         "mode",
@@ -99,20 +99,23 @@ OF_AN_ANSWER = frozenset(
 
 
 class Tools(MCPServer):
-    """Arguments that no tool has are refused, and wrong ones told, as by the other doors; the SDK
-    passes over the first and shows the values of the second."""
+    """A server that refuses unknown and wrong arguments in the form of the HTTP API.
+
+    The SDK itself would ignore unknown arguments, and show the values of wrong ones.
+    """
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context | None = None
     ) -> Any:
-        if tool := self._tool_manager.get_tool(name):
+        tool = self._tool_manager.get_tool(name)
+        if tool is not None:
             given = tool.fn_metadata.pre_parse_json(arguments)
             refuse_wrong(tool.fn_metadata.arg_model, given)
         return await super().call_tool(name, arguments, context)
 
 
 def refuse_wrong(known: type[BaseModel], arguments: Mapping[str, Any]) -> None:
-    """Raises ToolError."""
+    """Raise ToolError for arguments that a tool does not have, or that do not fit."""
     try:
         known.model_validate(arguments, extra="forbid")
     except ValidationError as error:
@@ -124,7 +127,7 @@ def refuse_wrong(known: type[BaseModel], arguments: Mapping[str, Any]) -> None:
 
 
 def mcp_of(project: Project, queries: Queries) -> MCPServer:
-    """``query_data``, and ``query`` where a chat model is configured."""
+    """Return a server with the tool ``query_data``, and ``query`` if a chat model is configured."""
     audit = audit_of(project)
     by_stdin = Door(asker_of(STDIO, project.settings), project, project)
 
@@ -132,8 +135,8 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
         http: Request | None = context.request_context.request
         return http.scope["door"] if http else by_stdin
 
-    async def told(question: str, options: dict[str, Any], context: Context) -> Answer:
-        """Raises ToolError, which the assistant reads."""
+    async def ask(question: str, options: dict[str, Any], context: Context) -> Answer:
+        """Return the answer to a question. Raises ToolError, which the assistant reads."""
         door = door_of(context)
         find = partial(door.project.query, question, door.asker, **options)
         claim = door.claim(door.project.may_ask_chat(options))
@@ -163,28 +166,27 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
             options["max_total_tokens"] = min(usual, most)
         options["only_need_context"] = True
         options["max_calls"] = ONE_WINDOW
-        found = await told(query, options, context)
-        structured = {"references": _places(found.references)} | {
-            name: value
-            for name, value in found.to_json(evidence=False).items()
-            if name in OF_EVIDENCE
-        }
+        found = await ask(query, options, context)
+        content = found.to_json(evidence=False)
+        structured = {name: value for name, value in content.items() if name in OF_EVIDENCE}
+        structured = {"references": _places(found.references), **structured}
         return _result(NO_EVIDENCE.get(found.abstention, found.text), structured)
 
     @with_parameters(OF_QUERY)
     async def query(context: Context, query: str, **options: Any) -> CallToolResult:
-        found = await told(query, options, context)
-        sources = [f"[{reference.id}] {_named(reference)}" for reference in found.cited]
-        sources += [
+        found = await ask(query, options, context)
+        lines = [found.text, ""]
+        for reference in found.cited:
+            title, source = _on_one_line(reference.title), _on_one_line(reference.source)
+            lines.append(f"[{reference.id}] {title} ({source})")
+        lines += [
             f"Report {report['number']}: {_on_one_line(report['title'])}"
             for report in found.cited_reports
         ]
-        structured = {"references": _places(found.cited)} | {
-            name: value
-            for name, value in found.to_json(evidence=False).items()
-            if name in OF_AN_ANSWER
-        }
-        return _result("\n".join([found.text, "", *sources]).strip(), structured)
+        content = found.to_json(evidence=False)
+        structured = {name: value for name, value in content.items() if name in OF_AN_ANSWER}
+        structured = {"references": _places(found.cited), **structured}
+        return _result("\n".join(lines).strip(), structured)
 
     add_tool = partial(server.add_tool, annotations=READS, structured_output=False)
     add_tool(query_data, title="Find evidence in the documents", description=ABOUT_QUERY_DATA)
@@ -195,8 +197,10 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
 
 
 async def _hung_up(context: Context) -> None:
-    """Return when who asks over HTTP has closed the connection. Over stdin the SDK cancels the call
-    itself."""
+    """Return when a client over HTTP has disconnected; over stdin, never.
+
+    Over stdin the SDK itself cancels the call.
+    """
     http: Request | None = context.request_context.request
     if http is None:
         await asyncio.Event().wait()
@@ -206,11 +210,11 @@ async def _hung_up(context: Context) -> None:
 
 @dataclass(frozen=True)
 class HangUps:
-    """An ASGI application around another, to which ``scope["hung_up"]``, an event, says that the
-    client has gone.
+    """An ASGI application around another that sets the event ``scope["hung_up"]`` when the client
+    disconnects.
 
-    The SDK answers a request from another task than the one that reads it, and does not look for
-    the client meanwhile.
+    The SDK answers a request in another task than the one that reads it, and does not notice a
+    client that leaves meanwhile.
     """
 
     app: ASGIApp
@@ -242,18 +246,18 @@ class HangUps:
 
 
 def _places(references: Sequence[Reference]) -> list[dict[str, Any]]:
-    """Which passage each is, without what else its document says of itself."""
-    shown = [reference_json(entry, with_content=False) for entry in references]
-    return [{name: value for name, value in entry.items() if name != "metadata"} for entry in shown]
-
-
-def _named(reference: Reference) -> str:
-    return f"{_on_one_line(reference.title)} ({_on_one_line(reference.source)})"
+    """Return the references as JSON, without the content and the metadata of their documents."""
+    places = []
+    for reference in references:
+        place = reference_json(reference, with_content=False)
+        place.pop("metadata", None)
+        places.append(place)
+    return places
 
 
 def _on_one_line(text: str) -> str:
-    """Without line breaks and citations of its own: a title must not look like another entry of the
-    list."""
+    """Return a title without line breaks and citations, so that it cannot look like another entry
+    of a list."""
     return inert(" ".join(text.split()))
 
 
@@ -264,13 +268,16 @@ def _result(text: str, structured: dict[str, Any]) -> CallToolResult:
 
 
 STDIN = 0
-EVERYWHERE = "0.0.0.0"  # noqa: S104 - for the SDK's own check of hosts, which Guard does here
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - switches off the SDK's check of hosts, as Guard has its own
 
 
 def serve_stdio(project: Project) -> int:
-    """Until stdin ends, or a signal; the exit code: 0, 130 after Ctrl-C."""
+    """Serve over stdin and stdout until stdin ends, or a signal.
+
+    Returns the exit code: 130 after Ctrl-C, else 0.
+    """
     make_ready(project)
-    code, end_stdin = 0, _stdin_that_can_be_ended()
+    code, end_stdin = 0, _replace_stdin()
 
     def end(number: int, frame: FrameType | None) -> None:
         nonlocal code
@@ -287,16 +294,18 @@ def serve_stdio(project: Project) -> int:
     return code
 
 
-def _stdin_that_can_be_ended() -> Callable[[], None]:
-    """What reads stdin cannot be interrupted: it gets a pipe in its place, which the returned
-    function ends."""
+def _replace_stdin() -> Callable[[], None]:
+    """Put a pipe in place of stdin, and return a function that ends the pipe.
+
+    A read of stdin cannot be interrupted. A thread copies stdin into the pipe.
+    """
     source = os.dup(STDIN)
     readable, writable = os.pipe()
     os.dup2(readable, STDIN)
     os.close(readable)
 
     def end() -> None:
-        with suppress(OSError):  # it has ended already
+        with suppress(OSError):  # The pipe has ended already.
             os.close(writable)
 
     def copy() -> None:
@@ -316,7 +325,10 @@ def serve_http(
     no_key: bool = False,
     workers: int = 1,
 ) -> int:
-    """At /mcp, with the key and the limits of ``serve``; raises and returns as that does."""
+    """Serve the tools at /mcp, with the key and the limits of ``serve``.
+
+    Raises the errors of ``serve`` and returns its exit codes.
+    """
     return serve_as(
         http_api, project, "tools for assistants, /mcp, of ", host, port, no_key, workers
     )
@@ -328,7 +340,10 @@ def http_api(project: Project, any_host: bool) -> Api:
 
 
 def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
-    """``any_host``: see Guard. No session is kept, so that any worker answers any request."""
+    """Return the tools as an application; ``any_host`` is as for ``Guard``.
+
+    It keeps no session of the protocol, so that any worker can answer any request.
+    """
     settings = project.settings.serve
     app = mcp_of(project, queries).streamable_http_app(
         stateless_http=True, json_response=True, host=EVERYWHERE

@@ -1,4 +1,4 @@
-"""Whom a request names as its user, in two headers, and from where that is believed."""
+"""Read the user of a request from two headers, and decide from which addresses they are trusted."""
 
 import os
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from pipeline.serve.tries import address_of
 from pipeline.settings.schema import ServeSettings, UsersSettings
 
 THIS_MACHINE = ("127.0.0.1", "::1")
-"""From here X-Forwarded-For and X-Forwarded-Proto are believed without a setting."""
+"""Addresses whose X-Forwarded-For and X-Forwarded-Proto are trusted without a setting."""
 LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
 class Named:
-    """Hold the user that a request names, and their groups."""
+    """The user that a request names, and the user's groups."""
 
     user: str
     groups: tuple[str, ...] = ()
@@ -28,8 +28,10 @@ class Named:
 
 @dataclass(frozen=True)
 class WithPeer:
-    """An ASGI application around another, which learns by ``scope["peer"]`` who has really sent a
-    request: from then on ``scope["client"]`` is what a proxy says."""
+    """An ASGI application around another that puts the sender's own address in ``scope["peer"]``.
+
+    The application inside replaces ``scope["client"]`` by the address that a proxy names.
+    """
 
     app: ASGIApp
 
@@ -41,9 +43,11 @@ class WithPeer:
 
 
 def with_peer(app: ASGIApp, settings: ServeSettings) -> WithPeer:
-    """Return the application, which believes X-Forwarded-For and X-Forwarded-Proto of this machine,
-    of the proxies of the settings, and of the addresses in the environment variable that uvicorn
-    reads."""
+    """Return the application with X-Forwarded-For and X-Forwarded-Proto applied.
+
+    They are trusted from this machine, from the proxies of the settings, and from the addresses in
+    FORWARDED_ALLOW_IPS, the environment variable that uvicorn reads.
+    """
     more = [part.strip() for part in os.environ.get("FORWARDED_ALLOW_IPS", "").split(",")]
     trusted = [*THIS_MACHINE, *settings.users.proxies, *filter(None, more)]
     return WithPeer(ProxyHeadersMiddleware(app, trusted))  # pyright: ignore[reportArgumentType]
@@ -58,10 +62,10 @@ def is_trusted(peer: str, settings: UsersSettings) -> bool:
 
 
 def named_in(headers: Headers, settings: UsersSettings) -> Named | None:
-    """Return the user whom the headers name; None where they name nobody.
+    """Return the user that the headers name; None if they name nobody.
 
-    Raises NotAllowedError for two names: one of them would be the client's own, which a proxy has
-    passed on.
+    Raises NotAllowedError for two names: a proxy may have added one to a name that the client sent
+    itself.
     """
     users = headers.getlist(settings.user_header)
     groups = headers.getlist(settings.groups_header)
@@ -77,5 +81,5 @@ def named_in(headers: Headers, settings: UsersSettings) -> Named | None:
 
 
 def _decoded(value: str) -> str:
-    """A header is Latin-1 for the library, and UTF-8 for whoever sends names."""
+    """Return a header's value decoded as UTF-8; the library has decoded it as Latin-1."""
     return value.encode("latin-1").decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Sign people in by an OpenID Connect provider: where to send a browser, and whom it brings back.
+"""Sign people in by an OpenID Connect provider.
 
 Authlib makes and checks what protects this: state and nonce bind the answer to this browser and
 this attempt, PKCE binds the code to this server, and the ID token's signature, issuer, audience and
@@ -21,22 +21,22 @@ LOG = logging.getLogger("graphmill.serve")
 SIGNED_BY = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
-"""Algorithms with a public key. With one of a shared secret, or none, whoever knows the client
-could make tokens."""
+"""Signature algorithms with a public key. With a shared secret, or without a signature, anybody who
+knows the client's secret could make tokens."""
 PATIENCE = 10.0
-"""Seconds that the provider gets for each answer."""
+"""The seconds in which the provider has to answer each request."""
 LEEWAY = 60
-"""Seconds by which the provider's clock and ours may differ."""
+"""The seconds by which the provider's clock may differ from that of this machine."""
 CALLBACK = "oidc/callback"
 
 
 class SignInError(Exception):
-    """The provider did not bring anybody back whom we can rely on; the log has the reason."""
+    """The provider signed nobody in who can be trusted; the log has the reason."""
 
 
 @dataclass(frozen=True)
 class Provider:
-    """Hold the provider of the settings; it is first asked when somebody signs in."""
+    """The provider of the settings. It is first asked when somebody signs in."""
 
     settings: OidcSettings
 
@@ -47,19 +47,20 @@ class Provider:
     async def leave(self, http: Request, flow: dict[str, Any]) -> str:
         """Return the address at which the provider signs a person in.
 
-        ``flow`` gets what is needed when they come back, and belongs into a signed cookie. Raises
+        ``flow`` is filled with the values that ``arrive`` needs; keep it in a signed cookie. Raises
         SignInError.
         """
         http.scope["session"] = flow
         try:
             await self._check_metadata()
             answer = await self._client.authorize_redirect(http, self.redirect_address)
-        except Exception as error:  # noqa: BLE001 - of a library, a network and another server
+        except Exception as error:  # noqa: BLE001 - a library, a network and a server may fail
             raise self._failed(error) from None
         return answer.headers["location"]
 
     async def arrive(self, http: Request, flow: dict[str, Any]) -> Named:
-        """Return who has come back with this request, and their groups. Raises SignInError."""
+        """Return the user whom the provider has sent back with this request, and the user's
+        groups. Raises SignInError."""
         http.scope["session"] = flow
         settings = self.settings
         expected = {
@@ -72,14 +73,15 @@ class Provider:
             token = await self._client.authorize_access_token(
                 http, claims_options=expected, leeway=LEEWAY
             )
-            claims: Mapping[str, Any] = token["userinfo"]  # of the ID token, which has been checked
+            # These claims are of the ID token, which has been checked.
+            claims: Mapping[str, Any] = token["userinfo"]
             if settings.groups_claim not in claims or settings.user_claim not in claims:
                 claims = {**await self._more_claims(token, claims["sub"]), **claims}
-        except Exception as error:  # noqa: BLE001 - of a library, a network and another server
+        except Exception as error:  # noqa: BLE001 - a library, a network and a server may fail
             raise self._failed(error) from None
-        return self._named(claims)
+        return self._read_claims(claims)
 
-    def _named(self, claims: Mapping[str, Any]) -> Named:
+    def _read_claims(self, claims: Mapping[str, Any]) -> Named:
         user = str(claims.get(self.settings.user_claim) or claims["sub"]).strip()
         if not user or len(user) > LONGEST_NAME or not user.isprintable():
             raise self._failed(ValueError(f"the claim '{self.settings.user_claim}' is no name"))
@@ -92,19 +94,19 @@ class Provider:
         return Named(user, tuple(str(group) for group in named))
 
     async def _more_claims(self, token: Mapping[str, Any], subject: str) -> Mapping[str, Any]:
-        """Return the claims about the same person that the provider has at its userinfo address, if
-        it has one."""
+        """Return the claims about the same person at the provider's userinfo address, if it has
+        one."""
         metadata = await self._client.load_server_metadata()
         if "userinfo_endpoint" not in metadata:
             return {}
-        told = await self._client.userinfo(token=token)
-        if told.get("sub") != subject:
+        claims = await self._client.userinfo(token=token)
+        if claims.get("sub") != subject:
             raise ValueError("the userinfo is of another person than the ID token")
-        return told
+        return claims
 
     async def _check_metadata(self) -> None:
-        """Look that the provider is the one of the settings, and leave out algorithms that protect
-        nothing."""
+        """Check that the provider is that of the settings, and remove algorithms without a public
+        key. Raises ValueError."""
         metadata = await self._client.load_server_metadata()
         if metadata.get("issuer") != self.settings.issuer:
             raise ValueError(
@@ -117,8 +119,10 @@ class Provider:
         ]
 
     def _failed(self, error: Exception) -> SignInError:
-        """Say in the log why; a page does not, for the reason may be anybody's text in an
-        address."""
+        """Log the reason, and return the error to raise.
+
+        The page does not show the reason, which may be text that anybody put into an address.
+        """
         reason = str(error) or type(error).__name__
         LOG.warning(
             "serve.users.oidc: signing in by %s failed: %.300r", self.settings.issuer, reason

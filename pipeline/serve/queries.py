@@ -1,7 +1,7 @@
-"""Queries in threads: so many at a time, so many that wait, and none for longer than it may take.
+"""Run queries in threads, with limits on how many run, how many wait, and how long each may take.
 
-Those that may ask a chat model and those that ask none have places of their own, so that the second
-do not wait for a model that is slow to answer the first.
+Queries that may ask a chat model and queries that ask none have separate places. The second kind
+therefore never waits for a slow model.
 """
 
 import asyncio
@@ -26,8 +26,11 @@ Result = TypeVar("Result")
 
 
 class DaemonThreads(Executor):
-    """So many threads. The standard library's own executor waits for calls under way when the
-    interpreter exits, and a model may take minutes to answer one."""
+    """An executor with a fixed number of daemon threads.
+
+    The executor of the standard library waits for running calls when the interpreter exits, and a
+    model may take minutes to answer one.
+    """
 
     def __init__(self, count: int, name: str):
         self._count = count
@@ -49,7 +52,7 @@ class DaemonThreads(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Lets each thread end with what it is doing; waits for none of them."""
+        """Make each thread end after its present call, without waiting for any of them."""
         for _ in range(self._count):
             self._calls.put(None)
 
@@ -60,26 +63,26 @@ class DaemonThreads(Executor):
                 continue
             try:
                 future.set_result(call())
-            except BaseException as error:  # noqa: BLE001 - whoever waits for the result gets it
+            except BaseException as error:  # noqa: BLE001 - the caller of the future gets it
                 future.set_exception(error)
-            del item, future, call  # else an idle thread keeps the last query's result alive
+            # Otherwise an idle thread would keep the result of its last query in memory.
+            del item, future, call
 
 
 Item = TypeVar("Item")
 SEARCHES = 16
-"""Queries at a time that ask no chat model. They compute, while others wait for a model: more of
-them at once would make each slower, and one key's expensive ones would slow all others."""
+"""The most queries without a chat model that run at a time. They compute, while the others wait for
+a model: more at once would make each slower, and one key's expensive queries would slow all."""
 FAIR_SHARES = 4
-"""The shares into which all places are divided: a key gets one of them, unless settings say
-otherwise."""
+"""The number of shares of all places. A key gets one share, unless settings say otherwise."""
 LAST_SECONDS = 1.0
-"""That queries nobody waits for any more get to close their calls to a model."""
+"""The seconds that abandoned queries have to close their calls to a model."""
 LOOK_SECONDS = 0.5
-"""How often whoever waits for a query looks whether the time is up or the server ends."""
+"""The seconds between two checks whether a query's time is up or the server ends."""
 
 
 class BusyError(Exception):
-    """As many queries as may wait are waiting."""
+    """The queue of waiting queries is full."""
 
 
 class OverdueError(Exception):
@@ -91,13 +94,13 @@ class ClosingError(Exception):
 
 
 class HungUpError(Exception):
-    """Who asked does not wait for the answer any more."""
+    """The client has disconnected and does not wait for the answer."""
 
 
 async def unless_gone(
     work: Coroutine[Any, Any, Result], gone: Coroutine[Any, Any, object]
 ) -> Result:
-    """Return what ``work`` brings. It is cancelled when ``gone`` ends first: HungUpError."""
+    """Return the result of ``work``. If ``gone`` ends first, cancel it and raise HungUpError."""
     answer, end = asyncio.ensure_future(work), asyncio.ensure_future(gone)
     try:
         await asyncio.wait([answer, end], return_when=asyncio.FIRST_COMPLETED)
@@ -113,8 +116,11 @@ ANYBODY = Claim()
 
 
 class Queries:
-    """For one event loop. A query counts as running until its thread is free again, even if nobody
-    waits for it any more: its work is told to end, and some work takes a moment for that."""
+    """The queries of one event loop.
+
+    A query counts as running until its thread is free, also when nobody waits for it any more. Its
+    work is then told to end, which may take a moment.
+    """
 
     def __init__(self, limits: ServeSettings):
         self.limits, self.closing = limits, False
@@ -135,9 +141,10 @@ class Queries:
         return sum(turns.waiting for turns in self._turns.values())
 
     async def run(self, work: Callable[[], Result], claim: Claim = ANYBODY) -> Result:
-        """Return what ``work`` returns; it is told to end where nobody waits for that any more.
+        """Run ``work`` in a thread when it is the claim's turn, and return its result.
 
-        Raises BusyError, OverdueError, ClosingError, and what ``work`` raises.
+        If this coroutine is cancelled, the work is told to end. Raises BusyError, OverdueError and
+        ClosingError, and what ``work`` raises.
         """
         begun = await self._begin(claim)
         step = self.in_thread(begun.request.doing, work)
@@ -153,7 +160,10 @@ class Queries:
     async def stream(
         self, begin: Callable[[], Iterator[Item]], claim: Claim = ANYBODY
     ) -> "Stream[Item]":
-        """Return the items of an iterator, the first of which is there. Raises as ``run`` does."""
+        """Return a stream of the items of an iterator once the first is ready.
+
+        Raises the errors of ``run``.
+        """
         stream = Stream(self, begin(), await self._begin(claim))
         try:
             while not await stream.ready(LOOK_SECONDS):
@@ -164,11 +174,12 @@ class Queries:
         return stream
 
     def end(self) -> None:
-        """Nobody waits for a query any more, within LOOK_SECONDS."""
+        """End all queries: their callers get ClosingError within LOOK_SECONDS."""
         self.closing = True
 
     async def close(self) -> None:
-        """Let the threads go, with what is under way in them after LAST_SECONDS."""
+        """End all queries, and stop the threads. Work that goes on after LAST_SECONDS is left to
+        its thread."""
         self.end()
         until = asyncio.get_running_loop().time() + LAST_SECONDS
         while self.running and asyncio.get_running_loop().time() < until:
@@ -184,26 +195,35 @@ class Queries:
         return step
 
     async def done(self, step: asyncio.Future[Any], seconds: float, deadline: float) -> bool:
-        """Whether it is done within so many seconds. Raises OverdueError, ClosingError."""
+        """Wait for a step; return whether it is done within so many seconds.
+
+        Raises OverdueError if the deadline passes first, ClosingError if the server ends.
+        """
         now = asyncio.get_running_loop().time()
-        if (await asyncio.wait([step], timeout=max(0.0, min(seconds, deadline - now))))[0]:
+        timeout = max(0.0, min(seconds, deadline - now))
+        finished, _ = await asyncio.wait([step], timeout=timeout)
+        if finished:
             return True
         self.check(deadline)
         return False
 
     def check(self, deadline: float) -> None:
-        """Raises OverdueError, ClosingError, where there is no more time."""
+        """Raise OverdueError after the deadline, ClosingError if the server ends."""
         if self.closing:
             raise ClosingError
         if asyncio.get_running_loop().time() >= deadline:
             raise OverdueError
 
     async def _begin(self, claim: Claim) -> "Begun":
-        """Wait for the claim's turn."""
+        """Wait for the claim's turn, and return the query that may run now.
+
+        Raises BusyError if the queue is full or the turn does not come in time, and ClosingError.
+        """
         if self.closing:
             raise ClosingError
         loop, turns = asyncio.get_running_loop(), self._turns[claim.chat]
-        deadline = loop.time() + self.limits.timeout  # the loop's time is that of time.monotonic
+        # The loop's clock is time.monotonic, by which the request's work compares its deadline.
+        deadline = loop.time() + self.limits.timeout
         if not turns.free_for(claim) and self.waiting >= self.limits.waiting:
             self._make_room(claim)
         try:
@@ -212,27 +232,31 @@ class Queries:
         except (TimeoutError, TurnedOutError):
             raise BusyError from None
 
-        here = threading.get_ident()
+        thread_of_loop = threading.get_ident()
 
-        def over() -> None:
-            if threading.get_ident() == here:
+        def give_back_share() -> None:
+            if threading.get_ident() == thread_of_loop:
                 turns.give_back_share(claim.key)
                 return
-            with suppress(RuntimeError):  # the loop has ended, and nobody waits for a turn any more
+            # RuntimeError: the loop has ended, and nobody waits for a turn any more.
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(turns.give_back_share, claim.key)
 
-        return Begun(turns, CurrentRequest(claim.shared, deadline, over))
+        return Begun(turns, CurrentRequest(claim.shared, deadline, give_back_share))
 
     def _make_room(self, claim: Claim) -> None:
-        """Turn out the newest request of the key of which most wait. Raises BusyError where that is
-        this one's."""
+        """Remove the newest waiting request of the key that has most of them.
+
+        Raises BusyError if no key would have more of them than the claim's own key with this one.
+        """
         lengths = {
             (chat, key): len(queue)
             for chat, turns in self._turns.items()
             for key, queue in turns.queues.items()
         }
-        longest = max(lengths, key=lambda place: lengths[place], default=None)
-        if longest is None or lengths[longest] <= lengths.get((claim.chat, claim.key), 0) + 1:
+        longest = max(lengths, key=lengths.__getitem__, default=None)
+        with_this_one = lengths.get((claim.chat, claim.key), 0) + 1
+        if longest is None or lengths[longest] <= with_this_one:
             raise BusyError
         chat, key = longest
         self._turns[chat].turn_out(key)
@@ -240,23 +264,27 @@ class Queries:
 
 @dataclass(frozen=True)
 class Begun:
-    """A query that has its turn: its place, and what its work can be told."""
+    """A query that may run: its place among the turns, and the request that its work belongs to."""
 
     turns: Turns
     request: CurrentRequest
 
     def end(self, ended: asyncio.Future[Any]) -> None:
-        """Give back what it took, whatever came of it."""
+        """Give back the place, whether the work succeeded or failed."""
         if not ended.cancelled():
-            # Asked for, so that asyncio does not complain where nobody waits for it any more.
+            # asyncio would log an exception that nobody has read.
             ended.exception()
-        self.request.part_ended()  # first, so that the same key may be the next to have the place
+        # First the share, so that the same key may be the next to have the place.
+        self.request.part_ended()
         self.turns.give_back_place()
 
 
 class Stream(Generic[Item]):
-    """The items of a blocking iterator, each fetched in a thread. Close it: its work is told to
-    end, the iterator is closed as soon as its thread is free, and then another query may run."""
+    """The items of a blocking iterator, each fetched in a thread.
+
+    It must be closed. Its work is then told to end, the iterator is closed as soon as its thread is
+    free, and then another query may run.
+    """
 
     def __init__(self, queries: Queries, items: Iterator[Item], begun: Begun):
         self._queries, self._items, self._begun = queries, items, begun
@@ -270,16 +298,19 @@ class Stream(Generic[Item]):
         return self._queries.in_thread(self._begun.request.doing, partial(next, self._items, None))
 
     async def ready(self, seconds: float) -> bool:
-        """Whether the next item, or the end, is there within so many seconds. Raises what the
-        iterator raised, and OverdueError, ClosingError."""
-        self._queries.check(self.deadline)  # also where the items come one upon the other
+        """Wait for the next item, or the end; return whether it is ready within so many seconds.
+
+        Raises what the iterator raised, OverdueError and ClosingError.
+        """
+        # Items that follow each other closely never make ``done`` check the time.
+        self._queries.check(self.deadline)
         if not await self._queries.done(self._step, seconds, self.deadline):
             return False
         self._step.result()
         return True
 
     def take(self) -> Item | None:
-        """The item that is ready; None at the end. The next one is being fetched from now on."""
+        """Return the item that is ready, None at the end, and begin to fetch the next one."""
         item = self._step.result()
         if item is not None:
             self._step = self._next()
@@ -304,7 +335,7 @@ def _close(items: Iterator[Any]) -> None:
 
 @dataclass(frozen=True)
 class Api:
-    """The application, and the queries that are under way in it."""
+    """An ASGI application, and the queries that run in it."""
 
     app: ASGIApp
     queries: Queries

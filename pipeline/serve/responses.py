@@ -1,5 +1,5 @@
-"""An answer as JSON or as server-sent events, or why there is none; none to those who have hung
-up."""
+"""Answer as JSON or as server-sent events, or with an error; clients that have disconnected get
+nothing."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from pipeline.serve.failures import Failure, failure_of, respond
 from pipeline.serve.queries import LOOK_SECONDS, HungUpError, Stream, unless_gone
 
 HUNG_UP = 499
-"""For the log: nobody is there to get it."""
+"""The status in the log for a client that has disconnected; nobody receives it."""
 
 
 async def answered(
@@ -26,8 +26,11 @@ async def answered(
     work: Coroutine[Any, Any, Response],
     told: Callable[[Failure], Response] = respond,
 ) -> Response:
-    """What ``work`` brings, its errors as ``told``. It is cancelled when the client hangs up: a
-    query that waits for its turn is then never begun."""
+    """Return the response of ``work``, or the response that ``told`` makes of its error.
+
+    The work is cancelled when the client disconnects; a query that waits for its turn then never
+    begins.
+    """
     try:
         return await unless_gone(work, _hung_up(request))
     except HungUpError:
@@ -37,32 +40,32 @@ async def answered(
 
 
 async def _hung_up(request: Request) -> None:
-    """Its body has been read: nothing else can come."""
+    """Return when the client has disconnected. The body has been read, so no other message can
+    follow."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 PING_SECONDS = 15.0
 UNREAD_SECONDS = 5.0
-"""That a client gets to read the end of a stream whose time is up."""
+"""The seconds in which a client has to read the end of a stream whose time is up."""
 LOG = logging.getLogger("graphmill.serve")
 PING = b": still here\n\n"
 
 
 class EventStream(StreamingResponse):
-    """Frames as they come. The headers keep proxies from holding them back."""
+    """A response of frames that are sent as they come. Its headers keep proxies from buffering."""
 
     media_type = "text/event-stream"
 
     def __init__(self, frames: Stream[bytes], all_told: bool):
-        """``all_told``: as of ``failure_of``."""
+        """Make the response; ``all_told`` is as for ``failure_of``."""
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         super().__init__(_sent(frames, all_told), headers=headers)
         self.frames = frames
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The query ends where this does, whoever has hung up or stopped reading, and however
-        early."""
+        """Send the frames, and end the query with the response, however early the client leaves."""
         try:
             async with asyncio.timeout_at(self.frames.deadline + UNREAD_SECONDS):
                 await super().__call__(scope, receive, send)
@@ -85,21 +88,23 @@ async def _sent(frames: Stream[bytes], all_told: bool) -> AsyncIterator[bytes]:
             if next_frame is None:
                 return
             yield next_frame
-    except Exception as error:  # noqa: BLE001 - the status is sent already: it is told as an event
+    except Exception as error:  # noqa: BLE001 - the status is sent already, so this is an event
         yield frame("error", failure_of(error, all_told).error)
 
 
 def framed(events: Iterable[Event], request: QueryRequest, evidence: bool) -> Iterator[bytes]:
-    """Raises what the events say has failed: before the first frame it becomes a status, after it a
-    frame. ``evidence``: the first event has it; the last does where the search went on after it."""
+    """Yield the frames of a query's events.
+
+    With ``evidence`` the first frame has the evidence; in mode ``drift`` the last one too, because
+    the search went on meanwhile. Raises the error of a failed event: it becomes a status before the
+    first frame, and a frame after it.
+    """
     sources_json = evidence_json if evidence else references_json
     for event in events:
         match event:
             case Sources():
-                yield frame(
-                    "sources",
-                    sources_json(event.context, request) | {"most_calls": event.most_calls},
-                )
+                sources = sources_json(event.context, request)
+                yield frame("sources", sources | {"most_calls": event.most_calls})
             case Token():
                 annotations = [annotation.to_json() for annotation in event.annotations]
                 yield frame("token", {"text": event.text, "annotations": annotations})
@@ -112,10 +117,10 @@ def framed(events: Iterable[Event], request: QueryRequest, evidence: bool) -> It
 
 
 def frame(name: str, data: Any) -> bytes:
-    """JSON has no line break, so it is one line of data."""
+    """Return a server-sent event. Its data is one line, because JSON has no line break."""
     return b"event: " + name.encode() + b"\ndata: " + json_bytes(data) + b"\n\n"
 
 
 def json_bytes(data: Any) -> bytes:
-    """In UTF-8, whatever is in it: a lone surrogate becomes a question mark."""
+    """Return the data as JSON in UTF-8; a lone surrogate becomes a question mark."""
     return json.dumps(data, ensure_ascii=False).encode(errors="replace")

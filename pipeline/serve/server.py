@@ -1,4 +1,4 @@
-"""Serve an ASGI application until a signal ends it, where it may be reached."""
+"""Serve an ASGI application on an address until a signal ends it."""
 
 import asyncio
 import ipaddress
@@ -26,8 +26,10 @@ from pipeline.settings.schema import ServeSettings
 def listen(
     host: str, port: int, command: str = "serve", options: str = "--host, --port"
 ) -> socket.socket:
-    """Raises UsageError where that cannot be; port 0: a free one. ``options``: those of the command
-    that choose."""
+    """Return a socket that listens on a host and a port; port 0 stands for a free one.
+
+    Raises UsageError if that fails, which names the command and its options for another address.
+    """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family, backlog=1024)
@@ -46,13 +48,13 @@ def address_of(listening: socket.socket) -> str:
 
 
 def is_loopback(listening: socket.socket) -> bool:
-    """Whether only this machine reaches it."""
+    """Return whether only this machine can reach the socket."""
     return ipaddress.ip_address(listening.getsockname()[0]).is_loopback
 
 
 def refuse_without_key(listening: socket.socket, key: bool, no_key: bool) -> None:
-    """Raises UsageError where others reach the server and need no key for it, unless that is
-    meant."""
+    """Raise UsageError if other machines can reach a server without a key, unless ``no_key`` says
+    that this is meant."""
     if key or no_key or is_loopback(listening):
         return
     raise UsageError(
@@ -62,26 +64,35 @@ def refuse_without_key(listening: socket.socket, key: bool, no_key: bool) -> Non
 
 
 LAST_SECONDS = 2.0
-"""That connections get to close once no query runs any more."""
+"""The seconds in which connections have to close once no query runs any more."""
 
 
 class Server(uvicorn.Server):
-    """``end_queries`` is called ``limits.grace`` seconds after the server was asked to end; it may
-    be asked from any thread by ``should_exit``."""
+    """A server that ends its queries ``limits.grace`` seconds after it was told to stop.
+
+    It is told by a signal, or by ``should_exit`` from any thread. ``end_queries`` ends the queries.
+    """
 
     def __init__(self, app: ASGIApp, limits: ServeSettings, end_queries: Callable[[], None]):
-        last = limits.grace + LAST_SECONDS
+        # uvicorn takes whole seconds: rounded up, so that it does not cut off a query's end.
+        shutdown_seconds = round(limits.grace + LAST_SECONDS + 0.5)
         config = uvicorn.Config(
-            app, http=impatient(limits.request_timeout), log_config=None, log_level="warning",
+            app,
+            http=impatient(limits.request_timeout),
+            log_config=None,
+            log_level="warning",
             access_log=False,
-            server_header=False, proxy_headers=False, timeout_graceful_shutdown=round(last + 0.5),
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=shutdown_seconds,
             ws="none",
-        )  # fmt: skip
+        )
         super().__init__(config)
         self.grace, self.end_queries = limits.grace, end_queries
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """What a second Ctrl-C breaks off is no error that anyone has to look into."""
+        """Handle a signal. After a second Ctrl-C no errors are logged, as the person caused
+        them."""
         super().handle_exit(sig, frame)
         if self.force_exit:
             logging.getLogger("uvicorn.error").disabled = True
@@ -92,7 +103,7 @@ class Server(uvicorn.Server):
 
 
 Made = Callable[[Project, bool], Api]
-"""An API of a project, and whether others than this machine may ask."""
+"""A function that makes the API of a project; the second argument is ``any_host`` of Guard."""
 
 
 def serve(
@@ -102,14 +113,14 @@ def serve(
     no_key: bool = False,
     workers: int = 1,
 ) -> int:
-    """Serve the HTTP API until Ctrl-C or SIGTERM; the exit code. What is left out is as settings
-    have it.
+    """Serve the HTTP API until Ctrl-C or SIGTERM, and return the exit code.
 
-    Raises UsageError where it cannot listen, where others could ask without a key and ``no_key``
-    does not say that they may, and for more ``workers`` (processes) than can share what settings
-    allow.
+    The host and the port come from the settings if they are left out. Raises UsageError if it
+    cannot listen, or if others could ask without a key and ``no_key`` is not given. Also raises it
+    for more ``workers`` (processes) than can share the limits of the settings.
     """
-    from pipeline.serve.app import api_of  # by FastAPI, which tools for assistants need not
+    # It needs FastAPI, which the extra for assistants' tools does not install.
+    from pipeline.serve.app import api_of
 
     return serve_as(api_of, project, "", host, port, no_key, workers)
 
@@ -123,7 +134,10 @@ def serve_as(
     no_key: bool,
     workers: int,
 ) -> int:
-    """As ``serve``, whatever is ``made`` of the project; ``what``: its name for people."""
+    """Serve the API that ``made`` makes of the project, as ``serve`` does.
+
+    ``what`` is its name in messages.
+    """
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
         refuse_without_key(listening, doors_of(project).open is None, no_key)
@@ -139,8 +153,11 @@ def serve_by_one(
     then: Callable[[str], None] | None = None,
     requests: bool = True,
 ) -> int:  # fmt: skip
-    """In this process; ``then`` is called with the address once what it shows can be asked for;
-    ``requests``: each has a line on stderr."""
+    """Serve in this process, and return the exit code.
+
+    ``then`` is called with the address when the server is ready. ``requests`` says whether each
+    request has a line on stderr.
+    """
     server = ready_server(made, project, not is_loopback(listening))
 
     def serving() -> None:
@@ -161,22 +178,25 @@ def _serve_by_workers(
     from pipeline.serve.workers import Workers, share_of
 
     own = replace(project, settings=share_of(project.settings, workers))
+    # This process keeps an embedded PostgreSQL running while a worker is replaced.
     with suppress(StoreError):
-        project.stores.live()  # an embedded PostgreSQL stays up while one of them is replaced
+        project.stores.live()
     with Workers(made, own, listening, not is_loopback(listening), workers) as serving:
         return run(serving.run, _about(project, listening, what, f" by {workers} workers"))
 
 
 def ready_server(made: Made, project: Project, any_host: bool) -> Server:
-    """Of one process."""
+    """Return the server of one process, with everything made that queries share."""
     make_ready(project)
     api = made(project, any_host)
     return Server(api.app, project.settings.serve, api.queries.end)
 
 
 def make_ready(project: Project) -> None:
-    """Make what queries share, before the first has to wait for it. A store that is down is waited
-    for by nobody: queries and /health tell of it."""
+    """Make the objects that queries share, so that the first query does not wait for them.
+
+    A store that does not answer is ignored here; queries and /health report it.
+    """
     with suppress(StoreError):
         project.stores.live()
         project.stores.graph.shown()
@@ -189,7 +209,7 @@ def make_ready(project: Project) -> None:
 
 
 def log(requests: bool = True) -> None:
-    """On stderr: warnings, and the lines of requests."""
+    """Log warnings on stderr, and a line for each request if ``requests``."""
     logging.basicConfig(
         format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING, stream=sys.stderr
     )
@@ -197,7 +217,7 @@ def log(requests: bool = True) -> None:
 
 
 def run(serving: Callable[[], None], about: str, requests: bool = True) -> int:
-    """0 after SIGTERM, 130 after Ctrl-C."""
+    """Serve until a signal; return 0 after SIGTERM, 130 after Ctrl-C."""
     log(requests)
     say(f"{about}; Ctrl-C ends it")
     code = 0

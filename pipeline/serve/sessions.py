@@ -1,8 +1,8 @@
-"""Who has signed in on a page: a cookie that names a key and is signed with it, and holds nothing
-of it.
+"""Sessions of people who have signed in on a page.
 
-Any worker knows a session without a list of them, and a changed or removed key ends those that it
-began. Only sessions that a person has ended are remembered, in files that all workers look at.
+A session is a cookie that names a key and is signed with it; it does not hold the key. Every worker
+can check it without a list of sessions, and a changed or removed key ends its sessions. Only
+sessions that a person has ended are remembered, in files that all workers read.
 """
 
 import hashlib
@@ -29,9 +29,10 @@ from pipeline.text.ids import digest
 
 ENDED_FOLDER = "data/serve/ended-sessions"
 SIGNING_FILE = "data/serve/session-signature"
-"""Signs the sessions of users, who have no key. Without it they sign in again."""
+"""The file with the secret that signs sessions of users, who have no key. If it is lost, they sign
+in again."""
 FLOW_SECONDS = 600
-"""That a person may take to sign in at an OpenID Connect provider."""
+"""The seconds that a person may take to sign in at an OpenID Connect provider."""
 
 _ID = re.compile("[0-9a-f]{32}")
 """An id of a session, as ``_new_id`` makes it."""
@@ -39,14 +40,14 @@ _ID = re.compile("[0-9a-f]{32}")
 
 @dataclass(frozen=True)
 class EndedSessions:
-    """An empty file for each session that was ended by signing out, for as long as its cookie could
-    be used."""
+    """The sessions that were ended by signing out: an empty file for each, kept for as long as its
+    cookie would be valid."""
 
     folder: Path
     seconds: int
 
     def add(self, session_id: str) -> None:
-        """Raises DiskFullError where that cannot be written down."""
+        """Remember that a session has ended. Raises DiskFullError if that cannot be written."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._forget_old_ones()
         write_text(self.folder / session_id, "")
@@ -56,24 +57,23 @@ class EndedSessions:
 
     def _forget_old_ones(self) -> None:
         for file in self.folder.iterdir():
-            with suppress(FileNotFoundError):  # another worker was faster
+            with suppress(FileNotFoundError):  # Another worker has deleted it.
                 if file.stat().st_mtime < time.time() - self.seconds:
                     file.unlink()
 
 
 @dataclass
 class OneTimeToken:
-    """A secret in an address that signs in the person at this machine, once; then another takes its
-    place.
+    """A secret in an address that signs in the person at this machine once, and is then replaced.
 
-    ``renewed`` is called with each new one, to show it where only that person reads it.
+    ``renewed`` is called with each new secret, to show it where only that person can read it.
     """
 
     renewed: Callable[[str], None]
     value: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     def take(self, given: str) -> bool:
-        """Return whether it is this one, which then is so no more."""
+        """Return whether the given text is the token. If so, replace the token by a new one."""
         if not secrets.compare_digest(given.encode(errors="replace"), self.value.encode()):
             return False
         self.value = secrets.token_urlsafe(24)
@@ -83,9 +83,12 @@ class OneTimeToken:
 
 @dataclass(frozen=True)
 class Sessions:
-    """``cookie``: its name, another one for each project, since browsers give a machine's cookies
-    to all its ports. ``token``: of ``graphmill ui``, which signs in by it. ``secret``: signs
-    sessions of users whom an OpenID Connect provider has signed in; empty where there is none."""
+    """The sessions of a project's page.
+
+    ``cookie`` is the cookie's name. It differs between projects, because a browser sends a
+    machine's cookies to all ports. ``token`` is that of ``graphmill ui``. ``secret`` signs the
+    sessions of users whom an OpenID Connect provider has signed in; it is empty without a provider.
+    """
 
     doors: Doors
     cookie: str
@@ -95,46 +98,53 @@ class Sessions:
     secret: str = field(default="", repr=False)
 
     def door(self, scope: Scope) -> Door | None:
-        """Return that of whoever has signed in; None where another server's page asks."""
+        """Return the access of the person who has signed in; None if another server's page asks."""
         if not of_our_own_page(scope):
             return None
         session = self._session(scope)
-        return replace(session[0], signed_in=True) if session else None
+        if session is None:
+            return None
+        door, _ = session
+        return replace(door, signed_in=True)
 
     def opened_by(self, typed: str) -> Door | None:
-        """Return the door for a key, or a token, that a person has typed or followed; None for a
-        wrong one.
+        """Return the access of a typed key, or of the token of a followed link; None if it is
+        wrong.
 
-        No session may begin with the door of a key that acts for users: its holder asks for nobody
-        by themselves.
+        No session may begin with a key that acts for users, because its requests must name a user.
         """
         if self.token and self.doors.here and self.token.take(typed):
             return self.doors.here
         return self.doors.opened_by([typed.encode(errors="replace")])
 
     def begin(self, response: Response, door: Door, https: bool) -> None:
+        """Set the cookie of a new session that a key has begun."""
         named = f"{door.asker.name}.{_new_id()}"
         self._set(response, _signer(door).sign(named).decode(), https)
 
     def begin_for_user(self, response: Response, named: Named, https: bool) -> None:
-        """The cookie names those groups alone that settings know: there may be hundreds of
-        others."""
+        """Set the cookie of a new session of a user.
+
+        It names only those of the user's groups that the settings have, as there may be hundreds of
+        others.
+        """
         groups = self.doors.users.known(named.groups)
-        self._set(
-            response,
-            self.signed({"user": named.user, "groups": groups, "id": _new_id()}, "session"),
-            https,
-        )
+        content = {"user": named.user, "groups": groups, "id": _new_id()}
+        self._set(response, self.signed(content, "session"), https)
 
     def signed(self, content: Mapping[str, Any], purpose: str) -> str:
         """Return the content as a text that anybody can read and only this project can make."""
         return self._serializer(purpose).dumps(content)
 
     def unsigned(self, text: str, purpose: str, seconds: int) -> dict[str, Any]:
-        """Return what was ``signed`` for the same purpose within so many seconds; empty for
-        anything else."""
+        """Return the content of a text that ``signed`` made for the same purpose.
+
+        Return {} for any other text, and for one that is older than so many seconds.
+        """
+        if not self.secret:
+            return {}
         try:
-            return self._serializer(purpose).loads(text, max_age=seconds) if self.secret else {}
+            return self._serializer(purpose).loads(text, max_age=seconds)
         except BadSignature:
             return {}
 
@@ -154,55 +164,58 @@ class Sessions:
         )
 
     def end(self, scope: Scope, response: Response, https: bool) -> None:
-        """End the session of the request for good, also in a copy of its cookie. Raises
-        DiskFullError."""
-        if session := self._session(scope):
-            self.ended.add(session[1])
+        """End the session of a request, so that no copy of its cookie is valid any more.
+
+        Raises DiskFullError.
+        """
+        session = self._session(scope)
+        if session is not None:
+            _, session_id = session
+            self.ended.add(session_id)
         response.delete_cookie(
             self.cookie, path="/", secure=https, httponly=True, samesite="strict"
         )
 
     def _session(self, scope: Scope) -> tuple[Door, str] | None:
-        """The door and the session's id, of a cookie that is signed and neither too old nor
-        ended."""
-        sent = next((value for name, value in scope["headers"] if name == b"cookie"), b"").decode(
-            "latin-1"
-        )
+        """Return the access and the id of the request's session.
+
+        None if it has no cookie that is signed, young enough, and not ended.
+        """
+        cookies = (value for name, value in scope["headers"] if name == b"cookie")
+        sent = next(cookies, b"").decode("latin-1")
         value = cookie_parser(sent).get(self.cookie, "")
-        # A key that acts for users asks for none but them, and a session names none.
-        own_doors = [door for door in self.doors.keyed if not door.acts_for_users]
-        for door in own_doors if value else ():
-            session_id = self._id_of(value, door)
-            if session_id and not self.ended.has(session_id):
-                return door, session_id
+        if value:
+            for door in self.doors.keyed:
+                # A key that acts for users must name one, which a session does not.
+                session_id = "" if door.acts_for_users else self._id_of(value, door)
+                if session_id and not self.ended.has(session_id):
+                    return door, session_id
         content = self.unsigned(value, "session", self.seconds)
         if content.get("user") and not self.ended.has(content["id"]):
-            door = self.doors.users.door(
-                content["user"], content["groups"]
-            )  # as settings have the groups now
+            # The rights of the groups are those of the present settings.
+            door = self.doors.users.door(content["user"], content["groups"])
             return (door, content["id"]) if door else None
         return None
 
     def _id_of(self, value: str, door: Door) -> str:
-        """Empty for a cookie that is not this door's."""
+        """Return the id of the session that a key has begun; "" for a cookie of another key."""
         try:
             named = _signer(door).unsign(value, max_age=self.seconds).decode()
         except BadSignature:
             return ""
         name, _, session_id = named.rpartition(".")
-        # Whoever has the key can sign any text with it, and the id becomes the name of a file.
-        return session_id if name == door.asker.name and _ID.fullmatch(session_id) else ""
+        # The holder of a key can sign any text with it, and the id becomes the name of a file.
+        is_valid = name == door.asker.name and _ID.fullmatch(session_id)
+        return session_id if is_valid else ""
 
 
 def sessions_of(project: Project, doors: Doors, token: OneTimeToken | None = None) -> Sessions:
     seconds = round(3600 * project.settings.serve.session_hours)
     ended = EndedSessions(project.root / ENDED_FOLDER, seconds)
-    secret = (
-        secret_in(project.root / SIGNING_FILE) if project.settings.serve.users.oidc.issuer else ""
-    )
-    return Sessions(
-        doors, f"graphmill-{digest(str(project.root))[:8]}", seconds, ended, token, secret
-    )
+    signs_users_in = bool(project.settings.serve.users.oidc.issuer)
+    secret = secret_in(project.root / SIGNING_FILE) if signs_users_in else ""
+    cookie = f"graphmill-{digest(str(project.root))[:8]}"
+    return Sessions(doors, cookie, seconds, ended, token, secret)
 
 
 def _new_id() -> str:

@@ -1,5 +1,4 @@
-"""Wrong keys of late, by the address that sent them: after so many, each is answered late and
-refused."""
+"""Count wrong keys by the address that sent them; after too many, each is answered with a delay."""
 
 import asyncio
 import logging
@@ -15,19 +14,18 @@ LOG = logging.getLogger("graphmill.serve")
 TRIES, TRIES_OF_ALL, TRY_SECONDS = 10, 200, 300
 """Wrong keys that one address, and all addresses together, may send in so many seconds."""
 ADDRESSES = 1000
-"""Addresses that are remembered. The one that is forgiven first is forgotten for a new one."""
+"""The most addresses that are remembered. For a new one, the one with the least left is dropped."""
 EVERYBODY = ""
 LATE_SECONDS = 1.0
-"""Delay of an answer to a wrong key after too many of them."""
+"""The delay of an answer to a wrong key after too many of them."""
 
 
 @dataclass
 class Tries:
-    """Wrong keys of one process. For each address it keeps the moment at which none of them counts
-    any more.
+    """The wrong keys that one process was sent.
 
-    A right key is never held up by them: else one stranger could lock out everybody behind the same
-    proxy.
+    For each address it keeps the moment when none of its wrong keys counts any more. A right key is
+    never delayed. Otherwise a stranger could lock out everybody behind the same proxy.
     """
 
     clock: Callable[[], float] = time.monotonic
@@ -35,8 +33,8 @@ class Tries:
     clear_at: dict[str, float] = field(default_factory=dict)
 
     async def count(self, address: str) -> int:
-        """Count a wrong key. Return 0, or after a delay how many seconds the address should
-        wait."""
+        """Count a wrong key and return 0; after too many, wait, and return the seconds until the
+        next is answered at once."""
         seconds = self.seconds_to_wait(address)
         if seconds:
             await asyncio.sleep(self.late_seconds)
@@ -48,9 +46,11 @@ class Tries:
 
     def seconds_to_wait(self, address: str) -> int:
         """Return the seconds until another wrong key is answered at once; 0 for now."""
-        waits = [
-            self._clear_at(who) + TRY_SECONDS / most - TRY_SECONDS for who, most in _limits(address)
-        ]
+        waits = []
+        for who, most in _limits(address):
+            # Each wrong key moves the moment by this much; it may be TRY_SECONDS ahead at most.
+            seconds_of_one = TRY_SECONDS / most
+            waits.append(self._clear_at(who) + seconds_of_one - TRY_SECONDS)
         return max(0, math.ceil(max(waits) - self.clock()))
 
     def add(self, address: str) -> None:
@@ -85,8 +85,10 @@ def counted_address(host: str) -> str:
 
 
 def address_of(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the address that a host is, None for a name; an IPv4 address within IPv6 is the
-    first."""
+    """Return the address that a host is, or None for a name.
+
+    An IPv4 address that is written as one of IPv6 is returned as IPv4.
+    """
     try:
         address = ip_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Whose request runs next: each key has its share of the places, and keys take turns."""
+"""Decide which request runs next: each key has a share of the places, and keys take turns."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -9,9 +9,12 @@ Waiting = asyncio.Future[None]
 
 @dataclass(frozen=True)
 class Claim:
-    """Say who asks, and for what. ``key``: by whose name requests are counted. ``most``: how many
-    of them may run at a time; None: all places, where nobody else asks. ``chat``: whether a chat
-    model may be asked."""
+    """The caller of a request, and what it needs.
+
+    ``key`` is the name by which requests are counted. ``most`` is how many of them may run at a
+    time; None stands for all places, if nobody else can ask. ``chat`` says whether the request may
+    ask a chat model.
+    """
 
     key: str = ""
     most: int | None = None
@@ -19,21 +22,21 @@ class Claim:
 
     @property
     def shared(self) -> str | None:
-        """Return the key where others ask beside it."""
+        """The key if others can ask as well, else None."""
         return None if self.most is None else self.key
 
 
 class TurnedOutError(Exception):
-    """Another key, of which fewer requests wait, needs the room of one that waits."""
+    """The request lost its place in the queue to a key that has fewer waiting requests."""
 
 
 @dataclass
 class Turns:
-    """Hold the places of one kind of requests, for one event loop.
+    """The places for one kind of requests, in one event loop.
 
-    A place is a thread. A key's share is given back apart from it, for a call to a model may go on
-    after its request was given up. ``share``: the most places of one key, beside the limit that a
-    claim brings; a claim without a limit may take all places.
+    A place is a thread. A key's share is given back separately, because a call to a model may go on
+    after its request was abandoned. ``share`` is the most places of one key, beside the limit of
+    each claim. A claim without a limit may take all places.
     """
 
     places: int
@@ -47,13 +50,13 @@ class Turns:
         return sum(map(len, self.queues.values()))
 
     def free_for(self, claim: Claim) -> bool:
-        """Return whether such a request can run at once: no other request waits that could."""
-        return (
-            self.running < self.places and claim.key not in self.queues and self._has_share(claim)
-        )
+        """Return whether a request can run at once: there is a place, and its key has none
+        waiting."""
+        has_place = self.running < self.places and claim.key not in self.queues
+        return has_place and self._has_share(claim)
 
     async def take(self, claim: Claim) -> None:
-        """Wait for a place. Raises TurnedOutError where ``turn_out`` took the room of the wait."""
+        """Wait for a place. Raises TurnedOutError if ``turn_out`` removes the request."""
         if self.free_for(claim):
             self._occupy(claim)
             return
@@ -63,7 +66,7 @@ class Turns:
             await turn
         except BaseException:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                # It was given a place at the instant at which it was cancelled.
+                # It was given a place at the moment when it was cancelled.
                 self.give_back_share(claim.key)
                 self.give_back_place()
             else:
@@ -81,19 +84,20 @@ class Turns:
         self._begin_next()
 
     def turn_out(self, key: str) -> None:
-        """Give up the wait of the newest request of a key."""
+        """Remove the newest waiting request of a key, which gets TurnedOutError."""
         _, turn = self.queues[key].pop()
         if not self.queues[key]:
             del self.queues[key]
-        if not turn.done():  # else its client has hung up just now
+        # It is done if its client has disconnected just now.
+        if not turn.done():
             turn.set_exception(TurnedOutError())
 
     def _begin_next(self) -> None:
-        """Give free places to those who wait: the key that was served last comes last."""
+        """Give free places to waiting requests; the key that was served last comes last."""
         while self.running < self.places:
-            key = next(
-                (key for key, queue in self.queues.items() if self._has_share(queue[0][0])), None
-            )
+            # The first entry of a queue has the claim that has waited longest.
+            may_run = (key for key, queue in self.queues.items() if self._has_share(queue[0][0]))
+            key = next(may_run, None)
             if key is None:
                 return
             claim, turn = self.queues[key].popleft()

@@ -1,8 +1,8 @@
-"""Several processes that answer at one address, each with its share of what may be done at once.
+"""Serve by several processes at one address, each with its share of the limits on concurrency.
 
-What is spent in a day they count together, from the files of usage, and a model's requests and
-tokens a minute through the cache's database. Nothing of a question is kept for the next, so that
-any of them may answer any request.
+The cost of a day is counted together, from the files of usage. Requests and tokens a minute of a
+model are counted together through the cache's database. No worker keeps anything of a question for
+the next, so that any of them may answer any request.
 """
 
 import gc
@@ -26,12 +26,14 @@ from pipeline.settings.schema import AllowSettings, KeySettings, RightsSettings,
 KeyLimits = TypeVar("KeyLimits", AllowSettings, KeySettings, RightsSettings)
 SPAWN = multiprocessing.get_context("spawn")
 LAST_MOMENT = 3.0
-"""Seconds that a worker gets to go after all of its queries have."""
+"""The seconds in which a worker has to end after its last query has ended."""
 
 
 def share_of(settings: Settings, workers: int) -> Settings:
-    """The settings of one of so many workers. Raises UsageError for what would not hold for all of
-    them together."""
+    """Return the settings of one of so many workers.
+
+    Raises UsageError for limits that would not hold for all workers together.
+    """
     kinds = {
         "chat": settings.models.chat,
         "embedding": settings.models.embedding,
@@ -49,45 +51,41 @@ def share_of(settings: Settings, workers: int) -> Settings:
                     " and tokens a minute are counted by each worker alone; set cache, or serve"
                     " with one"
                 )
-    models = settings.models.model_copy(
-        update={kind: _shared(f"models.{kind}", models, workers) for kind, models in kinds.items()}
-    )
-    groups = {
-        name: _share_of_key(group, workers) for name, group in settings.serve.users.groups.items()
+    shared = {}
+    for kind, of_kind in kinds.items():
+        shared[kind] = _share_models(f"models.{kind}", of_kind, workers)
+    models = settings.models.model_copy(update=shared)
+    serve = settings.serve
+    groups = {name: _share_of_key(one, workers) for name, one in serve.users.groups.items()}
+    limits = {
+        "concurrency": _part("serve.concurrency", serve.concurrency, workers),
+        "waiting": serve.waiting // workers,
+        "allow": _share_of_key(serve.allow, workers),
+        "keys": {name: _share_of_key(key, workers) for name, key in serve.keys.items()},
+        "users": serve.users.model_copy(update={"groups": groups}),
     }
-    users = settings.serve.users.model_copy(update={"groups": groups})
-    serve = settings.serve.model_copy(
-        update={
-            "concurrency": _part("serve.concurrency", settings.serve.concurrency, workers),
-            "waiting": settings.serve.waiting // workers,
-            "allow": _share_of_key(settings.serve.allow, workers),
-            "keys": {
-                name: _share_of_key(key, workers) for name, key in settings.serve.keys.items()
-            },
-            "users": users,
-        }
-    )
+    serve = serve.model_copy(update=limits)
     return settings.model_copy(update={"models": models, "serve": serve})
 
 
-def _shared(where: str, models: Mapping[str, Any], workers: int) -> dict[str, Any]:
-    return {
-        name: model.model_copy(
-            update={"concurrency": _part(f"{where}.{name}.concurrency", model.concurrency, workers)}
-        )
-        for name, model in models.items()
-    }
+def _share_models(where: str, models: Mapping[str, Any], workers: int) -> dict[str, Any]:
+    """Return the settings of models, each with a worker's part of its concurrency."""
+    shared = {}
+    for name, model in models.items():
+        part = _part(f"{where}.{name}.concurrency", model.concurrency, workers)
+        shared[name] = model.model_copy(update={"concurrency": part})
+    return shared
 
 
 def _share_of_key(limits: KeyLimits, workers: int) -> KeyLimits:
-    """Return the limits of a key with its part of ``concurrency``: in each worker at least one
-    query may run."""
+    """Return the limits of a key with a worker's part of its ``concurrency``, at least 1."""
     if limits.concurrency is None:
         return limits
     return limits.model_copy(update={"concurrency": max(1, limits.concurrency // workers)})
 
 
 def _part(where: str, most: int, workers: int) -> int:
+    """Return a worker's part of a limit. Raises UsageError if it would be less than 1."""
     if most < workers:
         raise UsageError(
             f"serve: --workers {workers}: they share {where}, which is {most}; raise it, or have"
@@ -98,11 +96,13 @@ def _part(where: str, most: int, workers: int) -> int:
 
 @dataclass(frozen=True)
 class Worker:
+    """A process that serves; ``ready`` gets a message when it can."""
+
     process: SpawnProcess
     ready: Connection
 
     def wait_until_ready(self) -> None:
-        """Raises WorkerError where it ends before."""
+        """Wait until the process serves. Raises WorkerError if it ends before."""
         try:
             self.ready.recv()
         except EOFError:
@@ -115,7 +115,7 @@ class Worker:
 
 @dataclass
 class Workers:
-    """``project``: with a worker's share. They serve inside ``with``."""
+    """The workers of a server, which serve inside ``with``. ``project`` has the settings of one."""
 
     made: Made
     project: Project
@@ -138,24 +138,25 @@ class Workers:
         self.stop()
 
     def run(self) -> None:
-        """Until a signal: put another in the place of each that ends. Raises WorkerError where that
-        cannot serve."""
+        """Replace each worker that ends, until a signal.
+
+        Raises WorkerError if a replacement cannot serve.
+        """
         try:
             while True:
                 wait([worker.process.sentinel for worker in self.there])
                 for place, worker in enumerate(self.there):
-                    if not worker.process.is_alive():
-                        say(
-                            f"a worker has ended (exit code {worker.process.exitcode}); another"
-                            " takes its place"
-                        )
-                        self.there[place] = self._start()
-                        self.there[place].wait_until_ready()
+                    if worker.process.is_alive():
+                        continue
+                    code = worker.process.exitcode
+                    say(f"a worker has ended (exit code {code}); another takes its place")
+                    self.there[place] = self._start()
+                    self.there[place].wait_until_ready()
         finally:
             self.stop()
 
     def stop(self) -> None:
-        """Each gets to answer what it has begun."""
+        """Stop all workers, and kill those that do not end. Each may first finish its queries."""
         there, self.there = self.there, []
         try:
             for worker in there:
@@ -167,18 +168,19 @@ class Workers:
                 worker.process.kill()
 
     def _start(self) -> Worker:
-        ready, says = SPAWN.Pipe(duplex=False)
+        ready, sender = SPAWN.Pipe(duplex=False)
         given = (
             self.made,
             self.project,
             self.listening,
             self.any_host,
             gc.get_threshold()[0],
-            says,
+            sender,
         )
         process = SPAWN.Process(target=_serve, args=given, daemon=True)
         process.start()
-        says.close()
+        # Only the worker holds its end now, so that the pipe ends with the process.
+        sender.close()
         return Worker(process, ready)
 
 
@@ -188,16 +190,19 @@ def _serve(
     listening: socket.socket,
     any_host: bool,
     new_objects: int,
-    says: Connection,
+    sender: Connection,
 ) -> None:
-    """A worker's whole life. It ends with the process that has started it, however that ends."""
+    """Serve in a worker's process, until a signal or the end of the process that started it.
+
+    ``sender`` reports that it serves. ``new_objects`` is the garbage collector's first threshold.
+    """
     gc.set_threshold(new_objects)
     signal.signal(signal.SIGTERM, _terminate)
     log()
     with suppress(KeyboardInterrupt), project, listening:
         server = ready_server(made, project, any_host)
         threading.Thread(target=_end_with_parent, args=[server], daemon=True).start()
-        says.send(True)
+        sender.send(True)
         server.run(sockets=[listening])
 
 
