@@ -157,6 +157,10 @@ def json_content(text: bytes, path: Path | str) -> dict[str, Any]:
 
 
 def _parse_checked(text: bytes, path: Path | str) -> tuple[dict[str, Any], bool]:
+    """Return the JSON object in the text without its hash, and whether a hash proved it.
+
+    Raises DamagedError, which names ``path``.
+    """
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -296,6 +296,8 @@ class Tokenizer(Protocol):
 
 @runtime_checkable
 class ChatModel(Protocol):
+    """Model that answers chat requests."""
+
     @property
     def identity(self) -> Mapping[str, Any]:
         """The properties of the model that can change a reply.
@@ -343,6 +345,8 @@ class ChatModel(Protocol):
 
 @runtime_checkable
 class EmbeddingModel(Protocol):
+    """Model that maps texts to vectors."""
+
     @property
     def identity(self) -> Mapping[str, Any]: ...
 
@@ -370,6 +374,8 @@ class EmbeddingModel(Protocol):
 
 @runtime_checkable
 class Reranker(Protocol):
+    """Model that scores documents by their relevance to a query."""
+
     @property
     def identity(self) -> Mapping[str, Any]:
         """The properties of the model that can change a relevance score."""

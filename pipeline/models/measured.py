@@ -112,6 +112,7 @@ class MeasuredModels:
             tell(f"{path}: not written ({in_words(error)}); what was measured is not remembered")
 
     def _all(self) -> dict[str, Measured]:
+        """Return the limits of all models by digest. Warn and return {} if the file is damaged."""
         path = self.root / FILE
         try:
             models: Mapping[str, Mapping[str, Any]] = read_json(path)["models"]

@@ -123,6 +123,7 @@ class ReplyCache:
             self.database.in_room(lambda: self._flag(valid))
 
     def _flag(self, valid: Mapping[str, bool]) -> None:
+        """Store the verdicts in one transaction."""
         with self.database.connection(write=True) as connection:
             for verdict in (True, False):
                 keys = [key for key, value in valid.items() if value is verdict]
@@ -208,6 +209,7 @@ class ReplyCache:
         return self._count_rows_of({""})
 
     def _count_rows_of(self, owners: set[str]) -> int:
+        """Return the number of replies, vectors and conversions of these owners."""
         if not self.database.there:
             return 0
         total = 0

@@ -90,6 +90,11 @@ class AzureEndpoint(Endpoint):
         super().preflight()
 
     def _open_client(self) -> "OpenAI":
+        """Create the client of the deployment.
+
+        The API version of the connection's query comes first, then that of the settings, then that
+        of the address.
+        """
         from openai import AzureOpenAI
 
         query = dict(parse_qsl(urlsplit(self.base_url).query))
@@ -127,6 +132,7 @@ class AzureEndpoint(Endpoint):
         }
 
     def failure(self, error: Exception) -> Failure:
+        """Return the failure that an exception means, those of the sign-in by Entra ID included."""
         if not type(error).__module__.startswith("azure."):
             return super().failure(error)
         said = self._safe(in_words(error))
@@ -144,6 +150,8 @@ class AzureEndpoint(Endpoint):
         )
 
     def refusal(self, status: int, detail: str) -> Failure:
+        """Return the failure of a refused call. Status 404 means a wrong deployment or a wrong
+        address."""
         if status != 404:
             return super().refusal(status, detail)
         message = f"HTTP {status}: {self._safe(detail)}"

@@ -272,6 +272,7 @@ class BatchApi:
         raise AssertionError("unreachable")
 
     def _error(self, failure: Failure) -> GraphmillError:
+        """Return the error to raise for a failure, with the next action."""
         if failure.fatal:
             return failure.fatal
         fact = f"{self.endpoint.where}: batch: {failure.message}"

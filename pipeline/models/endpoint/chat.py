@@ -143,6 +143,7 @@ class OpenAIChat(RemoteModel, ChatModel):
         attempts = self.attempts(listener)
 
         def ask(item: KeyedRequest) -> KeyedReply:
+            """Make the call of one request, and repeat it if a limit was refused."""
             key, request = item
             room.begin()
             request = memory.with_larger_limit(key, request)
@@ -152,6 +153,7 @@ class OpenAIChat(RemoteModel, ChatModel):
             def send(
                 asked: ChatRequest, limit: Limit | None, client: "OpenAI"
             ) -> tuple[Completion, Tokens]:
+                """Send the request once, and store the reply."""
                 nonlocal thinking
                 completion, tokens, thinking = self._fetch(asked, client, limit)
                 # The reply is stored before anybody counts or reads it.
@@ -160,6 +162,7 @@ class OpenAIChat(RemoteModel, ChatModel):
                 return completion, tokens
 
             def ask_within(limit: Limit | None) -> Completion | Failure:
+                """Make the call with this limit of the reply, and with limits in its schema."""
                 bounded = self._schema_limits.applied_to(request)
                 call = self._call(request)
                 answer = attempts.ask(call, partial(send, bounded, limit), _outcome)

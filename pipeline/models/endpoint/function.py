@@ -124,6 +124,11 @@ class FunctionEndpoint(InProcessEndpoint):
         return {"object": "list", "model": self.model, "data": data}
 
     def own_failure(self, error: BaseException) -> Failure | None:
+        """Return the failure of a function that raised an exception or gave an unusable result, or
+        None.
+
+        An exception with the HTTP status of a provider's client is judged by that status.
+        """
         if not isinstance(error, FunctionError):
             return None
         raised = error.__cause__

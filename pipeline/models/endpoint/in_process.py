@@ -48,6 +48,10 @@ class InProcessEndpoint(Endpoint):
         raise NotImplementedError
 
     def failure(self, error: Exception) -> Failure:
+        """Return the failure that an exception of the model or the client means.
+
+        An error of graphmill is raised unchanged.
+        """
         is_of_the_client = type(error).__module__.startswith("openai")
         cause = error.__cause__ if is_of_the_client and error.__cause__ else error
         if isinstance(cause, GraphmillError):
@@ -86,6 +90,7 @@ class InProcessTransport:
         """Close nothing. The client requires this method."""
 
     def handle_request(self, request: Any) -> Any:
+        """Answer a request of the HTTP library by the function for its path."""
         answer = self._answers.get(request.url.path)
         if answer is None:
             return self._http.Response(

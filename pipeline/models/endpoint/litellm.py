@@ -94,6 +94,7 @@ class LitellmEndpoint(InProcessEndpoint):
         return self._library().embedding(**self._common(seconds), **asked).model_dump()
 
     def _library(self) -> Any:
+        """Import LiteLLM. Raise SettingsError if it is not installed."""
         try:
             return library()
         except ImportError:
@@ -120,6 +121,8 @@ class LitellmEndpoint(InProcessEndpoint):
         }
 
     def own_failure(self, error: BaseException) -> Failure | None:
+        """Return the failure that an exception of LiteLLM means, or None for any other
+        exception."""
         if not type(error).__module__.startswith("litellm"):
             return None
         said = self._safe(_message_of(error))
@@ -144,6 +147,7 @@ class LitellmEndpoint(InProcessEndpoint):
         return replace(self.refusal(status, said), status=status, retry_after=retry_after(error))
 
     def _safe(self, text: str) -> str:
+        """Return the text as ``Endpoint._safe`` does, without the credentials in ``arguments``."""
         for secret in self.arguments.values():
             if len(secret) >= SHORTEST_SECRET:
                 text = text.replace(secret, "***")

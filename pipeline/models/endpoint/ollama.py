@@ -113,6 +113,8 @@ class OllamaEndpoint(Endpoint):
         return super().failure(error)
 
     def refusal(self, status: int, detail: str) -> Failure:
+        """Return the failure of a refused call. Status 404 means a missing model or another kind of
+        server."""
         if status != 404:
             return super().refusal(status, detail)
         message = f"HTTP 404: {self._safe(detail)}"
@@ -190,6 +192,11 @@ class OllamaChat(OpenAIChat):
     def _fetch(
         self, request: ChatRequest, client: "OpenAI", limit: Limit | None
     ) -> tuple[Completion, Tokens, bool]:
+        """Send the request. Return the reply, its tokens, and whether the answer reports hidden
+        thinking.
+
+        Raises UnreadPromptError if the server has read only a part of the prompt.
+        """
         stream = self._post(request, client, stream=False, limit=limit)
         answer = self.endpoint.fetch(_open_response(stream))
         if answer.get("error"):

@@ -61,6 +61,7 @@ class EndpointReranker(RemoteModel):
         return {"model": self.model, "max_characters": self.max_characters}
 
     def cost(self, tokens: Tokens) -> float | None:
+        """Return the cost of tokens and searches, or None if the model has no price."""
         cost_of_tokens = super().cost(tokens)
         if cost_of_tokens is None:
             return None

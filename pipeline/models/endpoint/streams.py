@@ -111,6 +111,7 @@ def usage_of(event: Mapping[str, Any]) -> Any:
 
 
 def _read_chunk(event: Mapping[str, Any]) -> Chunk:
+    """Return the chunk in one event of a stream."""
     choices = event.get("choices") or [{}]
     delta = choices[0].get("delta") or {}
     text = plain_text(delta.get("content"))

@@ -69,6 +69,7 @@ class MiniLMEmbedding(EmbeddingModel):
         return embedding_keys(self.identity, texts)
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Return the vectors of the texts, computed by several threads."""
         with _LOADING:
             tokenizer, session = _load_model(self.where)
         encodings = tokenizer.encode_batch(list(texts))
@@ -120,6 +121,7 @@ def _mean_state(session: "InferenceSession", ids: Sequence[int]) -> np.ndarray:
 
 @cache
 def _load_model(where: str) -> tuple["Tokenizer", "InferenceSession"]:
+    """Load the tokenizer and the model, once per process."""
     from onnxruntime import (
         InferenceSession,
         SessionOptions,  # pyright: ignore[reportAttributeAccessIssue]

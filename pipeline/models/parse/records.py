@@ -68,6 +68,8 @@ class Entity:
 
 @dataclass(frozen=True)
 class Relationship:
+    """A relationship between two entities. ``weight`` is within 0.1 to 10."""
+
     source: str
     target: str
     description: str
@@ -126,6 +128,8 @@ class ParsedReply(Generic[Item]):
 
 @dataclass(frozen=True)
 class Graph(ParsedReply[Record]):
+    """Entities and relationships of a reply."""
+
     @property
     def entities(self) -> tuple[Entity, ...]:
         return tuple(record for record in self.records if isinstance(record, Entity))
