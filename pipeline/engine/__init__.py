@@ -1,1 +1,2 @@
-"""Runs workflows of verbs over snapshots. Knows no store, and no model but by the contract."""
+"""The engine: it runs workflows of verbs over snapshots. It imports no store, and knows models only
+by their protocols."""

@@ -1,10 +1,10 @@
-"""Processes of a Dask cluster that do tasks: who of them may, what they are sent, and what becomes
-of those that end.
+"""Workers of a Dask cluster that do tasks: which ones may, what they are sent, and what happens
+when one ends.
 
-A task is sent as it is: names and fingerprints. What it means a worker reads for itself: tables,
-and the files of the project, from snapshots that it finds by its own environment, code from its own
-installation. It says what it is when it joins, and declares that as a resource; Dask gives a run's
-tasks to those alone that are what the run is.
+A task is sent as names and fingerprints. A worker reads for itself what they refer to: tables and
+the files of the project from snapshots, which it finds by its own environment, and code from its
+own installation. When it joins, it publishes what it is and declares that as a resource. Dask gives
+a run's tasks only to workers that are what the run is.
 """
 
 import json
@@ -34,25 +34,29 @@ from pipeline.snapshots.folder import UNFINISHED
 from pipeline.snapshots.store import SnapshotStore
 
 POLL_SECONDS = 1.0
-"""Without news, after which a run looks whether there are workers still."""
+"""The seconds without a result after which a run checks whether there are still workers."""
 CONNECT_SECONDS, CLOSE_SECONDS = 10, 2
 ANSWER_SECONDS = 10.0
-"""That workers have to say what they see."""
+"""The seconds that workers have to answer whether they see the snapshots."""
 BUSY = "it does a task: what it sees was not asked"
 GRAPHMILL = "graphmill"
-"""Under which a worker says what it is."""
+"""The key under which a worker publishes what it is."""
 Facts = Mapping[str, str]
-"""What a process is, as far as that can change what it makes: names, and versions or hashes."""
+"""Properties of a process that can change its results: names, and versions or hashes."""
 
 
 def resource_of(facts: Facts) -> str:
-    """What a worker of these facts declares to have, for one task at a time."""
+    """Return the resource that a worker with these facts declares, one unit for one task at
+    a time."""
     return f"{GRAPHMILL}-{fingerprint(dict(facts))[:16]}"
 
 
 def security(files: Mapping[str, str], role: Literal["client", "worker"]) -> Security | None:
-    """``files``: ca_file, cert_file and key_file; without any, Dask's own configuration may name
-    some."""
+    """Return the TLS settings of a client or worker, or None to leave them to Dask's own
+    configuration.
+
+    ``files``: the paths ca_file, cert_file and key_file; "" where not set.
+    """
     if not any(files.values()):
         return None
     named = {
@@ -65,8 +69,8 @@ def security(files: Mapping[str, str], role: Literal["client", "worker"]) -> Sec
 
 @dataclass(frozen=True)
 class Shipped:
-    """The files of a project that are shared with workers, by the hash of their bytes; ``run``: of
-    which run."""
+    """The files of a project that are shared with workers, by the hash of their bytes; ``run``: the
+    run they are for."""
 
     run: str
     sha256: str
@@ -78,8 +82,8 @@ class Shipped:
 
 @dataclass(frozen=True)
 class There:
-    """The workers of a cluster. ``fit``: addresses of those that may do tasks; ``refused``: those
-    of the others, and why."""
+    """The workers of a cluster. ``fit``: addresses of those that may do tasks. ``refused``:
+    addresses of the others -> why."""
 
     fit: Sequence[str]
     refused: Mapping[str, str]
@@ -87,8 +91,11 @@ class There:
 
 @dataclass(frozen=True)
 class Failed:
-    """A task that raised an exception of this ``kind``. What it said is shared by this name, as it
-    may tell of a document. Without a name: its worker has not found the files of the project."""
+    """A task that raised an exception of this ``kind``.
+
+    The message is shared as a file of this ``name``, as it may quote a document. Without a name,
+    the worker did not find the files of the project.
+    """
 
     worker: str
     name: str = ""
@@ -97,10 +104,12 @@ class Failed:
 
 @dataclass
 class Cluster:
-    """A context. ``number``: of workers that are waited for before the first task; None where the
-    cluster grows by what waits there. ``wait_seconds``: the most that is waited for a worker.
-    ``ship``: makes the files of the project, as one; ``tell``: hears what is to be known while the
-    run goes on."""
+    """A connection to a Dask cluster, as a context.
+
+    ``number``: the workers that are waited for before the first task; None where the cluster grows
+    with the tasks that wait. ``wait_seconds``: the longest wait for a worker. ``ship``: returns the
+    files of the project as one. ``tell``: receives messages while the run goes on.
+    """
 
     address: str
     number: int | None
@@ -113,15 +122,15 @@ class Cluster:
     client: Client | None = field(default=None, init=False)
     run: str = field(default_factory=lambda: token_hex(8), init=False)
     told: set[str] = field(default_factory=set, init=False)
-    """Of which workers it has been told that they are refused."""
+    """Addresses of the workers whose refusal was reported."""
     since: float = field(default=0.0, init=False)
-    """When a worker that may do tasks was last there, or was first looked for."""
+    """The time at which a worker that may do tasks was last seen, or first waited for."""
 
     def __enter__(self) -> "Cluster":
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Tasks that are under way end there; nobody waits for them."""
+        """Close the connection. Tasks under way end on their workers; nobody waits for them."""
         if self.client:
             self.client.close(timeout=CLOSE_SECONDS)
             self.client = None
@@ -133,33 +142,40 @@ class Cluster:
         self._await_workers(client)
         suspects: list[Task] = []
         yield from self._done(client, shipped, tasks, suspects.append)
-        for task in suspects:  # Dask suspects all that waited at a worker as it ended
+        # Dask suspects every task that waited at a worker as it ended. Each is tried alone, so that
+        # only one that ends its worker again is blamed.
+        for task in suspects:
             yield from self._done(client, shipped, [task], _convict)
 
     def there(self) -> There:
-        """As they are now. Raises WorkerError where no scheduler answers."""
+        """Return the workers as they are now. Raises WorkerError where no scheduler answers."""
         return self._there(self._connected())
 
     def blind(self, workers: Sequence[str]) -> dict[str, str]:
-        """Those of these workers that do not see the snapshots, or cannot write there, and what is
-        wrong; also those that do not say so within ANSWER_SECONDS. It may be asked while a run is
-        under way."""
+        """Return the workers that do not see the run's snapshots or cannot write to them -> what is
+        wrong.
+
+        Those that do not answer within ANSWER_SECONDS are included. This may be called while a run
+        is under way.
+        """
         client, asked = self._connected(), f"look-{token_hex(8)}"
         names = {worker: f"{asked}-{number}" for number, worker in enumerate(workers)}
         with temporary_file(self.snapshots.root / UNFINISHED) as file:
             file.write_text(asked, encoding="utf-8")
             self.snapshots.tasks.share({asked: file})
         try:
-            answers = {
-                worker: client.submit(_answer, asked, name, key=name, workers=[worker], pure=False)
-                for worker, name in names.items()
-            }
+            answers = {}
+            for worker, name in names.items():
+                answers[worker] = client.submit(
+                    _answer, asked, name, key=name, workers=[worker], pure=False
+                )
             deadline = time.monotonic() + ANSWER_SECONDS
-            faults = {
-                worker: _fault(answer, deadline - time.monotonic())
-                for worker, answer in answers.items()
-            }
-            for worker in (worker for worker, fault in faults.items() if not fault):
+            faults = {}
+            for worker, answer in answers.items():
+                faults[worker] = _fault(answer, deadline - time.monotonic())
+            for worker, fault in list(faults.items()):
+                if fault:
+                    continue
                 try:
                     self.snapshots.tasks.find_shared(names[worker]).read_bytes()
                 except (OSError, DataError):
@@ -184,18 +200,18 @@ class Cluster:
         try:
             for future in futures:
                 future.add_done_callback(done.put)
-            del futures  # what is done is let go of there, too
+            # Dask frees the result of a task when nothing refers to its future any more.
+            del futures
             while going:
                 try:
                     future = done.get(timeout=POLL_SECONDS)
                 except Empty:
-                    self._look(client)
+                    self._check_workers(client)
                     continue
                 try:
-                    found = self._found(future)
-                except (
-                    TimeoutError
-                ):  # its worker ended before it was asked what came of it: another does it
+                    found = self._result_of(future)
+                except TimeoutError:
+                    # Its worker ended before the result was fetched: another one does the task.
                     future.add_done_callback(done.put)
                     continue
                 except KilledWorker:
@@ -203,7 +219,7 @@ class Cluster:
                 del going[str(future.key)]
                 task = keys[str(future.key)]
                 if isinstance(found, Failed):
-                    raise self._raised(task, found)
+                    raise self._error_of(task, found)
                 if found is None:
                     suspect(task)
                 else:
@@ -212,18 +228,20 @@ class Cluster:
             if going and client.status == "running":
                 client.cancel(list(going.values()), force=True)
 
-    def _found(self, future: Future) -> Files | Failed:
-        """Raises TimeoutError where it is not to be had yet, KilledWorker."""
+    def _result_of(self, future: Future) -> Files | Failed:
+        """Return the result of a task. Raises TimeoutError if it is not available yet, and
+        KilledWorker."""
         try:
             return future.result(timeout=POLL_SECONDS)
         except (TimeoutError, KilledWorker):
             raise
         except (CancelledError, OSError):
             raise self._gone() from None
-        except Exception as error:  # whatever Dask stumbles over, or another version of it
+        except Exception as error:
+            # Dask raises many classes, and its versions differ.
             raise WorkerError(f"dask: {in_words(error)}; see the worker's log") from error
 
-    def _raised(self, task: Task, failed: Failed) -> GraphmillError:
+    def _error_of(self, task: Task, failed: Failed) -> GraphmillError:
         where = f"step '{task.step}', bucket {task.bucket}: worker {failed.worker}"
         if not failed.name:
             return WorkerError(
@@ -240,14 +258,13 @@ class Cluster:
                 " can, and run again: what is finished is kept"
             )
         self.snapshots.tasks.withdraw([failed.name])
-        if said["kind"] == SettingsError.__name__:  # of its environment
+        if said["kind"] == SettingsError.__name__:
+            # The worker's environment is wrong, not the run's.
             return SettingsError(f"{where}: {said['message']}")
         known = getattr(pipeline.errors, said["kind"], None)
-        if (
-            isinstance(known, type)
-            and issubclass(known, GraphmillError)
-            and "__init__" not in vars(known)
-        ):
+        is_class = isinstance(known, type) and issubclass(known, GraphmillError)
+        # A class with a constructor of its own takes more than a message.
+        if known and is_class and "__init__" not in vars(known):
             return known(said["message"])
         return GraphmillError(said["message"])
 
@@ -270,17 +287,20 @@ class Cluster:
                     f"engine.address: no scheduler answers at {self.address} ({in_words(error)});"
                     " start one with 'dask scheduler', or correct engine.address and engine.tls"
                 ) from error
-            except MemoryError:  # what another protocol says is read as the length of a message
+            except MemoryError:
+                # Bytes of another protocol were read as the length of a message.
                 raise WorkerError(
                     f"engine.address: what answers at {self.address} is no scheduler; name the port"
                     " that the scheduler tells as 'Scheduler at', not that of its dashboard"
                 ) from None
-            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # the run tells it
+            # The run reports the client's errors itself.
+            logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
             self.tell(f"dask: {self.client.dashboard_link}")
         return self.client
 
     def _shipped(self) -> Shipped:
-        """At each step: at its end the snapshots forget what was shared for it."""
+        """Share the files of the project. This is repeated for each step, since shared files are
+        deleted at its end."""
         with temporary_file(self.snapshots.root / UNFINISHED) as file:
             file.write_bytes(self.ship())
             shipped = Shipped(self.run, sha256_of(file))
@@ -288,8 +308,10 @@ class Cluster:
         return shipped
 
     def _await_workers(self, client: Client) -> None:
+        """Wait for the number of workers that the settings name, or continue with fewer."""
         began = self.since = time.monotonic()
-        while (there := self._look(client)) < (self.number or 0):
+        there = self._check_workers(client)
+        while there < (self.number or 0):
             if time.monotonic() - began > self.wait_seconds:
                 self.tell(
                     f"dask: {counted(there, 'worker')} of engine.workers: {self.number} came; goes"
@@ -297,11 +319,14 @@ class Cluster:
                 )
                 break
             time.sleep(POLL_SECONDS / 10)
+            there = self._check_workers(client)
         self.number = min(there, self.number) if self.number else None
 
-    def _look(self, client: Client) -> int:
-        """How many workers there are that may do tasks; those that may not are told, each once.
-        Raises WorkerError when there has been none for long."""
+    def _check_workers(self, client: Client) -> int:
+        """Return the number of workers that may do tasks, and report each refused one once.
+
+        Raises WorkerError when there has been no worker for ``wait_seconds``.
+        """
         there = self._there(client)
         for address in sorted(there.refused.keys() - self.told):
             self.tell(f"dask: worker {address} is refused: {there.refused[address]}")
@@ -322,35 +347,33 @@ class Cluster:
             workers: dict[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
         except (OSError, RuntimeError, TimeoutError, CancelledError, KeyError):
             raise self._gone() from None
-        fit = [
-            address
-            for address, worker in workers.items()
-            if resource_of(self.facts) in worker["resources"]
-        ]
-        others = sorted(workers.keys() - set(fit))
-        return There(
-            sorted(fit),
-            {address: self._why_not(workers[address].get(GRAPHMILL)) for address in others},
-        )
+        wanted = resource_of(self.facts)
+        fit = [address for address, worker in workers.items() if wanted in worker["resources"]]
+        refused = {}
+        for address in sorted(workers.keys() - set(fit)):
+            refused[address] = self._why_not(workers[address].get(GRAPHMILL))
+        return There(sorted(fit), refused)
 
     def _why_not(self, theirs: Facts | None) -> str:
         if theirs is None:
             return (
                 "it has no graphmill, or was started without it; start it with 'graphmill worker'"
             )
-        names = sorted(
-            {name for name in {*self.facts, *theirs} if self.facts.get(name) != theirs.get(name)}
-        )
-        differ = [
-            f"{name} {theirs.get(name, 'none')}, here {self.facts.get(name, 'none')}"
-            for name in names
-        ]
+        """Return why a worker with these facts may not do tasks."""
+        differ = []
+        for name in sorted({*self.facts, *theirs}):
+            if self.facts.get(name) != theirs.get(name):
+                ours = self.facts.get(name, "none")
+                differ.append(f"{name} {theirs.get(name, 'none')}, here {ours}")
         return f"it has {', '.join(differ)}; install there what is installed here"
 
 
 def _greet(address: str, keys: Security | None) -> None:
-    """Raises TimeoutError where somebody takes the call and says nothing, as a scheduler that is
-    suspended: Client would wait for that without end."""
+    """Connect once to the scheduler and close the connection.
+
+    Raises TimeoutError where the connection is accepted but nothing is answered, as by a suspended
+    scheduler: Client would wait for that without end.
+    """
     sent = (keys or Security()).get_connection_args("client")
 
     async def greet() -> None:
@@ -369,9 +392,11 @@ def _convict(task: Task) -> None:
 
 @dataclass
 class Seat:
-    """What a worker's process has. ``opens``: makes what it works with of a project's files;
-    ``at``: for whom it has last done that. Tables that it has read whole are let go with the
-    run."""
+    """The single slot of a worker's process.
+
+    ``opens``: returns what is needed to do tasks from a project's files. ``at``: the files it was
+    last called for, and its result. Tables that were read whole are freed with the run.
+    """
 
     address: str
     snapshots: SnapshotStore
@@ -379,37 +404,39 @@ class Seat:
     at: tuple[Shipped, Workplace] | None = None
 
     def workplace(self, shipped: Shipped) -> Workplace | None:
-        """None where the files are not to be found."""
+        """Return what is needed to do tasks of this run, or None if the project's files are not
+        found."""
         if self.at is None or self.at[0] != shipped:
             self.at = None
             self.snapshots.folder.refresh()
             with suppress(OSError, DataError):
                 path = self.snapshots.tasks.find_shared(shipped.name)
-                self.at = (shipped, self.opens(path)) if sha256_of(path) == shipped.sha256 else None
-        return self.at and self.at[1]
+                if sha256_of(path) == shipped.sha256:
+                    self.at = (shipped, self.opens(path))
+        return self.at[1] if self.at else None
 
     def failed(self, task: Task, error: Exception) -> Failed:
+        """Share the message of an error as a file, and return the task's failure."""
         name = f"{task.name}.error"
         message = str(error) if isinstance(error, GraphmillError) else in_words(error)
         with (
             suppress(OSError, GraphmillError),
             temporary_file(self.snapshots.root / UNFINISHED) as file,
         ):
-            file.write_text(
-                json.dumps({"kind": type(error).__name__, "message": message}), encoding="utf-8"
-            )
+            content = json.dumps({"kind": type(error).__name__, "message": message})
+            file.write_text(content, encoding="utf-8")
             self.snapshots.tasks.share({name: file})
         return Failed(self.address, name, type(error).__name__)
 
 
 _seats: list[Seat] = []
-"""Of a worker's process: one."""
+"""The one slot of a worker's process."""
 
 
 def sit(
     worker: Worker, facts: Facts, snapshots: SnapshotStore, opens: Callable[[Path], Workplace]
 ) -> None:
-    """Make a worker that has not joined yet one that does tasks."""
+    """Set up a worker, before it joins, to do tasks."""
     resource = resource_of(facts)
     worker.state.total_resources[resource] = worker.state.available_resources[resource] = 1
     worker.startup_information[GRAPHMILL] = lambda _: dict(facts)
@@ -417,7 +444,10 @@ def sit(
 
 
 def _do(task: Task, shipped: Shipped) -> Files | Failed:
-    """Of a task that a worker finished as it was ended, what it noted."""
+    """Do a task in a worker's process.
+
+    If another worker finished the task just before it was stopped, its note is returned instead.
+    """
     seat = _seats[0]
     try:
         place = seat.workplace(shipped)
@@ -430,8 +460,12 @@ def _do(task: Task, shipped: Shipped) -> Files | Failed:
 
 
 def _answer(asked: str, name: str) -> str:
-    """What is shared by the name ``asked`` a worker shares by a name of its own, so that both see
-    what the other writes. Returns what is wrong, of an exception no more than its name."""
+    """Copy a shared file to a name of this worker's own, so that both sides see what the other
+    writes.
+
+    Returns what is wrong, "" if nothing is; of an exception only its class, since a message may
+    hold a secret.
+    """
     snapshots = _seats[0].snapshots
     try:
         content = snapshots.tasks.find_shared(asked).read_bytes()
@@ -449,7 +483,7 @@ def _answer(asked: str, name: str) -> str:
 
 
 def _fault(answer: Future, seconds: float) -> str:
-    """As a worker tells it."""
+    """Return what a worker answered, or that it is busy or has ended."""
     try:
         return str(answer.result(timeout=max(seconds, 0.1)))
     except TimeoutError:

@@ -1,5 +1,5 @@
-"""Documents that are new, edited or gone since the last run, and the guard against losing too many
-of them."""
+"""Comparison of documents with those of the last run, and the guard against deleting too many of
+them."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,32 +15,31 @@ from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepReco
 DOCUMENTS = "documents"
 COLUMNS = ["id", "source", "content_hash"]
 NOT_CONVERTED = "not_converted"
-"""The reason of a file of which a rehearsal does not know what it says."""
+"""The reason of a file that a plan would have to convert to know what it says."""
 _NAMED = 3
 ON_PURPOSE = "run again with --allow-deletes if this is meant"
 
 
 def documents_before(workflow: Workflow, snapshots: SnapshotStore) -> Snapshot | None:
-    """The documents as the workflow's last run had them; before its first one, as the newest run of
-    another workflow had them that loads them in the same way: from ``index`` to ``communities``
-    none of them is new."""
+    """Return the documents of the workflow's last run, or None.
+
+    Before its first run, those of the newest run of another workflow that loads them in the same
+    way are returned: for ``communities`` after ``index`` none of them is new.
+    """
     if workflow.name in snapshots.workflows():
         return snapshots.manifest(workflow.name).tables.get(DOCUMENTS)
-    steps = [step for step in workflow.steps if DOCUMENTS in step.outputs]
-    loads = {step.id: source_of(step) for step in steps}
+    loads = {step.id: source_of(step) for step in workflow.steps if DOCUMENTS in step.outputs}
     for manifest in newest_first(snapshots):
-        others = {
-            id: read_by(record)
-            for id, record in manifest.steps.items()
-            if DOCUMENTS in record.outputs
-        }
+        records = manifest.steps.items()
+        others = {id: read_by(record) for id, record in records if DOCUMENTS in record.outputs}
         if loads == others:
             return manifest.tables.get(DOCUMENTS)
     return None
 
 
 def source_of(step: Step) -> tuple[Any, ...]:
-    """How, and where from, a step loads documents; as ``read_by``."""
+    """Return how and from where a step loads documents: its verb, params and place, as
+    ``read_by``."""
     return step.verb.name, step.params.model_dump(mode="json"), dict(step.place)
 
 
@@ -51,7 +50,7 @@ def read_by(record: StepRecord) -> tuple[Any, ...]:
 
 
 def newest_first(snapshots: SnapshotStore) -> Iterator[Manifest]:
-    """Of each workflow the last run's; that of the workflow which has run last comes first."""
+    """Return the last manifest of each workflow; the workflow that ran last comes first."""
     last = {name: snapshots.history(name)[-1:] for name in snapshots.workflows()}
     return map(snapshots.manifest, sorted(last, key=last.__getitem__, reverse=True))
 
@@ -70,13 +69,15 @@ def refuse_deletions(
     """
     if before == after or (before is None and not store.is_lost(workflow)):
         return
-    tables = (
-        table for table in _tables_before(store, workflow, before) if table.sha256 != after.sha256
-    )
-    known = next(filter(store.tables.exists, tables), None)
+    known = None
+    for table in _tables_before(store, workflow, before):
+        if table.sha256 != after.sha256 and store.tables.exists(table):
+            known = table
+            break
     if known is not None:
-        if known.rows > 0 and len(_no_more(store, known, after)) <= max_ratio * known.rows:
+        if known.rows > 0 and len(_ids_gone(store, known, after)) <= max_ratio * known.rows:
             return
+        # Some of these ids may be renamed documents, which only their contents tell.
         check_deletions(identities(store, known), identities(store, after), max_ratio)
     elif before is not None and before.rows - after.rows > max_ratio * before.rows:
         raise DeletionError(
@@ -85,8 +86,8 @@ def refuse_deletions(
         )
 
 
-def _no_more(store: SnapshotStore, before: Snapshot, after: Snapshot) -> set[str]:
-    """Ids of the one that the other has not."""
+def _ids_gone(store: SnapshotStore, before: Snapshot, after: Snapshot) -> set[str]:
+    """Return the ids that ``before`` has and ``after`` has not."""
     gone, new = store.tables.difference(before, after, ["id"])
     return set(gone["id"].to_pylist()) - set(new["id"].to_pylist())
 
@@ -94,16 +95,18 @@ def _no_more(store: SnapshotStore, before: Snapshot, after: Snapshot) -> set[str
 def _tables_before(
     store: SnapshotStore, workflow: str, before: Snapshot | None
 ) -> Iterator[Snapshot]:
-    """``before`` first, then those of earlier nights; where no manifest can be read, all that there
-    are, the largest first, so that none is compared that a refused run has left."""
-    if before is not None:
-        yield before
-        earlier = reversed(store.kept_manifests(workflow, store.history(workflow)))
-        yield from (
-            manifest.tables[DOCUMENTS] for manifest in earlier if DOCUMENTS in manifest.tables
-        )
-    else:
+    """Yield ``before``, then documents of earlier runs, newest first.
+
+    If no manifest can be read, yield all tables of documents, the largest first: a table that a
+    refused run has left is then not the one compared.
+    """
+    if before is None:
         yield from store.tables.list_files(DOCUMENTS)
+        return
+    yield before
+    for manifest in reversed(store.kept_manifests(workflow, store.history(workflow))):
+        if DOCUMENTS in manifest.tables:
+            yield manifest.tables[DOCUMENTS]
 
 
 def without(documents: pd.DataFrame, source: str) -> pd.DataFrame:
@@ -112,16 +115,18 @@ def without(documents: pd.DataFrame, source: str) -> pd.DataFrame:
 
 
 def is_of(known: str, source: str) -> bool:
-    """Records of a file are documents of their own: ``file#key``."""
+    """Check that a document's source is this source, or a record of it (``file#key``)."""
     return known == source or known.startswith(f"{source}#")
 
 
 def check_deletions(
     before: pd.DataFrame, after: pd.DataFrame, max_ratio: float, next_action: str = ON_PURPOSE
 ) -> None:
-    """Compare two tables of documents (columns ``id``, ``source``, ``content_hash``). One whose
-    content is there under another id is renamed, not gone. Raises DeletionError above
-    ``max_ratio``."""
+    """Raise DeletionError if more than ``max_ratio`` of the documents of ``before`` are gone.
+
+    Both tables have the columns ``id``, ``source`` and ``content_hash``. A document whose content
+    exists under another id is renamed, not gone.
+    """
     stays = before["id"].isin(after["id"]) | before["content_hash"].isin(after["content_hash"])
     sources = sorted(before.loc[~stays, "source"])
     if len(sources) <= max_ratio * len(before):
@@ -135,8 +140,7 @@ def check_deletions(
 
 @dataclass(frozen=True)
 class DocumentChanges:
-    """Sources of the documents that are new, that say something else than before, and that are
-    gone; each sorted."""
+    """Sources of the documents that are new, edited and gone; each sorted."""
 
     new: tuple[str, ...]
     edited: tuple[str, ...]
@@ -150,20 +154,25 @@ class DocumentChanges:
 def document_changes(
     before: pd.DataFrame, after: pd.DataFrame, to_convert: Collection[str] = ()
 ) -> DocumentChanges:
-    """What became of the documents between two tables of them (columns ``id``, ``source``,
-    ``content_hash``). A file under another name is gone, and new. ``to_convert``: files that say
-    something else than in ``after``, or are not in it: what, is not known yet."""
+    """Return which documents are new, edited and gone between two tables.
+
+    Both have the columns ``id``, ``source`` and ``content_hash``. A file under another name is
+    gone, and new. ``to_convert``: files that are edited or new but not converted yet, so that
+    ``after`` does not have their present content.
+    """
     both = before.merge(after, on="id", suffixes=("_before", ""))
     edited = both.loc[both["content_hash"] != both["content_hash_before"], "source"]
     new = after.loc[~after["id"].isin(before["id"]), "source"]
     gone = before.loc[~before["id"].isin(after["id"]), "source"]
-    known = set(before["source"])
-    edited, new = {*edited, *(known & set(to_convert))}, {*new, *(set(to_convert) - known)}
-    return DocumentChanges(*(tuple(sorted(sources)) for sources in (new, edited, gone)))
+    # A file that is not converted yet is edited if it is known, otherwise new.
+    known, unconverted = set(before["source"]), set(to_convert)
+    edited = {*edited, *(known & unconverted)}
+    new = {*new, *(unconverted - known)}
+    return DocumentChanges(tuple(sorted(new)), tuple(sorted(edited)), tuple(sorted(gone)))
 
 
 def not_converted(frames: Mapping[str, pd.DataFrame]) -> frozenset[str]:
-    """Names of the files that a rehearsal would have had to convert."""
+    """Return the names of the files that a plan would have to convert."""
     if REJECTS not in frames:
         return frozenset()
     rejects = frames[REJECTS]
@@ -173,8 +182,10 @@ def not_converted(frames: Mapping[str, pd.DataFrame]) -> frozenset[str]:
 def changes_between(
     store: SnapshotStore, before: Snapshot | None, after: Snapshot, to_convert: Collection[str] = ()
 ) -> DocumentChanges:
-    """As ``document_changes``, of two tables; all are new where there is none ``before``. Raises
-    DataError for a damaged file."""
+    """Return ``document_changes`` of two stored tables; all are new if there is none ``before``.
+
+    Raises DataError for a damaged file.
+    """
     if before is not None and not to_convert:
         gone, new = store.tables.difference(before, after, COLUMNS)
         return document_changes(as_frame(gone), as_frame(new))
@@ -183,6 +194,8 @@ def changes_between(
 
 
 def identities(store: SnapshotStore, snapshot: Snapshot) -> pd.DataFrame:
-    """The documents without their texts, which are nearly all of the table. Raises DataError for a
-    damaged file."""
+    """Return the documents without their texts, which are most of the table's bytes.
+
+    Raises DataError for a damaged file.
+    """
     return store.tables.read(snapshot, COLUMNS)

@@ -1,5 +1,5 @@
-"""The documents as they are now, and what a workflow's tables have of each: since when, and what
-came of it."""
+"""The documents as they are now, and what a workflow's tables have of each: since when, and how
+many rows."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,9 +31,12 @@ LISTED = ["id", "source", "title", "content_hash"]
 
 @dataclass(frozen=True)
 class CurrentDocuments:
-    """``sources``: of all documents that are loaded, also where a filter leaves them out;
-    ``unread``: names of the sources that were not read, or not whole (engine/kept_documents.py);
-    ``to_convert``: of the files whose present content was never converted."""
+    """The documents that a run would load now.
+
+    ``sources``: those of all documents that are loaded, before any filter. ``unread``: names of
+    sources that could not be read, or not whole (engine/kept_documents.py). ``to_convert``: files
+    whose present content was never converted.
+    """
 
     documents: pd.DataFrame
     sources: frozenset[str]
@@ -44,9 +47,12 @@ class CurrentDocuments:
 def present_documents(
     workflow: Workflow, resources: Resources, snapshots: SnapshotStore, gone: str | None = None
 ) -> CurrentDocuments | None:
-    """The table ``documents`` after the steps that load and filter them, with those that a run
-    would keep, but of the source ``gone``; None for a workflow without such steps. No file is
-    converted. Raises what these raise."""
+    """Return the documents after the steps that load and filter them; None for a workflow without
+    such steps.
+
+    Documents that a run would keep are included, except those of the source ``gone``. No file is
+    converted. Raises what these steps raise.
+    """
     previous = snapshots.manifest(workflow.name)
     tables: dict[str, pd.DataFrame] = {}
     sources: set[str] = set()
@@ -54,12 +60,12 @@ def present_documents(
     to_convert: set[str] = set()
     for loads in takewhile(_loads, workflow.steps):
         step = following(loads, previous.steps, snapshots)
-        frames = resources.call(
-            step, step.inputs_from(tables.__getitem__), Tally(resources.tokenizer).rehearsed
-        )
+        inputs = step.inputs_from(tables.__getitem__)
+        frames = resources.call(step, inputs, Tally(resources.tokenizer).rehearsed)
         to_convert |= not_converted(frames)
         frames = with_kept(step, frames, previous, snapshots, gone)
-        unread |= named_sources(frames[REJECTS]) if REJECTS in frames and not step.inputs else set()
+        if REJECTS in frames and not step.inputs:
+            unread |= named_sources(frames[REJECTS])
         sources |= set(frames[DOCUMENTS]["source"])
         tables |= {table: frames[name] for name, table in step.outputs.items()}
     if DOCUMENTS not in tables:
@@ -72,9 +78,11 @@ def present_documents(
 def changed_documents(
     workflow: Workflow, resources: Resources, snapshots: SnapshotStore
 ) -> pd.DataFrame:
-    """A row a document that a run would find ``new``, ``edited`` or ``gone`` (column ``change``),
-    with ``source`` and ``title``, "" of a new file that is to be converted yet. Raises what reading
-    the documents raises, UsageError for a workflow that loads none."""
+    """Return a row for each document that a run would find new, edited or gone.
+
+    Columns: ``change``, ``source``, ``title`` ("" for a new file that is not converted yet). Raises
+    UsageError for a workflow that loads no documents, and what reading them raises.
+    """
     present = present_documents(workflow, resources, snapshots)
     if present is None:
         raise UsageError(f"workflow '{workflow.name}': it loads no documents; name another")
@@ -84,11 +92,10 @@ def changed_documents(
     )
     changes = document_changes(then, now, present.to_convert)
     titles = {**dict.fromkeys(present.to_convert, ""), **_titles(then), **_titles(now)}
-    told = [(change, source) for change in changes.counts for source in getattr(changes, change)]
-    return pd.DataFrame(
-        [(change, source, titles[source]) for change, source in told],
-        columns=["change", "source", "title"],
-    )
+    rows = []
+    for change in changes.counts:
+        rows += [(change, source, titles[source]) for source in getattr(changes, change)]
+    return pd.DataFrame(rows, columns=["change", "source", "title"])
 
 
 def _titles(documents: pd.DataFrame) -> dict[str, str]:
@@ -104,85 +111,86 @@ pc: Any = pyarrow.compute
 TEXT_UNITS = "text_units"
 GIVEN = ("entities", "relationships")
 NOTHING_LEFT_OUT = (RECOVERED, UNREFRESHED, UNENDED)
-"""Kinds of rejects of rows that are there whole."""
+"""Kinds of rejects whose rows are in the tables whole."""
 
 
 def list_documents(manifest: Manifest, snapshots: SnapshotStore) -> pd.DataFrame:
-    """A row a document, by source: ``id``, ``source``, ``title``, ``since`` (the earliest kept run
-    from which on it is as it is now), ``text_units``, ``entities``, ``relationships`` (how many it
-    has a part in) and ``left_out`` (step, reason and message of each reject). Sources of which no
-    document was made follow, their ``id`` and ``since`` "".
+    """Return a row for each document, sorted by source.
+
+    Columns: ``id``, ``source``, ``title``, ``since`` (the earliest kept run since which it has not
+    changed), ``text_units``, ``entities``, ``relationships`` (how many it contributed to),
+    ``left_out`` (step, reason and message of each reject). Sources without a document are included,
+    with "" as ``id`` and ``since``.
 
     Raises DataError when a snapshot is gone or damaged.
     """
-    there = snapshots.tables.read_arrow(
-        manifest.tables[DOCUMENTS], ["id", "source", "title", "content_hash"]
-    ).to_pandas()
-    units = _read(manifest, snapshots, TEXT_UNITS, ["id", "document_id"])
+    there = snapshots.tables.read_arrow(manifest.tables[DOCUMENTS], LISTED).to_pandas()
+    units = _read_columns(manifest, snapshots, TEXT_UNITS, ["id", "document_id"])
     document_of = pd.Series(units["document_id"].to_numpy(), index=units["id"])
     listed = there[["id", "source", "title"]].assign(
-        since=_since(there, manifest.workflow, snapshots)
+        since=_unchanged_since(there, manifest.workflow, snapshots)
     )
-    listed[TEXT_UNITS] = _counted(listed["id"], units["document_id"])
+    listed[TEXT_UNITS] = _count_in(listed["id"], units["document_id"])
     for table in GIVEN:
-        listed[table] = _counted(
+        listed[table] = _count_in(
             listed["id"], _documents_of(manifest, snapshots, table, document_of)
         )
-    rejects = _read(manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"])
+    rejects = _read_columns(
+        manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"]
+    )
     rejects = rejects[~rejects["kind"].isin(NOTHING_LEFT_OUT)]
-    left_out, elsewhere = _left_out(rejects, listed, document_of, _loaders(manifest))
-    listed["left_out"] = pd.Series(
-        [left_out.get(id, []) for id in listed["id"]], index=listed.index, dtype=object
-    )
+    left_out, elsewhere = _split_rejects(rejects, listed, document_of, _loaders(manifest))
+    cells = [left_out.get(id, []) for id in listed["id"]]
+    listed["left_out"] = pd.Series(cells, index=listed.index, dtype=object)
     nothing = {"id": "", "title": "", "since": "", TEXT_UNITS: 0, **dict.fromkeys(GIVEN, 0)}
-    rows = [{**nothing, "source": source, "left_out": told} for source, told in elsewhere.items()]
+    rows = [{**nothing, "source": source, "left_out": found} for source, found in elsewhere.items()]
     without = pd.DataFrame(rows, columns=listed.columns)
-    parts = [part for part in (listed, without) if len(part)] or [listed]
-    return pd.concat(parts, ignore_index=True).sort_values(
-        "source", kind="stable", ignore_index=True
-    )
+    # An empty frame would change the types of the columns.
+    chunks = [chunk for chunk in (listed, without) if len(chunk)] or [listed]
+    together = pd.concat(chunks, ignore_index=True)
+    return together.sort_values("source", kind="stable", ignore_index=True)
 
 
 def left_out_of(
     rows: Collection[str], manifest: Manifest, snapshots: SnapshotStore
 ) -> pd.DataFrame:
-    """Return what was left out of these rows, which may be sources, documents or text units: the
-    columns of REJECTS."""
-    rejects = _read(manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"])
+    """Return the rejects of these rows, which may be sources, documents or text units."""
+    rejects = _read_columns(
+        manifest, snapshots, REJECTS, ["step", "row_id", "kind", "reason", "message"]
+    )
     return rejects[rejects["row_id"].isin(list(rows)) & (rejects["kind"] != UNENDED)]
 
 
-def _read(
+def _read_columns(
     manifest: Manifest, snapshots: SnapshotStore, table: str, columns: list[str]
 ) -> pd.DataFrame:
-    """Some columns of a table; no rows where the workflow has none such."""
+    """Return some columns of a table; no rows if the workflow has no such table."""
     if table not in manifest.tables:
         return pd.DataFrame(columns=columns, dtype=str)
     return snapshots.tables.read_arrow(manifest.tables[table], columns).to_pandas()
 
 
-def _counted(ids: pd.Series, of: pd.Series) -> np.ndarray:
-    """How often each id is among ``of``."""
+def _count_in(ids: pd.Series, of: pd.Series) -> np.ndarray:
+    """Return how often each id is among ``of``."""
     return ids.map(of.value_counts()).fillna(0).astype("int64").to_numpy()
 
 
 def _documents_of(
     manifest: Manifest, snapshots: SnapshotStore, table: str, document_of: pd.Series
 ) -> pd.Series:
-    """The documents that each row of a table comes of, each once a row."""
+    """Return the documents that each row of a table comes from, each once for each row."""
     if table not in manifest.tables:
         return pd.Series([], dtype=object)
-    lists = snapshots.tables.read_arrow(manifest.tables[table], ["text_unit_ids"])[
-        "text_unit_ids"
-    ].combine_chunks()
-    rows, units = pc.list_parent_indices(lists).to_numpy(), pc.list_flatten(lists).to_pandas()
+    column = snapshots.tables.read_arrow(manifest.tables[table], ["text_unit_ids"])["text_unit_ids"]
+    lists = column.combine_chunks()
+    rows = pc.list_parent_indices(lists).to_numpy()
+    units = pc.list_flatten(lists).to_pandas()
     pairs = pd.DataFrame({"row": rows, "document": units.map(document_of)})
     return pairs.dropna().drop_duplicates()["document"]
 
 
-def _since(there: pd.DataFrame, workflow: str, snapshots: SnapshotStore) -> pd.Series:
-    """Goes back through the nights that are kept, for as long as a document is there as it is
-    now."""
+def _unchanged_since(there: pd.DataFrame, workflow: str, snapshots: SnapshotStore) -> pd.Series:
+    """Return, for each document, the earliest kept run since which it has not changed."""
     since = pd.Series("", index=there.index, dtype=object)
     alive = pd.Series(True, index=there.index)
     last: Snapshot | None = None
@@ -197,40 +205,37 @@ def _since(there: pd.DataFrame, workflow: str, snapshots: SnapshotStore) -> pd.S
 
 
 def _earlier(workflow: str, snapshots: SnapshotStore) -> Iterator[tuple[str, Snapshot]]:
-    """The documents of each kept night, the newest first."""
+    """Yield the run id and the documents of each kept run, the newest first."""
     for run_id in reversed(snapshots.history(workflow)):
-        snapshot = next(
-            (
-                manifest.tables.get(DOCUMENTS)
-                for manifest in snapshots.kept_manifests(workflow, [run_id])
-            ),
-            None,
-        )
+        kept = snapshots.kept_manifests(workflow, [run_id])
+        snapshot = kept[0].tables.get(DOCUMENTS) if kept else None
         if snapshot is None or not snapshots.tables.exists(snapshot):
             return
         yield run_id, snapshot
 
 
 def _loaders(manifest: Manifest) -> set[str]:
-    """The steps that read files: what they reject may have become no document."""
+    """Return the ids of the steps that read files: a file that they reject may have become no
+    document."""
     return {id for id, record in manifest.steps.items() if DOCUMENTS in record.outputs}
 
 
-def _left_out(
+def _split_rejects(
     rejects: pd.DataFrame, listed: pd.DataFrame, document_of: pd.Series, loaders: set[str]
 ) -> tuple[dict[str, list[Mapping[str, str]]], dict[str, list[Mapping[str, str]]]]:
-    """Document id -> what was left out of it; source -> the same, where no document came of it. A
-    reject of a row that is of no document, as an entity's, is in neither."""
+    """Return the rejects by document id, and by source for sources without a document.
+
+    Rejects of rows that belong to no document, such as an entity, are in neither.
+    """
     ids = dict(zip(listed["source"], listed["id"], strict=True)) | {id: id for id in listed["id"]}
     ids |= document_of.to_dict()
     of: dict[str, list[Mapping[str, str]]] = {}
     elsewhere: dict[str, list[Mapping[str, str]]] = {}
-    for step, row_id, reason, message in rejects[
-        ["step", "row_id", "reason", "message"]
-    ].itertuples(index=False):
-        told = {"step": step, "reason": reason, "message": message}
+    columns = rejects[["step", "row_id", "reason", "message"]]
+    for step, row_id, reason, message in columns.itertuples(index=False):
+        reject = {"step": step, "reason": reason, "message": message}
         if row_id in ids:
-            of.setdefault(ids[row_id], []).append(told)
+            of.setdefault(ids[row_id], []).append(reject)
         elif step in loaders:
-            elsewhere.setdefault(row_id, []).append(told)
+            elsewhere.setdefault(row_id, []).append(reject)
     return of, elsewhere

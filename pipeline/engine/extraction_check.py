@@ -27,13 +27,14 @@ COLUMNS = {
 }
 EXTRACTIONS, TEXT_UNITS = "extractions", "text_units"
 MOST_FORMS = 3
-"""Entities that the title of a document may be: itself, without its brackets, and what stands in
+"""The most entities that a document's title may be: itself, without its brackets, and the text in
 them."""
 MANY_WITHOUT_NAMES = 0.5
-"""The share of the text units in which nothing was found from which on a run says so."""
+"""The share of text units without any find from which on a run reports it."""
 FAST = "extract_graph_fast"
 TEXTS_LOOKED_AT, CHARACTERS_LOOKED_AT = 200, 2000
-"""So many text units, and so much of each, tell which scripts a corpus is written in."""
+"""The number of text units, and of characters of each, that are examined to find a corpus's
+scripts."""
 
 
 def extracting_steps(workflow: Workflow) -> list[Step]:
@@ -74,44 +75,54 @@ def health(
     """
     if not {TEXT_UNITS, EXTRACTIONS} <= set(tables):
         return {}
-    read = {
-        name: _some_of(tables[name], COLUMNS[name], snapshots) for name in COLUMNS if name in tables
-    }
+    read = {}
+    for table, columns in COLUMNS.items():
+        if table in tables:
+            read[table] = _some_of(tables[table], columns, snapshots)
     records, ungrounded = _read_records(tables[EXTRACTIONS], snapshots)
-    unit, name = (records[column].combine_chunks() for column in ("text_unit_id", "name"))
-    pairs = np.unique(
-        unit.indices.to_numpy().astype(np.int64) * (len(name.dictionary) + 1)
-        + name.indices.to_numpy()
-    )
-    of_unit, called = np.divmod(pairs, len(name.dictionary) + 1)
-    few = np.bincount(of_unit)[of_unit] <= MOST_FORMS
-    named = {
-        "text_unit_id": unit.dictionary.take(of_unit[few]),
-        "name": name.dictionary.take(called[few]),
-    }
+    unit = records["text_unit_id"].combine_chunks()
     units, rejects = len(read[TEXT_UNITS]), read["rejects"].to_pandas()
     dropped = rejects["reason"].value_counts()
     extracting = {step.id for step in extracting_steps(workflow)}
     rejected = _rows_of_kind(rejects, ROW, extracting) - set(unit.dictionary.to_pylist())
+    named = _names_of_poor_units(unit, records["name"].combine_chunks())
     counts: dict[str, float] = {
         "text_units": units,
         "rejected_units": len(rejected),
         "without_entities": units - len(unit.dictionary) - len(rejected),
-        "only_title": _only_title(read.get("documents"), read[TEXT_UNITS], pa.table(named)),
+        "only_title": _only_title(read.get("documents"), read[TEXT_UNITS], named),
         "entities_per_unit": round(len(records) / max(units, 1), 2),
         "ungrounded": int(ungrounded + dropped.get("ungrounded", 0)),
     }
-    if reading := {step.id for step in reading_steps(workflow)}:
+    reading = {step.id for step in reading_steps(workflow)}
+    if reading:
         counts["cut_units"] = len(_rows_of_kind(rejects, CUT, reading))
         counts["share_without_end_mark"] = _share_without_end_mark(rejects, units, reading)
     if "merged_entities" in tables:
         of_stubs = _orphans(tables["merged_entities"], tables["merged_relationships"], snapshots)
         counts["orphan_relationships"] = int(of_stubs + dropped.get("orphan", 0))
-    if found_little(counts) and any(step.verb.name == FAST for step in extracting_steps(workflow)):
-        counts["share_of_caseless_letters"] = _share_of_caseless_letters(
-            tables[TEXT_UNITS], snapshots
-        )
+    is_fast = any(step.verb.name == FAST for step in extracting_steps(workflow))
+    if is_fast and found_little(counts):
+        share = _share_of_caseless_letters(tables[TEXT_UNITS], snapshots)
+        counts["share_of_caseless_letters"] = share
     return counts
+
+
+def _names_of_poor_units(unit: Any, name: Any) -> pa.Table:
+    """Return the text units with at most MOST_FORMS names, one row for each name.
+
+    ``unit`` and ``name``: the text unit and the name of each record, as dictionary arrays.
+    """
+    # A number for each pair of indices, so that equal pairs are found by one sort of integers.
+    names = len(name.dictionary) + 1
+    numbers = unit.indices.to_numpy().astype(np.int64) * names + name.indices.to_numpy()
+    units, names_of_units = np.divmod(np.unique(numbers), names)
+    has_few = np.bincount(units)[units] <= MOST_FORMS
+    columns = {
+        "text_unit_id": unit.dictionary.take(units[has_few]),
+        "name": name.dictionary.take(names_of_units[has_few]),
+    }
+    return pa.table(columns)
 
 
 def found_little(health: Mapping[str, float]) -> bool:
@@ -122,7 +133,8 @@ def found_little(health: Mapping[str, float]) -> bool:
 
 
 def _rows_of_kind(rejects: pd.DataFrame, kind: str, steps: Collection[str]) -> set[str]:
-    return set(rejects.loc[(rejects["kind"] == kind) & rejects["step"].isin(list(steps)), "row_id"])
+    is_wanted = (rejects["kind"] == kind) & rejects["step"].isin(list(steps))
+    return set(rejects.loc[is_wanted, "row_id"])
 
 
 def _share_without_end_mark(rejects: pd.DataFrame, units: int, steps: Collection[str]) -> float:
@@ -134,21 +146,22 @@ def _share_without_end_mark(rejects: pd.DataFrame, units: int, steps: Collection
 
 
 def _share_of_caseless_letters(text_units: Snapshot, snapshots: SnapshotStore) -> float:
-    letters = caseless = looked_at = 0
+    """Return the share of letters without upper case among those of some texts."""
+    letters = caseless = texts = 0
     for batch in snapshots.tables.read_unordered(text_units, ["text"]):
-        for text in batch["text"].to_pylist()[: TEXTS_LOOKED_AT - looked_at]:
+        for text in batch["text"].to_pylist()[: TEXTS_LOOKED_AT - texts]:
             of_text = [letter for letter in text[:CHARACTERS_LOOKED_AT] if letter.isalpha()]
             letters += len(of_text)
             caseless += sum(letter.lower() == letter.upper() for letter in of_text)
-            looked_at += 1
-        if looked_at >= TEXTS_LOOKED_AT:
+            texts += 1
+        if texts >= TEXTS_LOOKED_AT:
             break
     return round(caseless / letters, 4) if letters else 0.0
 
 
 def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStore) -> pa.Table:
-    """In no order. Of these columns those that the table has: one of an earlier version may lack
-    some."""
+    """Return those of the columns that the table has, in no order; one of an earlier version may
+    lack some."""
     schema = snapshots.tables.schema(snapshot)
     there = [column for column in columns if column in schema.names]
     batches = list(snapshots.tables.read_unordered(snapshot, there))
@@ -156,35 +169,41 @@ def _some_of(snapshot: Snapshot, columns: Sequence[str], snapshots: SnapshotStor
 
 
 def _read_records(extractions: Snapshot, snapshots: SnapshotStore) -> tuple[pa.Table, int]:
-    """Text units and names of the records of entities, as dictionaries: most come again, and all of
-    them as texts would be the most that a run holds; and how many records are not grounded."""
-    told, ungrounded = ["text_unit_id", "name"], 0
-    records = [pa.table({name: pa.array([], STRING).dictionary_encode() for name in told})]
-    for batch in snapshots.tables.read_unordered(extractions, [*told, "kind", "grounded"]):
-        ungrounded += len(batch) - (pc.sum(batch["grounded"]).as_py() or 0)
+    """Return text units and names of the records of entities, and the number of ungrounded records.
+
+    The columns are dictionary-encoded: most names recur, and as plain texts they would be the
+    largest allocation of a run.
+    """
+    columns, ungrounded = ["text_unit_id", "name"], 0
+    # An empty table first, so that there is one to be joined where there are no extractions.
+    records = [pa.table({name: pa.array([], STRING).dictionary_encode() for name in columns})]
+    for batch in snapshots.tables.read_unordered(extractions, [*columns, "kind", "grounded"]):
+        grounded = pc.sum(batch["grounded"]).as_py() or 0
+        ungrounded += len(batch) - grounded
         entities = batch.filter(pc.equal(batch["kind"], "entity"))
-        coded = {
-            name: pc.fill_null(entities[name], "").cast(STRING).dictionary_encode() for name in told
-        }
-        records.append(pa.table(coded))
+        texts = {name: pc.fill_null(entities[name], "").cast(STRING) for name in columns}
+        encoded = {name: column.dictionary_encode() for name, column in texts.items()}
+        records.append(pa.table(encoded))
     return pa.concat_tables(records).unify_dictionaries(), ungrounded
 
 
 def refuse_all_empty(
     inputs: Mapping[str, pd.DataFrame], outputs: Mapping[str, Snapshot], snapshots: SnapshotStore
 ) -> None:
-    """Of a step that asks a model. Raises DataError when it has written extractions, and there is
-    none of any text unit that was not rejected: an answer to each, and not a word of use in
-    them."""
+    """Raise DataError when a step wrote extractions and found nothing in any text unit that was not
+    rejected.
+
+    That is a model that answers every request without a word of use. ``inputs`` and ``outputs``:
+    those of the step.
+    """
     if "text_units" not in inputs or "extractions" not in outputs or outputs["extractions"].rows:
         return
     units = inputs["text_units"]["id"]
-    rejects = (
-        snapshots.tables.read(outputs[REJECTS], ["row_id", "kind"])
-        if REJECTS in outputs
-        else REJECTS_SCHEMA.frame()
-    )
-    answered = (~units.isin(rejects.loc[rejects["kind"] == "row", "row_id"])).sum()
+    rejects = REJECTS_SCHEMA.frame()
+    if REJECTS in outputs:
+        rejects = snapshots.tables.read(outputs[REJECTS], ["row_id", "kind"])
+    rejected = rejects.loc[rejects["kind"] == ROW, "row_id"]
+    answered = (~units.isin(rejected)).sum()
     if answered:
         raise DataError(
             f"extraction: not one entity in {answered:,} text units; look at the model and its"
@@ -194,26 +213,31 @@ def refuse_all_empty(
 
 
 def _only_title(documents: pa.Table | None, units: pa.Table, named: pa.Table) -> int:
-    """Text units whose entities are all named as the title, or a part of it as "Lamp" of "Lamp
-    (film)", is. ``named``: text units with few entities, and the names of these."""
+    """Count the text units whose entities are all named as their document's title, or as a part of
+    it: "Lamp" of "Lamp (film)".
+
+    ``named``: text units with few entities, and the names of these.
+    """
     if documents is None:
         return 0
-    there = documents.to_pandas()
-    found = there[TITLE_FROM].fillna("") if TITLE_FROM in there else pd.Series("", there.index)
-    titles = there["title"].where(found.isin(NAMING), "").set_axis(there["id"])
-    of_few = units.filter(pc.is_in(units["id"], value_set=named["text_unit_id"])).to_pandas()
-    of_unit = of_few.set_index("id")["document_id"].map(titles).fillna("")
-    keys = {title: match_key(title) for title in of_unit.unique()}
-    few = named.to_pandas()
+    rows = documents.to_pandas()
+    origins = rows[TITLE_FROM].fillna("") if TITLE_FROM in rows else pd.Series("", rows.index)
+    titles = rows["title"].where(origins.isin(NAMING), "").set_axis(rows["id"])
+    is_named = pc.is_in(units["id"], value_set=named["text_unit_id"])
+    named_units = units.filter(is_named).to_pandas().set_index("id")
+    title_of_unit = named_units["document_id"].map(titles).fillna("")
+    keys = {title: match_key(title) for title in title_of_unit.unique()}
+    names = named.to_pandas()
     is_title = [
-        match_key(name) in keys.get(of_unit.get(unit), "")
-        for unit, name in few.itertuples(index=False, name=None)
+        match_key(name) in keys.get(title_of_unit.get(unit), "")
+        for unit, name in names.itertuples(index=False, name=None)
     ]
-    return int(few.assign(is_title=is_title).groupby("text_unit_id")["is_title"].all().sum())
+    has_only_title = names.assign(is_title=is_title).groupby("text_unit_id")["is_title"].all()
+    return int(has_only_title.sum())
 
 
 def _orphans(entities: Snapshot, relationships: Snapshot, snapshots: SnapshotStore) -> int:
-    """Relationships with an end that no record describes."""
+    """Count the relationships with an end that no record describes."""
     stubs = pa.concat_arrays([pa.array([], STRING), *_stubs(entities, snapshots)])
     if not len(stubs):
         return 0
@@ -221,14 +245,15 @@ def _orphans(entities: Snapshot, relationships: Snapshot, snapshots: SnapshotSto
     for batch in snapshots.tables.read_unordered(
         relationships, ["source_entity_id", "target_entity_id"]
     ):
-        ends = (pc.is_in(column, value_set=stubs) for column in batch.columns)
-        number += pc.sum(pc.or_(*ends)).as_py() or 0
+        source, target = (pc.is_in(column, value_set=stubs) for column in batch.columns)
+        number += pc.sum(pc.or_(source, target)).as_py() or 0
     return number
 
 
 def _stubs(entities: Snapshot, snapshots: SnapshotStore) -> Iterator[pa.Array]:
+    """Yield the ids of entities that no record describes."""
     for batch in snapshots.tables.read_unordered(entities, ["id", "types", "descriptions"]):
-        nothing = (
-            pc.equal(pc.list_value_length(batch[name]), 0) for name in ("types", "descriptions")
-        )
-        yield batch["id"].filter(pc.and_(*nothing)).cast(STRING)
+        has_no_types = pc.equal(pc.list_value_length(batch["types"]), 0)
+        has_no_descriptions = pc.equal(pc.list_value_length(batch["descriptions"]), 0)
+        is_stub = pc.and_(has_no_types, has_no_descriptions)
+        yield batch["id"].filter(is_stub).cast(STRING)

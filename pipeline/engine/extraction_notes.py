@@ -7,7 +7,7 @@ from pipeline.engine.workflow import Workflow
 from pipeline.errors import counted
 
 MANY_WITHOUT_END_MARK = 0.05
-"""The share of the replies without an end mark from which on a run says so: a good model forgets it
+"""The share of replies without an end mark from which on a run reports it: a good model forgets it
 now and then."""
 MOSTLY = 0.5
 

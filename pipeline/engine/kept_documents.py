@@ -1,10 +1,10 @@
-"""Documents that are kept: what a source could not read tonight, as the last run had it.
+"""Keeping documents whose source could not be read in this run, as the last run had them.
 
-A source verb says what it could not read by its rejects: those of the kinds in NAMING have in
+A source verb reports what it could not read by its rejects: those of the kinds in NAMING have in
 ``row_id`` the ``source`` of documents, or what comes before ``#`` or ``/`` in it (a file of
-records, a folder; "." is all of them). What such a source gave in the last run and does not give
-now is no deletion, for nobody knows. The tables stay a function of what is read and of the last
-documents, and to keep once more changes nothing.
+records, a folder; "." is all of them). If such a source gave documents in the last run and does not
+give them now, they are not deleted, since nobody knows. The tables remain a function of what is
+read and of the last documents; keeping documents twice changes nothing.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -37,9 +37,10 @@ pc: Any = pyarrow.compute
 SOURCE = "source"
 """The kind of a reject that names a source which was not read, or not whole."""
 SKIPPED = "skipped"
-"""Of what is no input. That it gave documents once makes it a source that is not read."""
+"""The kind of a reject of a file that is no input. If it gave documents before, it is a source that
+was not read."""
 KEPT = "kept"
-"""Of a document that is kept."""
+"""The kind of a reject of a document that is kept."""
 NAMING = (SOURCE, SKIPPED)
 KEPT_UNREAD = "kept_unread"
 ALL = "."
@@ -54,11 +55,13 @@ def with_kept(
     law: Law | None = None,
     groups: Any = None,
 ) -> dict[str, pd.DataFrame]:
-    """What a source verb returned, with the documents it could not read again and a reject for each
-    of them. ``previous``: the manifest of the last run (before the first one see
-    ``record_before``); where its documents are damaged, those of the newest night that has them
-    whole are taken. ``gone``: a source that is deleted for good, of which nothing is kept.
-    ``groups``: those that it was asked for, by its ``law``; None for all.
+    """Return a source verb's outputs, with the documents that could not be read again and a reject
+    for each.
+
+    ``previous``: the manifest of the last run (before the first one see ``record_before``). If its
+    documents are damaged, the newest run is taken that has them whole. ``gone``: a source that is
+    deleted for good, of which nothing is kept. ``groups``: the groups that the verb was called for,
+    by its ``law``; None for all.
 
     Raises DataError where a source that writes more than documents was not read whole.
     """
@@ -78,59 +81,65 @@ def with_kept(
             f" {', '.join(others)} of its documents cannot be kept; mend it and run again"
         )
     kept = as_frame(snapshots.tables.select(before, ["id"], pa.array(left["id"], STRING)))
+    documents = [frames[DOCUMENTS], kept.reindex(columns=frames[DOCUMENTS].columns)]
     return {
         **frames,
-        DOCUMENTS: pd.concat(
-            [frames[DOCUMENTS], kept.reindex(columns=frames[DOCUMENTS].columns)], ignore_index=True
-        ),
-        REJECTS: pd.concat([rejects, _told(left)], ignore_index=True),
+        DOCUMENTS: pd.concat(documents, ignore_index=True),
+        REJECTS: pd.concat([rejects, _rejects_of_kept(left)], ignore_index=True),
     }
 
 
 def _asked_for(
     before: Snapshot, snapshots: SnapshotStore, law: Law | None, groups: Any
 ) -> pd.DataFrame:
-    """The identities of the documents of these groups, or of all."""
+    """Return the identities of the documents of these groups, or of all."""
     if law is None or groups is None:
         return identities(snapshots, before)
     known = snapshots.tables.read_arrow(before, COLUMNS)
-    return as_frame(
-        known.filter(pc.is_in(law.groups(known[law.row_of[DOCUMENTS]]), value_set=groups))
-    )
+    groups_of_rows = law.groups(known[law.row_of[DOCUMENTS]])
+    return as_frame(known.filter(pc.is_in(groups_of_rows, value_set=groups)))
 
 
 def _documents_before(
     step: Step, previous: Manifest, snapshots: SnapshotStore
 ) -> Iterator[Snapshot]:
-    """Those that can be read, the newest first."""
+    """Yield the tables of documents of earlier runs that can be read, the newest first."""
     if previous.steps and step.id not in previous.steps:
         return
-    if found := last_documents(step, previous.steps, snapshots):
+    found = last_documents(step, previous.steps, snapshots)
+    if found:
         yield found
-    for manifest in reversed(
-        snapshots.kept_manifests(previous.workflow, snapshots.history(previous.workflow))
-    ):
-        if found := last_documents(step, manifest.steps, snapshots):
+    # Manifests of earlier runs are read only if the last run's documents are damaged.
+    kept = snapshots.kept_manifests(previous.workflow, snapshots.history(previous.workflow))
+    for manifest in reversed(kept):
+        found = last_documents(step, manifest.steps, snapshots)
+        if found:
             yield found
 
 
 def record_before(
     step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore
 ) -> StepRecord | None:
-    """Of the workflow's last run; of a source before the first one, of the newest run of another
-    workflow that has the same step: the stores may show its documents, and what cannot be read is
-    as little gone from them."""
+    """Return the step's record in the workflow's last run.
+
+    Before the first run, the record of a source is that of the newest run of another workflow with
+    the same step: the stores may show its documents, and what cannot be read now is not gone from
+    them.
+    """
     if previous or step.verb.inputs:
         return previous.get(step.id)
-    others = filter(None, (manifest.steps.get(step.id) for manifest in newest_first(snapshots)))
-    return next((record for record in others if read_by(record) == source_of(step)), None)
+    for manifest in newest_first(snapshots):
+        record = manifest.steps.get(step.id)
+        if record and read_by(record) == source_of(step):
+            return record
+    return None
 
 
 def last_documents(
     step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore
 ) -> Snapshot | None:
-    """The documents that the last run had of this source; None for a step that is no source of
-    documents, or new."""
+    """Return the documents that the last run had from this source; None if there are none, or the
+    step is no source of documents."""
     if step.verb.inputs or DOCUMENTS not in step.verb.outputs:
         return None
     record = record_before(step, previous, snapshots)
@@ -141,8 +150,11 @@ def last_documents(
 def unread(
     before: pd.DataFrame, now: pd.DataFrame, named: Collection[str], gone: str | None = None
 ) -> pd.DataFrame:
-    """Documents of ``before`` (id, source) that are not in ``now`` and whose source is ``named``;
-    ``because``: by which of the names."""
+    """Return the documents of ``before`` (id, source) that are not in ``now`` and whose source is
+    ``named``.
+
+    The column ``because`` has the name that applies.
+    """
     missing = before[~before["id"].isin(now["id"])]
     because = [
         None if gone and is_of(source, gone) else name_of(source, named)
@@ -155,8 +167,11 @@ def unread(
 def keeps_nothing(
     outputs: Mapping[str, Snapshot], before: Snapshot | None, snapshots: SnapshotStore
 ) -> bool:
-    """Whether a step's tables, made in whatever run, are those of a run after ``before``: nothing
-    that they lack of it would be kept."""
+    """Check that the step, run after ``before``, would not have to keep any document that these
+    tables lack.
+
+    ``outputs``: tables that the step wrote in any run.
+    """
     if (
         before is None
         or REJECTS not in outputs
@@ -170,24 +185,32 @@ def keeps_nothing(
 
 
 def named_sources(rejects: pd.DataFrame) -> frozenset[str]:
-    """Names of the sources that were not read, or not whole."""
+    """Return the names of the sources that were not read, or not whole."""
     return frozenset(rejects.loc[rejects["kind"].isin(NAMING), "row_id"])
 
 
 def name_of(source: str, named: Collection[str]) -> str | None:
-    """Which of the names is that of the source, or of the file or folder it is in."""
-    if source in named or ALL in named:
-        return source if source in named else ALL
-    places = [place for place, character in enumerate(source) if character in "#/"]
-    return next((source[:place] for place in reversed(places) if source[:place] in named), None)
+    """Return the name that is the source's, or that of the file or folder it is in; None if there
+    is none."""
+    if source in named:
+        return source
+    if ALL in named:
+        return ALL
+    ends = [place for place, character in enumerate(source) if character in "#/"]
+    # The longest name first: that of the file, then of the folders around it.
+    for end in reversed(ends):
+        if source[:end] in named:
+            return source[:end]
+    return None
 
 
 def told_name(name: str) -> str:
-    """Of a source, for people."""
+    """Return a source's name as messages show it."""
     return "the input folder" if name == ALL else name
 
 
-def _told(left: pd.DataFrame) -> pd.DataFrame:
+def _rejects_of_kept(left: pd.DataFrame) -> pd.DataFrame:
+    """Return a reject for each document that is kept."""
     rows = [
         {
             "step": "",

@@ -1,9 +1,8 @@
-"""Verbs held to their laws on a project's own tables: a night is made up, and what each step makes
-of the groups that changed is compared with what it makes of all rows.
+"""Check of verbs against their laws on a project's own tables.
 
-The night has some documents less, some more, and some that say something else. Models answer from
-what is known and are asked nothing; nothing is written but in a folder of its own, which goes with
-it.
+Some documents are removed, added and edited. For each step, the result of recomputing the changed
+groups is compared with that of recomputing all rows. Models answer from their cache and are not
+asked. Nothing is written except to a temporary folder.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,21 +24,22 @@ from pipeline.errors import UsageError
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 
 Verdict = Literal["holds", "breaks", "whole", "source"]
-"""``whole``: the verb has no law to be held to; ``source``: it is not called, its tables are those
-of the last run."""
+"""The result for a step. ``whole``: the verb has no law; ``source``: it is not called, its tables
+are those of the last run."""
 CHANGED = (0.1, 0.5)
-"""Shares of the documents that are gone, new and edited, one for each draw in turn.
+"""Shares of the documents that are removed, added and edited, one for each draw in turn.
 
-A verb that looks at other rows, as one that keeps the ten largest, may come to the same in a small
-night. In one that changes half of all documents it does not.
+A verb that uses other rows, such as one that keeps the ten largest, may return the same after a
+small change. After a change of half of all documents it does not.
 """
 NAMED = 3
+"""The number of groups that a message names."""
 NOTHING_BEFORE = LastRun(None, {})
 
 
 @dataclass(frozen=True)
 class HeldStep:
-    """``message``: which rows differ, and what to do."""
+    """The result for one step. ``message``: which rows differ, and what to do."""
 
     step: str
     verb: str
@@ -55,12 +55,12 @@ def check_laws(
     seed: int = 1,
     draws: int = 4,
 ) -> list[HeldStep]:
-    """Hold each step of the workflow to its law, in several nights that are made up; return the
-    steps in their order.
+    """Check each step of the workflow against its law, with several drawn changes; return the steps
+    in their order.
 
-    ``documents``: the most that a night has. ``seed``: of the first draw; each further draw has the
-    next seed. A step breaks its law if it does so in one draw, of which the message tells the seed.
-    Raises UsageError before the workflow's first run.
+    ``documents``: the most that a draw has. ``seed``: of the first draw; each further draw has the
+    next seed. A step breaks its law if it does so in one draw, whose seed the message has. Raises
+    UsageError before the workflow's first run.
     """
     tables = snapshots.manifest(workflow.name).tables
     if not tables:
@@ -81,11 +81,11 @@ def check_laws(
 
 @dataclass
 class LawCheck:
-    """Hold verbs to their laws in one night that is made up.
+    """Checks verbs with one drawn change.
 
-    ``kept``: the tables of the last run. ``documents``: the most that the night has, drawn by
-    ``seed``; ``share`` of them are gone, as many are new, and as many edited. ``before`` and
-    ``now``: the tables on both sides of the night.
+    ``kept``: the tables of the last run. ``documents``: the most that are drawn, by ``seed``;
+    ``share`` of them are removed, as many are added, and as many edited. ``before`` and ``now``:
+    the tables on both sides of the change.
     """
 
     resources: Resources
@@ -102,8 +102,11 @@ class LawCheck:
             yield self._held(step) if step.verb.inputs else self._source(step)
 
     def _source(self, step: Step) -> HeldStep:
-        """Documents are drawn, and changed; tables that a source writes beside them would not fit,
-        and stay."""
+        """Draw and change the documents of a source.
+
+        A source that writes other tables too is left as it is: they would not fit the changed
+        documents.
+        """
         tables = {
             table: self.kept[table] for name, table in step.outputs.items() if name != REJECTS
         }
@@ -129,15 +132,15 @@ class LawCheck:
     def _held(self, step: Step) -> HeldStep:
         before = self._outputs(step, self.before, NOTHING_BEFORE)
         whole = self._outputs(step, self.now, NOTHING_BEFORE)
-        told = HeldStep(step.id, step.verb.name, "whole")
+        held = HeldStep(step.id, step.verb.name, "whole")
         if any(part.law for part in list_parts(step)):
             last = LastRun(
                 {name: self.before[table] for name, table in step.inputs.items()}, before
             )
-            told = self._compared(step, whole, last)
+            held = self._compare(step, whole, last)
         self.before |= _by_table(step, before)
         self.now |= _by_table(step, whole)
-        return told
+        return held
 
     def _outputs(
         self, step: Step, tables: Mapping[str, Snapshot], last: LastRun
@@ -151,27 +154,26 @@ class LawCheck:
 
         return outputs_of(step, tables, last, self.snapshots, make)
 
-    def _compared(self, step: Step, whole: Mapping[str, Snapshot], last: LastRun) -> HeldStep:
+    def _compare(self, step: Step, whole: Mapping[str, Snapshot], last: LastRun) -> HeldStep:
         try:
-            night = self._outputs(step, self.now, last)
+            incremental = self._outputs(step, self.now, last)
         except Exception as error:  # noqa: BLE001  whatever a verb raises that has taken all rows
             fault = f"of the groups that changed it raises {type(error).__name__}: {error}"
             return self._breaks(step, f"{fault}; it is to take some groups without the others")
         for part in list_parts(step):
             for name in part.outputs:
-                if whole[name].sha256 != night[name].sha256:
+                if whole[name].sha256 != incremental[name].sha256:
                     return self._breaks(
-                        step, self._difference(part, name, whole[name], night[name])
+                        step, self._difference(part, name, whole[name], incremental[name])
                     )
         return HeldStep(step.id, step.verb.name, "holds")
 
-    def _difference(self, part: Part, name: str, whole: Snapshot, night: Snapshot) -> str:
+    def _difference(self, part: Part, name: str, whole: Snapshot, incremental: Snapshot) -> str:
         column = part.law.row_of[name] if part.law else self.snapshots.tables.columns(whole)[0]
-        lacking, more = (
-            rows[column].to_pylist()
-            for rows in self.snapshots.tables.difference(whole, night, [column])
-        )
-        named = ", ".join(map(repr, sorted({str(group) for group in [*lacking, *more]})[:NAMED]))
+        lost, added = self.snapshots.tables.difference(whole, incremental, [column])
+        lacking, more = lost[column].to_pylist(), added[column].to_pylist()
+        groups = sorted({str(group) for group in [*lacking, *more]})
+        named = ", ".join(map(repr, groups[:NAMED]))
         return (
             f"table '{name}', by '{part.function.__name__}': made of the groups that changed it"
             f" lacks {len(lacking):,} rows of those made of all, and has {len(more):,} others, of"
@@ -185,7 +187,7 @@ class LawCheck:
 
 
 def _drawn(choice: np.random.Generator, rows: int, most: int) -> np.ndarray:
-    """Which of the rows are drawn, as booleans."""
+    """Return which rows are drawn, as booleans; ``most``: how many at most."""
     drawn = np.zeros(rows, bool)
     drawn[choice.permutation(rows)[:most]] = True
     return drawn

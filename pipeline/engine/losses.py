@@ -1,5 +1,5 @@
-"""Read a run's rejects: which rows are lost, what share of a step that is, and what was no
-input."""
+"""Evaluation of a run's rejects: lost rows, the share of a step that they are, and files that are
+no input."""
 
 import re
 from collections import Counter
@@ -15,17 +15,17 @@ from pipeline.errors import DataError, counted
 from pipeline.snapshots.store import Snapshot, StepRecord
 
 RECOVERED = "recovered"
-"""The kind of a row that was answered by halves or by repair: not lost, though in the table of
-rejects."""
+"""The kind of a row that was answered after all, in halves or by repair: it is not lost, though in
+the table of rejects."""
 UNREFRESHED = "unrefreshed"
-"""The kind of a row that stands as it was, because the workflow says so, though its sources have
+"""The kind of a row that is not up to date, because the workflow allows it, though its sources have
 changed."""
 UNENDED = "unended"
 """The kind of a row of which a reply lacks its end mark: it is used whole, and may have been cut
 between records."""
 ROW, CUT, RECORD = "row", "cut", "record"
-"""The kinds of losses: nothing of a row is used; the whole records of its cut replies are; a part
-of it is lost."""
+"""The kinds of losses: nothing of a row is used; only the whole records of its cut replies are; one
+record of it is lost."""
 ASKED_AGAIN = frozenset({ROW, CUT, SOURCE, KEPT})
 """The kinds that a retry asks for."""
 COUNTED_ELSEWHERE = frozenset({RECOVERED, SKIPPED})
@@ -65,30 +65,37 @@ def decided(rejects: pd.DataFrame, own: Mapping[str, Reason]) -> pd.DataFrame:
 
 
 def trades(workflow: Workflow, rejects: pd.DataFrame) -> list[str]:
-    """What the steps' params give up of a full build, and of how many rows; ``rejects``: of all
-    steps."""
-    told = {step.id: step.params.trade() for step in workflow.steps}
+    """Return a message for each step whose params trade equality with a full build, with the rows
+    concerned.
+
+    ``rejects``: those of all steps.
+    """
     rows = rejects.loc[rejects["kind"] == UNREFRESHED, "step"].value_counts()
-    return [
-        f"{step}: {trade}; {counted(int(rows.get(step, 0)), 'row')} unrefreshed: 'graphmill run"
-        f" --force {step}' refreshes all"
-        for step, trade in told.items()
-        if trade
-    ]
+    messages = []
+    for step in workflow.steps:
+        trade = step.params.trade()
+        if trade:
+            unrefreshed = counted(int(rows.get(step.id, 0)), "row")
+            messages.append(
+                f"{step.id}: {trade}; {unrefreshed} unrefreshed: 'graphmill run"
+                f" --force {step.id}' refreshes all"
+            )
+    return messages
 
 
 def no_input(rejects: pd.DataFrame) -> dict[str, int]:
-    """How many files were no input: by suffix where their kind is not read, with what would read it
-    where an extra does, else by reason; the most frequent first."""
+    """Count the files that were no input, the most frequent first.
+
+    Keys are the suffix of a kind that is not read, with the extra that would read it if there is
+    one, otherwise the reason.
+    """
     skipped = rejects[rejects["kind"] == SKIPPED]
-    what = [
-        _what(PurePath(row), reason)
-        for row, reason in zip(skipped["row_id"], skipped["reason"], strict=True)
-    ]
-    return dict(sorted(Counter(what).items(), key=lambda entry: (-entry[1], entry[0])))
+    pairs = zip(skipped["row_id"], skipped["reason"], strict=True)
+    counts = Counter(_describe_file(PurePath(row), reason) for row, reason in pairs)
+    return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
-def _what(source: PurePath, reason: str) -> str:
+def _describe_file(source: PurePath, reason: str) -> str:
     suffix = source.suffix.lower()[1:] or "without suffix"
     if reason in EXTRAS:
         return f"{suffix} ({EXTRAS[reason]})"
@@ -102,36 +109,42 @@ def reject_ratio(
     rejects: pd.DataFrame,
     loaded: pd.DataFrame | None,
 ) -> float:
-    """Return which share of what a step had to decide is lost: the larger of two.
+    """Return the share of lost rows or records of a step: the larger of two.
 
     The first is the share of rows of which nothing, or only the whole records of cut replies, is
     used. The second is the share of records that could not be read: if each row loses half of them,
     half is lost without a rejected row.
 
-    Of a source those count that could be read before: its kept documents, and what has failed since
-    the stores were loaded (``loaded``: the rejects of then, None before the first load)."""
+    For a source, only what could be read before counts: its kept documents, and what has failed
+    since the stores were loaded (``loaded``: the rejects of then, None before the first load).
+    """
     if step.verb.inputs:
         missing = lost(rejects, step.verb.reasons)
         rejected = missing.loc[missing["kind"] == ROW, "row_id"].nunique()
         incomplete = missing.loc[missing["kind"].isin([ROW, CUT]), "row_id"].nunique()
         of_rows = incomplete / max(_rows_decided(step, record, tables, rejected), 1)
         unread = int((missing["kind"] == RECORD).sum())
-        read = sum(record.outputs[name].rows for name in step.writes if name != REJECTS)
+        read = _rows_written(step, record)
         return max(of_rows, unread / max(read + unread, 1))
     failed = _failures(rejects)
     known = failed if loaded is None else _failures(loaded[loaded["step"] == step.id])
+    # The difference of Counters has no negative counts: only new failures are left.
     return _share(_kept(rejects), failed - known, step, record)
 
 
 def unread_ratio(step: Step, record: StepRecord, rejects: pd.DataFrame) -> float:
-    """Share of what a source could not read, whenever that began."""
+    """Return the share of what a source could not read, whenever that began."""
     return _share(_kept(rejects), _failures(rejects), step, record)
 
 
 def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.DataFrame) -> None:
-    """A source without a row is a mistake (an unmounted folder, a wrong pattern), not a corpus to
-    load. Raises DataError for one."""
-    if step.verb.inputs or any(outputs[name].rows for name in step.writes if name != REJECTS):
+    """Raise DataError for a source without a row.
+
+    That is a mistake (an unmounted folder, a wrong pattern), not a corpus to load.
+    """
+    if step.verb.inputs:
+        return
+    if any(outputs[name].rows for name in step.writes if name != REJECTS):
         return
     reasons = rejects["reason"].value_counts()
     left_out = ", ".join(f"{count} {reason}" for reason, count in reasons.items()) or "no files"
@@ -143,29 +156,42 @@ def refuse_nothing(step: Step, outputs: Mapping[str, Snapshot], rejects: pd.Data
 
 
 def _share(kept: Counter[str], failed: Counter[str], step: Step, record: StepRecord) -> float:
-    """Of both by source: a record that cannot be read is, as a rule, one of those that are kept."""
-    rows = sum(record.outputs[name].rows for name in step.writes if name != REJECTS)
+    """Return the share of kept and failed records, counted by source.
+
+    A record that cannot be read is, as a rule, one of those that are kept, so it counts once.
+    """
+    # The union of Counters takes the larger count of each source.
     worst = kept | failed
-    return sum(worst.values()) / max(rows + sum((worst - kept).values()), 1)
+    # Kept documents are rows of the table already.
+    not_in_table = worst - kept
+    rows = _rows_written(step, record) + sum(not_in_table.values())
+    return sum(worst.values()) / max(rows, 1)
 
 
 def _failures(rejects: pd.DataFrame) -> Counter[str]:
-    """Source -> records of it that failed, or 1."""
-    rows = Counter(_LINE.sub("", row) for row in rejects.loc[rejects["kind"] == ROW, "row_id"])
-    return rows | Counter(set(rejects.loc[rejects["kind"] == SOURCE, "row_id"]))
+    """Return the number of failed records by source; 1 for a source that failed as a whole."""
+    failed_rows = rejects.loc[rejects["kind"] == ROW, "row_id"]
+    failed_sources = set(rejects.loc[rejects["kind"] == SOURCE, "row_id"])
+    # The row of a record is its file and line.
+    return Counter(_LINE.sub("", row) for row in failed_rows) | Counter(failed_sources)
 
 
 def _kept(rejects: pd.DataFrame) -> Counter[str]:
+    """Return the number of kept documents by the source that could not be read."""
     named = named_sources(rejects)
-    return Counter(
-        name_of(source, named) or source
-        for source in rejects.loc[rejects["kind"] == KEPT, "row_id"]
-    )
+    kept = rejects.loc[rejects["kind"] == KEPT, "row_id"]
+    return Counter(name_of(source, named) or source for source in kept)
 
 
 def _rows_decided(
     step: Step, record: StepRecord, tables: Mapping[str, Snapshot], rejected: int
 ) -> int:
+    """Return the number of rows that the step had to decide, as far as it is known."""
     if step.verb.rowwise:
         return tables[step.inputs[step.verb.rowwise]].rows
-    return rejected + sum(record.outputs[name].rows for name in step.writes if name != REJECTS)
+    return rejected + _rows_written(step, record)
+
+
+def _rows_written(step: Step, record: StepRecord) -> int:
+    """Return the number of rows that the step wrote, without rejects."""
+    return sum(record.outputs[name].rows for name in step.writes if name != REJECTS)

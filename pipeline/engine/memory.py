@@ -1,4 +1,4 @@
-"""The memory of a run: what a step takes at most, and how what is free goes back to the system."""
+"""The memory of a run: the peak of a step, and the return of free memory to the system."""
 
 import threading
 from contextlib import suppress
@@ -6,14 +6,17 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-SECONDS_BETWEEN_LOOKS = 0.05
+SECONDS_BETWEEN_SAMPLES = 0.05
 MEGABYTE = 1_000_000
 
 
 @dataclass
 class PeakMemory:
-    """A context; afterwards ``megabytes`` is the greatest resident size of this process and of
-    those it has begun that was seen in it."""
+    """A context that measures peak memory.
+
+    Afterwards ``megabytes`` is the greatest resident size seen of this process and its children
+    together.
+    """
 
     megabytes: float = 0.0
     over: threading.Event = field(default_factory=threading.Event)
@@ -22,7 +25,7 @@ class PeakMemory:
         from psutil import Process
 
         self._process = Process()
-        self._look()
+        self._measure()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
         return self
@@ -30,24 +33,28 @@ class PeakMemory:
     def __exit__(self, *_: object) -> None:
         self.over.set()
         self._thread.join()
-        self._look()
+        self._measure()
 
     def _watch(self) -> None:
-        while not self.over.wait(SECONDS_BETWEEN_LOOKS):
-            self._look()
+        while not self.over.wait(SECONDS_BETWEEN_SAMPLES):
+            self._measure()
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         from psutil import Error
 
         resident = 0
         for process in (self._process, *self._process.children(recursive=True)):
-            with suppress(Error):  # it has ended meanwhile
+            # A process may have ended meanwhile.
+            with suppress(Error):
                 resident += process.memory_info().rss
         self.megabytes = max(self.megabytes, round(resident / MEGABYTE, 1))
 
 
 def release_memory() -> None:
-    """Give back to the system what is free. glibc keeps what lies below anything that is still in
-    use, so that the peaks of pieces of work which never meet would add up; releasing the system's
-    pool trims its heap, with what is Python's."""
+    """Return free memory to the system.
+
+    glibc keeps free memory below any allocation that is still in use, so the peaks of steps that
+    never overlap would add up. Releasing Arrow's system pool trims the heap, including Python's
+    part.
+    """
     pa.default_memory_pool().release_unused()

@@ -15,8 +15,11 @@ from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepReco
 
 @dataclass(frozen=True)
 class Selection:
-    """``start``: the first step to look at; ``only``: the only ones; ``skip``: those to leave;
-    ``force``: those that run though nothing has changed."""
+    """The steps that a run is limited to.
+
+    ``start``: the first step to plan. ``only``: the only ones. ``skip``: those taken as they are.
+    ``force``: those that run although nothing has changed.
+    """
 
     start: str | None = None
     only: tuple[str, ...] = ()
@@ -24,7 +27,7 @@ class Selection:
     force: tuple[str, ...] = ()
 
     def check(self, workflow: Workflow) -> None:
-        """Raises UsageError for a step that the workflow does not have."""
+        """Raise UsageError for a step that the workflow does not have."""
         steps = [step.id for step in workflow.steps]
         named = [*filter(None, [self.start]), *self.only, *self.skip, *self.force]
         for name in named:
@@ -34,7 +37,7 @@ class Selection:
                 )
 
     def leaves(self, step: str, workflow: Workflow) -> bool:
-        """Whether the step is taken as it is."""
+        """Check that the step is taken as it is."""
         steps = [one.id for one in workflow.steps]
         before = self.start is not None and steps.index(step) < steps.index(self.start)
         return before or step in self.skip or bool(self.only and step not in self.only)
@@ -47,12 +50,13 @@ Action = Literal["reuse", "run", "maybe"]
 Reason = Literal[
     "new", "code", "params", "prompt", "model", "library", "input", "missing", "retry", "forced", ""
 ]
-"""Why a step runs. ``retry``: it has rows that failed for a passing reason, or that are to be tried
-again, or documents that are kept because their source could not be read, or its stamp could not be
-taken."""
+"""The reason why a step runs. ``retry``: rows failed with a transient error, or are to be tried
+again, or documents are kept because their source could not be read, or its stamp could not be
+determined.
+"""
 
 STAMP = "source"
-"""Of a step's inputs, the stamp of what it reads from outside."""
+"""The key, among a step's inputs, of the stamp of what it reads from outside."""
 COMPONENTS: Mapping[str, Reason] = {
     "verb": "code",
     "code": "code",
@@ -63,18 +67,21 @@ COMPONENTS: Mapping[str, Reason] = {
     "libraries": "library",
     "inputs": "input",
 }
-"""The parts of a fingerprint, in the order in which the first difference is named."""
+"""The components of a fingerprint -> the reason; the first component that differs is named."""
 
 
 INCOMPLETE = "incomplete"
-"""A part of a record whose tables lack what no model was asked for: the step is made whole by the
-next run."""
+"""A component of a record whose tables lack what no model was asked for: the next run completes the
+step."""
 
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """``maybe``: an input of the step will be made anew and may come out equal. ``components`` are
-    those of the step's fingerprint, as far as they are known."""
+    """A step with what will happen to it.
+
+    ``maybe``: an input of the step will be recomputed and may come out equal. ``components``: those
+    of the step's fingerprint, as far as they are known.
+    """
 
     step: Step
     action: Action
@@ -90,16 +97,19 @@ def plan(
     selection: Selection = ALL,
     again: Collection[str] = (),
 ) -> list[PlannedStep]:
-    """Plan all steps. ``again``: those with rows that are to be tried once more."""
+    """Return the plan of all steps. ``again``: steps with rows that are to be tried once more."""
     previous = snapshots.manifest(workflow.name).steps
     return Planner(workflow, resources, snapshots, selection, again, previous).all()
 
 
 @dataclass(frozen=True)
 class Planner:
-    """Plans the steps of a workflow, one after the other. ``sources``: those that were looked at: a
-    run decides on what was there when it began, and goes through its folder once for it. ``codes``:
-    fingerprints of verbs by name, which take time too."""
+    """Plans the steps of a workflow, one after the other.
+
+    ``sources``: those that were examined already. A run decides on what was there when it began,
+    and walks through its folder once. ``codes``: fingerprints of verbs by name, which take time
+    too.
+    """
 
     workflow: Workflow
     resources: Resources
@@ -131,25 +141,23 @@ class Planner:
         if step.verb.name not in self.codes:
             self.codes[step.verb.name] = code_fingerprint(step.verb.function)
         parts = components(step, self.resources, known, stamp, self.codes[step.verb.name])
-        if step.id in self.selection.force or step.id in self.again:
-            return PlannedStep(
-                step, "run", "forced" if step.id in self.selection.force else "retry", parts
-            )
-        record = (
-            self.snapshots.find_record(fingerprint(parts))
-            if all(parts["inputs"].values())
-            else None
-        )
+        if step.id in self.selection.force:
+            return PlannedStep(step, "run", "forced", parts)
+        if step.id in self.again:
+            return PlannedStep(step, "run", "retry", parts)
+        # An input without a hash is not known yet, or its stamp could not be determined.
+        is_known = all(parts["inputs"].values())
+        record = self.snapshots.find_record(fingerprint(parts)) if is_known else None
         if record and not record.retry and self._holds(step, record):
             return PlannedStep(step, "reuse", "", parts, record)
         retry = record is not None or parts["inputs"].get(STAMP) == ""
         reason = "retry" if retry else _reason(parts, self.previous.get(step.id))
-        action = "maybe" if reason == "input" and not all(parts["inputs"].values()) else "run"
+        action = "maybe" if reason == "input" and not is_known else "run"
         return PlannedStep(step, action, reason, parts)
 
     def _seen(self, step: Step) -> tuple[Step, str | None]:
-        """The step, knowing what its last run has noted, and the stamp of what it reads from
-        outside."""
+        """Return the step with the facts that its last run noted, and the stamp of what it reads
+        from outside."""
         if step.id in self.sources:
             return self.sources[step.id]
         followed = following(step, self.previous, self.snapshots)
@@ -159,8 +167,8 @@ class Planner:
         return seen
 
     def _holds(self, step: Step, record: StepRecord) -> bool:
-        """Whether the step would write the same now: another workflow may have made the record, and
-        have had no documents to keep."""
+        """Check that the step would write the same now: another workflow may have made the record,
+        without documents to keep."""
         before = last_documents(step, self.previous, self.snapshots)
         return keeps_nothing(record.outputs, before, self.snapshots)
 
@@ -181,69 +189,73 @@ class Planner:
 def components(
     step: Step, resources: Resources, known: Mapping[str, Snapshot], stamp: str | None, code: str
 ) -> dict[str, Any]:
-    """Everything that can change the step's result. An input that is not yet known is None.
-    ``stamp``: of what the step reads from outside; ``code``: the verb's fingerprint."""
+    """Return the components of a step's fingerprint: everything that can change its result.
+
+    An input that is not yet known is None. ``stamp``: of what the step reads from outside.
+    ``code``: the verb's fingerprint.
+    """
     verb = step.verb
     inputs: dict[str, str | None] = {
         name: known[table].sha256 if table in known else None for name, table in step.inputs.items()
     }
     inputs |= _outside(step, stamp)
+    schemas = {**step.reads, **step.writes}
+    prompts = resources.prompts_of(step)
+    models = {role: dict(model.identity) for role, model in resources.models_of(step).items()}
+    for role, tokenizer in resources.tokenizers_of(step).items():
+        models[role] = {"tokenizer": tokenizer.name}
     return {
         "verb": verb.name,
         "code": code,
-        "schemas": {
-            name: schema.describe() for name, schema in {**step.reads, **step.writes}.items()
-        },
+        "schemas": {name: schema.describe() for name, schema in schemas.items()},
         "params": step.params.model_dump(mode="json"),
-        "prompts": {
-            role: prompt.fingerprint() for role, prompt in resources.prompts_of(step).items()
-        },
-        "models": (
-            {role: dict(model.identity) for role, model in resources.models_of(step).items()}
-            | {
-                role: {"tokenizer": tokenizer.name}
-                for role, tokenizer in resources.tokenizers_of(step).items()
-            }
-        ),
+        "prompts": {role: prompt.fingerprint() for role, prompt in prompts.items()},
+        "models": models,
         "libraries": library_versions(verb.libraries),
         "inputs": inputs,
     }
 
 
 def following(step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore) -> Step:
-    """The step, with what it reads from outside looked at now, knowing what its last run has
-    noted."""
+    """Return the step with what it reads from outside examined now, given the facts that its last
+    run noted."""
     last = record_before(step, previous, snapshots)
     inputs = last.components.get("inputs", {}) if last else {}
     return replace(step, params=step.params.following(inputs))
 
 
 def version_of(step: Step) -> str:
-    """Another one as soon as what the step reads from outside was written; of a step that has
-    looked at it, as it was then."""
+    """Return a version that changes as soon as something that the step reads from outside is
+    written.
+
+    For a step that has examined its source, it is the version of that moment.
+    """
     look = step.verb.version or step.verb.stamp
     return look(step.params) if look else ""
 
 
 def stamped_anew(planned: PlannedStep, known: bool = True) -> PlannedStep:
-    """The plan of a step with the stamp of what is there now, or was when the step looked at it;
-    without one where that is not ``known``."""
+    """Return the plan of a step with the stamp of what it read.
+
+    ``known``: False leaves the stamp empty, so that no later run reuses the record.
+    """
     step, read = planned.step, planned.components["inputs"]
     if not step.verb.stamp:
         return planned
-    inputs = {name: read[name] for name in step.inputs} | _outside(
-        step, step.verb.stamp(step.params) if known else ""
-    )
+    stamp = step.verb.stamp(step.params) if known else ""
+    inputs = {name: read[name] for name in step.inputs} | _outside(step, stamp)
     return replace(planned, components={**planned.components, "inputs": inputs})
 
 
 def _outside(step: Step, stamp: str | None) -> dict[str, str]:
-    """Of a step's inputs what it reads from outside, and where."""
-    return {**({} if stamp is None else {STAMP: stamp}), **step.place, **step.params.noted()}
+    """Return the inputs of a step that are outside of its tables: its stamp, its place and noted
+    facts."""
+    stamps = {} if stamp is None else {STAMP: stamp}
+    return {**stamps, **step.place, **step.params.noted()}
 
 
 def tables_of(step: Step, record: StepRecord) -> dict[str, Snapshot]:
-    """The record's snapshots by the workflow's table names."""
+    """Return the record's snapshots by the workflow's table names."""
     return {step.outputs[name]: record.outputs[name] for name in step.writes if name != REJECTS}
 
 
@@ -259,8 +271,12 @@ def _reason(parts: Mapping[str, Any], previous: StepRecord | None) -> Reason:
 
 
 def differs_in_inputs_alone(planned: PlannedStep, record: StepRecord, previous: Manifest) -> bool:
-    """And what the step read then are the tables of the last run. A source in parts knows by its
-    first one what there was outside, where that could be told."""
+    """Check that only inputs differ from the step's last run, and that it read the tables of the
+    last run.
+
+    A source in sub-steps lists by its first one what existed outside, so its stamps must both be
+    known.
+    """
     step, now, then = planned.step, dict(planned.components), dict(record.components)
     read, read_then = now.pop("inputs"), then.pop("inputs", {})
     if step.verb.parts and not step.inputs:
@@ -287,12 +303,15 @@ def rows_to_ask_again(step: str, again: Rows, unended: Rows) -> RowsToAskAgain |
 
 @dataclass(frozen=True)
 class RunOptions:
-    """``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5;
-    ``allow_deletes`` lifts ``max_delete_ratio``; ``memory_profile`` notes each step's peak;
-    ``again``: rows to be asked for once more; ``unended``: those of them of which good replies
-    without an end mark are asked for again too; ``manifest``: the run whose tables are loaded, by
-    default the newest; ``reconvert``: files are converted again that have a conversion; ``full``,
-    ``replace``, ``re_embed`` and ``take_over``: see load/loader.py's LoadOptions."""
+    """The options of a run.
+
+    ``max_cost`` (in the price table's currency) and ``max_tokens`` stop a run with exit code 5.
+    ``allow_deletes`` lifts ``max_delete_ratio``. ``memory_profile`` records each step's peak.
+    ``again``: rows to be asked for once more; ``unended``: those of them whose good replies without
+    an end mark are asked for again too. ``manifest``: the run whose tables are loaded, by default
+    the newest. ``reconvert``: files are converted again that have a conversion. ``full``,
+    ``replace``, ``re_embed`` and ``take_over``: see load/loader.py's LoadOptions.
+    """
 
     selection: Selection = ALL
     max_cost: float | None = None

@@ -36,7 +36,7 @@ them."""
 TOKENS_OF_A_VERDICT = 100
 """A verdict has ten tokens; some models give a reason with each."""
 SLACK = 1.5
-"""How many times the longest good reply so far is allowed: the next one may be longer."""
+"""The factor on the longest good reply so far that a reply may have: the next one may be longer."""
 CHARACTERS_PER_TOKEN = 4
 USUAL_SHARE, ENOUGH_REPLIES = 0.99, 100
 """The quantile that counts as the longest usual reply. With fewer replies, the longest hundredth is

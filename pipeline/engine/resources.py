@@ -1,5 +1,5 @@
-"""What a run binds to a step's roles, handed in from outside, so that the engine names no
-adapter."""
+"""The models, prompts and converters that a run binds to a step's roles; they are passed in, so
+that the engine imports no adapter."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ from pipeline.models.base import (
 
 Model = ChatModel | EmbeddingModel
 Asked = Model | Converter
-"""Whom a step may ask."""
+"""The objects that a step may ask."""
 
 
 @dataclass(frozen=True)
 class WrappedChat(ChatModel):
-    """A chat model with something around its conversations, which are all that a step has of it."""
+    """A chat model whose conversations a subclass wraps; a step uses no other method of it."""
 
     model: ChatModel
 
@@ -51,7 +51,7 @@ class WrappedChat(ChatModel):
 
 @dataclass(frozen=True)
 class WrappedEmbedding(EmbeddingModel):
-    """An embedding model with something around ``embed``."""
+    """An embedding model whose ``embed`` a subclass wraps."""
 
     model: EmbeddingModel
 
@@ -71,7 +71,7 @@ class WrappedEmbedding(EmbeddingModel):
 
 @dataclass(frozen=True)
 class WrappedConverter(Converter):
-    """A converter with something around ``convert``."""
+    """A converter whose ``convert`` a subclass wraps."""
 
     converter: Converter
 
@@ -85,16 +85,19 @@ class WrappedConverter(Converter):
 
 
 def unchanged(asked: Asked) -> Asked:
-    """Put nothing around it."""
+    """Return the model or converter itself."""
     return asked
 
 
 @dataclass(frozen=True)
 class Resources:
-    """``settle_batches``: keep what has come of a model's batches that nobody goes on with, and
-    tell the listener. ``converter``: made when it is asked for; None leaves that role to the verb's
-    own. ``decide_format``: return a step whose format is not decided with its format decided, which
-    may take a trial; ``format_trial``: the conversation of that trial."""
+    """The models, prompts, tokenizer and converter that steps are bound to.
+
+    ``settle_batches``: keep the replies of a model's batches that no step continues, and tell the
+    listener. ``converter``: returns the converter; None leaves that role to the verb's own.
+    ``decide_format``: return a step whose format is not decided with its format decided, which may
+    take a trial; ``format_trial``: the conversation of that trial.
+    """
 
     prompt: Callable[[str], Prompt]
     chat: Callable[[str], ChatModel]
@@ -107,11 +110,14 @@ class Resources:
     format_trial: Callable[[Step], Talk[object]] | None = None
 
     def chat_names(self, step: Step) -> list[str]:
-        """The chat models that a step asks, as settings name them."""
+        """Return the names in the settings of the chat models that a step asks."""
         return [name for role, name in step.models.items() if step.verb.roles[role] is ChatModel]
 
     def prompts_of(self, step: Step) -> dict[str, Prompt]:
-        """Raises SettingsError when a prompt has not the placeholders its role needs."""
+        """Return the prompts of a step by role.
+
+        Raises SettingsError when a prompt lacks a placeholder that its role needs.
+        """
         prompts = {role: self.prompt(name) for role, name in step.prompts.items()}
         for role, prompt in prompts.items():
             if role in step.verb.placeholders:
@@ -130,11 +136,9 @@ class Resources:
         return dict.fromkeys(step.verb.roles_of(Tokenizer), self.tokenizer)
 
     def converters_of(self, step: Step) -> dict[str, Converter]:
-        return (
-            {role: self.converter() for role in step.verb.roles_of(Converter)}
-            if self.converter
-            else {}
-        )
+        if self.converter is None:
+            return {}
+        return {role: self.converter() for role in step.verb.roles_of(Converter)}
 
     def call(
         self,
@@ -145,17 +149,17 @@ class Resources:
         last: LastTables = NOTHING_WRITTEN,
         part: Part | None = None,
     ) -> dict[str, pd.DataFrame]:
-        """What the step's verb, or this part of it, makes of the inputs, with its roles bound: each
-        model and converter as ``wrap`` gives it, ``tracker``, which hears how far it is, and
-        ``last``. Raises DataError where a required cell is missing, VerbError where a verb of the
-        user's own raises."""
+        """Return the outputs of the step's verb, or of this sub-step of it, for these inputs.
+
+        Its roles are bound: each model and converter as ``wrap`` returns it, ``tracker``, which
+        receives its progress, and ``last``. Raises DataError where a required cell is missing,
+        VerbError where a verb of the user's own raises.
+        """
+        asked = {**self.models_of(step), **self.converters_of(step)}
         roles: dict[str, Any] = {
             **self.prompts_of(step),
             **self.tokenizers_of(step),
-            **{
-                role: wrap(asked)
-                for role, asked in {**self.models_of(step), **self.converters_of(step)}.items()
-            },
+            **{role: wrap(one) for role, one in asked.items()},
             **dict.fromkeys(step.verb.roles_of(Tracker), tracker),
             **dict.fromkeys(step.verb.roles_of(LastTables), last),
         }

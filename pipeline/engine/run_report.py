@@ -1,4 +1,4 @@
-"""What a run tells while it goes on and what it did, as people, machines and `status` read it."""
+"""The progress of a run and its report, as people, machines and `status` read it."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 Outcome = Literal["completed", "completed_with_rejects", "failed", "stopped", "waiting"]
 Action = Literal["reused", "ran", "failed", "waiting", "stopped", "reuse", "run", "maybe"]
-"""What became of a step: ``waiting`` for a batch, ``stopped`` by its budget or by hand; the last
-three are a plan's."""
+"""The state of a step. ``waiting`` for a batch; ``stopped`` by its budget or by hand. The last
+three are those of a plan."""
 
 LoadCounts = Mapping[str, Mapping[str, Mapping[str, int]]]
 """Store -> table -> {inserted, updated, deleted, unchanged}."""
@@ -22,7 +22,7 @@ SUMS = (
 
 @dataclass(frozen=True)
 class StepReport:
-    """Tell what one step did, or would do.
+    """The report of one step, or its plan.
 
     ``rows``: of each table that the step has. ``calls``: those that were answered or failed;
     ``throttled_calls``: those that the endpoint refused as too many; ``estimated_calls``: those
@@ -35,8 +35,8 @@ class StepReport:
     wall time of that. ``not_read``: how many files were no input, by suffix or reason.
 
     ``rejects``: losses; ``decided``: rows that a rule left out or remarked on; both with their
-    reasons. ``recovered``: rows that were answered by halves or by repair. ``peak_mb``: of memory,
-    where it was looked at. ``estimate``: a plan's (engine/bill), else None.
+    reasons. ``recovered``: rows that were answered in halves or by repair. ``peak_mb``: peak memory
+    in megabytes, if it was measured. ``estimate``: a plan's (engine/bill), else None.
     """
 
     step: str
@@ -67,12 +67,14 @@ class StepReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """``health``: what the tables say of the extraction (engine/extraction_check.py); ``notes``:
-    what is to be known of the stores after the load; ``documents``: how many are new, edited and
-    gone since the run before, and how many there are, where the run came so far; ``began`` and
-    ``ended``: what the clock said then, in ISO 8601. The run id sorts by time too, but it stays
-    ahead after a clock that was once in the future; reports of earlier versions have no
-    ``began``."""
+    """The report of a run.
+
+    ``health``: figures of the extraction (engine/extraction_check.py). ``notes``: messages on the
+    stores after the load. ``documents``: how many are new, edited and gone since the run before,
+    and how many there are, if the run came so far. ``began`` and ``ended``: the time by the clock,
+    in ISO 8601. The run id sorts by time too, but it stays ahead after a clock that was once in the
+    future. Reports of earlier versions have no ``began``.
+    """
 
     run_id: str
     workflow: str
@@ -94,7 +96,10 @@ class RunReport:
             name: sum(getattr(step, name) for step in self.steps) for name in SUMS
         }
         totals["seconds"] = round(totals["seconds"] + self.load_seconds, 3)
-        totals["not_read"] = dict(sum((Counter(step.not_read) for step in self.steps), Counter()))
+        not_read = Counter[str]()
+        for step in self.steps:
+            not_read += Counter(step.not_read)
+        totals["not_read"] = dict(not_read)
         costs = [step.cost for step in self.steps]
         totals["cost"] = None if None in costs else sum(cost or 0.0 for cost in costs)
         return totals
@@ -104,7 +109,7 @@ class RunReport:
 
 
 class Progress:
-    """Hears of a run while it goes on. As it is here, nobody sees it."""
+    """Receives the progress of a run. This one ignores it."""
 
     def told(self, fact: str) -> None: ...
 

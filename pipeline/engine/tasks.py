@@ -1,9 +1,9 @@
-"""A piece of a step worked on bucket by bucket of its groups: in bounded memory, in this process or
+"""Recomputation of a sub-step bucket by bucket of its groups: in bounded memory, in this process or
 in others.
 
-A task is a piece on a bucket: some names, and where its rows lie. Any process that opens the
-project can do it: it writes files named by their content, and a small record that they are written,
-so that no task is done twice.
+A task is a sub-step on one bucket: names, and where the bucket's rows are. Any process that opens
+the project can do it. It writes files named by their content, and a small note that they are
+written, so that no task is done twice.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,22 +37,26 @@ from pipeline.snapshots.table_rows import in_order, with_hashes, with_order
 from pipeline.snapshots.tables import TableFile
 
 TASK_ROWS = 20_000
-"""Rows of a piece's largest input from which on it is worked on in buckets."""
+"""The number of rows of a sub-step's largest input from which on it is divided into buckets."""
 MOST_BITS = 8
-"""Of the hash of a group's name those that a bucket goes by, at most: a bucket has a file open
-while rows are sorted into them."""
+"""The most bits of a group's hash that number its bucket. While rows are sorted into buckets, each
+bucket has an open file."""
 ROWS_AT_ONCE, BYTES_AT_ONCE = 50_000, 2**25
-"""Rows, or bytes, that are sorted into buckets together."""
+"""The rows, or bytes, that are sorted into buckets at once."""
 Files = Mapping[str, Sequence[TableFile]]
-"""The files of each output of a piece."""
+"""The files of each output of a sub-step."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """``part``: the place of the piece among those of its step; ``bucket``: what the hashes of its
-    groups' names begin with; ``tables``: its inputs; ``rows``: what is shared with the bucket's
-    rows of a keyed one, where they are not those of a bucket of the table; ``name``: of its record;
-    ``means``: a fingerprint of all but these inputs that can change what comes of it."""
+    """A sub-step on one bucket of groups.
+
+    ``name``: that of its note. ``means``: a fingerprint of everything except these inputs that can
+    change its result. ``part``: the position of the sub-step among those of its step. ``bucket``:
+    the first bits of the hashes of its groups' names, as "0" and "1". ``tables``: its inputs.
+    ``rows``: keyed input -> the shared file with the bucket's rows, where they are not those of a
+    bucket of the table.
+    """
 
     name: str
     workflow: str
@@ -63,26 +67,31 @@ class Task:
     tables: Tables
     rows: Mapping[str, str]
     number: int
-    """How many rows these are."""
+    """The number of rows of the bucket."""
 
 
 class Workers(Protocol):
-    """Other processes that do tasks; a context, which begins with the first of them."""
+    """Other processes that do tasks, as a context; they start with the first task."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def do(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
-        """What comes of each, as soon as it is there, in any order. Raises what a task raises, and
-        WorkerError where nobody can go on with them."""
+        """Yield each task with its files as soon as it is done, in any order.
+
+        Raises what a task raises, and WorkerError where no process can continue.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Workplace:
-    """What a process needs to do tasks. ``steps``: those that it knows, by their workflows and ids;
-    ``known``: the tables that it has read whole, as other tasks need them too."""
+    """The workflows, resources and snapshots with which a process does tasks.
+
+    ``steps``: those that were read, by workflow and id. ``known``: tables that were read whole,
+    since other tasks need them too.
+    """
 
     workflow: Callable[[str], Workflow]
     resources: Resources
@@ -95,24 +104,24 @@ class Workplace:
             yield task, self.do(task)
 
     def do(self, task: Task) -> Files:
-        """The files of its outputs, which are noted too."""
+        """Do a task, note that it is done, and return the files of its outputs."""
         step = self._step(task)
         part = list_parts(step)[task.part]
-        frames = dict(self._made(step, part, task))
-        made = {
-            name: self._written(step, part, name, frames.pop(name), task.bucket)
-            for name in part.outputs
-        }
-        self.snapshots.tasks.note(task.name, made)
-        return made
+        frames = dict(self._call_verb(step, part, task))
+        written = {}
+        for name in part.outputs:
+            # ``pop`` frees each frame as soon as it is written.
+            written[name] = self._write_output(step, part, name, frames.pop(name), task.bucket)
+        self.snapshots.tasks.note(task.name, written)
+        return written
 
     def _step(self, task: Task) -> Step:
-        """Raises WorkerError where it is not, or not any more, what the run began with."""
+        """Return the step of a task. Raises WorkerError where it is not, or no longer, what the run
+        began with."""
         key = task.workflow, task.step
         if key not in self.steps:
-            found = next(
-                (step for step in self.workflow(task.workflow).steps if step.id == task.step), None
-            )
+            steps = self.workflow(task.workflow).steps
+            found = next((step for step in steps if step.id == task.step), None)
             if found is None or self._means(found) != task.means:
                 raise WorkerError(
                     f"step '{task.step}': its code, its workflow, its prompts, a library of its"
@@ -123,31 +132,32 @@ class Workplace:
         return self.steps[key]
 
     def _means(self, step: Step) -> str:
-        return means_of(
-            components(step, self.resources, {}, None, code_fingerprint(step.verb.function))
-        )
+        code = code_fingerprint(step.verb.function)
+        return means_of(components(step, self.resources, {}, None, code))
 
-    def _made(self, step: Step, part: Part, task: Task) -> Mapping[str, pd.DataFrame]:
-        """Nothing comes of nothing."""
+    def _call_verb(self, step: Step, part: Part, task: Task) -> Mapping[str, pd.DataFrame]:
+        """Return the outputs of the sub-step for the task's rows; empty ones without a call if
+        there are no rows."""
         if not task.number:
             return {name: schema.frame() for name, schema in part.outputs.items()}
         inputs = {name: self._input(part, name, task) for name in part.inputs}
-        in_parts = bool(step.verb.parts)
-        if in_parts:
-            call = partial(part.call, roles={"params": step.params, "tracker": UNTRACKED})
-            return call_verb(step, inputs, call)
-        return self.resources.call(step, inputs)
+        if not step.verb.parts:
+            return self.resources.call(step, inputs)
+        call = partial(part.call, roles={"params": step.params, "tracker": UNTRACKED})
+        return call_verb(step, inputs, call)
 
     def _input(self, part: Part, name: str, task: Task) -> pd.DataFrame:
+        """Return an input of a task: the bucket's rows of a keyed one, otherwise the whole
+        table."""
         assert part.law
         schema, table = part.inputs[name], task.tables[name]
         columns = pick_columns(schema, self.snapshots.tables.columns(table))
         if name in task.rows:
             with pa.ipc.open_stream(self.snapshots.tasks.find_shared(task.rows[name])) as stream:
                 rows = stream.read_all()
-            return schema.seen(
-                as_frame((in_order(rows, table.order) if table.order else rows).select(columns))
-            )
+            if table.order:
+                rows = in_order(rows, table.order)
+            return schema.seen(as_frame(rows.select(columns)))
         if name in part.law.keyed:
             return schema.seen(
                 as_frame(self.snapshots.tables.read_bucket(table, task.bucket, columns))
@@ -157,10 +167,10 @@ class Workplace:
             self.known[key] = schema.seen(self.snapshots.tables.read(table, columns))
         return self.known[key]
 
-    def _written(
+    def _write_output(
         self, step: Step, part: Part, name: str, frame: pd.DataFrame, bucket: str
     ) -> list[TableFile]:
-        """The rows of an output that are of groups of the bucket."""
+        """Write the rows of an output whose groups are in the bucket, and return the files."""
         assert part.law
         schema, table = part.outputs[name], name_table(step, name)
         rows = schema.encode(frame, f"step '{step.id}': table '{table}'")
@@ -170,12 +180,12 @@ class Workplace:
 
 
 def means_of(components: Mapping[str, Any]) -> str:
-    """Of a step's fingerprint all but what it reads."""
+    """Return a fingerprint of everything that can change a step's result except its inputs."""
     return fingerprint({name: part for name, part in components.items() if name != "inputs"})
 
 
 def works_in_buckets(step: Step, resources: Resources) -> bool:
-    """Whether any process can make the step, of any bucket, from its tables alone."""
+    """Check that any process can compute any bucket of the step from its tables alone."""
     verb, models = step.verb, resources.models_of(step).values()
     reads_more = verb.stamp or not verb.inputs or verb.roles_of(Converter)
     return not reads_more and all(getattr(model, "follows_from_texts", False) for model in models)
@@ -183,9 +193,12 @@ def works_in_buckets(step: Step, resources: Resources) -> bool:
 
 @dataclass(frozen=True)
 class InBuckets:
-    """Makes pieces of a step anew. ``components``: of the step's fingerprint; ``do``: does tasks,
-    and tells of each what it made and of how many rows, in any order; ``task_rows``: in place of
-    TASK_ROWS."""
+    """Recomputes sub-steps of a step in buckets.
+
+    ``components``: those of the step's fingerprint. ``do``: does tasks and yields each with its
+    files, in any order. ``expect`` and ``finished``: receive numbers of rows, as progress.
+    ``task_rows``: in place of TASK_ROWS.
+    """
 
     workflow: str
     step: Step
@@ -197,84 +210,81 @@ class InBuckets:
     task_rows: int | None = None
 
     def outputs(self, number: int, delta: StepDelta) -> dict[str, Snapshot] | None:
-        """Those of the piece of this number; None where it has no law, or too few rows for more
-        than one bucket."""
-        part, bits = delta.part, _bits(delta, self.task_rows or TASK_ROWS)
+        """Return the outputs of the sub-step of this number.
+
+        Returns None if it has no law, or too few rows for more than one bucket.
+        """
+        part = delta.part
+        bits = _bits_of_buckets(delta, self.task_rows or TASK_ROWS)
         if not bits:
             return None
-        names = [f"{bucket:0{bits}b}" for bucket in range(2**bits)]
-        inputs = {name: delta.now[name].sha256 for name in part.inputs}
-        digest = fingerprint(
-            {"step": fingerprint(self.components), "part": number, "inputs": inputs}
-        )
-        done = self.snapshots.tasks.read_notes([f"{digest}-{bucket}" for bucket in names])
-        made: list[Files] = list(done.values())
+        tables = {name: delta.now[name] for name in part.inputs}
+        names = self._names_of_tasks(number, tables, bits)
+        done = self.snapshots.tasks.read_notes(list(names))
+        written: list[Files] = list(done.values())
+        means = means_of(self.components)
+        tasks = []
+        for name, bucket in names.items():
+            if name not in done:
+                task = Task(name, self.workflow, self.step.id, means, number, bucket, tables, {}, 0)
+                tasks.append(task)
         with ExitStack() as stack:
-            tables, means = (
-                {name: delta.now[name] for name in part.inputs},
-                means_of(self.components),
-            )
-            tasks = [
-                Task(
-                    f"{digest}-{bucket}",
-                    self.workflow,
-                    self.step.id,
-                    means,
-                    number,
-                    bucket,
-                    tables,
-                    {},
-                    0,
-                )
-                for bucket in names
-                if f"{digest}-{bucket}" not in done
-            ]
             if tasks:
-                self.snapshots.tables.keep(
-                    tables.values()
-                )  # some were made between records, by this process
+                # Outputs of earlier sub-steps are in no record yet, so nothing else keeps them.
+                self.snapshots.tables.keep(tables.values())
                 tasks = self._with_rows(delta, tasks, bits, stack)
             self.expect(sum(task.number for task in tasks))
-            for task, written in self.do(tasks):
-                made.append(written)
+            for task, files in self.do(tasks):
+                written.append(files)
                 self.finished(task.number)
-        return {
-            name: self._joined(delta, name, [file for files in made for file in files[name]])
-            for name in part.outputs
-        }
+        outputs = {}
+        for name in part.outputs:
+            files_of_output = [file for files in written for file in files[name]]
+            outputs[name] = self._join_buckets(delta, name, files_of_output)
+        return outputs
+
+    def _names_of_tasks(self, number: int, tables: Tables, bits: int) -> dict[str, str]:
+        """Return the names of the sub-step's tasks -> their buckets.
+
+        A name holds a digest of everything that can change the task's result, so that a note of a
+        killed run is found by the next one.
+        """
+        inputs = {name: table.sha256 for name, table in tables.items()}
+        step = fingerprint(self.components)
+        digest = fingerprint({"step": step, "part": number, "inputs": inputs})
+        buckets = [f"{bucket:0{bits}b}" for bucket in range(2**bits)]
+        return {f"{digest}-{bucket}": bucket for bucket in buckets}
 
     def _with_rows(
         self, delta: StepDelta, tasks: Sequence[Task], bits: int, stack: ExitStack
     ) -> list[Task]:
-        """The tasks with their rows, where need be in files that are shared until the stack
-        ends."""
+        """Return the tasks with the number of their rows, and where the rows are.
+
+        Rows of an input that is not stored by these buckets are sorted into files that are shared
+        until the stack ends.
+        """
         assert delta.part.law
         found = list(tasks)
         for name, columns in delta.part.law.keyed.items():
-            if len(columns) == 1 and self.snapshots.tables.has_buckets_of(
-                delta.now[name], columns[0], bits
-            ):
-                counts = self.snapshots.tables.count_by_bucket(delta.now[name], bits)
-                found = [
-                    replace(task, number=task.number + int(counts[int(task.bucket, 2)]))
-                    for task in found
+            table = delta.now[name]
+            if len(columns) == 1 and self.snapshots.tables.has_buckets_of(table, columns[0], bits):
+                counts = self.snapshots.tables.count_by_bucket(table, bits)
+                files = [dict(task.rows) for task in found]
+            else:
+                shared = [f"{task.name}-{name}.rows" for task in tasks]
+                by_file = dict(zip(shared, tasks, strict=True))
+                counts = self._share_rows(delta, name, columns, by_file, bits, stack)
+                files = [
+                    {**task.rows, name: file} for task, file in zip(found, shared, strict=True)
                 ]
-                continue
-            shared = [f"{task.name}-{name}.rows" for task in tasks]
-            counts = self._shared(
-                delta, name, columns, dict(zip(shared, tasks, strict=True)), bits, stack
-            )
+            numbers = [task.number + int(counts[int(task.bucket, 2)]) for task in found]
             found = [
-                replace(
-                    task,
-                    rows={**task.rows, name: rows},
-                    number=task.number + int(counts[int(task.bucket, 2)]),
-                )
-                for task, rows in zip(found, shared, strict=True)
+                replace(task, rows=rows, number=number)
+                for task, rows, number in zip(found, files, numbers, strict=True)
             ]
         return found
 
-    def _shared(
+    def _share_rows(
         self,
         delta: StepDelta,
         name: str,
@@ -283,21 +293,28 @@ class InBuckets:
         bits: int,
         stack: ExitStack,
     ) -> np.ndarray:
-        """How many rows of an input are in each bucket, after those of the tasks were shared by
-        these names."""
+        """Share the rows of an input, one file for each task, and return the number of rows in each
+        bucket.
+
+        ``tasks``: the name of a task's file -> the task. ``naming``: the columns that name a row's
+        groups.
+        """
         seen = pick_columns(delta.part.inputs[name], self.snapshots.tables.columns(delta.now[name]))
         with ExitStack() as writing:
-            files = {
-                of: writing.enter_context(temporary_file(self.snapshots.root / UNFINISHED))
-                for of in tasks
+            files = {}
+            for shared_name in tasks:
+                file = temporary_file(self.snapshots.root / UNFINISHED)
+                files[shared_name] = writing.enter_context(file)
+            buckets = {
+                int(task.bucket, 2): files[shared_name] for shared_name, task in tasks.items()
             }
-            buckets = {int(task.bucket, 2): files[of] for of, task in tasks.items()}
             counts = _sorted_into(buckets, self.snapshots, delta.now[name], seen, naming, bits)
             stack.callback(self.snapshots.tasks.withdraw, list(files))
             self.snapshots.tasks.share(files)
         return counts
 
-    def _joined(self, delta: StepDelta, name: str, files: Sequence[TableFile]) -> Snapshot:
+    def _join_buckets(self, delta: StepDelta, name: str, files: Sequence[TableFile]) -> Snapshot:
+        """Return the table of an output whose rows are in these files of all buckets."""
         schema, before = delta.part.outputs[name], delta.last.outputs.get(name)
         table = name_table(self.step, name)
         if not files:
@@ -307,9 +324,9 @@ class InBuckets:
         return self.snapshots.tables.join_files(table, files, schema.arrow, schema.order, before)
 
 
-def _bits(delta: StepDelta, task_rows: int) -> int:
-    """Of the hashes of groups' names those that its buckets go by; none for a piece that is worked
-    on whole."""
+def _bits_of_buckets(delta: StepDelta, task_rows: int) -> int:
+    """Return the number of hash bits that number the buckets; 0 for a sub-step that is computed at
+    once."""
     law = delta.part.law
     if law is None or not all(schema.order for schema in delta.part.outputs.values()):
         return 0
@@ -325,15 +342,17 @@ def _sorted_into(
     naming: Sequence[str],
     bits: int,
 ) -> np.ndarray:
-    """Write each bucket's rows to its file, with what puts them in the order of the table, and say
-    how many these are. A row is in the bucket of every group that one of its columns ``naming``
-    names."""
+    """Write each bucket's rows to its file, and return the number of rows in each.
+
+    The file has what is needed to sort the rows as in the table. ``naming``: a row is in the bucket
+    of every group that one of these columns names.
+    """
     counts = np.zeros(2**bits, np.int64)
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     needed = with_order(snapshot.order, columns) if snapshot.order else list(columns)
     with ExitStack() as stack:
         writers: dict[int, Any] = {}
-        for rows in _together(snapshots.tables.read_unordered(snapshot, needed)):
+        for rows in _join_batches(snapshots.tables.read_unordered(snapshot, needed)):
             numbers = np.stack([group_numbers(rows[name], bits) for name in naming])
             for bucket, part in _by_bucket(rows, numbers, list(buckets)):
                 if bucket not in writers:
@@ -341,9 +360,9 @@ def _sorted_into(
                     writers[bucket] = stack.enter_context(writer)
                 writers[bucket].write_table(part)
                 counts[bucket] += part.num_rows
-        nothing = with_hashes(
-            snapshots.tables.schema(snapshot).empty_table(), all_hashes([])
-        ).select(needed)
+        no_rows = with_hashes(snapshots.tables.schema(snapshot).empty_table(), all_hashes([]))
+        nothing = no_rows.select(needed)
+        # A bucket without rows has a file too, since its task reads one.
         for bucket in set(buckets) - set(writers):
             stack.enter_context(pa.ipc.new_stream(buckets[bucket], nothing.schema))
     return counts
@@ -352,28 +371,30 @@ def _sorted_into(
 def _by_bucket(
     rows: pa.Table, numbers: np.ndarray, wanted: Sequence[int]
 ) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each bucket that is wanted, in their order. ``numbers``: of the buckets that each
-    is in, a line for each column; all are taken at once, for to go through them for each of many
-    buckets takes longer."""
-    numbered = np.unique(numbers.astype(np.int64) * len(rows) + np.arange(len(rows)))
-    found, places = np.divmod(numbered[np.isin(numbered // len(rows), wanted)], len(rows))
-    taken, ends = (
-        rows.combine_chunks().take(pa.array(places)),
-        np.flatnonzero(np.diff(found, append=-1)) + 1,
-    )
+    """Yield each wanted bucket with its rows, in their order.
+
+    ``numbers``: the buckets of each row, one line for each naming column. All rows are taken at
+    once: passing over them again for each of many buckets takes longer.
+    """
+    # One number for each pair of bucket and row: sorted, they are in the order of the buckets, and
+    # a row that two of its columns put into one bucket is there once.
+    pairs = np.unique(numbers.astype(np.int64) * len(rows) + np.arange(len(rows)))
+    is_wanted = np.isin(pairs // len(rows), wanted)
+    buckets, places = np.divmod(pairs[is_wanted], len(rows))
+    taken = rows.combine_chunks().take(pa.array(places))
+    ends = np.flatnonzero(np.diff(buckets, append=-1)) + 1
     for start, end in pairwise([0, *ends.tolist()]):
-        yield int(found[start]), taken.slice(start, end - start)
+        yield int(buckets[start]), taken.slice(start, end - start)
 
 
-def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Some batches at a time."""
+def _join_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield batches joined to tables of about ROWS_AT_ONCE rows or BYTES_AT_ONCE bytes."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if (
-            sum(map(len, waiting)) >= ROWS_AT_ONCE
-            or sum(some.nbytes for some in waiting) >= BYTES_AT_ONCE
-        ):
+        rows = sum(map(len, waiting))
+        size = sum(some.nbytes for some in waiting)
+        if rows >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
             yield pa.Table.from_batches(waiting)
             waiting = []
     if waiting:

@@ -1,4 +1,4 @@
-"""Processes of this machine that do tasks beside each other."""
+"""Worker processes on this machine that do tasks in parallel."""
 
 import os
 import pickle
@@ -16,14 +16,14 @@ from pipeline.errors import GraphmillError, WorkerError, in_words
 
 SPAWN = get_context("spawn")
 WAITING = 2
-"""Tasks for each process that are handed out ahead: the others stay here, where they can be taken
-back."""
+"""The tasks that are handed out ahead for each process. The others stay here, where they can be
+withdrawn."""
 
 
 @dataclass
 class Processes:
-    """A context. ``number``: of processes, which begin with the first task; ``opens``: makes what
-    each works with, and can be pickled."""
+    """Worker processes, as a context. ``number``: how many start with the first task. ``opens``:
+    returns what each needs; it can be pickled."""
 
     number: int
     opens: Callable[[], Workplace]
@@ -34,7 +34,7 @@ class Processes:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Tasks that are under way are given up."""
+        """Stop the processes; tasks under way are given up."""
         if self.pool:
             processes: dict[int, Any] = dict(getattr(self.pool, "_processes", None) or {})
             for process in processes.values():
@@ -43,8 +43,10 @@ class Processes:
             self.pool = None
 
     def do(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
-        """What comes of each, as soon as it is there. Raises what a task raises, and WorkerError
-        where a process was ended."""
+        """Yield each task with its files as soon as it is done.
+
+        Raises what a task raises, and WorkerError where a process was ended from outside.
+        """
         if not tasks:
             return
         if self.pool is None:
@@ -74,11 +76,14 @@ class Processes:
 
 
 _here: list[Workplace] = []
-"""Of a worker's process: what it works with."""
+"""The workplace of a worker's process; empty before it is initialized."""
 
 
 def _begin(opens: Callable[[], Workplace], begun: Any) -> None:
-    """Ctrl-C is its parent's to handle; it ends with its parent, however that ends."""
+    """Initialize a worker's process.
+
+    It ignores Ctrl-C, which its parent handles, and ends with its parent, however that ends.
+    """
     begun.set()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
@@ -93,7 +98,7 @@ def _end_with(parent: int) -> None:
 
 
 def _do(task: Task) -> Files:
-    """Raises what the task raises, in a form that another process can read."""
+    """Do a task. Raises what the task raises, in a form that can be pickled."""
     try:
         return _here[0].do(task)
     except Exception as error:

@@ -18,7 +18,7 @@ REJECTS = "rejects"
 LOADER, DOCUMENTS = "load_documents", "documents"
 
 PLACE = "args."
-"""What the names of a step's ``place`` begin with."""
+"""The prefix of the names in a step's ``place``."""
 
 Execution = Literal["direct", "batch"]
 FORMATS = ("records", "json")
@@ -27,12 +27,15 @@ FORMATS = ("records", "json")
 
 @dataclass(frozen=True)
 class Step:
-    """``inputs`` and ``outputs`` map the verb's table names to the workflow's; ``prompts`` and
+    """One use of a verb in a workflow.
+
+    ``inputs`` and ``outputs`` map the verb's table names to the workflow's; ``prompts`` and
     ``models`` map its roles to names of files and of settings. ``execution``: "batch" sends what it
-    asks of a chat model to the endpoint's Batch API; the result is the same. ``place``: of a
-    source, what its workflow itself says of where it reads, as an input of the step; empty where it
-    reads what the settings name. ``reads`` and ``writes``: the schemas of inputs and outputs, by
-    the verb's names, known once the step is wired."""
+    asks of a chat model to the endpoint's Batch API; the result is the same. ``place``: for a
+    source, where it reads, if the workflow itself says so; it counts as an input of the step.
+    ``reads`` and ``writes``: the schemas of inputs and outputs, by the verb's names; they are set
+    by ``wired``.
+    """
 
     id: str
     verb: Verb
@@ -48,7 +51,7 @@ class Step:
 
     @property
     def format_undecided(self) -> bool:
-        """Whether a trial is still to decide in which format the step's chat model replies."""
+        """A trial still has to decide in which format the step's chat model replies."""
         return self.params.format_undecided()
 
     def in_format(self, format: str) -> "Step":
@@ -56,18 +59,20 @@ class Step:
         return replace(self, params=self.params.model_copy(update={"format": format}))
 
     def in_each_format(self) -> "tuple[Step, ...]":
-        """Return the step, or while its format is not decided, the step in each one that it may be
-        decided for."""
+        """Return the step; while its format is not decided, one step for each format."""
         return tuple(map(self.in_format, FORMATS)) if self.format_undecided else (self,)
 
     def inputs_from(self, table: Callable[[str], pd.DataFrame]) -> dict[str, pd.DataFrame]:
-        """What the verb reads, by its own names: of each of the workflow's tables, as ``table``
-        gives it, the columns that it sees. Raises DataError where one is missing: the table was
-        made before the workflow was edited."""
+        """Return the verb's inputs, by its own names, with the columns that it reads.
+
+        ``table``: returns a table of the workflow by name. Raises DataError where a column is
+        missing: the table was made before the workflow was edited.
+        """
         inputs = {}
         for name, read in self.inputs.items():
             frame, schema = table(read), self.reads[name]
-            if missing := schema.missing(frame.columns):
+            missing = schema.missing(frame.columns)
+            if missing:
                 raise DataError(
                     f"step '{self.id}': table '{read}' has no {missing} (has"
                     f" {list(frame.columns)}); connect '{name}' to another table"
@@ -78,18 +83,19 @@ class Step:
     def call(
         self, inputs: Mapping[str, pd.DataFrame], roles: Mapping[str, Any]
     ) -> dict[str, pd.DataFrame]:
-        """What the verb makes of the inputs. ``roles``: all but its params."""
-        return self.verb.call(
-            inputs, {**roles, **({"params": self.params} if self.verb.takes_params else {})}
-        )
+        """Call the verb and return its outputs. ``roles``: all but its params."""
+        bound = dict(roles)
+        if self.verb.takes_params:
+            bound["params"] = self.params
+        return self.verb.call(inputs, bound)
 
 
 def wired(where: str, steps: Iterable[Step]) -> tuple[Step, ...]:
-    """The steps with the schemas of what they read and write.
+    """Return the steps with the schemas of what they read and write.
 
     Raises SettingsError when two steps share an id or write one table, a step reads what no earlier
     step writes, a table lacks a column that a verb reads or has it of another type, or args name
-    what is not there.
+    something that does not exist.
     """
     writers: dict[str, str] = {}
     schemas: dict[str, TableSchema] = {}
@@ -137,28 +143,34 @@ def _check_outputs(where: str, step: Step, writers: Mapping[str, str]) -> None:
 
 
 def _with_schemas(where: str, step: Step, schemas: Mapping[str, TableSchema]) -> Step:
-    reads = {name: _read(where, step, name, schemas[table]) for name, table in step.inputs.items()}
+    reads = {
+        name: _schema_seen(where, step, name, schemas[table]) for name, table in step.inputs.items()
+    }
     try:
         return replace(step, reads=reads, writes=step.verb.written(reads, step.params))
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from error
 
 
-def _read(where: str, step: Step, name: str, given: TableSchema) -> TableSchema:
-    """What the verb will see of the table: the columns it declares, or all where it takes any."""
+def _schema_seen(where: str, step: Step, name: str, given: TableSchema) -> TableSchema:
+    """Return the schema of an input: the columns that the verb declares, or all of the table if it
+    takes any."""
     declared = step.verb.inputs[name]
     table = step.inputs[name]
     for missing in declared.missing(given.columns):
-        told = told_of_missing(missing, given.columns) or did_you_mean(missing, given.columns)
+        advice = told_of_missing(missing, given.columns) or did_you_mean(missing, given.columns)
         raise SettingsError(
             f"{where}: table '{table}' has no column '{missing}', which '{name}' needs "
-            f"({told}); connect '{name}' to another table, or make the column first"
+            f"({advice}); connect '{name}' to another table, or make the column first"
         )
     for column in declared.arrow:
-        if column.name in given.columns and given.arrow.field(column.name).type != column.type:
+        if column.name not in given.columns:
+            continue
+        kind = given.arrow.field(column.name).type
+        if kind != column.type:
             raise SettingsError(
                 f"{where}: table '{table}' has column '{column.name}' as"
-                f" {given.arrow.field(column.name).type}, and '{name}' needs {column.type}; convert"
+                f" {kind}, and '{name}' needs {column.type}; convert"
                 " it first"
             )
     return given if declared.more else declared
@@ -169,7 +181,7 @@ Format = Literal["parquet", "csv", "json"]
 
 @dataclass(frozen=True)
 class Workflow:
-    """``emit``: the tables that become files of data/output, and in which formats."""
+    """A workflow. ``emit``: the tables that are written to data/output -> the formats."""
 
     name: str
     steps: tuple[Step, ...]

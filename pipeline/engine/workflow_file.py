@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,7 +27,7 @@ from pipeline.settings.validation import did_you_mean, explain, not_yaml, parse_
 
 NAME = r"^[a-z][a-z0-9_-]*$"
 TableName = Annotated[str, Field(pattern=NAME)]
-"""Names of tables and workflows name files as well."""
+"""Names of tables and workflows, which are names of files too."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +80,10 @@ def read_workflow(
     column is unknown, a table has two writers, a step reads what no earlier step wrote, input steps
     find no documents, or a workflow extends itself.
     """
-    content, entries = _resolved(path, ())
+    content, entries = _read_with_extended(path, ())
     read = _Reader(settings, verbs, models or {})
     steps = tuple(read.step(entry.step, entry.where) for entry in entries)
-    emit = _emitted(str(path), content.emit, entries, steps)
+    emit = _formats_by_table(str(path), content.emit, entries, steps)
     if input_steps:
         steps = _with_input_steps(steps, input_steps, read)
     return Workflow(content.name, wired(str(path), steps), emit)
@@ -92,7 +91,7 @@ def read_workflow(
 
 @dataclass(frozen=True)
 class _Entry:
-    """A step as a file has it, and the file."""
+    """A step as it is in a file, and the file."""
 
     file: Path
     step: _StepFile
@@ -106,16 +105,23 @@ class _Entry:
         return f"{self.file}: step '{self.id}'"
 
 
-def _resolved(path: Path, extending: tuple[str, ...]) -> tuple[_WorkflowFile, list[_Entry]]:
-    """A workflow's file, with what it takes of the one that it extends; and all of its steps in
-    their order. ``extending``: the workflows that have led to it."""
-    content = _content(path)
+def _read_with_extended(
+    path: Path, extending: tuple[str, ...]
+) -> tuple[_WorkflowFile, list[_Entry]]:
+    """Return a workflow's file with all its steps, those of the workflow that it extends included.
+
+    ``extending``: the workflows that have led to it. Raises SettingsError for a cycle, or a step
+    with a misplaced ``after``.
+    """
+    content = _read_file(path)
     own = [_Entry(path, step) for step in content.steps]
     if not content.extends:
-        if placed := next((entry for entry in own if entry.step.after), None):
-            raise SettingsError(
-                f"{placed.where}: after: {path.stem} extends no workflow; put the step in its place"
-            )
+        for entry in own:
+            if entry.step.after:
+                raise SettingsError(
+                    f"{entry.where}: after: {path.stem} extends no workflow; put the step in its"
+                    " place"
+                )
         return content, own
     chain_of_names = (*extending, path.stem)
     if content.extends in chain_of_names:
@@ -123,24 +129,26 @@ def _resolved(path: Path, extending: tuple[str, ...]) -> tuple[_WorkflowFile, li
             f"{path}: extends itself ({' -> '.join((*chain_of_names, content.extends))});"
             " remove one"
         )
-    extended, entries = _resolved(path.parent / f"{content.extends}.yaml", chain_of_names)
-    taken = {entry.id for entry in entries}
+    extended, entries = _read_with_extended(path.parent / f"{content.extends}.yaml", chain_of_names)
+    extended_ids = {entry.id for entry in entries}
     for entry in own:
-        place = [known.id for known in entries].index(entry.id) if entry.id in taken else None
-        taken.discard(entry.id)
-        if place is None:
+        if entry.id not in extended_ids:
             entries.insert(_place_after(entry, entries), entry)
-        elif entry.step.after:
+            continue
+        # A second step of this id is a new one, which ``wired`` will refuse.
+        extended_ids.discard(entry.id)
+        if entry.step.after:
             raise SettingsError(
                 f"{entry.where}: takes the place of the step of '{content.extends}'; remove after,"
                 " or give it an id"
             )
-        else:
-            entries[place] = entry
+        ids = [known.id for known in entries]
+        entries[ids.index(entry.id)] = entry
     return content.model_copy(update={"emit": extended.emit | content.emit}), entries
 
 
 def _place_after(entry: _Entry, entries: Sequence[_Entry]) -> int:
+    """Return the position for a new step: behind the one that it names, or at the end."""
     names = [known.id for known in entries]
     after = entry.step.after
     if after and after not in names:
@@ -150,7 +158,7 @@ def _place_after(entry: _Entry, entries: Sequence[_Entry]) -> int:
     return names.index(after) + 1 if after else len(entries)
 
 
-def _content(path: Path) -> _WorkflowFile:
+def _read_file(path: Path) -> _WorkflowFile:
     if not path.is_file():
         have = ", ".join(sorted(file.stem for file in path.parent.glob("*.yaml"))) or "none"
         raise SettingsError(f"{path}: no such workflow; have: {have}")
@@ -169,17 +177,20 @@ def _content(path: Path) -> _WorkflowFile:
     return content
 
 
-def _emitted(
+def _formats_by_table(
     where: str,
     named: Mapping[str, tuple[Format, ...]],
     entries: Sequence[_Entry],
     steps: Sequence[Step],
 ) -> dict[str, tuple[Format, ...]]:
-    """Table -> formats, Parquet always: what the workflow names, and the tables of the steps that
-    say so."""
-    tables = [
-        table for step in steps for name, table in step.outputs.items() if name != REJECTS
-    ] + [REJECTS]
+    """Return the formats of each table to be written, Parquet always included.
+
+    These are the tables that the workflow names and those of steps with ``emit``.
+    """
+    tables = []
+    for step in steps:
+        tables += [table for name, table in step.outputs.items() if name != REJECTS]
+    tables.append(REJECTS)
     wanted: dict[str, list[Format]] = {table: list(formats) for table, formats in named.items()}
     for table in wanted:
         if table not in tables:
@@ -187,13 +198,16 @@ def _emitted(
                 f"{where}: emit: no step writes a table '{table}'; {did_you_mean(table, tables)}"
             )
     for entry, step in zip(entries, steps, strict=True):
-        for name, table in step.outputs.items() if entry.step.emit else ():
+        if not entry.step.emit:
+            continue
+        for name, table in step.outputs.items():
             if name != REJECTS:
                 wanted.setdefault(table, []).extend(entry.step.emit)
-    always: list[Format] = ["parquet"]
-    return {
-        table: tuple(dict.fromkeys(always + formats)) for table, formats in sorted(wanted.items())
-    }
+    formats_by_table: dict[str, tuple[Format, ...]] = {}
+    for table, formats in sorted(wanted.items()):
+        # A dict keeps each format once, in its order.
+        formats_by_table[table] = tuple(dict.fromkeys(("parquet", *formats)))
+    return formats_by_table
 
 
 def _known_keys(*models: type[BaseModel]) -> list[str]:
@@ -226,20 +240,22 @@ class _Reader:
             raise SettingsError(
                 f"{where}: execution: batch is for steps that ask a chat model; remove it"
             )
-        embedded_or_asked = verb.roles_of(ChatModel) + verb.roles_of(EmbeddingModel)
-        models = _bound(
-            f"{where}: models", embedded_or_asked, entry.models, "default", verb.optional
+        prompt_roles = verb.roles_of(Prompt)
+        model_roles = verb.roles_of(ChatModel) + verb.roles_of(EmbeddingModel)
+        models = _bind_roles(
+            f"{where}: models", model_roles, entry.models, "default", verb.optional
         )
         self._refuse_unknown_models(where, verb, models)
+        inputs = _map_tables(f"{where}: inputs", verb.inputs, entry.inputs)
+        outputs = _map_tables(f"{where}: outputs", verb.outputs, entry.outputs)
+        prompts = _bind_roles(f"{where}: prompts", prompt_roles, entry.prompts, None, verb.optional)
         return Step(
             id=entry.id or entry.verb,
             verb=verb,
             params=params,
-            inputs=_renamed(f"{where}: inputs", verb.inputs, entry.inputs),
-            outputs=_renamed(f"{where}: outputs", verb.outputs, entry.outputs),
-            prompts=_bound(
-                f"{where}: prompts", verb.roles_of(Prompt), entry.prompts, None, verb.optional
-            ),
+            inputs=inputs,
+            outputs=outputs,
+            prompts=prompts,
             models=models,
             execution=entry.execution,
             place=_place(verb, entry.args),
@@ -259,19 +275,26 @@ class _Reader:
 def _with_input_steps(
     steps: tuple[Step, ...], entries: Sequence[InputStep], read: _Reader
 ) -> tuple[Step, ...]:
+    """Return the steps with the input steps after each one that loads documents."""
     if not any(step.verb.name == LOADER for step in steps):
         raise SettingsError(
             f"{entries[0].where}: the workflow has no step '{LOADER}' to follow; add it or run"
             " another"
         )
-    followed = [
-        _chain(step, entries, read) if step.verb.name == LOADER else [step] for step in steps
-    ]
-    return tuple(chain.from_iterable(followed))
+    connected: list[Step] = []
+    for step in steps:
+        if step.verb.name == LOADER:
+            connected += _connect_input_steps(step, entries, read)
+        else:
+            connected.append(step)
+    return tuple(connected)
 
 
-def _chain(loader: Step, entries: Sequence[InputStep], read: _Reader) -> Iterator[Step]:
-    """The loader and what follows it, connected so that the last one writes the loader's table."""
+def _connect_input_steps(
+    loader: Step, entries: Sequence[InputStep], read: _Reader
+) -> Iterator[Step]:
+    """Yield the loader and the steps after it, connected so that the last one writes the loader's
+    table."""
     prefix = "input" if loader.id == LOADER else loader.id
     loaded = loader.outputs[DOCUMENTS]
     between = [f"{loaded}_{prefix}_{position}" for position in range(1, len(entries))]
@@ -279,28 +302,23 @@ def _chain(loader: Step, entries: Sequence[InputStep], read: _Reader) -> Iterato
     yield replace(loader, outputs={**loader.outputs, DOCUMENTS: tables[0]})
     for position, entry in enumerate(entries, start=1):
         _check_turns_documents_into_documents(entry, read)
-        content = _StepFile(
-            verb=entry.verb, id=f"{prefix}-{position}-{entry.verb}", args=dict(entry.args)
-        )
+        id = f"{prefix}-{position}-{entry.verb}"
+        content = _StepFile(verb=entry.verb, id=id, args=dict(entry.args))
         step = read.step(content, entry.where)
-        yield replace(
-            step,
-            inputs={DOCUMENTS: tables[position - 1]},
-            outputs={**step.outputs, DOCUMENTS: tables[position]},
-        )
+        outputs = {**step.outputs, DOCUMENTS: tables[position]}
+        yield replace(step, inputs={DOCUMENTS: tables[position - 1]}, outputs=outputs)
 
 
 def _check_turns_documents_into_documents(entry: InputStep, read: _Reader) -> None:
     verb = read.verb(entry.verb, entry.where)
     if _turns_documents_into_documents(verb):
         return
-    have = ", ".join(
-        sorted(
-            name for name, verb in read.verbs.verbs.items() if _turns_documents_into_documents(verb)
-        )
-    )
+    fitting = [
+        name for name, verb in read.verbs.verbs.items() if _turns_documents_into_documents(verb)
+    ]
     raise SettingsError(
-        f"{entry.where}: verb '{verb.name}' does not turn documents into documents; have: {have}"
+        f"{entry.where}: verb '{verb.name}' does not turn documents into documents; have:"
+        f" {', '.join(sorted(fitting))}"
     )
 
 
@@ -309,14 +327,20 @@ def _turns_documents_into_documents(verb: Verb) -> bool:
 
 
 def _place(verb: Verb, args: Mapping[str, Any]) -> dict[str, str]:
-    """Args that are no part of what is made, as a project may move, tell two sources apart all the
-    same; but for those that are not to be shown."""
+    """Return args of a source that name where it reads, to tell two sources apart.
+
+    They are no part of its params' fingerprint, since a project may move. Args that must not be
+    shown are left out.
+    """
     fields = {} if verb.inputs else verb.params.model_fields
     places = [name for name, found in fields.items() if found.exclude and found.repr]
     return {f"{PLACE}{name}": str(args[name]) for name in places if args.get(name)}
 
 
-def _renamed(where: str, declared: Mapping[str, Any], given: Mapping[str, str]) -> dict[str, str]:
+def _map_tables(
+    where: str, declared: Mapping[str, Any], given: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the workflow's name of each table of a verb; by default the verb's own name."""
     unknown = sorted(set(given) - set(declared))
     if unknown:
         raise SettingsError(
@@ -325,7 +349,7 @@ def _renamed(where: str, declared: Mapping[str, Any], given: Mapping[str, str]) 
     return {name: given.get(name, name) for name in declared}
 
 
-def _bound(
+def _bind_roles(
     where: str,
     roles: list[str],
     given: Mapping[str, str],
@@ -339,4 +363,5 @@ def _bound(
         raise SettingsError(
             f"{where}: unknown roles {unknown}, unbound roles {missing}; roles: {roles}"
         )
-    return {role: given.get(role, default or "") for role in wanted}
+    fallback = default or ""
+    return {role: given.get(role, fallback) for role in wanted}

@@ -19,7 +19,7 @@ from pipeline.errors import DataError
 ROOT = Path(__file__).parents[2]
 GIVEN = re.compile(
     r"""(?:Fault|Failure)\(\s*"(\w+)" | Mark\("\w+",\s"(\w+)" | _rejects\([^"\n]*"(\w+)"\) """
-    r"""| ^\s+reason,\smessage\s=\s"(\w+)" """,
+    r"""| ^\s+reason,\smessage\s=\s"(\w+)" | faults\s=\s.*\.where\(.*,\s"(\w+)"\) """,
     re.VERBOSE | re.MULTILINE,
 )
 

@@ -1,1 +1,1 @@
-"""The bill before it is spent: each step worked through with what is known already."""
+"""The bill of a run before it begins: each step is computed from what is known already."""

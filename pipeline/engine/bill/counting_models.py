@@ -29,17 +29,18 @@ from pipeline.models.conversations import Exchange, Memory, in_rounds
 from pipeline.snapshots.store import SnapshotStore
 
 NOT_ASKED = "not_asked"
-"""The reason of a reply that a rehearsal has not got."""
+"""The reason of a missing reply while a run is only estimated."""
 
 
 @runtime_checkable
 class RememberingChat(Protocol):
-    """A chat model that tells what it knows and what a request costs."""
+    """A chat model with a cache of replies that can be asked what it holds, and how long a request
+    is."""
 
     def memory(self, anew: Anew | None = None) -> "ForgettingMemory": ...
 
     def count(self, request: ChatRequest) -> int:
-        """Input tokens of a request."""
+        """Count the input tokens of a request."""
         ...
 
 
@@ -49,14 +50,17 @@ class ForgettingMemory(Memory, Protocol):
         ...
 
     def forget(self, keys: Iterable[str]) -> None:
-        """What is known under these keys is asked for again."""
+        """Delete the replies stored under these keys, so that they are asked for again."""
         ...
 
 
 @dataclass
 class Tally:
-    """``rows`` of model work, of which ``known`` needed no call. ``anew``: rows whose bad replies
-    count as unknown."""
+    """The counted requests of a step that is not run.
+
+    ``rows`` of model work, of which ``known`` needed no call. ``anew``: rows whose bad replies
+    count as unknown.
+    """
 
     tokenizer: Tokenizer
     rows: int = 0
@@ -68,10 +72,10 @@ class Tally:
     """Texts that one call of an embedding model takes."""
     anew: Anew | None = None
     keys: set[str] = field(default_factory=set)
-    """Of all that was looked for in the cache."""
+    """The keys of everything that was looked for in the cache."""
     embedded: set[int] = field(default_factory=set)
-    """Stand for the texts, each with its model, whose vectors are there or asked for by now;
-    several steps share it."""
+    """Hashes of (model, text) for vectors that exist or were counted already; shared by several
+    steps."""
     bytes_to_convert: int = 0
     """Size of the files that a run would convert."""
 
@@ -80,20 +84,22 @@ class Tally:
         self.input_tokens += tokens
 
     def rehearsed(self, model: Asked) -> Asked:
-        """The model, which answers from what it knows; what it would have to ask is counted. A
-        converter converts nothing: a file that it does not know has the reason NOT_CONVERTED."""
+        """Return the model so that it answers from its cache; what it would have to ask is counted.
+
+        A converter converts nothing: a file without a stored conversion has the reason
+        NOT_CONVERTED.
+        """
         if isinstance(model, Converter):
             return RehearsedConverter(model, self)
-        return (
-            RehearsedChat(model, self)
-            if isinstance(model, ChatModel)
-            else RehearsedEmbedding(model, self)
-        )
+        if isinstance(model, ChatModel):
+            return RehearsedChat(model, self)
+        return RehearsedEmbedding(model, self)
 
 
 @dataclass(frozen=True)
 class RehearsedChat(WrappedChat):
-    """A conversation ends where a reply is missing: it is sent one with the reason NOT_ASKED."""
+    """A chat model that answers from its cache. A missing reply is replaced by one with the reason
+    NOT_ASKED, which ends the conversation."""
 
     tally: Tally
 
@@ -102,10 +108,8 @@ class RehearsedChat(WrappedChat):
     ) -> list[Result]:
         if not isinstance(self.model, RememberingChat):
             raise TypeError(f"{type(self.model).__name__} does not tell what it remembers")
-        model, memory = (
-            self.model,
-            ReadOnlyMemory(self.model.memory(self.tally.anew), self.tally.keys),
-        )
+        model = self.model
+        memory = ReadOnlyMemory(model.memory(self.tally.anew), self.tally.keys)
 
         def heard(request: ChatRequest, reply: ChatReply) -> None:
             if reply.reason != NOT_ASKED:
@@ -146,7 +150,7 @@ class ReadOnlyMemory:
 
 @dataclass(frozen=True)
 class RehearsedEmbedding(WrappedEmbedding):
-    """Vectors that say nothing: one zero each."""
+    """An embedding model that returns vectors of one zero."""
 
     tally: Tally
 
@@ -154,7 +158,8 @@ class RehearsedEmbedding(WrappedEmbedding):
         calls = self.model.unknown(self._not_asked_before(texts))
         keys = self.model.keys(texts)
         self.tally.keys |= keys
-        if keys:  # without a cache, the same text is asked for again
+        # Without a cache there are no keys, and the same text is asked for again.
+        if keys:
             self.tally.embedded.update(map(self._mark, texts))
         for batch in calls:
             self.tally.call(sum(map(self.tally.tokenizer.count, batch)))
@@ -165,7 +170,9 @@ class RehearsedEmbedding(WrappedEmbedding):
 
     def _not_asked_before(self, texts: Sequence[str]) -> Sequence[str]:
         embedded = self.tally.embedded
-        return [text for text in texts if self._mark(text) not in embedded] if embedded else texts
+        if not embedded:
+            return texts
+        return [text for text in texts if self._mark(text) not in embedded]
 
     def _mark(self, text: str) -> int:
         return hash((str(sorted(self.model.identity.items())), text))
@@ -187,27 +194,31 @@ class RehearsedConverter(WrappedConverter):
         results = self.converter.known(files, rules)
         for file, known in zip(files, results, strict=True):
             if known is None:
-                with suppress(OSError):  # a file that is gone meanwhile has no size
+                # A file that was deleted meanwhile has no size.
+                with suppress(OSError):
                     self.tally.bytes_to_convert += file.path.stat().st_size
         return [known or not_yet for known in results]
 
 
 def needed_keys(workflow: Workflow, resources: Resources, snapshots: SnapshotStore) -> set[str]:
-    """Keys of the replies and vectors that the workflow's live tables are made of, and of the
-    conversions of the files that are there."""
+    """Return the keys of everything in the cache that the workflow's live tables need.
+
+    These are the replies and vectors that the tables were made from, and the conversions of the
+    files that exist.
+    """
     manifest, tally = snapshots.manifest(workflow.name), Tally(resources.tokenizer)
     for step in workflow.steps:
         asks = step.models or step.verb.roles_of(Converter)
         if asks and set(step.inputs.values()) <= set(manifest.tables):
             inputs = step.inputs_from(lambda table: snapshots.tables.read(manifest.tables[table]))
-            for decided in step.in_each_format():  # the tables may have been made in either
+            # The tables may have been made in any of the formats.
+            for decided in step.in_each_format():
                 resources.call(decided, inputs, tally.rehearsed)
     return tally.keys
 
 
 def forget_replies(step: Step, inputs: Mapping[str, pd.DataFrame], resources: Resources) -> None:
-    """Take from the cache what the step was answered about these inputs, so that it is asked for
-    again."""
+    """Delete from the cache the step's replies about these inputs, so that it is asked again."""
     tally = Tally(resources.tokenizer)
     resources.call(step, inputs, tally.rehearsed)
     for model in resources.models_of(step).values():

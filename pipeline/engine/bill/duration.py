@@ -45,25 +45,16 @@ def seconds_of_calls(
     concurrency = max(getattr(model, "concurrency", 1), 1)
     speeds = seconds_between_replies(timed, concurrency)
     of_one_call = float(timed["seconds"].mean())
-    least, most = (
-        (
-            max(
-                calls * speed,
-                of_one_call,
-                seconds_of_limits(model, calls, input_tokens + output_tokens),
-            )
-            if calls
-            else 0.0
-        )
-        for calls, speed, input_tokens, output_tokens in zip(
-            estimate.calls,
-            (min(speeds), max(speeds)),
-            estimate.input_tokens,
-            estimate.output_tokens,
-            strict=True,
-        )
-    )
-    return least, most
+    ends = []
+    for end, seconds_of_a_call in enumerate((min(speeds), max(speeds))):
+        calls = estimate.calls[end]
+        if not calls:
+            ends.append(0.0)
+            continue
+        tokens = estimate.input_tokens[end] + estimate.output_tokens[end]
+        of_limits = seconds_of_limits(model, calls, tokens)
+        ends.append(max(calls * seconds_of_a_call, of_one_call, of_limits))
+    return ends[0], ends[1]
 
 
 def seconds_of_replies(model: Model, estimate: Estimate, speed: float | None) -> Seconds | None:
@@ -71,13 +62,13 @@ def seconds_of_replies(model: Model, estimate: Estimate, speed: float | None) ->
     is not known."""
     if not speed or not estimate.output_tokens[1]:
         return None
-    least, most = (
-        max(output_tokens / speed, seconds_of_limits(model, calls, input_tokens + output_tokens))
-        for calls, input_tokens, output_tokens in zip(
-            estimate.calls, estimate.input_tokens, estimate.output_tokens, strict=True
-        )
-    )
-    return least, most
+    ends = []
+    for end in (0, 1):
+        output_tokens = estimate.output_tokens[end]
+        tokens = estimate.input_tokens[end] + output_tokens
+        of_limits = seconds_of_limits(model, estimate.calls[end], tokens)
+        ends.append(max(output_tokens / speed, of_limits))
+    return ends[0], ends[1]
 
 
 def works_in_batches(model: Model) -> bool:

@@ -1,11 +1,11 @@
-"""The bill before it is spent: every step that may cost something worked through with what is
+"""The bill of a run before it begins: every step that may cost something is computed from what is
 known.
 
-Verbs run as they will run, on real rows, and of those only on the groups that have changed; their
-models answer from the cache and count the rest. Behind replies that are still to come no verb runs:
-what the last run made of the rows that are changed or gone, and what former runs took, bound what
-follows; before the first run, what is known already. Nothing is written but in a folder of its own,
-which goes with it, and the list of files' hashes; no network is used.
+Verbs run as they will run, on real rows, but only on the groups that have changed. Their models
+answer from the cache and count the rest. Where a verb needs replies that are still to come, it does
+not run: its calls are bounded by what the last run made of the rows that changed or vanished, and
+by what earlier runs took. Nothing is written except to a temporary folder and to the list of files'
+hashes; no network is used.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,16 +74,19 @@ SpeedOf = Callable[[Model], float | None]
 
 
 def unmeasured(model: Model) -> None:
-    """Return that the speed of a model is not known."""
+    """Return None: the speed of the model is not known."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """``documents``: what has become of them since the last run, beside the step that writes them;
-    None where that cannot be told, or nothing has. ``to_convert``: how many files the step would
-    convert: what they say, and what that would cost, is not known; ``bytes_to_convert``: their
-    size. ``seconds``: the least and the most that its model calls take; None where no earlier run
-    measured it."""
+    """The forecast of one step.
+
+    ``documents``: how they changed since the last run, for the step that writes them; None if that
+    is unknown, or nothing changed. ``to_convert``: the number of files that the step would convert;
+    what they contain, and what that would cost, is unknown. ``bytes_to_convert``: their size.
+    ``seconds``: the least and the most that its model calls take; None if no earlier run measured
+    it.
+    """
 
     planned: PlannedStep
     estimate: Estimate
@@ -105,26 +108,28 @@ def forecast(
 ) -> list[Forecast]:
     """Return what each step would do and cost.
 
-    ``usage``: the calls of former runs, which tell how long replies are. ``again``, ``unended``:
-    the rows that a retry asks for (RunOptions). ``speed_of``: the tokens of replies in a second
-    that doctor measured of a model, or None."""
+    ``usage``: the calls of earlier runs, which tell how long replies are. ``again``, ``unended``:
+    the rows that a retry asks for (RunOptions). ``speed_of``: returns the tokens of replies in a
+    second that doctor measured of a model, or None.
+    """
     previous = snapshots.manifest(workflow.name)
     planner = Planner(workflow, resources, snapshots, selection, again, previous.steps)
     with TemporaryDirectory(prefix="graphmill-plan-", ignore_cleanup_errors=True) as folder:
         tried = SnapshotStore(Path(folder), beneath=snapshots)
-        return list(
-            Forecaster(
-                planner, tried, previous, PastCalls(usage), again, unended, speed_of
-            ).forecasts()
+        forecaster = Forecaster(
+            planner, tried, previous, PastCalls(usage), again, unended, speed_of
         )
+        return list(forecaster.forecasts())
 
 
 @dataclass
 class Forecaster:
-    """Through the steps, in their order. Of a table there is a snapshot that is certain, or one
-    that is tried, which lacks what is to come, or only what is to come. ``snapshots``: where those
-    of the last run can be read, and those that are tried written. ``again``, ``unended``: the rows
-    that a retry asks for."""
+    """Forecasts the steps in their order.
+
+    Each table is one of three: a certain snapshot; a tried snapshot, which lacks what depends on
+    pending replies; or only pending replies. ``snapshots``: the store in which tables of the last
+    run can be read and tried ones written. ``again``, ``unended``: the rows that a retry asks for.
+    """
 
     planner: Planner
     snapshots: SnapshotStore
@@ -141,9 +146,8 @@ class Forecaster:
         self._to_come: dict[str, PendingReplies] = {}
         self._to_convert: dict[str, frozenset[str]] = {}
         self._bytes_to_convert: dict[str, int] = {}
-        self._embedded: set[int] = (
-            set()
-        )  # a step of a view finds in the cache what one before it has asked for
+        # A step of a view finds in the cache what a step before it has asked for.
+        self._embedded: set[int] = set()
 
     def forecasts(self) -> Iterator[Forecast]:
         for step in self.workflow.steps:
@@ -160,7 +164,7 @@ class Forecaster:
 
     @cached_property
     def _needed(self) -> set[str]:
-        """The steps that make the documents, have a model to be paid, or make what such a step
+        """The steps that make the documents, ask a model that costs money, or make what such a step
         reads."""
         steps, tables = set[str](), {DOCUMENTS}
         for step in reversed(self.workflow.steps):
@@ -181,28 +185,27 @@ class Forecaster:
     def _documents(self, step: Step) -> DocumentChanges | None:
         if step.outputs.get(DOCUMENTS) != DOCUMENTS or DOCUMENTS not in self._tried:
             return None
-        before, after = (
-            documents_before(self.workflow, self.planner.snapshots),
-            self._tried[DOCUMENTS],
-        )
-        to_convert = frozenset[str]().union(*self._to_convert.values())
+        before = documents_before(self.workflow, self.planner.snapshots)
         known = before if before and self.snapshots.tables.exists(before) else None
-        return changes_between(self.snapshots, known, after, to_convert)
+        to_convert = frozenset[str]().union(*self._to_convert.values())
+        return changes_between(self.snapshots, known, self._tried[DOCUMENTS], to_convert)
 
     def _estimate(self, planned: PlannedStep) -> Estimate:
         step = planned.step
         to_come = self._coming(step)
-        at_hand = set(step.inputs.values()) <= set(self._at_hand)
-        before = all(self._before(table) for name, table in step.outputs.items() if name != REJECTS)
-        if at_hand and (to_come is None or self._is_paid(step) or not before):
+        is_paid = self._is_paid(step)
+        has_inputs = set(step.inputs.values()) <= set(self._at_hand)
+        written = [table for name, table in step.outputs.items() if name != REJECTS]
+        ran_before = all(self._table_before(table) for table in written)
+        tally = None
+        if has_inputs and (to_come is None or is_paid or not ran_before):
             tally = self._rehearse(planned)
-        elif self._is_paid(step):
-            tally = self._of_last_run(step, to_come)
-        else:
-            tally = None
-        estimate = self._bounds(step, tally, to_come) if self._is_paid(step) else Estimate()
+        elif is_paid:
+            tally = self._count_changed_rows(step, to_come)
+        estimate = self._bounds(step, tally, to_come) if is_paid else Estimate()
         after = self._after(step, tally, to_come, estimate)
-        self._to_come |= dict.fromkeys(step.outputs.values(), after) if after else {}
+        if after:
+            self._to_come |= dict.fromkeys(step.outputs.values(), after)
         return estimate
 
     def _coming(self, step: Step) -> PendingReplies | None:
@@ -214,26 +217,23 @@ class Forecaster:
         return {**self._tried, **self._known}
 
     def _rehearse(self, planned: PlannedStep) -> Tally:
-        """The step's outputs are tried."""
+        """Run the step's verb with what is known and keep its outputs as tried; return what it
+        would ask."""
         step, tables = planned.step, self._at_hand
         anew = rows_to_ask_again(step.id, self.again, self.unended)
         tally = Tally(self.resources.tokenizer, anew=anew, embedded=self._embedded)
-        rowwise, worked_on = step.verb.rowwise, 0
+        rowwise = step.verb.rowwise
+        # The number of rows in each call of the verb; no call adds none.
+        rows_called = [0]
 
         def make(
             part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None
         ) -> Mapping[str, pd.DataFrame]:
-            nonlocal worked_on
-            worked_on = len(inputs[rowwise]) if rowwise else 0
-            return self._answered(planned, part, inputs, groups, tally)
+            rows_called.append(len(inputs[rowwise]) if rowwise else 0)
+            return self._call_verb(planned, part, inputs, groups, tally)
 
-        outputs = outputs_of(
-            step,
-            tables,
-            find_last_run(planned, self.previous, self.snapshots),
-            self.snapshots,
-            make,
-        )
+        last = find_last_run(planned, self.previous, self.snapshots)
+        outputs = outputs_of(step, tables, last, self.snapshots, make)
         self._bytes_to_convert[step.id] = tally.bytes_to_convert
         if step.id not in self._to_convert:
             refuse_nothing(step, outputs, self._rejects(outputs))
@@ -241,11 +241,13 @@ class Forecaster:
             step.outputs[name]: table for name, table in outputs.items() if name in step.writes
         }
         if rowwise:
-            kept = tables[step.inputs[rowwise]].rows - worked_on
-            tally.rows, tally.known = tally.rows + kept, tally.known + kept
+            # Rows that were not read again need no call.
+            kept = tables[step.inputs[rowwise]].rows - rows_called[-1]
+            tally.rows += kept
+            tally.known += kept
         return tally
 
-    def _answered(
+    def _call_verb(
         self,
         planned: PlannedStep,
         part: Part,
@@ -253,44 +255,44 @@ class Forecaster:
         groups: Groups | None,
         tally: Tally,
     ) -> Mapping[str, pd.DataFrame]:
-        """What the step makes of the inputs with what is known."""
-        step, last = planned.step, read_last_tables(planned, self.previous, self.snapshots)
+        """Return the outputs of the step for these inputs, with what is known."""
+        step = planned.step
+        last = read_last_tables(planned, self.previous, self.snapshots)
         frames = self.resources.call(step, inputs, tally.rehearsed, last=last, part=part)
-        if to_convert := not_converted(frames):
+        to_convert = not_converted(frames)
+        if to_convert:
             self._to_convert[step.id] = to_convert
         return with_kept(
             step, frames, self.previous, self.planner.snapshots, law=part.law, groups=groups
         )
 
     def _rejects(self, outputs: Mapping[str, Snapshot]) -> pd.DataFrame:
-        return (
-            self.snapshots.tables.read(outputs[REJECTS])
-            if REJECTS in outputs
-            else REJECTS_SCHEMA.frame()
-        )
+        if REJECTS not in outputs:
+            return REJECTS_SCHEMA.frame()
+        return self.snapshots.tables.read(outputs[REJECTS])
 
-    def _of_last_run(self, step: Step, to_come: PendingReplies | None) -> Tally:
-        """What the step would ask about the rows of the last run that rows of text units that are
-        gone had a part in, where it asks about such rows."""
+    def _count_changed_rows(self, step: Step, to_come: PendingReplies | None) -> Tally:
+        """Count what the step would ask about rows of the last run to which text units that are
+        gone contributed.
+
+        Nothing is counted for a step whose inputs do not name text units.
+        """
         tally = Tally(self.resources.tokenizer)
-        before = {name: self._before(table) for name, table in step.inputs.items()}
-        if (
-            to_come
-            and to_come.gone
-            and all(before.values())
-            and all(UNITS in step.reads[name].columns for name in before)
-        ):
-            inputs = {
-                name: self._touched(snapshot, step.reads[name].columns, to_come.gone)
-                for name, snapshot in before.items() if snapshot
-            }  # fmt: skip
-            if COMMUNITIES not in inputs:
-                self.resources.call(step, inputs, tally.rehearsed)
+        before = {name: self._table_before(table) for name, table in step.inputs.items()}
+        is_readable = all(before.values())
+        names_units = all(UNITS in step.reads[name].columns for name in before)
+        if to_come and to_come.gone and is_readable and names_units and COMMUNITIES not in before:
+            inputs = {}
+            for name, snapshot in before.items():
+                assert snapshot
+                columns = step.reads[name].columns
+                inputs[name] = self._touched(snapshot, columns, to_come.gone)
+            self.resources.call(step, inputs, tally.rehearsed)
         for model in self.resources.models_of(step).values():
             tally.batch_size = getattr(model, "batch_size", 1)
         return tally
 
-    def _before(self, table: str) -> Snapshot | None:
+    def _table_before(self, table: str) -> Snapshot | None:
         snapshot = self.previous.tables.get(table)
         return snapshot if snapshot and self.snapshots.tables.exists(snapshot) else None
 
@@ -311,13 +313,13 @@ class Forecaster:
         if COMMUNITIES in step.verb.inputs:
             table = step.inputs[COMMUNITIES]
             at_hand = table not in self._to_come
-            before = None if at_hand else self._before(table)
+            before = None if at_hand else self._table_before(table)
             rows = before.rows if before else 0
             return bill.of_reports(step, tally, at_hand, rows, to_come, instructions, self.former)
         if step.verb.roles_of(ChatModel):
             return bill.of_summaries(step, tally, to_come, instructions, self.former)
         (table,) = step.inputs.values()
-        before = self._before(table) if to_come.rows else None
+        before = self._table_before(table) if to_come.rows else None
         return bill.of_texts(step, tally, before.rows if before else 0, to_come, self.former)
 
     def _trial(self, step: Step) -> CallRange:
@@ -327,51 +329,38 @@ class Forecaster:
             return NOTHING_ASKED
         tally = Tally(self.resources.tokenizer)
         for name in self.resources.chat_names(step):
-            RehearsedChat(self.resources.chat(name), tally).converse(
-                [self.resources.format_trial(step)]
-            )
+            chat = RehearsedChat(self.resources.chat(name), tally)
+            chat.converse([self.resources.format_trial(step)])
         least = min(tally.calls, 1)
         tokens_of_one = tally.input_tokens // max(tally.calls, 1)
-        return CallRange(
-            (least, least, tally.calls), (least * tokens_of_one, tokens_of_one, tally.input_tokens)
-        )
+        tokens = (least * tokens_of_one, tokens_of_one, tally.input_tokens)
+        return CallRange((least, least, tally.calls), tokens)
 
     def _after(
         self, step: Step, tally: Tally | None, to_come: PendingReplies | None, estimate: Estimate
     ) -> PendingReplies | None:
-        """What is to come of the step's own tables."""
+        """Return the pending replies that the step's own tables depend on."""
         if not step.verb.roles_of(ChatModel) or not estimate.calls[1]:
             return to_come
         said = Expectation(estimate.expected.output_tokens, estimate.output_tokens[1])
         if COMMUNITIES in step.verb.inputs:
-            return PendingReplies(
-                step.id,
-                0,
-                0,
-                frozenset(),
-                said,
-                Expectation(estimate.expected.calls, estimate.calls[1]),
-            )
+            reports = Expectation(estimate.expected.calls, estimate.calls[1])
+            return PendingReplies(step.id, 0, 0, frozenset(), said, reports)
         if to_come:
             more = Expectation(to_come.said.expected + said.expected, to_come.said.most + said.most)
             return replace(to_come, said=more, guessed=to_come.guessed or estimate.guessed)
-        made = Expectation(
-            *(
-                tokens / each
-                for tokens, each in zip(
-                    (said.expected, said.expected), bill.TOKENS_OF_A_ROW, strict=True
-                )
-            )
-        )
+        usual_tokens, least_tokens = bill.TOKENS_OF_A_ROW
+        made = Expectation(said.expected / usual_tokens, said.expected / least_tokens)
         rows = tally.rows if tally else 0
         return PendingReplies(
             step.id, estimate.calls[0], rows, self._gone(step), said, made, estimate.guessed
         )
 
     def _gone(self, step: Step) -> frozenset[str]:
-        """Ids of the rows of the last run that a rowwise step does not read any more."""
+        """Return the ids of the rows that a rowwise step read in the last run and no longer
+        reads."""
         table = step.inputs.get(step.verb.rowwise or "")
-        before = self._before(table) if table else None
+        before = self._table_before(table) if table else None
         if table is None or before is None:
             return frozenset()
         old, new = self.snapshots.tables.difference(before, self._at_hand[table], ["id"])
@@ -380,7 +369,7 @@ class Forecaster:
     def _touched(
         self, snapshot: Snapshot, columns: Sequence[str], units: frozenset[str]
     ) -> pd.DataFrame:
-        """The rows that came of these text units, among others."""
+        """Return the rows to which any of these text units contributed."""
         known = self.snapshots.tables.read_arrow(snapshot, ["id", UNITS])
         lists = known[UNITS].combine_chunks()
         inside = pc.is_in(lists.flatten(), pa.array(sorted(units), lists.type.value_type))
@@ -395,6 +384,10 @@ def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
     ``seconds`` is None where no earlier run measured a step that makes calls."""
     estimates = [entry.estimate for entry in forecasts]
     costs = [estimate.cost for estimate in estimates]
+    least_and_most = None
+    if None not in costs:
+        known = [cost for cost in costs if cost]
+        least_and_most = [sum(cost[0] for cost in known), sum(cost[1] for cost in known)]
     expected = [estimate.expected for estimate in estimates]
     prices = [amount.cost for amount in expected]
 
@@ -410,15 +403,14 @@ def totals(forecasts: list[Forecast]) -> Mapping[str, Any]:
         "calls": both("calls"),
         "input_tokens": both("input_tokens"),
         "output_tokens": both("output_tokens"),
-        "cost": None if None in costs else [sum(cost[end] for cost in costs if cost) for end in (0,
-            1)],
+        "cost": least_and_most,
         "expected": {
             **{name: summed(name) for name in ("calls", "input_tokens", "output_tokens")},
             "cost": None if None in prices else sum(price or 0.0 for price in prices),
         },
         "guessed": any(estimate.guessed for estimate in estimates),
         "seconds": sum_of_seconds(entry.seconds for entry in forecasts),
-    }  # fmt: skip
+    }
 
 
 def times_in_words(

@@ -1,1 +1,1 @@
-"""What calls of models have cost: counted as they are made, kept whatever becomes of the run."""
+"""The usage of models: calls are counted as they are made, and kept whatever happens to the run."""

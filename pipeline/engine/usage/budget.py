@@ -1,4 +1,4 @@
-"""Models that report what a step asks of them, and what a run may spend on it."""
+"""Limits of a run's costs, and models that report what a step asks of them."""
 
 import math
 import threading
@@ -30,14 +30,14 @@ from pipeline.models.base import (
 
 @dataclass
 class Budget:
-    """``max_cost`` in the currency of the price table; ``max_tokens``: in and out. None is
-    unlimited.
+    """The limits of a run, and what counts against them.
 
+    ``max_cost``: in the currency of the price table. ``max_tokens``: in and out. None is unlimited.
     ``cost`` and ``tokens`` are what counts against the limits. A call whose tokens are estimated
     counts ``ESTIMATE_MARGIN`` times, so that the bill stays below the limit although the estimate
     may be too low.
 
-    Raises UsageError for a limit that is none.
+    Raises UsageError for a limit that is negative or not finite.
     """
 
     max_cost: float | None = None
@@ -49,9 +49,8 @@ class Budget:
 
     def __post_init__(self) -> None:
         for option, limit in (("--max-cost", self.max_cost), ("--max-tokens", self.max_tokens)):
-            if (
-                limit is not None and not 0 <= limit < math.inf
-            ):  # nan is not below, and would never be reached
+            # The comparison refuses nan too, a limit that would never be reached.
+            if limit is not None and not 0 <= limit < math.inf:
                 raise UsageError(
                     f"{option}: {limit:g} is no limit; give a number from 0 on, or leave it out"
                 )
@@ -70,7 +69,7 @@ class Budget:
             self.estimated = self.estimated or estimated
 
     def check(self) -> None:
-        """Raises BudgetError when nothing is left."""
+        """Raise BudgetError when nothing is left."""
         with self.lock:
             if self.max_tokens is not None and self.tokens >= self.max_tokens:
                 raise self._spent(
@@ -80,11 +79,11 @@ class Budget:
                 raise self._spent(f"{self.cost:.4f} of --max-cost {self.max_cost:g} is spent")
 
     def reserve(self, tokens: int, cost: float | None) -> None:
-        """Whether so much may be bound at once. Raises BudgetError when that is more than what is
-        left.
+        """Raise BudgetError when this is more than what is left; nothing is subtracted.
 
         The amount counts with the margin of an estimate as soon as one call of the run was
-        estimated."""
+        estimated.
+        """
         with self.lock:
             factor = margin_of(self.estimated)
             tokens, cost = math.ceil(tokens * factor), (cost or 0.0) * factor
@@ -110,10 +109,8 @@ def estimated_tokens(reports: Iterable[StepReport]) -> str | None:
     """Return the note of a run whose endpoints do not report all token counts; None where they
     do."""
     steps = list(reports)
-    estimated, calls = (
-        sum(step.estimated_calls for step in steps),
-        sum(step.calls for step in steps),
-    )
+    estimated = sum(step.estimated_calls for step in steps)
+    calls = sum(step.calls for step in steps)
     if not estimated:
         return None
     return (
@@ -127,12 +124,16 @@ THROTTLED = "throttled"
 
 @dataclass
 class Meter(Tracker):
-    """Sums of one step; the Listener of its models and of its converter, and the Tracker of its
-    verb. ``tick`` is called with (done, expected) rows of work; ``documents`` says which document a
-    row is of, where it is of one; ``conversions`` counts files that were ``converted``, those of
-    which the conversion was ``kept``, and those that could be ``not_converted``; ``converters``
-    those whose result another converter gave than that of today. ``converted_bytes``: size of the
-    files that were converted now; ``conversion_seconds``: the wall time of that."""
+    """Sums of one step. It is the Listener of the step's models and converter, and the Tracker of
+    its verb.
+
+    ``tick`` is called with (done, expected) rows of work. ``documents``: row -> its document, for
+    rows that have one. ``conversions`` counts files that were ``converted``, those whose conversion
+    was ``kept``, and those that could not be converted (``not_converted``). ``converters``:
+    converter -> files whose kept conversion it made, where today's is another one.
+    ``converted_bytes``: size of the files that were converted now. ``conversion_seconds``: the wall
+    time of that.
+    """
 
     step: str
     tick: Callable[[int, int], None]
@@ -177,12 +178,15 @@ class Meter(Tracker):
         self.finished(1)
 
     def notify(self, fact: str) -> None:
-        """Hand on to the run's progress why calls wait."""
+        """Forward to the run's progress why calls wait."""
         if self.tell:
             self.tell(fact)
 
     def begun(self, expected: Usage) -> str:
-        """Raises BudgetError, so that the call is not sent, when the budget is used up."""
+        """Note that a call begins; return its name in the journal.
+
+        Raises BudgetError, so that the call is not sent, when the budget is used up.
+        """
         self.budget.check()
         if self.journal is None:
             return ""
@@ -211,15 +215,16 @@ class Meter(Tracker):
 
 
 def metered(asked: Asked, meter: Meter, anew: Anew | None = None) -> Asked:
-    """The model, or converter, which tells the meter what it does. ``anew``: rows whose bad replies
-    are asked for again, mended though they are, and files that are converted again."""
+    """Return the model or converter so that it reports to the meter.
+
+    ``anew``: returns whether a row's bad replies are asked for again, although they were repaired,
+    or a file is converted again.
+    """
     if isinstance(asked, Converter):
         return MeteredConverter(asked, meter, anew)
-    return (
-        MeteredChat(asked, meter, anew)
-        if isinstance(asked, ChatModel)
-        else MeteredEmbedding(asked, meter)
-    )
+    if isinstance(asked, ChatModel):
+        return MeteredChat(asked, meter, anew)
+    return MeteredEmbedding(asked, meter)
 
 
 @dataclass(frozen=True)
@@ -243,7 +248,8 @@ class MeteredConverter(WrappedConverter):
 
 @dataclass(frozen=True)
 class MeteredChat(WrappedChat):
-    """``anew``: rows whose bad replies are asked for again, mended though they are."""
+    """A chat model that reports to the meter. ``anew``: rows whose bad replies are asked for again,
+    although they were repaired."""
 
     meter: Meter
     anew: Anew | None = None
@@ -256,7 +262,8 @@ class MeteredChat(WrappedChat):
         return self.model.converse(counted, self.meter, self.anew)
 
     def _counted(self, talk: Talk[Result]) -> Talk[Result]:
-        """Hold the conversation, each request with the limit of its reply."""
+        """Pass on the conversation's requests, each with the limit of its reply, and count it when
+        it ends."""
         lengths = self.meter.lengths
         replies: Sequence[ChatReply] | None = None
         while True:
@@ -277,7 +284,6 @@ class MeteredEmbedding(WrappedEmbedding):
         self.meter.expect(len(texts))
         before = self.meter.done
         vectors = self.model.embed(texts, self.meter)
-        self.meter.finished(
-            before + len(texts) - self.meter.done
-        )  # the rest: known, equal or blank texts
+        # Texts that were known, equal to others or blank were in no call.
+        self.meter.finished(before + len(texts) - self.meter.done)
         return vectors

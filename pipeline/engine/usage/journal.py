@@ -50,14 +50,15 @@ was for; ``key`` names who asked, "" for the command line. ``estimated``: the en
 report the tokens of this call, so they and the cost are our own count."""
 SECONDS_OF_A_DAY = 86_400
 LATER_COLUMNS = {**dict.fromkeys(("question", "workspace", "key", "mode"), ""), "estimated": False}
-"""The columns that files of earlier versions lack, and what stands in them then."""
+"""The columns that files of earlier versions lack -> the value that stands in them then."""
 
 
 @dataclass
 class Journal:
-    """The calls of one run under way; threads may share it. What is written outlives the process.
-    As a context it is closed at the end; where the run fails it stays as it is if need be: the next
-    run makes its table.
+    """The journal of a run's calls; threads may share it. What is written outlives the process.
+
+    As a context it is closed at the end. If the run fails and closing fails too, the journal stays:
+    the next run converts it to a table.
 
     A call that begins or ends where the disk is full raises DiskFullError; one that ends after
     ``close`` is unknown.
@@ -81,19 +82,20 @@ class Journal:
             self.close()
 
     def begun(self, step: str, document_id: str, expected: Usage) -> str:
-        """A call is about to be sent, and what it is expected to take; returns its name."""
+        """Write that a call is about to be sent, with its expected usage; return the call's
+        name."""
         name = str(next(self._names))
-        self._write({"begun": name, **self._row(step, document_id, expected)})
+        self._append({"begun": name, **self._row_of_call(step, document_id, expected)})
         return name
 
     def ended(self, step: str, document_id: str, usage: Usage, call: str | None) -> None:
-        self._write({"ended": call, **self._row(step, document_id, usage)})
+        self._append({"ended": call, **self._row_of_call(step, document_id, usage)})
 
-    def _row(self, step: str, document_id: str, usage: Usage) -> dict[str, Any]:
+    def _row_of_call(self, step: str, document_id: str, usage: Usage) -> dict[str, Any]:
         return row_of(usage, workflow=self.workflow, step=step, document_id=document_id)
 
     def close(self) -> None:
-        """The journal becomes a table."""
+        """Close the journal and convert it to a table."""
         with self.lock:
             self._closed = True
             if self._file:
@@ -101,7 +103,7 @@ class Journal:
                 self._file = None
         settle(self.folder)
 
-    def _write(self, line: Mapping[str, Any]) -> None:
+    def _append(self, line: Mapping[str, Any]) -> None:
         text = as_line(line)
         with self.lock, full_disk_named(self.folder):
             if self._closed:
@@ -113,19 +115,23 @@ class Journal:
 
 
 def settle(folder: Path) -> None:
-    """Make tables of the journals that ended runs, or killed ones, have left, and of those of
-    questions of days that are past. Only for a caller who is alone here."""
+    """Convert the journals of runs that ended or were killed, and those of questions of past days,
+    to tables.
+
+    Only for a caller who is alone in this folder.
+    """
     _settle(folder, folder.glob("*.jsonl"))
+    # Yesterday's questions may still be under way.
     questions, yesterday = folder / QUESTIONS, day_of(time.time() - SECONDS_OF_A_DAY)
-    _settle(
-        questions, [journal for journal in questions.glob("*.jsonl") if journal.stem < yesterday]
-    )
+    past = [journal for journal in questions.glob("*.jsonl") if journal.stem < yesterday]
+    _settle(questions, past)
 
 
 def _settle(folder: Path, journals: Iterable[Path]) -> None:
     for journal in sorted(journals):
         there = _tables_of(journal)
-        frame = _not_in([_read_table(path) for path in there], USAGE.frame(list(_rows(journal))))
+        rows = USAGE.frame(list(_read_journal(journal)))
+        frame = _not_in([_read_table(path) for path in there], rows)
         if len(frame) or not there:
             with temporary_file(folder) as temporary:
                 table = USAGE.encode(frame, journal.name)
@@ -135,48 +141,49 @@ def _settle(folder: Path, journals: Iterable[Path]) -> None:
 
 
 def _not_in(tables: Iterable[pd.DataFrame | None], rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a journal that are in none of its tables: all are, where a kill came before it
-    was deleted; none, where a clock that was ahead has ended a day too early."""
+    """Return the rows of a journal that are in none of its tables.
+
+    All are in one where a kill came before the journal was deleted; none are where a clock that was
+    ahead ended a day too early.
+    """
     known = [frame for frame in tables if frame is not None and len(frame)]
     if not known or rows.empty:
         return rows
-    return rows[~pd.concat([*known, rows]).duplicated().to_numpy()[-len(rows) :]]
+    is_known = pd.concat([*known, rows]).duplicated().to_numpy()[-len(rows) :]
+    return rows[~is_known]
 
 
 def read_usage(folder: Path) -> pd.DataFrame:
-    """All calls of all runs, also of one that goes on, or ends meanwhile, and of all questions;
-    USAGE's columns."""
+    """Return all calls of all runs, also of runs under way, and of all questions, with USAGE's
+    columns."""
     frames = [frame for frame in map(_read_folder, (folder, folder / QUESTIONS)) if not frame.empty]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
 
 
 def usage_of(folder: Path, runs: Iterable[str]) -> pd.DataFrame:
-    """As ``read_usage``, of these runs alone: no file of another is opened."""
-    frames = [
-        frame for frame in (_read_folder(folder, escape(run)) for run in runs) if not frame.empty
-    ]
+    """Return the calls of these runs alone, as ``read_usage``; no file of another run is opened."""
+    folders = [_read_folder(folder, escape(run)) for run in runs]
+    frames = [frame for frame in folders if not frame.empty]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
 
 
 def _read_folder(folder: Path, name: str = "*") -> pd.DataFrame:
-    """``name``: a pattern of runs, or days."""
+    """Return the calls in this folder. ``name``: a pattern of runs, or days."""
+    # Journals are read before tables: one that is gone by then has become a table.
     journals = {}
-    for journal in sorted(
-        folder.glob(f"{name}.jsonl")
-    ):  # before the tables: what is gone by then has become one
+    for journal in sorted(folder.glob(f"{name}.jsonl")):
         with suppress(FileNotFoundError):
-            journals[journal] = USAGE.frame(list(_rows(journal)))
+            journals[journal] = USAGE.frame(list(_read_journal(journal)))
     tables = {path: _read_table(path) for path in sorted(folder.glob(f"{name}.*parquet"))}
     frames = [frame for frame in tables.values() if frame is not None]
-    frames += [
-        _not_in(map(tables.get, _tables_of(journal)), frame) for journal, frame in journals.items()
-    ]
+    for journal, frame in journals.items():
+        frames.append(_not_in(map(tables.get, _tables_of(journal)), frame))
     frames = [frame for frame in frames if len(frame)]
     return pd.concat(frames, ignore_index=True) if frames else USAGE.frame()
 
 
 def _read_table(path: Path) -> pd.DataFrame | None:
-    """None for one that is damaged, which is told."""
+    """Read a table of calls. A missing one gives None; a damaged one gives None and a message."""
     try:
         if not is_as_named(path):
             raise ValueError("not what was written")
@@ -201,7 +208,10 @@ def _read_table(path: Path) -> pd.DataFrame | None:
 
 
 def _tables_of(journal: Path) -> list[Path]:
-    """None yet, one, or one more for each time that its day was ended too early."""
+    """Return the tables that were made of a journal.
+
+    There is none yet, one, or one more for each time that its day was ended too early.
+    """
     return list(journal.parent.glob(f"{journal.stem}.*parquet"))
 
 
@@ -221,13 +231,15 @@ COLUMNS_OF_QUESTIONS = {
 
 
 def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
-    """Sum calls, those that were answered (``ok``), those whose tokens are ``estimated``, tokens,
-    cost and seconds.
+    """Return sums of calls, of answered calls (``ok``), of calls with ``estimated`` tokens, of
+    tokens, cost and seconds.
 
     ``by``: run, step, document, model, outcome or day (of UTC); for questions also question, key,
     mode or workspace. ``cost`` is null where a model has no price. Raises UsageError for another
-    column."""
-    if by not in (known := [*COLUMNS, "day", *COLUMNS_OF_QUESTIONS]):
+    column.
+    """
+    known = [*COLUMNS, "day", *COLUMNS_OF_QUESTIONS]
+    if by not in known:
         raise UsageError(f"usage: cannot sum by '{by}'; by: {', '.join(known)}")
     asked = usage[usage["question"] != ""] if by in COLUMNS_OF_QUESTIONS else usage
     rows = asked.assign(
@@ -252,7 +264,7 @@ def sums(usage: pd.DataFrame, by: str) -> pd.DataFrame:
     return totals.reset_index()
 
 
-def _rows(journal: Path) -> Iterator[dict[str, Any]]:
+def _read_journal(journal: Path) -> Iterator[dict[str, Any]]:
     with journal.open("rb") as lines:
         for row in calls_of(read_lines(lines, journal)):
             yield {"run_id": journal.stem, **LATER_COLUMNS, **row}

@@ -1,5 +1,4 @@
-"""The lines of a journal of calls: one as a call begins, one as it ends, each with a check of its
-own."""
+"""The lines of a journal of calls: one as a call begins, one as it ends, each with a checksum."""
 
 import json
 import time
@@ -21,8 +20,11 @@ NEEDED = frozenset({
 
 
 def row_of(usage: Usage, kind: str = "", **said: str) -> dict[str, Any]:
-    """``kind``: of model; by default told by whether the call had texts. ``said``: whose call it
-    is."""
+    """Return the row of a call.
+
+    ``kind``: the kind of model; by default "embedding" if the call had texts, otherwise "chat".
+    ``said``: whose call it is, by column.
+    """
     return {
         "workflow": "", "document_id": "", **said, "row_id": usage.row_id, "model": usage.model,
         "kind": kind or ("embedding" if usage.texts else "chat"), "outcome": usage.outcome,
@@ -39,8 +41,11 @@ def as_line(content: Mapping[str, Any]) -> bytes:
 
 
 def append(file: BinaryIO, line: bytes) -> None:
-    """All of the line or, where that fails, nothing. One that a kill has cut off before it is ended
-    first: the two could not be told apart. ``file`` is open for reading too."""
+    """Append a line whole, or nothing if that fails.
+
+    If a kill has cut off the last line of the file, that line is ended first, so that the two do
+    not join. ``file`` is open for reading too.
+    """
     before = file.seek(0, SEEK_END)
     if before and file.seek(before - 1) >= 0 and file.read(1) != b"\n":
         line = b"\n" + line
@@ -53,21 +58,17 @@ def append(file: BinaryIO, line: bytes) -> None:
 
 
 def read_lines(lines: Iterable[bytes], where: object) -> Iterator[dict[str, Any]]:
-    """What ``as_line`` was given; a line that is damaged is told."""
+    """Yield what ``as_line`` was given; a damaged line is skipped with a message."""
     for text in lines:
         try:
-            yield _line(text)
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            RecursionError,
-        ):  # cut off as the machine went down, or damaged
+            yield _parse_line(text)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            # The line is damaged, or was cut off as the machine went down.
             tell(f"{where}: a line cannot be read; its call is not counted, or as unknown")
 
 
 def calls_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """A row for each call, those that have not ended last."""
+    """Yield a row for each call; those that have not ended come last, with the outcome UNKNOWN."""
     open_calls: dict[str, dict[str, Any]] = {}
     for line in lines:
         row = {name: value for name, value in line.items() if name not in ("begun", "ended")}
@@ -80,9 +81,12 @@ def calls_of(lines: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         yield {**row, "outcome": UNKNOWN}
 
 
-def _line(text: bytes) -> dict[str, Any]:
-    """Raises ValueError, KeyError, TypeError or RecursionError for what ``as_line`` has not
-    written."""
+def _parse_line(text: bytes) -> dict[str, Any]:
+    """Return the content of a line.
+
+    Raises ValueError, KeyError, TypeError or RecursionError for a line that ``as_line`` has not
+    written.
+    """
     line = json.loads(text)
     if not isinstance(line, dict):
         raise TypeError(text)

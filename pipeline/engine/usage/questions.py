@@ -1,7 +1,7 @@
-"""Calls made for questions: a row each, of all processes of a project, in a file for each day.
+"""Calls made for questions: one row each, of all processes of a project, in one file a day.
 
-<folder>/<day>.jsonl      to which all processes append, a line as a call begins, a line as it ends
-<folder>/<day>.parquet    the table that a later run makes of it (journal.py)
+    <folder>/<day>.jsonl      all processes append to it: a line as a call begins, a line as it ends
+    <folder>/<day>.parquet    the table that a later run makes of it (journal.py)
 
 Days are those of UTC. No text of a question is in it, and no key.
 """
@@ -23,7 +23,7 @@ from pipeline.files import full_disk_named
 from pipeline.models.base import Usage, margin_of
 
 QUESTIONS = "questions"
-"""Their folder in that of the runs' journals, and what stands in their rows for a run."""
+"""The folder of questions within that of the runs' journals, and the run id in their rows."""
 
 
 def day_of(moment: float) -> str:
@@ -31,21 +31,23 @@ def day_of(moment: float) -> str:
 
 
 def seconds_left() -> int:
-    """Until the day ends, and a little more."""
+    """Return the seconds until the day (of UTC) ends, rounded up."""
     now = datetime.now(UTC)
     next_day = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return int((next_day - now).total_seconds()) + 1
 
 
 def new_question_id() -> str:
-    """Ids sort by when they were asked."""
+    """Return a new id of a question; ids sort by the time they were made."""
     return f"q-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 @dataclass
 class _Day:
-    """What is known of a day's file up to ``read`` bytes of it. ``spent``: by key; ``under_way``:
-    key and expected cost of calls that have not ended."""
+    """The state of a day's file up to ``read`` bytes of it.
+
+    ``spent``: cost by key. ``under_way``: key and expected cost of calls that have not ended.
+    """
 
     name: str
     read: int = 0
@@ -55,23 +57,28 @@ class _Day:
 
 @dataclass
 class QuestionJournal:
-    """Threads may share it, and any number of processes the folder. Raises DiskFullError, or
-    StoreError where the file cannot be written: a call that could not be counted is not made."""
+    """The journal of questions. Threads may share it, and any number of processes the folder.
+
+    Raises DiskFullError, or StoreError where the file cannot be written: a call that could not be
+    counted is not made.
+    """
 
     folder: Path
     lock: threading.Lock = field(default_factory=threading.Lock)
     _day: _Day = field(default_factory=lambda: _Day(""))
 
     def begun(self, call: str, expected: Usage, kind: str, said: Mapping[str, str]) -> str:
-        """``call``: a name that no other call has; returned with the day, by which it is to be
-        ended."""
+        """Write that a call begins; return its name with the day, which ``ended`` needs.
+
+        ``call``: a name that no other call has. ``said``: whose call it is, by column.
+        """
         day = day_of(time.time())
-        self._write(day, {"begun": call, **_row(expected, kind, said)})
+        self._append(day, {"begun": call, **_row_of_question(expected, kind, said)})
         return f"{day}/{call}"
 
     def ended(self, named: str, usage: Usage, kind: str, said: Mapping[str, str]) -> None:
         day, _, call = named.partition("/")
-        self._write(day, {"ended": call, **_row(usage, kind, said)})
+        self._append(day, {"ended": call, **_row_of_question(usage, kind, said)})
 
     def spent_today(self) -> Mapping[str, float]:
         """Return by key what the calls of this day count against a limit, those under way as far as
@@ -87,37 +94,36 @@ class QuestionJournal:
             return spent
 
     def _catch_up(self, today: str) -> None:
-        """Read what was appended since the last look."""
+        """Read what was appended since the last time."""
         if self._day.name != today:
             self._day = _Day(today)
-        day, path = self._day, self._path(today)
+        day, path = self._day, self._file_of(today)
         if not path.exists():
             return
         with path.open("rb") as file:
             file.seek(day.read)
             added = file.read()
+        # Another process may be writing the last line: it is read next time.
         whole = added[: added.rfind(b"\n") + 1]
         day.read += len(whole)
         for line in read_lines(whole.splitlines(), path):
+            key = line.get("key", "")
             # Lines of earlier versions do not say whether they are estimated.
-            key, cost = (
-                line.get("key", ""),
-                (line["cost"] or 0.0) * margin_of(bool(line.get("estimated"))),
-            )
+            cost = (line["cost"] or 0.0) * margin_of(bool(line.get("estimated")))
             if "begun" in line:
                 day.under_way[line["begun"]] = (key, cost)
             else:
                 day.under_way.pop(line.get("ended") or "", None)
                 day.spent[key] += cost
 
-    def _path(self, day: str) -> Path:
+    def _file_of(self, day: str) -> Path:
         return self.folder / f"{day}.jsonl"
 
-    def _write(self, day: str, line: Mapping[str, Any]) -> None:
+    def _append(self, day: str, line: Mapping[str, Any]) -> None:
         try:
             with full_disk_named(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
-                with self._path(day).open("a+b", buffering=0) as file:
+                with self._file_of(day).open("a+b", buffering=0) as file:
                     fcntl.flock(file, fcntl.LOCK_EX)
                     append(file, as_line(line))
         except OSError as error:
@@ -125,6 +131,6 @@ class QuestionJournal:
             raise StoreError(f"{self.folder}: {fact}; let this user write there") from None
 
 
-def _row(usage: Usage, kind: str, said: Mapping[str, str]) -> dict[str, Any]:
-    step = usage.row_id or kind
-    return {"run_id": QUESTIONS, **row_of(usage, kind, **{**said, "step": step})}
+def _row_of_question(usage: Usage, kind: str, said: Mapping[str, str]) -> dict[str, Any]:
+    columns = {**said, "step": usage.row_id or kind}
+    return {"run_id": QUESTIONS, **row_of(usage, kind, **columns)}
