@@ -1,5 +1,4 @@
-"""Files that are no plain text, as Markdown: which of the converters reads a file, and what becomes
-of its failures."""
+"""Convert files that are no plain text to Markdown: choose the converter and unify its errors."""
 
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -12,16 +11,19 @@ from pipeline.errors import in_words, install_extra
 PDF = ".pdf"
 CONVERTED = frozenset({PDF, *SUFFIXES})
 MOST_SAID = 200
+"""The most characters of a library's error in a message."""
 NEEDS_EXTRA = f"needs markitdown and pypdfium2; {install_extra('docs')}"
 
 
 class NoConverterError(Exception):
-    """The extra is not installed."""
+    """An error for a missing extra, without which a file cannot be converted."""
 
 
 def converter_for(suffix: str) -> str:
-    """Name and version of what converts files of this suffix at present; empty where the extra is
-    not installed."""
+    """Return name and version of the library that converts files of this suffix.
+
+    Returns "" if the extra is not installed or no library converts them.
+    """
     try:
         if suffix == PDF:
             return pdf_converter()
@@ -31,14 +33,18 @@ def converter_for(suffix: str) -> str:
 
 
 def convert(path: Path) -> Conversion:
-    """What a file of one of the suffixes ``CONVERTED`` says. Raises NoConverterError without the
-    extra, OSError when the file cannot be read, MemoryError when it takes more than there is,
-    ValueError when it is damaged."""
+    """Convert a file with one of the suffixes `CONVERTED`.
+
+    Raises NoConverterError without the extra and OSError if the file cannot be read. Raises
+    MemoryError if it takes more memory than there is, and ValueError if it is damaged.
+    """
     try:
         return convert_pdf(path) if path.suffix.lower() == PDF else convert_office(path)
     except ImportError as error:
         raise NoConverterError(NEEDS_EXTRA) from error
     except Exception as error:
-        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno):
-            raise  # a library's own errors of input and output have no number
+        # An OSError that a library raises by itself has no number: its file is damaged.
+        is_from_system = isinstance(error, OSError) and error.errno
+        if isinstance(error, MemoryError) or is_from_system:
+            raise
         raise ValueError(f"{in_words(error)[:MOST_SAID]}; mend it or remove it") from error

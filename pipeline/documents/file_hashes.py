@@ -1,8 +1,8 @@
-"""Hashes of files, kept from night to night as git keeps them: a file is read again when what the
-file system says of it is not what it was.
+"""Keep hashes of files from run to run as git does, so that unchanged files are not read again.
 
-The rule for what was written just now is git's too: while a second write could leave the same
-times, nothing is kept. The list is a cache. What of it is damaged or gone is hashed anew.
+A file is read again if the state that the file system reports has changed. As in git, the hash of a
+file that was written just now is not kept, since a second write could leave the same times. The
+list of hashes is a cache: if it is damaged or missing, the files are hashed again.
 """
 
 import hashlib
@@ -20,8 +20,11 @@ from pipeline.errors import DiskFullError
 from pipeline.files import new_file
 
 SETTLED_AFTER = 3.0
-"""Seconds. A file system's clock goes in steps of up to two, within which two contents can have the
-same times."""
+"""The seconds after a write from which on the times of a file identify its content.
+
+The clock of a file system goes in steps of up to two seconds. Within a step, two contents can have
+the same times.
+"""
 _STATE = struct.Struct("<QQqqq")
 _GREATEST = 2**64 - 1
 _ENTRY = np.dtype([("key", f"V{8 + _STATE.size}"), ("hash", "V32")])
@@ -29,29 +32,35 @@ _LAYOUT = b"file hashes 1"
 _CHECK = 32
 
 _MET: dict[str, tuple[bytes, str]] = {}
+"""The state and the hash of each file that this process has read, by path."""
 
 
 def state_of(state: os.stat_result) -> bytes:
-    """What tells a file's content apart from an earlier one: device, inode, size, times of its
-    content and of itself. The last of these no copying program can set."""
+    """Return the state of a file, which changes with its content.
+
+    It consists of device, inode, size, and the times of the last changes of the content and of the
+    inode. No program that copies files can set the latter.
+    """
     device, inode = state.st_dev & _GREATEST, state.st_ino & _GREATEST
     return _STATE.pack(device, inode, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 def is_settled(state: bytes, moment: float) -> bool:
-    """Whether a write after the moment would have left another state."""
+    """Return whether every write after ``moment`` (seconds since 1970) changes the state."""
     *_, modified, changed = _STATE.unpack(state)
     return max(modified, changed) / 1e9 + SETTLED_AFTER < moment
 
 
 def key_of(name: str, state: bytes) -> bytes:
-    """Under which the hash of a file is kept; the name itself is not."""
+    """Return the key of a file's hash: a hash of its name, and its state. The name is not kept."""
     return xxhash.xxh3_64_digest(name.encode()) + state
 
 
 def hashed(path: Path) -> tuple[bytes, str]:
-    """A file's state and the SHA-256 of its content, for which it is read once a process for as
-    long as it stays as it is. Raises OSError."""
+    """Return the state of a file and the SHA-256 of its content in hexadecimal digits.
+
+    A process reads an unchanged file once. Raises OSError if it cannot be read.
+    """
     moment = time.time()
     state = state_of(path.stat())
     before, content = _MET.get(str(path), (b"", ""))
@@ -65,8 +74,10 @@ def hashed(path: Path) -> tuple[bytes, str]:
 
 
 def kept_hashes(path: Path) -> dict[bytes, str]:
-    """By ``key_of``, those that ``keep_hashes`` has left there; none where they are not what was
-    written."""
+    """Return the hashes that `keep_hashes` has written to the file, by the keys of `key_of`.
+
+    Returns none if the file is missing or damaged.
+    """
     try:
         written = path.read_bytes()
     except OSError:
@@ -79,11 +90,12 @@ def kept_hashes(path: Path) -> dict[bytes, str]:
 
 
 def keep_hashes(path: Path, hashes: Mapping[bytes, str]) -> None:
-    """Where that can be written: who may only read the project does without."""
+    """Write the hashes to the file, if it can be written: a project may be read-only."""
     entries = b"".join(key + bytes.fromhex(content) for key, content in hashes.items())
     with suppress(OSError, DiskFullError), new_file(path) as temporary:
         temporary.write_bytes(_check(entries) + entries)
 
 
 def _check(entries: bytes) -> bytes:
+    """Return the checksum that a file of hashes begins with."""
     return hashlib.sha256(_LAYOUT + entries).digest()

@@ -1,5 +1,7 @@
-"""The files below the input folder that are to be read: one walk, and what the file system says of
-each."""
+"""List the files below the input folder that are to be read, in one walk over the folder.
+
+The state that the file system reports for each file tells whether its content has changed.
+"""
 
 import errno
 import os
@@ -27,7 +29,10 @@ _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _LOCK = re.compile("|".join(map(translate, ("~$*", ".#*", ".*.sw[op]", "*.sw[op]", "*~"))))
 ANY_FOLDERS, ANY_NAME = "**", "*"
 CLOSED = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG})
-"""Errors that stay until somebody mends them, and that a file's stamp knows of; others may pass."""
+"""Errors that last until somebody acts, and so belong to the stamp of a file.
+
+Other errors may be transient.
+"""
 LOCK_FILE = ("lock_file", "a lock or backup file of an editor; nothing to do")
 _OUTSIDE = ("outside", "a link out of the input folder; copy what it leads to")
 _UNMOUNTED = (
@@ -44,9 +49,12 @@ _DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """``name``: its POSIX path below the folder, control characters escaped. ``fault``: reason and
-    message if it is not to be read. ``state``: what the file system says of it (file_hashes.py),
-    empty where that cannot be told."""
+    """A file of the input folder.
+
+    ``place`` is its path. ``name`` is its POSIX path below the folder, with control characters
+    escaped. ``fault`` holds reason and message if the file is not to be read. ``state`` is that of
+    `file_hashes.state_of`, empty if it is unknown.
+    """
 
     place: str
     name: str
@@ -55,18 +63,23 @@ class InputFile:
 
     @property
     def path(self) -> Path:
+        """The path of the file."""
         return Path(self.place)
 
     @property
     def suffix(self) -> str:
+        """The suffix in lower case, with its dot."""
         return self.path.suffix.lower()
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Files as they were found at one moment, by name. ``mounts``: the folders that are mount
-    points and have such files below them, and those that were and are bare now, or could not be
-    listed; ``kept``: the file in which hashes are kept from night to night, if they are."""
+    """The files found at ``moment`` (seconds since 1970), sorted by name.
+
+    ``mounts`` names folders that are mount points with such files below them. It also names those
+    that were mount points and are empty now, or could not be listed. ``kept`` is the file in which
+    hashes are kept from run to run, if they are.
+    """
 
     files: tuple[InputFile, ...]
     mounts: tuple[str, ...] = ()
@@ -75,25 +88,32 @@ class Listing:
 
     @cached_property
     def contents(self) -> tuple[str | None, ...]:
-        """Of each file the hash of its content; of one that cannot be read why, None where the
-        reason may pass."""
+        """The hash of the content of each file.
+
+        A file that cannot be read has the reason instead, or None if the reason may be transient.
+        """
         kept = kept_hashes(self.kept) if self.kept else {}
-        keys = [key_of(file.name, file.state) for file in self.files]
         found: list[str | None] = []
         settled: dict[bytes, str] = {}
-        for file, key in zip(self.files, keys, strict=True):
-            state, content = (file.state, kept[key]) if key in kept else self._content(file)
+        for file in self.files:
+            key = key_of(file.name, file.state)
+            if key in kept:
+                state, content = file.state, kept[key]
+            else:
+                state, content = self._hash(file)
             found.append(content)
-            if content and state and state == file.state and is_settled(state, self.moment):
+            is_unchanged = state and state == file.state
+            if content and is_unchanged and is_settled(state, self.moment):
                 settled[key] = content
         if self.kept and settled != kept:
             keep_hashes(self.kept, settled)
         return tuple(found)
 
-    def _content(self, file: InputFile) -> tuple[bytes, str | None]:
-        """And the state of what was hashed."""
+    def _hash(self, file: InputFile) -> tuple[bytes, str | None]:
+        """Return the state of the file when it was hashed, and its entry in `contents`."""
         if file.fault:
-            return b"", None if file.fault[0] == "io_error" else file.fault[0]
+            reason, _ = file.fault
+            return b"", None if reason == "io_error" else reason
         try:
             return hashed(file.path)
         except OSError as error:
@@ -101,67 +121,77 @@ class Listing:
 
     @cached_property
     def digest(self) -> str:
-        """Over names and contents. Empty where a file could not be read for a reason that may pass:
-        what is there is not known then."""
-        known = [content for content in self.contents if content is not None]
-        if len(known) < len(self.files):
-            return ""
-        return digest(
-            *(
-                part
-                for file, content in zip(self.files, known, strict=True)
-                for part in (file.name, content)
-            )
-        )
+        """A hash of the names and contents of all files.
+
+        It is empty if a file could not be read for a reason that may be transient: its content is
+        unknown then.
+        """
+        parts: list[str] = []
+        for file, content in zip(self.files, self.contents, strict=True):
+            if content is None:
+                return ""
+            parts += [file.name, content]
+        return digest(*parts)
 
     @cached_property
     def version(self) -> str:
-        """Changes whenever a file is written, also to what it was before."""
-        return digest("\n".join(f"{file.name}\n{_told_state(file)}" for file in self.files))
+        """A hash that changes whenever a file is written, even if its content stays the same."""
+        lines = [f"{file.name}\n{_state_as_text(file)}" for file in self.files]
+        return digest("\n".join(lines))
 
     @cached_property
     def suffixes(self) -> frozenset[str]:
-        """Of all files, lower case."""
+        """The suffixes of all files in lower case."""
+        # Making a Path of each name would be slow; many names have the same end.
         ends = {file.name[max(file.name.rfind("."), 0) :] for file in self.files}
         return frozenset(PurePath(f"x{end}").suffix.lower() for end in ends)
 
 
-def _told_state(file: InputFile) -> str:
-    return file.fault[0] if file.fault else file.state.hex() or "unreadable"
+def _state_as_text(file: InputFile) -> str:
+    """Return the reason of the file's fault, or its state in hexadecimal digits."""
+    if file.fault:
+        return file.fault[0]
+    return file.state.hex() or "unreadable"
 
 
 def list_files(folder: str, pattern: str, mounts: Collection[str] = (), kept: str = "") -> Listing:
-    """Files below ``folder`` that match the glob pattern; hidden files and system junk are left
-    out. A folder that cannot be listed is among them, with its fault; the input folder itself is
-    ".". So is one of ``mounts``, which were mount points once, that is none any more and has
-    nothing in it. ``kept``: the folder in which hashes are kept.
+    """Return the files below ``folder`` that match the glob pattern.
 
-    Raises SettingsError when there is no such folder.
+    Hidden files and junk of operating systems are left out. A folder that cannot be listed is among
+    the files, with its fault; the input folder itself is ".". The same holds for each of
+    ``mounts``, which were mount points in earlier runs, that is an empty folder now. ``kept`` is
+    the folder in which hashes are kept; "" if none are.
+
+    Raises SettingsError if there is no such folder.
     """
-    root, moment = Path(folder), time.time()
+    root = Path(folder)
+    moment = time.time()
     if not root.is_dir():
         fact = "is not a folder" if root.exists() else "no such folder"
         raise SettingsError(f"{folder}: {fact}; create it or set input.path")
     found = list(_Walk(_real_path(folder), PurePath(pattern).parts).files(folder))
-    folders, names = _folders_of(found), {file.name for file in found}
+    folders = _folders_of(found)
+    names = {file.name for file in found}
     failed = {file.name for file in found if file.fault}
-    bare = {
+    empty = {
         name for name in mounts if name not in folders | names and _is_plain_folder(root / name)
     }
     mounted = {name for name in folders if _is_plain(name) and os.path.ismount(root / name)}
-    mounted |= {
-        name
-        for name in mounts
-        if not failed.isdisjoint({name, *map(str, PurePosixPath(name).parents)})
-    }
-    found += [InputFile(str(root / name), name, _UNMOUNTED) for name in bare]
+    for name in mounts:
+        # A mount point may still be there if it, or a folder above it, could not be listed.
+        with_parents = {name, *map(str, PurePosixPath(name).parents)}
+        if not failed.isdisjoint(with_parents):
+            mounted.add(name)
+    found += [InputFile(str(root / name), name, _UNMOUNTED) for name in empty]
     found.sort(key=lambda file: (file.name, file.place))
-    place = Path(kept) / digest(str(root.resolve()), pattern)[:_DIGITS] if kept else None
-    return Listing(tuple(found), tuple(sorted(mounted | bare)), moment, place)
+    place: Path | None = None
+    if kept:
+        place = Path(kept) / digest(str(root.resolve()), pattern)[:_DIGITS]
+    return Listing(tuple(found), tuple(sorted(mounted | empty)), moment, place)
 
 
 def _folders_of(files: Iterable[InputFile]) -> set[str]:
-    """Names of the folders that they are in, the input folder apart."""
+    """Return the names of all folders with these files below them, except the input folder."""
     folders: set[str] = set()
     for file in files:
         folder = file.name.rpartition("/")[0]
@@ -172,23 +202,31 @@ def _folders_of(files: Iterable[InputFile]) -> set[str]:
 
 
 def _is_plain_folder(place: Path) -> bool:
+    """Return whether there is a folder that is no mount point."""
     return os.path.isdir(place) and not os.path.ismount(place)
 
 
 def _is_plain(name: str) -> bool:
+    """Return whether a name has nothing to escape, so that it can be used as a path."""
     return name == one_line(name)
 
 
 @dataclass(frozen=True)
 class _Walk:
-    """One pass over the folder: what a listing that fails half way would have named must not seem
-    to be gone."""
+    """A walk over the input folder.
+
+    ``pattern`` holds the parts of the glob pattern. A folder whose listing fails is reported, so
+    that its files do not seem to be deleted.
+    """
 
     real_root: Path
     pattern: tuple[str, ...]
 
     def files(self, root: str) -> Iterator[InputFile]:
-        """As deep as a file system goes: a folder that is met waits for its turn."""
+        """Yield the files that match, and folders that cannot be listed.
+
+        Folders wait in a list for their turn, so that their depth is not limited by a recursion.
+        """
         waiting = [(root, "", frozenset({0}))]
         end = len(self.pattern)
         while waiting:
@@ -199,63 +237,71 @@ class _Walk:
             except OSError as error:
                 yield InputFile(folder, one_line(below) or ".", not_read(error))
                 continue
-            follows = _following(self.pattern, places)
+            follow = _matcher(self.pattern, places)
             for entry in entries:
-                after = follows(entry.name)
-                if not after or _is_left_out(entry.name):
+                places_after = follow(entry.name)
+                if not places_after or _is_left_out(entry.name):
                     continue
-                place, name = (
-                    os.path.join(folder, entry.name),
-                    f"{below}/{entry.name}" if below else entry.name,
-                )
+                place = os.path.join(folder, entry.name)
+                name = f"{below}/{entry.name}" if below else entry.name
                 try:
-                    kind = _kind(entry, self.real_root)
+                    kind = _kind_of_entry(entry, self.real_root)
                 except OSError as error:
                     yield InputFile(place, one_line(name), not_read(error))
                     continue
-                if kind == "folder" or (
-                    kind == "link to a folder" and self._is_named(places, entry.name)
-                ):
-                    waiting.append((place, name, after - {end}))
-                elif (
-                    end in after and kind != "link to a folder"
-                ) or kind == "link to a folder outside":
-                    yield _found(entry, place, one_line(name), kind)
+                is_link = kind == "link to a folder"
+                is_match = end in places_after and not is_link
+                if kind == "folder" or (is_link and self._is_named(places, entry.name)):
+                    waiting.append((place, name, places_after - {end}))
+                elif is_match or kind == "link to a folder outside":
+                    yield _input_file(entry, place, one_line(name), kind)
 
     def _is_named(self, places: frozenset[int], name: str) -> bool:
-        """Whether a part of the pattern other than ** names it: links to folders are followed then
-        only."""
-        return any(
-            place < len(self.pattern) - 1
-            and self.pattern[place] != ANY_FOLDERS
-            and fnmatchcase(name, self.pattern[place])
-            for place in places
-        )
+        """Return whether a part of the pattern other than ** names a folder.
+
+        Only then is a link to a folder followed. ``places`` are the indexes of the parts that may
+        match the name.
+        """
+        for place in places:
+            is_folder_part = place < len(self.pattern) - 1
+            part = self.pattern[place] if is_folder_part else ANY_FOLDERS
+            if part != ANY_FOLDERS and fnmatchcase(name, part):
+                return True
+        return False
 
 
 @cache
-def _following(pattern: tuple[str, ...], places: frozenset[int]) -> Callable[[str], frozenset[int]]:
-    """Name -> the places that may match what comes after it; with the pattern's length among them,
-    it ends here."""
-    always, asked = set[int](), list[tuple[Callable[[str], object], int]]()
-    for place in _reached(pattern, places):
-        if pattern[place] == ANY_FOLDERS:
-            always |= {place, *({place + 1} if place + 1 == len(pattern) else ())}
-        elif pattern[place] == ANY_NAME:
+def _matcher(pattern: tuple[str, ...], places: frozenset[int]) -> Callable[[str], frozenset[int]]:
+    """Return a function that matches a name in a folder with parts of the pattern.
+
+    ``places`` are the indexes of the parts that may match the name. The function returns the
+    indexes of the parts that may match a name below it. The length of the pattern among them says
+    that the whole pattern matches.
+    """
+    end = len(pattern)
+    always: set[int] = set()
+    tests: list[tuple[Callable[[str], object], int]] = []
+    for place in _with_skipped_folders(pattern, places):
+        part = pattern[place]
+        if part == ANY_FOLDERS:
+            always.add(place)
+            if place + 1 == end:
+                always.add(end)
+        elif part == ANY_NAME:
             always.add(place + 1)
         else:
-            asked.append((re.compile(translate(pattern[place])).match, place + 1))
-    everywhere = frozenset(always)
+            tests.append((re.compile(translate(part)).match, place + 1))
+    matched_by_all = frozenset(always)
 
-    def after(name: str) -> frozenset[int]:
-        found = {place for matches, place in asked if matches(name)}
-        return everywhere | found if found else everywhere
+    def follow(name: str) -> frozenset[int]:
+        found = {place for matches, place in tests if matches(name)}
+        return matched_by_all | found if found else matched_by_all
 
-    return after
+    return follow
 
 
-def _reached(pattern: tuple[str, ...], places: Iterable[int]) -> set[int]:
-    """These and what comes after each ** among them, which may stand for no folder at all."""
+def _with_skipped_folders(pattern: tuple[str, ...], places: Iterable[int]) -> set[int]:
+    """Return the places and those behind each ** among them, which may match no folder at all."""
     reached: set[int] = set()
     for start in places:
         for place in range(start, len(pattern)):
@@ -265,34 +311,41 @@ def _reached(pattern: tuple[str, ...], places: Iterable[int]) -> set[int]:
     return reached
 
 
-def _found(entry: os.DirEntry[str], place: str, name: str, kind: str) -> InputFile:
+def _input_file(entry: os.DirEntry[str], place: str, name: str, kind: str) -> InputFile:
+    """Return the entry as a file, with its fault if it is not to be read."""
     fault = LOCK_FILE if _is_lock(entry.name) else _FAULTS.get(kind)
-    return InputFile(place, name, fault, b"" if fault else _state(place))
+    return InputFile(place, name, fault, b"" if fault else _state_or_nothing(place))
 
 
-def _state(place: str) -> bytes:
+def _state_or_nothing(place: str) -> bytes:
     try:
         return state_of(os.stat(place))
     except OSError:
         return b""
 
 
-def _kind(entry: os.DirEntry[str], real_root: Path) -> str:
-    """Raises OSError where that cannot be found out."""
-    if entry.is_symlink():
-        if not _real_path(entry.path).is_relative_to(real_root):
-            return "link to a folder outside" if entry.is_dir() else "link out"
-        return "link to a folder" if entry.is_dir() else "file" if entry.is_file() else "other"
-    return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
+def _kind_of_entry(entry: os.DirEntry[str], real_root: Path) -> str:
+    """Return what the entry is: "folder", "file", a kind of link, or "other".
+
+    A link counts by its target; outside of the input folder it is a kind of its own. Raises OSError
+    if this cannot be found out.
+    """
+    is_link = entry.is_symlink()
+    if is_link and not _real_path(entry.path).is_relative_to(real_root):
+        return "link to a folder outside" if entry.is_dir() else "link out"
+    if entry.is_dir():
+        return "link to a folder" if is_link else "folder"
+    return "file" if entry.is_file() else "other"
 
 
 def not_read(error: OSError) -> tuple[str, str]:
-    """Reason and message of a file or folder whose reading failed."""
+    """Return reason and message of the reject for a file or folder that could not be read."""
     reason = "unreadable" if error.errno in CLOSED else "io_error"
     return reason, f"{error.strerror or error}; allow reading it or remove it"
 
 
 def _is_left_out(name: str) -> bool:
+    """Return whether the name is hidden or junk; lock files of editors are reported instead."""
     return name in _JUNK or (name.startswith(".") and not _is_lock(name))
 
 
@@ -301,7 +354,7 @@ def _is_lock(name: str) -> bool:
 
 
 def one_line(name: str) -> str:
-    """What a file system takes and neither a table nor a terminal should be given, as an escape."""
+    """Return a name of a file with escapes for characters that tables and terminals cannot take."""
     if name.isprintable():
         return name
     encoded = name.encode("utf-8", "backslashreplace").decode()

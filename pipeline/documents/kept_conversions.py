@@ -1,6 +1,8 @@
-"""A file that was converted keeps its conversion for as long as its content is the same, whatever
-its name and whichever converter is the present one. What could not be converted, or not whole, is
-tried again by another converter, or within other limits."""
+"""Keep conversions of files in a cache, so that a file is converted once for each content.
+
+A conversion is kept whatever the file's name and whichever converter is used now. A file that could
+not be converted, or not completely, is tried again by another converter or within other limits.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,12 +27,14 @@ from pipeline.models.cache.conversions import ConversionCache, KeptConversion
 from pipeline.text.ids import digest
 
 PASSING = frozenset({"needs_docs", "unreadable", "io_error"})
-"""Reasons that say nothing of the content."""
+"""Reasons of failures that do not depend on the content of a file."""
 
 
 def conversion_key(file: FileToConvert) -> str:
-    """Over its content, and the suffix, which says how it is read; empty for one that cannot be
-    read."""
+    """Return a hash of the file's content and suffix, or "" if the file cannot be read.
+
+    The suffix decides how a file is read.
+    """
     try:
         return digest("conversion", file.suffix, hashed(file.path)[1])
     except OSError:
@@ -39,7 +43,7 @@ def conversion_key(file: FileToConvert) -> str:
 
 @dataclass(frozen=True)
 class KeepingConverter:
-    """Convert files, and keep each conversion in the cache."""
+    """A converter that keeps each conversion in the cache."""
 
     cache: ConversionCache
     converter: LimitedConverter = field(default_factory=LimitedConverter)
@@ -51,30 +55,36 @@ class KeepingConverter:
         listener: ConversionListener | None = None,
         anew: Anew | None = None,
     ) -> list[Converted]:
-        """Each conversion is stored as soon as it is there."""
+        """Return the conversions of the files, from the cache or by converting them.
+
+        Files that ``anew`` names are converted in any case. Each conversion is stored as soon as it
+        is finished. ``listener`` receives the progress.
+        """
         if listener:
             listener.expect(len(files))
         keys = list(map(conversion_key, files))
-        wanted = [anew is None or not anew(file.name) for file in files]
-        asked = zip(keys, files, wanted, strict=True)
-        found = self._found({key: file for key, file, known in asked if key and known}, rules)
+        may_be_kept = [anew is None or not anew(file.name) for file in files]
+        candidates = zip(keys, files, may_be_kept, strict=True)
+        wanted = {key: file for key, file, may_be in candidates if key and may_be}
+        found = self._find_usable(wanted, rules)
         results: list[Converted | None] = []
-        for key, known in zip(keys, wanted, strict=True):
-            kept = found.get(key) if known else None
+        for key, may_be in zip(keys, may_be_kept, strict=True):
+            kept = found.get(key) if may_be else None
             results.append(kept.result if kept else None)
             if kept and listener:
                 listener.converted(True, kept.by_another, isinstance(kept.result, NotConverted))
         places = [place for place, result in enumerate(results) if result is None]
 
         def ended(number: int, result: Converted) -> None:
-            file, key = files[places[number]], keys[places[number]]
-            results[places[number]] = result
-            if key and key == conversion_key(file):  # else it was written to meanwhile
+            place = places[number]
+            file, key = files[place], keys[place]
+            results[place] = result
+            # If the key has changed, the file was written to in the meantime.
+            if key and key == conversion_key(file):
                 self._store(key, result, converter_name(file.suffix, rules), rules)
             if listener:
-                listener.converted(
-                    False, failed=isinstance(result, NotConverted), size=size_of(file.path)
-                )
+                is_failed = isinstance(result, NotConverted)
+                listener.converted(False, failed=is_failed, size=size_of(file.path))
 
         if places:
             self.converter.each([files[place] for place in places], rules, ended)
@@ -83,66 +93,79 @@ class KeepingConverter:
     def known(
         self, files: Sequence[FileToConvert], rules: ConversionRules
     ) -> list[Converted | None]:
+        """Return the kept conversion of each file, or None if it would have to be converted."""
         keys = list(map(conversion_key, files))
-        found = self._found(
-            {key: file for key, file in zip(keys, files, strict=True) if key}, rules
-        )
+        by_key = {key: file for key, file in zip(keys, files, strict=True) if key}
+        found = self._find_usable(by_key, rules)
         return [found[key].result if key in found else None for key in keys]
 
     def keys(self, files: Sequence[FileToConvert]) -> set[str]:
+        """Return the keys of the files that can be read."""
         return set(filter(None, map(conversion_key, files)))
 
-    def _found(
+    def _find_usable(
         self, by_key: Mapping[str, FileToConvert], rules: ConversionRules
-    ) -> dict[str, "_Known"]:
+    ) -> dict[str, "_KeptResult"]:
+        """Return the kept conversions of the keys that need not be repeated.
+
+        A complete conversion is usable always; another one only if it was made by the present
+        converter within the present limits.
+        """
         name_of = cache(partial(converter_name, rules=rules))
-        found: dict[str, _Known] = {}
+        found: dict[str, _KeptResult] = {}
         for key, kept in self.cache.find(by_key):
-            result, name = _read(kept), name_of(by_key[key].suffix)
+            result = _parse_result(kept)
+            present = name_of(by_key[key].suffix)
             if result is None:
                 continue
-            if _is_whole(result) or (kept.converter, kept.limits) == (name, rules.limits):
-                found[key] = _Known(
-                    result, "" if _is_part(kept.converter, name) else kept.converter
-                )
+            is_from_present = (kept.converter, kept.limits) == (present, rules.limits)
+            if _is_complete(result) or is_from_present:
+                other = "" if _includes(present, kept.converter) else kept.converter
+                found[key] = _KeptResult(result, other)
         return found
 
     def _store(self, key: str, result: Converted, name: str, rules: ConversionRules) -> None:
-        """A failure takes the place of nothing that is whole: converting it anew may have been a
-        mistake."""
-        if isinstance(result, NotConverted) and (
-            result.reason in PASSING or self._is_kept_whole(key)
-        ):
+        """Keep a conversion.
+
+        A failure does not replace a complete conversion: its repetition may have been a mistake.
+        Neither is a failure kept that does not depend on the content.
+        """
+        is_failure = isinstance(result, NotConverted)
+        if is_failure and (result.reason in PASSING or self._has_complete(key)):
             return
         content = RESULT.dump_json(result).decode()
         self.cache.store(key, KeptConversion(name, rules.limits, content))
 
-    def _is_kept_whole(self, key: str) -> bool:
-        kept = [_read(conversion) for _, conversion in self.cache.find([key])]
-        return any(result is not None and _is_whole(result) for result in kept)
+    def _has_complete(self, key: str) -> bool:
+        """Return whether a complete conversion is kept under the key."""
+        kept = [_parse_result(conversion) for _, conversion in self.cache.find([key])]
+        return any(result is not None and _is_complete(result) for result in kept)
 
 
-def _read(kept: KeptConversion) -> Converted | None:
-    """None for what another version has written in a way that this one does not know."""
+def _parse_result(kept: KeptConversion) -> Converted | None:
+    """Return the kept result, or None if another version has written it in an unknown form."""
     try:
         return RESULT.validate_json(kept.content)
     except ValidationError:
         return None
 
 
-def _is_whole(result: Converted) -> bool:
+def _is_complete(result: Converted) -> bool:
+    """Return whether the result has text and no page is missing."""
     return isinstance(result, Conversion) and bool(result.text.strip()) and not result.faults
 
 
-def _is_part(converter: str, present: str) -> bool:
-    """Whether the present one is this, or this and what reads further pages (OCR): a whole
-    conversion stays as good."""
+def _includes(present: str, converter: str) -> bool:
+    """Return whether the present converter is this one, perhaps with one for further pages (OCR).
+
+    A complete conversion by ``converter`` is then as good as one by the present converter.
+    """
     return set(converter.split(", ")) <= set(present.split(", "))
 
 
 @dataclass(frozen=True)
-class _Known:
-    """A conversion of the cache; ``by_another`` names its converter if today's is another one."""
+class _KeptResult:
+    """A result from the cache; ``by_another`` names its converter if it is not the present one."""
 
     result: Converted
     by_another: str = ""

@@ -1,5 +1,7 @@
-"""Files are converted in processes of their own, several at once, each with a time and a memory
-limit: a file that is made to hang its reader, or to fill the machine, costs itself alone."""
+"""Convert files in processes of their own, several at once, each with limits of time and memory.
+
+So a file that makes its reader hang, or that would fill the machine, harms no other file.
+"""
 
 import os
 import shutil
@@ -30,9 +32,11 @@ from pipeline.models.base import Anew
 from pipeline.models.conversations import Workers, in_parallel
 
 MOST_PROCESSES = 4
+"""The most processes that convert at once."""
 FILES_A_PROCESS = 200
-"""What a library does not give back is given back by the end of its process."""
+"""The number of files after which a process ends; this frees the memory that libraries leak."""
 ENDED = "crashed"
+"""The reason of a file whose process ended by itself."""
 _DIGITS = 12
 _STARTS = (
     "import sys; sys.path.insert(0, sys.argv[1]); from pipeline.documents.converter_process import"
@@ -41,8 +45,10 @@ _STARTS = (
 
 
 def converter_name(suffix: str, rules: ConversionRules) -> str:
-    """Of what converts files of this suffix, as it is today; empty where nothing does. Raises
-    SettingsError for one of the user's own that is not there."""
+    """Return the name of the present converter of files with this suffix, with its version.
+
+    Returns "" if there is none. Raises SettingsError if the user's own converter is missing.
+    """
     own = rules.own_for(suffix)
     if own is None:
         return converter_for(suffix)
@@ -54,21 +60,30 @@ def converter_name(suffix: str, rules: ConversionRules) -> str:
                 f"input.converter: {path}: no such file; correct it in settings.yaml"
             )
         return f"{Path(file).name}:{name} {sha256_of(path)[:_DIGITS]}"
-    if not (Path(rules.folder, own[0]).is_file() if os.sep in own[0] else shutil.which(own[0])):
+    command = own[0]
+    if os.sep in command:
+        is_there = Path(rules.folder, command).is_file()
+    else:
+        is_there = shutil.which(command) is not None
+    if not is_there:
         raise SettingsError(
-            f"input.converter: no command '{own[0]}'; install it, or correct it in settings.yaml"
+            f"input.converter: no command '{command}'; install it, or correct it in settings.yaml"
         )
-    return Path(own[0]).name
+    return Path(command).name
 
 
 def is_converted(suffix: str, rules: ConversionRules) -> bool:
+    """Return whether files with this suffix (in lower case, with its dot) need a conversion."""
     return suffix in CONVERTED or suffix in rules.own
 
 
 @dataclass(frozen=True)
 class LimitedConverter:
-    """Keeps nothing. ``processes``: how many at once; 0 for one a processor, up to
-    MOST_PROCESSES."""
+    """A converter that keeps no results.
+
+    ``processes`` is the number of processes that convert at once. 0 stands for one per processor,
+    at most `MOST_PROCESSES`.
+    """
 
     processes: int = 0
 
@@ -79,6 +94,7 @@ class LimitedConverter:
         listener: ConversionListener | None = None,
         anew: Anew | None = None,
     ) -> list[Converted]:
+        """Convert the files; ``listener`` receives the progress, ``anew`` has no effect here."""
         if listener:
             listener.expect(len(files))
         results: dict[int, Converted] = {}
@@ -95,9 +111,11 @@ class LimitedConverter:
     def known(
         self, files: Sequence[FileToConvert], rules: ConversionRules
     ) -> list[Converted | None]:
+        """Return None for each file: no result is kept."""
         return [None] * len(files)
 
     def keys(self, files: Sequence[FileToConvert]) -> set[str]:
+        """Return no keys: no result is kept."""
         return set()
 
     def each(
@@ -106,77 +124,86 @@ class LimitedConverter:
         rules: ConversionRules,
         ended: Callable[[int, Converted], None],
     ) -> None:
-        """``ended`` is told, in this thread and as soon as it is there, what came of the file at a
-        place."""
-        names = {
-            suffix: converter_name(suffix, rules) for suffix in {file.suffix for file in files}
-        }
-        with _processes(rules) as converted:
+        """Convert the files and call ``ended`` with the index and the result of each.
+
+        The calls are made in this thread, each as soon as its result is there.
+        """
+        suffixes = {file.suffix for file in files}
+        names = {suffix: converter_name(suffix, rules) for suffix in suffixes}
+        with _processes(rules) as convert:
 
             def work(place: int) -> tuple[int, Converted]:
                 file = files[place]
-                own, name = rules.own_for(file.suffix), names[file.suffix]
+                name = names[file.suffix]
                 if not name:
                     return place, NotConverted("needs_docs", f"{file.suffix} {NEEDS_EXTRA}")
-                return place, converted(
-                    Wanted(path=str(file.path), own=own, folder=rules.folder, name=name)
-                )
+                own = rules.own_for(file.suffix)
+                wanted = Wanted(path=str(file.path), own=own, folder=rules.folder, name=name)
+                return place, convert(wanted)
 
-            workers = Workers(work, self.processes or _processors(), threading.Event(), 0)
+            workers = Workers(work, self.processes or _count_processors(), threading.Event(), 0)
             in_parallel(range(len(files)), workers, lambda done: ended(*done))
 
 
-def _processors() -> int:
-    return min(
-        MOST_PROCESSES,
-        len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1,
-    )
+def _count_processors() -> int:
+    """Return the number of processors that this process may use, at most `MOST_PROCESSES`."""
+    if sys.platform == "linux":
+        processors = len(os.sched_getaffinity(0))
+    else:
+        processors = os.cpu_count() or 1
+    return min(MOST_PROCESSES, processors)
 
 
 @contextmanager
 def _processes(rules: ConversionRules) -> Iterator[Callable[[Wanted], Converted]]:
-    """What asks one of the processes; they are started as they are needed, by whichever thread
-    needs one. Each has half of the memory that a file may take; what needs more gets all of it, one
-    file at a time, in a process of its own: so that files that are made to fill the machine cannot
-    do it together."""
+    """Provide a function that converts a file in one of several processes, from any thread.
+
+    Processes are started as they are needed and killed at the end. Each has half of the memory that
+    a file may take. A file that needs more is converted again with all of it, in a process of its
+    own, one such file at a time. So files that are made to fill the machine cannot do it together.
+    """
     idle: SimpleQueue[_Process] = SimpleQueue()
     alive: set[_Process] = set()
-    over, one_at_a_time = threading.Event(), threading.Lock()
+    over = threading.Event()
+    one_at_a_time = threading.Lock()
 
-    def started(megabytes: int) -> "_Process":
+    def start(megabytes: int) -> "_Process":
         process = _Process(rules, megabytes)
         alive.add(process)
+        # The end may have come between the request for the process and its start.
         if over.is_set():
             process.stop()
         return process
 
-    def taken() -> "_Process":
+    def take() -> "_Process":
         with suppress(Empty):
             return idle.get_nowait()
-        return started(max(1, rules.megabytes // 2))
+        return start(max(1, rules.megabytes // 2))
 
-    def converted(wanted: Wanted) -> Converted:
-        process = taken()
-        result = process.result_of(wanted)
-        spent = isinstance(result, NotConverted) and result.reason in (TOO_MUCH_MEMORY, ENDED)
-        if process.ended or spent or process.files == FILES_A_PROCESS:
-            process.close()
-            alive.discard(process)
+    def close(process: "_Process") -> None:
+        process.close()
+        alive.discard(process)
+
+    def convert(wanted: Wanted) -> Converted:
+        process = take()
+        result = process.convert(wanted)
+        needs_more = isinstance(result, NotConverted) and result.reason in (TOO_MUCH_MEMORY, ENDED)
+        if process.ended or needs_more or process.files == FILES_A_PROCESS:
+            close(process)
         else:
             idle.put(process)
-        return alone(wanted) if spent and not over.is_set() else result
+        return convert_alone(wanted) if needs_more and not over.is_set() else result
 
-    def alone(wanted: Wanted) -> Converted:
+    def convert_alone(wanted: Wanted) -> Converted:
         with one_at_a_time:
-            process = started(rules.megabytes)
+            process = start(rules.megabytes)
             try:
-                return process.result_of(wanted)
+                return process.convert(wanted)
             finally:
-                process.close()
-                alive.discard(process)
+                close(process)
 
     try:
-        yield converted
+        yield convert
     finally:
         over.set()
         for process in list(alive):
@@ -184,11 +211,16 @@ def _processes(rules: ConversionRules) -> Iterator[Callable[[Wanted], Converted]
 
 
 class _Process:
-    """``files``: how many it has been asked for. Its command, where it runs one, is of its
-    group."""
+    """A process that converts files. ``files`` counts its requests; ``ended`` is true if it failed.
+
+    A command that it runs belongs to its process group.
+    """
 
     def __init__(self, rules: ConversionRules, megabytes: int):
-        self.rules, self.files, self.ended = rules, 0, False
+        self.rules = rules
+        self.files = 0
+        self.ended = False
+        # The ends of the two pipes without "self" are those of the process.
         questions, self.questions = os.pipe()
         self.answers, answers = os.pipe()
         arguments = [questions, answers, megabytes, os.getpid()]
@@ -205,45 +237,48 @@ class _Process:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the parent
+            # Ctrl-C shall reach the parent only.
+            start_new_session=True,
         )
         os.close(questions)
         os.close(answers)
-        self.asked = Connection(self.questions, readable=False)
-        self.told = Connection(self.answers, writable=False)
+        self.requests = Connection(self.questions, readable=False)
+        self.results = Connection(self.answers, writable=False)
 
-    def result_of(self, wanted: Wanted) -> Converted:
+    def convert(self, wanted: Wanted) -> Converted:
+        """Convert a file; an exceeded time limit or an end of the process is a result too."""
         self.files += 1
         try:
-            self.asked.send_bytes(wanted.model_dump_json().encode())
-            if not self.told.poll(self.rules.seconds):
+            self.requests.send_bytes(wanted.model_dump_json().encode())
+            if not self.results.poll(self.rules.seconds):
                 self.ended = True
-                return NotConverted(
-                    "too_slow",
-                    f"takes more than {self.rules.seconds:g} s; remove it or set"
-                    " input.convert_seconds",
-                )
-            return RESULT.validate_json(self.told.recv_bytes())
+                fact = f"takes more than {self.rules.seconds:g} s"
+                return NotConverted("too_slow", f"{fact}; remove it or set input.convert_seconds")
+            return RESULT.validate_json(self.results.recv_bytes())
         except (EOFError, OSError):
             self.ended = True
             return NotConverted(
                 ENDED,
-                f"its converter was ended by {self._why()}: it is damaged, or takes more than"
+                f"its converter was ended by {self._reason()}: it is damaged, or takes more than"
                 f" {self.rules.megabytes} MB; remove it or set input.convert_mb",
             )
 
-    def _why(self) -> str:
+    def _reason(self) -> str:
+        """Return the signal or the exit code by which the process ended."""
         code = self.process.wait()
         return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
     def stop(self) -> None:
-        """Also from another thread than the one that waits for it, which hears that it has
-        ended."""
+        """Stop the process and its group by a signal, from any thread.
+
+        A thread that waits for a result then notices the end of the process.
+        """
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def close(self) -> None:
+        """Stop the process and close the pipes."""
         self.stop()
-        self.asked.close()
-        self.told.close()
+        self.requests.close()
+        self.results.close()

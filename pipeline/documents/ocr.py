@@ -1,4 +1,4 @@
-"""Scans as text, with the extra ``ocr``: rapidocr, whose models lie in its wheel."""
+"""Read scans by OCR with the extra `ocr`: rapidocr, whose wheel contains its models."""
 
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -15,18 +15,22 @@ _SETTINGS = {
     "EngineConfig.onnxruntime.intra_op_num_threads": 1,
     "EngineConfig.onnxruntime.inter_op_num_threads": 1,
 }
-"""A page in half a gigabyte, where it would take twice as much: lines are sought in a smaller
-picture, and read one by one in the whole one. Several pages are read at once in processes of their
-own."""
+"""The settings with which a page takes half a gigabyte of memory instead of twice as much.
+
+Lines are searched in a smaller picture and read one by one in the whole one. One thread suffices,
+since several pages are read at once in processes of their own.
+"""
 _LEAST_SURE = 0.5
-"""What is read with less confidence is noise in the picture."""
+"""The confidence below which a text is noise in the picture."""
 _SAME_LINE = 0.6
-"""Of a line's height: boxes whose middles are nearer are on one line."""
+"""The share of a line's height within which the middles of boxes on one line differ."""
+_Box = tuple[float, float, float, str]
+"""A text with the middle and the height of its box, and the position of the left edge."""
 
 
 @cache
 def ocr_version() -> str:
-    """Name and version of what reads scans; empty where the extra is not installed."""
+    """Return name and version of the library that reads scans, or "" without the extra."""
     try:
         return f"rapidocr {version('rapidocr')}" if version("onnxruntime") else ""
     except PackageNotFoundError:
@@ -34,36 +38,42 @@ def ocr_version() -> str:
 
 
 def read_picture(picture: np.ndarray) -> str:
-    """The text of a picture (height, width, colours), line by line from the top, left to right."""
+    """Return the text of a picture (height, width, colours), line by line from the top.
+
+    Raises MemoryError if there is too little memory.
+    """
     try:
         found = _reader()(picture)
-    except Exception as error:  # the runtime has a class of its own for it, below no other
+    except Exception as error:
+        # The runtime's own class of errors is derived from no other.
         if "bad_alloc" in str(error):
             raise MemoryError from error
         raise
     if found.txts is None:
         return ""
-    boxes = [
-        (float(box[:, 1].mean()), float(np.ptp(box[:, 1])), float(box[:, 0].min()), text)
-        for box, text, sure in zip(found.boxes, found.txts, found.scores, strict=True)
-        if sure >= _LEAST_SURE
-    ]
-    return "\n".join(
-        " ".join(text for *_, text in sorted(line, key=lambda box: box[2]))
-        for line in _lines(boxes)
-    )
+    boxes: list[_Box] = []
+    for corners, text, confidence in zip(found.boxes, found.txts, found.scores, strict=True):
+        if confidence >= _LEAST_SURE:
+            across, down = corners[:, 0], corners[:, 1]
+            boxes.append((float(down.mean()), float(np.ptp(down)), float(across.min()), text))
+    lines: list[str] = []
+    for line in _group_by_line(boxes):
+        from_left = sorted(line, key=lambda box: box[2])
+        lines.append(" ".join(text for *_, text in from_left))
+    return "\n".join(lines)
 
 
-def _lines(
-    boxes: list[tuple[float, float, float, str]],
-) -> list[list[tuple[float, float, float, str]]]:
-    """Boxes (middle, height, left, text) by line."""
-    lines: list[list[tuple[float, float, float, str]]] = []
+def _group_by_line(boxes: list[_Box]) -> list[list[_Box]]:
+    """Return the boxes of each line, from the top."""
+    lines: list[list[_Box]] = []
     for box in sorted(boxes):
-        if lines and box[0] - lines[-1][-1][0] < _SAME_LINE * min(box[1], lines[-1][-1][1]):
-            lines[-1].append(box)
-        else:
-            lines.append([box])
+        middle, height, *_ = box
+        if lines:
+            middle_before, height_before, *_ = lines[-1][-1]
+            if middle - middle_before < _SAME_LINE * min(height, height_before):
+                lines[-1].append(box)
+                continue
+        lines.append([box])
     return lines
 
 

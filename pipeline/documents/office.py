@@ -1,10 +1,9 @@
-"""DOCX, PPTX, XLSX, EPUB and HTML files as Markdown, and the titles they declare: by markitdown,
-XLSX by openpyxl.
+"""Convert DOCX, PPTX, XLSX, EPUB and HTML files to Markdown and read the titles they declare.
 
-None of the parsers below resolves what an XML file names outside of itself. defusedxml (EPUB, and
-what is read here) refuses entities, lxml (PPTX, XLSX) and expat (DOCX) refuse those that grow
-without measure. None of them limits how far a packed file unpacks, nor how long that takes: who
-converts a file does.
+XLSX is read by openpyxl, the others by markitdown. None of the parsers resolves references of an
+XML file to other files. defusedxml (EPUB, and the XML read here) refuses entities; lxml (PPTX,
+XLSX) and expat (DOCX) refuse those that grow without measure. None of them limits the size of
+unpacked files or the time: the process that converts a file does.
 """
 
 import re
@@ -32,59 +31,72 @@ _SAID_OF_BOOK = re.compile(
     r"\*\*(?P<key>Title|Authors|Language|Publisher|Date|Description|Identifier):\*\* "
     r"(?P<value>.*)(?:(?P<last>\n\n+)|\n|\Z)"
 )
-"""A line of those that markitdown puts above the text of an EPUB file."""
+"""A line of the description that markitdown puts above the text of an EPUB file."""
+_BETWEEN = "\n\n"
 _OPENING = 200
-"""Paragraphs among which the title is sought."""
+"""The number of paragraphs in which the title is searched."""
 
 
 def office_converter(suffix: str) -> str:
-    """Name and version of what reads files of this suffix. Raises PackageNotFoundError without the
-    extra."""
+    """Return name and version of the library that reads files of this suffix.
+
+    Raises PackageNotFoundError without the extra.
+    """
     name = "openpyxl" if suffix == ".xlsx" else "markitdown"
     return f"{name} {version(name)}"
 
 
 def convert_office(path: Path) -> Conversion:
-    """The text, and of PPTX where each slide begins. Raises ImportError without the extra, and
-    whatever its libraries raise for a damaged file."""
+    """Convert a file; of PPTX, the pages are the positions at which slides begin.
+
+    Raises ImportError without the extra, and whatever its libraries raise for a damaged file.
+    """
     suffix = path.suffix.lower()
     metadata: dict[str, str] = {}
+    pages: tuple[int, ...] = ()
+    titles: Iterable[str]
     if suffix == ".xlsx":
-        text, pages, titles = _sheets(path), (), _office_titles(path)
+        text = _sheets(path)
+        titles = _office_titles(path)
     else:
         found = _markitdown().convert_local(str(path), style_map=_TITLE_IS_A_HEADING)
-        text, pages = (
-            _slides(found.text_content) if suffix == ".pptx" else (clean(found.text_content), ())
-        )
+        if suffix == ".pptx":
+            text, pages = _slides(found.text_content)
+        else:
+            text = clean(found.text_content)
         if suffix == ".epub":
-            text, metadata = _book(text)
-        titles = _office_titles(path) if suffix in (".docx", ".pptx") else iter([found.title or ""])
+            text, metadata = _split_description(text)
+        titles = _office_titles(path) if suffix in (".docx", ".pptx") else [found.title or ""]
     title = next(filter(None, (declared(title, path.stem) for title in titles)), "")
     return Conversion(text, office_converter(suffix), title, pages, metadata)
 
 
-def _book(text: str) -> tuple[str, dict[str, str]]:
-    """The text, and what the book says of itself but its title."""
+def _split_description(text: str) -> tuple[str, dict[str, str]]:
+    """Return the text of a book and the fields of the description above it, without the title."""
     metadata: dict[str, str] = {}
     place = 0
-    while line := _SAID_OF_BOOK.match(text, place):
+    line = _SAID_OF_BOOK.match(text)
+    while line:
         metadata[line["key"].lower()] = line["value"]
         place = line.end()
         if line["last"]:
             break
+        line = _SAID_OF_BOOK.match(text, place)
     metadata.pop("title", None)
     return text[place:], metadata
 
 
 def _sheets(path: Path) -> str:
-    """A table a sheet, under the sheet's name; formulas as what they came to when the file was
-    saved."""
+    """Return a table for each sheet under the sheet's name.
+
+    Formulas have the values that were saved with the file.
+    """
     from openpyxl import load_workbook
 
     book = load_workbook(path, read_only=True, data_only=True)
     try:
         tables = [
-            (sheet.title, list(_filled(sheet.iter_rows(values_only=True))))
+            (sheet.title, list(_filled_rows(sheet.iter_rows(values_only=True))))
             for sheet in book.worksheets
         ]
     finally:
@@ -92,17 +104,18 @@ def _sheets(path: Path) -> str:
     return "\n\n".join(f"## {title}\n\n{as_table(rows)}" for title, rows in tables if rows)
 
 
-def _filled(rows: Iterable[Sequence[Any]]) -> Iterator[list[str]]:
-    """Those that say something, without empty cells at their end."""
+def _filled_rows(rows: Iterable[Sequence[Any]]) -> Iterator[list[str]]:
+    """Yield the rows that are not empty, without the empty cells at their end."""
     for row in rows:
-        cells = list(map(_cell, row))
+        cells = list(map(_cell_text, row))
         while cells and not cells[-1]:
             cells.pop()
         if cells:
             yield cells
 
 
-def _cell(value: Any) -> str:
+def _cell_text(value: Any) -> str:
+    """Return the value of a cell as text: dates in ISO form, whole numbers without a point."""
     if isinstance(value, datetime) and value.time() == time():
         return value.date().isoformat()
     if isinstance(value, date | time):
@@ -113,59 +126,64 @@ def _cell(value: Any) -> str:
 
 
 def _slides(text: str) -> tuple[str, tuple[int, ...]]:
-    """The text without the marks between slides, and where in it each begins."""
-    parts = [clean(part).strip() for part in _SLIDE.split(text)[1:]]
-    pages, place = [], 0
-    for part in parts:
+    """Return the text without the marks between slides, and the positions where slides begin."""
+    slides = [clean(slide).strip() for slide in _SLIDE.split(text)[1:]]
+    pages: list[int] = []
+    place = 0
+    for slide in slides:
         pages.append(place)
-        place += len(part) + 2
-    return "\n\n".join(parts), tuple(pages)
+        place += len(slide) + len(_BETWEEN)
+    return _BETWEEN.join(slides), tuple(pages)
 
 
 def _office_titles(path: Path) -> Iterator[str]:
-    """What a file of Office may call itself, the best first: of DOCX what stands in its text, then
-    the property."""
+    """Yield the titles that an Office file declares, the best first; some may be empty.
+
+    In DOCX, a paragraph of the style Title comes first, then the property of the file.
+    """
     with zipfile.ZipFile(path) as file:
         names = set(file.namelist())
         if {"word/document.xml", "word/styles.xml"} <= names:
             yield _titled_paragraph(file)
         if "docProps/core.xml" in names:
-            yield next(
-                (
-                    found.text or ""
-                    for found in _elements(file, "docProps/core.xml")
-                    if found.tag == _TITLE
-                ),
-                "",
-            )
+            title = _first_element(file, "docProps/core.xml", _TITLE)
+            yield (title.text or "") if title is not None else ""
+
+
+def _first_element(file: zipfile.ZipFile, name: str, tag: str) -> Element | None:
+    """Return the first element with this tag in an XML file of the archive, or None."""
+    for element in _elements(file, name):
+        if element.tag == tag:
+            return element
+    return None
 
 
 def _titled_paragraph(file: zipfile.ZipFile) -> str:
-    """The first paragraph of the style Title, which is called so whatever language it is shown
-    in."""
-    kinds = (found for found in _elements(file, "word/styles.xml") if found.tag == f"{_WORD}style")
+    """Return the text of the first paragraph of the style Title, or "".
+
+    The style has this name in the file whatever language shows it.
+    """
     styles = {
-        kind.get(f"{_WORD}styleId") for kind in kinds if _value(kind, "name").casefold() == "title"
+        element.get(f"{_WORD}styleId")
+        for element in _elements(file, "word/styles.xml")
+        if element.tag == f"{_WORD}style" and _value(element, "name").casefold() == "title"
     }
-    paragraphs = (
-        found for found in _elements(file, "word/document.xml") if found.tag == f"{_WORD}p"
-    )
-    titles = (
-        found
-        for found in islice(paragraphs, _OPENING)
-        if _value(found, f"pPr/{_WORD}pStyle") in styles
-    )
-    return next(
-        ("".join(text.text or "" for text in title.iter(f"{_WORD}t")) for title in titles), ""
-    )
+    elements = _elements(file, "word/document.xml")
+    paragraphs = (element for element in elements if element.tag == f"{_WORD}p")
+    for paragraph in islice(paragraphs, _OPENING):
+        if _value(paragraph, f"pPr/{_WORD}pStyle") in styles:
+            return "".join(text.text or "" for text in paragraph.iter(f"{_WORD}t"))
+    return ""
 
 
 def _value(element: Element, name: str) -> str:
+    """Return the attribute "val" of the child ``name``, or "" if there is none."""
     found = element.find(f"{_WORD}{name}")
     return "" if found is None else found.get(f"{_WORD}val", "")
 
 
 def _elements(file: zipfile.ZipFile, name: str) -> Iterator[Element]:
+    """Yield the elements of an XML file of the archive in the order of their ends."""
     from defusedxml.ElementTree import iterparse
 
     with file.open(name) as stream:
@@ -177,7 +195,8 @@ def _markitdown() -> Any:
     from markitdown import MarkItDown
     from markitdown.converters import DocxConverter, EpubConverter, HtmlConverter, PptxConverter
 
-    reader = MarkItDown(enable_builtins=False)  # a built-in one reads a damaged file as plain text
+    # One of the built-in converters would read a damaged file as plain text.
+    reader = MarkItDown(enable_builtins=False)
     for kind in (DocxConverter, PptxConverter, HtmlConverter, EpubConverter):
         reader.register_converter(kind())
     return reader

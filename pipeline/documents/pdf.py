@@ -1,4 +1,4 @@
-"""PDF files as text, and tables in it as Markdown."""
+"""Convert PDF files to text, with their tables as Markdown."""
 
 import re
 from dataclasses import dataclass, field
@@ -19,38 +19,46 @@ from pipeline.text.ids import clean
 NO_TEXT = "no_text_layer"
 _BETWEEN = "\n\n"
 _HYPHEN = re.compile("[\x02\ufffe](?:\r?\n)?(?P<capital>[A-Z])?")
-"""What pdfium puts where a line ends in a hyphen, and what follows: in a capital a second name,
-else half a word."""
+"""The sign of pdfium for a hyphen at the end of a line, and the capital that follows, if any.
+
+A capital begins a second name, so the hyphen stays; otherwise half a word follows.
+"""
 _DOTS, _MOST_DOTS = 200 / 72, 2400
-"""How much a page is enlarged to be read, 200 dots an inch, and how long its picture may be."""
+"""The scale of a page for OCR (200 dots an inch), and the most dots along a side of its picture."""
 
 
 @dataclass
 class _Pages:
+    """The texts of the pages read so far, and the faults of pages without text."""
+
     texts: list[str] = field(default_factory=list)
     faults: list[PageFault] = field(default_factory=list)
     seen: bool = False
-    """Whether a page was read by OCR."""
+    """True if a page was read by OCR."""
 
 
 def pdf_converter(ocr: bool = True) -> str:
-    """Names and versions of what reads PDF files at present, with or without scans. Raises
-    PackageNotFoundError without the extra."""
-    return ", ".join(
-        filter(None, [f"pypdfium2 {version('pypdfium2')}", ocr_version() if ocr else ""])
-    )
+    """Return names and versions of the libraries that read PDF files, with OCR or without.
+
+    Raises PackageNotFoundError without the extra for documents.
+    """
+    names = [f"pypdfium2 {version('pypdfium2')}", ocr_version() if ocr else ""]
+    return ", ".join(filter(None, names))
 
 
 def convert_pdf(path: Path) -> Conversion:
-    """The text page by page. A page that is a picture alone is read by OCR where the extra is
-    installed, else it is a fault; a file of nothing else has no text. Raises ImportError without
-    the extra, OSError and PdfiumError where the file cannot be read."""
+    """Convert a file page by page.
+
+    A page that is only a picture is read by OCR if its extra is installed; otherwise it is a fault.
+    The text is empty if all pages are faults. Raises ImportError without the extra, and OSError or
+    PdfiumError if the file cannot be read.
+    """
     import pypdfium2
 
     with path.open("rb") as stream:
         pdf = pypdfium2.PdfDocument(stream)
         try:
-            found = _read(pdf)
+            found = _read_pages(pdf)
             title = declared(pdf.get_metadata_value("Title"), path.stem)
         finally:
             pdf.close()
@@ -60,46 +68,52 @@ def convert_pdf(path: Path) -> Conversion:
     return Conversion(text, pdf_converter(ocr=found.seen), title, pages, {}, tuple(found.faults))
 
 
-def _read(pdf: Any) -> _Pages:
+def _read_pages(pdf: Any) -> _Pages:
     found = _Pages()
     for place in range(len(pdf)):
         page = pdf[place]
         try:
-            _add(found, pdf, page, place)
+            _add_page(found, pdf, page, place)
         finally:
             page.close()
     return found
 
 
-def _add(found: _Pages, pdf: Any, page: Any, place: int) -> None:
+def _add_page(found: _Pages, pdf: Any, page: Any, place: int) -> None:
+    """Read the page with the index ``place`` and add its text, and its fault if it has one."""
     layer = page.get_textpage()
     try:
-        text = clean(_HYPHEN.sub(_joined, layer.get_text_range())).strip()
+        text = clean(_HYPHEN.sub(_replace_hyphen, layer.get_text_range())).strip()
         if is_scan(page, len(text)):
-            seen = read_picture(_picture(page)) if ocr_version() else ""
-            text = clean(seen) or text
-            found.seen = found.seen or bool(seen)
-            if not seen:
-                found.faults.append(_no_text(place + 1))
-        elif text and (layout := table_layout(page, layer)):
-            text = clean(with_tables(pdf, place, layout)).strip() or text
+            text_of_picture = read_picture(_picture(page)) if ocr_version() else ""
+            if text_of_picture:
+                text = clean(text_of_picture) or text
+                found.seen = True
+            else:
+                found.faults.append(_fault_without_text(place + 1))
+        elif text:
+            layout = table_layout(page, layer)
+            if layout:
+                text = clean(with_tables(pdf, place, layout)).strip() or text
     finally:
         layer.close()
     found.texts.append(text)
 
 
 def _picture(page: Any) -> np.ndarray:
-    return page.render(scale=min(_DOTS, _MOST_DOTS / max(page.get_size()))).to_numpy()
+    """Return the page as a picture for OCR."""
+    scale = min(_DOTS, _MOST_DOTS / max(page.get_size()))
+    return page.render(scale=scale).to_numpy()
 
 
-def _joined(hyphen: re.Match[str]) -> str:
+def _replace_hyphen(hyphen: re.Match[str]) -> str:
     return f"-{hyphen['capital']}" if hyphen["capital"] else ""
 
 
-def _no_text(page: int) -> PageFault:
-    how = (
-        "the picture on it has none that can be read"
-        if ocr_version()
-        else f"{install_extra('ocr')} to read it"
-    )
-    return PageFault(page, NO_TEXT, f"page {page} is a picture without a text layer; {how}")
+def _fault_without_text(page: int) -> PageFault:
+    """Return the fault of a page (from 1) that is a picture whose text could not be read."""
+    if ocr_version():
+        reason = "the picture on it has none that can be read"
+    else:
+        reason = f"{install_extra('ocr')} to read it"
+    return PageFault(page, NO_TEXT, f"page {page} is a picture without a text layer; {reason}")

@@ -60,7 +60,7 @@ def read_json(text: str) -> Iterator[Record | Fault]:
 
     If an array breaks off, the objects before that place are records, and a fault follows.
     """
-    value = _parse(text, None)
+    value = _parse_json(text, None)
     if isinstance(value, Fault):
         yield from _before_the_break(text)
         yield value
@@ -92,7 +92,7 @@ def read_jsonl(text: str) -> Iterator[Record | Fault]:
     """Yield a record for each line, or a fault for a line that is no JSON object."""
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            value = _parse(line, number)
+            value = _parse_json(line, number)
             yield value if isinstance(value, Fault) else _json_record(number, value)
 
 
@@ -103,7 +103,7 @@ def _json_record(line: int, value: object) -> Record | Fault:
     return Fault("parse", f"not an object but {type(value).__name__}; write {{...}}", line)
 
 
-def _parse(text: str, line: int | None) -> object:
+def _parse_json(text: str, line: int | None) -> object:
     """Return the value of a JSON text, or a fault at ``line`` if it is none."""
     try:
         return json.loads(text, parse_constant=_refuse, parse_float=_finite)

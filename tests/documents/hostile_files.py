@@ -1,4 +1,4 @@
-"""Files that are made to hang, or to fill, whatever reads them; each is small."""
+"""Write small files that are made to hang their readers, or to fill the memory."""
 
 import zipfile
 import zlib
@@ -28,7 +28,7 @@ _PARAGRAPH = "<w:p><w:r><w:t>bomb</w:t></w:r></w:p>"
 
 
 def docx(path: Path, write: Callable[[Callable[[bytes], object]], object]) -> None:
-    """``write`` is given what writes the main part."""
+    """Write an archive; ``write`` receives the stream of its main part."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("[Content_Types].xml", _TYPES)
         archive.writestr("_rels/.rels", _RELATIONS)
@@ -49,7 +49,7 @@ def zip_bomb(path: Path, megabytes: int) -> None:
 
 
 def entities(path: Path) -> None:
-    """Each of ten entities is ten of the one before: a text of 10^10 words."""
+    """Return XML with ten entities, each ten of the one before: a text of 10^10 words."""
     names = "abcdefghij"
     lines = [f'<!ENTITY {name} "{f"&{before};" * 10}">' for before, name in pairwise(names)]
     dtd = f'<!DOCTYPE w:document [<!ENTITY a "bomb ">{"".join(lines)}]>'
@@ -70,7 +70,7 @@ def nested(path: Path, depth: int) -> None:
 
 
 def pdf_bomb(path: Path, megabytes: int) -> None:
-    """A page whose content is megabytes of words, one upon the other."""
+    """Write a page whose content is megabytes of words, one upon the other."""
     piece = b"(bomb) Tj 0 1 Td\n" * (_MEGABYTE // 17)
     packed = zlib.compressobj(9)
     content = b"".join(
@@ -99,7 +99,7 @@ def pdf_bomb(path: Path, megabytes: int) -> None:
 
 
 def line_of(path: Path, megabytes: int, begin: str = "", end: str = "") -> None:
-    """A file of one line."""
+    """Write a file of one line."""
     with path.open("wb") as file:
         file.write(begin.encode())
         for _ in range(megabytes):

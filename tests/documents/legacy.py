@@ -172,7 +172,7 @@ LENGTHS = (40, 200, 2000)
 
 
 def sample(encoding: str, text: str, length: int, start: int = 0) -> tuple[str, bytes]:
-    """So many characters of the text, repeated as often as they need, and their bytes."""
+    """Return the text, repeated or cut to ``length`` characters, and its bytes."""
     whole = text * (1 + (start + length) // len(text))
     cut = whole[start : start + length]
     if encoding == "cp1258":
@@ -181,7 +181,7 @@ def sample(encoding: str, text: str, length: int, start: int = 0) -> tuple[str, 
 
 
 def _vietnamese(text: str) -> tuple[str, bytes]:
-    """cp1258 has most letters with the tone after them."""
+    """Encode the text; cp1258 writes the tones of most letters behind them."""
     tones = "\u0300\u0301\u0303\u0309\u0323"
     parts = []
     for letter in text:

@@ -1,4 +1,4 @@
-"""PDF files with tables of many kinds, and the rows that are in them."""
+"""Make PDF files with tables of many kinds, together with the rows of these."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A row that is quoted badly is lost alone, and nothing is read that is not in the file."""
+"""Check that only a badly quoted row is lost, and that nothing is read that is not in the file."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ def written(rows: Sequence[Sequence[str]], quoting: Literal[0, 1]) -> str:
     st.sampled_from(BAD),
     st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
 )
-def test_a_bad_row_is_lost_alone(
+def test_only_the_bad_row_is_lost(
     cells: list[tuple[str, str]], place: int, bad: str, quoting: Literal[0, 1]
 ):
     rows = [(str(number), *row) for number, row in enumerate(cells)]
@@ -45,8 +45,7 @@ def test_a_bad_row_is_lost_alone(
     assert [item.line is not None for item in items if isinstance(item, Fault)][:1] == [True]
 
 
-def test_a_file_that_is_cut_off_inside_of_a_row_is_not_read_whole():
-    """What stands in the row is not taken for all of it."""
+def test_a_last_row_that_is_cut_off_is_a_fault():
     text = "id,title,text\n1,One,First.\n2,Two,Second.\n"
     for end in range(text.index("\n2,") + 2, text.rindex(",") + 1):
         first, last = read_csv(text[:end], "text")
@@ -60,7 +59,7 @@ def test_a_file_that_is_cut_off_inside_of_a_row_is_not_read_whole():
 
 
 class Counted(list[str]):
-    """Counts how many of its lines are read."""
+    """A list of lines that counts how often one is read."""
 
     read = 0
 
@@ -70,7 +69,7 @@ class Counted(list[str]):
 
 
 @pytest.mark.parametrize("line", ["\n", 'a","\n', '"a\n', "x\n"])
-def test_what_only_looks_like_a_table_is_read_a_few_times_and_no_more(line: str):
+def test_each_line_of_a_text_that_only_looks_like_csv_is_read_a_few_times(line: str):
     lines = Counted(["id,text,b\n", '1,b,"a"c\n', *[line] * 20_000])
     faults = list(_read_rows(lines, "text", ""))
     assert [fault.line for fault in faults if isinstance(fault, Fault)] == [2, None]

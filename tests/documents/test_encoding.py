@@ -85,7 +85,7 @@ def test_utf_8_is_never_taken_for_another(text: str) -> None:
 
 
 def outcome(encoding: str, text: str, length: int, start: int) -> str:
-    """right, told (right or wrong, and said to be a guess), refused, or wrong."""
+    """Return "right", "told" (a guess that is reported), "refused" or "wrong"."""
     wanted, data = sample(encoding, text, length, start)
     try:
         found = decoded(data, "", FALLBACKS)
@@ -98,13 +98,13 @@ def outcome(encoding: str, text: str, length: int, start: int) -> str:
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(("encoding", "text"), [*COMMONEST.items(), *RARER])
-def test_nothing_wrong_is_taken_for_sure(encoding: str, text: str, length: int) -> None:
+def test_no_wrong_encoding_is_sure(encoding: str, text: str, length: int) -> None:
     starts = range(0, 400, 29) if length < max(LENGTHS) else (0, 111, 222)
     found = [outcome(encoding, text, length, start) for start in starts]
     assert "wrong" not in found
 
 
-def test_the_commonest_encodings_are_read() -> None:
+def test_the_most_frequent_encodings_are_recognised() -> None:
     for start in (0, 111, 222):
         long = {
             encoding: sample(encoding, text, 2000, start) for encoding, text in COMMONEST.items()
@@ -121,26 +121,26 @@ def test_the_commonest_encodings_are_read() -> None:
         assert len(sure) >= 17, set(COMMONEST) - set(sure)
 
 
-def test_at_200_characters_too() -> None:
+def test_the_most_frequent_encodings_are_recognised_in_200_characters() -> None:
     for encoding, text in COMMONEST.items():
         wanted, data = sample(encoding, text, 200)
         assert decode(data, "", FALLBACKS) == wanted
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_noise_is_no_document(seed: int) -> None:
+def test_noise_is_refused(seed: int) -> None:
     noise = bytes(random.Random(seed).choices(range(0x80, 0x100), k=300))
     with pytest.raises(UndecodableError):
         decode(noise, "", FALLBACKS)
 
 
-def test_a_text_that_only_its_last_line_tells_is_read() -> None:
+def test_the_last_line_alone_may_tell_the_encoding() -> None:
     text = "A line of plain English.\n" * 20_000 + RUSSIAN
     found = decoded(text.encode("koi8_r"), "", FALLBACKS)
     assert (found.text == text, found.encoding, found.sure) == (True, "koi8_r", True)
 
 
-def test_what_the_sample_does_not_hold_is_read_too() -> None:
+def test_the_next_encoding_is_tried_if_the_likeliest_cannot_decode_the_rest() -> None:
     """Bytes behind the sample that the likeliest encoding does not have: the next is taken, and is
     no sure one."""
     data = (RUSSIAN.encode("cp1251") + b"\n") * 200 + b"\x98\n"

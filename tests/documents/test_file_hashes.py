@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of the files that were hashed, all of which count as written long ago."""
+    """Return a list that names the files as they are hashed; all count as written long ago."""
     names: list[str] = []
 
     def noted(stream: Any, algorithm: str) -> object:
@@ -38,12 +38,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def night(folder: Path) -> str:
-    """In a process of its own."""
+    """List the files as a new process would."""
     file_hashes._MET.clear()
     return list_files(str(folder), "**/*", kept=str(folder.parent / "kept")).digest
 
 
-def test_a_file_is_read_again_when_it_was_written(folder: Path, read: list[str]):
+def test_a_file_is_read_again_after_it_was_written(folder: Path, read: list[str]):
     before = night(folder)
     assert (sorted(read), night(folder)) == (["a.txt", "b.txt", "c.txt"], before)
     read.clear()
@@ -60,7 +60,7 @@ def test_an_edit_that_keeps_size_and_time_is_seen(folder: Path, read: list[str])
 
 
 def test_another_file_put_in_its_place_with_its_times_is_seen(folder: Path, read: list[str]):
-    """As rsync -t, cp -p and tar do."""
+    """Replace a file as rsync -t, cp -p and tar do."""
     before = night(folder)
     other = folder.parent / "other.txt"
     other.write_text("Text of x")
@@ -74,7 +74,7 @@ def test_another_file_put_in_its_place_with_its_times_is_seen(folder: Path, read
     assert night(folder) not in (before, two)
 
 
-def test_what_was_written_just_now_is_read_again(
+def test_a_file_that_was_written_just_now_is_read_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, read: list[str]
 ):
     monkeypatch.setattr(file_hashes, "SETTLED_AFTER", 3600.0)
@@ -93,9 +93,7 @@ def test_a_state_is_settled_once_no_later_write_can_leave_the_same(folder: Path)
 
 
 @pytest.mark.parametrize("damage", [b"", b"nothing of ours", None])
-def test_a_damaged_list_is_as_if_it_were_not_there(
-    folder: Path, read: list[str], damage: bytes | None
-):
+def test_a_damaged_list_is_ignored(folder: Path, read: list[str], damage: bytes | None):
     before = night(folder)
     [kept] = (folder.parent / "kept").iterdir()
     kept.write_bytes(kept.read_bytes()[:-1] + b"\0" if damage is None else damage)
@@ -107,12 +105,12 @@ def test_a_damaged_list_is_as_if_it_were_not_there(
     assert read == []
 
 
-def test_who_may_not_write_the_list_does_without(folder: Path, read: list[str]):
+def test_a_list_that_cannot_be_written_is_no_error(folder: Path, read: list[str]):
     (folder.parent / "kept").write_text("a file where the folder should be")
     assert night(folder) == night(folder)
 
 
-def test_the_list_names_no_file_and_forgets_those_that_are_gone(folder: Path, read: list[str]):
+def test_the_list_has_no_names_and_no_deleted_files(folder: Path, read: list[str]):
     night(folder)
     [kept] = (folder.parent / "kept").iterdir()
     size = kept.stat().st_size
@@ -122,6 +120,6 @@ def test_the_list_names_no_file_and_forgets_those_that_are_gone(folder: Path, re
     assert kept.stat().st_size < size
 
 
-def test_files_are_read_once_a_process(folder: Path, read: list[str]):
+def test_a_process_reads_each_file_once(folder: Path, read: list[str]):
     assert hashed(folder / "a.txt") == hashed(folder / "a.txt")
     assert read == ["a.txt"]

@@ -19,7 +19,7 @@ def test_control_characters_of_a_name_are_escaped(tmp_path: Path) -> None:
     assert (file.path, file.name) == (path, "a\\x0ab\\x1b[31m.txt")
 
 
-def test_a_version_is_another_after_an_edit_that_keeps_size_and_time(tmp_path: Path) -> None:
+def test_the_version_changes_with_an_edit_that_keeps_size_and_time(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("one")
     state = path.stat()
@@ -33,7 +33,7 @@ def test_a_version_is_another_after_an_edit_that_keeps_size_and_time(tmp_path: P
 @pytest.mark.parametrize(
     ("error", "known"), [(errno.EIO, False), (errno.ESTALE, False), (errno.EACCES, True)]
 )
-def test_what_may_pass_is_no_sure_state(
+def test_a_transient_error_leaves_the_digest_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int, known: bool
 ) -> None:
     (tmp_path / "a.txt").write_text("one")
@@ -71,7 +71,7 @@ def test_folders_are_walked_as_deep_as_they_go(tmp_path: Path) -> None:
         ("**/**/y/?.txt", ["x/y/c.txt"]),
     ],
 )
-def test_a_pattern_says_which_files(tmp_path: Path, pattern: str, found: list[str]) -> None:
+def test_the_files_of_a_pattern_are_listed(tmp_path: Path, pattern: str, found: list[str]) -> None:
     for name in ("a.md", "a.txt", "x/b.txt", "x/y/c.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)

@@ -66,7 +66,7 @@ def test_three_files_with_front_matter_are_three_titles(tmp_path: Path):
         "",
     ],
 )
-def test_what_is_no_front_matter_stays_in_the_text(text: str):
+def test_text_that_is_no_front_matter_stays_in_the_text(text: str):
     assert split_front_matter(text) == ({}, text)
 
 
@@ -75,7 +75,7 @@ def test_a_text_that_is_front_matter_alone_keeps_it():
     assert split_front_matter(text) == ({"title": "Alone"}, text)
 
 
-def test_a_set_has_one_order():
+def test_a_set_is_written_in_sorted_order():
     fields, _ = split_front_matter("---\nkinds: !!set {b, a, 3}\n---\ntext")
     assert fields == {"kinds": ["3", "a", "b"]}
 

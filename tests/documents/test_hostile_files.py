@@ -55,7 +55,7 @@ def test_a_file_that_is_made_to_fill_its_reader_is_a_reject_and_the_others_are_r
     assert "Zyxomandrel" not in str(found)
 
 
-def test_one_line_of_a_gigabyte_is_told_before_it_is_read(tmp_path: Path):
+def test_a_line_of_a_gigabyte_is_a_reject_before_it_is_read(tmp_path: Path):
     for name in ("a.txt", "b.jsonl", "c.csv"):
         with (tmp_path / name).open("wb") as file:
             file.truncate(2**30)

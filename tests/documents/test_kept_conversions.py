@@ -1,4 +1,4 @@
-"""Which converter's work a kept conversion is told to be."""
+"""Check which converter a kept conversion is attributed to, and when it is replaced."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ class Heard:
         self.by_another.append(by_another)
 
 
-def test_a_whole_conversion_is_as_good_when_scans_can_be_read_too(
+def test_a_complete_conversion_stays_valid_after_ocr_is_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     written(prose("Words of the harbour master."), tmp_path / "a.pdf")
@@ -43,15 +43,13 @@ def test_a_whole_conversion_is_as_good_when_scans_can_be_read_too(
     assert heard.by_another == ["", without]
 
 
-def test_a_file_without_scans_is_not_said_to_be_read_by_ocr(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_without_scans_does_not_name_ocr(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     written(prose("Words of the harbour master."), tmp_path / "a.pdf")
     monkeypatch.setattr(pdf, "ocr_version", lambda: "rapidocr 9")
     assert "rapidocr" not in pdf.convert_pdf(tmp_path / "a.pdf").converter
 
 
-def test_a_conversion_anew_that_fails_leaves_the_one_that_is_kept(tmp_path: Path):
+def test_a_failed_repetition_leaves_the_kept_conversion(tmp_path: Path):
     (tmp_path / "a.pdf").write_text("text")
     files = [FileToConvert(tmp_path / "a.pdf", "a.pdf")]
     (tmp_path / "own.py").write_text(

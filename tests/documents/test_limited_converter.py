@@ -106,8 +106,8 @@ def test_a_conversion_of_the_wrong_types_is_a_reject_of_its_file(folder: Path, s
     assert "cannot be kept" in str(found[0])
 
 
-def test_what_one_file_leaves_behind_is_not_held_against_the_next(folder: Path):
-    """A process that has converted before, and has no memory left, is not the next file's fault."""
+def test_a_file_is_not_blamed_for_the_memory_of_an_earlier_one(folder: Path):
+    """Check a process that has converted before and has no memory left."""
     (folder / "own.py").write_text(
         "kept = []\ndef hold(path):\n    kept.append(bytearray(100_000_000))\n    return"
         " path.read_text()\n"
@@ -126,7 +126,7 @@ def test_what_one_file_leaves_behind_is_not_held_against_the_next(folder: Path):
         'ImportError("a.so: failed to map segment from shared object")',
     ],
 )
-def test_what_the_system_has_no_room_for_is_too_much_memory(tmp_path: Path, error: str):
+def test_a_failed_allocation_is_reported_as_too_much_memory(tmp_path: Path, error: str):
     """Else the file would not be tried with all of the memory, and no one told to raise the
     limit."""
     (tmp_path / "own.py").write_text(f"def convert(path):\n    raise {error}\n")
@@ -171,7 +171,7 @@ def test_a_command_converts_within_the_same_limits(folder: Path):
     assert converter_name(".pdf", own) == Path(sys.executable).name
 
 
-def test_a_converter_of_ones_own_may_be_for_one_suffix_and_say_more_than_a_text(folder: Path):
+def test_an_own_converter_may_be_for_one_suffix_and_return_a_conversion(folder: Path):
     (folder / "own.py").write_text(
         "from pipeline.contract.conversion import Conversion\ndef scan(path):\n    return"
         " Conversion('text', 'scanner 2', 'Title', (0, 2), {'camera': 'x'})\n"
@@ -190,7 +190,7 @@ def test_a_converter_of_ones_own_may_be_for_one_suffix_and_say_more_than_a_text(
         (("no-such-command", "{file}"), "no command 'no-such-command'"),
     ],
 )
-def test_a_converter_that_is_not_there_is_named_before_any_file(
+def test_a_missing_converter_is_an_error_before_any_conversion(
     folder: Path, own: OwnConverters, message: str
 ):
     with pytest.raises(SettingsError, match=message):
@@ -198,7 +198,7 @@ def test_a_converter_that_is_not_there_is_named_before_any_file(
 
 
 @pytest.mark.parametrize("own", ["own.py", ":f", ("cat",), {"pdf": "own.py"}])
-def test_what_is_no_converter_is_refused(own: OwnConverters):
+def test_an_invalid_converter_is_refused(own: OwnConverters):
     with pytest.raises(ValueError, match=r"add it|write file"):
         own_converters(own)
 
@@ -206,7 +206,7 @@ def test_what_is_no_converter_is_refused(own: OwnConverters):
 @pytest.mark.parametrize(
     "own", ["read --key hunter2 {file}", ("read", "--key", "hunter2"), {"pdf": ("hunter2",)}]
 )
-def test_what_is_refused_is_not_shown(own: OwnConverters):
+def test_the_error_does_not_show_the_refused_value(own: OwnConverters):
     with pytest.raises(ValueError, match=r"add it|write file") as raised:
         own_converters(own)
     assert "hunter2" not in str(raised.value)
@@ -220,7 +220,7 @@ def test_without_the_extra_no_process_is_started(folder: Path, monkeypatch: pyte
     ]
 
 
-def test_a_file_that_is_gone_may_come_back(folder: Path):
+def test_a_missing_file_is_a_transient_error(folder: Path):
     wanted = Wanted(path=str(folder / "gone.pdf"), own="own.py:shout", folder=str(folder))
     assert outcomes([result_of(wanted, 100)]) == ["io_error"]
     (folder / "stumble.pdf").write_text("stumble")
@@ -247,7 +247,7 @@ LimitedConverter(processes=2).convert(files, ConversionRules(1000, 300, own, sys
 def test_no_process_outlives_the_one_that_started_it(
     folder: Path, ending: signal.Signals, command: str, processes: int
 ):
-    """A command's own processes neither."""
+    """Check this for the processes of a command too."""
     files(folder, "sleep", "spin")
     with started([sys.executable, "-c", SCRIPT, str(folder), command]) as process:
         below = wait_for(process, at_least=processes + 2)  # two of them look after the others
@@ -271,7 +271,7 @@ def started(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for(process: subprocess.Popen[str], at_least: int) -> list[psutil.Process]:
-    """What runs below it, as soon as so many processes do."""
+    """Wait until the process has so many descendants, and return them."""
     assert process.stdout
     assert process.stdout.readline() == "started\n"
     while process.poll() is None:

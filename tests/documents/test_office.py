@@ -54,7 +54,7 @@ def packed(path: Path, parts: dict[str, str]) -> Path:
 
 
 def docx(path: Path, *paragraphs: tuple[str, str], title: str = "") -> Path:
-    """Paragraphs of (style, text)."""
+    """Write a DOCX file with these paragraphs of (style, text)."""
     body = "".join(
         f'<w:p><w:pPr><w:pStyle w:val="{style}"/></w:pPr><w:r><w:t>{text}</w:t></w:r></w:p>'
         for style, text in paragraphs
@@ -78,7 +78,7 @@ def docx(path: Path, *paragraphs: tuple[str, str], title: str = "") -> Path:
         ([("Normal", "Dear all,")], "Document1", ("Dear all,", "first_line")),
     ],
 )
-def test_the_title_of_docx_is_its_paragraph_then_its_property(
+def test_the_title_of_docx_is_its_title_paragraph_or_else_its_property(
     tmp_path: Path, paragraphs: list[tuple[str, str]], title: str, found: tuple[str, str]
 ):
     docx(tmp_path / "a.docx", *paragraphs, ("Normal", "Words of it."), title=title)
@@ -99,7 +99,7 @@ def test_the_title_of_docx_is_its_paragraph_then_its_property(
         ("</head><body>", ("Words.", "first_line")),
     ],
 )
-def test_the_title_of_html_is_before_its_headings(
+def test_the_title_of_html_is_preferred_to_its_headings(
     tmp_path: Path, page: str, found: tuple[str, str]
 ):
     (tmp_path / "a.html").write_text(f"<html><head>{page}<p>Words.</p></body></html>")
@@ -107,7 +107,7 @@ def test_the_title_of_html_is_before_its_headings(
     assert (documents["title"].item(), documents["title_from"].item()) == found
 
 
-def test_a_workbook_is_a_table_a_sheet(tmp_path: Path):
+def test_a_workbook_has_a_table_for_each_sheet(tmp_path: Path):
     book = Workbook()
     sheet = book.active
     assert sheet is not None
@@ -164,7 +164,7 @@ def test_a_book_has_its_title(tmp_path: Path):
 
 
 @pytest.mark.parametrize("suffix", [".docx", ".pptx", ".xlsx", ".epub"])
-def test_a_damaged_file_is_a_reject_and_no_other_file_is_touched(tmp_path: Path, suffix: str):
+def test_a_damaged_file_is_a_reject_and_other_files_are_read(tmp_path: Path, suffix: str):
     (tmp_path / f"a{suffix}").write_bytes(b"PK damaged")
     packed(tmp_path / f"b{suffix}", {"odd.xml": "<odd/>"})
     (tmp_path / "c.txt").write_text("Words.")

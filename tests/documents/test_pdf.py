@@ -63,7 +63,7 @@ def test_each_page_begins_where_the_conversion_says(tmp_path: Path):
     assert found.converter.startswith("pypdfium2 ")
 
 
-def test_a_page_without_anything_on_it_is_there_and_no_fault(tmp_path: Path):
+def test_an_empty_page_is_a_page_without_a_fault(tmp_path: Path):
     found = convert(written(prose("First.", "", "Third."), tmp_path / "a.pdf"))
     assert (found.text, found.pages, found.faults) == ("First.\n\n\n\nThird.", (0, 8, 10), ())
 
@@ -90,7 +90,7 @@ def rows_found(text: str, rows: list[list[str]]) -> int:
     return sum(row in there for row in rows)
 
 
-def test_text_around_tables_is_there_once_and_in_order(tmp_path: Path):
+def test_text_around_tables_is_read_once_and_in_order(tmp_path: Path):
     made = next(made for made in table_pdfs() if made.name == "ruled_in_prose")
     (tmp_path / "a.pdf").write_bytes(made.content)
     words = " ".join(convert(tmp_path / "a.pdf").text.split())
@@ -99,7 +99,7 @@ def test_text_around_tables_is_there_once_and_in_order(tmp_path: Path):
     assert before.count("The harbour board met") == after.count("The harbour board met") == 2
 
 
-def test_pages_of_prose_are_not_looked_at_for_tables(
+def test_pages_of_prose_are_not_searched_for_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     asked = []
@@ -115,7 +115,7 @@ def test_pages_of_prose_are_not_looked_at_for_tables(
     assert asked == [(0, "ruled")]
 
 
-def test_a_page_that_the_readers_of_tables_stumble_over_has_its_text(
+def test_a_page_has_its_text_if_the_readers_of_tables_fail(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(pdf_pages, "_alone", lambda pdf, place: b"damaged")
@@ -142,7 +142,7 @@ def test_the_title_property_is_given_unless_a_program_put_it_there(
     assert documents["title"].tolist() == [title if title_from == "given" else "CONFIDENTIAL"]
 
 
-def test_pages_and_converter_stand_in_the_metadata(tmp_path: Path):
+def test_the_metadata_have_pages_and_converter(tmp_path: Path):
     written(prose("First.", "Second."), tmp_path / "a.pdf")
     documents, _ = load_documents(LoadParams(path=str(tmp_path)))
     metadata = json.loads(documents["metadata"].item())
@@ -192,7 +192,7 @@ def test_a_picture_without_words_is_a_fault_with_the_extra_too(tmp_path: Path):
     assert "none that can be read" in rejects["message"].item()
 
 
-def test_words_that_are_read_stand_in_lines(monkeypatch: pytest.MonkeyPatch):
+def test_words_of_a_scan_are_joined_to_lines(monkeypatch: pytest.MonkeyPatch):
     from pipeline.documents import ocr
 
     def box(left: float, top: float) -> list[list[float]]:

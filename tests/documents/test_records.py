@@ -33,19 +33,19 @@ def test_csv_fields_may_be_long() -> None:
 @pytest.mark.parametrize(
     "text", ["id,body\n1,a\n", "text,text\na,b\n", 'text\n"open', 'text\n"a"b\n']
 )
-def test_csv_that_cannot_be_read(text: str) -> None:
+def test_invalid_csv_is_a_fault(text: str) -> None:
     faults = list(read_csv(text, "text"))
     assert [item.reason for item in faults if isinstance(item, Fault)] == ["parse"]
 
 
-def test_csv_row_with_too_many_fields() -> None:
+def test_a_csv_row_with_too_many_fields_is_a_fault() -> None:
     faulty, good = read_csv("id,text\n1,a,b\n2,c\n", "text")
     assert isinstance(faulty, Fault)
     assert (faulty.reason, faulty.line) == ("parse", 2)
     assert good == Record(3, {"id": "2", "text": "c"})
 
 
-def test_json_object_or_array() -> None:
+def test_a_json_object_or_array_gives_records() -> None:
     assert list(read_json('{"text": "a"}')) == [Record(1, {"text": "a"})]
     first, second = read_json('[{"text": "a"}, "b"]')
     assert first == Record(1, {"text": "a"})
@@ -56,20 +56,20 @@ def test_json_object_or_array() -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[1,", "[" * 100_000, '{"a": NaN}', "nil", '{"a": ' + "9" * 5000 + "}"]
 )
-def test_json_that_cannot_be_read(text: str) -> None:
+def test_invalid_json_is_a_fault(text: str) -> None:
     *records, fault = read_json(text)
     assert isinstance(fault, Fault)
     assert (fault.reason, fault.line) == ("parse", None)
     assert not any(isinstance(item, Record) for item in records)
 
 
-def test_jsonl_lines_stand_alone() -> None:
+def test_each_line_of_jsonl_is_a_record_or_a_fault() -> None:
     items = list(read_jsonl('{"text": "a\u2028b"}\n{oops\n\n[1]\n{"text": "c"}\n'))
     assert [item.line for item in items] == [1, 2, 4, 5]
     assert [isinstance(item, Fault) for item in items] == [False, True, True, False]
 
 
 @given(st.text(max_size=200))
-def test_nothing_raises(text: str) -> None:
+def test_no_text_raises_an_error(text: str) -> None:
     for items in (read_csv(text, "text"), read_json(text), read_jsonl(text)):
         assert all(isinstance(item, Record | Fault) for item in items)

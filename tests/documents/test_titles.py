@@ -23,10 +23,10 @@ from pipeline.documents.titles import Title, title_of
         ("---\n", Title("name", "file_name")),
     ],
 )
-def test_the_first_heading_outside_of_code_is_before_the_first_line(text: str, title: Title):
+def test_the_first_heading_outside_of_code_is_preferred_to_the_first_line(text: str, title: Title):
     assert title_of(text, "name", headings=True) == title
 
 
-def test_what_is_given_is_before_a_heading():
+def test_a_given_title_is_preferred_to_a_heading():
     assert title_of("# Heading", "name", given="Given", headings=True) == Title("Given", "given")
     assert title_of("# Heading", "name", headings=False) == Title("Heading", "first_line")
