@@ -1,5 +1,5 @@
-"""What a function depends on, in modules written for it; and what names stand for, beside Python's
-own compiler."""
+"""The definitions that a function depends on, in modules written for these tests; the names that
+definitions load, compared with Python's own compiler."""
 
 import argparse
 import ast
@@ -107,7 +107,7 @@ def test_a_name_is_followed_to_its_definition(module, source: str):
 
 
 @pytest.mark.parametrize("source", SHADOWED)
-def test_a_name_that_a_function_binds_is_its_own(module, source: str):
+def test_a_local_name_is_not_followed(module, source: str):
     before, after = _edited(source)
     assert module(before) == module(after)
 
@@ -142,7 +142,7 @@ def test_a_name_that_a_function_binds_is_its_own(module, source: str):
         ("def it(**x): return x", "def it(*x): return x"),
     ],
 )
-def test_what_may_give_another_result_has_another_form(module, one: str, other: str):
+def test_code_that_may_give_another_result_has_another_form(module, one: str, other: str):
     assert module(one) != module(other)
 
 
@@ -173,11 +173,11 @@ def test_what_may_give_another_result_has_another_form(module, one: str, other: 
         ),
     ],
 )
-def test_where_a_definition_is_and_what_it_is_called_does_not_count(module, one: str, other: str):
+def test_the_place_and_name_of_a_definition_do_not_count(module, one: str, other: str):
     assert module(one) == module(other)
 
 
-def test_a_module_that_is_handed_on_counts_as_a_whole(module):
+def test_a_module_that_is_passed_as_a_value_counts_as_a_whole(module):
     handed = "from mill import letters\ndef it(): return vars(letters)"
     assert len(module(handed)) == 3
 
@@ -198,8 +198,8 @@ STANDARD += [json.decoder, statistics, textwrap, typing, unittest.mock]
 
 @pytest.mark.parametrize("module", STANDARD, ids=lambda module: module.__name__)
 def test_the_names_of_a_definition_are_those_that_the_compiler_finds(module: ModuleType):
-    """What stands around a body (decorators, defaults, annotations) and classes load more than it
-    does, never less."""
+    """A definition loads at least the names that its compiled body loads; decorators, defaults and
+    annotations add some."""
     source = inspect.getsource(module)
     compiled = [
         code for code in compile(source, "it", "exec").co_consts if isinstance(code, CodeType)
@@ -228,7 +228,8 @@ def test_the_names_of_a_definition_are_those_that_the_compiler_finds(module: Mod
 
 
 def _around(statement: ast.AST) -> set[str]:
-    """The names in decorators, defaults and annotations of a function and those within it."""
+    """Return the names in decorators, defaults and annotations of a function and of functions
+    within it."""
     functions = [
         node
         for node in ast.walk(statement)
@@ -244,8 +245,11 @@ def _around(statement: ast.AST) -> set[str]:
 
 
 def _globals(code: CodeType) -> set[str]:
-    """What a function's code, and the code within it, loads as globals; a class body has no other
-    name for them than for its own, so only what it does not bind itself is surely one."""
+    """Return the globals that a function's code, and the code within it, surely loads.
+
+    In the code of a class body, globals look like the class's own names; only those that it does
+    not bind are taken.
+    """
     steps = list(dis.get_instructions(code))
     if code.co_flags & inspect.CO_OPTIMIZED:
         own = {step.argval for step in steps if step.opname == "LOAD_GLOBAL"}

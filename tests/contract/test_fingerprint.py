@@ -32,7 +32,8 @@ MODULES = {
 
 
 class Package:
-    """The modules on disk; ``edit`` replaces text in one and forgets what Python knew of it."""
+    """The modules on disk; ``edit`` replaces text in one and clears what Python has cached
+    of it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -83,7 +84,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
     ],
     ids=["docstring", "docstring gone", "comment", "layout", "comment in a helper", "machinery"],
 )
-def test_what_cannot_change_a_result_changes_nothing(
+def test_an_edit_that_cannot_change_a_result_keeps_the_fingerprint(
     package: Package, module: str, old: str, new: str
 ):
     before = package.fingerprints()
@@ -111,7 +112,7 @@ def test_an_edit_changes_the_verbs_that_import_it_and_no_others(
     assert {name for name in before if before[name] != after[name]} == changed
 
 
-def test_a_package_is_followed_through_the_names_it_hands_on(package: Package):
+def test_a_package_is_followed_through_the_names_it_reexports(package: Package):
     package.edit("count", "from mill.sounds import vowels", "from mill.sounds import VOWELS")
     package.edit("count", "vowels.VOWELS", "VOWELS")
     before = package.fingerprints()
@@ -156,7 +157,7 @@ def test_a_package_is_followed_through_the_names_it_hands_on(package: Package):
         "a constant",
     ],
 )
-def test_a_definition_may_move_and_change_its_name(
+def test_a_moved_or_renamed_definition_keeps_its_fingerprint(
     package: Package, moves: list[tuple[str, str, str]]
 ):
     before = package.fingerprints()

@@ -1,4 +1,5 @@
-"""What one process finds out of its code, the next one takes, as long as it is the same code."""
+"""Fingerprints that one process computes are used by the next one, as long as the code is
+the same."""
 
 import os
 import subprocess
@@ -24,7 +25,7 @@ print(code_fingerprint(shout), "parsed" if parsed else "kept")
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """shout.py calls letters.py; other.py is on its own."""
+    """Return a package in which shout.py calls letters.py; other.py stands alone."""
     folder = tmp_path / "mill"
     folder.mkdir()
     (folder / "__init__.py").write_text("")
@@ -37,7 +38,7 @@ def package(tmp_path: Path) -> Path:
 
 
 def asked(package: Path, **environment: str) -> tuple[str, str]:
-    """The fingerprint, and whether it was made or taken, by a process of its own."""
+    """Return the fingerprint that a new process prints, and whether it was computed or kept."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -74,7 +75,7 @@ def test_no_edit_is_missed_whatever_the_file_system_says_of_its_time_and_size(pa
     assert (after != code, how) == (True, "parsed")
 
 
-def test_code_that_came_as_the_process_ran_is_not_kept_as_that_of_before(
+def test_code_that_is_replaced_while_the_process_runs_is_not_kept(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
@@ -91,7 +92,7 @@ def test_code_that_came_as_the_process_ran_is_not_kept_as_that_of_before(
 
 
 @pytest.mark.parametrize("change", ["edited", "new", "gone", "renamed"])
-def test_a_change_anywhere_in_the_package_is_looked_at(package: Path, change: str):
+def test_a_change_of_any_file_of_the_package_is_noticed(package: Path, change: str):
     code, _ = asked(package)
     other = package / "other.py"
     match change:
@@ -108,7 +109,7 @@ def test_a_change_anywhere_in_the_package_is_looked_at(package: Path, change: st
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"sources": 1}', b"\x00" * 4000, None])
-def test_a_damaged_file_is_written_anew_without_a_word(package: Path, content: bytes | None):
+def test_a_damaged_file_is_rewritten_without_a_message(package: Path, content: bytes | None):
     code, _ = asked(package)
     file = file_of(package)
     if content is None:
@@ -118,7 +119,7 @@ def test_a_damaged_file_is_written_anew_without_a_word(package: Path, content: b
     assert asked(package) == (code, "kept")
 
 
-def test_an_installation_that_nothing_may_be_written_to_goes_without(package: Path):
+def test_a_read_only_installation_works_without_kept_fingerprints(package: Path):
     (package / "__pycache__").write_text("a file, where root too can make no folder")
     assert asked(package) == asked(package)
     assert asked(package)[1] == "parsed"
@@ -129,13 +130,15 @@ def test_with_pythondontwritebytecode_nothing_is_left(package: Path):
     assert not (package / "__pycache__").exists()
 
 
-def test_it_is_where_bytecode_is(package: Path, tmp_path: Path):
+def test_fingerprints_are_kept_beside_the_bytecode(package: Path, tmp_path: Path):
     asked(package, PYTHONPYCACHEPREFIX=str(tmp_path / "elsewhere"))
     assert not (package / "__pycache__").exists()
     assert asked(package, PYTHONPYCACHEPREFIX=str(tmp_path / "elsewhere"))[1] == "kept"
 
 
-def test_what_two_find_out_by_turns_is_kept_of_both(package: Path, monkeypatch: pytest.MonkeyPatch):
+def test_fingerprints_of_two_processes_are_both_kept(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     kept_code(package, "mill.a", lambda: "of one")
     kept_code(package, "mill.b", lambda: "of the other")

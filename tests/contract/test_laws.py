@@ -1,5 +1,5 @@
-"""Every verb is held to the law that it declares, and every part of one: over splits of the groups,
-and over nights."""
+"""Every verb and every sub-step is checked against its law, over splits of the groups and over
+runs."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_a_verb_holds_its_law(name: str, data: st.DataObject, folder: Path):
 )
 @held
 @given(data=st.data())
-def test_each_part_of_a_verb_holds_its_law_and_all_make_what_it_makes(
+def test_each_sub_step_holds_its_law_and_together_they_equal_the_verb(
     name: str, args: Mapping[str, str], data: st.DataObject, folder: Path
 ):
     verb = REGISTRY.verbs[name]
@@ -85,7 +85,7 @@ SCHEMAS = {"readings": READINGS, "places": PLACES}
 
 
 def with_names(tables: Mapping[str, pd.DataFrame]) -> dict[str, pa.Table]:
-    """Readings with the names of their places."""
+    """Return readings with the names of their places."""
     names = tables["places"].set_index("id")["name"]
     readings = tables["readings"]
     return {
@@ -96,7 +96,7 @@ def with_names(tables: Mapping[str, pd.DataFrame]) -> dict[str, pa.Table]:
 
 
 def counted(tables: Mapping[str, pd.DataFrame]) -> dict[str, pa.Table]:
-    """Readings with how many there are of the same place."""
+    """Return readings with the number of readings of the same place."""
     readings = tables["readings"]
     rows = readings.assign(value=readings.groupby("place")["id"].transform("size").astype(float))
     return {"named": READINGS.encode(rows, "named")}
@@ -121,7 +121,7 @@ QUILL, TOLLEN, FEWER = (
 USED = Uses("readings", ("place",))
 
 
-def test_rows_that_are_decided_together_are_of_one_group():
+def test_rows_that_are_computed_together_form_one_group():
     hold_split(by("place", counted), QUILL, {"p"})
     hold_night(by("place", counted), QUILL, FEWER)
     with pytest.raises(AssertionError, match="verb: named of"):
@@ -130,13 +130,13 @@ def test_rows_that_are_decided_together_are_of_one_group():
         hold_night(by("id", counted), QUILL, FEWER)
 
 
-def test_a_dictionary_is_one_whose_entries_are_told_by_their_users():
+def test_a_law_with_a_wrong_lookup_is_found():
     hold_night(by("id", with_names, places=USED), QUILL, TOLLEN)
     with pytest.raises(AssertionError, match="verb: named"):
         hold_night(by("id", with_names, places=Uses("readings", ("id",))), QUILL, TOLLEN)
 
 
-def test_where_what_is_read_whole_has_changed_nothing_is_kept():
+def test_a_change_of_an_input_that_is_read_whole_changes_every_group():
     assert changed_groups(by("id", with_names), QUILL, TOLLEN) is None
     assert changed_groups(by("id", with_names), QUILL, FEWER) == {"b"}
     assert changed_groups(by("id", with_names), QUILL, QUILL) == set()

@@ -1,4 +1,4 @@
-"""Verbs of files that settings name."""
+"""Verbs in files that the settings name."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def test_a_file_declares_verbs_for_its_project_alone(tmp_path: Path):
     assert set(verbs) - set(REGISTRY.verbs) == {"shout"}
 
 
-def test_the_code_counts_and_the_place_does_not(tmp_path: Path):
+def test_the_fingerprint_of_an_own_verb_depends_on_its_code_not_its_path(tmp_path: Path):
     first = _fingerprint(tmp_path / "a", SOURCE)
     assert _fingerprint(tmp_path / "b", SOURCE) == first
     assert _fingerprint(tmp_path / "a", SOURCE.replace('"""Louder."""', '"""Loud."""')) == first
@@ -147,7 +147,9 @@ def test_a_verb_may_be_imported_from_the_package_or_from_its_module(tmp_path: Pa
         (None, "cannot be read"),
     ],
 )
-def test_a_file_that_is_of_no_use_is_refused(tmp_path: Path, source: str | None, message: str):
+def test_a_file_that_declares_no_usable_verb_is_refused(
+    tmp_path: Path, source: str | None, message: str
+):
     if source is not None:
         (tmp_path / "own.py").write_text(source)
     with pytest.raises(SettingsError) as refused:

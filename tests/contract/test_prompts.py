@@ -19,7 +19,7 @@ def test_a_value_comes_through_unchanged(value: str):
     )
 
 
-def test_what_a_value_contains_is_never_expanded():
+def test_placeholders_within_a_value_are_not_expanded():
     assert Prompt("p", "Text: $text\n").render(text=TRICKY) == f"Text: {TRICKY}\n"
 
 

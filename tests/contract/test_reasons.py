@@ -42,7 +42,7 @@ def test_every_reason_in_the_code_is_in_the_list():
     assert set(REASONS) >= PASSING_REASONS
 
 
-def test_another_reason_is_refused():
+def test_an_undeclared_reason_is_refused():
     refuse_unknown_reasons(["parse", "empty", "parse"], "step 'x'")
     with pytest.raises(DataError, match=r"step 'x': .*: bored, tired; "):
         refuse_unknown_reasons(["tired", "parse", "bored"], "step 'x'")

@@ -96,7 +96,7 @@ def test_the_order_of_the_input_rows_is_forgotten(
 
 
 @every_schema
-def test_no_rows_are_a_typed_table_too(schema: TableSchema):
+def test_a_table_without_rows_has_typed_columns(schema: TableSchema):
     empty = schema.frame()
     assert list(empty.columns) == schema.columns
     assert schema.encode(empty, "rows").schema == schema.arrow

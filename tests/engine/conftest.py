@@ -10,7 +10,7 @@ from tests.engine.small_project import SmallProject
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallProject:
-    """A project of the small verbs alone, which nobody sees afterwards."""
+    """Return a project of the small verbs alone, in a registry of its own."""
     monkeypatch.setattr(REGISTRY, "verbs", {})
     small_verbs.register_small_verbs()
     small_verbs.CALLS.clear()

@@ -1,4 +1,4 @@
-"""What a night reads of the folder, and what happens meanwhile."""
+"""Records which files a run reads, and changes files meanwhile."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A workflow of the small verbs, and a chat model that says what it is told to say."""
+"""A workflow of the small verbs, and a chat model with prescribed replies."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -25,7 +25,7 @@ class KeepParams(Params):
 
 
 def read_numbers(params: ReadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A number a line; a line that is none is a reject."""
+    """Read one number from each line; a line without one is a reject."""
     CALLS.append("read_numbers")
     lines = (Path(params.root) / params.path).read_text().split()
     numbers = NUMBERS.frame([(line, int(line)) for line in lines if line.isdigit()])

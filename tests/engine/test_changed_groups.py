@@ -1,5 +1,5 @@
-"""Nights of small verbs of each law: whatever rows come, change and go, the tables are those of a
-run from nothing."""
+"""Runs of small verbs with each kind of law: whatever rows come, change and go, the tables are
+those of a full build."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ def read_readings(params: ReadParams) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def count_years(readings: pd.DataFrame) -> pd.DataFrame:
-    """Groups are named by numbers."""
+    """Count the readings of each year: groups are named by numbers."""
     years = readings.sort_values("id").groupby("year")["id"].agg(["size", " ".join]).reset_index()
     return years.set_axis(["year", "readings", "ids"], axis=1)
 
@@ -151,10 +151,10 @@ NIGHT = st.tuples(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(nights=st.lists(NIGHT, min_size=2, max_size=3), number=st.uuids())
-def test_any_nights_end_in_the_tables_of_a_run_from_nothing(
+def test_any_history_of_runs_ends_in_the_tables_of_a_full_build(
     readings: SmallProject, nights: Sequence[Any], number: object
 ):
-    """Rows that name no group are of one, as the verb sees them."""
+    """Rows with a missing group name form one group with "" or 0, as the verb sees them."""
     made: dict[str, list[str]] = {}
     few = 1 + len(nights[0][0]) % 3
     in_buckets, at_once = (
@@ -172,7 +172,7 @@ def test_any_nights_end_in_the_tables_of_a_run_from_nothing(
     assert made == run(readings, readings.root / f"fresh-{number}")
 
 
-def test_a_night_reads_many_rows_some_groups_at_a_time(
+def test_many_changed_rows_are_read_some_groups_at_a_time(
     readings: SmallProject, monkeypatch: pytest.MonkeyPatch
 ):
     step = readings.workflow.steps[2]

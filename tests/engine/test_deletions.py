@@ -16,7 +16,7 @@ LOAD_ONLY = "name: load\nsteps:\n  - verb: load_documents\n"
 
 
 def identities(*names: str) -> pd.DataFrame:
-    """Documents by id, and content after a colon if it is not the same: "a" or "a:text"."""
+    """Return documents by id, with another content after a colon: "a" or "a:text"."""
     parts = [name.partition(":") for name in names]
     return pd.DataFrame(
         [(id, f"{id}.txt", content or id) for id, _, content in parts],
@@ -24,7 +24,7 @@ def identities(*names: str) -> pd.DataFrame:
     )
 
 
-def test_what_became_of_the_documents():
+def test_documents_are_new_edited_or_gone():
     found = document_changes(
         identities("a", "b", "c", "d"), identities("a", "b:edited", "e", "x:d")
     )
@@ -57,7 +57,7 @@ def test_what_became_of_the_documents():
         "the first run",
     ],
 )
-def test_what_may_pass(before: str, after: str, max_ratio: float):
+def test_deletions_up_to_the_limit_and_renames_pass(before: str, after: str, max_ratio: float):
     check_deletions(identities(*before.split()), identities(*after.split()), max_ratio)
 
 
@@ -83,7 +83,7 @@ def test_what_may_pass(before: str, after: str, max_ratio: float):
         ("a b", "c:a", r"1 of 2 documents are gone \(b\.txt\)"),
     ],
 )
-def test_what_stops_a_run(before: str, after: str, message: str):
+def test_too_many_deletions_stop_a_run(before: str, after: str, message: str):
     with pytest.raises(DeletionError, match=message) as caught:
         check_deletions(identities(*before.split()), identities(*after.split()), 0.3)
     assert caught.value.exit_code == 1
@@ -91,7 +91,7 @@ def test_what_stops_a_run(before: str, after: str, message: str):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> ProjectFolder:
-    """Four documents loaded; no store is needed."""
+    """Return a project with four loaded documents and no store."""
     texts = {f"{name}.txt": f"The mill of {name}." for name in "abcd"}
     folder = new_project(
         tmp_path / "mill", "embedded", texts, workflow="load", max_delete_ratio=0.3
@@ -241,14 +241,14 @@ def test_a_broken_manifest_leaves_the_guard_on(
         assert len(project.table("documents")) == 4
 
 
-def test_a_first_night_has_nothing_to_compare(tmp_path: Path, folder: ProjectFolder):
+def test_a_first_run_is_compared_with_nothing(tmp_path: Path, folder: ProjectFolder):
     shutil.rmtree(folder.root / "data" / "snapshots")
     folder.delete("a.txt")
     with folder.open() as project:
         assert project.index().exit_code == 0
 
 
-def test_the_settings_allow_it(folder: ProjectFolder):
+def test_the_settings_allow_many_deletions(folder: ProjectFolder):
     folder.delete("a.txt")
     folder.delete("b.txt")
     with folder.open("max_delete_ratio=0.5") as project:

@@ -1,5 +1,5 @@
-"""A night that reads the files that changed leaves what one leaves that reads them all, whatever
-came before."""
+"""A run that reads only changed files leaves the tables of one that reads all files, whatever the
+runs before it did."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,7 +37,7 @@ NAMES = (
     "p.png",
 )
 Night = Mapping[str, bytes | None]
-"""What becomes of files: None where one is deleted."""
+"""The new contents of files; None where one is deleted."""
 NIGHTS = st.lists(
     st.dictionaries(st.sampled_from(NAMES), st.none() | st.sampled_from(CONTENTS), max_size=4),
     min_size=2,
@@ -75,7 +75,7 @@ def tables_after(
     suppress_health_check=(HealthCheck.function_scoped_fixture,),
 )  # fmt: skip
 @given(nights=NIGHTS)
-def test_a_night_leaves_what_reading_all_files_leaves(
+def test_an_incremental_read_leaves_the_tables_of_a_full_read(
     nights: list[Night], tmp_path_factory: pytest.TempPathFactory
 ):
     root = tmp_path_factory.mktemp("nights")
@@ -88,7 +88,7 @@ def test_a_night_leaves_what_reading_all_files_leaves(
             pd.testing.assert_frame_equal(found[name], table)
 
 
-def test_what_is_kept_stays_through_other_nights_and_goes_with_its_file(tmp_path: Path):
+def test_a_kept_document_stays_until_its_file_is_deleted(tmp_path: Path):
     folder = new_folder(tmp_path / "mill")
     change(folder, {"cases.csv": CONTENTS[4], "far/b.txt": b"From afar."})
     tables_after(folder)
@@ -107,7 +107,7 @@ def test_what_is_kept_stays_through_other_nights_and_goes_with_its_file(tmp_path
     assert tables["rejects"].empty
 
 
-def test_a_night_reads_what_changed_and_what_could_not_be_read(
+def test_a_run_reads_files_that_changed_or_could_not_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     folder = new_folder(tmp_path / "mill")
@@ -134,10 +134,10 @@ def test_a_night_reads_what_changed_and_what_could_not_be_read(
     assert readings == [["b.txt"], ["b.txt", "far/a.csv"], ["b.txt"]]
 
 
-def test_what_never_stands_still_is_read_whole_by_the_next_night(
+def test_a_file_that_keeps_changing_is_read_again_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """What was read of a file may not be what its hash says."""
+    """A file's content may not be the one that its hash stands for."""
     folder = new_folder(tmp_path / "mill")
     change(folder, {"b.txt": b"One.", "far/b.txt": b"From afar."})
     texts = iter(f"Writing {number}" for number in range(100))

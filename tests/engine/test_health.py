@@ -1,4 +1,4 @@
-"""What the tables of a run say of its extraction."""
+"""Figures of an extraction from the tables of a run."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -77,7 +77,7 @@ UNITS = {
 }
 
 
-def test_counts(store: SnapshotStore):
+def test_health_counts_units_entities_and_records(store: SnapshotStore):
     assert measured(store, UNITS, rejected=("d/3",)) == {
         "text_units": 4, "rejected_units": 1, "without_entities": 1, "only_title": 0,
         "entities_per_unit": 0.75,
@@ -268,7 +268,7 @@ def test_nothing_extracted_from_what_was_answered_fails_the_run(store: SnapshotS
         refused(store, {"d/0": [], "d/1": []}, rejected=("d/1",))
 
 
-def test_where_all_was_rejected_the_rejects_say_so(store: SnapshotStore):
+def test_an_extraction_with_only_rejects_does_not_fail_the_run(store: SnapshotStore):
     refused(store, {"d/0": [], "d/1": []}, rejected=("d/0", "d/1"))
     refused(store, {})
     refused(store, UNITS)
@@ -289,7 +289,7 @@ def bad_request(messages: Messages, body: Mapping[str, Any]) -> Reply:
 
 @pytest.fixture
 def loaded(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
-    """A project whose stores are loaded, and whose documents have all changed since."""
+    """Return a project whose stores are loaded, and whose documents have all changed since."""
     folder = new_project(tmp_path / "mill", postgres_url, endpoint=openai)
     with folder.open(*folder.endpoint_overrides) as project:
         assert project.run("index").outcome == "completed"
@@ -327,7 +327,7 @@ def test_a_run_whose_extraction_is_empty_fails_leaves_the_stores_and_the_next_on
 def test_a_run_in_which_too_much_was_rejected_leaves_the_stores(
     loaded: ProjectFolder, postgres_url: str, openai: OpenAIServer, max_reject_ratio: float
 ):
-    """Whatever the limit, not where all was."""
+    """Whatever the limit, stores are not loaded where every row was rejected."""
     openai.reply = bad_request
     with loaded.open(*loaded.endpoint_overrides, f"max_reject_ratio={max_reject_ratio}") as project:
         workspace = project.settings.workspace
@@ -362,7 +362,7 @@ def test_text_units_that_a_server_refused_are_not_said_to_have_nothing_in_them(
     assert "capital letters" not in run.stdout
 
 
-def test_below_the_limit_and_by_load_what_there_is_is_loaded(
+def test_tables_are_loaded_below_the_limit_and_by_an_explicit_load(
     loaded: ProjectFolder, postgres_url: str, openai: OpenAIServer
 ):
     refused = next(iter(DOCUMENTS))

@@ -1,5 +1,4 @@
-"""Rows that are kept are those that would be made again: after each night the tables are a full
-build's."""
+"""Rows that are kept equal those that a full build would make, after each run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,7 +37,8 @@ NIGHTS: Mapping[str, tuple[Mapping[str, str | None], int]] = {
     "a title that is another's too": ({"copy.md": "# The Tollen Observatory\n\nIt burnt down.\n"},
         3),
 }  # fmt: skip
-"""What changes, None for what goes; and of how many text units the names are read anew."""
+"""The changed files, None for a deleted one, and the number of text units whose names are extracted
+again."""
 
 
 def tables(folder: ProjectFolder) -> dict[str, str]:
@@ -112,7 +112,7 @@ CHANGES = st.dictionaries(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(history=st.lists(CHANGES, min_size=1, max_size=size(3, 6)))
-def test_after_any_nights_of_titles_the_tables_are_those_of_a_full_build(
+def test_after_any_history_of_titles_the_tables_are_those_of_a_full_build(
     tmp_path_factory: pytest.TempPathFactory, history: Sequence[Mapping[str, str | None]]
 ):
     root = tmp_path_factory.mktemp("nights")

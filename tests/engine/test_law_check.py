@@ -68,7 +68,7 @@ def held(folder: ProjectFolder) -> HeldStep:
         (BY_TOUCH, OF_TITLES, "breaks"),
     ],
 )
-def test_what_a_verb_makes_of_what_changed_is_what_it_makes_of_all(
+def test_the_result_for_changed_groups_equals_that_for_all_rows(
     tmp_path: Path, law: str, body: str, verdict: str
 ):
     none_touched = "pd.Series(False, index=rows.index)"
@@ -92,7 +92,9 @@ def test_a_verb_that_does_not_take_some_groups_alone_breaks_its_law(tmp_path: Pa
         ("rows['order']", "a Series of 12 int64"),
     ],
 )
-def test_an_answer_that_is_no_boolean_for_each_row_is_told(tmp_path: Path, touched: str, told: str):
+def test_a_lookup_function_that_returns_no_boolean_for_each_row_is_refused(
+    tmp_path: Path, touched: str, told: str
+):
     folder = with_verb(tmp_path / "p", BY_TOUCH, OF_TITLES, touched)
     with folder.open() as project:
         project.index("fast")

@@ -13,11 +13,11 @@ before = psutil.Process().memory_info().rss
 release_memory()
 print(before - psutil.Process().memory_info().rss)
 """
-"""What the last piece keeps glibc from giving back by itself."""
+"""Memory that the last step keeps glibc from returning by itself."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="malloc_trim is glibc's")
-def test_what_is_free_goes_back_though_something_above_it_is_in_use():
+def test_free_memory_is_returned_though_something_above_it_is_in_use():
     found = subprocess.run(
         [sys.executable, "-c", PINNED], capture_output=True, text=True, check=True
     )

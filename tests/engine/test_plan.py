@@ -15,7 +15,7 @@ from tests.engine.small_verbs import CALLS
 
 @dataclass
 class Built:
-    """A project that has run once."""
+    """Return a project that has run once."""
 
     project: SmallProject
     patch: pytest.MonkeyPatch

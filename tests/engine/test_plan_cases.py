@@ -1,4 +1,4 @@
-"""What an edit makes run: the table of cases."""
+"""Table of cases: which steps an edit makes run, and why."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,8 +37,8 @@ def _edit_file(name: str, old: str, new: str) -> Callable[[ProjectFolder], None]
 
 
 def _from(step: str, reason: str, *untouched: str) -> dict[str, tuple[str, str]]:
-    """The step must run for this reason; what follows may have to, but for what does not depend on
-    it."""
+    """Return the expected plan: the step runs for this reason, the steps after it may have to,
+    except those that do not depend on it."""
     following = STEPS[STEPS.index(step) + 1 :]
     return {step: ("run", reason), **{name: MAYBE for name in following if name not in untouched}}
 
@@ -170,7 +170,7 @@ def test_an_edit_makes_exactly_these_steps_run(
     ],
     ids=["docstring", "comment", "code", "code used three times"],
 )
-def test_an_edit_of_a_verb(
+def test_an_edit_of_a_verb_reruns_the_steps_that_use_it(
     indexed: ProjectFolder, monkeypatch: pytest.MonkeyPatch, module: str, old: str, new: str,
     expected: dict[str, tuple[str, str]],
 ) -> None:  # fmt: skip
@@ -186,7 +186,9 @@ def test_an_edit_of_a_verb(
     assert _plan(indexed) == dict.fromkeys(STEPS, ("reuse", "")) | expected
 
 
-def test_going_back_is_free(indexed: ProjectFolder, tmp_path: Path, openai: OpenAIServer) -> None:
+def test_a_return_to_an_earlier_state_costs_nothing(
+    indexed: ProjectFolder, tmp_path: Path, openai: OpenAIServer
+) -> None:
     project = indexed.copy(tmp_path / "copy")
     project.write("harbour.txt", "Nothing of note.")
     overrides = [

@@ -1,5 +1,5 @@
-"""How long a reply to a step may become follows from what it reads, and never cuts what good
-replies have needed."""
+"""The limit of a step's replies follows from what it reads, and never cuts what good
+replies need."""
 
 import pandas as pd
 
@@ -28,7 +28,7 @@ def test_a_limit_is_never_below_what_good_replies_needed():
     assert lengths.limited(request()).max_tokens == SLACK * 3000
 
 
-def test_replies_that_ended_at_a_limit_teach_nothing():
+def test_replies_that_ended_at_a_limit_do_not_raise_it():
     rows = [
         ("extract", "ok", 70),
         ("extract", "truncated", 900),

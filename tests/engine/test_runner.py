@@ -93,7 +93,7 @@ def test_rejects_are_gathered_under_the_name_of_their_step(project: SmallProject
 
 
 @pytest.mark.parametrize("reason", ["timeout", "server_error"])
-def test_a_step_with_a_passing_reject_is_tried_again(project: SmallProject, reason: str):
+def test_a_step_with_a_transient_error_is_tried_again(project: SmallProject, reason: str):
     project.chat.failures = {"4": reason}
     assert run(project).reject_ratio == 0.5
     again = run(project)
@@ -119,9 +119,7 @@ def test_a_model_that_is_not_needed_is_not_asked(project: SmallProject):
     assert actions(run(project)) == ["reused"] * 4
 
 
-def test_what_was_done_before_a_failure_is_kept(
-    project: SmallProject, monkeypatch: pytest.MonkeyPatch
-):
+def test_steps_before_a_failure_are_reused(project: SmallProject, monkeypatch: pytest.MonkeyPatch):
     def fail(*_: object) -> None:
         raise RuntimeError("lost")
 
@@ -187,7 +185,7 @@ def test_reports_count_rows_calls_tokens_and_cost(project: SmallProject):
     assert (reports["read_numbers"].calls, reports["read_numbers"].cost) == (0, 0)
 
 
-def test_progress_tells_of_every_step(project: SmallProject):
+def test_progress_reports_every_step(project: SmallProject):
     events: list[object] = []
 
     class Told(Progress):
@@ -213,7 +211,7 @@ def test_progress_tells_of_every_step(project: SmallProject):
     ]
 
 
-def test_without_rejects_the_table_is_there_and_empty(project: SmallProject):
+def test_a_run_without_rejects_has_an_empty_table_of_rejects(project: SmallProject):
     result = run(project)
     assert list(table(project, result, "rejects").columns) == REJECTS.columns
     assert result.reject_ratio == 0

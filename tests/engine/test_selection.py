@@ -44,7 +44,7 @@ def actions(result: IndexResult) -> list[str]:
         ),
     ],
 )
-def test_what_is_left_and_what_runs(
+def test_a_selection_decides_which_steps_run(
     project: SmallProject, selection: Selection, expected: list[str]
 ):
     run(project)
@@ -75,7 +75,7 @@ def test_a_forced_step_makes_the_same_tables(project: SmallProject):
     assert forced.manifest == first.manifest
 
 
-def test_what_was_left_is_done_by_the_next_whole_run(project: SmallProject):
+def test_steps_that_were_skipped_run_in_the_next_whole_run(project: SmallProject):
     run(project)
     project.numbers("2", "4", "6")
     run(project, Selection(only=("read_numbers",)))
@@ -85,7 +85,7 @@ def test_what_was_left_is_done_by_the_next_whole_run(project: SmallProject):
 
 
 @pytest.mark.parametrize("place", ["start", "only", "skip", "force"])
-def test_a_step_that_does_not_exist(project: SmallProject, place: str):
+def test_an_unknown_step_is_a_usage_error(project: SmallProject, place: str):
     selection = Selection(**{place: "nonsense" if place == "start" else ("nonsense",)})
     with pytest.raises(
         UsageError,

@@ -1,5 +1,4 @@
-"""Only what is gone is deleted: what is there and cannot be read keeps the documents of the last
-run."""
+"""Only documents that are gone are deleted: unreadable ones are kept as the last run had them."""
 
 import errno
 import hashlib
@@ -47,7 +46,7 @@ def folder(tmp_path: Path) -> ProjectFolder:
 
 
 def night(folder: ProjectFolder) -> tuple[dict[str, str], pd.DataFrame, int]:
-    """Source -> text of the documents, the rejects, and the exit code."""
+    """Return the text of each document by source, the rejects, and the exit code."""
     with folder.open() as project:
         code = project.index().exit_code
         documents, rejects = project.table("documents"), project.table("rejects")
@@ -75,7 +74,7 @@ def test_a_badly_quoted_cell_loses_its_row_only_and_that_is_kept(folder: Project
     assert (len(documents), len(rejects)) == (44, 0)
 
 
-def test_what_cannot_be_read_is_kept_from_one_workflow_to_the_next(folder: ProjectFolder):
+def test_an_unreadable_document_is_kept_by_the_first_run_of_another_workflow(folder: ProjectFolder):
     """Its first run is compared with the newest of the others', whose documents the stores may
     show."""
     for name in ("other", "third"):
@@ -140,7 +139,7 @@ def test_too_much_that_could_be_read_before_is_exit_code_3_every_night(folder: P
     assert [night(folder)[2] for _ in range(2)] == [3, 3]
 
 
-def test_what_is_no_input_counts_for_nothing(folder: ProjectFolder):
+def test_files_that_are_no_input_are_no_losses(folder: ProjectFolder):
     for name in (
         "a.png",
         "b.png",
@@ -162,10 +161,10 @@ def test_what_is_no_input_counts_for_nothing(folder: ProjectFolder):
     assert report.totals["not_read"] == {"exe": 2, "lock_file": 2, "png": 2, "empty": 1, "zip": 1}
 
 
-def test_what_was_written_to_while_it_was_read_is_read_again(
+def test_a_file_that_is_written_to_while_it_is_read_is_read_again(
     folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
 ):
-    """Also where it is put back before anybody looks again."""
+    """A file is read again even if its content is restored before the next check."""
     letter = folder.root / "data" / "input" / "letter.txt"
     letter.write_text("A second letter.")
     texts = iter(["Half of a let", "A second letter."])
@@ -241,7 +240,7 @@ def test_a_file_that_fails_while_it_is_read_is_kept_and_read_again(
     assert (documents["letter.txt"], len(rejects)) == ("A second letter.", 0)
 
 
-def test_a_stamp_that_cannot_be_taken_is_no_ground_for_reuse(
+def test_a_step_whose_stamp_is_unknown_is_not_reused(
     folder: ProjectFolder, monkeypatch: pytest.MonkeyPatch
 ):
     real = hashlib.file_digest
@@ -355,7 +354,7 @@ def load_wiki(params: WikiParams) -> tuple[pd.DataFrame, pd.DataFrame]:
 """  # noqa: E501
 
 
-def test_an_own_source_says_what_it_has_not_read(tmp_path: Path):
+def test_a_source_of_ones_own_rejects_what_it_has_not_read(tmp_path: Path):
     folder = new_project(tmp_path / "mill", "embedded", {}, workflow="wiki")
     pages = folder.root / "pages.txt"
     (folder.root / "own.py").write_text(OWN)
@@ -415,7 +414,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> tuple[Step, SnapshotStor
 
 @settings(max_examples=size(10, 40), deadline=None)
 @given(before=SOURCES, now=SOURCES, named=NAMES)
-def test_to_keep_once_more_changes_nothing(
+def test_keeping_documents_twice_changes_nothing(
     source: tuple[Step, SnapshotStore], before: set[str], now: set[str], named: set[str]
 ):
     step, snapshots = source

@@ -69,7 +69,7 @@ def test_args_win_over_the_defaults_of_the_settings(project: SmallProject):
             r"step 'describe_again': after: small extends no"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(
+def test_a_fault_of_a_workflow_is_reported_with_its_place(
     project: SmallProject, old: str, new: str, message: str
 ):
     assert old in WORKFLOW
@@ -106,7 +106,7 @@ def test_a_verb_is_registered_and_returned_as_it_is(project: SmallProject):
 
 
 def extending(project: SmallProject, text: str, name: str = "more") -> Workflow:
-    """A workflow beside ``small``, which it may extend."""
+    """Write a workflow beside ``small``, which it may extend."""
     _ = project.workflow
     path = project.root / f"{name}.yaml"
     path.write_text(f"name: {name}\n{text}")
@@ -211,7 +211,7 @@ def test_a_converter_in_a_step_is_in_no_fingerprint(tmp_path: Path):
         ),
     ],
 )
-def test_what_does_not_extend_is_said_with_its_place(
+def test_a_fault_of_an_extending_workflow_is_reported_with_its_place(
     project: SmallProject, text: str, message: str
 ):
     with pytest.raises(SettingsError, match=message):

@@ -29,7 +29,7 @@ def test_without_limits_all_may_be_spent():
         (Budget(max_cost=2.0), "of --max-cost 2 "),
     ],
 )
-def test_it_stops_when_the_limit_is_reached_not_before(budget: Budget, message: str):
+def test_a_budget_stops_calls_when_the_limit_is_reached_not_before(budget: Budget, message: str):
     budget.spend(999, 1.999)
     budget.check()
     budget.spend(1, 0.001)
@@ -39,7 +39,7 @@ def test_it_stops_when_the_limit_is_reached_not_before(budget: Budget, message: 
     assert budget.limited
 
 
-def test_what_is_bound_at_once_has_to_fit_as_a_whole():
+def test_a_reservation_must_fit_as_a_whole():
     budget = Budget(max_cost=1.0, max_tokens=100)
     budget.spend(50, 0.5)
     budget.reserve(50, 0.5)
@@ -103,7 +103,7 @@ def test_a_limit_that_is_none_is_refused(limit: float):
     assert refused.value.exit_code == 2
 
 
-def test_the_command_refuses_it_too(tmp_path: Path, openai: OpenAIServer):
+def test_the_command_refuses_too_many_deletions_too(tmp_path: Path, openai: OpenAIServer):
     project = new_project(tmp_path / "p", NO_STORE, endpoint=openai)
     done = project.invoke("index", "index", "--max-cost", "nan")
     assert done.exit_code == 2

@@ -106,7 +106,7 @@ def test_limits_a_minute_bound_the_speed():
     [{"seconds": 0.0}, {"outcome": "throttled"}, {"model": "another"}, {"step": "report"}],
     ids=["batch", "throttled", "another model", "another step"],
 )
-def test_rows_that_measure_nothing_of_it_are_left_out(changed: dict[str, Any]):
+def test_rows_without_the_time_of_a_reply_are_left_out(changed: dict[str, Any]):
     assert seconds((10, 10), *run("one", 100, 1.0, **changed)) is None
     measured = run("two", 100, 1.0)
     assert seconds((10, 10), *run("one", 100, 9.0, **changed), *measured) == seconds(
@@ -114,7 +114,7 @@ def test_rows_that_measure_nothing_of_it_are_left_out(changed: dict[str, Any]):
     )
 
 
-def test_nothing_is_invented_for_batches_and_before_the_first_run():
+def test_the_time_is_unknown_for_batches_and_before_the_first_run():
     assert seconds((10, 10), *run("one", 100, 1.0), model=InBatches()) is None
     assert seconds((10, 10)) is None
     assert seconds((0, 0)) == (0, 0)
@@ -137,7 +137,7 @@ def test_the_total_is_unknown_where_one_step_is():
     assert sum_of_seconds([]) == [0, 0]
 
 
-def test_the_time_in_words():
+def test_the_message_on_time_names_known_and_unknown_steps():
     assert time_in_words({"load": (0.0, 0.0)}) == ""
     assert (
         time_in_words({"extract": (4800.0, 7000.0), "embed": (0.0, 200.0)})
@@ -165,7 +165,7 @@ def test_conversions_take_the_time_that_the_last_runs_measured():
     assert seconds_of_conversions(2_000, [ran(0, 0.0)]) is None
 
 
-def test_conversions_in_words():
+def test_the_message_on_conversions_names_files_size_and_time():
     assert conversion_in_words(0, 0, []) == ""
     assert "1 file to be converted (0.1 MB): the time is not known yet" in conversion_in_words(
         1, 100_000, []
@@ -174,7 +174,7 @@ def test_conversions_in_words():
     assert known.startswith("3 files to be converted (0.1 MB): 2 min at the speed of earlier runs")
 
 
-def test_durations_and_sizes_in_words():
+def test_durations_and_sizes_are_rounded_for_people():
     words = [duration_in_words(seconds) for seconds in (0.2, 45, 59.9, 61, 3570, 3600, 4790, 7150)]
     assert words == ["less than 1 s", "45 s", "1 min", "1 min", "1 h", "1 h", "1 h 20 min", "2 h"]
     assert span_in_words(61, 62) == "1 min"

@@ -1,4 +1,4 @@
-"""What a plan looks at, and how near its bill comes to what the run then costs."""
+"""The rows that a plan works on, and the distance of its bill from the costs of the run."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ from tests.servers.openai_server import Counting, OpenAIServer
 from tests.states import models
 
 MOST = 4
-"""How many times what a run comes to the upper end of its plan may be."""
+"""The factor by which the upper end of a plan may exceed what the run costs."""
 
 
 NEW_STEPS = {
@@ -32,12 +32,12 @@ NEW_STEPS = {
     "communities": ["report_communities"],
     "claims": ["extract_claims"],
 }
-"""Whose replies no other workflow has told the length of."""
+"""Workflows of which no other one tells how long replies are."""
 
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Verb -> rows of its largest input, of every call since this was last cleared."""
+    """Collect the rows of each verb's largest input, for every call since this was last cleared."""
     seen: dict[str, int] = {}
 
     def watched(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,7 +100,7 @@ def test_a_plan_works_only_on_rows_that_have_changed(
     assert (extraction.rows, extraction.known, extraction.calls) == (12, 11, (1, 1))
 
 
-def test_what_is_gone_is_no_longer_worked_on(tmp_path: Path, openai: OpenAIServer):
+def test_a_forecast_after_a_deletion_is_exact(tmp_path: Path, openai: OpenAIServer):
     folder = new_project(tmp_path / "p", NO_STORE, voyages(12), models=models(openai))
     with folder.open() as project:
         project.index("index")
@@ -203,7 +203,7 @@ def _within(folder: ProjectFolder, workflow: str, guessed: bool) -> None:
 
 
 def usage(*calls: tuple[str, str, str]) -> pd.DataFrame:
-    """Of run, step and row."""
+    """Return calls with these runs, steps and rows."""
     rest = dict.fromkeys(USAGE.columns, "") | {
         "attempt": 1, "input_tokens": 10, "cached_tokens": 0, "output_tokens": 5, "cost": 0.1,
         "seconds": 0.1,
@@ -215,8 +215,8 @@ def usage(*calls: tuple[str, str, str]) -> pd.DataFrame:
 
 
 def nights(first: int, second: int, asked: int) -> pd.DataFrame:
-    """A first night of so many units, and a second of fewer, after which so many reports were asked
-    for."""
+    """Return the calls of a first run of so many units, and of a second one of fewer, in which so
+    many reports were asked for."""
     return usage(
         *(("1", "extract", f"u{number}") for number in range(first)),
         *(("1", "report", f"c{number}") for number in range(10)),
@@ -228,7 +228,7 @@ def nights(first: int, second: int, asked: int) -> pd.DataFrame:
 COMING = PendingReplies("extract", 2, 40, frozenset(), Expectation(), Expectation())
 
 
-def test_former_nights_tell_how_many_reports_are_asked_for_anew():
+def test_earlier_runs_tell_how_many_reports_are_asked_for_again():
     assert (
         PastCalls(nights(40, ENOUGH, 30)).a_night("report", COMING) == 12
     )  # of nights with few texts alone
@@ -244,7 +244,7 @@ def test_former_runs_tell_how_often_a_row_is_asked_again():
     assert PastCalls(usage()).again("extract") == 0
 
 
-def test_what_never_came_may_still_come():
+def test_the_upper_end_allows_for_what_was_never_seen():
     known = PastCalls(nights(40, 0, 0))
     assert known.for_each("summarize", "extract") == Expectation(0, 6 / 40)
     assert known.for_each("report", "extract") == Expectation(10 / 40, 26 / 40)

@@ -1,4 +1,4 @@
-"""The bill before it is spent, held against what the run then sends."""
+"""Forecasts, compared with the calls of the run that follows."""
 
 import shutil
 import socket
@@ -42,7 +42,7 @@ def voyages(count: int) -> dict[str, str]:
 
 
 def examples() -> dict[str, str]:
-    """The example corpus: letters, minutes, a gazetteer, Chinese; or a part of it."""
+    """Write the example corpus (letters, minutes, a gazetteer, Chinese), or a part of it."""
     paths = [path for path in sorted(EXAMPLES.rglob("*")) if path.suffix in (".txt", ".md")][
         size(2, 0) :: size(5, 1)
     ]
@@ -52,7 +52,7 @@ def examples() -> dict[str, str]:
 
 
 def catalogue() -> dict[str, str]:
-    """Few words, many names, each said twice."""
+    """Return texts of few words and many names, each said twice."""
     return {
         f"{place}.md": "\n\n".join(
             f"{place} Hall. {place} Bridge met {place} Gate and Anselm Torr." for _ in range(2)
@@ -69,7 +69,7 @@ CORPORA: dict[str, Callable[[], dict[str, str]]] = {
 
 @pytest.fixture
 def counting(openai: OpenAIServer) -> OpenAIServer:
-    """The endpoint, counting as OpenAI's does."""
+    """Return the endpoint with a token count like OpenAI's."""
     openai.counting = Counting(tokenizer(MODEL).count, TOKENS_OF_A_MESSAGE, TOKENS_OF_A_REPLY)
     return openai
 
@@ -104,7 +104,7 @@ def sent_for_extraction(endpoint: OpenAIServer) -> int:
 
 
 def out_of_range(estimates: Mapping[str, Estimate], reports: Mapping[str, StepReport]) -> list[str]:
-    """Every estimate that its step did not keep to."""
+    """Return every estimate that its step did not keep to."""
     wrong = []
     for name, estimate in estimates.items():
         report = reports[name]
@@ -123,7 +123,7 @@ def out_of_range(estimates: Mapping[str, Estimate], reports: Mapping[str, StepRe
 
 
 def edit(folder: ProjectFolder, documents: Mapping[str, str]) -> None:
-    """One document is another, one is gone, one is new."""
+    """Edit one document, delete one and add one."""
     first, second, *_ = sorted(documents)
     folder.write(
         first,
@@ -138,7 +138,7 @@ def edit(folder: ProjectFolder, documents: Mapping[str, str]) -> None:
 
 
 @pytest.mark.parametrize("corpus", CORPORA.values(), ids=CORPORA)
-def test_what_the_run_then_sends_is_in_the_ranges(
+def test_the_calls_of_the_run_are_within_the_forecast(
     tmp_path: Path, counting: OpenAIServer, corpus: Callable[[], dict[str, str]]
 ):
     documents = corpus()
@@ -235,8 +235,8 @@ def test_steps_before_the_change_cost_nothing(tmp_path: Path, counting: OpenAISe
 def test_a_plan_works_on_what_changed_alone(
     tmp_path: Path, counting: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ):
-    """Of steps that ask, and of those between that do not; a document that is gone leaves the rest
-    known."""
+    """A plan works on changed rows in steps with models and in those between; a deletion leaves the
+    other rows alone."""
     folder = new_folder(tmp_path / "p", counting, voyages(12))
     index(folder)
     folder.delete(min(voyages(12)))
@@ -297,7 +297,9 @@ def test_batches_are_half_the_price(tmp_path: Path, counting: OpenAIServer):
     assert batched.cost[0] <= cost <= batched.cost[1]
 
 
-def test_a_model_without_a_price(tmp_path: Path, counting: OpenAIServer):
+def test_a_model_without_a_price_gives_a_plan_without_a_cost(
+    tmp_path: Path, counting: OpenAIServer
+):
     folder = new_folder(tmp_path / "p", counting, DOCUMENTS)
     folder.edit_settings(models=models(counting, model=MODEL))
     assert foresee(folder)["extract_graph"].cost is None
@@ -324,8 +326,8 @@ def test_nothing_is_asked_and_nothing_is_written(tmp_path: Path, monkeypatch: py
 
 
 def contents(folder: ProjectFolder) -> dict[str, bytes]:
-    """Of every file but those of caches: an opened database may make one, and hashes of files are
-    kept once these are some seconds old."""
+    """Return the state of every file, without caches: an opened database may write one, and hashes
+    of files are kept once the files are some seconds old."""
     caches = ("cache.sqlite", HASHES_FOLDER)
     paths = [
         path
@@ -338,7 +340,8 @@ def contents(folder: ProjectFolder) -> dict[str, bytes]:
 def test_an_upgrade_is_announced_with_its_calls(
     tmp_path: Path, counting: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ):
-    """Other code alone asks nothing; another prompt, whoever has brought it, asks all anew."""
+    """A change of code alone asks nothing; a changed prompt, whoever edited it, asks everything
+    again."""
     folder = new_folder(tmp_path / "p", counting, DOCUMENTS)
     units = index(folder)["extract_graph"].calls
 
@@ -366,7 +369,7 @@ def test_an_upgrade_is_announced_with_its_calls(
 
 
 def planned(folder: ProjectFolder) -> tuple[str, str, tuple[int, int]]:
-    """What becomes of the extraction, why, and its calls."""
+    """Return the action of the extraction, its reason, and its calls."""
     with folder.open() as project:
         (entry,) = [
             entry for entry in project.forecast("index") if entry.planned.step.id == "extract_graph"

@@ -1,4 +1,4 @@
-"""Calls made for questions: a row each, whoever of many writes it."""
+"""Calls made for questions: one row each, whichever of many processes writes it."""
 
 import subprocess
 import sys
@@ -56,7 +56,7 @@ def test_a_call_that_has_not_ended_is_unknown_and_counts_as_far_as_it_can_be_tol
     assert journal.spent_today() == {"wiki": 0.25, "other": 0.125}
 
 
-def test_what_a_day_has_cost_is_known_to_all_and_outlives_them(tmp_path: Path):
+def test_the_cost_of_a_day_is_known_to_all_processes_and_outlives_them(tmp_path: Path):
     one, other = (QuestionJournal(tmp_path) for _ in range(2))
     one.ended(call(one), usage(), "chat", said())
     assert other.spent_today() == {"wiki": 0.25}
@@ -114,7 +114,7 @@ def test_past_days_become_tables_and_count_once(tmp_path: Path):
     )
 
 
-def test_a_day_that_a_clock_ahead_has_ended_too_early_goes_on(tmp_path: Path):
+def test_a_day_that_ended_too_early_by_a_wrong_clock_continues(tmp_path: Path):
     journal = QuestionJournal(tmp_path / QUESTIONS)
     for name in ("q-1-1", "q-2-1"):
         journal.ended(call(journal, name), usage(), "chat", said())
@@ -140,7 +140,7 @@ def test_a_line_that_a_kill_cut_off_takes_no_other_with_it(tmp_path: Path):
 
 
 @pytest.mark.parametrize("line", [b"1", b"null", b"[]", b"\xff\xfe", b"\0\0", b"[" * 50_000, b"{}"])
-def test_a_damaged_line_is_told_and_the_others_count(
+def test_a_damaged_line_is_reported_and_the_others_count(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: bytes
 ):
     journal = QuestionJournal(tmp_path / QUESTIONS)
@@ -187,7 +187,7 @@ def test_tables_of_an_earlier_version_are_read(tmp_path: Path, lacks: list[str])
     assert frame["estimated"].tolist() == [False]
 
 
-def test_where_nothing_can_be_written_no_call_is_begun(tmp_path: Path):
+def test_no_call_begins_when_the_journal_cannot_be_written(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="let this user write there"):
         call(QuestionJournal(tmp_path / "file"))

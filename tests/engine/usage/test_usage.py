@@ -1,4 +1,4 @@
-"""Every call has its row, whatever became of the run."""
+"""Every call has its row, whatever happens to the run."""
 
 import json
 import subprocess
@@ -68,7 +68,7 @@ def test_a_journal_becomes_a_table(tmp_path: Path):
     assert frame["cached_tokens"].tolist() == [0, 64, 0]
 
 
-def test_without_a_call_there_is_no_file(tmp_path: Path):
+def test_a_run_without_calls_writes_no_usage_file(tmp_path: Path):
     Journal(tmp_path / "usage", "run-1", "index").close()
     assert not (tmp_path / "usage").exists()
     assert read_usage(tmp_path / "usage").columns.tolist() == USAGE.columns
@@ -129,8 +129,8 @@ def test_a_kill_between_the_table_and_the_journal_s_end_counts_nothing_twice(tmp
 def test_a_run_that_ends_while_usage_is_read_is_counted_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ):
-    """Its journal becomes a table right before, or right after, one of the two looks into the
-    folder."""
+    """The journal becomes a table right before, or right after, the reader looks into one of the
+    two places."""
     for before in (True, False):
         folder = tmp_path / str(before)
         filled(folder, "run-0").close()
@@ -211,7 +211,7 @@ def test_half_a_line_is_left_out(tmp_path: Path):
     assert len(read_usage(tmp_path)) == 1
 
 
-def test_what_was_there_stays_when_the_table_cannot_be_made(
+def test_a_journal_stays_when_its_table_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     journal = Journal(tmp_path, "run-1", "index")
@@ -250,7 +250,9 @@ def test_threads_share_a_journal_and_runs_a_folder(tmp_path: Path):
     assert set(frame["outcome"]) == {"ok"}
 
 
-def test_of_some_runs_no_other_file_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_usage_of_some_runs_reads_no_file_of_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     ended, going = (
         Journal(tmp_path, f"20260101T000000.{name}", "index") for name in ("1-a", "2-b")
     )
@@ -271,8 +273,8 @@ def test_of_some_runs_no_other_file_is_read(tmp_path: Path, caplog: pytest.LogCa
     going.close()
 
 
-def test_of_a_table_in_which_one_bit_is_another_nothing_is_billed(tmp_path: Path):
-    """Also in its footer, where it may have fewer rows then."""
+def test_a_usage_table_with_a_flipped_bit_is_not_counted(tmp_path: Path):
+    """A damaged footer is found too, although it may give fewer rows."""
     journal = Journal(tmp_path, "20260101T000000-a", "index")
     call = Usage("u", "m", 10, 2, cached=False, seconds=0.1)
     for _ in range(40):
