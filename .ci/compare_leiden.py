@@ -11,11 +11,11 @@ from pipeline.verbs.detect_communities import CommunityParams, detect_communitie
 
 GROUPS, SIZE = 6, 30
 SLACK = 0.005
-"""By how much our modularity may be below theirs: both draw at random."""
+"""The difference by which our modularity may be lower: both programs draw at random."""
 
 
 def links(seed: int) -> list[tuple[str, str, float]]:
-    """Groups that are linked far more within than between."""
+    """Return links with weights that are far more frequent within groups than between them."""
     draws = random.Random(seed)
     names = [f"{group}-{place:02}" for group in range(GROUPS) for place in range(SIZE)]
     return [

@@ -20,7 +20,10 @@ ALLOWED = frozenset({
     "MPL-2.0", "PSF-2.0",
     "Python-2.0", "Zlib",
 })  # fmt: skip
-"""Of SPDX. MPL-2.0 asks for changed files of the library itself, of which there are none here."""
+"""The accepted licences by SPDX.
+
+MPL-2.0 requires changed files of the library itself, of which there are none here.
+"""
 EXCEPTIONS = {
     "psycopg": "LGPL-3.0-only",
     "psycopg-binary": "LGPL-3.0-only",

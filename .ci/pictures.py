@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def said(root: Path, *arguments: str) -> str:
-    """The command, and what it says."""
+    """Run a graphmill command and return its line and its output."""
     command = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments]
     environment = {**os.environ, "COLUMNS": "110", "PYTHONPATH": str(Path(__file__).parents[1])}
     quoted = " ".join(f'"{word}"' if " " in word else word for word in arguments)
@@ -89,7 +89,7 @@ def said(root: Path, *arguments: str) -> str:
 
 
 def drawn_graph(entities: pd.DataFrame, relationships: pd.DataFrame) -> str:
-    """The entities with most neighbours, where they are linked, coloured by community."""
+    """Draw the entities with most neighbours that are linked, coloured by community."""
     shown = entities.nlargest(ENTITIES, ["degree", "frequency"], keep="first")
     ends = relationships["source_entity_id"].isin(shown["id"]) & relationships[
         "target_entity_id"

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def linked(source: Path) -> str:
-    """The page's text with links as they are in the site."""
+    """Return the text of the page with links as they are in the site."""
 
     def link(found: re.Match[str]) -> str:
         before, target, rest = found.groups()
@@ -82,8 +82,11 @@ def linked(source: Path) -> str:
 
 
 def in_site(target: Path) -> str:
-    """Where a file of the repository is in the site; it is copied there if it is no page. What is
-    not there is named as it is, and found by the build."""
+    """Return the place of a file of the repository in the site.
+
+    A file that is no page is copied into the site. A missing file keeps its name, which the build
+    reports.
+    """
     name = target.relative_to(ROOT).as_posix()
     if name in MORE:
         return MORE[name]
@@ -98,7 +101,7 @@ def in_site(target: Path) -> str:
 
 
 class Page(HTMLParser):
-    """What a page links to, what it asks for on its own, and what can be linked to in it."""
+    """The links of a page, the files that it loads, and its anchors."""
 
     def __init__(self, path: Path):
         super().__init__()

@@ -81,7 +81,7 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass
 class Figures:
-    """What is counted over some files; `names` maps a name to the places that define it."""
+    """The figures of some files; `names` maps a name to the places that define it."""
 
     nodes: int = 0
     statements: int = 0

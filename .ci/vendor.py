@@ -1,9 +1,10 @@
-"""What others wrote of the pages in a browser, from npm into vendor folders: `make vendor` (needs
-npm). The libraries of the pages are in pipeline/serve/ui/vendor, what only looks at them in
-tests/serve/ui/vendor.
+"""Fetch the third-party files of browser pages from npm into vendor folders: `make vendor`.
 
-A folder's index.json is its list: each package with its version, its licence and the SHA-512 of its
-archive, each file with its own. A hash that is "" there is filled in: so a package is added, or
+The libraries of the pages are in pipeline/serve/ui/vendor; those that only check the pages are in
+tests/serve/ui/vendor. npm must be installed.
+
+A folder's index.json lists each package with its version, its licence and the SHA-512 of its
+archive, and each file with its own. An empty hash in it is filled in: so a package is added, or
 another version of it taken.
 """
 
@@ -26,7 +27,7 @@ def main() -> None:
 
 
 def fill(folder: Path, index: Path) -> None:
-    """The files that the list names, and no other."""
+    """Fetch the files that the list names and delete all others."""
     packages = json.loads(index.read_text())
     with tempfile.TemporaryDirectory() as temporary:
         for package in packages:

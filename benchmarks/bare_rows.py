@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def write_anew(connection: Connection, name: str, spec: Spec) -> dict[str, Any]:
-    """Way -> what was measured."""
+    """Write the rows of a table into a bare copy by each way and return the measurements by way."""
     table, bare = sql.Identifier(TABLES[name].name), sql.Identifier(f"bare_{name}")
     connection.execute(
         sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING STORAGE)").format(

@@ -1,11 +1,14 @@
-"""Nights over a folder of files by graphmill (``fast``: vectors, and a graph with its own) and by
-CocoIndex (vectors of the files alone), in turn in one run, by the same builtin model into the same
-PostgreSQL. ``python benchmarks/beside_cocoindex.py --units 5000``
+"""Compare nightly runs over a folder of files by graphmill and by CocoIndex.
 
-CPU is that of the whole process of each, start-up included, as both are commands of a night;
-PostgreSQL's is apart. ``start-up`` is what the same command takes over one file where nothing has
-changed. Of several tries the least counts; each edits another 1 % of the files. CocoIndex (1.0.26)
-is installed into a folder that is deleted afterwards, and told not to report its use.
+    python benchmarks/beside_cocoindex.py --units 5000
+
+graphmill runs the workflow ``fast``: vectors, and a graph with its own. CocoIndex makes vectors of
+the files alone. Both take turns in one run and use the same builtin model and the same PostgreSQL.
+
+CPU is that of the whole process of each, start-up included, as both are commands of a nightly run;
+that of PostgreSQL is separate. ``start-up`` is the CPU of the same command over one unchanged file.
+The least of several tries counts; each edits another 1 % of the files. CocoIndex (1.0.26) is
+installed into a folder that is deleted afterwards, with its reports of use turned off.
 """
 
 import os
@@ -38,7 +41,7 @@ class CocoindexUnavailable(Exception):  # noqa: N818 - nothing is wrong, there i
 
 
 def install(folder: Path) -> None:
-    """Raises CocoindexUnavailable."""
+    """Install CocoIndex into the folder. Raises CocoindexUnavailable."""
     line = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), PACKAGE]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     if done.returncode:

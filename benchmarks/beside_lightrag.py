@@ -23,16 +23,15 @@ class LightragUnavailable(Exception):  # noqa: N818 - nothing is wrong, there is
 
 
 def install(folder: Path) -> Path:
-    """The Python of a new environment that has the package. Raises LightragUnavailable."""
+    """Install LightRAG in a new environment and return its Python. Raises LightragUnavailable."""
     uv = shutil.which("uv")
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    make = (
-        [uv, "venv", "--quiet", "--python", sys.executable]
-        if uv
-        else [sys.executable, "-m", "venv"]
-    )
-    add = [uv, "pip", "install", "--quiet", "--python"] if uv else []
-    add = [*add, str(python)] if uv else [str(python), "-m", "pip", "install", "--quiet"]
+    if uv:
+        make = [uv, "venv", "--quiet", "--python", sys.executable]
+        add = [uv, "pip", "install", "--quiet", "--python", str(python)]
+    else:
+        make = [sys.executable, "-m", "venv"]
+        add = [str(python), "-m", "pip", "install", "--quiet"]
     for line in ([*make, str(folder)], [*add, *PACKAGES]):
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -41,7 +40,7 @@ def install(folder: Path) -> Path:
 
 
 def write_rows(path: Path, sizes: Sizes) -> None:
-    """The rows as LightRAG's storages take them, in a file."""
+    """Write rows into a file in the form that LightRAG's storages take."""
     tables = make_tables(sizes)
     texts = {
         id: text
@@ -85,7 +84,7 @@ def write_rows(path: Path, sizes: Sizes) -> None:
 def on_neo4j(
     python: Path, rows: Path, dimensions: int, address: Mapping[str, Any]
 ) -> dict[str, float]:
-    """Seconds by way of writing."""
+    """Let LightRAG write the rows into Neo4j and return the seconds by way of writing."""
     env = {
         "NEO4J_URI": address["uri"],
         "NEO4J_USERNAME": address["user"],

@@ -47,15 +47,16 @@ def main() -> None:
 
 
 def _rankings(texts: Sequence[str], questions: Sequence[str]) -> Iterator[list[int]]:
-    """Of each question the places of the best texts."""
+    """Yield for each question the positions of the best texts."""
     split = [words(text) for text in texts]
     found = [frozenset(text) for text in split]
     length = float(np.mean([len(text) for text in split]))
     for question in questions:
         asked = dict.fromkeys(words(question))
-        weights = {
-            word: word_weight(len(texts), sum(word in text for text in found)) for word in asked
-        }
+        weights: dict[str, float] = {}
+        for word in asked:
+            n_texts_with_word = sum(1 for text in found if word in text)
+            weights[word] = word_weight(len(texts), n_texts_with_word)
         near = [place for place, text in enumerate(found) if not text.isdisjoint(weights)]
         scores = bm25_scores([texts[place] for place in near], weights, length)
         yield [near[place] for place in np.argsort(-scores, kind="stable")[: max(KS)]]

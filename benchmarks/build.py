@@ -17,8 +17,10 @@ from pipeline.errors import counted
 
 
 def build(workflow: str, units: int, passages: int, workers: int) -> dict[str, Any]:
-    """One build from nothing; ``own_ms`` is CPU a text unit beyond the bare calls, in
-    milliseconds."""
+    """Measure one build from nothing.
+
+    ``own_ms`` is the CPU for each text unit beyond the bare calls, in milliseconds.
+    """
     if workflow == "fast":
         with new_project(units, passages, workers) as root:
             return _with_own(measure(root, workflow), workflow, 0.0) | {"workers": workers}

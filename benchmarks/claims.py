@@ -1,10 +1,12 @@
-"""What a night of ``claims`` asks, with entity resolution and a judge: a random sentence of 1 % of
-the documents is another. ``python benchmarks/claims.py --units 1900``
+"""Measure what a nightly run of ``claims`` asks, with entity resolution and a judge.
 
-By step: CPU s, calls, tokens and price (gpt-4o-mini's), of the full build and of the night. And of
-the communities of the night: how many are new (no community of the night before had these members),
-of how many else what is known of them is other (their entities, relationships, claims), and how
-many reports were asked for.
+    python benchmarks/claims.py --units 1900
+
+Before the run, a random sentence is replaced in 1 % of the documents. The first table has CPU
+seconds, calls, tokens and price (that of gpt-4o-mini) by step, for the full build and for the run.
+The second counts the communities of the run that are new: no community of the build had these
+members. It counts the others whose known facts have changed (entities, relationships, claims), and
+the reports that were asked for.
 """
 
 import argparse
@@ -21,14 +23,14 @@ from pipeline.project import Project
 WORKFLOW, REPORTS = "claims", "report_communities"
 BUILD, NIGHT = "build", "night"
 PRICE = {"tokens in": 0.15, "tokens out": 0.6}
-"""Of a million."""
+"""The price in dollars of a million tokens."""
 WHOLE = "all of it"
 Grounds = Mapping[tuple[str, ...], tuple[str, ...]]
-"""Of each community: its members -> what is known of them."""
+"""The known facts of each community by its members."""
 
 
 def nights(units: int, share: float) -> dict[str, Any]:
-    """``build`` and ``night`` as measure.py measures them, and ``communities``."""
+    """Measure a build and a nightly run, as measure.py does, and compare their communities."""
     with new_project(units) as root, endpoint() as server:
         resolving(root)
         build = measure(root, WORKFLOW, "index", server.env)
@@ -72,7 +74,7 @@ EVIDENCE = {
         "description",
     ],
 }
-"""Of each table what a report is made of, behind what it is found by."""
+"""The columns of each table that a report is made of, behind the key columns."""
 
 
 def _lines(rows: Any) -> dict[str, list[str]]:
@@ -94,7 +96,7 @@ def compared(before: Grounds, now: Grounds, night: Mapping[str, Any]) -> dict[st
 
 
 def by_step(found: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row a step, and one of all."""
+    """Return a row for each step and one for all steps."""
     steps = [*found[BUILD]["steps"], WHOLE]
     return [
         {"step": step, **_of(found[BUILD], step, BUILD), **_of(found[NIGHT], step, NIGHT)}
@@ -117,7 +119,7 @@ def _of(one: Mapping[str, Any], step: str, night: str) -> dict[str, Any]:
 
 
 def shares(found: Mapping[str, Any]) -> dict[str, float]:
-    """Of the build."""
+    """Return the figures of the run as shares of those of the build."""
     build, night = _of(found[BUILD], WHOLE, ""), _of(found[NIGHT], WHOLE, "")
     return {name.removesuffix(", "): night[name] / build[name] for name in build}
 

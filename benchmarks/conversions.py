@@ -1,8 +1,10 @@
-"""What a folder of PDF files costs: the first night, a night without a change, one with a new file,
-and the plan before it. ``python benchmarks/conversions.py --files 1000 --pages 20``
+"""Measure the cost of a folder of PDF files.
 
-The files are made by the benchmark, pages of about 130 words of prose that no two share. Each line
-is a process of its own; CPU is the command's and that of the processes it converts files in.
+    python benchmarks/conversions.py --files 1000 --pages 20
+
+The runs are the first one, one without a change, one with a new file, and the plan before it. The
+files are made by the benchmark: pages of about 130 words of prose, no two alike. Each line is a
+process of its own; CPU is that of the command and of the processes in which it converts files.
 """
 
 import argparse
@@ -46,7 +48,7 @@ def write_pdf(path: Path, pages: int, seed: int) -> None:
 
 
 def measured(root: Path, *arguments: str) -> dict[str, float | str]:
-    """``load``: seconds in the step that reads the files."""
+    """Run a command and return its figures; ``load s`` is the time of the step that reads files."""
     started = time.perf_counter()
     line = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments, "--json"]
     with tempfile.TemporaryFile() as said:

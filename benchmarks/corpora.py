@@ -34,7 +34,7 @@ PEOPLE, TALK = TEXTS["people"], TEXTS["small_talk"]
 
 
 def chats(chance: random.Random) -> Made:
-    """A matter a day that is settled, and two that are only mentioned."""
+    """Yield the chats of each day: one matter that is settled, and two that are only mentioned."""
     texts = TEXTS["chats"]
     matters = list(product(texts["things"], TEXTS["places"]))
     chance.shuffle(matters)
@@ -59,7 +59,7 @@ def chats(chance: random.Random) -> Made:
 def _settled(
     chance: random.Random, thing: Mapping[str, str], place: str
 ) -> tuple[list[str], list[str]]:
-    """What is said of a matter, and what may be asked."""
+    """Return the lines about a matter that is settled, and questions about it."""
     texts, name, other = TEXTS["chats"], thing["name"], thing["asked"]
     fault = chance.choice(texts["faults"])
     teller, helper = (person.split()[0] for person in chance.sample(PEOPLE, 2))
@@ -99,7 +99,10 @@ def _first_name(chance: random.Random) -> str:
 
 
 def manuals(chance: random.Random) -> Made:
-    """A section a document; each machine has all of them, and each section is of all machines."""
+    """Yield a document for each section of the manual of each machine.
+
+    All machines have the same sections.
+    """
     texts = TEXTS["manuals"]
     for machine, (section, has) in product(texts["machines"], texts["sections"].items()):
         part, part2 = chance.sample(texts["parts"], 2)
@@ -113,7 +116,7 @@ def manuals(chance: random.Random) -> Made:
 
 
 def tickets(chance: random.Random) -> Made:
-    """A ticket a document: what was reported, what was tried, what helped."""
+    """Yield a document for each ticket: the report, what was tried, and what helped."""
     texts = TEXTS["tickets"]
     chosen = chance.sample(list(product(texts["firms"], texts["troubles"])), TICKETS)
     for number, (firm, trouble) in enumerate(chosen):

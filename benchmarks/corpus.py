@@ -90,7 +90,7 @@ def document_path(folder: Path, number: int) -> Path:
 
 
 def document(number: int, passages: int = 1) -> str:
-    """A title, and passages of about 100 tokens."""
+    """Return a document: a title, and passages of about 100 tokens."""
     choice = random.Random(number)
     title = f"The {_place(HUBS + number // 5)}, report {number + 1}"
     return "\n\n".join([title, *(_passage(choice, number) for _ in range(passages))]) + "\n"

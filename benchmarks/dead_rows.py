@@ -1,5 +1,8 @@
-"""What a load costs the embedded server where it leaves dead rows around an HNSW index, and of it
-what clearing them away costs. ``python benchmarks/dead_rows.py --rows 20000 --dimensions 1536``
+"""Measure loads that leave dead rows around an HNSW index, and what clearing these away costs.
+
+    python benchmarks/dead_rows.py --rows 20000 --dimensions 1536
+
+The figures are those of the embedded server.
 """
 
 import argparse
@@ -30,12 +33,12 @@ NIGHTS = {
     "1 % changed": slice(0, None, 100),
     "a third changed": slice(1, None, 3),
 }
-"""What a load is called -> the rows that are others than the night before."""
+"""The loads by name, each with the rows that have changed since the load before."""
 
 
 @dataclass
 class Spent:
-    """By the server."""
+    """The CPU and the wall time of the server, in seconds."""
 
     cpu: float = 0.0
     seconds: float = 0.0

@@ -1,11 +1,12 @@
-"""The same full build and the same night, 1 % edited, by one process, by two beside it, and by a
-Dask cluster of two workers on this machine, in turn. ``python benchmarks/engines.py --units 5000``
+"""Compare a build and a nightly run by one process, by two more, and by a Dask cluster.
 
-CPU s is that of all processes together: of the run, its workers, the scheduler. The cluster is
-there before the run begins, and has done tasks before. Tables must be equal in all three. ``ms a
-task``: CPU beyond one process, over the tasks. MB are peaks: of the run's own process, of the
-worker that takes most, of the scheduler; before all that it says what these take that have only
-begun.
+    python benchmarks/engines.py --units 5000
+
+The run follows an edit of 1 % of the documents. The cluster has two workers on this machine; it is
+started before the run and has done tasks before. The three take turns, and their tables must be
+equal. CPU s is that of all processes together: the run, its workers, the scheduler. ``ms a task``
+is the CPU beyond one process, divided by the tasks. MB are peaks of the run's own process, of the
+largest worker, and of the scheduler. The first rows have those of processes that have only started.
 """
 
 import argparse
@@ -43,8 +44,10 @@ ENGINES: Mapping[str, Mapping[str, Any]] = {
 
 
 def index(root: Path) -> dict[str, Any]:
-    """One run in this process, measured; of the processes that it starts what they took as they
-    end."""
+    """Make one run in this process and measure it.
+
+    The processes that it starts are counted when they end.
+    """
     given = 0
     outputs = InBuckets.outputs
 
@@ -83,7 +86,7 @@ def _cpu_of(cluster: DaskCluster) -> float:
 
 
 def apart(root: Path, cluster: DaskCluster | None = None) -> dict[str, Any]:
-    """With the peaks of its processes, and of those of the cluster."""
+    """Make one run in a process of its own; return its figures and the peaks of all processes."""
     if cluster:
         for _, pid in _processes_of(cluster):
             Path(f"/proc/{pid}/clear_refs").write_text(FORGET_PEAK)
@@ -107,7 +110,7 @@ def apart(root: Path, cluster: DaskCluster | None = None) -> dict[str, Any]:
 
 
 def _processes_of(cluster: DaskCluster) -> Iterator[tuple[str, int]]:
-    """Those that take memory, and what each is."""
+    """Yield the processes of the cluster that take memory, each with its role."""
     assert cluster.scheduler
     yield SCHEDULER, cluster.scheduler.pid
     for started in cluster.workers:
@@ -116,7 +119,7 @@ def _processes_of(cluster: DaskCluster) -> Iterator[tuple[str, int]]:
 
 
 def _peak_mb(pid: int) -> float:
-    """Zero of one that has ended."""
+    """Return the peak memory of a process in MB, or 0 if it has ended."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024

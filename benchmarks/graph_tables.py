@@ -107,8 +107,11 @@ def make_tables(sizes: Sizes) -> Tables:
 
 
 def _changed(tables: Tables) -> Tables:
-    """Other descriptions, texts and vectors for every hundredth entity and relationship, another
-    vector for every hundredth text unit."""
+    """Return the tables with changes in every hundredth row.
+
+    Entities and relationships get other descriptions, texts and vectors. Text units get other
+    vectors.
+    """
     changed = {}
     for name in ("entities", "relationships"):
         place = tables[name].schema.get_field_index("description")
@@ -144,7 +147,7 @@ def _manifest(tables: Mapping[str, Snapshot]) -> Manifest:
 
 
 def _units(choice: np.random.Generator, prose: str, count: int) -> tuple[pa.Table, pa.Table]:
-    """Text units in the order of their table, and their documents."""
+    """Return text units in the order of their table, and their documents."""
     paths = sorted(
         (f"{number:07}.txt" for number in range(-(-count // UNITS_A_DOCUMENT))), key=document_id
     )
@@ -233,7 +236,10 @@ def _names(choice: np.random.Generator, count: int) -> list[str]:
 
 
 def _pairs(choice: np.random.Generator, entities: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """That many different pairs of places in the table of entities, the lower first, in order."""
+    """Return ``count`` different pairs of positions in the table of entities, sorted.
+
+    The lower position of each pair comes first.
+    """
     found = np.zeros(0, np.int64)
     while len(found) < count:
         one = choice.integers(0, entities, 2 * count)

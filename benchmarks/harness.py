@@ -1,5 +1,8 @@
-"""What the benchmarks share: projects over the synthetic corpus, an endpoint in a process of its
-own, measurements of one run in a process of its own, and tables of results."""
+"""Provide what the benchmarks share.
+
+There are projects over the synthetic corpus, an endpoint in a process of its own, measurements of
+one run in a process of its own, and tables of results.
+"""
 
 import argparse
 import json
@@ -34,8 +37,10 @@ class Endpoint:
 
 @contextmanager
 def endpoint(delay: float = 0.0, requests_file: Path | None = None) -> Iterator[Endpoint]:
-    """The tests' endpoint in its own process; at the end it writes the chat requests it was sent to
-    the file."""
+    """Start the endpoint of the tests in a process of its own.
+
+    At the end it writes the chat requests that it received to ``requests_file``.
+    """
     command = [sys.executable, str(ROOT / "benchmarks" / "endpoint.py"), "--delay", str(delay)]
     command += ["--requests-file", str(requests_file)] if requests_file else []
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -50,7 +55,7 @@ def endpoint(delay: float = 0.0, requests_file: Path | None = None) -> Iterator[
 
 @contextmanager
 def new_project(units: int, passages: int = 1, workers: int = 1) -> Iterator[Path]:
-    """A project over a synthetic corpus, in a temporary folder; embeddings are the builtin ones."""
+    """Make a project over a synthetic corpus in a temporary folder, with the builtin embeddings."""
     with tempfile.TemporaryDirectory(prefix="graphmill-bench-", ignore_cleanup_errors=True) as name:
         root = Path(name) / "project"
         init_project(root)
@@ -98,12 +103,12 @@ def resolving(root: Path) -> None:
 
 
 def _as_steps(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Of a workflow's list of steps, each a line of JSON, which is YAML too."""
+    """Write a workflow's list of steps as lines of JSON, which is YAML too."""
     return "".join(f"  - {json.dumps(step)}\n" for step in steps)
 
 
 def without_index(root: Path) -> None:
-    """No load of the project builds an HNSW index."""
+    """Set the project up so that no load builds an HNSW index."""
     settings = root / "settings.yaml"
     settings.write_text(
         settings.read_text().replace("exact_below: 5000 ", "exact_below: 1000000000 ")
@@ -112,7 +117,7 @@ def without_index(root: Path) -> None:
 
 @contextmanager
 def graph_in_neo4j(root: Path) -> Iterator[dict[str, str]]:
-    """A server of its own for the project's graph; what a command needs to talk to it."""
+    """Start a Neo4j server for the project's graph; yield the variables that a command needs."""
     settings = root / "settings.yaml"
     settings.write_text(
         settings.read_text(encoding="utf-8").replace("graph: postgres", "graph: neo4j"),
@@ -129,23 +134,22 @@ def graph_in_neo4j(root: Path) -> Iterator[dict[str, str]]:
 def measure(
     root: Path, workflow: str, stage: str = "index", env: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """One run in a process of its own; see measure.py for what is measured."""
+    """Measure one run in a process of its own; see measure.py for the figures."""
     return _json_of("measure.py", str(root), workflow, stage, env=env)
 
 
 def measure_bare(requests_file: Path, env: Mapping[str, str]) -> dict[str, Any]:
-    """The chat requests sent once more with the client alone; see bare.py."""
+    """Send the chat requests again with the client alone, and measure it; see bare.py."""
     return _json_of("bare.py", str(requests_file), env=env)
 
 
 def measure_load(script: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Loads in a process of their own; ``script`` says what is measured, and what it needs to
-    know."""
+    """Measure loads in a process of their own; ``script`` describes figures and ``spec``."""
     return _json_of(script, json.dumps(spec), env=None)
 
 
 def command(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The JSON of a graphmill command."""
+    """Run a graphmill command and return the JSON that it prints."""
     line = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments, "--json"]
     return _run_json(line, env)
 
@@ -153,7 +157,10 @@ def command(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -
 def print_compared(
     description: str | None, compare: Callable[[int, int], list[dict[str, Any]]]
 ) -> None:
-    """A benchmark's main: what ``compare`` finds over so many text units, tried so often."""
+    """Run a benchmark from the command line and print its rows.
+
+    ``compare`` receives the number of text units and the number of tries.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -166,22 +173,16 @@ def print_compared(
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Rows with the same keys, as Markdown."""
+    """Print rows with the same keys as a table in Markdown."""
     names = list(rows[0])
     cells = [names, *([_shown(row[name]) for name in names] for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
-    lines = [
-        "| "
-        + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        + " |"
-        for line in cells
-    ]
-    print(
-        "\n".join(
-            [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
-        ),
-        flush=True,
-    )
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines: list[str] = []
+    for line in cells:
+        padded = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        lines.append(f"| {' | '.join(padded)} |")
+    rule = "|".join("-" * (width + 2) for width in widths)
+    print("\n".join([lines[0], f"|{rule}|", *lines[1:]]), flush=True)
 
 
 def _shown(value: Any) -> str:

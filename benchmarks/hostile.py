@@ -41,8 +41,11 @@ SETTINGS = ", ".join(f"{key}: {{key: key-of-{key}}}" for key in (*KEYS, "hostile
 
 @dataclass
 class Seen:
-    """What clients got: when each good answer was begun and had come, other statuses, and wrong
-    answers."""
+    """The answers that clients received.
+
+    ``answers`` holds for each good answer the times of its request and of its arrival. ``others``
+    counts other statuses and ``wrong`` wrong answers.
+    """
 
     answers: list[tuple[float, float]] = field(default_factory=list)
     killed_at: float = 0.0
@@ -168,7 +171,7 @@ async def watched(
 
 
 def kill_postgres(folder: Path) -> None:
-    """Kill the embedded server at once; the next question starts it again."""
+    """Stop the embedded server at once by a signal; the next question starts it again."""
     os.kill(int((folder / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
 
 

@@ -1,12 +1,12 @@
-"""How much more a question about a hub costs than one about an entity of few neighbours, in the
-same graph, by mode.
+"""Compare the cost of questions about a hub and about an entity of few neighbours, by mode.
 
-    python benchmarks/hub.py                                    # 50,000 neighbours beside 50, in PostgreSQL
+    # 50,000 neighbours beside 50, in PostgreSQL
+    python benchmarks/hub.py
     python benchmarks/hub.py --graph neo4j --neighbours 20000
 
-Every neighbour is named in a text unit of its own, as the two are. The questions about the one and
-the other take turns; the first of each are not counted.
-"""  # noqa: E501
+Both are in the same graph. Every neighbour is named in a text unit of its own, as the two are. The
+questions about the two take turns; the first of each are not counted.
+"""
 
 import argparse
 import sys
@@ -62,8 +62,10 @@ def _measured(mode: str, stores: Stores, tables: Tables, questions: int) -> dict
 
 
 def _seconds(mode: str, name: str, number: int, stores: Stores, tables: Tables) -> float:
-    """One read of the stores for a question about the entity; its vector is near one of the
-    entity's relationships."""
+    """Return the seconds of one read of the stores for a question about the entity.
+
+    The vector of the question is near that of one of the entity's relationships.
+    """
     own = tables["relationships"].query("src_id == @name")["embedding"]
     near = own.iloc[number % FEW]
     entity = tables["entities"].query("entity_name == @name")["embedding"].iloc[0]
@@ -82,7 +84,7 @@ def _seconds(mode: str, name: str, number: int, stores: Stores, tables: Tables) 
 
 
 def _tables(neighbours: int) -> Tables:
-    """Rows of the stores' tables: the hub meets every other entity, the node the first FEW."""
+    """Return the rows of the stores: the hub meets all other entities, the node the first FEW."""
     others = [f"Other {number:05}" for number in range(neighbours)]
     units = {name: f"chunk-{number:05}" for number, name in enumerate(others)}
     met = {HUB: others, NODE: others[:FEW]}

@@ -1,6 +1,9 @@
-"""Wall time against an endpoint that takes its time: the steps that call the model, and the whole
-command, as multiples of ``ceil(calls / concurrency) * latency``. ``python benchmarks/latency.py
---units 1900``
+"""Measure wall time against a slow endpoint.
+
+    python benchmarks/latency.py --units 1900
+
+The steps that call the model, and the whole command, are given as multiples of
+``ceil(calls / concurrency) * latency``.
 """
 
 import argparse
@@ -13,8 +16,11 @@ from harness import command, endpoint, new_project, print_table
 
 
 def latency(units: int, seconds: float, concurrency: int) -> dict[str, Any]:
-    """``steps``: the steps with calls over the least they can take, taken one after another;
-    ``whole``: the command, from start-up to the loaded stores, over the same."""
+    """Measure a run in which each call takes some seconds.
+
+    ``steps ratio`` is the time of the steps with calls over the least that they can take in turn.
+    ``whole ratio`` is that of the command from its start to the loaded stores.
+    """
     with new_project(units) as root, endpoint(delay=seconds) as server:
         started = time.perf_counter()
         setting = f"models.chat.default.concurrency={concurrency}"

@@ -1,7 +1,11 @@
-"""Loads of a synthetic graph into Neo4j and PostgreSQL: the first, one with nothing to do, one
-after 1 % changed; beside the plainest code that writes the same rows, by COPY and by INSERT, and
-beside LightRAG's storage classes. ``python benchmarks/load.py``, or smaller: ``--entities 10000
---relationships 30000 --units 10000``
+"""Measure loads of a synthetic graph into Neo4j and PostgreSQL.
+
+    python benchmarks/load.py
+    python benchmarks/load.py --entities 10000 --relationships 30000 --units 10000
+
+The loads are the first, one with nothing to do, and one after 1 % has changed. They are compared
+with the plainest code that writes the same rows, by COPY and by INSERT, and with the storage
+classes of LightRAG.
 """
 
 import argparse
@@ -29,7 +33,7 @@ from tests.servers.postgres_server import server_folder
 
 WARM_UP = Sizes(5_000, 15_000, 1_000, 8)
 SMALL = Sizes(2_000, 4_000, 2_000, 256)
-"""What LightRAG is given."""
+"""The size of the graph that LightRAG loads."""
 
 NO_INDEX, INDEX, DEFAULT = 10**9, 1, 5_000
 """``exact_below``: rows from which a table gets an HNSW index. LightRAG always makes one."""
@@ -37,7 +41,7 @@ NO_INDEX, INDEX, DEFAULT = 10**9, 1, 5_000
 STORES = ["neo4j", "postgres"]
 PLAIN_AND_FIRST = (("plain loop", COPY), ("first load",))
 INDEXED = ", indexed"
-"""What the name of a load ends with whose tables have HNSW indexes."""
+"""The end of the names of loads into tables with HNSW indexes."""
 SHOWN = (
     "load", "store", "by", "rows", "s", "rows/s", "CPU s", "server CPU s", "CPU µs a row",
     "server's",
@@ -97,8 +101,10 @@ def on_postgres(sizes: Sizes, folder: str, warm_up: str, with_index: bool) -> Ro
 
 
 def _with_index(spec: dict[str, Any]) -> Rows:
-    """1 % changed back, which makes the indexes, and once more; then the rows with vectors of these
-    by INSERT."""
+    """Measure loads that change 1 % of the rows of tables with HNSW indexes.
+
+    The first of them makes the indexes. The last line writes the rows with these vectors by INSERT.
+    """
     built = measure_load("load_once.py", {**spec, "runs": [FIRST]})["loads"][0]
     changed = measure_load("load_once.py", {**spec, "runs": [CHANGED]})["loads"][0]
     snapshots = SnapshotStore(Path(spec["snapshots"]))
@@ -117,8 +123,10 @@ def _with_index(spec: dict[str, Any]) -> Rows:
 
 
 def with_lightrag(folder: Path, warm_up: str) -> Rows:
-    """The small graph by LightRAG, and by graphmill into the same server. Nothing if LightRAG
-    cannot be had."""
+    """Measure the load of a small graph by LightRAG, and by graphmill into the same servers.
+
+    Returns no rows if LightRAG cannot be installed.
+    """
     try:
         python = beside_lightrag.install(folder / "lightrag")
         rows_file = folder / "rows.json"
@@ -186,7 +194,7 @@ def small_load(server: dict[str, Any], tables: str, warm_up: str, exact_below: i
 
 @contextmanager
 def neo4j() -> Iterator[dict[str, Any]]:
-    """Where a new server is, unless yours is used: what a measuring process needs to know."""
+    """Start a server, or use yours; yield what a measuring process needs to know of it."""
     with neo4j_server(options=()) as address:
         yield {**asdict(address), "workspace": "bench"}
 
@@ -207,7 +215,7 @@ def plain_line(load: str, rows: int, seconds: float, cpu: float | None) -> dict[
 
 
 def bare_line(load: str, bare: dict[str, Any]) -> dict[str, Any]:
-    """``bare``: table -> way -> what was measured (bare_rows.py)."""
+    """Return the line of a write by one way; ``bare`` has the measurements by table and way."""
     way = load.removesuffix(INDEXED)
     rows, seconds, cpu, server = (
         sum(table[way][clock] for table in bare.values()) for clock in MEASURED
@@ -221,7 +229,7 @@ def load_line(load: str, measured: dict[str, Any]) -> dict[str, Any]:
 
 
 def first_line(measured: dict[str, Any], rows: int, plain: float) -> dict[str, Any]:
-    """``plain``: seconds that the plainest code took for the same rows."""
+    """Return the line of the first load; ``plain`` is the seconds of the plainest code."""
     found = measured["loads"][0]
     ratio = {"of the plain rate": plain / found["seconds"], "peak MB": measured["peak_mb"]}
     return {
@@ -236,20 +244,23 @@ def rate(rows: int, seconds: float) -> dict[str, Any]:
 
 
 def by_row(lines: Rows) -> Rows:
-    """With the CPU a row, the client's and the server's; of a load what that is over the plainest
-    code's and over INSERT's into the same tables, and the share of the first load's."""
-    plain, first = (
-        next(line for line in lines if line["load"] in names) for names in PLAIN_AND_FIRST
-    )
+    """Return the lines with the CPU of the client and of the server for each row.
+
+    The CPU of a load is also given as a multiple of that of the plainest code, of INSERT into the
+    same tables, and of the first load.
+    """
+    plain_names, first_names = PLAIN_AND_FIRST
+    plain = next(line for line in lines if line["load"] in plain_names)
+    first = next(line for line in lines if line["load"] in first_names)
     inserts = {line["load"]: line for line in lines if line["load"].startswith(INSERT)}
 
     def shares(line: dict[str, Any]) -> dict[str, Any]:
         if line.get("CPU s") is None or not line["rows"]:
             return line
         of_insert: dict[str, Any] = {}
-        if insert := inserts.get(
-            f"{INSERT}{INDEXED}" if line["load"].endswith(INDEXED) else INSERT
-        ):
+        has_index = line["load"].endswith(INDEXED)
+        insert = inserts.get(f"{INSERT}{INDEXED}" if has_index else INSERT)
+        if insert:
             of_insert = {
                 "of INSERT's CPU": a_row(line, "CPU s") / a_row(insert, "CPU s"),
                 "with the server's": a_row(line, *BOTH) / a_row(insert, *BOTH),
@@ -264,7 +275,7 @@ def by_row(lines: Rows) -> Rows:
 
 
 def a_row(line: dict[str, Any], *clocks: str) -> float:
-    """Microseconds."""
+    """Return the microseconds for each row, summed over the clocks."""
     return 1e6 * sum(line[clock] or 0 for clock in clocks) / line["rows"]
 
 

@@ -20,7 +20,7 @@ from pipeline.text.ids import document_id, text_unit_id
 UNITS_A_DOCUMENT, ENTITIES_A_UNIT, WORDS_A_UNIT = 10, 5, 20
 UNITS_A_NAME = 2
 SOURCES, TARGETS = [0, 2], [1, 3]
-"""Which of a text unit's entities its relationships are between."""
+"""The indexes of the entities of a text unit between which its relationships are."""
 _HEADS = "Bar Cal Dor El Fen Gar Hal Is Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Ver Wen Yor Zan".split()  # noqa: E501
 _TAILS = "an beth dric ena fold gard holm ick ja kett low mere nik olt quay rick sten tova und wick".split()  # noqa: E501
 WORDS = np.array([head + tail for head in _HEADS for tail in _TAILS], object)
@@ -28,7 +28,7 @@ TYPES = np.array("person organization location event concept".split(), object)
 SCATTER = 7_368_787
 """Prime: numbers that lie together become names which do not look alike."""
 DRAWS = 1_000
-"""Of a text unit, at most."""
+"""The most random numbers that are drawn for a text unit."""
 
 
 class Size(Params):
@@ -39,7 +39,7 @@ class Size(Params):
 
 @verb(inputs={}, outputs={"documents": DOCUMENTS})
 def make_documents(params: Size) -> pd.DataFrame:
-    """Documents without their texts, which no later step reads."""
+    """Return documents without their texts, which no later step reads."""
     sources = [f"{number:09}.txt" for number in range(-(-params.units // UNITS_A_DOCUMENT))]
     return pd.DataFrame(
         {
@@ -57,7 +57,7 @@ def make_documents(params: Size) -> pd.DataFrame:
     row_of={"text_units": "document_id"},
 )
 def make_text_units(documents: pd.DataFrame, params: Size) -> pd.DataFrame:
-    """Each begins with its number."""
+    """Return text units; each text begins with the number of its unit."""
     first = (
         documents["source"].str.removesuffix(".txt").astype("int64").to_numpy() * UNITS_A_DOCUMENT
     )
@@ -84,8 +84,10 @@ def make_text_units(documents: pd.DataFrame, params: Size) -> pd.DataFrame:
     row_of={"extractions": "text_unit_id"},
 )
 def make_extractions(text_units: pd.DataFrame, params: Size) -> pd.DataFrame:
-    """As a model tells them: entities with type and description, relationships with keywords and
-    description."""
+    """Return extractions as a model would give them.
+
+    Entities have a type and a description, relationships have keywords and a description.
+    """
     numbers = text_units["text"].str.partition(" ")[0].astype("int64").to_numpy()
     in_turn = (
         np.arange(ENTITIES_A_UNIT) + _random(numbers, range(DRAWS - ENTITIES_A_UNIT, DRAWS))
@@ -119,8 +121,10 @@ def make_extractions(text_units: pd.DataFrame, params: Size) -> pd.DataFrame:
 
 
 def _random(numbers: np.ndarray, draws: Sequence[int]) -> np.ndarray:
-    """Between 0 and 1, of each number so many (SplitMix64, which takes any of its series at
-    once)."""
+    """Return random numbers between 0 and 1, a row for each number and a column for each draw.
+
+    SplitMix64 can compute any element of its series at once.
+    """
     state = (numbers[:, None] * DRAWS + np.array(draws) + 1).astype("uint64") * np.uint64(
         0x9E3779B97F4A7C15
     )

@@ -34,7 +34,7 @@ from pipeline.stores.base import Store
 
 PLAN, LOAD = "plan", "load"
 FORGET_PEAK = "5"
-"""What Linux takes for it (proc(5), clear_refs)."""
+"""The text that makes Linux forget the peak of a process (proc(5), clear_refs)."""
 _seen: dict[int, float] = {}
 
 
@@ -195,8 +195,10 @@ def _warm_up(workflow: str) -> None:
 
 
 def workers_cpu() -> float:
-    """Of the processes that this one has steps worked on in; of one that has ended as it was last
-    seen."""
+    """Return the CPU seconds of the processes in which this one has steps done.
+
+    A process that has ended counts with its last known value.
+    """
     for worker in active_children():
         with suppress(psutil.Error):
             _seen[worker.pid or 0] = sum(psutil.Process(worker.pid).cpu_times()[:2])
@@ -204,8 +206,10 @@ def workers_cpu() -> float:
 
 
 def peak_since_last() -> int:
-    """In bytes, of this process and its workers; where the system does not forget peaks, since the
-    beginning."""
+    """Return the peak memory of this process and its workers since the last call, in bytes.
+
+    On systems that do not forget peaks it is the peak since the start.
+    """
     peaks = peak()
     for process in ("self", *(str(worker.pid) for worker in active_children())):
         with suppress(OSError, StopIteration):  # it ends now
@@ -215,7 +219,10 @@ def peak_since_last() -> int:
 
 
 def peak(process: str = "self") -> int:
-    """In bytes. Not getrusage's, which a child process inherits."""
+    """Return the peak memory of a process in bytes.
+
+    The value of getrusage would be wrong: a child process inherits it.
+    """
     status = Path(f"/proc/{process}/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
@@ -226,7 +233,7 @@ def peak(process: str = "self") -> int:
 
 
 def _written() -> int:
-    """Zero where the system does not count."""
+    """Return the bytes that this process has written, or 0 if the system does not count them."""
     process = psutil.Process()
     return process.io_counters().write_chars if hasattr(process, "io_counters") else 0
 

@@ -1,11 +1,14 @@
-"""From extractions to loaded rows, at sizes that no model reads for it: text units and five
-mentions each are made up (made_graph.py), then ``index`` merges, describes and embeds them, and
-``load`` brings them into PostgreSQL. ``python benchmarks/million.py --units 1000000``
+"""Measure the way from extractions to loaded rows at sizes that no model reads for a benchmark.
 
-A row a step: CPU s of this program and its workers, of the server beside it, the peak of the step,
-and the rows that it wrote. The first three steps make the corpus up, in the run's own buckets, and
-are left out of the sum. The load builds no HNSW index; that follows on its own, unless
-``--no-index``. Vectors are the builtin ones, of 256 dimensions.
+    python benchmarks/million.py --units 1000000
+
+Text units with five mentions each are made up (made_graph.py). Then ``index`` merges, describes and
+embeds them, and ``load`` brings them into PostgreSQL.
+
+There is a row for each step: CPU s of this program and its workers, that of the server, the peak of
+the step, and the rows that it wrote. The first three steps make the corpus up, in the run's own
+buckets, and are left out of the sum. The load builds no HNSW index; that is measured separately,
+unless ``--no-index`` is given. Vectors are the builtin ones, of 256 dimensions.
 """
 
 import argparse
@@ -35,7 +38,7 @@ WORKFLOW = "made"
 
 
 def make_project(root: Path, units: int) -> None:
-    """The workflow, its verbs, and no HNSW index."""
+    """Add the workflow and its verbs to the project, and turn HNSW indexes off."""
     steps = [{"id": step, "verb": verb, "args": {"units": units}} for step, verb in STEPS.items()]
     workflow = {"name": WORKFLOW, "extends": "fast", "steps": steps}
     (root / "workflows" / f"{WORKFLOW}.yaml").write_text(json.dumps(workflow))
@@ -46,7 +49,7 @@ def make_project(root: Path, units: int) -> None:
 
 
 def run(root: Path) -> list[dict[str, Any]]:
-    """A row a step, and one for all that is no making up."""
+    """Return a row for each step, and one for all steps that do not make up the corpus."""
     indexed, loaded = (measure(root, WORKFLOW, stage) for stage in ("index", "load"))
     of_store = loaded["stores"]["postgres"]
     rows = [
@@ -74,7 +77,7 @@ def run(root: Path) -> list[dict[str, Any]]:
 
 
 def build_indexes(root: Path) -> list[dict[str, Any]]:
-    """Of each table of vectors, after its rows: the server's work alone."""
+    """Build the HNSW index of each table of vectors and return the server's work for it."""
     rows, folder = [], root / "data" / "postgres"
     with Project.open(root) as project:
         store = project.stores.all[0]

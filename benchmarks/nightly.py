@@ -1,21 +1,24 @@
-"""The nights after the first: a run where nothing has changed, and one where a random sentence of 1
-% of the documents, drawn at random, is another, against the full build. ``python
-benchmarks/nightly.py --units 5000 --workflow fast``
+"""Compare nightly runs after the first with the full build.
 
-Seconds of CPU are this program's own, start-up apart, whole and by step; the stores included unless
-``--stage index`` (their own CPU is not counted). ``command s`` is the wall time of the whole
-command with start-up. ``written`` is what the process wrote to files, ``of the snapshots`` the
-share of it in the size of the full build's.
+    python benchmarks/nightly.py --units 5000 --workflow fast
 
-With ``--graph neo4j`` the graph goes into a Neo4j that is started for it; the load of each store is
-told apart in any case, with its server's CPU.
+One run has nothing to do. Before the other, a random sentence is replaced in 1 % of the documents,
+which are drawn at random.
 
-With ``--edited 300`` as many documents are edited instead of 1 %, so that corpora of several sizes
-(``--units 30000 120000 240000``) tell what such a night costs beside what they hold.
+Seconds of CPU are those of this program, without its start-up, in total and by step. They include
+the stores unless ``--stage index`` is given; the CPU of servers is not counted. ``command s`` is
+the wall time of the whole command with its start-up. ``written`` is what the process wrote to
+files, and ``of the snapshots`` its ratio to the size of the full build's snapshots.
 
-With ``--nights 30`` as many nights of such edits follow each other: what each writes, and how the
-folder of snapshots grows, until ``gc`` leaves one night of it. The tables of the last must be those
-of a full build.
+With ``--graph neo4j`` the graph goes into a Neo4j that is started for it. The load of each store is
+listed separately in any case, with the CPU of its server.
+
+With ``--edited 300`` this number of documents is edited instead of 1 %. So runs over corpora of
+several sizes (``--units 30000 120000 240000``) show how the cost depends on the size.
+
+With ``--nights 30`` this number of runs with such edits follow each other. The result shows what
+each writes and how the folder of snapshots grows, until ``gc`` keeps the last only. The tables of
+the last run must equal those of a full build.
 """
 
 import argparse
@@ -49,12 +52,15 @@ Nights = Mapping[str, Mapping[str, Any]]
 def nights(
     workflow: str, units: int, stage: str, graph: str, edited: int | None, indexed: bool = True
 ) -> Nights:
-    """Night -> what was measured (measure.py), and ``command``: the seconds of the whole command.
-    ``edited``: how many documents are, None for SHARE; ``indexed``: whether loads build HNSW
-    indexes."""
-    share, night = (
-        (SHARE, f"{SHARE:.0%} edited") if edited is None else (edited / units, f"{edited} edited")
-    )
+    """Return the figures of each run by its name, as measure.py measures them.
+
+    ``edited`` is the number of edited documents; None stands for the share SHARE. ``indexed`` says
+    whether loads build HNSW indexes. The figure ``command`` is the time of the whole command.
+    """
+    if edited is None:
+        share, night = SHARE, f"{SHARE:.0%} edited"
+    else:
+        share, night = edited / units, f"{edited} edited"
     with ExitStack() as stack:
         root = stack.enter_context(new_project(units))
         if not indexed:
@@ -73,8 +79,7 @@ def nights(
 
 
 def nights_in_a_row(workflow: str, units: int, stage: str, count: int) -> list[dict[str, Any]]:
-    """A row a night, then one of the full build of what there is by then, and one of what ``gc``
-    leaves."""
+    """Return a row for each run, one for a full build of the last state, and one after ``gc``."""
     with new_project(units) as root, new_project(0) as fresh, endpoint() as server:
         first = measure(root, workflow, stage, server.env)
         rows = [_of_a_row(FULL, first, first)]
@@ -124,7 +129,7 @@ def _identities(root: Path, workflow: str) -> dict[str, str]:
 
 
 def summary(workflow: str, units: int, found: Nights) -> list[dict[str, Any]]:
-    """A row a night."""
+    """Return a row for each run."""
     full = found[FULL]
     return [
         {
@@ -141,7 +146,7 @@ def summary(workflow: str, units: int, found: Nights) -> list[dict[str, Any]]:
 
 
 def by_step(found: Nights) -> list[dict[str, Any]]:
-    """A row a step: CPU seconds in each night; none of a step that was reused."""
+    """Return a row for each step with its CPU seconds in each run; reused steps have none."""
     steps = dict.fromkeys(step for one in found.values() for step in one["steps"])
     return [
         {"step": step, **{night: _cpu(one, step) for night, one in found.items()}} for step in steps
@@ -149,7 +154,7 @@ def by_step(found: Nights) -> list[dict[str, Any]]:
 
 
 def by_store(found: Nights) -> list[dict[str, Any]]:
-    """A row for each load that wrote something."""
+    """Return a row for each load that wrote something."""
     return [
         {
             "load into": store, "night": night, "rows written": taken["written"],

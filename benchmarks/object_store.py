@@ -1,10 +1,12 @@
-"""What nights cost whose snapshots are in a bucket: requests and bytes, and the CPU beside that of
-a folder on disk. ``python benchmarks/object_store.py --units 5000``
+"""Measure runs whose snapshots are in a bucket.
 
-The bucket is a real server's on this machine, and what goes through to it is counted on the way.
-The nights are a full build, one where nothing has changed, one where a random sentence of 1 % of
-the documents is another, and that once more on a machine that has not yet fetched anything. CPU s
-are those of whole commands, start-up included.
+    python benchmarks/object_store.py --units 5000
+
+The figures are requests and bytes, and the CPU beside that of a folder on disk. The bucket belongs
+to a real server on this machine; the traffic to it is counted on the way. The runs are a full
+build, one without a change, one after an edit, and the latter again on a machine that has fetched
+nothing yet. The edit replaces a random sentence in 1 % of the documents. CPU s are those of whole
+commands, start-up included.
 """
 
 import argparse
@@ -25,7 +27,7 @@ SHARE = 0.01
 
 
 def nights(workflow: str, units: int, stage: str) -> list[dict[str, Any]]:
-    """A row a night."""
+    """Return a row for each run."""
     with (
         tempfile.TemporaryDirectory(prefix="graphmill-s3-") as home,
         s3_server(Path(home)) as server,
@@ -71,7 +73,7 @@ def nights(workflow: str, units: int, stage: str) -> list[dict[str, Any]]:
 
 
 def taken(traffic: Traffic) -> dict[str, Any]:
-    """Since the last time."""
+    """Return the traffic since the last call."""
     kinds = ("PUT", "GET", "LIST", "POST")
     found = {kind: traffic.requests.get(kind, 0) for kind in kinds}
     row = {

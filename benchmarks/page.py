@@ -1,15 +1,15 @@
-"""What the view Graph asks of `graphmill serve` over a large synthetic graph: opening it, finding
-an entity, expanding one, opening a community, and the assets of a first visit.
+"""Measure what the view Graph asks of `graphmill serve` over a large synthetic graph.
 
     python benchmarks/page.py                     # 100,000 entities, 300,000 relationships
     python benchmarks/page.py --project FOLDER    # made and loaded there if it is not, and kept
     python benchmarks/page.py --without-communities
     python benchmarks/page.py --graph neo4j       # the graph in a Neo4j that is started for it
 
-``first ms`` is the first request of its kind after the server's start, ``p50 ms`` the median of
-others like it, all one after another; ``serve ms`` is CPU of one of these; ``KB`` as the answer is
-sent, uncompressed, and ``elements`` the nodes and edges in it. Communities are those of
-`detect_communities`.
+The requests open the view, find an entity, expand one, open a community, and fetch the assets of a
+first visit. ``first ms`` is the first request of its kind after the start of the server, and ``p50
+ms`` the median of others like it, all one after another. ``serve ms`` is the CPU of one of these.
+``KB`` is the size of the answer as sent, uncompressed, and ``elements`` the nodes and edges in it.
+Communities are those of `detect_communities`.
 """
 
 import argparse
@@ -42,13 +42,13 @@ from pipeline.snapshots.store import Manifest, StepRecord
 from pipeline.verbs.detect_communities import CommunityParams, detect_communities
 
 DIMENSIONS = 256
-"""Those of the builtin embedding, by which entities are looked for."""
+"""The dimensions of the builtin embedding, by which entities are searched."""
 LOADED = "loaded"
 Call = Callable[[httpx2.Client], httpx2.Response]
 
 
 def make_project(root: Path, options: argparse.Namespace) -> None:
-    """A project over tables that are made up; its stores are loaded."""
+    """Make a project over synthetic tables and load its stores."""
     if (root / LOADED).exists():
         return
     if not (root / "settings.yaml").exists():
@@ -68,7 +68,7 @@ def make_project(root: Path, options: argparse.Namespace) -> None:
 
 
 def _as_if_embedded(manifest: Manifest, project: Project) -> Manifest:
-    """By the project's own model, so that it can be asked."""
+    """Return the manifest as if the project's own model had made its vectors, for queries."""
     identity = dict(project.query_embedding("default").identity)
     steps = {
         name: StepRecord(
@@ -172,7 +172,7 @@ def _details(id: str) -> Call:
 
 @contextmanager
 def _graph_of(root: Path, graph: str) -> Iterator[None]:
-    """Where the project keeps its graph, for the processes that this one starts too."""
+    """Start the store of the graph, for this process and those that it starts."""
     if graph == "postgres":
         yield
         return

@@ -1,18 +1,21 @@
-"""How soon the views of `graphmill ui` are of use, and how much scripting a frame of a large graph
-takes, in a real browser: the machine's own Chromium, headless, which draws WebGL without a graphics
-card.
+"""Measure the views of `graphmill ui` in a real browser over a large graph.
 
-    python benchmarks/page_in_browser.py                      # 100,000 entities, 300,000 relationships
+    # 100,000 entities, 300,000 relationships
+    python benchmarks/page_in_browser.py
     python benchmarks/page_in_browser.py --entities 2000 --relationships 6000
-    python benchmarks/page_in_browser.py --project PROJECT    # one that is loaded
+    # a project that is loaded
+    python benchmarks/page_in_browser.py --project PROJECT
 
-Without ``--project`` it makes a graph, finds its communities and loads them; a server in a process
-of its own shows it. ``useful ms``: by the browser's own clock, from the last byte of the view's
-HTML to the frame in which what people came for is there, the median of --times windows without a
-cache; ``server ms``: from the request to that byte; ``kB``: all that came over the wire. A frame's
-scripting is what Chromium counts as such (ScriptDuration and LayoutDuration, by frames) while a
-mouse moves over, drags and zooms a graph of --nodes and three times as many edges.
-"""  # noqa: E501
+The browser is the machine's own Chromium, headless, which draws WebGL without a graphics card.
+Without ``--project`` the benchmark makes a graph, finds its communities and loads them; a server in
+a process of its own shows it.
+
+``useful ms`` is measured by the browser's clock. It runs from the last byte of the view's HTML to
+the frame that shows what people came for: the median of --times windows without a cache. ``server
+ms`` is the time from the request to that byte, and ``kB`` all that came over the wire. The
+scripting of a frame is what Chromium counts as such (ScriptDuration and LayoutDuration, by frames)
+while a mouse moves over, drags and zooms a graph of --nodes nodes and three times as many edges.
+"""
 
 import argparse
 import json

@@ -1,9 +1,10 @@
-"""Rows with vectors by COPY over one connection and over two, and an HNSW index over them by one
-process and by more, in turn in one run: what more of them gain here. ``python
-benchmarks/parallel.py --rows 40000 --dimensions 256``
+"""Measure what several connections and processes gain in a load of vectors.
 
-The stream that COPY reads is made beforehand. ``client CPU s`` is this process's, all connections
-together.
+    python benchmarks/parallel.py --rows 40000 --dimensions 256
+
+Rows with vectors are written by COPY over one connection and over two. An HNSW index over them is
+built by one process and by more. All take turns in one run. The stream that COPY reads is made
+beforehand. ``client CPU s`` is that of this process, all connections together.
 """
 
 import argparse
@@ -33,7 +34,7 @@ BUILD_MEMORY = "1024MB"
 
 
 def streams(rows: int, dimensions: int, parts: int) -> list[list[bytes]]:
-    """The rows as so many streams."""
+    """Return the rows as ``parts`` streams for COPY."""
     vectors = np.random.default_rng(1).normal(size=(rows, dimensions)).astype(np.float32)
     content = "a text unit of some length, that is stored beside its vector as it is; " * 4
     frame = pd.DataFrame(

@@ -1,9 +1,10 @@
-"""What a plan costs beside the run that it describes, after an edit of one document.
-``python benchmarks/plan.py --units 20000``
+"""Compare the cost of a plan with that of the run that it describes, after one document was edited.
 
-CPU seconds are this program's own, start-up apart (imports, a run and a plan over one document);
-peak memory is the whole process's. ``index`` asks the tests' endpoint, which is another process.
-``expected`` and ``most`` are the plan's calls.
+    python benchmarks/plan.py --units 20000
+
+CPU seconds are those of this program without its start-up (imports, a run and a plan over one
+document). Peak memory is that of the whole process. ``index`` asks the endpoint of the tests, which
+is another process. ``expected`` and ``most`` are the calls that the plan expects.
 """
 
 import argparse

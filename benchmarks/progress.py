@@ -1,4 +1,4 @@
-"""How the rows of a Neo4j grow while a load writes them, seen from outside."""
+"""Measure from outside how the rows of a Neo4j grow while a load writes them."""
 
 import threading
 import time
@@ -49,8 +49,10 @@ class Progress:
 
 
 def tenths(samples: Samples, rows: int) -> list[float]:
-    """Rows a second in each tenth of the last ``rows`` rows. Time runs from the first commit to the
-    last, so that there must be more than ten; else there are no rates."""
+    """Return the rows a second in each tenth of the last ``rows`` rows.
+
+    Time runs from the first commit to the last. With fewer than eleven commits there are no rates.
+    """
     base = samples[-1][1] - rows
     commits = _first_seen([(at, count - base) for at, count in samples if count > base])
     times, counts = np.array(commits).T

@@ -1,15 +1,19 @@
-"""How long retrieval takes over a large synthetic graph, by mode, without any model's time.
+"""Measure retrieval over a large synthetic graph, by mode, without any model's time.
 
-    python benchmarks/query.py                  # 100,000 text units and entities, 300,000 relationships, 256 dimensions
+    # 100,000 text units and entities, 300,000 relationships, 256 dimensions
+    python benchmarks/query.py
     python benchmarks/query.py --entities 20000 --relationships 60000 --units 20000 --graph neo4j
 
-Loads the graph once, then asks questions made of names and words of it, whose vectors lie near some
-row's. The first questions of a mode warm the caches up and are not counted. ``reads`` is what the
-stores take, ``whole`` all that is done before a chat model would be asked: reads, ranking, and the
-prompt cut to its budgets. The first line is one search of the HNSW index of entities for 60 rows,
-sent by psycopg alone: what else the machine does concerns all lines alike, so that multiples of it
-can be compared where milliseconds cannot. ``CPU ms``: of this process, a question.
-"""  # noqa: E501
+The graph is loaded once. Questions are made of its names and words, and their vectors are near
+those of some row. The first questions of a mode warm the caches up and are not counted. ``reads``
+is the time of the stores. ``whole`` is the time of all that is done before a chat model would be
+asked: reads, ranking, and the prompt cut to its budgets. ``CPU ms`` is that of this process for
+each question.
+
+The first line is one search of the HNSW index of entities for 60 rows, sent by psycopg alone. The
+load of the machine affects all lines alike, so multiples of this line can be compared where
+milliseconds cannot.
+"""
 
 import argparse
 import sys
@@ -99,7 +103,7 @@ def main() -> None:
 def measured(
     modes: Sequence[str], questions: Sequence[str], stage: QueryResources, vectors: VectorStore
 ) -> list[dict[str, Any]]:
-    """A line for the bare search, and one for each mode."""
+    """Return a line for the bare search, and one for each mode."""
     assert isinstance(vectors, PostgresReads)
     bare = _bare_searches(vectors, stage.embedding.embed(questions))
     rows = [_row("a bare search of 60", bare, bare, 0.0)]
@@ -109,9 +113,8 @@ def measured(
         begun = time.process_time()
         timings = list(map(asked, questions[WARM_UP:]))
         cpu = (time.process_time() - begun) / len(timings)
-        reads, whole = zip(
-            *((timing["retrieval"], sum(timing.values())) for timing in timings), strict=True
-        )
+        reads = [timing["retrieval"] for timing in timings]
+        whole = [sum(timing.values()) for timing in timings]
         rows.append(_row(mode, reads, whole, cpu))
     least = rows[0]["whole p50 ms"]
     return [{**row, "p50 of the bare": row["whole p50 ms"] / least} for row in rows]
@@ -133,7 +136,7 @@ def _row(name: str, reads: Sequence[float], whole: Sequence[float], cpu: float) 
 
 
 def _bare_searches(vectors: PostgresReads, questions: np.ndarray) -> list[float]:
-    """Milliseconds of each, the index warm."""
+    """Return the milliseconds of each bare search, with a warm index."""
     live = vectors.live()
     assert live is not None
     search: Any = (
@@ -170,7 +173,7 @@ def _prompt(name: str) -> Prompt:
 
 
 def _questions(manifest: Manifest, snapshots: SnapshotStore, count: int) -> list[str]:
-    """Each names two entities, and some words of a text unit."""
+    """Return questions that name two entities and some words of a text unit each."""
     choice = np.random.default_rng(5)
     names = choice.choice(
         snapshots.tables.read(manifest.tables["entities"])["name"].to_numpy(), 2 * count

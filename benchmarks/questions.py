@@ -33,20 +33,24 @@ class Benchmark:
 
 
 def two_wiki(folder: Path, questions: int = 1000) -> Benchmark:
-    """``multihop``: whether fast-graphrag counts a question among those of several hops."""
+    """Return the passages and questions of 2WikiMultiHopQA.
+
+    ``multihop`` says whether fast-graphrag counts a question among those of several hops.
+    """
     passages = [(entry["title"], entry["text"]) for entry in _read(folder / "corpus.json")]
     multihop = set(_read(folder / "fastgraphrag_multihop_questions.json").get(str(questions), []))
-    lines = [
-        {
+    lines: list[dict[str, Any]] = []
+    for entry in _read(folder / "questions_gold.json")[:questions]:
+        line: dict[str, Any] = {
             "id": entry["id"],
             "question": entry["question"],
             "answer": entry["answer"],
             "type": entry["question_type"],
         }
-        | ({"multihop": entry["question"] in multihop} if multihop else {})
-        | {"titles": entry["gold_titles"]}
-        for entry in _read(folder / "questions_gold.json")[:questions]
-    ]
+        if multihop:
+            line["multihop"] = entry["question"] in multihop
+        line["titles"] = entry["gold_titles"]
+        lines.append(line)
     return Benchmark(passages[: PASSAGES_OF_QUESTIONS[questions]], lines)
 
 
@@ -66,8 +70,10 @@ def hotpotqa(folder: Path) -> Benchmark:
 
 
 def write_benchmark(benchmark: Benchmark, project: Path, with_titles: bool = True) -> None:
-    """A document a passage; its title is the document's, and the first line of its text, unless it
-    is to have none."""
+    """Write a document for each passage, and the questions, into the project.
+
+    Unless ``with_titles`` is false, a document has its title, also as the first line of its text.
+    """
     sources = {
         title: f"{PASSAGES}#{number}" for number, (title, _) in enumerate(benchmark.passages)
     }

@@ -23,7 +23,7 @@ CO_OCCURRENCE = "CO_OCCURS"
 
 
 def drawn(rows: pd.DataFrame, size: int, seed: int) -> pd.DataFrame:
-    """Rows in an order that the seed and the ids fix, whatever else the table holds."""
+    """Draw rows in an order that depends only on the seed and the ids."""
     ids = sorted(rows["id"])
     chosen = random.Random(seed).sample(ids, min(size, len(ids)))
     return rows.set_index("id").loc[chosen].reset_index()

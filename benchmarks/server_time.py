@@ -10,12 +10,12 @@ import psutil
 
 
 def server_cpu(spec: Mapping[str, Any]) -> float:
-    """Seconds so far. ``spec``: that of load_once.py."""
+    """Return the CPU seconds of the server so far; ``spec`` is that of load_once.py."""
     return postgres_cpu(Path(spec["folder"])) if "folder" in spec else sibling_cpu()
 
 
 def postgres_cpu(folder: Path) -> float:
-    """Of the embedded server and its backends, those that have ended included."""
+    """Return the CPU seconds of the embedded server and its backends, also of ended ones."""
     server = psutil.Process(int((folder / "postmaster.pid").read_text().split()[0]))
     seconds = 0.0
     for child in server.children(recursive=True):
@@ -25,8 +25,10 @@ def postgres_cpu(folder: Path) -> float:
 
 
 def sibling_cpu() -> float:
-    """Of the other processes of the starter: a Neo4j's, while PostgreSQL has left it."""
-    others = (
-        process for process in psutil.Process(os.getppid()).children() if process.pid != os.getpid()
-    )
+    """Return the CPU seconds of the other processes that the parent has started.
+
+    That is the Neo4j, since PostgreSQL has left this group of processes.
+    """
+    siblings = psutil.Process(os.getppid()).children()
+    others = [process for process in siblings if process.pid != os.getpid()]
     return sum(sum(process.cpu_times()[:2]) for process in others)

@@ -93,11 +93,9 @@ def _measured(
 def ask(
     url: str, questions: Iterator[str] | Sequence[str], body: dict[str, Any], askers: int
 ) -> list[float]:
-    """Seconds that each took."""
-    client, threads = (
-        httpx2.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=300),
-        ThreadPoolExecutor(askers),
-    )
+    """Ask the questions with some clients at once and return the seconds of each."""
+    client = httpx2.Client(base_url=url, headers={"X-API-Key": KEY}, timeout=300)
+    threads = ThreadPoolExecutor(askers)
     with client, threads:
         return list(threads.map(partial(_ask, client, body), questions))
 
@@ -109,22 +107,22 @@ def _ask(client: httpx2.Client, body: dict[str, Any], question: str) -> float:
 
 
 def questions_of(root: Path) -> Iterator[str]:
-    """No two alike: each is of the words of two documents."""
+    """Yield questions without end, no two alike, each of words of two documents."""
     texts = [
         path.read_text(encoding="utf-8")
         for path in sorted((root / "data" / "input").rglob("*.txt"))
     ]
     choice = random.Random(3)
     for number in count():
-        title, text = choice.choice(texts).splitlines()[0], choice.choice(texts).split("\n\n")[1]
-        yield (
-            f"{number}: what has {title.partition(',')[0]} to do with"
-            f" {' '.join(text.split()[1:9])}?"
-        )
+        title = choice.choice(texts).splitlines()[0]
+        passage = choice.choice(texts).split("\n\n")[1]
+        place = title.partition(",")[0]
+        words = " ".join(passage.split()[1:9])
+        yield f"{number}: what has {place} to do with {words}?"
 
 
 def cpu_of(process: psutil.Process) -> float:
-    """Seconds of it and of its children, those that have ended included."""
+    """Return the CPU seconds of a process and its children, also of those that have ended."""
     children = sum(sum(child.cpu_times()[:2]) for child in process.children(recursive=True))
     return children + sum(process.cpu_times()[:4])
 

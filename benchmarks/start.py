@@ -1,9 +1,10 @@
-"""What it costs to start: CPU of the commands over a small project, beside importing what they are
-built on. ``python benchmarks/start.py``
+"""Measure the CPU that commands over a small project take to start, beside their imports.
 
-Each line is the median of ``--times`` processes, user and system; the lines take turns, so that
-what else the machine does concerns them alike. ``of the imports``: over the first line. The project
-is the sample corpus, loaded into its embedded PostgreSQL, which is running.
+    python benchmarks/start.py
+
+Each line is the median of ``--times`` processes, user and system time together. The lines take
+turns, so that the load of the machine affects them alike. ``of the imports`` is the ratio to the
+first line. The project is the sample corpus, loaded into its embedded PostgreSQL, which is running.
 """
 
 import argparse
@@ -34,7 +35,7 @@ COMMANDS = {
 
 
 def cpu_seconds(line: list[str]) -> float:
-    """Of one process; its database is another."""
+    """Return the CPU seconds of one process; its database is another process."""
     environment = {
         name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
     }

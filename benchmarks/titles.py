@@ -1,8 +1,9 @@
-"""What looking for titles costs: documents whose titles begin alike, as those of invoices do,
-beside as many whose titles do not. ``python benchmarks/titles.py --documents 100000``
+"""Measure the search for titles that begin alike, as those of invoices do, beside other titles.
 
-CPU seconds of ``extract_graph_fast`` over text units of one sentence, each of which names the
-document before it.
+    python benchmarks/titles.py --documents 100000
+
+The figures are CPU seconds of ``extract_graph_fast`` over text units of one sentence. Each names
+the document before it.
 """
 
 import argparse

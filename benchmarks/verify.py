@@ -1,9 +1,10 @@
-"""CPU seconds of ``verify``, ``verify --quick`` and ``load --full`` at N text units and at four
-times as many, side by side in one run. ``python benchmarks/verify.py --units 5000``
+"""Measure ``verify``, ``verify --quick`` and ``load --full`` over N and over four times N units.
 
-The CPU is the command's own, the least of some tries; PostgreSQL's is not in it. ``start-up`` is
-what the same command takes over one document, and ``ratio`` is that of what comes on top of it. No
-HNSW index is built: none of the three reads one.
+    python benchmarks/verify.py --units 5000
+
+All take turns in one run. The CPU seconds are those of the command, the least of some tries; those
+of PostgreSQL are not counted. ``start-up`` is what the same command takes over one document.
+``ratio`` is that of the time beyond it. No HNSW index is built: none of the three reads one.
 """
 
 import os
@@ -27,7 +28,7 @@ WITHOUT_INDEX = ["--set", "stores.postgres.exact_below=1000000000"]
 
 
 def command(root: Path, *arguments: str) -> tuple[float, float]:
-    """CPU seconds and the peak in MB."""
+    """Run a command and return its CPU seconds and its peak memory in MB."""
     line = [sys.executable, "-m", "pipeline", "-C", str(root), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
@@ -40,17 +41,17 @@ def command(root: Path, *arguments: str) -> tuple[float, float]:
 
 
 def measure(roots: Sequence[Path], tries: int) -> dict[str, list[tuple[float, float]]]:
-    """Command -> CPU seconds and the peak in MB over each of the projects, in turn, the least of
-    some tries."""
-    found = {
-        name: [
+    """Return CPU seconds and peak in MB of each command over each of the projects.
+
+    The commands take turns, and the least of some tries counts.
+    """
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name, line in COMMANDS.items():
+        rounds = [
             [command(root, *line, WORKFLOW, *WITHOUT_INDEX) for root in roots] for _ in range(tries)
         ]
-        for name, line in COMMANDS.items()
-    }
-    return {
-        name: [min(each) for each in zip(*rounds, strict=True)] for name, rounds in found.items()
-    }
+        found[name] = [min(of_project) for of_project in zip(*rounds, strict=True)]
+    return found
 
 
 def compare(units: int, tries: int) -> list[dict[str, Any]]:
