@@ -109,7 +109,7 @@ class _Watch:
     def ask(self) -> asyncio.Future[StoreState]:
         if self._asked is None or self._asked.done():
             self._asked = asyncio.get_running_loop().run_in_executor(
-                self._thread, _state, self.store, self.start
+                self._thread, _check_store, self.store, self.start
             )
         return self._asked
 
@@ -117,7 +117,7 @@ class _Watch:
         self._thread.shutdown()
 
 
-def _state(store: Store, start: Start | None) -> StoreState:
+def _check_store(store: Store, start: Start | None) -> StoreState:
     try:
         if start is not None:  # An embedded server is started first.
             start()

@@ -190,7 +190,7 @@ def small_limits() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.stores.postgres.conditions.FEW", 5)
         patch.setattr(
-            "pipeline.stores.postgres.hnsw._is_indexed", lambda live, rows, hnsw: rows > 0
+            "pipeline.stores.postgres.hnsw._needs_index", lambda live, rows, hnsw: rows > 0
         )
         for name, number in {"SAMPLE": 6, "FOLLOWED": 3, "LIKELY": 6, "CANDIDATES": 4}.items():
             patch.setattr(f"pipeline.stores.postgres.lexical.{name}", number)

@@ -18,7 +18,7 @@ AROUND = 1
 """Text units before and after a passage that are shown with it."""
 
 
-def router(ui: Ui) -> APIRouter:
+def route_questions(ui: Ui) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/")
@@ -27,10 +27,10 @@ def router(ui: Ui) -> APIRouter:
 
     @routes.get("/ui/passage")
     async def passage(http: Request, unit: Id) -> Response:
-        """A text unit in its place: ``units`` are those around it, too."""
+        """Return a text unit, with the units before and after it, as ``units``."""
 
         def look(door: Door) -> dict[str, Any]:
-            def work(vectors: VectorReads, graph: GraphReads) -> list[TextUnit]:
+            def read_units(vectors: VectorReads, graph: GraphReads) -> list[TextUnit]:
                 place = vectors.places([unit]).get(unit)
                 if place is None:
                     return []
@@ -38,7 +38,7 @@ def router(ui: Ui) -> APIRouter:
                 first = max(0, order - AROUND)
                 return vectors.units_of(document, first, order + AROUND + 1 - first)
 
-            units = door.project.read(work, door.asker)
+            units = door.project.read(read_units, door.asker)
             if not units:
                 raise HTTPException(404, texts()["ask"]["gone"])
             return {"units": [asdict(found) for found in units]}
@@ -49,7 +49,7 @@ def router(ui: Ui) -> APIRouter:
 
 
 def _options(door: Door) -> dict[str, Any]:
-    """What may be asked for, and what is so by default."""
+    """Return the modes and models that the caller may choose, and the defaults of all options."""
     settings, asker = door.project.settings, door.asker
     models = [name for name, model in settings.models.chat.items() if model.configured]
     modes = [mode for mode in get_args(Mode) if asker.may_ask(mode)]

@@ -1,5 +1,5 @@
-"""Style, scripts and vendored libraries, at addresses that change with what any of them holds: they
-are kept by browsers for good."""
+"""Serve the style, scripts and vendored libraries. Their addresses change with their contents, so
+that browsers may keep them for ever."""
 
 import gzip
 import hashlib
@@ -19,7 +19,7 @@ FOLDERS = {"": HERE / "static", "vendor/": HERE / "vendor"}
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 FOR_GOOD = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
 SMALL = 1000
-"""Bytes that are not worth packing."""
+"""Files of at most this many bytes are not compressed."""
 
 
 @dataclass(frozen=True)
@@ -38,27 +38,28 @@ class Asset:
 
 @dataclass(frozen=True)
 class Assets:
-    """``version``: of them together, so that a module finds those beside it by a relative
-    address."""
+    """All files, with one version for all, so that a module finds others by relative addresses."""
 
     files: Mapping[str, Asset]
     version: str
 
     @property
     def folder(self) -> str:
-        """Below the page's root."""
+        """The address of the files, relative to the page's root."""
         return f"assets/{self.version}/"
 
 
 def read_assets() -> Assets:
-    """``style.css`` and ``texts.js`` stand beside the scripts; licences and other notes are not
-    served."""
-    found = {
-        prefix + file.relative_to(folder).as_posix(): Asset(file.read_bytes(), TYPES[file.suffix])
-        for prefix, folder in FOLDERS.items()
-        for file in sorted(folder.rglob("*"))
-        if file.is_file() and file.suffix in TYPES
-    }
+    """Return all files to serve, with ``style.css`` and ``texts.js`` beside the scripts.
+
+    Licences and other notes are not among them.
+    """
+    found = {}
+    for prefix, folder in FOLDERS.items():
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.suffix in TYPES:
+                name = prefix + file.relative_to(folder).as_posix()
+                found[name] = Asset(file.read_bytes(), TYPES[file.suffix])
     found["style.css"] = Asset(STYLE.read_bytes(), TYPES[STYLE.suffix])
     found["texts.js"] = Asset(f"export default {json.dumps(texts())};\n".encode(), TYPES[".js"])
     digest = hashlib.sha256()
@@ -67,15 +68,14 @@ def read_assets() -> Assets:
     return Assets(found, digest.hexdigest()[:12])
 
 
-def router(assets: Assets) -> APIRouter:
+def route_assets(assets: Assets) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.api_route("/assets/{version}/{name:path}", methods=["GET", "HEAD"])
     async def asset(http: Request, version: str, name: str) -> Response:
         found = assets.files.get(name)
-        if (
-            found is None or version != assets.version
-        ):  # of an earlier server: its page is loaded anew
+        # A page of an earlier server has another version; its script then loads the page again.
+        if found is None or version != assets.version:
             raise HTTPException(404, texts()["failures"]["no_asset"])
         headers = dict(FOR_GOOD)
         if packed := found.packs and "gzip" in http.headers.get("accept-encoding", ""):

@@ -1,5 +1,4 @@
-"""What an editor begins: the next run, or a retry, each as the command does it, in a process of its
-own."""
+"""Begin the next run or a retry for an editor, by the command in a process of its own."""
 
 import json
 import os
@@ -19,17 +18,18 @@ from pipeline.files import settings_file
 from pipeline.pages.environment import texts
 from pipeline.project import Project
 from pipeline.runs.reports import process_of
+from pipeline.serve.doors import Door
 from pipeline.serve.ui.pins import Name
 from pipeline.serve.ui.view import Ui, editor
 from pipeline.settings.file import HANDED_ON
 
 PATIENCE = 60.0
-"""Seconds in which a command has begun its run."""
+"""The seconds in which a command usually has begun its run."""
 LOOK_SECONDS = 0.1
 
 
 class Run(BaseModel):
-    """``max_cost``: at which it stops; None: never."""
+    """A request for a run. ``max_cost`` is the cost at which it stops; None stands for no limit."""
 
     model_config = ConfigDict(extra="forbid")
     max_cost: float | None = Field(default=None, ge=0, allow_inf_nan=False)
@@ -43,36 +43,45 @@ class Retry(Run):
     workflow: Name
 
 
-def router(ui: Ui) -> APIRouter:
-    """Each answers ``{"run"}``: its id, "" where it has not begun after PATIENCE."""
+def route_new_runs(ui: Ui) -> APIRouter:
+    """Return the routes that begin a run and a retry.
+
+    Each answers ``{"run": id}``; the id is "" if the run has not begun within ``PATIENCE``.
+    """
     routes = APIRouter(include_in_schema=False, dependencies=[Depends(editor)])
 
     @routes.post("/ui/run")
     async def run(http: Request, body: Run) -> Response:
-        return await ui.data(http, lambda door: {"run": _begun(door.served, "run", *body.options)})
+        def begin(door: Door) -> dict[str, str]:
+            return {"run": _begin(door.served, "run", *body.options)}
+
+        return await ui.data(http, begin)
 
     @routes.post("/ui/retry")
     async def retry(http: Request, body: Retry) -> Response:
-        def begin(project: Project) -> str:
+        def begin(door: Door) -> dict[str, str]:
+            project = door.served
             if body.workflow not in project.snapshots.workflows():
                 raise HTTPException(404, texts()["nights"]["no_such"])
-            return _begun(project, "retry", body.workflow, *body.options)
+            return {"run": _begin(project, "retry", body.workflow, *body.options)}
 
-        return await ui.data(http, lambda door: {"run": begin(door.served)})
+        return await ui.data(http, begin)
 
     return routes
 
 
-def _begun(project: Project, *command: str) -> str:
-    """The id of the run, which goes on whatever becomes of this process. That it is the only one is
-    seen to by the project's lock, as for everybody: of two that are begun at once the second is
-    refused by it."""
-    _refuse_where_none_can_begin(project)
+def _begin(project: Project, *command: str) -> str:
+    """Begin a run by the command, and return its id.
+
+    The run goes on if this process ends. The project's lock makes it the only one: of two that are
+    begun at once, the second is refused by it.
+    """
+    _check_that_a_run_can_begin(project)
     known = set(project.runs.known_ids())
     line = [sys.executable, "-P", "-m", "pipeline", "-C", str(project.root), *command, "--json"]
     environment = {**os.environ, HANDED_ON: json.dumps(project.overrides)}
     with TemporaryFile() as out, TemporaryFile() as aside:
-        process = subprocess.Popen(  # noqa: S603 - this package's own command, of a workflow that has been run
+        process = subprocess.Popen(  # noqa: S603 - this package's own command
             line,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -80,24 +89,23 @@ def _begun(project: Project, *command: str) -> str:
             stderr=aside,
             start_new_session=True,
         )
-        Thread(
-            target=process.wait, daemon=True
-        ).start()  # else it stays in the list of processes when it has ended
+        # Without a wait the ended process would stay in the list of processes.
+        Thread(target=process.wait, daemon=True).start()
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             code = process.poll()
-            of_it = (
-                one for one in project.runs.unreported() if one.process == process_of(process.pid)
-            )
-            if run := next((one.run_id for one in of_it if one.run_id not in known), ""):
-                return run
+            of_process = process_of(process.pid)
+            for begun in project.runs.unreported():
+                if begun.process == of_process and begun.run_id not in known:
+                    return begun.run_id
             if code is not None:
-                return _ended(out, aside, code)
+                return _read_ended(out, aside, code)
             time.sleep(LOOK_SECONDS)
     return ""
 
 
-def _refuse_where_none_can_begin(project: Project) -> None:
+def _check_that_a_run_can_begin(project: Project) -> None:
+    """Raise HTTPException if another command holds the project, or its folder is not usable."""
     words = texts()["nights"]
     if project.runs.holder():
         raise HTTPException(409, words["begin_under_way"])
@@ -107,24 +115,24 @@ def _refuse_where_none_can_begin(project: Project) -> None:
     except SettingsError as error:
         raise HTTPException(409, words["begin_no_folder"].format(why=error)) from None
     if not os.access(data if data.exists() else project.root, os.W_OK):
-        raise HTTPException(
-            409, words["begin_no_folder"].format(why=words["begin_read_only"].format(folder=data))
-        )
+        why = words["begin_read_only"].format(folder=data)
+        raise HTTPException(409, words["begin_no_folder"].format(why=why))
 
 
-def _ended(out: IO[bytes], aside: IO[bytes], code: int) -> str:
-    """The id of a run that was over at once. Raises HTTPException where there was none, with what
-    the command said."""
+def _read_ended(out: IO[bytes], aside: IO[bytes], code: int) -> str:
+    """Return the id of a run whose command has ended already.
+
+    ``out`` and ``aside`` are the command's stdout and stderr. Raises HTTPException with the
+    command's message if it made no run.
+    """
     out.seek(0)
     aside.seek(0)
     words, lines = texts()["nights"], aside.read().decode(errors="replace").split("\n")
     try:
         report = json.loads(out.read())
     except ValueError:
-        report = {
-            "run_id": "",
-            "message": next((line for line in reversed(lines) if line.strip()), ""),
-        }
+        last_line = next((line for line in reversed(lines) if line.strip()), "")
+        report = {"run_id": "", "message": last_line}
     if not report["run_id"]:
         why = report["message"] or words["begin_ended"].format(code=code)
         raise HTTPException(409, words["begin_refused"].format(why=why))

@@ -1,5 +1,5 @@
-"""The view Documents: a list, and one of them with its text units, what is said there and what was
-left out."""
+"""The view Documents: the list, and one document with its text units, their entities, and what was
+left out of it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,14 +36,17 @@ Page = Annotated[int, Query(ge=1, le=1_000_000)]
 
 @dataclass(frozen=True)
 class LeftOut:
-    """``why``: what the reason means, or, to those who may be told, what the run said."""
+    """A row that was left out of a document or a text unit.
+
+    ``why`` is the run's message for callers who may read it, else the meaning of the reason.
+    """
 
     step: str
     reason: str
     why: str
 
 
-def router(ui: Ui) -> APIRouter:
+def route_documents(ui: Ui) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/documents")
@@ -52,90 +55,106 @@ def router(ui: Ui) -> APIRouter:
             Query(alias="in")] = "names",
         where: Lines = "", page: Page = 1,
     ) -> Response:  # fmt: skip
-        """``where``: a condition a line."""
+        """Show the list of documents; each line of ``where`` is a condition."""
         asked = {"q": q, "within": within, "where": where, "page": page}
-        return await ui.page(
-            http, "documents.html.j2", lambda door: {**asked, **_listed(door, **asked)}
-        )
+
+        def look(door: Door) -> dict[str, Any]:
+            return {**asked, **_list(door, **asked)}
+
+        return await ui.page(http, "documents.html.j2", look)
 
     @routes.get("/documents/{id}")
     async def document(http: Request, id: Text, page: Page = 1, at: Text = "") -> Response:
-        """``at``: a text unit; the page that has it is shown."""
-        return await ui.page(
-            http, "document.html.j2", lambda door: _opened(door, id, UNITS * (page - 1), at)
-        )
+        """Show a page of a document's text units: the one that has the unit ``at``, if given."""
+
+        def look(door: Door) -> dict[str, Any]:
+            return _show_document(door, id, UNITS * (page - 1), at)
+
+        return await ui.page(http, "document.html.j2", look)
 
     return routes
 
 
-def _listed(door: Door, q: str, within: str, where: str, page: int) -> dict[str, Any]:
-    conditions = _conditions(where)
+def _list(door: Door, q: str, within: str, where: str, page: int) -> dict[str, Any]:
+    """Return the values of the template for a list of documents, or of passages with a text."""
+    conditions = _read_lines(where)
     if within == "texts" and q:
-        return {
-            "passages": door.project.read(partial(search_passages, q, conditions), door.asker),
-            "metadata": None,
-        }
+        passages = door.project.read(partial(search_passages, q, conditions), door.asker)
+        return {"passages": passages, "metadata": None}
     first = DOCUMENTS * (page - 1)
     listing = Listing(q, first=first, limit=DOCUMENTS)
     try:
         found, all = door.project.read(partial(list_documents, listing, conditions), door.asker)
-    except NothingLoadedError:  # the frame says so, and what to run
+    except NothingLoadedError:
+        # The frame of the page says so, and what to run.
         found, all = [], 0
+    last = first + len(found)
     return {
-        "passages": None, "found": found, "all": all, "metadata": metadata_shown,
-        "first": first + 1, "last": first + len(found),
-        "before": page - 1 or None, "after": page + 1 if first + len(found) < all else None,
-    }  # fmt: skip
+        "passages": None,
+        "found": found,
+        "all": all,
+        "metadata": metadata_shown,
+        "first": first + 1,
+        "last": last,
+        "before": page - 1 or None,
+        "after": page + 1 if last < all else None,
+    }
 
 
-def _conditions(lines: str) -> Conditions:
+def _read_lines(lines: str) -> Conditions:
+    """Return the conditions of a text with one on each line. Raises UsageError."""
+    stripped = [line.strip() for line in lines.splitlines()]
     try:
-        return read_where(
-            read_conditions([line.strip() for line in lines.splitlines() if line.strip()])
-        )
+        return read_where(read_conditions([line for line in stripped if line]))
     except ValueError as error:
         raise UsageError(f"documents: {error}") from None
 
 
-def _opened(door: Door, id: str, first: int, at: str) -> dict[str, Any]:
+def _show_document(door: Door, id: str, first: int, at: str) -> dict[str, Any]:
+    """Return the values of the template for a document, with its text units from ``first`` on.
+
+    If ``at`` names a text unit, the page that has it is shown instead. Raises HTTPException if
+    there is no such document.
+    """
     read = door.project.read(partial(read_document, id, first, at), door.asker)
     if read is None:
         raise HTTPException(404, texts()["documents"]["no_such"])
-    page, all = read.first // UNITS + 1, read.document.text_units
+    page = read.first // UNITS + 1
+    last = read.first + len(read.units)
     return {
-        "read": read, "at": at, "fields": metadata_shown(read.document.metadata),
+        "read": read,
+        "at": at,
+        "fields": metadata_shown(read.document.metadata),
         "left_out": _left_out(door, read),
-        "draws": not door.asker.where, "last": read.first + len(read.units),
+        "draws": not door.asker.where,
+        "last": last,
         "before": page - 1 or None,
-        "after": page + 1 if read.first + len(read.units) < all else None,
-    }  # fmt: skip
+        "after": page + 1 if last < read.document.text_units else None,
+    }
 
 
 def _left_out(door: Door, read: DocumentRead) -> Mapping[str, Sequence[LeftOut]] | None:
-    """Document or text unit -> what the last run left out of it; None where that is not known.
+    """Map the ids of a document and its text units to what the last run left out of each.
 
-    A run tells of files, which may hold hidden documents too: it is not known to who sees some
-    documents only.
+    None if that is not known. A run's messages are about files, which may hold hidden documents
+    too: they are not shown to a caller who sees some documents only.
     """
     if not door.at_home or door.asker.where:
         return None
     document = read.document
-    of = {document.source: document.id, document.id: document.id} | {
-        unit.unit.id: unit.unit.id for unit in read.units
-    }
+    # A row of the rejects names the document's source, or the id of the document or text unit.
+    id_of = {document.source: document.id, document.id: document.id}
+    id_of |= {unit.unit.id: unit.unit.id for unit in read.units}
     try:
-        rejects = door.project.left_out_of(of.keys())
+        rejects = door.project.left_out_of(id_of.keys())
     except GraphmillError:
         return None
     found: dict[str, list[LeftOut]] = {}
     for row in rejects.to_dict("records"):
         reason = str(row["reason"])
-        why = (
-            row["message"]
-            if tells_why(door)
-            else REASONS[reason].meaning
-            if reason in REASONS
-            else ""
-        )
-        found.setdefault(of[row["row_id"]], []).append(LeftOut(row["step"], reason, why))
+        if tells_why(door):
+            why = row["message"]
+        else:
+            why = REASONS[reason].meaning if reason in REASONS else ""
+        found.setdefault(id_of[row["row_id"]], []).append(LeftOut(row["step"], reason, why))
     return found

@@ -22,11 +22,11 @@ Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500), CLEANED
 ]
 MOST_ENTITIES = 20
-"""That a neighbourhood is drawn around."""
+"""The most entities around which a neighbourhood is drawn."""
 
 
 class Wanted(BaseModel):
-    """An entity, looked for by its name or by what it means."""
+    """A search for entities, by name or by meaning."""
 
     model_config = ConfigDict(extra="forbid")
     text: Text
@@ -40,7 +40,7 @@ class WantedDocuments(BaseModel):
     limit: int = Field(default=10, ge=1, le=100)
 
 
-def router(ui: Ui) -> APIRouter:
+def route_graph(ui: Ui) -> APIRouter:
     routes = APIRouter(include_in_schema=False, dependencies=[Depends(wide_door)])
     _add_drawing(routes, ui)
     _add_details(routes, ui)
@@ -61,7 +61,8 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
         entities: bool = False,
         limit: Limit = 200,
     ) -> Response:
-        """What the page's own address names, which has the same parameters."""
+        """Return the part of the graph that the parameters name. The page's own address has the
+        same parameters."""
         named = drawing.Named(entity or (), community, document, entities, limit)
         return await ui.data(http, lambda door: door.project.draw(named, door.asker).to_json())
 
@@ -77,14 +78,13 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
 
     @routes.post("/ui/graph/documents")
     async def documents(http: Request, wanted: WantedDocuments) -> Response:
-        """Those with the text in title, source or id."""
+        """Return the documents that have the text in their title, source or id."""
 
         def look(door: Door) -> dict[str, Any]:
             listing = Listing(wanted.text, limit=wanted.limit)
             found, _ = door.project.read(lambda vectors, graph: vectors.listed(listing), door.asker)
-            return {
-                "documents": [{"id": one.id, "title": one.title or one.source} for one in found]
-            }
+            documents = [{"id": one.id, "title": one.title or one.source} for one in found]
+            return {"documents": documents}
 
         return await ui.data(http, look)
 
@@ -92,33 +92,34 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
 def _add_details(routes: APIRouter, ui: Ui) -> None:
     @routes.get("/ui/graph/entity")
     async def entity(http: Request, id: Id) -> Response:
-        """With ``names``: what it is also called and what it is told from; null where nothing
-        decides on names."""
+        """Return the details of an entity, and as ``names`` its other names and the names kept
+        apart from it; null if no step decides about names."""
 
         def look(door: Door) -> dict[str, Any]:
-            found = _found(door.project.read(partial(drawing.entity_details, id), door.asker))
-            return {**found, "names": _names(door, id)}
+            details = door.project.read(partial(drawing.entity_details, id), door.asker)
+            return {**_json_of(details), "names": _find_names(door, id)}
 
         return await ui.data(http, look)
 
     @routes.get("/ui/graph/relationship")
     async def relationship(http: Request, id: Id) -> Response:
-        return await ui.data(
-            http,
-            lambda door: _found(
-                door.project.read(partial(drawing.relationship_details, id), door.asker)
-            ),
-        )
+        def look(door: Door) -> dict[str, Any]:
+            details = door.project.read(partial(drawing.relationship_details, id), door.asker)
+            return _json_of(details)
+
+        return await ui.data(http, look)
 
 
-def _found(details: drawing.Details | None) -> dict[str, Any]:
+def _json_of(details: drawing.Details | None) -> dict[str, Any]:
+    """Return the details as JSON. Raises HTTPException if there are none."""
     if details is None:
         raise HTTPException(404, texts()["graph"]["gone"])
     return details.to_json()
 
 
-def _names(door: Door, id: str) -> dict[str, Any] | None:
-    """They are the project's own: of another workspace nothing is known."""
+def _find_names(door: Door, id: str) -> dict[str, Any] | None:
+    """Return the other names of an entity. None for another workspace than the project's own, about
+    whose names nothing is known."""
     if not door.at_home or door.served.names_workspace:
         return None
     try:

@@ -1,5 +1,5 @@
-"""A key typed into a page becomes a session of this browser: the key itself is in no address,
-cookie or log."""
+"""Begin a session of the browser for a key that is typed into the page. The key itself is in no
+address, cookie or log."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ SEE_OTHER = 303
 
 @dataclass(frozen=True)
 class KeyForm:
-    """The page that asks for a key, or of ``graphmill ui`` for its token, or leads to an OpenID
+    """The page that asks for a key, or for the token of ``graphmill ui``, or leads to an OpenID
     Connect provider."""
 
     ui: Ui
@@ -39,38 +39,38 @@ class KeyForm:
         status: int = 200,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
+        """Return the page, which leads back to the address ``back``. ``refused`` says why a key was
+        refused."""
         about = texts()["shell"]["token_about" if self.sessions.token else "key_about"]
-        told = about.format(hours=f"{self.sessions.seconds / 3600:g}")
+        hours = f"{self.sessions.seconds / 3600:g}"
         page = self.ui.render(
             http,
             "login.html.j2",
             back=below_root(back),
             refused=refused,
-            about=told,
+            about=about.format(hours=hours),
             by_provider=self.by_provider,
             by_key=bool(self.sessions.doors.keyed) or not self.by_provider,
         )
         return HTMLResponse(page, status, headers)
 
     async def refusing(self, http: Request, back: str) -> Response:
-        """Count a wrong key or token, and say so.
+        """Count a wrong key or token, and return the page that says so.
 
-        Those that come after too many are not in the audit log: else any stranger could fill the
-        disk with it.
+        After too many of them no line is written to the audit log. Otherwise any stranger could
+        fill the disk with it.
         """
-        said = texts()["shell"]
-        if seconds := await self.tries.count(sender_of(http.scope)):
-            too_many = said["too_many_tries"].format(wait=span(seconds))
+        words = texts()["shell"]
+        seconds = await self.tries.count(sender_of(http.scope))
+        if seconds:
+            too_many = words["too_many_tries"].format(wait=span(seconds))
             return self.shown(http, back, too_many, 429, {"Retry-After": str(seconds)})
-        self.audit.signed_in(
-            "token" if self.sessions.token else "key", "refused", sender_of(http.scope)
-        )
-        return self.shown(
-            http, back, said["wrong_token" if self.sessions.token else "wrong_key"], 401
-        )
+        kind = "token" if self.sessions.token else "key"
+        self.audit.signed_in(kind, "refused", sender_of(http.scope))
+        return self.shown(http, back, words[f"wrong_{kind}"], 401)
 
 
-def router(form: KeyForm) -> APIRouter:
+def route_login(form: KeyForm) -> APIRouter:
     routes, ui, sessions = APIRouter(include_in_schema=False), form.ui, form.sessions
 
     @routes.get("/login")
@@ -82,8 +82,8 @@ def router(form: KeyForm) -> APIRouter:
         door = sessions.opened_by(token)
         if door is None:
             return await form.refusing(http, next)
-        # A page, and no redirection: the browser counts that to the file or the terminal that led
-        # here, and sends no SameSite=Strict cookie along.
+        # A page, and no redirection: a browser takes a redirection as coming from the file or the
+        # terminal that led here, and would not send the SameSite=Strict cookie.
         answer = HTMLResponse(ui.render(http, "signed_in.html.j2", back=below_root(next)))
         form.audit.signed_in("token", "ok", sender_of(http.scope), door)
         sessions.begin(answer, door, https=_is_https(http))
@@ -113,7 +113,8 @@ def router(form: KeyForm) -> APIRouter:
     async def sign_out(http: Request) -> Response:
         _refuse_others(http)
         answer = RedirectResponse(f"{root_of(http.scope)}login", SEE_OTHER)
-        if door := http.scope["door"]:
+        door = http.scope["door"]
+        if door is not None:
             form.audit.signed_in("out", "ok", sender_of(http.scope), door)
         sessions.end(http.scope, answer, https=_is_https(http))
         return answer
@@ -131,5 +132,6 @@ def _refuse_others(http: Request) -> None:
 
 
 def _is_https(http: Request) -> bool:
-    """As a proxy on this machine has it, too (X-Forwarded-Proto)."""
+    """Return whether the browser uses https; a proxy on this machine may say so
+    (X-Forwarded-Proto)."""
     return http.url.scheme == "https"

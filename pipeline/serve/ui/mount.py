@@ -1,4 +1,4 @@
-"""The page's routes, of every view."""
+"""Add the routes of all views to the application."""
 
 from typing import TYPE_CHECKING
 
@@ -8,9 +8,15 @@ from pipeline.serve.audit import Audit
 from pipeline.serve.queries import Queries
 from pipeline.serve.sessions import Sessions
 from pipeline.serve.tries import Tries
-from pipeline.serve.ui import ask, beginning, documents, graph, login, nights, pins, reference
-from pipeline.serve.ui.assets import read_assets
-from pipeline.serve.ui.assets import router as assets_router
+from pipeline.serve.ui.ask import route_questions
+from pipeline.serve.ui.assets import read_assets, route_assets
+from pipeline.serve.ui.beginning import route_new_runs
+from pipeline.serve.ui.documents import route_documents
+from pipeline.serve.ui.graph import route_graph
+from pipeline.serve.ui.login import KeyForm, route_login
+from pipeline.serve.ui.nights import route_runs
+from pipeline.serve.ui.pins import route_pins
+from pipeline.serve.ui.reference import route_reference
 from pipeline.serve.ui.shell import state_of
 from pipeline.serve.ui.view import Ui
 
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
     from pipeline.serve.oidc import Provider
 
 OPEN_PATHS = ("/login", "/logout", "/session", "/assets/", "/oidc/")
-"""That want no key: they show nothing of the documents."""
+"""Addresses that need no key, because they show nothing of the documents."""
 
 
 def mount(
@@ -29,22 +35,28 @@ def mount(
     provider: "Provider | None",
     audit: Audit,
 ) -> Ui:
+    """Add the page to the application, and return what makes its views."""
     ui = Ui(queries, read_assets())
-    form = login.KeyForm(ui, sessions, tries, audit, provider is not None)
-    app.include_router(login.router(form))
+    form = KeyForm(ui, sessions, tries, audit, provider is not None)
+    app.include_router(route_login(form))
     if provider:
-        from pipeline.serve.ui import oidc  # by Authlib, which is an extra's
+        # It needs Authlib, which only the extra ``oidc`` installs.
+        from pipeline.serve.ui.oidc import route_oidc
 
-        app.include_router(oidc.router(ui, sessions, form, provider))
-    app.include_router(assets_router(ui.assets))
-    app.include_router(_state(ui))
-    app.include_router(reference.router(ui, app))
-    for view in (ask, graph, documents, nights, pins, beginning):
-        app.include_router(view.router(ui))
+        app.include_router(route_oidc(ui, sessions, form, provider))
+    app.include_router(route_assets(ui.assets))
+    app.include_router(_route_state(ui))
+    app.include_router(route_reference(ui, app))
+    app.include_router(route_questions(ui))
+    app.include_router(route_graph(ui))
+    app.include_router(route_documents(ui))
+    app.include_router(route_runs(ui))
+    app.include_router(route_pins(ui))
+    app.include_router(route_new_runs(ui))
     return ui
 
 
-def _state(ui: Ui) -> APIRouter:
+def _route_state(ui: Ui) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/ui/state")

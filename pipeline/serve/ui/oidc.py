@@ -1,4 +1,4 @@
-"""To the OpenID Connect provider and back: who comes back gets a session of this browser."""
+"""Send a browser to the OpenID Connect provider, and begin a session when it comes back."""
 
 from fastapi import APIRouter, Request, Response
 from starlette.responses import HTMLResponse, RedirectResponse
@@ -12,7 +12,7 @@ from pipeline.serve.ui.login import SEE_OTHER, KeyForm
 from pipeline.serve.ui.view import Ui
 
 
-def router(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> APIRouter:
+def route_oidc(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> APIRouter:
     routes, said = APIRouter(include_in_schema=False), texts()["shell"]
     https = provider.settings.public_url.startswith("https:")
     flow_cookie = f"{sessions.cookie}-oidc"
@@ -26,7 +26,7 @@ def router(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> API
             return form.shown(http, next, said["provider_failed"], 502)
         answer = RedirectResponse(address, SEE_OTHER)
         kept = sessions.signed(flow, "flow")
-        # Lax: the provider's page leads back here, and a Strict cookie would not come along.
+        # Lax: the provider's page leads back here, and a Strict cookie would not be sent.
         answer.set_cookie(
             flow_cookie, kept, FLOW_SECONDS, path="/", secure=https, httponly=True, samesite="lax"
         )
@@ -39,8 +39,8 @@ def router(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> API
         try:
             named = await provider.arrive(http, flow)
         except SignInError:
-            # Anybody can ask for this address: after too many failures none has a line, as with
-            # wrong keys.
+            # Anybody can request this address. After too many failures the audit log gets no line
+            # for them, as with wrong keys.
             if not await form.tries.count(sender_of(http.scope)):
                 form.audit.signed_in("oidc", "refused", sender_of(http.scope))
             answer = form.shown(http, back, said["provider_refused"], 401)
@@ -52,7 +52,7 @@ def router(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) -> API
             if door is None:
                 answer = form.shown(http, back, said["no_group"].format(user=named.user), 403)
             else:
-                # A page, and no redirection, for the reason that holds for a token (login.py).
+                # A page, and no redirection, for the same reason as with a token (login.py).
                 answer = HTMLResponse(ui.render(http, "signed_in.html.j2", back=below_root(back)))
                 sessions.begin_for_user(answer, named, https)
         answer.delete_cookie(flow_cookie, path="/", secure=https, httponly=True, samesite="lax")

@@ -1,4 +1,4 @@
-"""What an editor says of two names: pinned for the next run."""
+"""Pin an editor's decision about two names for the next run."""
 
 from typing import Annotated, Literal
 
@@ -15,7 +15,8 @@ Name = Annotated[
 
 
 class Pinned(BaseModel):
-    """``decision``: undo takes back a pin, or parts what the last run merged."""
+    """A decision about two names. ``undo`` takes back a pin, or separates names that the last run
+    merged."""
 
     model_config = ConfigDict(extra="forbid")
     decision: Literal["same", "different", "undo"]
@@ -23,14 +24,16 @@ class Pinned(BaseModel):
     b: Name
 
 
-def router(ui: Ui) -> APIRouter:
+def route_pins(ui: Ui) -> APIRouter:
     routes = APIRouter(include_in_schema=False, dependencies=[Depends(editor)])
 
     @routes.post("/ui/pin")
     async def pin(http: Request, body: Pinned) -> Response:
-        """``{"done", "unknown", "then"}``: what became of it, names that no entity of the last run
-        has, and when it holds."""
+        """Record a decision, and return ``{"done", "unknown", "then"}``.
 
+        ``done`` says what was done, ``unknown`` has names that no entity of the last run has, and
+        ``then`` says when the decision takes effect.
+        """
         if "edit" in http.scope:
             http.scope["edit"]["text"] = f"{body.decision}: {body.a} | {body.b}"
 
@@ -41,7 +44,8 @@ def router(ui: Ui) -> APIRouter:
                     report = project.undo_resolution(body.a, body.b)
                 else:
                     report = project.pin(body.decision, body.a, body.b)
-            except SettingsError as error:  # what other pins say: an editor may know and mend it
+            except SettingsError as error:
+                # The fault is in other pins, which an editor may see and repair.
                 raise UsageError(str(error)) from None
             return {
                 "done": report.done,

@@ -1,5 +1,5 @@
-"""The API in words, from its own OpenAPI document: what Swagger's page shows, without a script of
-another host."""
+"""Show the API's reference from its own OpenAPI document, as Swagger's page does, but without
+scripts of another host."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,9 @@ from pipeline.serve.ui.view import Ui
 SCHEMAS = "#/components/schemas/"
 
 
-class FieldTold(NamedTuple):
+class DescribedField(NamedTuple):
+    """A field of a body or a parameter, as the page shows it."""
+
     name: str
     type: str
     default: str
@@ -21,16 +23,18 @@ class FieldTold(NamedTuple):
 
 
 class Operation(NamedTuple):
+    """An operation of the API: ``asked`` are the fields of its request, ``given`` of its answer."""
+
     method: str
     path: str
     summary: str
     about: str
-    asked: list[FieldTold]
-    given: list[FieldTold]
+    asked: list[DescribedField]
+    given: list[DescribedField]
     statuses: list[tuple[str, str]]
 
 
-def router(ui: Ui, app: FastAPI) -> APIRouter:
+def route_reference(ui: Ui, app: FastAPI) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/docs")
@@ -50,48 +54,47 @@ def router(ui: Ui, app: FastAPI) -> APIRouter:
 def _operations(document: Mapping[str, Any]) -> Iterator[Operation]:
     schemas = document["components"]["schemas"]
     for path, methods in document["paths"].items():
-        for method, told in methods.items():
+        for method, operation in methods.items():
+            parameters = operation.get("parameters", [])
+            asked = [_field(one["name"], one, one["schema"]) for one in parameters]
+            asked += _fields(operation.get("requestBody", {}), schemas)
+            responses = operation["responses"]
             yield Operation(
                 method.upper(),
                 path,
-                told["summary"],
-                told.get("description", ""),
-                [
-                    *(
-                        _field(one["name"], one, one["schema"])
-                        for one in told.get("parameters", [])
-                    ),
-                    *_fields(told.get("requestBody", {}), schemas),
-                ],
-                _fields(told["responses"]["200"], schemas),
-                [(status, answer["description"]) for status, answer in told["responses"].items()],
+                operation["summary"],
+                operation.get("description", ""),
+                asked,
+                _fields(responses["200"], schemas),
+                [(status, answer["description"]) for status, answer in responses.items()],
             )
 
 
-def _fields(message: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[FieldTold]:
-    """Of a JSON object; what streams has none."""
+def _fields(message: Mapping[str, Any], schemas: Mapping[str, Any]) -> list[DescribedField]:
+    """Return the fields of a message that is a JSON object; a stream has none."""
     schema = message.get("content", {}).get("application/json", {}).get("schema", {})
     properties = schemas.get(schema.get("$ref", "").removeprefix(SCHEMAS), {}).get("properties", {})
     return [_field(name, one, one) for name, one in properties.items()]
 
 
-def _field(name: str, told: Mapping[str, Any], schema: Mapping[str, Any]) -> FieldTold:
+def _field(name: str, about: Mapping[str, Any], schema: Mapping[str, Any]) -> DescribedField:
     default = json.dumps(schema["default"], ensure_ascii=False) if "default" in schema else ""
-    return FieldTold(name, _type(schema), default, told.get("description", ""))
+    return DescribedField(name, _describe_type(schema), default, about.get("description", ""))
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _describe_type(schema: Mapping[str, Any]) -> str:
+    """Return the type and the limits of a schema in words."""
     if "anyOf" in schema:
-        return " or ".join(map(_type, schema["anyOf"]))
+        return " or ".join(map(_describe_type, schema["anyOf"]))
     if "$ref" in schema:
         return schema["$ref"].removeprefix(SCHEMAS)
     if "const" in schema or "enum" in schema:
         return " or ".join(schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
-    limits = [
-        f"{word} {schema[key]:,.12g}"
-        for key, word in (("minimum", "from"), ("maximum", "to"))
-        if key in schema
-    ]
-    return " ".join([schema.get("type", "any"), *limits])
+        return f"list of {_describe_type(schema.get('items', {}))}"
+    words = [schema.get("type", "any")]
+    if "minimum" in schema:
+        words.append(f"from {schema['minimum']:,.12g}")
+    if "maximum" in schema:
+        words.append(f"to {schema['maximum']:,.12g}")
+    return " ".join(words)

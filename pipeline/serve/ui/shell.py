@@ -1,4 +1,4 @@
-"""What the frame of each view says: of which workspace, who asks, what they may, and what is
+"""Describe the frame around each view: the workspace, the caller and its rights, and what is
 loaded."""
 
 from dataclasses import dataclass
@@ -13,13 +13,16 @@ from pipeline.serve.failures import failure_of
 from pipeline.settings.query_fields import Mode
 
 VIEWS = {"ask": "", "graph": "graph", "documents": "documents", "nights": "nights"}
-"""Name -> address below the root."""
+"""View -> its address below the root."""
 
 
 @dataclass(frozen=True)
 class Shell:
-    """``who``: the name of the user or the key, "" where none is wanted or given. ``views``: name
-    and address of those that they may see."""
+    """The frame as the server renders it.
+
+    ``who`` is the name of the user or the key, "" if none is needed or given. ``views`` has the
+    names and addresses of the views that the caller may see.
+    """
 
     who: str = ""
     workspace: str = ""
@@ -31,7 +34,11 @@ class Shell:
 def shell_of(door: Door | None) -> Shell:
     if door is None:
         return Shell()
-    hidden = {"graph", "nights"} if door.asker.where else set() if door.at_home else {"nights"}
+    hidden = set()
+    if door.asker.where:
+        hidden = {"graph", "nights"}
+    elif not door.at_home:
+        hidden = {"nights"}
     views = tuple((name, address) for name, address in VIEWS.items() if name not in hidden)
     return Shell(
         _who(door),
@@ -43,16 +50,20 @@ def shell_of(door: Door | None) -> Shell:
 
 
 def _who(door: Door) -> str:
-    """The user, else the key; "" where neither is wanted."""
+    """Return the name of the user, else of the key; "" if neither is needed."""
     if door.here or not (door.key or door.user):
         return ""
     return door.user or door.asker.name
 
 
 def state_of(door: Door) -> dict[str, Any]:
-    """For scripts. ``problem`` says why nothing can be asked now, with ``command``, if one mends
-    it. ``editor``: may change something; ``locked``: why not, in words. ``loaded``: the workflow
-    that is shown, and the run that loaded it, "" in a workspace that runs do not fill."""
+    """Return the state of the page for its scripts, as JSON.
+
+    ``problem`` says why nothing can be asked now, and ``command`` what would solve that, if a
+    command does. ``editor`` says whether the caller may make changes, ``locked`` why not.
+    ``loaded`` names the workflow that is shown and the run that loaded it, "" in a workspace that
+    is not the project's own.
+    """
     project, asker = door.project, door.asker
     query = project.settings.query
     chat = project.settings.models.chat.get(DEFAULT)
@@ -71,26 +82,15 @@ def state_of(door: Door) -> dict[str, Any]:
 
 
 def locked(door: Door) -> str:
+    """Return why the caller may make no changes, in words; "" if it may."""
     words = texts()["shell"]["read_only"]
     if door.may_change:
         return ""
-    if door.user:
-        return (
-            words["user"]
-            if not door.editor
-            else words["settings"]
-            if door.at_home
-            else words["elsewhere"]
-        )
-    if not door.key:
+    if not door.user and not door.key:
         return words["open"]
-    return (
-        words["key"]
-        if not door.editor
-        else words["settings"]
-        if door.at_home
-        else words["elsewhere"]
-    )
+    if not door.editor:
+        return words["user"] if door.user else words["key"]
+    return words["settings"] if door.at_home else words["elsewhere"]
 
 
 def _loaded(door: Door) -> dict[str, Any]:
@@ -99,20 +99,15 @@ def _loaded(door: Door) -> dict[str, Any]:
         if live is None:
             raise NothingLoadedError
     except NothingLoadedError:
-        said = texts()["shell"]["nothing_loaded"].format(workspace=door.workspace)
-        return {"loaded": None, "problem": said, "command": "graphmill run"}
+        problem = texts()["shell"]["nothing_loaded"].format(workspace=door.workspace)
+        return {"loaded": None, "problem": problem, "command": "graphmill run"}
     except GraphmillError as error:
-        said = texts()["shell"]["unavailable"]
-        return {
-            "loaded": None,
-            "problem": said.format(problem=failure_of(error, door.asker.all_told).message),
-            "command": "",
-        }
-    run = (door.at_home and door.project.runs.loaded(live.workflow)) or ""
+        message = failure_of(error, door.asker.all_told).message
+        problem = texts()["shell"]["unavailable"].format(problem=message)
+        return {"loaded": None, "problem": problem, "command": ""}
+    # Runs are about the project's own workspace alone.
+    run = (door.project.runs.loaded(live.workflow) or "") if door.at_home else ""
     report = door.project.runs.report(run) if run else None
-    loaded = {
-        "workflow": live.workflow,
-        "run": run,
-        "began": RunEntry.of(report).began if report else "",
-    }
+    began = RunEntry.of(report).began if report else ""
+    loaded = {"workflow": live.workflow, "run": run, "began": began}
     return {"loaded": loaded, "problem": "", "command": ""}

@@ -1,5 +1,4 @@
-"""What each view is made with: its page, rendered, and its data, both in a query's thread and with
-its limits."""
+"""Make the pages and the data of the views, in a thread and within the limits of a query."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,8 +23,8 @@ from pipeline.serve.ui.shell import locked, shell_of
 from pipeline.text.ids import clean
 
 Look = Callable[[Door], Mapping[str, Any]]
-"""What a page shows, or the data of an answer, for whom the door has let in. It may block, and may
-raise errors of graphmill: they become an answer that says so."""
+"""A function that returns the values of a page's template, or the data of an answer, for a caller's
+access. It may block, and may raise errors of graphmill, which become an answer."""
 
 
 def _cleaned(given: Any) -> Any:
@@ -33,7 +32,7 @@ def _cleaned(given: Any) -> Any:
 
 
 CLEANED = BeforeValidator(_cleaned)
-"""Of a text in a request: without what no store takes."""
+"""The validator of a text in a request, which removes characters that no store takes."""
 
 
 def nothing(door: Door) -> Mapping[str, Any]:
@@ -49,30 +48,30 @@ class Ui:
     )
 
     async def page(self, http: Request, template: str, look: Look = nothing) -> Response:
-        """An HTML page: the template, with what ``look`` finds."""
+        """Return an HTML page: the template with the values that ``look`` returns."""
+        door = door_of(http)
 
         def work() -> Response:
-            door = door_of(http)
             return HTMLResponse(self.render(http, template, **look(door)))
 
-        return await answered(
-            http,
-            self.queries.run(work, door_of(http).claim(chat=False)),
-            partial(self.failed, http),
-        )
+        made = self.queries.run(work, door.claim(chat=False))
+        return await answered(http, made, partial(self.failed, http))
 
     async def data(self, http: Request, look: Callable[[Door], Any]) -> Response:
-        """JSON: what ``look`` finds."""
+        """Return what ``look`` returns, as JSON."""
+        door = door_of(http)
 
         def work() -> Response:
-            return Response(json_bytes(look(door_of(http))), media_type="application/json")
+            return Response(json_bytes(look(door)), media_type="application/json")
 
-        return await answered(http, self.queries.run(work, door_of(http).claim(chat=False)))
+        return await answered(http, self.queries.run(work, door.claim(chat=False)))
 
     def render(self, http: Request, template: str, **values: Any) -> str:
-        """The template by itself. It knows ``root`` (to this server's own root, from this address),
-        ``assets`` (the folder of style and scripts), ``shell`` (who asks, of what) and
-        ``texts``."""
+        """Return the template with these values.
+
+        Every template also knows ``root`` (the relative address of the server's root), ``assets``
+        (the folder of style and scripts), ``shell`` (the caller and the workspace) and ``texts``.
+        """
         root = root_of(http.scope)
         shell = shell_of(http.scope["door"])
         return self.templates.get_template(template).render(
@@ -82,7 +81,7 @@ class Ui:
     def failed(
         self, http: Request, failure: Failure, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """As a page where one was asked for, else as JSON."""
+        """Return the answer to a failure: a page if a browser asks for one, else JSON."""
         if not wants_page(http.scope):
             return respond(failure, headers)
         page = self.render(http, "failed.html.j2", failure=failure)
@@ -94,7 +93,10 @@ def door_of(http: Request) -> Door:
 
 
 def wide_door(http: Request) -> Door:
-    """A dependency: who sees all documents. Raises NotAllowedError for others."""
+    """Return the access of a caller who sees all documents; a dependency of routes.
+
+    Raises NotAllowedError for other callers.
+    """
     door = door_of(http)
     if door.asker.where:
         raise NotAllowedError(texts()["shell"]["whole_graph_only"])
@@ -102,8 +104,11 @@ def wide_door(http: Request) -> Door:
 
 
 def home_door(http: Request) -> Door:
-    """A dependency: who sees all documents, and asks the workspace that the project's runs fill.
-    Raises NotAllowedError for others."""
+    """Return the access of a caller who sees all documents of the project's own workspace; a
+    dependency of routes.
+
+    Raises NotAllowedError for other callers and workspaces.
+    """
     door = wide_door(http)
     if not door.at_home:
         raise NotAllowedError(texts()["shell"]["own_runs_only"])
@@ -111,10 +116,13 @@ def home_door(http: Request) -> Door:
 
 
 def editor(http: Request) -> Door:
-    """A dependency of whatever changes something: who may. Raises NotAllowedError for others,
-    saying why."""
+    """Return the access of a caller who may make changes; a dependency of routes that make some.
+
+    Raises NotAllowedError for other callers, with the reason.
+    """
     door = door_of(http)
-    if "edit" in http.scope:  # for the audit log, refused or not
+    # The audit log gets a line about the request, whether it is refused or not.
+    if "edit" in http.scope:
         http.scope["edit"]["path"] = http.scope["path"]
     if not door.may_change:
         raise NotAllowedError(locked(door))
