@@ -6,6 +6,7 @@ and descriptions have 200 characters. Vectors lie around 200 centres, and take f
 so that the files stay small.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -122,9 +123,8 @@ def _changed(tables: Tables) -> Tables:
         changed[name] = tables[name].set_column(1, tables[name].schema.field(1), texts)
     for name in ("text_unit_embeddings", "entity_embeddings", "relationship_embeddings"):
         table = tables[name]
-        vectors = (
-            table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), -1).copy()
-        )
+        values = table["vector"].combine_chunks().flatten().to_numpy()
+        vectors = values.reshape(len(table), -1).copy()
         vectors[1::100] *= -1
         changed[name] = _embeddings(table["id"].to_numpy(), vectors)
     return changed
@@ -148,9 +148,8 @@ def _manifest(tables: Mapping[str, Snapshot]) -> Manifest:
 
 def _units(choice: np.random.Generator, prose: str, count: int) -> tuple[pa.Table, pa.Table]:
     """Return text units in the order of their table, and their documents."""
-    paths = sorted(
-        (f"{number:07}.txt" for number in range(-(-count // UNITS_A_DOCUMENT))), key=document_id
-    )
+    n_documents = math.ceil(count / UNITS_A_DOCUMENT)
+    paths = sorted((f"{number:07}.txt" for number in range(n_documents)), key=document_id)
     documents = [document_id(path) for path in paths]
     order = np.arange(count)
     owner = np.repeat(documents, UNITS_A_DOCUMENT)[:count]

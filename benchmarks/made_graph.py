@@ -6,6 +6,7 @@ A text unit names five entities, drawn with a long tail (of a million text units
 names the commonest), and tells of two relationships between them.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,7 +41,8 @@ class Size(Params):
 @verb(inputs={}, outputs={"documents": DOCUMENTS})
 def make_documents(params: Size) -> pd.DataFrame:
     """Return documents without their texts, which no later step reads."""
-    sources = [f"{number:09}.txt" for number in range(-(-params.units // UNITS_A_DOCUMENT))]
+    n_documents = math.ceil(params.units / UNITS_A_DOCUMENT)
+    sources = [f"{number:09}.txt" for number in range(n_documents)]
     return pd.DataFrame(
         {
             "id": list(map(document_id, sources)), "title": sources, "text": "", "source": sources,
@@ -58,13 +60,15 @@ def make_documents(params: Size) -> pd.DataFrame:
 )
 def make_text_units(documents: pd.DataFrame, params: Size) -> pd.DataFrame:
     """Return text units; each text begins with the number of its unit."""
-    first = (
-        documents["source"].str.removesuffix(".txt").astype("int64").to_numpy() * UNITS_A_DOCUMENT
-    )
+    document_numbers = documents["source"].str.removesuffix(".txt").astype("int64").to_numpy()
+    first = document_numbers * UNITS_A_DOCUMENT
     numbers = (first[:, None] + np.arange(UNITS_A_DOCUMENT)).ravel()
-    there = numbers < params.units
-    numbers, owners = numbers[there], np.repeat(documents["id"].to_numpy(), UNITS_A_DOCUMENT)[there]
-    words = WORDS[(_random(numbers, range(WORDS_A_UNIT)) * len(WORDS)).astype("int64")]
+    owners = np.repeat(documents["id"].to_numpy(), UNITS_A_DOCUMENT)
+    # The last document may have fewer units.
+    exists = numbers < params.units
+    numbers, owners = numbers[exists], owners[exists]
+    places = (_random(numbers, range(WORDS_A_UNIT)) * len(WORDS)).astype("int64")
+    words = WORDS[places]
     texts = [f"{number} {' '.join(row)}." for number, row in zip(numbers, words, strict=True)]
     order = numbers % UNITS_A_DOCUMENT
     return pd.DataFrame(
@@ -89,23 +93,26 @@ def make_extractions(text_units: pd.DataFrame, params: Size) -> pd.DataFrame:
     Entities have a type and a description, relationships have keywords and a description.
     """
     numbers = text_units["text"].str.partition(" ")[0].astype("int64").to_numpy()
-    in_turn = (
-        np.arange(ENTITIES_A_UNIT) + _random(numbers, range(DRAWS - ENTITIES_A_UNIT, DRAWS))
-    ) / ENTITIES_A_UNIT
-    entities = (in_turn**3 * -(-params.units // UNITS_A_NAME)).astype("int64")
-    names, note = (
-        _names(entities),
-        np.array([f" in note {number}" for number in numbers], object)[:, None],
-    )
+    n_rows = len(numbers)
+    n_names = math.ceil(params.units / UNITS_A_NAME)
+    # The entities of a unit are drawn from parts of the range of their own, so they differ.
+    draws = _random(numbers, range(DRAWS - ENTITIES_A_UNIT, DRAWS))
+    in_turn = (np.arange(ENTITIES_A_UNIT) + draws) / ENTITIES_A_UNIT
+    # The cube makes some entities far more frequent than others.
+    entities = (in_turn**3 * n_names).astype("int64")
+    names = _names(entities)
+    note = np.array([f" in note {number}" for number in numbers], object)[:, None]
     sources, targets = names[:, SOURCES], names[:, TARGETS]
     keywords = WORDS[entities[:, SOURCES] % len(WORDS)]
-    rows, no_names, no_ends = len(numbers), np.full_like(sources, ""), np.full_like(names, "")
+    # Entities have no ends, and relationships have no names.
+    no_names = np.full_like(sources, "")
+    no_ends = np.full_like(names, "")
     kinds = ["entity"] * ENTITIES_A_UNIT + ["relationship"] * len(SOURCES)
     return pd.DataFrame(
         {
             "text_unit_id": np.repeat(text_units["id"].to_numpy(), len(kinds)),
-            "order": np.tile(np.arange(len(kinds)), rows),
-            "kind": np.tile(np.array(kinds, object), rows),
+            "order": np.tile(np.arange(len(kinds)), n_rows),
+            "kind": np.tile(np.array(kinds, object), n_rows),
             "name": _side_by_side(names, no_names),
             "type": _side_by_side(TYPES[entities % len(TYPES)], no_names),
             "source": _side_by_side(no_ends, sources),
@@ -125,12 +132,13 @@ def _random(numbers: np.ndarray, draws: Sequence[int]) -> np.ndarray:
 
     SplitMix64 can compute any element of its series at once.
     """
-    state = (numbers[:, None] * DRAWS + np.array(draws) + 1).astype("uint64") * np.uint64(
-        0x9E3779B97F4A7C15
-    )
+    places = numbers[:, None] * DRAWS + np.array(draws) + 1
+    state = places.astype("uint64") * np.uint64(0x9E3779B97F4A7C15)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((state ^ (state >> np.uint64(31))) >> np.uint64(11)) / 2**53
+    state ^= state >> np.uint64(31)
+    # A float between 0 and 1 has 53 bits.
+    return (state >> np.uint64(11)) / 2**53
 
 
 def _names(numbers: np.ndarray) -> np.ndarray:
