@@ -354,7 +354,8 @@ PIECES = (
     "O’Brien",
     "O'Brien", "l'Avenir", "deVries", "Har-\nbour", "Harbour", "World- Wide", "World-Wide", "Jr.",
     "AT&T", "Foo_bar",
-    "Café", "Cafe\u0301", "ﬁnn", "Finn", "Ⅷ", "VIII", "™", "林海", "灯塔", "林海灯塔", "Ａｎｎ", "(film)",  # noqa: E501
+    "Café", "Cafe\u0301", "ﬁnn", "Finn", "Ⅷ", "VIII", "™", "林海", "灯塔", "林海灯塔", "Ａｎｎ",
+    "(film)",
     ", 1826-1958", "|", "-", ".", "\n", "\n\n", "《林海》",
 )  # fmt: skip
 JOINED = st.tuples(

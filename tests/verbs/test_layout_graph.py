@@ -90,9 +90,10 @@ import json, sys, warnings
 warnings.simplefilter("ignore")
 from tests.verbs.test_layout_graph import EXTRA, LayoutParams, embed_graph, layout_graph, two_rings
 nodes, edges = two_rings()
-made = [layout_graph(nodes, edges, LayoutParams(method=method))[0].to_json() for method in sys.argv[1:]]
+layouts = [layout_graph(nodes, edges, LayoutParams(method=method))[0] for method in sys.argv[1:]]
+made = [layout.to_json() for layout in layouts]
 print(json.dumps([*made, embed_graph(edges)["vector"].map(list).to_json() if EXTRA else ""]))
-"""  # noqa: E501
+"""
 
 
 def test_every_process_gives_the_same_layout():

@@ -163,8 +163,10 @@ def test_too_many_for_one_request_are_folded_group_by_group():
 
 def test_one_description_that_is_too_long_is_summarised_too():
     chat = EchoChat()
-    ents, _, rejects = summarise(entities([words("a", 300)], [words("b", 60)] * 2), relationships(), chat,  # noqa: E501
-                                 max_tokens=50, max_input_tokens=100)  # fmt: skip
+    long_ones = entities([words("a", 300)], [words("b", 60)] * 2)
+    ents, _, rejects = summarise(
+        long_ones, relationships(), chat, max_tokens=50, max_input_tokens=100
+    )
     assert list(ents["description"]) == ["a0", "b0"]
     assert rejects.empty
     assert [tokens_asked(request) for request in chat.requests] == [100, 60]

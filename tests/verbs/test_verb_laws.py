@@ -58,7 +58,10 @@ CORPUS = {
     "odd.bin": "\x00\x01",
     "empty.txt": "",
 }
-OWNERS = "source,owner,year\nlamp.txt,Ada,1871\nletters/otto.md,Otto,1880\nriver.txt,,1899\ntowns.jsonl#t1,Ada,1999\n"  # noqa: E501
+OWNERS = (
+    "source,owner,year\nlamp.txt,Ada,1871\nletters/otto.md,Otto,1880\nriver.txt,,1899\n"
+    "towns.jsonl#t1,Ada,1999\n"
+)
 CHAIN: dict[str, dict[str, str]] = {
     "read_graphrag": {},
     "load_documents": {},
