@@ -108,11 +108,11 @@ class LoadParams(Params):
         """The files as they were listed last, or as they are now if they were not listed."""
         return self._listing or list_files(self.path, self.file_pattern, self.mounts, self.hashes)
 
-    def looked(self) -> Self:
+    def with_listing(self) -> Self:
         """Return params that list the files once, and keep this list."""
-        looked = self.model_copy()
-        looked._listing = self.listing
-        return looked
+        listed = self.model_copy()
+        listed._listing = self.listing
+        return listed
 
     @property
     def rules(self) -> ConversionRules:
@@ -240,8 +240,8 @@ def load_documents(
     Without a ``converter``, files are converted in separate processes each time. Raises
     SettingsError if there is no such folder, or no such converter of the user's own.
     """
-    looked = params.looked()
-    return read_files(find_files(looked), looked, converter)
+    listed = params.with_listing()
+    return read_files(find_files(listed), listed, converter)
 
 
 def find_files(params: LoadParams) -> pd.DataFrame:

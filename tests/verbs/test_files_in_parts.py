@@ -45,7 +45,7 @@ def written(folder: Path, files: Files) -> LoadParams:
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
-    return LoadParams(path=str(folder)).looked()
+    return LoadParams(path=str(folder)).with_listing()
 
 
 def tables_of(files: Files) -> dict[str, pd.DataFrame]:
@@ -112,4 +112,4 @@ def test_a_row_changes_with_what_is_read_and_with_what_reads_it(tmp_path: Path):
         converter={"txt": "own.py:read"},
         converter_folder=str(tmp_path),
     )
-    assert find_files(own.looked())["converter"].str.startswith("own.py:read ").all()
+    assert find_files(own.with_listing())["converter"].str.startswith("own.py:read ").all()
