@@ -21,7 +21,7 @@ from pipeline.load.projection import (
 )
 from pipeline.load.row_hashes import with_hashes
 from pipeline.stores.list_columns import frame_of, lengths_of
-from pipeline.stores.neo4j.rows import capped, members, name_key, parents
+from pipeline.stores.neo4j.rows import cap_sources, members, name_key, parents
 
 TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 COMMUNITY_NODES: Mapping[str, pa.DataType] = {
@@ -180,7 +180,7 @@ def _as_stored(rows: pd.DataFrame, lists: list[str], source: ExportSource) -> pd
     hashed = with_hashes(rows)
     lacking = pd.concat([rows[name].map(len) == 0 for name in lists], axis=1).any(axis=1)
     counted = {"source_count:long": rows["source_id"].map(len), "workspace": source.workspace}
-    return capped(hashed, source.max_source_ids).assign(
+    return cap_sources(hashed, source.max_source_ids).assign(
         row_hash=hashed["row_hash"].mask(lacking, ""), **counted
     )
 

@@ -1,5 +1,5 @@
-"""The connection to a Neo4j: its driver, reads in one statement, and what the driver raises in our
-words."""
+"""The connection to a Neo4j: its driver, reads in one statement, and the translation of errors of
+the driver."""
 
 import math
 from collections.abc import Iterator
@@ -22,14 +22,13 @@ Record = TypeVar("Record")
 FETCH_ROWS = 10_000
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 8.0
 IDLE_SECONDS = 1.0
-"""A connection that was idle for longer is tried before it is used: the server may have been
+"""A connection that was idle for longer is tested before use: the server may have been
 restarted."""
 
 
 @contextmanager
 def store_errors(uri: str, database: str) -> Iterator[None]:
-    """Raises StoreError for what the driver raises; LostConnectionError where trying again may cure
-    it."""
+    """Turn errors of the driver into StoreError, or LostConnectionError if another try may help."""
     address = shown_neo4j(uri)
     try:
         yield
@@ -39,7 +38,10 @@ def store_errors(uri: str, database: str) -> Iterator[None]:
             f"({error.code}); correct them in settings.yaml"
         ) from error
     except DriverError as error:
-        raise _kind(error)(
+        # A lost answer to a commit counts as a lost connection, though the driver calls it final.
+        is_lost = error.is_retryable() or isinstance(error, ServiceUnavailable | SessionExpired)
+        error_type = LostConnectionError if is_lost else StoreError
+        raise error_type(
             f"stores.neo4j.uri: {address} does not answer ({_first_line(error)}); "
             "start it (make neo4j) or set stores.graph: postgres"
         ) from error
@@ -56,15 +58,9 @@ def store_errors(uri: str, database: str) -> Iterator[None]:
 
 
 def check_address(uri: str) -> None:
-    """Raises StoreError for what the driver would not take, or would take for another protocol."""
+    """Raise StoreError for a URI that the driver would refuse, or take for another protocol."""
     if fault := fault_of_neo4j(uri):
         raise StoreError(f"stores.neo4j.uri: {fault}")
-
-
-def _kind(error: DriverError) -> type[StoreError]:
-    """A commit whose answer was lost counts as lost, though the driver would not try it again."""
-    lost = error.is_retryable() or isinstance(error, ServiceUnavailable | SessionExpired)
-    return LostConnectionError if lost else StoreError
 
 
 def _first_line(error: Exception) -> str:
@@ -73,11 +69,11 @@ def _first_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class Neo4jConnection:
-    """To one workspace in one database.
+    """The connection to one workspace of one database.
 
-    ``batch_rows``: rows a transaction writes where a load goes in batches, as one of more than
-    ``atomic_rows`` changes does. ``max_source_ids``: how many of its text units a row names;
-    ``source_count`` counts them all.
+    ``atomic_rows``: a load of more changes is written in batches, in several transactions.
+    ``batch_rows``: the rows of a batch. ``max_source_ids``: the number of source text units that a
+    row names at most; its ``source_count`` counts all of them.
     """
 
     uri: str
@@ -91,14 +87,15 @@ class Neo4jConnection:
 
     @cached_property
     def driver(self) -> Driver:
-        """Connected. Raises StoreError where the database cannot be reached."""
+        """The driver, connected. Raises StoreError if the database cannot be reached."""
         check_address(self.uri)
         try:
-            return self._connected()
+            return self._connect()
         except LostConnectionError as error:
+            # A connection that never existed was not lost: the caller must not try again.
             raise StoreError(str(error)) from error
 
-    def _connected(self) -> Driver:
+    def _connect(self) -> Driver:
         with self.errors():
             driver = GraphDatabase.driver(
                 self.uri,
@@ -118,23 +115,26 @@ class Neo4jConnection:
             return driver
 
     def read(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
-        """Return the rows of a query. Raises RequestEndedError when the current request ends: the
-        server is told to end the transaction then, and ends it by itself when the request's time is
-        over."""
+        """Return the rows of a query.
+
+        Raises RequestEndedError when the current request ends. The transaction is then terminated;
+        the server terminates it by itself when the request's time is over.
+        """
         check_request()
         given = {"workspace": self.workspace, "sources": SOURCES, "hub": HUB, **parameters}
         request = current_request()
         if request is None:
-            return self._rows(query, given)
+            return self._execute(query, given)
         name = uuid4().hex
         seconds = request.seconds_left if math.isfinite(request.seconds_left) else None
-        # The transaction may not have begun when the first attempt comes.
+        # The first attempt to terminate may come before the transaction has begun.
         with breakable(partial(self._terminate, name), again=True):
-            return self._rows(query, given, metadata={"request": name}, timeout=seconds)
+            return self._execute(query, given, metadata={"request": name}, timeout=seconds)
 
-    def _rows(
+    def _execute(
         self, query: LiteralString, parameters: dict[str, Any], **limits: Any
     ) -> list[list[Any]]:
+        """Execute a query that only reads; ``limits``: further arguments of the driver's Query."""
         with self.errors():
             try:
                 result = self.driver.execute_query(
@@ -144,22 +144,29 @@ class Neo4jConnection:
                     routing_=RoutingControl.READ,
                 )
             except (DriverError, Neo4jError):
-                check_request()  # what was ended for it has not failed
+                # A transaction that was terminated because the request ended has not failed.
+                check_request()
                 raise
         return [record.values() for record in result.records]
 
     def _terminate(self, name: str) -> None:
-        """End the transaction of this name. A server that does not let us leaves it to its own
-        limit of time."""
+        """Terminate the transaction of this name.
+
+        If the user lacks the right, the transaction goes on until its time limit.
+        """
         with suppress(DriverError, Neo4jError):
             self.driver.execute_query(cypher.TERMINATE, {"request": name}, database_=self.database)
 
     def records(self, kind: type[Record], query: LiteralString, **parameters: Any) -> list[Record]:
+        """Return the rows of a query as records; its columns must be the fields of ``kind``."""
         return [kind(*row) for row in self.whole_rows(query, **parameters)]
 
     def whole_rows(self, query: LiteralString, **parameters: Any) -> list[list[Any]]:
-        """What a load deletes while it is read has lost its id, the first column:
-        LostConnectionError, to be read again."""
+        """Return the rows of a query whose first column is an id.
+
+        The id is null if a load deleted the node or relationship during the read. Then
+        LostConnectionError is raised, so that the caller reads again.
+        """
         rows = self.read(query, **parameters)
         if any(row[0] is None for row in rows):
             raise LostConnectionError(
@@ -168,6 +175,7 @@ class Neo4jConnection:
         return rows
 
     def errors(self) -> AbstractContextManager[None]:
+        """Turn errors of the driver in the block into errors of this package."""
         return store_errors(self.uri, self.database)
 
     def outdated(self) -> list[str]:

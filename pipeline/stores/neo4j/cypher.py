@@ -1,7 +1,8 @@
-"""Every statement the Neo4j store sends. All are constants: values, labels and types go in as
-parameters (``$(...)`` is Cypher's dynamic label or type), so that no name ever becomes query text.
+"""The statements of the Neo4j store, apart from those of drawings.
 
-Rows that are written are lists: half of what a map costs to send and to read.
+All are constants: values, labels and types are parameters (``$(...)`` is Cypher's dynamic label or
+type), so that no name ever becomes query text. Rows that are written are lists: a map costs twice
+as much to send and to read.
 """
 
 from collections.abc import Mapping
@@ -29,9 +30,10 @@ INDEXES: tuple[LiteralString, ...] = (
     "CREATE INDEX graphmill_entity_name IF NOT EXISTS FOR (n:Entity) ON (n.workspace, n.name_key)",
 )
 
-# The lock is no part of the live row: a load that holds it can still say for all to see that it is
-# under way. It is there before it is taken, and stays: nobody waits for what is being made or
-# deleted. What waits for a lock has the same name, but is blocked.
+# The lock is a node of its own, apart from the live node. So a load that holds it can still record,
+# visibly to all, that it is under way. The node is created before it is locked, and never deleted:
+# otherwise clients would wait for its creation or deletion. A transaction that waits for the lock
+# has the same name in its metadata, but is blocked.
 HOLDER = """
     SHOW TRANSACTIONS YIELD transactionId, database, metaData, startTime, status
     WHERE database = $database AND metaData.lock = $name AND NOT status STARTS WITH 'Blocked'
@@ -45,8 +47,8 @@ TERMINATE = """
     """
 MAKE_LOCK = "MERGE (:GraphmillLock {workspace: $name})"
 LOCK = "MATCH (lock:GraphmillLock {workspace: $name}) SET lock.held = true"
-# Whose rows they will be is said before the first is written: a load that is cut off leaves none
-# that are nobody's.
+# The owner is recorded before the first row is written, so that a load that is cut off leaves no
+# rows without an owner.
 BEGIN = """
     MERGE (live:GraphmillLive {workspace: $workspace})
     SET live.loading = true, live.owner = coalesce($owner, live.owner),
@@ -64,19 +66,21 @@ WORKSPACES = (
     "MATCH (live:GraphmillLive) RETURN properties(live) AS properties ORDER BY live.workspace"
 )
 
-# Without a hash: a node that no name leads to, a relationship that is not between the ends that its
-# id names (a stray), a community with more or fewer members or another parent than it should have,
-# and, where $most is given, a row that names more or fewer text units than that allows.
+# The hash is '' for a row that somebody has changed: a node without its name_key, a relationship
+# that is not between the ends that its id names (misplaced), a community with wrong members or a
+# wrong parent. With $most, it is also '' for a row that names more or fewer text units than $most
+# allows.
 HASHES: Mapping[str, LiteralString] = {
     "sourced_nodes": (
         """
         MATCH (n:Entity {workspace: $workspace}) WHERE n.id IS NOT NULL
         RETURN [n.id] AS ids, [CASE
             WHEN n.name_key IS NOT NULL AND ($most IS NULL
-              OR size(n.source_id) = CASE WHEN n.source_count > $most THEN $most ELSE n.source_count END)
+              OR size(n.source_id)
+                = CASE WHEN n.source_count > $most THEN $most ELSE n.source_count END)
             THEN coalesce(n.row_hash, '') ELSE '' END
-        ] AS hashes, [] AS strays
-        """  # noqa: E501
+        ] AS hashes, [] AS misplaced
+        """
     ),
     "sourced_edges": (
         """
@@ -84,16 +88,17 @@ HASHES: Mapping[str, LiteralString] = {
         CALL (n) {
             MATCH (n)-[r {workspace: $workspace}]->(target) WHERE r.id IS NOT NULL
             WITH r, coalesce(r.id <> 'rel-' + substring(n.id, 4) + '-' + substring(target.id, 4),
-                true) AS stray
+                true) AS is_misplaced
             RETURN collect(r.id) AS ids, collect(CASE
-                WHEN NOT stray AND ($most IS NULL
-                  OR size(r.source_id) = CASE WHEN r.source_count > $most THEN $most ELSE r.source_count END)
+                WHEN NOT is_misplaced AND ($most IS NULL
+                  OR size(r.source_id)
+                    = CASE WHEN r.source_count > $most THEN $most ELSE r.source_count END)
                 THEN coalesce(r.row_hash, '') ELSE '' END
-            ) AS hashes, collect(CASE WHEN stray THEN r.id END) AS strays
+            ) AS hashes, collect(CASE WHEN is_misplaced THEN r.id END) AS misplaced
         }
-        WITH ids, hashes, strays WHERE size(ids) > 0
-        RETURN ids, hashes, strays
-        """  # noqa: E501
+        WITH ids, hashes, misplaced WHERE size(ids) > 0
+        RETURN ids, hashes, misplaced
+        """
     ),
     "communities": (
         """
@@ -105,14 +110,15 @@ HASHES: Mapping[str, LiteralString] = {
               AND (c.parent = '' OR EXISTS { (c)-[:PARENT]->(:Community {workspace: $workspace,
                   id: c.parent}) })
             THEN coalesce(c.row_hash, '') ELSE '' END
-        ] AS hashes, [] AS strays
+        ] AS hashes, [] AS misplaced
         """
     ),
 }
 
-# Twelve hexadecimal digits as a number that sums of millions of rows stay exact with: Cypher reads
-# no hexadecimal text and has no hash function. pipeline/stores/neo4j/rows.py says the same of rows
-# at hand. A hash that HASHES leaves out without $most is left out here.
+# The state of a table: the number of its rows, and a checksum. The checksum sums twelve digits of
+# each hash and id as numbers, so that the sums of millions of rows stay exact. A hexadecimal digit
+# a to f counts as 0 to 5: Cypher cannot parse hexadecimal text, and has no hash function. The
+# function state_of of rows.py computes the same. A hash that is '' in HASHES counts as 0.
 STATES: Mapping[str, LiteralString] = {
     "sourced_nodes": (
         """
@@ -227,12 +233,12 @@ DELETE_EDGES = """
     MATCH (source)-[r {id: id}]->(target)
     DELETE r
     """
-DELETE_STRAYS = """
+DELETE_BY_ID = """
     MATCH (:Entity {workspace: $workspace})-[r {workspace: $workspace}]->() WHERE r.id IN $rows
     DELETE r
     """
-# What leads to it and to its parent is made anew: its hash is right as soon as it is written, its
-# counts are not.
+# The relationships to members and parent are deleted here, and created by the statements below. The
+# hash of a community is right as soon as it is written; these relationships come later.
 WRITE_COMMUNITIES = """
     UNWIND $rows AS row
     MERGE (c:Community {workspace: $workspace, id: row[0]})
@@ -255,11 +261,12 @@ WRITE_PARENTS = """
     MATCH (parent:Community {workspace: $workspace, id: row[1]})
     CREATE (c)-[:PARENT]->(parent)
     """
-# Of communities of one parent; of what the checksums of these tables say, which is kept with it.
+# The counts of relationships between communities of one parent. COUNTED returns the checksums of
+# the tables from which they were counted.
 COUNTED = "MATCH (live:GraphmillLive {workspace: $workspace}) RETURN live.between"
 DELETE_BETWEEN = "MATCH (:Community {workspace: $workspace})-[r:BETWEEN]->() DELETE r"
-# Sums of floats depend on their order, which depends on the history of the database: weights are
-# added by size.
+# Weights are added in order of size: a sum of floats depends on the order, and otherwise the order
+# would depend on the history of the database.
 EXPECTED_BETWEEN: LiteralString = """
     MATCH (n:Entity {workspace: $workspace})-[:IN_COMMUNITY]->(c:Community)
     WITH n, c
@@ -300,8 +307,8 @@ DELETE_COMMUNITIES = """
     DETACH DELETE c
     """
 
-# Each commits by itself, some thousands at a time: they are run outside any transaction. Whatever a
-# load has written goes, also what has lost its label since.
+# These statements commit by themselves, every 10,000 rows: they must run outside a transaction.
+# They delete everything that a load has written, also nodes that have lost their label since.
 DROP: Mapping[str, LiteralString] = {
     "members": (
         """
@@ -331,8 +338,8 @@ DROP: Mapping[str, LiteralString] = {
 }
 DROP_LIVE = "MATCH (live:GraphmillLive {workspace: $workspace}) DELETE live"
 
-# Of a row that a load deletes as it is read, the id is null as all else; what is missing otherwise
-# is empty.
+# If a load deletes a node or a relationship while it is read, all of its values are null, the id
+# too. Any other missing value is replaced by an empty one.
 ENTITIES = """
     MATCH (n:Entity) WHERE n.workspace = $workspace AND n.id IN $ids
     RETURN n.id, coalesce(n.displayName, ''), coalesce(n.entity_type, ''), coalesce(n.description,

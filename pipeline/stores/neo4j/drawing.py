@@ -1,5 +1,7 @@
-"""The graph in Neo4j as a drawing needs it: see DrawingReads. Its statements are constants, as
-those in cypher.py."""
+"""Reads of the graph in Neo4j that a drawing needs, see DrawingReads.
+
+The statements are constants, as those in cypher.py.
+"""
 
 from collections.abc import Sequence
 
@@ -78,6 +80,8 @@ BETWEEN = """
 
 
 class Neo4jDrawing(Neo4jConnection):
+    """The reads of DrawingReads, over a graph in Neo4j."""
+
     def named(self, text: str, limit: int) -> list[Dot]:
         words = text.split()
         return self.records(Dot, NAMED, words=words, text=" ".join(words), limit=limit)

@@ -1,5 +1,5 @@
-"""Rows of "sourced_nodes", "sourced_edges" and "communities" as Neo4j takes them, their batches,
-and their state."""
+"""Converts rows of "sourced_nodes", "sourced_edges" and "communities" to and from Neo4j, cuts them
+into batches, and computes the state of tables."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,14 +15,14 @@ from pipeline.stores.binary_copy import Kind, digests
 from pipeline.stores.list_columns import first_items, lengths_of, values_of
 from pipeline.text.ids import digest, relationship_ends
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# The functions of this module are generated at import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 NAME_KEY_LENGTH, NAME_KEY_HEAD = 500, 400
-"""Characters of a name that an index takes whole, and of its beginning where it is longer."""
+"""The longest name that is a key as it is, and the number of characters that a longer name
+keeps."""
 ENTITY = "Entity"
-"""A label of every node."""
+"""The label that every node of an entity has."""
 INTEGERS: Mapping[str, Collection[str]] = {
     "sourced_nodes": {"degree", "source_count"},
     "sourced_edges": {"source_count"},
@@ -31,7 +31,7 @@ INTEGERS: Mapping[str, Collection[str]] = {
 NUMBERS = frozenset({"weight", "rating", "x", "y"})
 LISTS = frozenset({"source_id", "keywords", "labels", "entity_ids", "parents"})
 UNORDERED = frozenset({"entity_ids", "parents"})
-"""Lists that are relationships in Neo4j."""
+"""Lists that Neo4j keeps as relationships, which have no order."""
 LONG_TEXTS = ("description", "display_name", "summary")
 WRITTEN: Mapping[str, Sequence[str]] = {
     "sourced_nodes": [
@@ -49,22 +49,25 @@ WRITTEN: Mapping[str, Sequence[str]] = {
         "row_hash",
     ],
 }  # fmt: skip
-"""The columns that a row is written by, in the order in which cypher's statements name them."""
+"""The columns of rows that are written, in the order in which the statements read them."""
 CELL_BYTES = 64
-"""About what an id, a number or a hash takes with what is around it."""
+"""About how many bytes an id, a number or a hash takes in a message to the server."""
 DIGITS = 12
-"""Of a hash or an id, those that a table's checksum is made of."""
+"""The number of digits of a hash or an id that enter a table's checksum."""
 
 
-def capped(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
-    """With the first ``limit`` of each list ``source_id``."""
+def cap_sources(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
+    """Return rows with each list ``source_id`` cut to its first ``limit`` items."""
     return rows.assign(source_id=first_items(rows["source_id"], limit))
 
 
 def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
-    """The rows as Neo4j keeps them: ``source_id`` capped, and how many it had; of nodes also the
-    key of their name, and their labels, to which people may have added others; of communities what
-    they are related to."""
+    """Return rows as Neo4j keeps them, with the columns that it derives.
+
+    Nodes and edges keep the first ``limit`` items of ``source_id``, and the number of all in
+    ``source_count``. Nodes have ``name_key``, the key of their name, and ``labels``. Communities
+    have ``entity_count``, and the ids they are related to in ``entity_ids`` and ``parents``.
+    """
     if "entity_ids" in rows:
         members = [sorted(ids) for ids in values_of(rows["entity_ids"])]
         parents = [[parent] if parent else [] for parent in rows["parent"]]
@@ -73,7 +76,7 @@ def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
             entity_count=lengths_of(rows["entity_ids"]),
             parents=pd.Series(parents, rows.index, dtype=object),
         )
-    stored = capped(rows, limit).assign(source_count=lengths_of(rows["source_id"]))
+    stored = cap_sources(rows, limit).assign(source_count=lengths_of(rows["source_id"]))
     if "display_name" not in rows:
         return stored
     labels = pd.Series([[ENTITY, type] for type in rows["entity_type"]], rows.index, dtype=object)
@@ -81,19 +84,20 @@ def as_stored(rows: pd.DataFrame, limit: int) -> pd.DataFrame:
 
 
 def as_read(table: str, records: Sequence[Sequence[Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """What cypher.ROWS gives of a table, with its ``content_hash``. A value that is of another type
-    than was written, as only a hand can have made it, is missing."""
-    cells = zip(*records, strict=True)
-    found = pd.DataFrame(
-        {name: _typed(table, values, name) for name, values in zip(columns, cells, strict=True)}
-    )
+    """Return the records of ``cypher.ROWS`` as rows, with ``content_hash``.
+
+    A value of another type than a load writes counts as missing: somebody has changed it by hand.
+    """
+    cells_of = dict(zip(columns, zip(*records, strict=True), strict=True))
+    found = pd.DataFrame({name: _read_cells(table, name, cells_of[name]) for name in columns})
     kinds: dict[str, Kind] = {
-        name: _kind(table, name) for name in sorted(columns) if name != "row_hash"
+        name: _kind_of(table, name) for name in sorted(columns) if name != "row_hash"
     }
     return found.assign(content_hash=pd.Series(digests(found, kinds), dtype=str))
 
 
-def _kind(table: str, column: str) -> Kind:
+def _kind_of(table: str, column: str) -> Kind:
+    """Return the kind by which a column is hashed."""
     if column in INTEGERS[table]:
         return "int8"
     if column in NUMBERS:
@@ -101,16 +105,17 @@ def _kind(table: str, column: str) -> Kind:
     return "text[]" if column in LISTS else "text"
 
 
-def _typed(table: str, values: Sequence[Any], column: str) -> pd.Series:
+def _read_cells(table: str, column: str, values: Sequence[Any]) -> pd.Series:
+    """Return values as a column of its type; a value of another type becomes missing."""
     if column in UNORDERED:
         values = [sorted(value) if _is_texts(value) else value for value in values]
-    kind = _kind(table, column)
+    kind = _kind_of(table, column)
+    # A bool is an int to isinstance, but not here.
     if kind == "int8":
         return pd.Series([value if type(value) is int else None for value in values], dtype="Int64")
     if kind == "float8":
-        return pd.Series(
-            [value if type(value) in (int, float) else None for value in values], dtype="float64"
-        )
+        numbers = [value if type(value) in (int, float) else None for value in values]
+        return pd.Series(numbers, dtype="float64")
     fits = _is_texts if kind == "text[]" else _is_text
     return pd.Series([value if fits(value) else None for value in values], dtype=object)
 
@@ -124,38 +129,47 @@ def _is_texts(value: Any) -> bool:
 
 
 def name_key(name: str) -> str:
-    """What a node is looked up by: its name, shortened where no index takes it whole."""
+    """Return the key by which a node is looked up: its name, shortened to what an index accepts.
+
+    A shortened key ends with a digest of the whole name.
+    """
     return name if len(name) <= NAME_KEY_LENGTH else f"{name[:NAME_KEY_HEAD]}-{digest(name)}"
 
 
 def as_written(table: str, rows: pd.DataFrame, limit: int) -> list[list[Any]]:
-    """As the statements of cypher that write and delete rows of the table take them. ``limit``: of
-    ``source_id``."""
+    """Return rows as lists of values for the statements that write or delete rows of a table.
+
+    ``limit``: the number of items of ``source_id`` that are kept.
+    """
     stored = as_stored(rows, limit) if table in WRITTEN else rows
-    columns = [_cells(stored[name]) for name in WRITTEN.get(table, stored.columns)]
+    columns = [_list_cells(stored[name]) for name in WRITTEN.get(table, stored.columns)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _cells(column: pd.Series) -> list[Any]:
-    """A number that is missing is no property, where NaN would be one."""
-    is_missing = column.dtype == np.float64 and column.isna().any()
-    return values_of(column.astype(object).where(column.notna(), None) if is_missing else column)
+def _list_cells(column: pd.Series) -> list[Any]:
+    """Return the cells as Python values, with None for a missing number.
+
+    None becomes no property, while NaN would become one.
+    """
+    if column.dtype == np.float64 and column.isna().any():
+        column = column.astype(object).where(column.notna(), None)
+    return values_of(column)
 
 
 def members(communities: pd.DataFrame) -> pd.DataFrame:
-    """(id, entity_id): a row for each entity of each community."""
+    """Return (id, entity_id): a row for each entity of each community."""
     ids = np.repeat(communities["id"].to_numpy(), lengths_of(communities["entity_ids"]))
     entities = [id for cell in values_of(communities["entity_ids"]) for id in cell]
     return pd.DataFrame({"id": ids, "entity_id": entities})
 
 
 def parents(communities: pd.DataFrame) -> pd.DataFrame:
-    """(id, parent) of the communities that have one."""
+    """Return (id, parent) of the communities that have a parent."""
     return communities.loc[communities["parent"] != "", ["id", "parent"]]
 
 
 def places(ids: Sequence[str]) -> list[list[str]]:
-    """(id, source, target) of relationships; an id that names no ends is left out."""
+    """Return [id, source, target] of relationships; an id that names no ends is left out."""
     found = []
     for id in ids:
         with suppress(ValueError):
@@ -164,20 +178,28 @@ def places(ids: Sequence[str]) -> list[list[str]]:
 
 
 def bytes_of(rows: pd.DataFrame, max_source_ids: int) -> pd.Series:
-    """About how many bytes each row takes on its way."""
-    lists = pd.Series(0, rows.index)
+    """Estimate how many bytes each row takes in a message to the server."""
+    list_items = pd.Series(0, rows.index)
     if "source_id" in rows:
-        lists = pd.Series(lengths_of(rows["source_id"]), rows.index).clip(upper=max_source_ids)
-    if "entity_ids" in rows:  # relationships
-        lists = pd.Series(lengths_of(rows["entity_ids"]), rows.index)
-    texts = sum((rows[name].str.len() for name in LONG_TEXTS if name in rows), start=lists * 0)
-    return (len(rows.columns) + lists) * CELL_BYTES + texts * 2
+        lengths = pd.Series(lengths_of(rows["source_id"]), rows.index)
+        list_items = lengths.clip(upper=max_source_ids)
+    # Each entity of a community becomes a relationship.
+    if "entity_ids" in rows:
+        list_items = pd.Series(lengths_of(rows["entity_ids"]), rows.index)
+    characters = pd.Series(0, rows.index)
+    for name in LONG_TEXTS:
+        if name in rows:
+            characters = characters + rows[name].str.len()
+    return (len(rows.columns) + list_items) * CELL_BYTES + characters * 2
 
 
 def batches(
     rows: pd.DataFrame, sizes: pd.Series, most_rows: int, most_bytes: int
 ) -> Iterator[pd.DataFrame]:
-    """The rows in their order, cut so that no batch passes either limit (a single row may)."""
+    """Yield the rows in their order, in batches within both limits.
+
+    ``sizes``: the bytes of each row. A row that is larger than ``most_bytes`` is a batch by itself.
+    """
     start, total = 0, 0
     for position, size in enumerate(sizes.tolist()):
         if position > start and (position - start == most_rows or total + size > most_bytes):
@@ -192,39 +214,45 @@ NO_ROWS = TableState(0, "0-0")
 
 
 def state_of(rows: pa.Table) -> TableState:
-    """``rows``: HASHES."""
-    of_hashes = _total(pc.utf8_slice_codeunits(rows["row_hash"], 0, DIGITS))
-    of_ids = _total(pc.utf8_slice_codeunits(rows["id"], -DIGITS))
+    """Return the state of a table with these HASHES, as ``cypher.STATES`` computes it."""
+    of_hashes = _sum_digits(pc.utf8_slice_codeunits(rows["row_hash"], 0, DIGITS))
+    of_ids = _sum_digits(pc.utf8_slice_codeunits(rows["id"], -DIGITS))
     return TableState(len(rows), f"{of_hashes}-{of_ids}")
 
 
 def together(some: TableState, others: TableState) -> TableState:
-    """The state of all these rows."""
-    sums = map(sum, zip(_sums(some), _sums(others), strict=True))
+    """Return the state of the rows of both states."""
+    pairs = zip(_parse_checksum(some), _parse_checksum(others), strict=True)
+    sums = [one + other for one, other in pairs]
     return TableState(some.rows + others.rows, "-".join(map(str, sums)))
 
 
 def without(all: TableState, some: TableState) -> TableState:
-    """The state of the other rows."""
-    left = (whole - part for whole, part in zip(_sums(all), _sums(some), strict=True))
-    return TableState(all.rows - some.rows, "-".join(map(str, left)))
+    """Return the state of the rows of ``all`` that are not in ``some``."""
+    pairs = zip(_parse_checksum(all), _parse_checksum(some), strict=True)
+    differences = [whole - part for whole, part in pairs]
+    return TableState(all.rows - some.rows, "-".join(map(str, differences)))
 
 
-def _sums(state: TableState) -> list[int]:
-    return list(map(int, state.checksum.split("-")))
+def _parse_checksum(state: TableState) -> list[int]:
+    """Return the two sums of a checksum: that of hashes, and that of ids."""
+    return [int(total) for total in state.checksum.split("-")]
 
 
-def _total(texts: pa.ChunkedArray) -> int:
-    """The sum of the numbers that they are with a to f as 0 to 5; what is no such number counts as
-    0."""
+def _sum_digits(texts: pa.ChunkedArray) -> int:
+    """Return the sum of texts of DIGITS hexadecimal digits, read as decimal numbers.
+
+    The digits a to f count as 0 to 5. Any other text counts as 0.
+    """
     texts = texts.combine_chunks()
-    numbers = texts.filter(pc.match_substring_regex(texts, f"^[0-9a-f]{{{DIGITS}}}$")).cast(
-        pa.binary(DIGITS)
-    )
+    is_number = pc.match_substring_regex(texts, f"^[0-9a-f]{{{DIGITS}}}$")
+    numbers = texts.filter(is_number).cast(pa.binary(DIGITS))
     if not len(numbers):
         return 0
-    whole = np.frombuffer(
+    # The bytes of all numbers lie side by side in one buffer.
+    codes = np.frombuffer(
         numbers.buffers()[1], np.uint8, len(numbers) * DIGITS, numbers.offset * DIGITS
     )
-    digits = whole - np.where(whole >= ord("a"), np.uint8(ord("a")), np.uint8(ord("0")))
-    return int((digits.reshape(-1, DIGITS) @ 10 ** np.arange(DIGITS - 1, -1, -1)).sum())
+    digits = codes - np.where(codes >= ord("a"), np.uint8(ord("a")), np.uint8(ord("0")))
+    place_values = 10 ** np.arange(DIGITS - 1, -1, -1)
+    return int((digits.reshape(-1, DIGITS) @ place_values).sum())

@@ -1,13 +1,16 @@
 """The graph in Neo4j 5.26 or later.
 
-(:Entity:<TYPE> {workspace, id, displayName, ...})-[:<KEYWORD> {workspace, id, ...}]->(:Entity)
-(:Entity)-[:IN_COMMUNITY]->(:Community {workspace, id, ...})-[:PARENT]->(:Community) (:GraphmillLive
-{workspace, ...})   what the workspace shows; ``loading`` while a load of many rows is under way
-(:GraphmillLock {workspace})        who writes it holds the workspace's rows; "<workspace>/stores":
-see ``alone``
+    (:Entity:<TYPE> {workspace, id, displayName, ...})-[:<KEYWORD> {workspace, id, ...}]->(:Entity)
+    (:Entity)-[:IN_COMMUNITY]->(:Community {workspace, id, ...})-[:PARENT]->(:Community)
+    (:GraphmillLive {workspace, ...})
+    (:GraphmillLock {workspace})
 
-A relationship is found by its ends, which its id names: types are many, and Neo4j indexes
-relationships by type only.
+A node GraphmillLive says what the workspace shows, and is ``loading`` while a load of many rows is
+under way. Whoever writes to a node GraphmillLock holds the lock on the workspace's rows. The lock
+"<workspace>/stores" is that of ``alone``.
+
+A relationship is found by its ends, which its id names. Neo4j indexes relationships by type only,
+and there are many types.
 """
 
 import json
@@ -36,10 +39,11 @@ from pipeline.stores.reads import GraphState, VectorStore, in_order
 from pipeline.stores.records import Entity, Link, Membership, Relationship, SharedUnit
 
 WAITING_SECONDS = 1.0
-"""After so long somebody else is sure to have the lock: Neo4j says who has one, but not whether one
-may be had."""
+"""After this time, somebody else certainly has the lock. Neo4j reports who has a lock, but cannot
+be asked whether it is free."""
 
 MADE_MEANWHILE = "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists"
+"""The code of an error when another client creates the same constraint or index at this moment."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,8 @@ class Neo4jStore(Neo4jDrawing):
     def writing(
         self, live: Live, advanced: Advanced = silent, waits: Waits = silent
     ) -> Iterator[Neo4jWriter]:
-        """The transaction that locks the workspace is the one that publishes, at its end."""
+        """Yield the writer of a load; the transaction that holds the lock also publishes the load,
+        at its end."""
         with self.errors(), self._locked(self.workspace, waits) as around:
             writer = Neo4jWriter(self, around, live, advanced)
             yield writer
@@ -77,11 +82,10 @@ class Neo4jStore(Neo4jDrawing):
         return None
 
     def shown(self) -> GraphState:
-        moments = self.read(cypher.MOMENT)
-        return next(
-            (GraphState(version or "", loading, owner) for version, loading, owner in moments),
-            GraphState(""),
-        )
+        """Return the state of the graph, with the version "" if nothing has been loaded yet."""
+        for version, loading, owner in self.read(cypher.MOMENT):
+            return GraphState(version or "", loading, owner)
+        return GraphState("")
 
     def begun(self) -> bool:
         return any(loading and version is None for version, loading, _ in self.read(cypher.MOMENT))
@@ -94,7 +98,9 @@ class Neo4jStore(Neo4jDrawing):
         return self
 
     def miscounted(self) -> int:
-        return next((count for [count] in self.read(cypher.MISCOUNTED)), 0)
+        for [count] in self.read(cypher.MISCOUNTED):
+            return count
+        return 0
 
     def notes(self) -> list[str]:
         return self.outdated()
@@ -104,8 +110,10 @@ class Neo4jStore(Neo4jDrawing):
             return read_hashes(self, table).hashes
 
     def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
-        """As ``as_stored`` makes them; ``row_hash`` is of the whole row, ``content_hash`` of what
-        is kept."""
+        """Yield all rows of a table, see ``Store.rows`` and ``as_stored``.
+
+        ``row_hash`` covers the whole row, ``content_hash`` the part that Neo4j keeps.
+        """
         with (
             self.errors(),
             self.driver.session(database=self.database, fetch_size=FETCH_ROWS) as session,
@@ -114,26 +122,25 @@ class Neo4jStore(Neo4jDrawing):
             result = transaction.run(cypher.ROWS[table], workspace=self.workspace)
             while records := result.fetch(FETCH_ROWS):
                 found = as_read(table, [record.values() for record in records], result.keys())
-                yield (
-                    found
-                    if columns is None
-                    else found[["id", "row_hash", "content_hash", *columns]]
-                )
+                if columns is not None:
+                    found = found[["id", "row_hash", "content_hash", *columns]]
+                yield found
 
     def as_stored(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The rows of a table as ``rows`` gives them where all is well."""
         return as_stored(rows, self.max_source_ids)
 
     def workspaces(self) -> dict[str, Live]:
-        """What each workspace of the database shows; nothing but empty texts where a first load has
-        not ended."""
+        """Return what each workspace of the database shows.
+
+        Its texts are empty if the first load of the workspace has not ended.
+        """
         return {
             properties["workspace"]: _live(properties)
             for [properties] in self.read(cypher.WORKSPACES)
         }
 
     def drop(self) -> dict[str, int]:
-        """Delete the workspace, some thousands of rows at a time: rows deleted, by table."""
+        """Delete the workspace, some thousands of rows at a time; return deleted rows by table."""
         with (
             self.errors(),
             self._locked(self.workspace) as around,
@@ -167,10 +174,10 @@ class Neo4jStore(Neo4jDrawing):
         return self.records(Link, cypher.LINKS, ids=list(entity_ids), most=most, limit=limit)
 
     def shared_units(self, entity_ids: Sequence[str]) -> list[SharedUnit]:
-        rows = []
+        rows: list[tuple[str, str, int]] = []
         for id, units, pairs in self.whole_rows(cypher.SHARED_UNITS, ids=list(entity_ids)):
-            shared = dict(pairs)
-            rows += [(id, unit, shared.get(unit, 0)) for unit in set(units)]
+            neighbours_of = dict(pairs)
+            rows += [(id, unit, neighbours_of.get(unit, 0)) for unit in set(units)]
         return [SharedUnit(*row) for row in sorted(rows)]
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
@@ -178,8 +185,11 @@ class Neo4jStore(Neo4jDrawing):
 
     @contextmanager
     def _locked(self, name: str, waits: Waits = silent) -> Iterator[Transaction]:
-        """The transaction that holds the lock; undone unless it is committed, and when this process
-        ends. The server's own limit of time does not end it: a load takes as long as it takes."""
+        """Yield a transaction that holds the lock ``name``.
+
+        It is rolled back unless the block commits it, or when this process ends. It has no time
+        limit, whatever the server's default is: a load may take long.
+        """
 
         def run(transaction: ManagedTransaction, statement: LiteralString) -> None:
             transaction.run(statement, name=name).consume()
@@ -188,14 +198,13 @@ class Neo4jStore(Neo4jDrawing):
             for statement in (*cypher.CONSTRAINTS, *cypher.INDEXES, cypher.MAKE_LOCK):
                 try:
                     session.execute_write(run, statement)
-                except (
-                    ClientError
-                ) as error:  # IF NOT EXISTS does not see what another load makes at this instant
+                except ClientError as error:
+                    # IF NOT EXISTS does not see what another load is creating at this moment.
                     if error.code != MADE_MEANWHILE:
                         raise
-            told_by = {"lock": name, "client": this_client()}
-            with session.begin_transaction(metadata=told_by, timeout=0) as around:
-                waiting = threading.Timer(WAITING_SECONDS, self._tell_holder, (name, waits))
+            metadata = {"lock": name, "client": this_client()}
+            with session.begin_transaction(metadata=metadata, timeout=0) as around:
+                waiting = threading.Timer(WAITING_SECONDS, self._report_holder, (name, waits))
                 waiting.start()
                 try:
                     around.run(cypher.LOCK, name=name).consume()
@@ -204,8 +213,8 @@ class Neo4jStore(Neo4jDrawing):
                     waiting.join()
                 yield around
 
-    def _tell_holder(self, name: str, waits: Waits) -> None:
-        """Nothing that goes wrong here is worth the load."""
+    def _report_holder(self, name: str, waits: Waits) -> None:
+        """Report who holds the lock. An error is ignored: the load must not fail for a message."""
         holder = "another client that this user may not see"
         with suppress(StoreError):
             for client, since, transaction in self.read(
@@ -217,12 +226,19 @@ class Neo4jStore(Neo4jDrawing):
 
 
 def _live(properties: Mapping[str, Any]) -> Live:
-    """Empty texts where a first load has not ended."""
-    return read_live({**properties, **{name: _nested(properties.get(name)) for name in NESTED}})
+    """Return the properties of a node GraphmillLive as Live.
+
+    The texts are empty if the first load of the workspace has not ended.
+    """
+    nested = {name: _parse_nested(properties.get(name)) for name in NESTED}
+    return read_live({**properties, **nested})
 
 
-def _nested(stored: Any) -> Mapping[str, Any]:
-    """Nothing where somebody has altered it: the next load writes it anew."""
+def _parse_nested(stored: Any) -> Mapping[str, Any]:
+    """Parse a property of JSON; an empty mapping if somebody has altered it.
+
+    The next load then writes it again.
+    """
     with suppress(TypeError, ValueError):
         found = json.loads(stored)
         return found if isinstance(found, Mapping) else {}

@@ -34,39 +34,52 @@ from pipeline.stores.neo4j.rows import (
 )
 
 NESTED = ("embedding", "tables")
-"""What of Live is kept as JSON: a property has no values within it."""
+"""The fields of Live that are kept as JSON: a property of Neo4j cannot be a mapping."""
 BATCH_BYTES = 8_000_000
 ATOMIC_BYTES = 40_000_000
-"""A transaction keeps what it changes in the server's memory until it ends."""
+"""The most bytes of a load in one transaction. The server keeps the changes of a transaction in
+memory until it ends."""
 IN_FLIGHT = 2
+"""The number of batches that are written side by side."""
 RETRY_PAUSES = (0.1, 0.3, 1.0, 3.0)
+"""Seconds before each further attempt to commit a batch."""
 NO_END: Mapping[LiteralString, str] = {
     cypher.WRITE_EDGES: "relationships have an end",
     cypher.WRITE_MEMBERS: "times a community has an entity",
     cypher.WRITE_PARENTS: "communities have a parent",
 }
-"""Of the statements that make a relationship of each row: what is said of those that make none."""
+"""The statements that create a relationship for each row, with the words of the error if some rows
+create none."""
 CELLS_READ: Mapping[LiteralString, int] = {cypher.DELETE_EDGES: 3}
-"""Of the statements that read the first cells of a row alone how many these are: the driver packs
-each by itself."""
+"""The statements that read only the first cells of a row, with their number. The other cells are
+not sent, because the driver packs each cell."""
 SIDE_BY_SIDE = frozenset({cypher.WRITE_NODES, cypher.WRITE_EDGES, cypher.WRITE_MEMBERS})
-"""What replaces relationships holds locks before it commits: one batch after the other."""
+"""The statements whose batches may be written side by side. A statement that replaces relationships
+holds locks before it commits, so its batches are written one after the other."""
 
 Statement = tuple[LiteralString, dict[str, Any]]
 
 
 @dataclass
 class Neo4jWriter:
-    """``around`` is the transaction that holds the workspace's lock.
+    """One load of a workspace into Neo4j.
 
-    A load of few changes goes into it whole. A commit is no single moment for Neo4j's readers, so
-    that it is said just before; a larger load says from its start that it is under way and goes in
-    batches, each a transaction: several run side by side, but commit one at a time, for
-    relationships are chained, and commits at once of chains that touch deadlock, whatever their
-    ends. Nodes are deleted when the load is published, so that every relationship that goes is
-    found by its ends; and communities get their parents then. ``expected``: what the tables have
-    when all is written; ``compared``: those of which that is told row by row; ``relinked``: whether
-    relationships or communities are written or deleted.
+    ``around``: the transaction that holds the workspace's lock. A load of few changes is written in
+    it. Readers of Neo4j may see a part of a commit, so the load is marked as under way just before.
+
+    A larger load is marked from its start, and written in batches, each in its own transaction.
+    Several batches are written side by side but commit one at a time. Neo4j links relationships in
+    chains, and simultaneous commits to touching chains deadlock, even if the relationships have no
+    common end.
+
+    Nodes are deleted when the load is published, so that every deleted relationship is found by its
+    ends. Communities get their parents then as well.
+
+    ``expected``: the state of each table once everything is written. ``compared``: the tables whose
+    expected state is summed up from all of their rows. ``relinked``: whether relationships or
+    communities are written or deleted. ``waiting``: deltas that are not written yet. ``gone``: the
+    ids of nodes to delete. ``misplaced``: the ids of relationships to delete wherever they are, see
+    StoredHashes.
     """
 
     store: Neo4jConnection
@@ -83,42 +96,47 @@ class Neo4jWriter:
     parents: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame({"id": [], "parent": []}, dtype=object)
     )
-    strays: frozenset[str] = frozenset()
+    misplaced: frozenset[str] = frozenset()
     commits: Lock = field(default_factory=Lock)
 
     def states(self) -> Mapping[str, TableState]:
-        self.expected = self._states()
+        self.expected = self._read_states()
         return dict(self.expected)
 
     def hashes(self, table: str) -> pa.Table:
         stored = read_hashes(self.store, table)
-        self.strays |= stored.strays
+        self.misplaced |= stored.misplaced
         return stored.hashes
 
     def apply(self, table: str, delta: Delta) -> None:
+        """Keep a delta for the publication, or write it if the load has too many changes."""
         self._expect(table, delta)
-        self.relinked |= table != "sourced_nodes" and not delta.empty
+        if table != "sourced_nodes" and not delta.empty:
+            self.relinked = True
         self.waiting.append((table, delta))
-        if self.in_batches or self._too_much_at_once():
-            if not self.in_batches:
-                self._say_loading()
-                self.in_batches = True
+        if not self.in_batches and self._exceeds_one_transaction():
+            self._mark_loading()
+            self.in_batches = True
+        if self.in_batches:
             self._write_waiting()
 
     def _expect(self, table: str, delta: Delta) -> None:
-        """A comparison of all rows begins with none."""
+        """Compute the state that the table will have after the delta."""
         if delta.before is not None:
             self.expected[table] = without(self.expected[table], state_of(delta.before))
         elif table not in self.compared:
+            # The deltas of a comparison of all rows cover all rows of the table, so the sum begins
+            # without any.
             self.compared.add(table)
             self.expected[table] = NO_ROWS
         self.expected[table] = together(self.expected[table], state_of(delta.after))
 
     def publish(self) -> None:
+        """Write everything that remains, and record what the workspace shows from now on."""
         self._write_waiting()
-        self._write("parents", self.parents, cypher.WRITE_PARENTS)
+        self._write_rows("parents", self.parents, cypher.WRITE_PARENTS)
         self._delete(cypher.DELETE_NODES, self.gone)
-        states = self._settled_states()
+        states = self._read_expected_states()
         stored = self.live.stored(states)
         nested = {name: json.dumps(stored[name], sort_keys=True) for name in NESTED}
         between = self._count_between(states)
@@ -129,108 +147,120 @@ class Neo4jWriter:
         }
         properties = {**stored, **nested, **own}
         if not self.in_batches:
-            self._say_loading()
-        self._run(self.around, [(cypher.PUBLISH, {"properties": properties})])
+            self._mark_loading()
+        self._execute(self.around, [(cypher.PUBLISH, {"properties": properties})])
         self.published = True
 
     def _count_between(self, states: Mapping[str, TableState]) -> str:
-        """What leads between communities, where that is not of these relationships and communities
-        yet, or what was lost of them is there again; what they are known by."""
+        """Count relationships between communities again, unless the counts are right.
+
+        Return the checksums of the tables from which they are counted; they are kept with the
+        counts.
+        """
         of = " ".join(states[table].checksum for table in ("sourced_edges", "communities"))
         counted = self.around.run(cypher.COUNTED, workspace=self.store.workspace).single()
         is_known = counted is not None and counted.value() == of
         if self.relinked or not is_known or self._are_miscounted():
-            self._run(self.around, [(cypher.DELETE_BETWEEN, {}), (cypher.COUNT_BETWEEN, {})])
+            self._execute(self.around, [(cypher.DELETE_BETWEEN, {}), (cypher.COUNT_BETWEEN, {})])
         return of
 
     def _are_miscounted(self) -> bool:
         """Check for counts that somebody has changed by hand."""
-        return bool(
-            self.around.run(cypher.MISCOUNTED, workspace=self.store.workspace)
-            .single(strict=True)
-            .value()
-        )
+        result = self.around.run(cypher.MISCOUNTED, workspace=self.store.workspace)
+        return bool(result.single(strict=True).value())
 
-    def _say_loading(self) -> None:
+    def _mark_loading(self) -> None:
+        """Record, visibly to all readers, that a load is under way."""
         self._commit([(cypher.BEGIN, {"owner": self.live.owner, "place": self.live.place})])
 
-    def _too_much_at_once(self) -> bool:
-        rows, size = 0, 0
+    def _exceeds_one_transaction(self) -> bool:
+        """Return whether the waiting deltas have too many rows or bytes for one transaction."""
+        rows_changed, bytes_changed = 0, 0
         for _, delta in self.waiting:
-            rows += len(delta.deleted)
-            for part in (delta.inserted, delta.updated):
-                rows += len(part) + (
-                    int(lengths_of(part["entity_ids"]).sum()) if "entity_ids" in part else 0
-                )
-                size += int(bytes_of(part, self.store.max_source_ids).sum())
-        return rows > self.store.atomic_rows or size > ATOMIC_BYTES
+            rows_changed += len(delta.deleted)
+            for rows in (delta.inserted, delta.updated):
+                rows_changed += len(rows)
+                bytes_changed += int(bytes_of(rows, self.store.max_source_ids).sum())
+                # Each entity of a community becomes a relationship.
+                if "entity_ids" in rows:
+                    rows_changed += int(lengths_of(rows["entity_ids"]).sum())
+        return rows_changed > self.store.atomic_rows or bytes_changed > ATOMIC_BYTES
 
     def _write_waiting(self) -> None:
+        """Write the waiting deltas; nodes are only noted for deletion."""
         for table, delta in self.waiting:
             if table == "sourced_nodes":
                 self.gone.extend(delta.deleted)
-                self._write(table, pd.concat([delta.inserted, delta.updated]), cypher.WRITE_NODES)
+                changed = pd.concat([delta.inserted, delta.updated])
+                self._write_rows(table, changed, cypher.WRITE_NODES)
             elif table == "communities":
                 self._write_communities(delta)
             else:
-                self._delete(cypher.DELETE_STRAYS, sorted(self.strays))
-                self.strays = frozenset()  # what later deltas write has their ids
+                self._delete(cypher.DELETE_BY_ID, sorted(self.misplaced))
+                # They are deleted once: this delta and later ones write rows with the same ids.
+                self.misplaced = frozenset()
                 self._delete_edges(delta.deleted)
-                self._write(table, delta.updated, cypher.DELETE_EDGES, cypher.WRITE_EDGES)
-                self._write(table, delta.inserted, cypher.WRITE_EDGES)
+                self._write_rows(table, delta.updated, cypher.DELETE_EDGES, cypher.WRITE_EDGES)
+                self._write_rows(table, delta.inserted, cypher.WRITE_EDGES)
         self.waiting.clear()
 
     def _write_communities(self, delta: Delta) -> None:
-        """Whole before any is a parent, of whatever delta."""
+        """Write communities with their members; keep their parents for the publication.
+
+        A parent may come with a later delta, so all communities are written before.
+        """
         self._delete(cypher.DELETE_COMMUNITIES, delta.deleted)
         changed = pd.concat([delta.inserted, delta.updated])
-        self._write("communities", changed, cypher.WRITE_COMMUNITIES)
-        self._write("members", members(changed), cypher.WRITE_MEMBERS)
+        self._write_rows("communities", changed, cypher.WRITE_COMMUNITIES)
+        self._write_rows("members", members(changed), cypher.WRITE_MEMBERS)
         self.parents = pd.concat([self.parents, parents(changed)], ignore_index=True)
 
-    def _write(self, table: str, rows: pd.DataFrame, *queries: LiteralString) -> None:
-        """Each batch of rows by all of the queries."""
+    def _write_rows(self, table: str, rows: pd.DataFrame, *queries: LiteralString) -> None:
+        """Write rows in batches; all of the queries are sent with each batch, in this order."""
 
-        def write(batch: pd.DataFrame) -> int:
-            sent = as_written(table, batch, self.store.max_source_ids)
-            self._send(
-                [
-                    (query, {"rows": [row[: CELLS_READ.get(query)] for row in sent]})
-                    for query in queries
-                ]
-            )
+        def write_batch(batch: pd.DataFrame) -> int:
+            cells = as_written(table, batch, self.store.max_source_ids)
+            statements: list[Statement] = []
+            for query in queries:
+                # The slice to None takes all cells.
+                first_cells = [row[: CELLS_READ.get(query)] for row in cells]
+                statements.append((query, {"rows": first_cells}))
+            self._send(statements)
             return len(batch)
 
         sizes = bytes_of(rows, self.store.max_source_ids)
         cut = batches(rows, sizes, self.store.batch_rows, BATCH_BYTES)
         side_by_side = self.in_batches and SIDE_BY_SIDE.issuperset(queries)
         done = 0
-        with ThreadPoolExecutor(
-            IN_FLIGHT
-        ) as pool:  # an error ends it when the batches in flight have ended
-            for written in (pool.map if side_by_side else map)(write, cut):
-                done += written
+        # After an error the pool waits until the batches in flight have ended.
+        with ThreadPoolExecutor(IN_FLIGHT) as pool:
+            written = pool.map(write_batch, cut) if side_by_side else map(write_batch, cut)
+            for rows_written in written:
+                done += rows_written
                 self.advanced(table, done, len(rows))
 
     def _delete_edges(self, ids: Sequence[str]) -> None:
-        """By their ends. Those that their ids do not lead to are strays, for which all are looked
-        through."""
-        placed = places(ids)
-        self._delete(cypher.DELETE_EDGES, placed)
-        found = {row[0] for row in placed}
-        self._delete(cypher.DELETE_STRAYS, [id for id in ids if id not in found])
+        """Delete relationships by the end nodes that their ids name.
+
+        An id that names no ends, which only a person can have made, needs a scan of all
+        relationships.
+        """
+        with_ends = places(ids)
+        self._delete(cypher.DELETE_EDGES, with_ends)
+        found = {row[0] for row in with_ends}
+        self._delete(cypher.DELETE_BY_ID, [id for id in ids if id not in found])
 
     def _delete(self, query: LiteralString, rows: Sequence[Any]) -> None:
         for start in range(0, len(rows), self.store.batch_rows):
             self._send([(query, {"rows": rows[start : start + self.store.batch_rows]})])
 
-    def _settled_states(self) -> dict[str, TableState]:
-        """What the tables have, which is what they should have.
+    def _read_expected_states(self) -> dict[str, TableState]:
+        """Return the states of the tables; raise LostConnectionError if they are not as expected.
 
-        A transaction whose load lost its connection may have committed after this load had read
-        what there is: another load undoes what it did.
+        A batch of an earlier load that lost its connection may have been committed after this load
+        had read the rows. Another load then corrects its changes.
         """
-        states = self._states()
+        states = self._read_states()
         if self.expected.items() <= states.items():
             return states
         raise LostConnectionError(
@@ -238,30 +268,32 @@ class Neo4jWriter:
             " loaded; load again"
         )
 
-    def _states(self) -> dict[str, TableState]:
-        return {
-            table: TableState(
-                *self.around.run(query, workspace=self.store.workspace).single(strict=True).values()
-            )
-            for table, query in cypher.STATES.items()
-        }
+    def _read_states(self) -> dict[str, TableState]:
+        states: dict[str, TableState] = {}
+        for table, query in cypher.STATES.items():
+            result = self.around.run(query, workspace=self.store.workspace)
+            states[table] = TableState(*result.single(strict=True).values())
+        return states
 
     def _send(self, statements: Sequence[Statement]) -> None:
+        """Execute statements in a transaction of their own, or in that of the whole load."""
         if self.in_batches:
             self._commit(statements)
         else:
-            self._run(self.around, statements)
+            self._execute(self.around, statements)
 
     def _commit(self, statements: Sequence[Statement]) -> None:
-        """The statements in a transaction of their own, tried again only after an error that says
-        it was undone."""
+        """Execute statements in a transaction of their own.
+
+        It is tried again only after an error that says the transaction was rolled back.
+        """
         for pause in (*RETRY_PAUSES, None):
             try:
                 with (
                     self.store.driver.session(database=self.store.database) as session,
                     session.begin_transaction() as transaction,
                 ):
-                    self._run(transaction, statements)
+                    self._execute(transaction, statements)
                     with self.commits:
                         transaction.commit()
                 return
@@ -270,7 +302,8 @@ class Neo4jWriter:
                     raise
                 time.sleep(pause)
 
-    def _run(self, transaction: Transaction, statements: Sequence[Statement]) -> None:
+    def _execute(self, transaction: Transaction, statements: Sequence[Statement]) -> None:
+        """Execute statements; raise StoreError if a row names an end that does not exist."""
         for query, parameters in statements:
             result = transaction.run(query, workspace=self.store.workspace, **parameters)
             created = result.consume().counters.relationships_created
@@ -283,32 +316,36 @@ class Neo4jWriter:
 
 @dataclass(frozen=True)
 class StoredHashes:
-    """``hashes``: see Store.hashes. ``strays``: ids of relationships that are there twice, or
-    between other ends than the id names; all that have such an id are to go."""
+    """The hashes of a table's rows, and the relationships that must be deleted.
+
+    ``hashes``: see ``Store.hashes``. ``misplaced``: ids of relationships that exist twice, or
+    between other ends than the id names. All relationships with such an id must be deleted.
+    """
 
     hashes: pa.Table
-    strays: frozenset[str]
+    misplaced: frozenset[str]
 
 
 def read_hashes(store: Neo4jConnection, table: str) -> StoredHashes:
-    """Lists are as long as ``max_source_ids`` says unless that was another when they were
-    written."""
+    """Read the hashes of all rows of a table."""
+    # The lengths of lists are checked only if they were written with another ``max_source_ids``.
     most = store.max_source_ids if store.outdated() else None
 
     def read(transaction: ManagedTransaction) -> StoredHashes:
         ids: list[str] = []
         hashes: list[str] = []
-        strays: set[str] = set()
+        misplaced: set[str] = set()
         for record in transaction.run(cypher.HASHES[table], workspace=store.workspace, most=most):
             ids += record["ids"]
             hashes += record["hashes"]
-            strays.update(record["strays"])
+            misplaced.update(record["misplaced"])
         if len(set(ids)) < len(ids):
-            strays.update(id for id, count in Counter(ids).items() if count > 1)
-        if strays:
-            found = {**dict(zip(ids, hashes, strict=True)), **dict.fromkeys(strays, "")}
-            ids, hashes = list(found), list(found.values())
-        return StoredHashes(pa.table([ids, hashes], schema=HASHES), frozenset(strays))
+            misplaced.update(id for id, count in Counter(ids).items() if count > 1)
+        if misplaced:
+            hash_of = dict(zip(ids, hashes, strict=True))
+            hash_of.update(dict.fromkeys(misplaced, ""))
+            ids, hashes = list(hash_of), list(hash_of.values())
+        return StoredHashes(pa.table([ids, hashes], schema=HASHES), frozenset(misplaced))
 
     with store.driver.session(database=store.database, fetch_size=FETCH_ROWS) as session:
         return session.execute_read(read)

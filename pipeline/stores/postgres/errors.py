@@ -1,4 +1,4 @@
-"""What the driver of PostgreSQL raises, in our words."""
+"""Translates errors of PostgreSQL's driver into errors of this package."""
 
 import psycopg
 from sqlalchemy.exc import DBAPIError
@@ -12,8 +12,8 @@ from pipeline.errors import (
 )
 
 CONNECTION, SERVER_GOES = "08", "57P"
-"""How the codes of errors begin that end a connection (PostgreSQL's documentation, appendix "Error
-Codes")."""
+"""The first characters of the codes of errors that end a connection (PostgreSQL's documentation,
+appendix "Error Codes")."""
 EMBEDDED = (
     " (the embedded one starts with any command, such as 'graphmill doctor', or with this one anew)"
 )
@@ -21,7 +21,8 @@ INVALID_PATTERN = "2201B"
 """The code of a regular expression that PostgreSQL refuses: only a pattern of a request becomes
 one."""
 UNDONE = frozenset({"40001", "40P01"})
-"""Serialization failure, deadlock: nothing was done, and another try may go through."""
+"""The codes of a serialization failure and a deadlock: nothing was done, and another try may
+succeed."""
 REFUSALS = (
     "password authentication failed",
     "no password supplied",
@@ -31,7 +32,7 @@ REFUSALS = (
     "invalid connection option",
     "SSL was required",
 )
-"""What is wrong with the address: the driver gives no code for it."""
+"""Texts of errors in the address of the server, for which the driver gives no code."""
 LACKING = "run 'graphmill load': it gives what an earlier version has made what it lacks"
 ACTIONS = {
     "42703": LACKING,
@@ -74,17 +75,20 @@ def store_error(error: DBAPIError | psycopg.Error, address: str, was_there: bool
 
 
 def first_line(error: DBAPIError | psycopg.Error) -> str:
+    """Return the first line of the driver's message."""
     return str(getattr(error, "orig", error)).strip().split("\n")[0]
 
 
 def _code(error: DBAPIError | psycopg.Error) -> str:
-    """SQLSTATE; empty where the server did not send the error."""
+    """Return the SQLSTATE, or "" if the error does not come from the server."""
     return getattr(getattr(error, "orig", error), "sqlstate", None) or ""
 
 
 def _ends_the_connection(error: DBAPIError | psycopg.Error, code: str) -> bool:
-    """An error of operation without a code is the driver's own: it has no connection, or lost
-    it."""
+    """Return whether the connection is lost after this error.
+
+    An operational error without a code comes from the driver: it has no connection, or lost it.
+    """
     if code:
         return code.startswith((CONNECTION, SERVER_GOES))
     return isinstance(

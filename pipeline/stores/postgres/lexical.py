@@ -1,14 +1,14 @@
-"""The lexical index over a workspace's text units: PostgreSQL's full text (GIN) finds them, BM25
-ranks them.
+"""The lexical index over a workspace's text units: PostgreSQL's full text search (GIN) finds them,
+and BM25 ranks them.
 
-Okapi BM25 (Robertson and Zaragoza 2009, "The probabilistic relevance framework", section 3.4) over
-texts at hand.
+BM25 is Okapi BM25 (Robertson and Zaragoza 2009, "The probabilistic relevance framework", section
+3.4), computed here over the texts that were found.
 
-PostgreSQL's own ranks know nothing of how rare a word is. So the index gives for each word the text
-units that have it, a guess at BM25 the candidates, and BM25 their order. A word that very many text
-units have costs too much to follow and tells too little: it only counts in the order. How frequent
-the frequent ones are is read off a sample at each load (ids are digests: the first ones are as good
-as drawn).
+PostgreSQL's own ranks do not consider how rare a word is. So a search has three stages. The index
+gives the text units that have each word. An estimate of BM25 selects the candidates. BM25 sorts
+them. A word that very many text units have is too expensive to look up, and says little: it counts
+in the last stage only. Each load estimates the frequencies of frequent words from a sample. The
+sample is the first text units by id: ids are digests, so this is as good as a random sample.
 """
 
 import math
@@ -46,8 +46,11 @@ K1, B = 0.9, 0.4
 
 @dataclass(frozen=True)
 class TextStatistics:
-    """Of a corpus: how many texts, words in a text on average, and in which share of the texts a
-    frequent word is."""
+    """The statistics of a corpus that BM25 needs.
+
+    ``texts``: the number of texts. ``length``: the average number of words in a text. ``shares``:
+    for frequent words, the share of texts that have the word.
+    """
 
     texts: int
     length: float
@@ -55,17 +58,19 @@ class TextStatistics:
 
 
 def word_weight(texts: int, frequency: float) -> float:
-    """The inverse document frequency of a word that so many of the texts have."""
+    """Return the inverse document frequency of a word that ``frequency`` of the texts have."""
     return math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 
 
 def bm25_scores(texts: Sequence[str], weights: Mapping[str, float], length: float) -> np.ndarray:
-    """Each text's score for words of these weights, in a corpus of texts of so many words on
-    average."""
+    """Return the BM25 score of each text for words with these weights.
+
+    ``length``: the average number of words in a text of the corpus.
+    """
     scores = np.zeros(len(texts))
     for place, content in enumerate(texts):
         found = words(content)
-        counts = Counter(filter(weights.__contains__, found))
+        counts = Counter(word for word in found if word in weights)
         base = K1 * (1 - B + B * len(found) / max(length, 1.0))
         scores[place] = sum(
             weights[word] * count * (K1 + 1) / (count + base) for word, count in counts.items()
@@ -74,9 +79,12 @@ def bm25_scores(texts: Sequence[str], weights: Mapping[str, float], length: floa
 
 
 def text_statistics(sample: Iterable[str], texts: int, least_share: float) -> TextStatistics:
-    """Of a sample of so many texts: words in less than ``least_share`` of it are left out."""
+    """Return the statistics of a corpus of ``texts`` texts, estimated from a sample.
+
+    Words that less than ``least_share`` of the sample have are left out.
+    """
     frequencies: Counter[str] = Counter()
-    lengths = []
+    lengths: list[int] = []
     for content in sample:
         found = words(content)
         lengths.append(len(found))
@@ -88,24 +96,25 @@ def text_statistics(sample: Iterable[str], texts: int, least_share: float) -> Te
 
 SAMPLE, LEAST_SHARE = 1000, 0.01
 FOLLOWED = 3000
-"""Text units that a word may be in to be followed."""
+"""The largest number of text units that may have a word for it to be looked up in the index."""
 LIKELY, CANDIDATES = 500, 100
-"""Text units that words are counted in, and those that BM25 is worked out for, at the least."""
+"""The least numbers of text units in which words are counted, and for which BM25 is computed."""
 LONGEST_WORD = 2000
-"""Bytes: PostgreSQL refuses a question with a longer one, and has none in its index."""
+"""Bytes of the longest word that is searched for. PostgreSQL refuses a question with a longer word,
+and has none in its index."""
 
-# Han and kana one by one: PostgreSQL takes a run of them for one word. No more of a text than any
-# index entry may hold.
+# Han and kana are separated one by one: PostgreSQL takes a run of them for one word. The text is
+# cut at what an entry of the index can hold.
 LEXEMES = (
     r"to_tsvector('simple'::regconfig, CASE WHEN octet_length(content) = char_length(content) "
     r"THEN left(content, 200000) ELSE left(regexp_replace(content, "
     r"'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g'), 200000) END)"
 )
 INDEX = sql.SQL("CREATE INDEX {} ON {} USING gin ({lexemes})")
-# Two rounds of BM25 by guess, so that texts with the same words are told apart before they are
-# read: as if each word came up once, by size alone, which needs no text; then of the likely ones by
-# how often a pattern matches. A sum of floats is rounded, for its last digits depend on the order
-# of the plan, which hidden rows may change.
+# BM25 is estimated twice, so that few texts are read. The first estimate assumes that each word
+# occurs once; it needs the size of a text, but not the text. The second one, for the likely text
+# units of the first, counts how often a pattern matches. Sums of floats are rounded: their last
+# digits depend on the order of the plan, which rows hidden from the caller may change.
 RANKED = text("""
     SELECT id, content, texts FROM (
         WITH frequencies AS (
@@ -137,38 +146,38 @@ RANKED = text("""
     """)
 SAMPLE_QUERY = sql.SQL("SELECT content FROM {} WHERE workspace = %s ORDER BY id LIMIT %s")
 MOST_REMEMBERED = 100
-"""Sets of visible documents whose word statistics are remembered: more than a server has keys of
-that kind."""
+"""The number of sets of visible documents whose word statistics are remembered. It is more than the
+API keys that a server has for different sets."""
 
 
 def index_name(workspace: str) -> str:
+    """Return the name of the lexical index of a workspace."""
     return f"{partition_of(CHUNKS, workspace)}_lexemes"
 
 
 def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -> None:
+    """Build the lexical index in ``build_mb`` MB of memory; if it exists, merge pending entries."""
     partition = sql.Identifier(partition_of(CHUNKS, workspace))
     name = index_name(workspace)
-    build_or_settle(
-        connection,
-        name,
-        INDEX.format(sql.Identifier(name), partition, lexemes=sql.SQL(LEXEMES)),
-        build_mb,
-    )
+    statement = INDEX.format(sql.Identifier(name), partition, lexemes=sql.SQL(LEXEMES))
+    build_or_settle(connection, name, statement, build_mb)
 
 
 def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[str, Any]:
-    """What ``lexical_search`` needs to know of the workspace's text units, as JSON."""
-    sample = cursor(connection).execute(
-        SAMPLE_QUERY.format(sql.Identifier(CHUNKS.name)), [workspace, SAMPLE]
-    )
+    """Return the statistics of the workspace's ``texts`` text units, as JSON."""
+    query = SAMPLE_QUERY.format(sql.Identifier(CHUNKS.name))
+    sample = cursor(connection).execute(query, [workspace, SAMPLE])
     statistics = text_statistics((content or "" for (content,) in sample), texts, LEAST_SHARE)
     return {"texts": texts, "length": statistics.length, "shares": dict(statistics.shares)}
 
 
 @dataclass
 class RememberedStatistics:
-    """Those of the load that a workspace shows: they are large, and the same for each of its
-    questions."""
+    """A cache of word statistics: they are large, and the same for all questions after a load.
+
+    ``known``: a version, and the statistics of all its text units. ``of_visible``: a version, and
+    the statistics for each set of visible documents.
+    """
 
     known: tuple[str, TextStatistics | None] = ("", None)
     of_visible: tuple[str, dict[str, TextStatistics]] = field(default_factory=lambda: ("", {}))
@@ -182,15 +191,16 @@ class RememberedStatistics:
         """
         shown, statistics = self.known
         if shown != version or statistics is None:
-            statistics = _statistics(connection, workspace)
+            statistics = _read_stored_statistics(connection, workspace)
             self.known = version, statistics
         if statistics is None or not visible.within:
             return statistics
-        return self._of_visible(connection, workspace, version, visible)
+        return self._find_of_visible(connection, workspace, version, visible)
 
-    def _of_visible(
+    def _find_of_visible(
         self, connection: Connection, workspace: str, version: str, visible: Allowed
     ) -> TextStatistics:
+        """Return the statistics of the visible documents; compute them if they are unknown."""
         shown, remembered = self.of_visible
         if shown != version:
             remembered = {}
@@ -199,7 +209,7 @@ class RememberedStatistics:
         if key not in remembered:
             if len(remembered) >= MOST_REMEMBERED:
                 remembered.clear()
-            remembered[key] = _visible_statistics(connection, workspace, visible)
+            remembered[key] = _compute_statistics(connection, workspace, visible)
         return remembered[key]
 
 
@@ -212,48 +222,51 @@ def lexical_search(
     visible: Allowed,
     statistics: TextStatistics | None,
 ) -> Lexical:
-    """See VectorReads.lexical. One statement.
+    """Search text units by the words of a question, see ``VectorReads.lexical``; one statement.
 
-    ``allowed``: the documents that may be found. ``visible``: those that words are counted in, by
-    default all; ``statistics`` are of these.
+    ``allowed``: the documents that may be found. ``visible``: the documents in which words are
+    counted; ``statistics`` are theirs.
     """
     asked = [word for word in dict.fromkeys(words(question)) if len(word.encode()) <= LONGEST_WORD]
     if statistics is None or not asked:
         return Lexical([], {})
-    followed = _followed(asked, statistics)
+    followed = _select_followed(asked, statistics)
     candidates = max(CANDIDATES, 2 * limit)
     query = RANKED.columns(column("id"), column("content"), column("texts", JSONB))
-    query = query.add_cte(_found(workspace, followed, allowed, visible))
-    found = connection.execute(
-        query,
-        {
-            "workspace": workspace,
-            "texts": statistics.texts,
-            "likely": max(LIKELY, candidates),
-            "candidates": candidates,
-            "k1": K1,
-            "b": B,
-        },
-    ).all()
+    query = query.add_cte(_select_found(workspace, followed, allowed, visible))
+    parameters = {
+        "workspace": workspace,
+        "texts": statistics.texts,
+        "likely": max(LIKELY, candidates),
+        "candidates": candidates,
+        "k1": K1,
+        "b": B,
+    }
+    found = connection.execute(query, parameters).all()
+    # The third column is the same in every row: place of a word -> text units that have it.
     counted = found[0][2] if found else {}
     frequencies = {word: counted.get(str(place), 0) for place, word in enumerate(followed, start=1)}
-    weights = _weights(asked, frequencies, statistics)
+    weights = _weigh_words(asked, frequencies, statistics)
     scores = bm25_scores([content for _, content, _ in found], weights, statistics.length)
-    ranked = sorted(
-        zip((id for id, *_ in found), map(float, scores), strict=True),
-        key=lambda hit: (-hit[1], hit[0]),
-    )
-    return Lexical([hit for hit in ranked if hit[1] > 0][:limit], weights)
+    hits: list[tuple[str, float]] = []
+    for (id, _, _), score in zip(found, scores.tolist(), strict=True):
+        if score > 0:
+            hits.append((id, score))
+    hits.sort(key=lambda hit: (-hit[1], hit[0]))
+    return Lexical(hits[:limit], weights)
 
 
-def _found(workspace: str, followed: Sequence[str], allowed: Allowed, visible: Allowed) -> CTE:
-    """(place, pattern, id, size, shown): of each word, by its place among them, the text units of
-    visible documents that have it, and whether their documents are among those that may be
-    found."""
-    queries, patterns = (
-        [lexical_query(word) for word in followed],
-        [lexical_pattern(word) for word in followed],
-    )
+def _select_found(
+    workspace: str, followed: Sequence[str], allowed: Allowed, visible: Allowed
+) -> CTE:
+    """Return the CTE (place, pattern, id, size, shown) of text units that have one of the words.
+
+    ``place``: the place of the word in ``followed``, from 1. ``size``: bytes of the text unit.
+    ``shown``: whether its document is one of those that may be found. Only text units of visible
+    documents are listed, for each word up to 2 * FOLLOWED of them.
+    """
+    queries = [lexical_query(word) for word in followed]
+    patterns = [lexical_pattern(word) for word in followed]
     words = func.unnest(cast(queries, ARRAY(Text)), cast(patterns, ARRAY(Text)))
     asked = words.table_valued(
         "query", "pattern", with_ordinality="place", name="asked"
@@ -277,43 +290,57 @@ def _found(workspace: str, followed: Sequence[str], allowed: Allowed, visible: A
 
 
 def lexical_query(word: str) -> str:
-    """The tsquery of a word as ``pipeline.text.ids`` gives it, which holds letters and digits
-    alone."""
+    """Return the tsquery of a word of ``pipeline.text.ids``, which has letters and digits only.
+
+    A word of SHORTEST_STEM characters or more matches as a prefix, a shorter one exactly or in the
+    plural. A syllabic word matches where all of its characters occur.
+    """
     if is_syllabic(word):
         return " & ".join(f"'{character}'" for character in word)
     plural = f" | '{word[:-1]}ies'" if word.endswith("y") else ""
-    return f"'{word}':*{plural}" if len(word) >= SHORTEST_STEM else f"'{word}' | '{word}s'{plural}"
+    if len(word) >= SHORTEST_STEM:
+        return f"'{word}':*{plural}"
+    return f"'{word}' | '{word}s'{plural}"
 
 
 def lexical_pattern(word: str) -> str:
-    """A regular expression that matches where a text has the word, or begins with it where
-    ``lexical_query`` does."""
+    """Return the regular expression that matches the words of a text that ``lexical_query``
+    finds."""
     if is_syllabic(word):
         return word
     plural = rf"|\m{word[:-1]}ies\M" if word.endswith("y") else ""
-    return (rf"\m{word}" if len(word) >= SHORTEST_STEM else rf"\m{word}s?\M") + plural
+    if len(word) >= SHORTEST_STEM:
+        return rf"\m{word}{plural}"
+    return rf"\m{word}s?\M{plural}"
 
 
-def _followed(asked: Sequence[str], statistics: TextStatistics) -> list[str]:
-    """The words that few text units have; where there are none, the rarest."""
+def _select_followed(asked: Sequence[str], statistics: TextStatistics) -> list[str]:
+    """Return the words that at most FOLLOWED text units have; if there are none, the rarest."""
     rare = [word for word in asked if statistics.shares.get(word, 0) * statistics.texts <= FOLLOWED]
     return rare or [min(asked, key=lambda word: statistics.shares.get(word, 0))]
 
 
-def _weights(
+def _weigh_words(
     asked: Sequence[str], counted: Mapping[str, int], statistics: TextStatistics
 ) -> dict[str, float]:
-    texts, shares = statistics.texts, statistics.shares
-    frequencies = {
-        word: shares[word] * texts if word in shares else counted.get(word, 0) for word in asked
-    }
-    return {
-        word: word_weight(texts, min(frequency, texts)) for word, frequency in frequencies.items()
-    }
+    """Return the weight of each word.
+
+    Its frequency is known from the statistics if it is a frequent word. Otherwise it is ``counted``
+    by the search.
+    """
+    weights: dict[str, float] = {}
+    for word in asked:
+        if word in statistics.shares:
+            frequency = statistics.shares[word] * statistics.texts
+        else:
+            frequency = counted.get(word, 0)
+        weights[word] = word_weight(statistics.texts, min(frequency, statistics.texts))
+    return weights
 
 
-def _statistics(connection: Connection, workspace: str) -> TextStatistics | None:
-    """None where an earlier version of the software has loaded the workspace."""
+def _read_stored_statistics(connection: Connection, workspace: str) -> TextStatistics | None:
+    """Read the statistics that the load stored; None if an earlier version of the software loaded
+    the workspace."""
     query = select(literal_column("*")).select_from(LIVE).where(LIVE.c.workspace == workspace)
     row = connection.execute(query).mappings().first()
     stored = row and row.get("lexical")
@@ -322,8 +349,8 @@ def _statistics(connection: Connection, workspace: str) -> TextStatistics | None
     return TextStatistics(stored["texts"], stored["length"], stored["shares"])
 
 
-def _visible_statistics(connection: Connection, workspace: str, visible: Allowed) -> TextStatistics:
-    """Return what ``read_statistics`` would give if there were no other documents."""
+def _compute_statistics(connection: Connection, workspace: str, visible: Allowed) -> TextStatistics:
+    """Compute the statistics of the visible documents, as if there were no others."""
     there = CHUNKS.c.workspace == workspace, visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
     texts = connection.execute(select(func.count()).select_from(CHUNKS).where(*there)).scalar_one()
     sample = connection.execute(

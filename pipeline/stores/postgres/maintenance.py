@@ -1,5 +1,5 @@
-"""Make the PostgreSQL tables, what they lack of this version's, and their indexes; and watch these
-being built."""
+"""Creates the tables in PostgreSQL, adds missing columns, builds indexes and reports their
+progress."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ from pipeline.stores.postgres.schema import (
     stored_in,
 )
 
-if TYPE_CHECKING:  # it loads tables
+# The module imports pandas, which would slow down commands that need no tables.
+if TYPE_CHECKING:
     from pipeline.stores.binary_copy import Kind
 
 PLAIN, EXTERNAL = "p", "e"
+"""The values of ``pg_attribute.attstorage`` for columns in the row's page and out of line."""
 PATIENCE = "500ms"
-"""How long a change of a table may wait for those who read it, since all who come after it wait as
-well."""
+"""The longest time that a change of a table waits for readers. Meanwhile all later readers wait for
+the change."""
 DEAD_SHARE, FEW_DEAD = 0.2, 50
-"""Of a table's rows that may be dead; so few do no harm, whatever their share."""
+"""A table is vacuumed if more than this share of its rows is dead, and more than this number."""
 LOOKS_EVERY = 1.0
-"""Seconds."""
+"""Seconds between two queries of an index's progress."""
 LOOK_PATIENCE = "2s"
 BUILDING = text(
     "SELECT blocks_done, blocks_total FROM pg_stat_progress_create_index WHERE pid = :process"
@@ -67,11 +69,12 @@ COLUMN_TYPES: Mapping[Kind, sql.SQL] = {
 
 
 def create_tables(connection: Connection, workspace: str) -> None:
+    """Create the tables, columns and partitions of the workspace that do not exist yet."""
     connection.execute(select(func.pg_advisory_xact_lock(func.hashtext("graphmill/tables"))))
     if not connection.execute(select(func.to_regclass(LIVE.name))).scalar():
         connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
         register_types(connection.connection.dbapi_connection)
-    METADATA.create_all(connection)  # those that are not there
+    METADATA.create_all(connection)
     _add_columns(connection)
     partitions = {partition_of(table, workspace): table.name for table in PARTITIONED}
     for partition in missing(connection, list(partitions)):
@@ -79,7 +82,7 @@ def create_tables(connection: Connection, workspace: str) -> None:
 
 
 def missing(connection: Connection, names: Sequence[str]) -> list[str]:
-    """Those of these tables and indexes that are not there."""
+    """Return those of these tables and indexes that do not exist."""
     query = text(
         "SELECT name FROM unnest(CAST(:names AS text[])) AS name WHERE to_regclass(name) IS NULL"
     )
@@ -87,28 +90,25 @@ def missing(connection: Connection, names: Sequence[str]) -> list[str]:
 
 
 def columns_there(connection: Connection, tables: Sequence[str]) -> set[tuple[str, str]]:
-    """The columns of these tables, each with its table."""
+    """Return (table, column) for all columns of these tables."""
     return {
         (table, column) for table, column in connection.execute(COLUMNS, {"names": list(tables)})
     }
 
 
 def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bool:
-    """Have vectors of so many dimensions kept in their row's page where they fit: reading them is
-    then faster, and the planner knows what it costs. Concerns rows still to be written. The
-    workspace must be locked.
+    """Set how the workspace's partitions store vectors: in the row's page if they fit, else out of
+    line.
 
-    False, with not all done, where somebody has read a table for longer than those who come after
-    may wait.
+    In the page they are faster to read, and the planner knows the cost. Rows that are already
+    written stay as they are. The workspace must be locked. Return False if readers have kept a
+    table busy for longer than PATIENCE: then some partitions are not set.
     """
     storage = PLAIN if dimensions <= PLAIN_LIMIT else EXTERNAL
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
-    partitions = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
-    for partition in (
-        connection.execute(STORED_OTHERWISE, {"names": partitions, "storage": storage})
-        .scalars()
-        .all()
-    ):
+    names = [partition_of(table, workspace) for table in VECTOR_TABLES.values()]
+    found = connection.execute(STORED_OTHERWISE, {"names": names, "storage": storage})
+    for partition in found.scalars().all():
         statement = sql.SQL("ALTER TABLE {} ALTER COLUMN embedding SET STORAGE {}").format(
             sql.Identifier(partition), sql.SQL("PLAIN" if storage == PLAIN else "EXTERNAL")
         )
@@ -121,8 +121,11 @@ def place_vectors(connection: Connection, workspace: str, dimensions: int) -> bo
 
 
 def _add_columns(connection: Connection) -> None:
-    """What this version has and the one before had not. Only where it is missing: ALTER TABLE waits
-    for the loads of other workspaces even when it has nothing to do."""
+    """Add the columns that tables of an earlier version lack.
+
+    Existing columns are looked up first: ALTER TABLE waits for loads of other workspaces even if it
+    has nothing to do.
+    """
     tables = (LIVE, *TABLES.values())
     there = columns_there(connection, [table.name for table in tables])
     for table in tables:
@@ -136,21 +139,24 @@ def _add_columns(connection: Connection) -> None:
                 cursor(connection).execute(statement)
 
 
-def _create_partition(found: Any, table: str, partition: str, workspace: str) -> None:
-    """Made apart and attached, which waits for nobody; CREATE TABLE ... PARTITION OF would wait for
-    the loads of other workspaces, and every read for it."""
+def _create_partition(driver_cursor: Any, table: str, partition: str, workspace: str) -> None:
+    """Create a table and attach it as the partition of a workspace, which waits for nobody.
+
+    CREATE TABLE ... PARTITION OF would wait for the loads of other workspaces, and all reads would
+    wait for it.
+    """
     names = {"table": sql.Identifier(table), "partition": sql.Identifier(partition)}
-    found.execute(sql.SQL("CREATE TABLE {partition} (LIKE {table} INCLUDING ALL)").format(**names))
-    found.execute(
-        sql.SQL(
-            "ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES IN ({workspace})"
-        ).format(**names, workspace=sql.Literal(workspace))
-    )
+    create = sql.SQL("CREATE TABLE {partition} (LIKE {table} INCLUDING ALL)")
+    attach = sql.SQL("ALTER TABLE {table} ATTACH PARTITION {partition} FOR VALUES IN ({workspace})")
+    driver_cursor.execute(create.format(**names))
+    driver_cursor.execute(attach.format(**names, workspace=sql.Literal(workspace)))
 
 
 def worn_tables(connection: Connection, workspace: str) -> list[str]:
-    """Those that the workspace's rows are in of whose rows more than a fifth are dead: left by what
-    replaced them."""
+    """Return the tables of the workspace in which too many rows are dead, see DEAD_SHARE.
+
+    A dead row is one that was deleted or replaced, and still takes space.
+    """
     names = [stored_in(table, workspace) for table in TABLES.values()]
     query = text(
         "SELECT relname FROM pg_stat_user_tables WHERE relname = ANY(:names) AND relid ="
@@ -162,14 +168,19 @@ def worn_tables(connection: Connection, workspace: str) -> list[str]:
 
 
 def vacuum(connection: Connection, name: str) -> None:
-    """Let what is written next take the place of its dead rows. Reads and loads go on meanwhile.
-    The connection must not be in a transaction."""
+    """Free the space of a table's dead rows for new rows, while reads and loads go on.
+
+    The connection must not be in a transaction.
+    """
     cursor(connection).execute(sql.SQL("VACUUM {}").format(sql.Identifier(name)))
 
 
 def execute_in_parallel(connection: Connection, statement: sql.Composed, build_mb: int) -> None:
-    """Build an index in so much memory. Parallel workers share memory of the system, of which
-    containers have little: then by one process."""
+    """Execute a statement that builds an index in ``build_mb`` MB of memory.
+
+    Parallel workers need shared memory of the system, of which containers have little. If it does
+    not suffice, the statement is executed again by one process.
+    """
     connection.execute(select(func.set_config("maintenance_work_mem", f"{build_mb}MB", True)))
     try:
         with connection.begin_nested():
@@ -182,8 +193,10 @@ def execute_in_parallel(connection: Connection, statement: sql.Composed, build_m
 def build_or_settle(
     connection: Connection, name: str, statement: sql.Composed, build_mb: int
 ) -> None:
-    """Build a GIN index where it is not there; else sort what was written since into it, which
-    reads would have to go through one by one."""
+    """Build a GIN index; if it exists, merge its pending entries instead.
+
+    New rows first go to a list of pending entries, which reads would scan one by one.
+    """
     if connection.execute(select(func.to_regclass(name))).scalar():
         connection.execute(select(func.gin_clean_pending_list(cast(name, REGCLASS))))
     else:
@@ -191,11 +204,15 @@ def build_or_settle(
 
 
 def mention_index(workspace: str) -> str:
+    """Return the name of the index from text units to the entities that they mention."""
     return f"{partition_of(SOURCE_LISTS, workspace)}_mentions"
 
 
 def build_mention_index(connection: Connection, workspace: str, build_mb: int) -> None:
-    """Of entities alone, which are the fewer: nobody asks for the relationships of a text unit."""
+    """Build the index from text units to the entities that they mention.
+
+    Relationships are left out: no query looks for the relationships of a text unit.
+    """
     partition, name = partition_of(SOURCE_LISTS, workspace), mention_index(workspace)
     statement = sql.SQL("CREATE INDEX {} ON {} USING gin (chunk_ids) WHERE id ^@ {}")
     names = sql.Identifier(name), sql.Identifier(partition)
@@ -203,28 +220,29 @@ def build_mention_index(connection: Connection, workspace: str, build_mb: int) -
 
 
 def document_index(workspace: str) -> str:
+    """Return the name of the index of text units by their document."""
     return f"{partition_of(CHUNKS, workspace)}_documents"
 
 
 def build_document_index(connection: Connection, workspace: str, build_mb: int) -> None:
-    """Of text units by their document."""
+    """Build the index of text units by their document, unless it exists."""
     partition, name = partition_of(CHUNKS, workspace), document_index(workspace)
     if not connection.execute(select(func.to_regclass(name))).scalar():
         statement = sql.SQL("CREATE INDEX {} ON {} (full_doc_id, chunk_order_index)")
-        execute_in_parallel(
-            connection, statement.format(sql.Identifier(name), sql.Identifier(partition)), build_mb
-        )
+        names = sql.Identifier(name), sql.Identifier(partition)
+        execute_in_parallel(connection, statement.format(*names), build_mb)
 
 
 @contextmanager
 def watched(connection: Connection, part: str, advanced: Advanced) -> Iterator[None]:
-    """While the connection builds an index of the part, ``advanced`` is told how many of the
-    table's pages are in it. Best effort: where the server does not show it, nothing is told but the
-    beginning and the end."""
+    """Report the progress of an index while the block builds it on this connection.
+
+    ``part``: the name that is reported. ``advanced`` gets the table's pages that are done, and all
+    of its pages. Where the server does not show the progress, only beginning and end are reported.
+    """
     advanced(part, 0, 1)
-    watch = _Watch(
-        connection.engine, cursor(connection).connection.info.backend_pid, part, advanced
-    )
+    process = cursor(connection).connection.info.backend_pid
+    watch = _Watch(connection.engine, process, part, advanced)
     thread = threading.Thread(target=watch.look, name="index progress", daemon=True)
     thread.start()
     try:
@@ -237,6 +255,11 @@ def watched(connection: Connection, part: str, advanced: Advanced) -> Iterator[N
 
 @dataclass
 class _Watch:
+    """A watch over the process of the server that builds an index.
+
+    ``pages``: all pages of the table, once they are known. ``over``: set when the index is built.
+    """
+
     engine: Engine
     process: int
     part: str
@@ -245,8 +268,10 @@ class _Watch:
     over: threading.Event = field(default_factory=threading.Event)
 
     def look(self) -> None:
-        """Until it is over, or a look fails. What is quickly built is not looked at, and costs no
-        connection."""
+        """Report the progress until the index is built, or a query fails.
+
+        An index that is built within LOOKS_EVERY costs no connection.
+        """
         with suppress(Exception):
             if self.over.wait(LOOKS_EVERY):
                 return
@@ -257,12 +282,13 @@ class _Watch:
                     select(func.set_config("statement_timeout", LOOK_PATIENCE, False))
                 )
                 try:
-                    self._tell(connection)
+                    self._report_pages(connection)
                 finally:
-                    # Closed, and not kept with a timeout that is not the others'.
+                    # The connection is closed: in the pool, its timeout would meet other queries.
                     connection.invalidate()
 
-    def _tell(self, connection: Connection) -> None:
+    def _report_pages(self, connection: Connection) -> None:
+        """Report the pages that are done, every LOOKS_EVERY seconds."""
         while True:
             found = connection.execute(BUILDING, {"process": self.process}).first()
             if found and found.blocks_total:

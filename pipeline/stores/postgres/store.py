@@ -1,5 +1,4 @@
-"""PostgreSQL with pgvector: chunks, entities and relationships with vectors, loaded in one
-transaction."""
+"""A workspace in PostgreSQL with pgvector, as a load uses it: one transaction writes all tables."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,9 +51,11 @@ NO_INDEX = (
 
 @dataclass(frozen=True)
 class PostgresStore(PostgresReads):
-    """One workspace in one database. ``with_graph``: it holds the graph as well. ``vacuums``: each
-    load clears away the dead rows that it leaves, for a server that never runs long enough to do so
-    itself."""
+    """One workspace of one database.
+
+    ``with_graph``: it holds the graph as well. ``vacuums``: each load vacuums tables with many dead
+    rows, for a server that never runs long enough to do so by itself.
+    """
 
     with_graph: bool = True
     name: str = "postgres"
@@ -62,6 +63,7 @@ class PostgresStore(PostgresReads):
 
     @property
     def tables(self) -> list[str]:
+        """The names of the tables that are loaded, in the order in which to load them."""
         return [name for name in TABLES if self.with_graph or name not in GRAPH_TABLES]
 
     @contextmanager
@@ -74,20 +76,23 @@ class PostgresStore(PostgresReads):
     def writing(
         self, live: Live, advanced: Advanced = silent, waits: Waits = silent
     ) -> Iterator[PostgresWriter]:
+        """Yield the writer of a load, in one transaction; then drop old indexes and vacuum."""
         self._prepare(live, waits)
-        ready = views_made = False
+        views_made = False
+        ready = False
         while not ready:
             with self.connection() as connection:
                 lock(connection, self.workspace, waits)
-                if ready := has_partitions(connection, self.workspace):
+                # A drop may have removed the partitions before the lock was taken.
+                ready = has_partitions(connection, self.workspace)
+                if ready:
                     writer = PostgresWriter(
                         connection, self.workspace, self.tables, self.hnsw, live, advanced
                     )
                     yield writer
                     views_made = writer.views_made
-                    if (
-                        self.vacuums
-                    ):  # else what died in this load is not counted yet when it has ended
+                    if self.vacuums:
+                        # Otherwise the server would count this load's dead rows only later.
                         connection.execute(select(func.pg_stat_force_next_flush()))
             if not ready:
                 self._prepare(live, waits)
@@ -99,7 +104,7 @@ class PostgresStore(PostgresReads):
             self._vacuum(advanced)
 
     def begun(self) -> bool:
-        """A load is one transaction."""
+        """Return False: a load is one transaction, so readers never see a part of it."""
         return False
 
     def table_states(self) -> dict[str, TableState]:
@@ -112,20 +117,21 @@ class PostgresStore(PostgresReads):
             if live is None:
                 return []
             there = indexes(connection, self.workspace)
-            gone = missing(
-                connection,
-                [index(self.workspace) for index in (lexical_index, document_index, mention_index)],
-            )
+            names = [
+                index(self.workspace) for index in (lexical_index, document_index, mention_index)
+            ]
+            gone = missing(connection, names)
         without = unindexed(there, self.workspace, live, self.hnsw)
         old = outdated_indexes(there, self.workspace, live, self.hnsw)
-        return [
-            *(f"index {name} is gone" for name in gone),
-            *(
-                f"{table}: its vectors have no index such as stores.postgres.hnsw asks for"
-                for table in without
-            ),
-            *(f"index {name} of earlier settings or another model is still there" for name in old),
+        facts = [f"index {name} is gone" for name in gone]
+        facts += [
+            f"{table}: its vectors have no index such as stores.postgres.hnsw asks for"
+            for table in without
         ]
+        facts += [
+            f"index {name} of earlier settings or another model is still there" for name in old
+        ]
+        return facts
 
     def miscounted(self) -> int:
         with self.connection() as connection:
@@ -133,25 +139,18 @@ class PostgresStore(PostgresReads):
 
     def notes(self) -> list[str]:
         live = self.live()
-        if live is None or live.dimensions <= HALFVEC_LIMIT:
-            return self.outdated()
-        few = all(
-            live.tables[table].rows < self.hnsw.exact_below
-            for table in VECTOR_TABLES
-            if table in live.tables
-        )
-        return (
-            self.outdated()
-            if few
-            else [*self.outdated(), NO_INDEX.format(live.dimensions, HALFVEC_LIMIT)]
-        )
+        notes = self.outdated()
+        if live is not None and live.dimensions > HALFVEC_LIMIT:
+            rows = [live.tables[table].rows for table in VECTOR_TABLES if table in live.tables]
+            if any(number >= self.hnsw.exact_below for number in rows):
+                notes.append(NO_INDEX.format(live.dimensions, HALFVEC_LIMIT))
+        return notes
 
     def hashes(self, table: str) -> pa.Table:
         with self.connection() as connection:
             live = self.live_in(connection)
-            return hashes(
-                connection, TABLES[table], self.workspace, live.embedding_key if live else ""
-            )
+            embedding_key = live.embedding_key if live else ""
+            return hashes(connection, TABLES[table], self.workspace, embedding_key)
 
     def rows(self, table: str, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
         with self.connection() as connection:
@@ -165,7 +164,7 @@ class PostgresStore(PostgresReads):
             return workspaces(connection)
 
     def fields(self, workspace: str) -> set[str]:
-        """Of the metadata of the documents of a workspace of this database."""
+        """Return the keys of the metadata of a workspace's documents."""
         metadata = case((func.jsonb_typeof(DOCUMENTS.c.metadata) == "object", DOCUMENTS.c.metadata))
         keys = select(func.jsonb_object_keys(metadata)).where(DOCUMENTS.c.workspace == workspace)
         return {name for (name,) in self.rows_of(keys.distinct())}
@@ -174,8 +173,10 @@ class PostgresStore(PostgresReads):
         return drop(self.connection, self.workspace)
 
     def _prepare(self, live: Live, waits: Waits) -> None:
-        """Tables and partitions. In transactions of their own: other workspaces' loads wait for
-        them."""
+        """Create tables and partitions, and drop broken indexes, before a load.
+
+        The load has a transaction of its own: those here make loads of other workspaces wait.
+        """
         with self.connection() as connection:
             create_tables(connection, self.workspace)
         while not self._vectors_are_placed(live, waits):
@@ -185,14 +186,21 @@ class PostgresStore(PostgresReads):
         self._drop_indexes(broken)
 
     def _vectors_are_placed(self, live: Live, waits: Waits) -> bool:
+        """Set how vectors are stored; return False if readers kept a table busy for too long.
+
+        There is nothing to do if a drop has removed the partitions meanwhile.
+        """
         with self.connection() as connection:
             lock(connection, self.workspace, waits)
             there = has_partitions(connection, self.workspace)
             return not there or place_vectors(connection, self.workspace, live.dimensions)
 
     def _drop_outdated_indexes(self, live: Live) -> None:
-        """The load is over: what cannot be dropped now is left to the next, and told by
-        ``outdated``."""
+        """Drop indexes of earlier settings and models, after a load.
+
+        The load has succeeded, so an error is ignored. What is left is reported by ``outdated`` and
+        dropped by the next load.
+        """
         with suppress(StoreError):
             with self.connection() as connection:
                 names = outdated_indexes(
@@ -201,7 +209,10 @@ class PostgresStore(PostgresReads):
             self._drop_indexes(names)
 
     def _vacuum(self, advanced: Advanced) -> None:
-        """The load is over: what cannot be cleared away now is left to the next."""
+        """Run VACUUM on tables with many dead rows, after a load.
+
+        The load has succeeded, so an error is ignored. What is left is vacuumed by the next load.
+        """
         with suppress(StoreError):
             with self.connection() as connection:
                 names = worn_tables(connection, self.workspace)
