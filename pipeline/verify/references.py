@@ -1,5 +1,5 @@
-"""Ids that lead nowhere: in the snapshots of a run, and in what the stores hold; and what people
-call a row."""
+"""Finds dangling references: ids of rows that do not exist, in the snapshots of a run or in the
+stores. Also names rows for people."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -18,45 +18,49 @@ from pipeline.stores.list_columns import to_arrow
 from pipeline.text.ids import clean_name
 
 SHOWN = 10
+"""The number of examples that are kept."""
 LONGEST = 60
+"""The largest number of characters of a row's name."""
 NAMES = (
     ["title"], ["entity_name"], ["display_name"], ["name"], ["src_id", "tgt_id"],
     ["source", "target"],
     ["subject", "object"], ["content"], ["text"], ["entity_id"], ["id"],
 )  # fmt: skip
-"""Columns that name a row, in snapshots and stores; the first that a table has."""
+"""Columns that name a row, in snapshots and stores. The first entry applies whose columns a table
+has."""
 
 
 @dataclass(frozen=True, order=True)
 class NamedRow:
+    """A row as people recognise it: its name, and an id."""
+
     name: str
     id: str
 
 
 def name_columns(columns: Collection[str]) -> list[str]:
-    """Which of a table's columns name its rows."""
+    """Return the columns that name the rows of a table with these columns."""
     return next(names for names in NAMES if set(names) <= set(columns))
 
 
 def row_names(rows: pd.DataFrame) -> list[str]:
-    """A short line for each row."""
+    """Return a name for each row: one line of up to LONGEST characters."""
     cells = zip(*(rows[column] for column in name_columns(rows.columns)), strict=True)
-    return [_line(" -> ".join(str(cell) for cell in row)) for row in cells]
+    return [_shorten(" -> ".join(str(cell) for cell in row)) for row in cells]
 
 
 def first_named(rows: Iterable[NamedRow]) -> tuple[NamedRow, ...]:
-    """The first few by name."""
+    """Return the first SHOWN rows by name."""
     return tuple(sorted(rows)[:SHOWN])
 
 
-def _line(name: str) -> str:
+def _shorten(name: str) -> str:
     line = clean_name(name)
     return line if len(line) <= LONGEST else line[: LONGEST - 3] + "..."
 
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# The functions of this module are generated at import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 TEXT = pa.large_string()
 
@@ -77,8 +81,9 @@ IN_SNAPSHOTS = {
         "text_unit_ids": "text_units"},
     "covariates": {"text_unit_id": "text_units"},
 }  # fmt: skip
-"""Table -> column, of an id or a list of ids -> the table these are in. An empty text refers to
-nothing."""
+"""Table of snapshots -> column with an id or a list of ids -> the table that these ids refer to.
+
+An empty text refers to nothing."""
 
 IN_STORES = {
     "chunks": {"full_doc_id": "documents"},
@@ -94,13 +99,17 @@ IN_STORES = {
     },
     "communities": {"parent": "communities", "entity_ids": "nodes"},
 }
-"""As IN_SNAPSHOTS, of the stores' tables; those that they lead to as people call them."""
+"""Table of stores -> column with an id or a list of ids -> the table that these ids refer to, by
+the name that reports use."""
 
 
 @dataclass(frozen=True)
 class Dangling:
-    """``count`` ids in the column lead to no row of the table ``target``; ``where``: "snapshots" or
-    a store. ``examples``: the first of them, with the name of the row that has the id."""
+    """The dangling references in one column: ``count`` ids are in no row of the table ``target``.
+
+    ``where``: "snapshots" or the name of a store. ``examples``: the first of them, each with the
+    name of the row that has the id.
+    """
 
     where: str
     table: str
@@ -112,8 +121,11 @@ class Dangling:
 
 @dataclass
 class References:
-    """Collects the dangling ids of one table, which may come in parts. ``ids``: of the tables they
-    lead to."""
+    """Collects the dangling references of one table, whose rows may come in parts.
+
+    ``columns``: the columns with ids, and the tables they refer to. ``ids``: the ids of the rows of
+    these tables.
+    """
 
     where: str
     table: str
@@ -122,43 +134,52 @@ class References:
     counts: Counter[str] = field(default_factory=Counter)
     examples: dict[str, tuple[NamedRow, ...]] = field(default_factory=dict)
 
-    def look(self, part: pd.DataFrame) -> None:
-        """Each part costs as much as there are ids that it may lead to."""
-        for column in self.columns:
-            self.look_at(column, to_arrow(part[column]), part.iloc.__getitem__)
+    def check(self, rows: pd.DataFrame) -> None:
+        """Check all columns of some rows.
 
-    def look_at(
+        Each call builds a hash table of all ids that the rows may refer to, so use few calls.
+        """
+        for column in self.columns:
+            self.check_column(column, to_arrow(rows[column]), rows.iloc.__getitem__)
+
+    def check_column(
         self,
         column: str,
         cells: pa.Array | pa.ChunkedArray,
-        rows: Callable[[np.ndarray], pd.DataFrame],
+        rows_at: Callable[[np.ndarray], pd.DataFrame],
     ) -> None:
-        """``rows``: what is named of those at some places."""
+        """Check the cells of one column.
+
+        ``rows_at``: returns rows by their positions; their names are shown with the examples.
+        """
         nested = is_list(cells.type)
         ids = (pc.list_flatten(cells) if nested else cells).cast(TEXT)
-        known = pc.is_in(ids, value_set=self.ids[self.columns[column]])
-        lost = pc.and_(pc.fill_null(pc.not_equal(ids, ""), False), pc.invert(known))
-        if not pc.any(lost).as_py():
+        is_known = pc.is_in(ids, value_set=self.ids[self.columns[column]])
+        is_reference = pc.fill_null(pc.not_equal(ids, ""), False)
+        is_dangling = pc.and_(is_reference, pc.invert(is_known))
+        if not pc.any(is_dangling).as_py():
             return
-        places = pc.list_parent_indices(cells) if nested else pa.array(np.arange(len(cells)))
-        found = ids.filter(lost).to_pylist()
-        names = row_names(rows(places.filter(lost).to_numpy()))
+        positions = pc.list_parent_indices(cells) if nested else pa.array(np.arange(len(cells)))
+        found = ids.filter(is_dangling).to_pylist()
+        names = row_names(rows_at(positions.filter(is_dangling).to_numpy()))
         self.counts[column] += len(found)
-        self.examples[column] = first_named(
-            [*self.examples.get(column, ()), *map(NamedRow, names, found)]
-        )
+        examples = [*self.examples.get(column, ()), *map(NamedRow, names, found)]
+        self.examples[column] = first_named(examples)
 
     def dangling(self) -> list[Dangling]:
-        return [
-            Dangling(
-                self.where, self.table, column, self.columns[column], count, self.examples[column]
-            )
-            for column, count in self.counts.items()
-        ]
+        """Return the dangling references found so far, one entry for each column."""
+        found: list[Dangling] = []
+        for column, count in self.counts.items():
+            target, examples = self.columns[column], self.examples[column]
+            found.append(Dangling(self.where, self.table, column, target, count, examples))
+        return found
 
 
 def dangling_in_snapshots(manifest: Manifest, snapshots: SnapshotStore) -> list[Dangling]:
-    """Raises DataError when a snapshot is gone or damaged."""
+    """Return the dangling references in the snapshots of a manifest.
+
+    Raises DataError when a snapshot is missing or damaged.
+    """
 
     @cache
     def ids_of(table: str) -> pa.ChunkedArray:
@@ -166,18 +187,22 @@ def dangling_in_snapshots(manifest: Manifest, snapshots: SnapshotStore) -> list[
 
     found: list[Dangling] = []
     for table, columns in IN_SNAPSHOTS.items():
-        if table in manifest.tables:
-            ids = {target: ids_of(target) for target in sorted(set(columns.values()))}
-            references = References("snapshots", table, columns, ids)
-            for name in columns:
-                cells = snapshots.tables.read_arrow(manifest.tables[table], [name])[name]
-                references.look_at(
-                    name, cells, partial(_named_rows, snapshots, manifest.tables[table])
-                )
-            found += references.dangling()
+        snapshot = manifest.tables.get(table)
+        if snapshot is None:
+            continue
+        ids = {target: ids_of(target) for target in sorted(set(columns.values()))}
+        references = References("snapshots", table, columns, ids)
+        rows_at = partial(_read_name_columns, snapshots, snapshot)
+        for name in columns:
+            cells = snapshots.tables.read_arrow(snapshot, [name])[name]
+            references.check_column(name, cells, rows_at)
+        found += references.dangling()
     return found
 
 
-def _named_rows(snapshots: SnapshotStore, snapshot: Snapshot, places: np.ndarray) -> pd.DataFrame:
+def _read_name_columns(
+    snapshots: SnapshotStore, snapshot: Snapshot, positions: np.ndarray
+) -> pd.DataFrame:
+    """Read the columns that name rows, of the rows at these positions."""
     rows = snapshots.tables.read_arrow(snapshot)
-    return rows.select(name_columns(rows.column_names)).take(pa.array(places)).to_pandas()
+    return rows.select(name_columns(rows.column_names)).take(pa.array(positions)).to_pandas()

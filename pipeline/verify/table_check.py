@@ -1,5 +1,5 @@
-"""Compare a table of a store with what the snapshots say of it, and each row with the hash beside
-it."""
+"""Compares a table of a store with the rows that the snapshots say, by counts, by hashes, or by the
+contents of rows."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,18 +18,22 @@ from pipeline.stores.base import Store, TableState
 from pipeline.stores.list_columns import to_arrow
 from pipeline.verify.references import NamedRow, References, first_named, name_columns, row_names
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# The functions of this module are generated at import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 Kind = Literal["missing", "extra", "differing", "altered"]
-"""Not in the store; only there; there with another row_hash; with the right row_hash beside another
-content."""
+"""A kind of difference.
+
+A missing row is not in the store. An extra row is in the store only. A differing row has another
+row_hash in the store. An altered row has the right row_hash there, but other contents."""
+
+Ids = dict[Kind, Any]
+"""The ids of rows by kind of difference, as Arrow arrays with or without chunks."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """``rows`` of one kind, and the first of them by name."""
+    """The number of rows with one kind of difference, and the first of them by name."""
 
     kind: Kind
     rows: int
@@ -38,7 +42,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class TableCheck:
-    """A table of a store: rows it should have, rows it has, and how they differ."""
+    """The check of a table: the number of rows it should have, of rows it has, and differences."""
 
     store: str
     table: str
@@ -48,20 +52,23 @@ class TableCheck:
 
 
 def check_state(store: Store, table: str, wanted: DesiredRows, state: TableState) -> TableCheck:
-    """Of a table that is as its load left it, and is to stay so."""
+    """Return the check of a table that is unchanged since the load of the same rows."""
     return TableCheck(store.name, reported_name(table), wanted.count(table), state.rows, ())
 
 
 def check_hashes(store: Store, table: str, wanted: DesiredRows, stored: pa.Table) -> TableCheck:
-    """By the hashes beside the rows, ``stored``, alone. A row that only the store has keeps no
-    name."""
+    """Compare a table by the hashes beside the rows alone.
+
+    ``stored``: HASHES of the store. Rows that only the store has are not read, so they have no
+    name.
+    """
     hashes = wanted.hashes(table)
-    ids = _compared(hashes["id"], hashes["row_hash"], stored)
-    unlike = pa.chunked_array(
-        [piece for kind in ids if kind != "extra" for piece in _pieces(ids[kind])], TEXT
-    )
-    names = _names(wanted.some(table, unlike.combine_chunks()), ids) if len(unlike) else {}
-    return _check(store, table, len(hashes), len(stored), ids, names)
+    ids = _compare_hashes(hashes["id"], hashes["row_hash"], stored)
+    unlike = _join_arrays([found for kind, found in ids.items() if kind != "extra"])
+    names: dict[str, str] = {}
+    if len(unlike):
+        names = _name_rows(wanted.some(table, unlike.combine_chunks()), ids)
+    return _make_check(store, table, len(hashes), len(stored), ids, names)
 
 
 def check_rows(
@@ -72,50 +79,55 @@ def check_rows(
     references: References,
     told: Callable[[int, int], None],
 ) -> TableCheck:
-    """By the rows themselves, read and hashed anew; ``references`` is shown them all, and ``told``
-    hears how many are done, of how many."""
+    """Compare a table by the contents of all rows, which are read and hashed again.
+
+    ``stored``: HASHES of the store. ``references``: collects the dangling references of the store's
+    rows. ``told``: called with the number of rows done and of all rows.
+    """
     told(0, len(stored))
-    rows, expected = _expected(store, table, wanted, references.columns)
-    ids = _compared(expected.ids, expected.row_hashes, stored)
-    parts = _counted(store.rows(table, []), len(stored), told)
-    altered = altered_ids(parts, expected)
+    rows, expected = _expect_rows(store, table, wanted, references.columns)
+    ids = _compare_hashes(expected.ids, expected.row_hashes, stored)
+    altered = altered_ids(_report_rows(store.rows(table, []), len(stored), told), expected)
     ids["altered"] = altered.filter(pc.invert(pc.is_in(altered, value_set=ids["differing"])))
-    # What is as it should be refers to what the snapshots' row refers to: no list of it is read out
-    # of the store.
-    unlike = pa.concat_arrays([found.cast(TEXT) for kind in ids for found in _pieces(ids[kind])])
-    references.look(
-        rows[pc.invert(pc.is_in(expected.ids, value_set=unlike)).to_numpy(zero_copy_only=False)]
-    )
-    names = _names(rows, ids)
-    if len(unlike) > len(ids["missing"]):
+    # A row that is as expected has the references of its row in the snapshots. Only the references
+    # of other rows are read from the store.
+    unlike = _join_arrays(list(ids.values())).combine_chunks()
+    is_as_expected = pc.invert(pc.is_in(expected.ids, value_set=unlike))
+    references.check(rows[is_as_expected.to_numpy(zero_copy_only=False)])
+    names = _name_rows(rows, ids)
+    has_unlike_in_store = len(unlike) > len(ids["missing"])
+    if has_unlike_in_store:
         columns = list(dict.fromkeys([*references.columns, *name_columns(rows.columns)]))
-        names = {
-            **_seen(
-                in_few(store.rows(table, columns), len(stored)), unlike, ids["extra"], references
-            ),
-            **names,
-        }
-    return _check(store, table, len(rows), len(stored), ids, names)
+        stored_rows = in_few(store.rows(table, columns), len(stored))
+        names_of_extra = _check_unlike_rows(stored_rows, unlike, ids["extra"], references)
+        names = {**names_of_extra, **names}
+    return _make_check(store, table, len(rows), len(stored), ids, names)
 
 
-def _expected(
+def _expect_rows(
     store: Store, table: str, wanted: DesiredRows, references: Collection[str]
 ) -> tuple[pd.DataFrame, ExpectedTable]:
-    """Of every row its id, what names it and what refers to others; and what should be in the
-    store. Texts and vectors are held of one part at a time."""
+    """Return the rows that the store should have, and their hashes.
+
+    The rows have their id, the columns that name them, and those of ``references``. Texts and
+    vectors are in memory for some thousands of rows at a time.
+    """
     rows: list[pd.DataFrame] = []
     expected: list[ExpectedTable] = []
-    for part in chain(
-        [wanted.some(table, NO_IDS)], wanted.parts(table)
-    ):  # columns are there without any row
+    # The part without rows comes first, so that there are columns even if there is no row.
+    for part in chain([wanted.some(table, NO_IDS)], wanted.parts(table)):
         kept = store.as_stored(part)
         expected.append(ExpectedTable.of(part, kept))
-        rows.append(kept[list(dict.fromkeys(["id", *references, *name_columns(part.columns)]))])
+        columns = dict.fromkeys(["id", *references, *name_columns(part.columns)])
+        rows.append(kept[list(columns)])
     return pd.concat(rows, ignore_index=True), ExpectedTable.joined(expected)
 
 
-def _compared(ids: Any, row_hashes: Any, stored: pa.Table) -> dict[Kind, Any]:
-    """Ids by how they differ. ``ids`` and ``row_hashes``: of the rows that there should be."""
+def _compare_hashes(ids: Any, row_hashes: Any, stored: pa.Table) -> Ids:
+    """Return the ids that are missing, extra or differing in the store.
+
+    ``ids`` and ``row_hashes``: those of the rows that the store should have.
+    """
     places = pc.index_in(stored["id"], value_set=ids)
     is_extra = pc.is_null(places)
     known = stored.filter(pc.invert(is_extra))
@@ -130,9 +142,10 @@ def _compared(ids: Any, row_hashes: Any, stored: pa.Table) -> dict[Kind, Any]:
     }
 
 
-def _counted(
+def _report_rows(
     parts: Iterable[pd.DataFrame], rows: int, told: Callable[[int, int], None]
 ) -> Iterator[pd.DataFrame]:
+    """Yield the parts, and report after each how many of all ``rows`` are done."""
     done = 0
     for part in parts:
         yield part
@@ -140,45 +153,44 @@ def _counted(
         told(done, rows)
 
 
-def _seen(
+def _check_unlike_rows(
     parts: Iterable[pd.DataFrame], unlike: Any, extra: Any, references: References
 ) -> dict[str, str]:
-    """The names of the extra rows; the dangling ids of all that are unlike what they should be are
-    noted."""
+    """Check the references of the rows ``unlike``, and return the names of the rows ``extra``."""
     names: dict[str, str] = {}
     for part in parts:
         ids = to_arrow(part["id"], TEXT)
-        references.look(part[pc.is_in(ids, value_set=unlike).to_numpy(zero_copy_only=False)])
-        strange = part[pc.is_in(ids, value_set=extra).to_numpy(zero_copy_only=False)]
-        names.update(zip(strange["id"], row_names(strange), strict=True))
+        is_unlike = pc.is_in(ids, value_set=unlike).to_numpy(zero_copy_only=False)
+        is_extra = pc.is_in(ids, value_set=extra).to_numpy(zero_copy_only=False)
+        references.check(part[is_unlike])
+        extra_rows = part[is_extra]
+        names.update(zip(extra_rows["id"], row_names(extra_rows), strict=True))
     return names
 
 
-def _pieces(found: Any) -> list[Any]:
-    return found.chunks if isinstance(found, pa.ChunkedArray) else [found]
+def _join_arrays(arrays: Iterable[Any]) -> pa.ChunkedArray:
+    """Join arrays of texts, with or without chunks, without copying them."""
+    chunks: list[pa.Array] = []
+    for array in arrays:
+        chunks += array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    return pa.chunked_array([chunk.cast(TEXT) for chunk in chunks], TEXT)
 
 
-def _names(rows: pd.DataFrame, ids: dict[Kind, Any]) -> dict[str, str]:
-    differing = [id for found in ids.values() for id in found.to_pylist()]
+def _name_rows(rows: pd.DataFrame, ids: Ids) -> dict[str, str]:
+    """Return the names of the rows that differ, by id."""
+    differing: list[str] = []
+    for found in ids.values():
+        differing += found.to_pylist()
     named = rows[rows["id"].isin(differing)] if differing else rows[:0]
     return dict(zip(named["id"], row_names(named), strict=True))
 
 
-def _check(
-    store: Store,
-    table: str,
-    expected: int,
-    stored: int,
-    ids: dict[Kind, Any],
-    names: dict[str, str],
+def _make_check(
+    store: Store, table: str, expected: int, stored: int, ids: Ids, names: dict[str, str]
 ) -> TableCheck:
-    differences = tuple(
-        Difference(
-            kind,
-            len(found),
-            first_named(NamedRow(names.get(id, ""), id) for id in found.to_pylist()),
-        )
-        for kind, found in ids.items()
-        if len(found)
-    )
-    return TableCheck(store.name, reported_name(table), expected, stored, differences)
+    differences: list[Difference] = []
+    for kind, found in ids.items():
+        if len(found):
+            examples = first_named(NamedRow(names.get(id, ""), id) for id in found.to_pylist())
+            differences.append(Difference(kind, len(found), examples))
+    return TableCheck(store.name, reported_name(table), expected, stored, tuple(differences))

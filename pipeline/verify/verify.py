@@ -1,4 +1,4 @@
-"""Compare what the stores hold with what a manifest says, row by row."""
+"""Compares the rows that the stores hold with the rows that a manifest says."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,9 +28,12 @@ REFERRED_TO = frozenset(target for columns in IN_STORES.values() for target in c
 
 @dataclass(frozen=True)
 class Verification:
-    """``problems``: what is wrong with what is loaded as a whole. ``quick``: counts, checksums and
-    hashes beside the rows were compared, and not the rows. ``load``: the command that a load takes
-    here. ``miscounted``: whether counts between communities differ from what is loaded."""
+    """The result of a verification.
+
+    ``problems``: messages about the stores as a whole. ``quick``: whether only counts, checksums
+    and hashes were compared, and no contents of rows. ``load``: the command that loads the tables.
+    ``miscounted``: whether counts between communities do not match the rows in the stores.
+    """
 
     workflow: str
     version: str
@@ -43,14 +46,13 @@ class Verification:
 
     @property
     def agrees(self) -> bool:
-        return not (
-            self.problems or self.dangling or any(check.differences for check in self.tables)
-        )
+        """True if nothing differs: no problem, no dangling reference, no row."""
+        rows_differ = any(check.differences for check in self.tables)
+        return not (self.problems or self.dangling or rows_differ)
 
     @property
     def repair(self) -> str:
-        """Return the command that makes the stores agree, or "" if there is nothing for it to
-        do."""
+        """The command that makes the stores agree; "" if there is nothing for it to do."""
         kinds = {difference.kind for check in self.tables for difference in check.differences}
         # Counts also differ because rows are missing: a load of these rows makes them agree again.
         only_counts_differ = self.miscounted and not kinds
@@ -74,12 +76,17 @@ def verify(
 ) -> Verification:
     """Compare the stores with the manifest's snapshots; nothing is written.
 
-    ``quick``: compare how many rows each table has, and their checksum, with what its load left;
-    where they are others, or another version is shown, the row_hash beside each row. Else every row
-    is read and hashed anew, and ``advanced`` is told of store and table, rows of the store that are
-    done, and rows in all. Raises UsageError when the manifest is empty or lacks a table,
-    OtherOwnerError when the workspace is another's than ``owner``'s, StoreError when a store cannot
-    be read, DataError when a snapshot is gone or damaged or a store was loaded by a newer version.
+    By default, every row of the stores is read and hashed again. ``advanced`` is called with the
+    store and table, the rows that are done, and all rows.
+
+    With ``quick``, the number of rows of each table and their checksum are compared with those at
+    the end of its load. If they differ, or the store shows another version, the row_hash of each
+    row is compared.
+
+    Raises UsageError when the manifest is empty or lacks a table. Raises OtherOwnerError when the
+    workspace belongs to another owner than ``owner``. Raises StoreError when a store cannot be
+    read. Raises DataError when a snapshot is missing or damaged, or a newer version of the software
+    has loaded a store.
     """
     if not manifest.tables:
         raise UsageError(
@@ -95,48 +102,37 @@ def verify(
     before = {store.name: store.live() for store in stores}
     begun = {store.name: store.begun() for store in stores}
     readable = [store for store in stores if begun[store.name] or _is_readable(before[store.name])]
-    held = {store.name: _held(store) for store in readable} if not quick else {}
-    states = {store.name: store.table_states() for store in readable} if quick else {}
-    checks = []
+    held = {} if quick else {store.name: _read_referred(store) for store in readable}
+    checks: list[TableCheck] = []
     for store in stores:
-        ids = _ids(held, store)
-        for table in store.tables:
-            if store not in readable:
-                checks.append(check_hashes(store, table, wanted, NOTHING))
-            elif quick and _as_left(before[store.name], wanted, table, states[store.name]):
-                checks.append(check_state(store, table, wanted, states[store.name][table]))
-            elif quick:
-                checks.append(check_hashes(store, table, wanted, store.hashes(table)))
-            else:
-                known = {
-                    column: target
-                    for column, target in IN_STORES.get(table, {}).items()
-                    if target in ids
-                }
-                references = References(store.name, reported_name(table), known, ids)
-                stored = (
-                    held[store.name][table] if table in held[store.name] else store.hashes(table)
-                )
-                told = partial(advanced, f"{store.name} {references.table}")
-                checks.append(check_rows(store, table, wanted, stored, references, told))
-                dangling += references.dangling()
+        if store not in readable:
+            checks += [check_hashes(store, table, wanted, NOTHING) for table in store.tables]
+        elif quick:
+            checks += _check_quickly(store, wanted, before[store.name])
+        else:
+            found, of_store = _check_all_rows(store, wanted, held, advanced)
+            checks += found
+            dangling += of_store
     lives = list(before.values())
     live, embeddings = live_of(wanted, target, lives)
     name, view = split_name(target.workflow)
     command = ["graphmill", "load", name]
-    if not view:  # a view follows the workspace of its project, whatever it shows
-        command += ["--replace"] if other_workflow(lives, name, manifest.tables) else []
-        has_vectors = [before[store.name] for store in stores if VECTORS in store.tables]
-        command += (
-            ["--re-embed"]
-            if any(other_vectors(shown, live, embeddings) for shown in has_vectors)
-            else []
-        )
+    # A view follows the workspace of its project, whatever that shows: it needs no option.
+    if not view:
+        if other_workflow(lives, name, manifest.tables):
+            command.append("--replace")
+        with_vectors = [before[store.name] for store in stores if VECTORS in store.tables]
+        if any(other_vectors(shown, live, embeddings) for shown in with_vectors):
+            command.append("--re-embed")
     repair = " ".join(command)
     # Counting again takes a scan of all relationships, which a quick check promises to leave out.
-    counts = [] if quick else list(_wrong_counts(readable, repair))
-    problems = [*_problems(before, begun, live, repair), *_settings(readable, repair), *counts]
-    problems += _changes(before, stores)
+    counts = [] if quick else list(_find_wrong_counts(readable, repair))
+    problems = [
+        *_find_problems(before, begun, live, repair),
+        *_find_outdated(readable, repair),
+        *counts,
+        *_find_changes(before, stores),
+    ]
     return Verification(
         target.workflow,
         target.version,
@@ -150,60 +146,106 @@ def verify(
 
 
 def with_view(found: Verification, view: str, of_view: Verification) -> Verification:
-    """Return a workspace's verification with that of one of its views: one load brings both to
-    their tables."""
-    told = f" (view {view})"
+    """Add the verification of a view to that of its workspace; one load repairs both."""
+    suffix = f" (view {view})"
+    problems = [f"view {view}: {problem}" for problem in of_view.problems]
+    tables = [replace(check, store=f"{check.store}{suffix}") for check in of_view.tables]
+    dangling = [replace(one, where=f"{one.where}{suffix}") for one in of_view.dangling]
     return replace(
         found,
-        problems=(*found.problems, *(f"view {view}: {problem}" for problem in of_view.problems)),
-        tables=(
-            *found.tables,
-            *(replace(check, store=f"{check.store}{told}") for check in of_view.tables),
-        ),
-        dangling=(
-            *found.dangling,
-            *(replace(one, where=f"{one.where}{told}") for one in of_view.dangling),
-        ),
+        problems=(*found.problems, *problems),
+        tables=(*found.tables, *tables),
+        dangling=(*found.dangling, *dangling),
         miscounted=found.miscounted or of_view.miscounted,
     )
 
 
-def _as_left(
+def _check_quickly(store: Store, wanted: DesiredRows, shown: Live | None) -> list[TableCheck]:
+    """Check the tables of a store by their states, or by hashes where the states differ.
+
+    ``shown``: what the store shows.
+    """
+    states = store.table_states()
+    checks: list[TableCheck] = []
+    for table in store.tables:
+        if _is_unchanged(shown, wanted, table, states):
+            checks.append(check_state(store, table, wanted, states[table]))
+        else:
+            checks.append(check_hashes(store, table, wanted, store.hashes(table)))
+    return checks
+
+
+def _check_all_rows(
+    store: Store,
+    wanted: DesiredRows,
+    held: Mapping[str, Mapping[str, pa.Table]],
+    advanced: Advanced,
+) -> tuple[list[TableCheck], list[Dangling]]:
+    """Check the tables of a store by the contents of their rows, and find dangling references.
+
+    ``held``: by store and table, HASHES of the rows that others refer to.
+    """
+    ids = _list_ids(held, store)
+    checks: list[TableCheck] = []
+    dangling: list[Dangling] = []
+    for table in store.tables:
+        # A table that no store holds cannot be checked as a target.
+        columns = IN_STORES.get(table, {})
+        columns = {column: target for column, target in columns.items() if target in ids}
+        references = References(store.name, reported_name(table), columns, ids)
+        held_hashes = held[store.name].get(table)
+        stored = store.hashes(table) if held_hashes is None else held_hashes
+        report = partial(advanced, f"{store.name} {references.table}")
+        checks.append(check_rows(store, table, wanted, stored, references, report))
+        dangling += references.dangling()
+    return checks, dangling
+
+
+def _is_unchanged(
     shown: Live | None, wanted: DesiredRows, table: str, states: Mapping[str, TableState]
 ) -> bool:
-    """Whether a table has as many rows, of the same checksum, as when the load of these very rows
-    had ended."""
+    """Return whether these very rows were loaded, and the table has the state it had then."""
     if shown is None or shown.loading or shown.version != wanted.version:
         return False
     return states[table] == shown.tables.get(table)
 
 
 def _is_readable(live: Live | None) -> bool:
-    """Another version's tables may lack columns."""
+    """Return whether a store was loaded by this version; tables of another may lack columns."""
     return live is not None and live.schema_version == SCHEMA_VERSION
 
 
-def _held(store: Store) -> dict[str, pa.Table]:
-    """id and row_hash of the rows that others refer to."""
+def _read_referred(store: Store) -> dict[str, pa.Table]:
+    """Return HASHES of the store's tables that others refer to, by table."""
     return {
         table: store.hashes(table) for table in store.tables if reported_name(table) in REFERRED_TO
     }
 
 
-def _ids(held: Mapping[str, Mapping[str, pa.Table]], store: Store) -> dict[str, pa.ChunkedArray]:
-    """Of the tables that others refer to, as people call them: the store's own, and those of other
-    stores that it does not have."""
+def _list_ids(
+    held: Mapping[str, Mapping[str, pa.Table]], store: Store
+) -> dict[str, pa.ChunkedArray]:
+    """Return the ids of the tables that others refer to, by the name that reports use.
+
+    They are those of the store itself, or those of another store for a table it does not have.
+    """
+    ids: dict[str, pa.ChunkedArray] = {}
     others = [tables for name, tables in held.items() if name != store.name]
-    return {
-        reported_name(table): rows["id"]
-        for tables in (*others, held.get(store.name, {}))
-        for table, rows in tables.items()
-    }
+    # The store's own tables come last, so they replace those of other stores.
+    for tables in (*others, held.get(store.name, {})):
+        for table, rows in tables.items():
+            ids[reported_name(table)] = rows["id"]
+    return ids
 
 
-def _problems(
+def _find_problems(
     lives: Mapping[str, Live | None], begun: Mapping[str, bool], target: Live, repair: str
 ) -> Iterator[str]:
+    """Yield messages about stores that do not show ``target``, or do not show the same.
+
+    ``lives`` and ``begun``: by store, what it shows, and whether a first load is under way.
+    ``repair``: the command that loads the tables.
+    """
     load = f"run '{repair}'"
     for store, live in lives.items():
         if live is None and begun[store]:
@@ -243,13 +285,15 @@ def _problems(
         yield f"stores: they show different versions ({shown}); {load}"
 
 
-def _settings(stores: Sequence[Store], repair: str) -> Iterator[str]:
+def _find_outdated(stores: Sequence[Store], repair: str) -> Iterator[str]:
+    """Yield messages about stores that differ from the settings, apart from their rows."""
     for store in stores:
         for fact in store.outdated():
             yield f"{store.name}: {fact}; run '{repair}'"
 
 
-def _wrong_counts(stores: Sequence[Store], repair: str) -> Iterator[str]:
+def _find_wrong_counts(stores: Sequence[Store], repair: str) -> Iterator[str]:
+    """Yield messages about stores whose counts between communities do not match their rows."""
     for store in stores:
         if wrong := store.miscounted():
             yield (
@@ -258,16 +302,18 @@ def _wrong_counts(stores: Sequence[Store], repair: str) -> Iterator[str]:
             )
 
 
-def _changes(before: Mapping[str, Live | None], stores: Sequence[Store]) -> Iterator[str]:
+def _find_changes(before: Mapping[str, Live | None], stores: Sequence[Store]) -> Iterator[str]:
+    """Yield messages about stores that were loaded during the verification."""
     for store in stores:
-        if _state(store.live()) != _state(before[store.name]):
+        if _comparable(store.live()) != _comparable(before[store.name]):
             yield f"{store.name}: loaded while it was read; run 'graphmill verify' again"
 
 
-def _state(live: Live | None) -> Any:
+def _comparable(live: Live | None) -> Any:
+    """Return all fields that show a load; the equality of Live leaves some of them out."""
     return live and (live, live.tables, live.loading)
 
 
 def short(version: str) -> str:
-    """Enough of a version to tell it from another."""
+    """Return the beginning of a version, which is enough to distinguish it from others."""
     return version[:12]
