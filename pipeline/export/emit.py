@@ -1,12 +1,13 @@
-"""What a workflow emits: tables as files under their names, beside the snapshots that are named by
-content."""
+"""Writes the tables that a workflow emits as files with the tables' names.
+
+The snapshots themselves have names made of their content.
+"""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,13 +20,16 @@ from pipeline.files import new_file, read_json, sha256_of, write_json
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore
 
 RECORD = ".emitted.json"
-"""File name -> what it was made of, and its own hash: other files stay, but for those of a table's
-name."""
+"""The file that lists emitted files with their hashes. Files that are not listed stay, unless an
+emitted file has the same name."""
 
 
 @dataclass(frozen=True)
 class _EmittedFile:
-    """``table``: the hash of the snapshot; ``file``: of the file, "" until it is whole."""
+    """The hashes of an emitted file: of the snapshot it was made of, and of the file itself.
+
+    ``file`` is "" until the file is complete.
+    """
 
     table: str = ""
     file: str = ""
@@ -34,19 +38,18 @@ class _EmittedFile:
 def emit(
     workflow: Workflow, manifest: Manifest, snapshots: SnapshotStore, folder: Path
 ) -> list[str]:
-    """Bring the folder's files up to date with the tables that the workflow emits; the names of
-    those written anew.
+    """Write the tables that the workflow emits into the folder; return the names of new files.
 
-    Each file is whole at any time. What an earlier run emitted and this workflow does not is
-    deleted. Raises UsageError where the folder cannot be written to.
+    A file that is up to date is not written again. A file is replaced at once, so it is complete at
+    any time. Files of an earlier run that the workflow does not emit any more are deleted. Raises
+    UsageError if the folder cannot be written to.
     """
-    wanted: dict[str, tuple[Snapshot, Format]] = {
-        f"{table}.{format}": (manifest.tables[table], format)
-        for table, formats in workflow.emit.items()
-        for format in formats
-    }
+    wanted: dict[str, tuple[Snapshot, Format]] = {}
+    for table, formats in workflow.emit.items():
+        for format in formats:
+            wanted[f"{table}.{format}"] = (manifest.tables[table], format)
     try:
-        return _brought_up_to_date(folder, wanted, snapshots)
+        return _update_files(folder, wanted, snapshots)
     except OSError as error:
         raise UsageError(
             f"emit: {folder}: {error.strerror or error}; set output to a folder you may write to"
@@ -54,26 +57,29 @@ def emit(
 
 
 def withdraw(folder: Path) -> None:
-    """Delete what was emitted into the folder."""
+    """Delete the files that were emitted into the folder."""
     if (folder / RECORD).exists():
-        _brought_up_to_date(folder, {}, SnapshotStore(folder))
+        _update_files(folder, {}, SnapshotStore(folder))
 
 
-def _brought_up_to_date(
+def _update_files(
     folder: Path, wanted: Mapping[str, tuple[Snapshot, Format]], snapshots: SnapshotStore
 ) -> list[str]:
-    there = _record(folder)
+    """Write the wanted files that are not up to date, and delete emitted files that are not wanted.
+
+    Return the names of the files that were written.
+    """
+    there = _read_record(folder)
     if not wanted and not there:
         return []
-    stale = {
-        name: entry
-        for name, entry in wanted.items()
-        if not _is_whole(folder / name, there.get(name), entry[0].sha256)
+    stale: dict[str, tuple[Snapshot, Format]] = {
+        name: (snapshot, format)
+        for name, (snapshot, format) in wanted.items()
+        if not _is_up_to_date(folder / name, there.get(name), snapshot.sha256)
     }
     gone = sorted(set(there) - set(wanted))
-    _write_record(
-        folder, {**there, **dict.fromkeys(stale, _EmittedFile())}
-    )  # what a crash leaves is known as emitted
+    # The files are listed before they are written: after a crash they are known as emitted.
+    _write_record(folder, {**there, **dict.fromkeys(stale, _EmittedFile())})
     for name, (snapshot, format) in stale.items():
         with new_file(folder / name) as path:
             WRITERS[format](snapshots, snapshot, path)
@@ -84,8 +90,8 @@ def _brought_up_to_date(
     return list(stale)
 
 
-def _is_whole(path: Path, emitted: _EmittedFile | None, table: str) -> bool:
-    """As it was made of this table."""
+def _is_up_to_date(path: Path, emitted: _EmittedFile | None, table: str) -> bool:
+    """Return whether a file was made of the snapshot with the hash ``table``, and is unchanged."""
     return (
         emitted is not None
         and emitted.table == table
@@ -94,23 +100,25 @@ def _is_whole(path: Path, emitted: _EmittedFile | None, table: str) -> bool:
     )
 
 
-def _record(folder: Path) -> dict[str, _EmittedFile]:
-    """Nothing where the record is lost: then no file is taken for an emitted one. An earlier
-    version's has no hashes of the files."""
+def _read_record(folder: Path) -> dict[str, _EmittedFile]:
+    """Read the list of emitted files; it is empty if it is lost or damaged.
+
+    Then no file counts as emitted. An entry of an earlier version is only the hash of the snapshot.
+    """
     try:
-        content = read_json(folder / RECORD)
-        return {
-            Path(name).name: _EmittedFile(*([entry] if isinstance(entry, str) else entry))
-            for name, entry in content.items()
-        }
+        files: dict[str, _EmittedFile] = {}
+        for name, entry in read_json(folder / RECORD).items():
+            hashes = [entry] if isinstance(entry, str) else entry
+            # Only the name is used, so that no entry leads out of the folder.
+            files[Path(name).name] = _EmittedFile(*hashes)
+        return files
     except (FileNotFoundError, DamagedError, TypeError):
         return {}
 
 
 def _write_record(folder: Path, files: Mapping[str, _EmittedFile]) -> None:
-    write_json(
-        folder / RECORD, {name: [emitted.table, emitted.file] for name, emitted in files.items()}
-    )
+    entries = {name: [emitted.table, emitted.file] for name, emitted in files.items()}
+    write_json(folder / RECORD, entries)
 
 
 def _write_parquet(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
@@ -122,24 +130,21 @@ def _write_parquet(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> 
 
 
 def _write_csv(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
-    """Lists and records as JSON."""
+    """Write a table as CSV, with lists and records as texts of JSON."""
     schema = snapshots.tables.schema(snapshot)
-    flat = pa.schema(
-        [(field.name, STRING if pa.types.is_nested(field.type) else field.type) for field in schema]
-    )
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
-    write_rows(path.parent, path.name, flat, _flattened(snapshots, snapshot, nested))
-
-
-def _flattened(
-    snapshots: SnapshotStore, snapshot: Snapshot, nested: list[str]
-) -> Iterator[pd.DataFrame]:
-    for batch in snapshots.tables.read_batches(snapshot):
-        yield with_json_texts(as_frame(batch), nested)
+    flat = pa.schema(
+        [(field.name, STRING if field.name in nested else field.type) for field in schema]
+    )
+    frames = (
+        with_json_texts(as_frame(batch), nested)
+        for batch in snapshots.tables.read_batches(snapshot)
+    )
+    write_rows(path.parent, path.name, flat, frames)
 
 
 def _write_json(snapshots: SnapshotStore, snapshot: Snapshot, path: Path) -> None:
-    """A JSON array, an object a line."""
+    """Write a table as a JSON array with an object on each line."""
     with path.open("w", encoding="utf-8") as file:
         file.write("[")
         separator = "\n"

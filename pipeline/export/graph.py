@@ -1,4 +1,5 @@
-"""The knowledge graph as networkx has it, in attributes that any format can hold; GraphML."""
+"""Builds the knowledge graph in networkx, with attributes that any format can hold, and writes it
+as GraphML."""
 
 import json
 import re
@@ -20,32 +21,32 @@ NAME = "graph.graphml"
 SEPARATOR = "; "
 ENDS = ["source_entity_id", "target_entity_id"]
 NAMES_OF_ENDS = {"source": "source_name", "target": "target_name"}
-"""Formats have a source and a target of their own."""
+"""New names of the columns with the names of both ends: file formats use "source" and "target"
+themselves."""
 _NO_XML = re.compile("[\ufffe\uffff]")
 
 
 def write_graphml(source: ExportSource, folder: Path) -> ExportReport:
-    """graph.graphml: directed, nodes and edges by their ids. The whole graph is in memory.
+    """Write graph.graphml: a directed graph, with the ids of entities and relationships.
 
-    Raises UsageError without a graph.
+    The whole graph is in memory. Raises UsageError if the workflow makes no graph.
     """
     import networkx as nx
 
     graph = graph_of(source)
     with new_file(folder / NAME) as path:
         nx.write_graphml(graph, path, encoding="utf-8")
-    return ExportReport(
-        "graphml", folder, {NAME: graph.number_of_nodes() + graph.number_of_edges()}
-    )
+    written = graph.number_of_nodes() + graph.number_of_edges()
+    return ExportReport("graphml", folder, {NAME: written})
 
 
 def graph_of(source: ExportSource, only: Collection[str] | None = None) -> "nx.MultiDiGraph":
-    """Nodes and edges by the ids of entities and relationships, ``only``: those of, and between,
-    these entities.
+    """Return the graph: nodes by the ids of entities, edges keyed by the ids of relationships.
 
-    Attributes are the columns of their tables, and ``memberships``, as texts and numbers alone: a
-    list is joined, a cell without a value lacks. ``label`` is what Gephi shows. Raises UsageError
-    without a graph.
+    ``only``: the entities to take, with the relationships between them; by default all. The
+    attributes are the columns of both tables and those of ``memberships``, as texts and numbers. A
+    list becomes one text, and an attribute without a value is left out. Nodes have a ``label``,
+    which Gephi shows. Raises UsageError if the workflow makes no graph.
     """
     import networkx as nx
 
@@ -65,39 +66,43 @@ def graph_of(source: ExportSource, only: Collection[str] | None = None) -> "nx.M
 
 
 def without_parallels(graph: "nx.MultiDiGraph") -> "nx.DiGraph":
-    """One edge from one node to another, its ``id`` an attribute: so simple that every algorithm
-    takes it."""
+    """Return the graph with at most one edge from a node to another: any algorithm accepts it.
+
+    The id of an edge becomes its attribute ``id``. Of parallel edges, the last one stays.
+    """
     import networkx as nx
 
     simple: nx.DiGraph = nx.DiGraph()
     simple.add_nodes_from(graph.nodes(data=True))
-    links = graph.edges(keys=True, data=True)
-    simple.add_edges_from((one, other, {"id": id, **told}) for one, other, id, told in links)
+    for one, other, id, attributes in graph.edges(keys=True, data=True):
+        simple.add_edges_from([(one, other, {"id": id, **attributes})])
     return simple
 
 
 def _attributes(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the cells of a row as attributes, without missing ones."""
     cells = {str(name): _attribute(cell) for name, cell in row.items()}
     return {name: cell for name, cell in cells.items() if cell is not None}
 
 
 def _attribute(cell: Any) -> str | int | float | None:
+    """Return a cell as a text or a number; None for a missing value."""
     if isinstance(cell, str):
         return _xml_text(cell)
     if isinstance(cell, Mapping):
         return _xml_text(json.dumps(cell, ensure_ascii=False, default=str))
     if pd.api.types.is_list_like(cell):
-        return _xml_text(SEPARATOR.join(map(_item, cell)))
+        return _xml_text(SEPARATOR.join(_format_item(item) for item in cell))
     if pd.isna(cell):
         return None
     return cell if isinstance(cell, int | float) else str(cell)
 
 
-def _item(item: Any) -> str:
-    """An item of a list; of ``types``: the type and its count."""
+def _format_item(item: Any) -> str:
+    """Return an item of a list as text; an item of ``types`` is a type with its count."""
     return f"{item['type']} ({item['count']})" if isinstance(item, Mapping) else str(item)
 
 
 def _xml_text(text: str) -> str:
-    """Without the characters that XML cannot hold, whatever verb has made it."""
+    """Return a text without the characters that XML cannot hold."""
     return _NO_XML.sub("", clean(text))

@@ -1,9 +1,9 @@
-"""One folder of Parquet in the columns of Microsoft GraphRAG 3.x, for its query engine and its
-users' tools.
+"""Writes Parquet files in the layout of Microsoft GraphRAG 3.x, for its query engine and its users'
+tools.
 
-What its columns have no place for, and a later import would miss, follows them: ``types`` of
-entities, ``keywords`` of relationships. ``raw_data`` of a document holds our ``source`` and
-``metadata``.
+Values that its columns have no place for, and that an import would miss, are in further columns:
+``types`` of entities and ``keywords`` of relationships. The ``raw_data`` of a document holds its
+``source`` and ``metadata``.
 """
 
 import json
@@ -32,8 +32,10 @@ from pipeline.export.source import CORPUS, GRAPH, ExportReport, ExportSource
 from pipeline.files import new_file
 
 NUMBER = "human_readable_id"
+"""The column with the number of a row, from 0."""
 RAW_DATA = pa.struct([("source", STRING), ("metadata", STRING)])
 NO_PARENT = -1
+"""The number that stands for the parent of a community without one."""
 
 SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
     "documents": {
@@ -79,153 +81,150 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         "source_text": STRING, "text_unit_id": STRING,
     },
 }  # fmt: skip
-TOLD = ("title", "summary", "findings", "rating", "rating_explanation")
-"""What the model told of a community."""
+REPLY_FIELDS = ("title", "summary", "findings", "rating", "rating_explanation")
+"""The fields of a report that the model wrote, for the column ``full_content_json``."""
+SAME_FIELDS = ("id", "level", "title", "summary", "rating_explanation", "findings", "size")
+"""The fields of a report that have the same name in GraphRAG."""
 CLAIM = "claim"
-"""The one kind of covariate that there is."""
+"""The only type of covariate."""
 
 Columns = dict[str, Any]
+"""The cells of each column, by its name in GraphRAG. Names that GraphRAG does not have are
+ignored."""
 
 
 def write_graphrag_parquet(source: ExportSource, folder: Path) -> ExportReport:
-    """A file a table, rows numbered from 0; communities and reports are empty where the workflow
-    makes none, and covariates.parquet is not there.
+    """Write a Parquet file for each table of GraphRAG.
 
-    Raises UsageError without documents, text units or a graph.
+    Communities and reports are empty files if the workflow makes none. Without claims there is no
+    covariates.parquet. Raises UsageError if the workflow makes no documents, text units or graph.
     """
     source.require(*CORPUS, *GRAPH)
-    entities, relationships = source.table("entities"), source.table("relationships")
-    units, covariates = source.table("text_units"), _optional(source, "covariates", COVARIATES)
-    communities = _optional(source, "communities", COMMUNITIES)
+    entities = source.table("entities")
+    relationships = source.table("relationships")
+    units = source.table("text_units")
+    covariates = _read_optional(source, "covariates", COVARIATES)
+    communities = _read_optional(source, "communities", COMMUNITIES)
+    # The rows are sorted by level, so communities are numbered from the coarsest level down.
     numbers = {id: number for number, id in enumerate(communities["id"].to_pylist())}
     tables = {
-        "documents": _documents(source.table("documents"), units),
-        "text_units": _text_units(units, entities, relationships, covariates),
-        "entities": _named(entities, title="name"),
-        "relationships": _named(relationships, combined_degree="rank"),
-        "communities": _communities(communities, numbers),
-        "community_reports": _reports(
-            _optional(source, "community_reports", COMMUNITY_REPORTS), communities, numbers
-        ),
+        "documents": _make_documents(source.table("documents"), units),
+        "text_units": _make_text_units(units, entities, relationships, covariates),
+        "entities": _rename_columns(entities, title="name"),
+        "relationships": _rename_columns(relationships, combined_degree="rank"),
+        "communities": _make_communities(communities, numbers),
     }
+    reports = _read_optional(source, "community_reports", COMMUNITY_REPORTS)
+    tables["community_reports"] = _make_reports(reports, communities, numbers)
     if source.has("covariates"):
-        tables["covariates"] = _covariates(covariates)
-    return ExportReport(
-        "parquet",
-        folder,
-        {f"{name}.parquet": _write(folder, name, columns) for name, columns in tables.items()},
-    )
+        claims = _rename_columns(covariates, subject_id="subject", object_id="object")
+        # GraphRAG identifies the entities of a claim by their names.
+        tables["covariates"] = claims | {"covariate_type": [CLAIM] * covariates.num_rows}
+    rows_of: dict[str, int] = {}
+    for name, columns in tables.items():
+        rows_of[f"{name}.parquet"] = _write_table(folder, name, columns)
+    return ExportReport("parquet", folder, rows_of)
 
 
-def _write(folder: Path, name: str, columns: Columns) -> int:
-    """A column that is not given is empty: null in every row, an empty list where it is one of
-    lists."""
+def _write_table(folder: Path, name: str, columns: Columns) -> int:
+    """Write the file of a table, with numbered rows; return the number of rows.
+
+    A column that is not given is empty: it has an empty list in each row, or null if its type is no
+    list.
+    """
     schema = pa.schema(list(SCHEMAS[name].items()))
-    rows = len(next(iter(columns.values()), ()))
+    first_column = next(iter(columns.values()), ())
+    rows = len(first_column)
     columns = {NUMBER: range(rows), **columns}
-    arrays = [_array(columns.get(field.name), field.type, rows) for field in schema]
+    arrays = [_make_array(columns.get(field.name), field.type, rows) for field in schema]
+    table = pa.Table.from_arrays(arrays, schema=schema)
     with new_file(folder / f"{name}.parquet") as path:
-        pq.write_table(
-            pa.Table.from_arrays(arrays, schema=schema),
-            path,
-            compression="zstd",
-            store_schema=False,
-        )
+        pq.write_table(table, path, compression="zstd", store_schema=False)
     return rows
 
 
-def _array(cells: Any, type: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:
+def _make_array(cells: Any, type: pa.DataType, rows: int) -> pa.Array | pa.ChunkedArray:
     if cells is None:
         cells = [[] if is_list(type) else None] * rows
     return cells.cast(type) if isinstance(cells, pa.ChunkedArray) else pa.array(cells, type)
 
 
-def _named(table: pa.Table, **renamed: str) -> Columns:
-    """The table's columns, some of them under another name as well."""
+def _rename_columns(table: pa.Table, **renamed: str) -> Columns:
+    """Return the columns of a table, and some of them under a further name.
+
+    ``renamed``: new name -> name of the column.
+    """
     columns = {name: table[name] for name in table.column_names}
-    return columns | {name: table[column] for name, column in renamed.items()}
+    for new_name, name in renamed.items():
+        columns[new_name] = table[name]
+    return columns
 
 
-def _documents(documents: pa.Table, units: pa.Table) -> Columns:
-    of_document = (
-        units.select(["document_id", "id"])
-        .to_pandas()
-        .groupby("document_id", sort=False)["id"]
-        .agg(list)
-    )
-    raw_data = documents.select(["source", "metadata"]).to_pylist()
-    return _named(documents) | {
-        "text_unit_ids": _lists(documents["id"], of_document),
-        "raw_data": raw_data,
-    }
-
-
-def _optional(source: ExportSource, name: str, schema: TableSchema) -> pa.Table:
+def _read_optional(source: ExportSource, name: str, schema: TableSchema) -> pa.Table:
+    """Return a table; without rows if the workflow does not make it."""
     return source.table(name) if source.has(name) else schema.arrow.empty_table()
 
 
-def _text_units(
+def _make_documents(documents: pa.Table, units: pa.Table) -> Columns:
+    pairs = units.select(["document_id", "id"]).to_pandas()
+    units_of = pairs.groupby("document_id", sort=False)["id"].agg(list)
+    columns = _rename_columns(documents)
+    columns["text_unit_ids"] = _look_up_lists(documents["id"], units_of)
+    columns["raw_data"] = documents.select(["source", "metadata"]).to_pylist()
+    return columns
+
+
+def _make_text_units(
     units: pa.Table, entities: pa.Table, relationships: pa.Table, covariates: pa.Table
 ) -> Columns:
-    of_unit = (
-        covariates.select(["text_unit_id", "id"])
-        .to_pandas()
-        .groupby("text_unit_id", sort=False)["id"]
-        .agg(list)
-    )
-    return _named(units) | {
-        "entity_ids": _lists(units["id"], _ids_by_unit(entities)),
-        "relationship_ids": _lists(units["id"], _ids_by_unit(relationships)),
-        "covariate_ids": _lists(units["id"], of_unit),
-    }
+    pairs = covariates.select(["text_unit_id", "id"]).to_pandas()
+    covariates_of = pairs.groupby("text_unit_id", sort=False)["id"].agg(list)
+    ids = units["id"]
+    columns = _rename_columns(units)
+    columns["entity_ids"] = _look_up_lists(ids, _group_by_unit(entities))
+    columns["relationship_ids"] = _look_up_lists(ids, _group_by_unit(relationships))
+    columns["covariate_ids"] = _look_up_lists(ids, covariates_of)
+    return columns
 
 
-def _ids_by_unit(table: pa.Table) -> pd.Series:
+def _group_by_unit(table: pa.Table) -> pd.Series:
+    """Return, by the id of a text unit, the list of ids of the rows that come from it."""
     pairs = table.select(["id", "text_unit_ids"]).to_pandas().explode("text_unit_ids")
     return pairs.groupby("text_unit_ids", sort=False)["id"].agg(list)
 
 
-def _lists(ids: pa.ChunkedArray, lists: pd.Series) -> list[list[str]]:
+def _look_up_lists(ids: pa.ChunkedArray, lists: pd.Series) -> list[list[str]]:
+    """Return the list of each id, empty if there is none; the index of ``lists`` has ids."""
     known = dict(zip(lists.index, lists, strict=True))
     return [known.get(id, []) for id in ids.to_pylist()]
 
 
-def _communities(table: pa.Table, numbers: Mapping[str, int]) -> Columns:
-    """Numbered from the coarsest level down."""
-    return _named(table) | {
-        "community": list(numbers.values()),
-        "parent": [numbers.get(parent, NO_PARENT) for parent in table["parent"].to_pylist()],
-        "children": [
-            [numbers[child] for child in children] for children in table["children"].to_pylist()
-        ],
-        "title": [f"Community {number}" for number in numbers.values()],
-        "period": [""] * len(numbers),
-    }
+def _make_communities(table: pa.Table, numbers: Mapping[str, int]) -> Columns:
+    """Return the columns of communities; ``numbers``: the number of each, by id."""
+    parents = table["parent"].to_pylist()
+    columns = _rename_columns(table)
+    columns["community"] = list(numbers.values())
+    columns["parent"] = [numbers.get(parent, NO_PARENT) for parent in parents]
+    columns["children"] = [
+        [numbers[child] for child in children] for children in table["children"].to_pylist()
+    ]
+    columns["title"] = [f"Community {number}" for number in numbers.values()]
+    columns["period"] = [""] * len(numbers)
+    return columns
 
 
-def _reports(reports: pa.Table, communities: pa.Table, numbers: Mapping[str, int]) -> Columns:
-    """Of communities that are there."""
+def _make_reports(reports: pa.Table, communities: pa.Table, numbers: Mapping[str, int]) -> Columns:
+    """Return the columns of reports; a report without its community is left out."""
     rows = [row for row in reports.to_pylist() if row["id"] in numbers]
-    children = dict(
-        zip(communities["id"].to_pylist(), communities["children"].to_pylist(), strict=True)
-    )
-    same = ("id", "level", "title", "summary", "rating_explanation", "findings", "size")
-    return {name: [row[name] for row in rows] for name in same} | {
-        "community": [numbers[row["id"]] for row in rows],
-        "parent": [numbers.get(row["parent"], NO_PARENT) for row in rows],
-        "children": [[numbers[child] for child in children[row["id"]]] for row in rows],
-        "full_content": [row["content"] for row in rows],
-        "rank": [row["rating"] for row in rows],
-        "full_content_json": [
-            json.dumps({name: row[name] for name in TOLD}, ensure_ascii=False) for row in rows
-        ],
-        "period": [""] * len(rows),
-    }
-
-
-def _covariates(covariates: pa.Table) -> Columns:
-    """There a claim has the names of its entities for ids."""
-    rows = covariates.num_rows
-    return _named(covariates, subject_id="subject", object_id="object") | {
-        "covariate_type": [CLAIM] * rows
-    }
+    ids = communities["id"].to_pylist()
+    children_of = dict(zip(ids, communities["children"].to_pylist(), strict=True))
+    columns: Columns = {name: [row[name] for row in rows] for name in SAME_FIELDS}
+    columns["community"] = [numbers[row["id"]] for row in rows]
+    columns["parent"] = [numbers.get(row["parent"], NO_PARENT) for row in rows]
+    columns["children"] = [[numbers[child] for child in children_of[row["id"]]] for row in rows]
+    columns["full_content"] = [row["content"] for row in rows]
+    columns["rank"] = [row["rating"] for row in rows]
+    replies = [{name: row[name] for name in REPLY_FIELDS} for row in rows]
+    columns["full_content_json"] = [json.dumps(reply, ensure_ascii=False) for reply in replies]
+    columns["period"] = [""] * len(rows)
+    return columns

@@ -1,4 +1,4 @@
-"""The kinds of export, by name; CSV for people."""
+"""The kinds of export by their names, and the export of CSV files for people."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,13 +26,17 @@ TEXT, INT, FLOAT = pa.large_string(), pa.int64(), pa.float64()
 
 @dataclass(frozen=True)
 class _File:
-    """``lists``: the columns whose cells are lists, joined by SEPARATOR."""
+    """A CSV file: the table and the columns that it is made of.
+
+    ``lists``: the columns whose cells are lists, which become one text joined by SEPARATOR.
+    """
 
     table: str
     columns: Mapping[str, pa.DataType]
     lists: tuple[str, ...] = ()
 
     def rows(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return rows of the table as rows of the file."""
         return frame.assign(**{name: joined(frame[name], SEPARATOR) for name in self.lists})
 
 
@@ -72,23 +76,26 @@ _MEMBERSHIP_TYPES = {"level": INT, "x": FLOAT, "y": FLOAT}
 
 
 def write_csv(source: ExportSource, folder: Path) -> ExportReport:
-    """nodes.csv and edges.csv, others where the workflow has their tables. Raises UsageError
-    without a graph."""
+    """Write nodes.csv and edges.csv, and the other FILES whose tables the workflow makes.
+
+    Raises UsageError if the workflow makes no graph.
+    """
     source.require(*GRAPH)
-    files = {name: file for name, file in FILES.items() if source.has(file.table)}
-    return ExportReport(
-        "csv", folder, {name: _write(source, folder, name, file) for name, file in files.items()}
-    )
+    rows_of: dict[str, int] = {}
+    for name, file in FILES.items():
+        if source.has(file.table):
+            rows_of[name] = _write_file(source, folder, name, file)
+    return ExportReport("csv", folder, rows_of)
 
 
-def _write(source: ExportSource, folder: Path, name: str, file: _File) -> int:
-    columns, frames = file.columns, map(file.rows, source.batches(file.table, list(file.columns)))
+def _write_file(source: ExportSource, folder: Path, name: str, file: _File) -> int:
+    """Write one of the FILES; return the number of its rows. Nodes get their memberships."""
+    columns = dict(file.columns)
+    frames = map(file.rows, source.batches(file.table, list(file.columns)))
     if name == NODES:
         beside = memberships(source)
-        columns = {
-            **columns,
-            **{column: _MEMBERSHIP_TYPES.get(column, TEXT) for column in beside.tables.columns},
-        }
+        for column in beside.columns:
+            columns[column] = _MEMBERSHIP_TYPES.get(column, TEXT)
         frames = (rows.join(beside, on="id") for rows in frames)
     return write_rows(folder, name, pa.schema(list(columns.items())), frames)
 
@@ -102,10 +109,11 @@ KINDS: Mapping[str, Callable[[ExportSource, Path], ExportReport]] = {
 
 
 def export(kind: str, source: ExportSource, folder: Path, force: bool = False) -> ExportReport:
-    """Write the source's tables below the folder, made if need be.
+    """Write the source's tables into the folder, which is created if it does not exist.
 
-    Raises UsageError for an unknown kind, a folder that is not empty (unless ``force``) or not to
-    be written to, and tables that are not there; DataError when a snapshot is damaged.
+    ``kind``: one of KINDS. Raises UsageError for an unknown kind, for missing tables, and for a
+    folder that cannot be written to or, unless ``force``, is not empty. Raises DataError when a
+    snapshot is damaged.
     """
     if kind not in KINDS:
         raise UsageError(f"export: no kind '{kind}'; have: {', '.join(KINDS)}")

@@ -1,4 +1,5 @@
-"""CSV for Neo4j's import tool: nodes, relationships and communities as a load writes them."""
+"""Writes CSV files for Neo4j's import tool, with nodes, relationships and communities as a load
+writes them."""
 
 import shlex
 from collections import Counter
@@ -33,8 +34,8 @@ COMMUNITY_NODES: Mapping[str, pa.DataType] = {
 }  # fmt: skip
 LINKS: Mapping[str, pa.DataType] = {":START_ID": TEXT, ":END_ID": TEXT, ":TYPE": TEXT}
 UNIT = "\x1f"
-"""Between the items of a list: the tool knows no escape for it, and no cleaned text has this
-character."""
+"""The separator of items in a list. The import tool cannot escape a separator, and no cleaned text
+has this character."""
 _UNIT_NAME = "U+001F"
 _LARGEST_FIELD = "64m"
 NODES: Mapping[str, pa.DataType] = {
@@ -51,7 +52,7 @@ EDGES: Mapping[str, pa.DataType] = {
 
 
 def community_rows(source: ExportSource) -> pd.DataFrame:
-    """As a load has them, with their hashes."""
+    """Return the rows of communities as a load makes them, with their hashes."""
     found = frame_of(source.table("communities"))
     has_reports = source.has("community_reports")
     told = frame_of(source.table("community_reports")) if has_reports else COMMUNITY_REPORTS.frame()
@@ -59,87 +60,94 @@ def community_rows(source: ExportSource) -> pd.DataFrame:
 
 
 def community_nodes(rows: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
-    counted = {"entity_count:long": lengths_of(rows["entity_ids"]), ":LABEL": "Community"}
-    types = {
+    """Return the rows of communities in the columns COMMUNITY_NODES."""
+    renamed = {
         "id": "id:ID",
         "level": "level:long",
         "rating": "rating:double",
         "weight": "weight:long",
+        "size": "size:long",
     }
-    renamed = rows.rename(columns={**types, "size": "size:long"})
-    return renamed.assign(workspace=source.workspace, **counted)[list(COMMUNITY_NODES)]
+    nodes = rows.rename(columns=renamed)
+    nodes["workspace"] = source.workspace
+    nodes["entity_count:long"] = lengths_of(rows["entity_ids"])
+    nodes[":LABEL"] = "Community"
+    return nodes[list(COMMUNITY_NODES)]
 
 
 def community_links(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """IN_COMMUNITY of its entities, and PARENT."""
-    ends = {"entity_id": ":START_ID", "id": ":END_ID"}
-    yield members(rows).rename(columns=ends).assign(**{":TYPE": "IN_COMMUNITY"})
-    yield (
-        parents(rows)
-        .rename(columns={"id": ":START_ID", "parent": ":END_ID"})
-        .assign(**{":TYPE": "PARENT"})
-    )
+    """Yield the relationships of communities: IN_COMMUNITY from entities, PARENT to communities."""
+    memberships = members(rows).rename(columns={"entity_id": ":START_ID", "id": ":END_ID"})
+    yield memberships.assign(**{":TYPE": "IN_COMMUNITY"})
+    hierarchy = parents(rows).rename(columns={"id": ":START_ID", "parent": ":END_ID"})
+    yield hierarchy.assign(**{":TYPE": "PARENT"})
 
 
 def write_neo4j_admin(source: ExportSource, folder: Path) -> ExportReport:
-    """nodes.csv and relationships.csv, communities.csv and community_links.csv, each with its
-    header in a file of its own; ``command`` imports them.
+    """Write nodes.csv and relationships.csv, and for communities also communities.csv and
+    community_links.csv.
 
-    A load into the database after the import finds these rows there, but for those with an empty
-    list. Raises UsageError without a graph.
+    The header of each file is in a file of its own. The report's ``command`` imports them. A load
+    into the database after the import writes only the rows with an empty list. Raises UsageError if
+    the workflow makes no graph.
     """
     source.require(*GRAPH)
-    kept = _kept_types(source)
+    has_communities = source.has("communities")
+    kept = _count_kept_types(source)
     layout = frame_of(source.table("layout")) if source.has("layout") else LAYOUT.frame()
     node_frames = (_node_rows(frame, layout, source) for frame in source.batches("entities"))
     edge_frames = (_edge_rows(frame, kept, source) for frame in source.batches("relationships"))
-    files = {
-        **_write(folder, "nodes", NODES, node_frames),
-        **_write(folder, "relationships", EDGES, edge_frames),
-    }
-    if source.has("communities"):
+    files = _write_with_header(folder, "nodes", NODES, node_frames)
+    files |= _write_with_header(folder, "relationships", EDGES, edge_frames)
+    if has_communities:
         rows = community_rows(source)
-        files |= _write(
-            folder, "communities", COMMUNITY_NODES, iter([community_nodes(rows, source)])
-        )
-        files |= _write(folder, "community_links", LINKS, community_links(rows))
-    return ExportReport(
-        "neo4j-admin", folder, files, import_command(folder, source.has("communities"))
-    )
+        nodes = iter([community_nodes(rows, source)])
+        files |= _write_with_header(folder, "communities", COMMUNITY_NODES, nodes)
+        files |= _write_with_header(folder, "community_links", LINKS, community_links(rows))
+    return ExportReport("neo4j-admin", folder, files, import_command(folder, has_communities))
 
 
 def import_command(folder: Path, with_communities: bool = False) -> str:
-    """For a shell on the database's machine; the names are relative, so that no folder's name meets
-    the tool."""
+    """Return the command that imports the files, for a shell on the database's machine.
+
+    The names of files are relative to the folder. So the folder's name, which may have special
+    characters, is no argument of the import tool.
+    """
     options = " ".join(import_options(with_communities))
     return f"cd {shlex.quote(str(folder))} && neo4j-admin database import full neo4j {options}"
 
 
 def import_options(with_communities: bool = False) -> list[str]:
-    communities = [
-        "--nodes=communities_header.csv,communities.csv",
-        "--relationships=community_links_header.csv,community_links.csv",
-    ]
-    return [
+    """Return the options of the import tool for these files."""
+    options = [
         "--nodes=nodes_header.csv,nodes.csv",
         "--relationships=relationships_header.csv,relationships.csv",
-        *(communities if with_communities else ()),
+    ]
+    if with_communities:
+        options += [
+            "--nodes=communities_header.csv,communities.csv",
+            "--relationships=community_links_header.csv,community_links.csv",
+        ]
+    return [
+        *options,
         f"--array-delimiter={_UNIT_NAME}",
         "--multiline-fields=true",
         f"--read-buffer-size={_LARGEST_FIELD}",
     ]
 
 
-def _write(
+def _write_with_header(
     folder: Path, name: str, columns: Mapping[str, pa.DataType], frames: Iterator[pd.DataFrame]
 ) -> dict[str, int]:
+    """Write NAME_header.csv and NAME.csv; return the number of rows of each, 0 for the header."""
     with new_file(folder / f"{name}_header.csv") as path:
         path.write_text(",".join(columns) + "\n", encoding="utf-8")
     rows = write_rows(folder, f"{name}.csv", pa.schema(list(columns.items())), frames, header=False)
     return {f"{name}_header.csv": 0, f"{name}.csv": rows}
 
 
-def _kept_types(source: ExportSource) -> Collection[str]:
+def _count_kept_types(source: ExportSource) -> Collection[str]:
+    """Return the most frequent relationship types, as many as the source keeps."""
     counts: Counter[str] = Counter()
     for frame in source.batches("relationships", ["keywords"]):
         counts.update(edge_types(frame["keywords"]))
@@ -147,10 +155,11 @@ def _kept_types(source: ExportSource) -> Collection[str]:
 
 
 def _node_rows(entities: pd.DataFrame, layout: pd.DataFrame, source: ExportSource) -> pd.DataFrame:
+    """Return the nodes of entities in the columns NODES."""
     rows = _as_stored(placed(sourced_nodes(entities), layout), ["source_id"], source)
     rows["name_key"] = rows["display_name"].map(name_key)
     rows[":LABEL"] = [f"Entity{UNIT}{label}" for label in rows["entity_type"]]
-    rows["source_id:string[]"] = _cells(rows["source_id"])
+    rows["source_id:string[]"] = _join_items(rows["source_id"])
     renamed = {
         "id": "id:ID",
         "display_name": "displayName",
@@ -162,9 +171,10 @@ def _node_rows(entities: pd.DataFrame, layout: pd.DataFrame, source: ExportSourc
 
 
 def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: ExportSource) -> pd.DataFrame:
+    """Return the edges of relationships in the columns EDGES."""
     rows = _as_stored(sourced_edges(links, kept), ["keywords", "source_id"], source)
-    rows["keywords:string[]"] = _cells(rows["keywords"])
-    rows["source_id:string[]"] = _cells(rows["source_id"])
+    rows["keywords:string[]"] = _join_items(rows["keywords"])
+    rows["source_id:string[]"] = _join_items(rows["source_id"])
     renamed = {
         "source_entity_id": ":START_ID",
         "target_entity_id": ":END_ID",
@@ -175,15 +185,20 @@ def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: ExportSource)
 
 
 def _as_stored(rows: pd.DataFrame, lists: list[str], source: ExportSource) -> pd.DataFrame:
-    """The tool makes no property of an empty list; without its hash such a row is written anew by
-    the next load."""
+    """Return rows with the columns that a load adds: their hash, source_count and workspace.
+
+    The hash is "" for a row with an empty one of ``lists``: the import tool makes no property of an
+    empty list. Without its hash, the next load writes the row again.
+    """
     hashed = with_hashes(rows)
-    lacking = pd.concat([rows[name].map(len) == 0 for name in lists], axis=1).any(axis=1)
-    counted = {"source_count:long": rows["source_id"].map(len), "workspace": source.workspace}
-    return cap_sources(hashed, source.max_source_ids).assign(
-        row_hash=hashed["row_hash"].mask(lacking, ""), **counted
-    )
+    has_empty_list = pd.concat([rows[name].map(len) == 0 for name in lists], axis=1).any(axis=1)
+    stored = cap_sources(hashed, source.max_source_ids)
+    stored["row_hash"] = hashed["row_hash"].mask(has_empty_list, "")
+    stored["source_count:long"] = rows["source_id"].map(len)
+    stored["workspace"] = source.workspace
+    return stored
 
 
-def _cells(lists: pd.Series) -> list[str]:
+def _join_items(lists: pd.Series) -> list[str]:
+    """Return each list of texts as one cell for the import tool."""
     return joined([[item.replace(UNIT, "") for item in items] for items in lists], UNIT)

@@ -1,4 +1,4 @@
-"""Some of the graph as one SVG, for a notebook: no script, no address, nothing that is loaded."""
+"""Draws a part of the graph as one SVG for a notebook, without scripts, links or loaded files."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -17,19 +17,23 @@ if TYPE_CHECKING:
     import networkx as nx
 
 NODES, MOST_NODES = 100, 500
-"""By default, and at most: more is no picture that anybody reads, and its layout takes seconds."""
+"""The default and the largest number of entities in a picture. A larger one would be illegible, and
+its layout would take seconds."""
 WIDTH, HEIGHT, MARGIN, FOOT = 960, 600, 40, 30
 COLOURS = ("#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#e15759", "#76b7b2", "#9c755f", "#edc948")
 OTHERS = "#bab0ac"
 LONGEST_LABEL, LONGEST_TEXT = 28, 300
 CHARACTER, LINE = 6.8, 14
-"""As wide and as high as a character of a label, about: what labels leave each other."""
+"""About the width and the height of a character, from which the space of a label is estimated."""
 SEED = 20240401
 
 
 class Spot(NamedTuple):
-    """``label``: "" where there is no room for one, around ``label_x`` else. ``focus``: what the
-    picture is about."""
+    """The circle of an entity.
+
+    ``label``: its text, centred at ``label_x``; "" if there is no room. ``told``: the text of its
+    tooltip. ``focus``: whether the picture is about this entity.
+    """
 
     x: float
     y: float
@@ -42,6 +46,8 @@ class Spot(NamedTuple):
 
 
 class Line(NamedTuple):
+    """The line of a relationship. ``told``: the text of its tooltip."""
+
     start: Spot
     end: Spot
     told: str
@@ -49,9 +55,12 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class Picture:
-    """What a notebook shows as the last value of a cell. ``graph``: what is drawn, as
-    ``Project.graph`` has it, each node with ``x`` and ``y``. ``focus``: the entity that it is
-    about, if any. ``left_out``: how many had no place."""
+    """A drawing of entities, which a notebook shows as the last value of a cell.
+
+    ``graph``: the drawn graph, as ``Project.graph`` returns it, each node with ``x`` and ``y``.
+    ``focus``: the id of the entity that the picture is about, or "". ``left_out``: the number of
+    entities beyond the limit of the picture.
+    """
 
     graph: "nx.DiGraph"
     title: str
@@ -60,51 +69,64 @@ class Picture:
 
     @property
     def svg(self) -> str:
-        """Of names and texts every character is text."""
-        types = pd.Series(
-            [told["type"] for _, told in self.graph.nodes(data=True)], dtype=object
-        ).value_counts()
+        """The picture as SVG. Characters of names and texts that mean something in SVG are
+        escaped."""
+        types_of_nodes = [attributes["type"] for _, attributes in self.graph.nodes(data=True)]
+        # The most frequent types get a colour of their own.
+        types = pd.Series(types_of_nodes, dtype=object).value_counts()
         colours: dict[str, str] = dict(zip(types.index, COLOURS, strict=False))
-        spots, links = _spots(self.graph, self.focus, colours), self.graph.edges(data=True)
+        legend = list(colours.items())
+        if len(types) > len(colours):
+            legend.append((texts()["picture"]["others"], OTHERS))
+        spots = _place_spots(self.graph, self.focus, colours)
+        lines = [
+            Line(spots[one], spots[other], _describe_edge(attributes))
+            for one, other, attributes in self.graph.edges(data=True)
+        ]
         template = environment(Path(__file__).parent).get_template("picture.svg.j2")
         return template.render(
-            title=self.title, left_out=self.left_out, width=WIDTH, height=HEIGHT, foot=FOOT,
-            legend=[*colours.items(), *([(texts()["picture"]["others"],
-                OTHERS)] if len(types) > len(colours) else [])],
+            title=self.title,
+            left_out=self.left_out,
+            width=WIDTH,
+            height=HEIGHT,
+            foot=FOOT,
+            legend=legend,
             spots=spots.values(),
-            lines=[Line(spots[one], spots[other], _told_of_edge(told)) for one, other,
-                told in links],
-        )  # fmt: skip
+            lines=lines,
+        )
 
     def _repr_html_(self) -> str:
         return self.svg
 
 
 def find_entity(source: ExportSource, name: str) -> str | None:
-    """The id of an entity by its name or id; None where there is none."""
+    """Return the id of an entity by its name or id; None if there is none."""
     source.require(*GRAPH)
     wanted = {name, entity_id(name)}
     for entities in source.batches("entities", ["id"]):
-        if not (met := entities["id"][entities["id"].isin(wanted)]).empty:
-            return str(met.iloc[0])
+        found = entities["id"][entities["id"].isin(wanted)]
+        if not found.empty:
+            return str(found.iloc[0])
     return None
 
 
 def neighbourhood(source: ExportSource, entity: str, hops: int) -> list[str]:
-    """The ids of the entity and of those around it, the nearest first, and of these the ones of the
-    greatest weight."""
+    """Return the ids of an entity and of the entities within ``hops`` relationships of it.
+
+    The nearest come first. Those at the same distance are sorted by the weight of their
+    relationships to nearer ones, heaviest first, then id.
+    """
     links = pd.concat(source.batches("relationships", [*ENDS, "weight"]))
     turned = links.rename(columns=dict(zip(ENDS, reversed(ENDS), strict=True)))
+    # Both directions of each relationship, so that the first column is always the nearer end.
     steps = pd.concat([links, turned]).groupby(ENDS)["weight"].sum().reset_index()
-    found, edge = [entity], [entity]
+    near, far = ENDS
+    found, border = [entity], [entity]
     for _ in range(hops):
-        met = (
-            steps[steps[ENDS[0]].isin(edge) & ~steps[ENDS[1]].isin(found)]
-            .groupby(ENDS[1])["weight"]
-            .sum()
-        )
-        edge = met.sort_index().sort_values(ascending=False, kind="stable").index.tolist()
-        found += edge
+        outward = steps[steps[near].isin(border) & ~steps[far].isin(found)]
+        weights = outward.groupby(far)["weight"].sum().sort_index()
+        border = weights.sort_values(ascending=False, kind="stable").index.tolist()
+        found += border
     return found
 
 
@@ -116,79 +138,95 @@ def picture_of(
     focus: str = "",
     only: Collection[str] | None = None,
 ) -> Picture:
-    """Of the first ``most`` of these entities; ``only``: the ids of the relationships to draw, by
-    default all between them. Raises UsageError for more than MOST_NODES."""
+    """Return a picture of the first ``most`` of the entities ``ids``.
+
+    ``only``: the ids of the relationships to draw, by default all between these entities.
+    ``focus``: the id of the entity that the picture is about. Raises UsageError for more than
+    MOST_NODES.
+    """
     if not 1 <= most <= MOST_NODES:
         raise UsageError(
             f"picture: most: {most}; draw 1 to {MOST_NODES} entities, or take project.graph()"
         )
     graph = without_parallels(graph_of(source, ids[:most]))
     if only is not None:
-        graph.remove_edges_from(
-            [(*ends, told) for *ends, told in graph.edges(data="id") if told not in only]
-        )
-    _place(graph)
+        links = graph.edges(data="id")
+        graph.remove_edges_from([(one, other) for one, other, id in links if id not in only])
+    _lay_out(graph)
     return Picture(graph, title, focus, max(0, len(ids) - most))
 
 
-def _place(graph: "nx.DiGraph") -> None:
-    """Where a workflow has placed them all, there; else as networkx lays them out, which is the
-    same every time."""
+def _lay_out(graph: "nx.DiGraph") -> None:
+    """Give each node x and y, unless the workflow has placed all of them.
+
+    The seed makes networkx compute the same layout every time.
+    """
     import networkx as nx
 
-    if all({"x", "y"} <= told.keys() for _, told in graph.nodes(data=True)):
+    if all({"x", "y"} <= attributes.keys() for _, attributes in graph.nodes(data=True)):
         return
-    options: dict[str, Any] = {"seed": SEED, "method": "force"}  # the stubs do not know method
+    # The options are a mapping because the type stubs do not know "method".
+    options: dict[str, Any] = {"seed": SEED, "method": "force"}
     for node, (x, y) in nx.spring_layout(nx.Graph(graph), **options).items():
         graph.nodes[node].update(x=float(x), y=float(y))
 
 
-def _spots(graph: "nx.DiGraph", focus: str, colours: dict[str, str]) -> dict[str, Spot]:
-    """Half by place, half by order: the middle of a layout is crowded. The focus and the greatest
-    have their labels first."""
-    told = pd.DataFrame.from_dict(dict(graph.nodes(data=True)), orient="index")
-    if told.empty:
+def _place_spots(graph: "nx.DiGraph", focus: str, colours: dict[str, str]) -> dict[str, Spot]:
+    """Return the circle of each node by its id, in the picture's coordinates.
+
+    Labels that would overlap an earlier one are left out. The focus comes first, then nodes of the
+    highest degree.
+    """
+    nodes = pd.DataFrame.from_dict(dict(graph.nodes(data=True)), orient="index")
+    if nodes.empty:
         return {}
-    at = {axis: _spread(told[axis]) for axis in ("x", "y")}
-    told = told.assign(focus=told.index == focus, **at).sort_values(
-        ["focus", "degree"], ascending=False, kind="stable"
-    )
+    nodes = nodes.assign(focus=nodes.index == focus, x=_spread(nodes["x"]), y=_spread(nodes["y"]))
+    nodes = nodes.sort_values(["focus", "degree"], ascending=False, kind="stable")
     taken: list[tuple[float, float, float]] = []
     spots: dict[str, Spot] = {}
-    for id, row in told.iterrows():
-        x = MARGIN + (WIDTH - 2 * MARGIN) * row["x"]
-        y = MARGIN + (HEIGHT - FOOT - 2 * MARGIN) * row["y"]
-        radius = 4 + min(float(row["degree"]) ** 0.5, 12)
-        label = _short(str(row["name"]), LONGEST_LABEL)
-        half, line = CHARACTER * len(label) / 2, y - radius - 3
-        middle = min(max(x, half), WIDTH - half)
-        if all(
-            abs(middle - there) > half + width or abs(line - other) > LINE
-            for there, other, width in taken
-        ):
-            taken.append((middle, line, half))
+    for id, node in nodes.iterrows():
+        x = MARGIN + (WIDTH - 2 * MARGIN) * node["x"]
+        y = MARGIN + (HEIGHT - FOOT - 2 * MARGIN) * node["y"]
+        radius = 4 + min(float(node["degree"]) ** 0.5, 12)
+        label = _shorten_text(str(node["name"]), LONGEST_LABEL)
+        half_width = CHARACTER * len(label) / 2
+        label_x = min(max(x, half_width), WIDTH - half_width)
+        label_y = y - radius - 3
+        has_room = all(
+            abs(label_x - other_x) > half_width + other_half or abs(label_y - other_y) > LINE
+            for other_x, other_y, other_half in taken
+        )
+        if has_room:
+            taken.append((label_x, label_y, half_width))
         else:
             label = ""
-        about = f"{row['name']} ({row['type']})\n{_short(str(row['description']), LONGEST_TEXT)}"
-        spots[str(id)] = Spot(
-            x, y, radius, colours.get(row["type"], OTHERS), label, middle, about, bool(row["focus"])
-        )  # fmt: skip
+        description = _shorten_text(str(node["description"]), LONGEST_TEXT)
+        tooltip = f"{node['name']} ({node['type']})\n{description}"
+        colour = colours.get(node["type"], OTHERS)
+        is_focus = bool(node["focus"])
+        spots[str(id)] = Spot(x, y, radius, colour, label, label_x, tooltip, is_focus)
     return spots
 
 
 def _spread(places: pd.Series) -> pd.Series:
-    """Between 0 and 1."""
+    """Scale coordinates to 0 to 1, half by their place and half by their order.
+
+    The middle of a layout is crowded; the order spreads it.
+    """
     if len(places) == 1:
         return places * 0 + 0.5
     width = places.max() - places.min()
-    share = (places - places.min()) / width if width else places * 0 + 0.5
-    return (share + (places.rank(method="first") - 1) / (len(places) - 1)) / 2
+    by_place = (places - places.min()) / width if width else places * 0 + 0.5
+    by_order = (places.rank(method="first") - 1) / (len(places) - 1)
+    return (by_place + by_order) / 2
 
 
-def _told_of_edge(told: dict[str, Any]) -> str:
-    ends = f"{told['source_name']} - {told['target_name']}"
-    return f"{ends}: {told['keywords']}\n{_short(told['description'], LONGEST_TEXT)}"
+def _describe_edge(attributes: dict[str, Any]) -> str:
+    """Return the text of a line's tooltip."""
+    ends = f"{attributes['source_name']} - {attributes['target_name']}"
+    description = _shorten_text(attributes["description"], LONGEST_TEXT)
+    return f"{ends}: {attributes['keywords']}\n{description}"
 
 
-def _short(text: str, most: int) -> str:
+def _shorten_text(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"

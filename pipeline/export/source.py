@@ -1,4 +1,4 @@
-"""What is exported, the tables of a manifest, and where it goes: folders, and rows as CSV."""
+"""The tables of a manifest as the source of exports, and helpers that write folders and CSV."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +21,13 @@ CORPUS = ("documents", "text_units")
 
 @dataclass(frozen=True)
 class ExportSource:
-    """Relationships have their ranks (snapshots/ranks.py). ``max_types``: relationship types kept
-    as types, where the target has types; ``max_source_ids``: text units that a row names, where a
-    list has a limit. ``advanced`` is told how many of a table's rows were read."""
+    """The tables of a manifest, for export.
+
+    Entities and relationships have their ranks (snapshots/ranks.py), even if their snapshots lack
+    them. ``max_types``: the number of relationship types that are kept as types, for targets with
+    types. ``max_source_ids``: the number of text units that a row names, for targets that limit
+    lists. ``advanced`` is called with a table, the rows that were read, and all rows.
+    """
 
     manifest: Manifest
     snapshots: SnapshotStore
@@ -33,7 +37,7 @@ class ExportSource:
     advanced: Advanced = silent
 
     def require(self, *names: str) -> None:
-        """Raises UsageError when there is no manifest yet, or a table is not in it."""
+        """Raise UsageError if the workflow has no tables yet, or one of the tables is missing."""
         workflow, tables = self.manifest.workflow, self.manifest.tables
         if not tables:
             others = " or ".join(
@@ -50,9 +54,11 @@ class ExportSource:
             )
 
     def has(self, name: str) -> bool:
+        """Return whether the workflow makes the table."""
         return name in self.manifest.tables
 
     def table(self, name: str) -> pa.Table:
+        """Return a whole table, with ranks."""
         snapshot = self._snapshot(name)
         self.advanced(name, 0, snapshot.rows)
         table = self.snapshots.tables.read_arrow(snapshot)
@@ -64,17 +70,29 @@ class ExportSource:
         return table
 
     def batches(self, name: str, columns: list[str] | None = None) -> Iterator[pd.DataFrame]:
-        """The table, some thousands of rows at a time; no more of it is in memory."""
-        snapshot, done = self._snapshot(name), 0
+        """Yield a table some thousands of rows at a time; only these are in memory.
+
+        ``columns``: those to return, by default all, with ranks.
+        """
+        snapshot = self._snapshot(name)
         there = self.snapshots.tables.columns(snapshot)
-        unranked = self._lacks_ranks(name)
-        wanted = columns or [*there, *(RANKS if unranked else ())]
-        ranked = unranked and not set(RANKS).isdisjoint(wanted)
-        read = [column for column in there if column in wanted or (ranked and column in ENDS)]
+        lacks_ranks = self._lacks_ranks(name)
+        if columns:
+            wanted = columns
+        elif lacks_ranks:
+            wanted = [*there, *RANKS]
+        else:
+            wanted = [*there]
+        adds_ranks = lacks_ranks and not set(RANKS).isdisjoint(wanted)
+        # Ranks are computed from the ends, which are read for this even if they are not wanted.
+        read = [column for column in there if column in wanted or (adds_ranks and column in ENDS)]
+        done = 0
         self.advanced(name, 0, snapshot.rows)
         for batch in self.snapshots.tables.read_batches(snapshot, read):
             frame = batch.to_pandas()
-            yield (with_ranks(frame, self._degrees) if ranked else frame)[wanted]
+            if adds_ranks:
+                frame = with_ranks(frame, self._degrees)
+            yield frame[wanted]
             done += batch.num_rows
             self.advanced(name, done, snapshot.rows)
 
@@ -93,8 +111,11 @@ class ExportSource:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """``files``: name -> rows (of GraphML: nodes and edges). ``command``: what reads them in, if
-    one command does."""
+    """The result of an export.
+
+    ``files``: the number of rows of each file; of GraphML, that of nodes and edges. ``command``:
+    the command that imports the files, if there is one.
+    """
 
     kind: str
     folder: Path
@@ -103,8 +124,7 @@ class ExportReport:
 
 
 def check_folder(folder: Path, force: bool) -> None:
-    """Raises UsageError for a folder that holds something, unless ``force``, and for what is no
-    folder."""
+    """Raise UsageError if the path is a file, or, unless ``force``, a folder that is not empty."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"export: {folder} is a file; name a folder")
     if not force and folder.is_dir() and any(folder.iterdir()):
@@ -122,7 +142,10 @@ def write_rows(
     *,
     header: bool = True,
 ) -> int:
-    """Write the frames one after the other, in the schema's columns; the number of rows."""
+    """Write frames one after the other as a CSV file with the schema's columns.
+
+    Return the number of rows.
+    """
     rows = 0
     options = arrow_csv.WriteOptions(include_header=header, quoting_style="needed")
     with (
@@ -136,4 +159,5 @@ def write_rows(
 
 
 def joined(lists: Iterable[Sequence[str]], separator: str) -> list[str]:
+    """Return each list of texts joined to one text."""
     return [separator.join(items) for items in lists]

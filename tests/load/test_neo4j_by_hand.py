@@ -205,7 +205,7 @@ def test_communities_that_were_cut_off_are_finished(
 ):
     store, other, manifest = neo4j(atomic_rows=0), save(OTHER, snapshots), save(CORPUS, snapshots)
     load(other, snapshots, [store], MAX_TYPES)
-    write = Neo4jWriter._write
+    write = Neo4jWriter._write_rows
 
     def cut_off(writer: Neo4jWriter, table: str, *rest: Any) -> None:
         if table == killed_at:
@@ -213,7 +213,7 @@ def test_communities_that_were_cut_off_are_finished(
         write(writer, table, *rest)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Neo4jWriter, "_write", cut_off)
+        patched.setattr(Neo4jWriter, "_write_rows", cut_off)
         with pytest.raises(RuntimeError, match="killed"):
             load(manifest, snapshots, [store], MAX_TYPES)
     load(manifest, snapshots, [store], MAX_TYPES)
@@ -269,7 +269,7 @@ def test_a_repair_that_was_cut_off_does_not_stay_under_way(
     version = store.shown().version
     change(store, "MATCH (n:Entity {workspace: $w}) DETACH DELETE n")
     with monkeypatch.context() as patched:
-        patched.setattr(Neo4jWriter, "_settled_states", _killed)
+        patched.setattr(Neo4jWriter, "_read_expected_states", _killed)
         with pytest.raises(RuntimeError, match="killed"):
             load(manifest, snapshots, [store], MAX_TYPES)
     assert store.shown() == GraphState(version, loading=True)
