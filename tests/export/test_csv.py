@@ -11,7 +11,7 @@ def read(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, keep_default_na=False)
 
 
-def test_people_find_what_the_tables_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_csv_files_have_the_values_of_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("pipeline.snapshots.table_rows.BATCH_ROWS", 4)
     tables = hostile_tables()
     source = source_of(tables, tmp_path)
@@ -37,7 +37,7 @@ def test_people_find_what_the_tables_say(tmp_path: Path, monkeypatch: pytest.Mon
             assert found[name].tolist() == cells, (file, name)
 
 
-def test_only_a_graph(tmp_path: Path):
+def test_a_workflow_with_a_graph_only_writes_nodes_and_edges(tmp_path: Path):
     tables = hostile_tables()
     source = source_of(
         {name: tables[name] for name in ("entities", "relationships", "text_unit_embeddings")},
@@ -48,7 +48,7 @@ def test_only_a_graph(tmp_path: Path):
     assert list(read(exported.folder / "nodes.csv")) == list(FILES["nodes.csv"].columns)
 
 
-def test_communities_and_places_stand_beside_the_entities(tmp_path: Path):
+def test_nodes_have_columns_of_their_communities_and_places(tmp_path: Path):
     tables = hostile_tables()
     one = tables["entities"]["id"][0]
     tables["placed_nodes"] = tables["placed_nodes"].query("entity_id != @one or level == 0")
@@ -67,7 +67,7 @@ def test_communities_and_places_stand_beside_the_entities(tmp_path: Path):
     assert set(nodes["community"]) | set(nodes["community_0"]) <= set(communities.index)
 
 
-def test_what_no_step_has_placed_has_no_place(tmp_path: Path):
+def test_nodes_without_a_layout_have_no_columns_of_places(tmp_path: Path):
     tables = hostile_tables()
     del tables["placed_nodes"]
     nodes = read(export("csv", source_of(tables, tmp_path), tmp_path / "out").folder / "nodes.csv")

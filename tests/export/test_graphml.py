@@ -19,7 +19,7 @@ def graph(tmp_path: Path) -> nx.Graph:
     return nx.read_graphml(exported.folder / "graph.graphml", force_multigraph=True)
 
 
-def test_networkx_finds_the_same_graph(graph: nx.Graph):
+def test_networkx_reads_the_same_graph(graph: nx.Graph):
     tables = hostile_tables()
     assert graph.is_directed()
     assert graph.number_of_nodes() == len(tables["entities"])
@@ -44,8 +44,8 @@ def test_networkx_finds_the_same_graph(graph: nx.Graph):
         assert (found["weight"], found["rank"]) == (link.weight, rank)
 
 
-def test_parallel_edges_and_characters_that_xml_has_not(tmp_path: Path):
-    """From a verb of somebody else, which has cleaned nothing."""
+def test_parallel_edges_are_kept_and_characters_invalid_in_xml_removed(tmp_path: Path):
+    """A verb of the user's own may write texts that are not cleaned."""
     tables = hostile_tables()
     twice = (
         tables["relationships"]
@@ -76,7 +76,7 @@ def test_communities_and_places_are_attributes(graph: nx.Graph):
         assert (found["level"], found["community"]) == (1, found["community_1"])
 
 
-def test_without_communities_nothing_is_said_of_them(tmp_path: Path):
+def test_without_communities_nodes_have_no_attributes_of_them(tmp_path: Path):
     tables = {name: table for name, table in hostile_tables().items() if not name.endswith("nodes")}
     exported = export("graphml", source_of(tables, tmp_path), tmp_path / "out")
     graph = nx.read_graphml(exported.folder / "graph.graphml")
@@ -84,8 +84,8 @@ def test_without_communities_nothing_is_said_of_them(tmp_path: Path):
     assert told.isdisjoint({"community", "community_0", "level", "x", "y"})
 
 
-def test_what_is_no_text_and_no_number(tmp_path: Path):
-    """From verbs of somebody else."""
+def test_missing_values_become_no_attributes(tmp_path: Path):
+    """Verbs of the user's own may write such values."""
     tables = hostile_tables()
     tables["relationships"]["description"] = None
     tables["relationships"]["weight"] = float("nan")
@@ -94,7 +94,7 @@ def test_what_is_no_text_and_no_number(tmp_path: Path):
     assert {type(cell) for told in edges for cell in told.values()} <= {str, int}
 
 
-def test_some_of_the_graph(tmp_path: Path):
+def test_only_the_chosen_entities_and_edges_between_them_are_in_the_graph(tmp_path: Path):
     tables = hostile_tables()
     chosen = set(tables["entities"]["id"][:2])
     graph = graph_of(source_of(tables, tmp_path), chosen)
@@ -116,7 +116,7 @@ def test_the_simple_graph_is_written_and_read_by_networkx(tmp_path: Path):
     assert list(found.edges(data=True)) == list(graph.edges(data=True))
 
 
-def test_an_empty_graph(tmp_path: Path):
+def test_an_empty_graph_is_written(tmp_path: Path):
     tables = hostile_tables()
     empty = {
         **tables,

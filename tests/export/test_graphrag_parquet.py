@@ -35,7 +35,7 @@ def declared(name: str) -> tuple[list[str], list[str]]:
     return list(SCHEMAS[name]), list(map(type_name, SCHEMAS[name].values()))
 
 
-def test_every_row_is_there_and_numbered(exported: ExportReport, tables: dict[str, pd.DataFrame]):
+def test_every_row_is_written_and_numbered(exported: ExportReport, tables: dict[str, pd.DataFrame]):
     for name in SCHEMAS:
         rows = len(tables[name]) if name in tables else 0
         table = pq.read_table(exported.folder / f"{name}.parquet")
@@ -44,7 +44,7 @@ def test_every_row_is_there_and_numbered(exported: ExportReport, tables: dict[st
         assert (table.schema.names, list(map(type_name, table.schema.types))) == declared(name)
 
 
-def test_rows_name_each_other(exported: ExportReport, tables: dict[str, pd.DataFrame]):
+def test_rows_refer_to_each_other(exported: ExportReport, tables: dict[str, pd.DataFrame]):
     found = {name: pd.read_parquet(exported.folder / f"{name}.parquet") for name in SCHEMAS}
     (unit,) = found["text_units"].to_dict("records")
     assert sorted(unit["entity_ids"]) == sorted(tables["entities"]["id"])
@@ -59,7 +59,7 @@ def test_rows_name_each_other(exported: ExportReport, tables: dict[str, pd.DataF
         assert list(community["entity_ids"]) == list(row.entity_ids)
 
 
-def test_a_workflow_without_communities(tmp_path: Path):
+def test_a_workflow_without_communities_writes_empty_files_of_them(tmp_path: Path):
     tables = {name: rows for name, rows in hostile_tables().items() if name not in OPTIONAL}
     exported = export("parquet", source_of(tables, tmp_path), tmp_path / "out")
     for name in ("communities", "community_reports"):
@@ -69,7 +69,9 @@ def test_a_workflow_without_communities(tmp_path: Path):
     assert not (exported.folder / "covariates.parquet").exists()
 
 
-def test_reports_and_claims(exported: ExportReport, tables: dict[str, pd.DataFrame]):
+def test_reports_and_claims_have_the_columns_of_graphrag(
+    exported: ExportReport, tables: dict[str, pd.DataFrame]
+):
     found = {name: pd.read_parquet(exported.folder / f"{name}.parquet") for name in SCHEMAS}
     communities = found["communities"].set_index("id")
     told = tables["community_reports"].set_index("id")
@@ -104,7 +106,9 @@ def test_the_layout_is_that_of_recorded_outputs():
         assert same == {column: str(theirs.field(column).type) for column in same}
 
 
-def test_its_own_readers_take_it(exported: ExportReport, tables: dict[str, pd.DataFrame]):
+def test_graphrag_s_own_readers_accept_the_files(
+    exported: ExportReport, tables: dict[str, pd.DataFrame]
+):
     python = os.environ.get(PYTHON)
     if not python:
         pytest.skip(

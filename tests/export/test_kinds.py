@@ -34,7 +34,7 @@ def test_the_same_tables_give_the_same_files(kind: str, source: ExportSource, tm
 
 
 @every_kind
-def test_files_that_are_there_are_left_unless_forced(
+def test_a_folder_with_files_is_refused_unless_forced(
     kind: str, source: ExportSource, tmp_path: Path
 ):
     folder = tmp_path / "out"
@@ -49,7 +49,7 @@ def test_files_that_are_there_are_left_unless_forced(
     assert contents(folder) == first
 
 
-def test_a_file_is_no_folder(source: ExportSource, tmp_path: Path):
+def test_a_file_instead_of_a_folder_is_refused(source: ExportSource, tmp_path: Path):
     (tmp_path / "out").write_text("mine")
     with pytest.raises(UsageError, match="out is a file; name a folder"):
         export("csv", source, tmp_path / "out", force=True)
@@ -58,13 +58,13 @@ def test_a_file_is_no_folder(source: ExportSource, tmp_path: Path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written_to(source: ExportSource, tmp_path: Path):
+def test_a_folder_that_cannot_be_written_to_is_a_usage_error(source: ExportSource, tmp_path: Path):
     (tmp_path / "out").mkdir(mode=0o500)
     with pytest.raises(UsageError, match="Permission denied; name a folder you may write to"):
         export("csv", source, tmp_path / "out")
 
 
-def test_an_unknown_kind(source: ExportSource, tmp_path: Path):
+def test_an_unknown_kind_is_a_usage_error(source: ExportSource, tmp_path: Path):
     with pytest.raises(
         UsageError, match="no kind 'xlsx'; have: graphml, csv, neo4j-admin, parquet"
     ):
@@ -72,7 +72,9 @@ def test_an_unknown_kind(source: ExportSource, tmp_path: Path):
 
 
 @every_kind
-def test_nothing_to_export(kind: str, source: ExportSource, tmp_path: Path):
+def test_a_workflow_without_tables_is_a_usage_error(
+    kind: str, source: ExportSource, tmp_path: Path
+):
     with pytest.raises(
         UsageError, match="workflow 'fast': nothing to export; run 'graphmill index fast' first"
     ):
@@ -84,7 +86,7 @@ def test_nothing_to_export(kind: str, source: ExportSource, tmp_path: Path):
 
 
 @every_kind
-def test_a_damaged_snapshot(kind: str, source: ExportSource, tmp_path: Path):
+def test_a_damaged_snapshot_is_a_data_error(kind: str, source: ExportSource, tmp_path: Path):
     path = source.snapshots.root / source.manifest.tables["relationships"].files[0].path
     path.write_bytes(path.read_bytes()[:-9] + b"\x00" * 9)
     with pytest.raises(DataError, match="damaged"):

@@ -66,7 +66,7 @@ def open_store(stores: list[Neo4jStore], address: Neo4jAddress, workspace: str) 
 
 
 @only_whole("a server of its own, stopped, filled and started")
-def test_the_import_tool_leaves_what_a_load_leaves(
+def test_the_import_tool_writes_the_same_rows_as_a_load(
     homes: tuple[Path, Path], stores: list[Neo4jStore], tmp_path: Path
 ):
     jars, home = homes
@@ -120,7 +120,7 @@ def test_the_import_tool_leaves_what_a_load_leaves(
         assert neo4j_rows(address, "exported")["edges"] == loaded["edges"]
 
 
-def test_the_rarest_types_are_related_over_all_batches(
+def test_the_rarest_types_of_all_batches_become_related(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pipeline.snapshots.table_rows.BATCH_ROWS", 3)

@@ -43,7 +43,7 @@ def drawn(picture: Picture) -> ET.Element:
 
 
 @pytest.mark.parametrize("names", [MARKUP, HOSTILE], ids=["markup", "hostile"])
-def test_names_and_texts_are_text(names: list[str], tmp_path: Path):
+def test_names_and_texts_are_escaped(names: list[str], tmp_path: Path):
     source = ring(names, tmp_path, placed=False)
     entity = find_entity(source, names[0]) or ""
     picture = picture_of(source, neighbourhood(source, entity, 99), names[0], 100, entity)
@@ -65,7 +65,7 @@ def test_names_and_texts_are_text(names: list[str], tmp_path: Path):
     )  # and the legend: 8, and others
 
 
-def test_the_same_every_time_and_inside_the_picture(tmp_path: Path):
+def test_a_layout_is_reproducible_and_inside_the_picture(tmp_path: Path):
     source = ring([f"Name {number}" for number in range(30)], tmp_path, placed=False)
     entity = find_entity(source, "Name 3") or ""
     ids = neighbourhood(source, entity, 2)
@@ -76,7 +76,7 @@ def test_the_same_every_time_and_inside_the_picture(tmp_path: Path):
         assert 0 <= float(spot.attrib["cy"]) <= 600
 
 
-def test_where_a_layout_has_placed_them(tmp_path: Path):
+def test_nodes_are_drawn_where_a_layout_has_placed_them(tmp_path: Path):
     names = [f"Name {number}" for number in range(10)]
     source = ring(names, tmp_path, placed=True)
     ids = [find_entity(source, name) or "" for name in names[:3]]
@@ -92,7 +92,7 @@ def test_where_a_layout_has_placed_them(tmp_path: Path):
     assert graph.nodes[ids[1]]["x"] != 0.1
 
 
-def test_the_nearest_first_and_no_more_than_asked_for(tmp_path: Path):
+def test_a_neighbourhood_has_the_nearest_first_and_a_limit(tmp_path: Path):
     names = [f"Name {number}" for number in range(20)]
     source = ring(names, tmp_path, placed=False)
     ids = {name: find_entity(source, name) or "" for name in names}
@@ -119,7 +119,7 @@ def test_the_heavier_neighbours_come_first(tmp_path: Path):
     assert neighbourhood(source, find_entity(source, "hub") or "", 1)[1] == find_entity(source, "b")
 
 
-def test_only_some_relationships(tmp_path: Path):
+def test_only_the_chosen_relationships_are_drawn(tmp_path: Path):
     source = ring(["a", "b", "c"], tmp_path, placed=False)
     ids = [find_entity(source, name) or "" for name in "abc"]
     all_of_them = picture_of(source, ids, "it", 100).graph
@@ -129,7 +129,7 @@ def test_only_some_relationships(tmp_path: Path):
     ] == [one]
 
 
-def test_nothing_to_show(tmp_path: Path):
+def test_a_picture_without_entities_says_so_and_an_unknown_name_is_not_found(tmp_path: Path):
     picture = picture_of(source_of(hostile_tables(), tmp_path), [], "What?", 100)
     assert "No entities to show" in picture.svg
     assert find_entity(source_of(hostile_tables(), tmp_path), "Nobody") is None

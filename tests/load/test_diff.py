@@ -45,7 +45,7 @@ def apply(delta: Delta, before: pd.DataFrame) -> dict[str, dict]:
 
 @quickly
 @given(TABLES, TABLES)
-def test_applied_to_the_old_it_gives_the_new(old: dict, new: dict):
+def test_a_delta_turns_the_old_rows_into_the_new_ones(old: dict, new: dict):
     before, after = rows(old), rows(new)
     delta = diff(after, stored(before))
     assert apply(delta, before) == {row["id"]: row for row in after.to_dict("records")}

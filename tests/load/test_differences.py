@@ -118,8 +118,8 @@ def test_the_old_rows_become_the_new_ones(
             assert gone == stored.keys() - wanted.keys()
 
 
-def test_reports_that_never_were_are_not_deleted(tmp_path: Path):
-    """Of a workflow that detects communities and tells nothing of them."""
+def test_reports_that_never_existed_are_not_deleted(tmp_path: Path):
+    """The workflow detects communities but writes no reports about them."""
     snapshots, manifests = SnapshotStore(tmp_path), list[Manifest]()
     for names in (["Ada", "Euler"], ["Ada", "Cayley"]):
         tables = corpus({"a.txt": "One."}, dict.fromkeys(names, "person"), [])

@@ -48,7 +48,7 @@ def lose_a_snapshot(root: Path, before: Manifest) -> None:
 
 
 @pytest.mark.parametrize("change", [keep_all, delete_all, damage, lose_a_snapshot])
-def test_a_load_is_the_same_whatever_is_remembered(
+def test_a_load_writes_the_same_with_and_without_the_record_of_the_last(
     postgres: OpenPostgres,
     neo4j: OpenNeo4j,
     snapshots: SnapshotStore,
@@ -66,7 +66,7 @@ def test_a_load_is_the_same_whatever_is_remembered(
     assert verify(after, snapshots, stores, 100).agrees
 
 
-def test_what_was_changed_in_a_database_since_is_mended(
+def test_rows_that_were_changed_in_a_database_since_are_repaired(
     postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore
 ):
     relational, native, fresh = postgres(), neo4j(), postgres("-fresh")
@@ -99,7 +99,7 @@ def test_what_was_changed_in_a_database_since_is_mended(
     assert stored_hashes(relational) == stored_hashes(fresh)
 
 
-def test_a_load_reads_what_differs(
+def test_a_load_reads_only_rows_that_differ(
     postgres: OpenPostgres,
     neo4j: OpenNeo4j,
     snapshots: SnapshotStore,

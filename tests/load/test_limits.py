@@ -23,7 +23,7 @@ OpenPostgres = Callable[..., PostgresStore]
 OpenNeo4j = Callable[..., Neo4jStore]
 
 
-def test_an_entity_with_very_many_mentions(
+def test_an_entity_with_very_many_mentions_is_loaded_and_verified(
     postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore
 ):
     texts = {f"{number}.txt": f"Ada met Babbage, time {number}." for number in range(MENTIONS)}
@@ -52,10 +52,10 @@ def test_an_entity_with_very_many_mentions(
         assert all(counts["unchanged"] == sum(counts.values()) for counts in store.values())
 
 
-def test_more_relationship_types_than_are_kept(
+def test_the_rarest_of_too_many_relationship_types_become_related(
     postgres: OpenPostgres, neo4j: OpenNeo4j, snapshots: SnapshotStore
 ):
-    """The most frequent stay types; of the others the keyword stays."""
+    """The most frequent types are kept. Of the others, only the keyword is kept."""
     names = [f"Person {number}" for number in range(60)]
     words = [f"word {place % TYPES}" for place in range(59)] + ["word 0"] * 3
     links = list(zip(names, names[1:], words, strict=False))

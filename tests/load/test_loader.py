@@ -101,7 +101,7 @@ def _versions(store: PostgresStore) -> dict[str, set]:
         "UPDATE graphmill_live SET tables = '{}' WHERE workspace = :w",
     ],
 )
-def test_what_was_changed_in_the_database_is_mended(
+def test_rows_that_were_changed_in_postgres_are_repaired(
     postgres: OpenPostgres, snapshots: SnapshotStore, drift: str
 ):
     store, manifest = postgres(), save(BEFORE, snapshots)
@@ -129,7 +129,7 @@ def test_what_was_changed_in_the_database_is_mended(
         ),
     ],
 )
-def test_what_was_changed_in_neo4j_is_mended(
+def test_rows_that_were_changed_in_neo4j_are_repaired(
     neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore, drift: LiteralString
 ):
     store, manifest = neo4j(), save(BEFORE, snapshots)
@@ -230,7 +230,7 @@ def test_both_graphs_come_out_equal(
 def test_names_of_any_length_are_loaded_and_verified(
     postgres: OpenPostgres, neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore
 ):
-    """Of a length that no reply may bring, but another's tables may."""
+    """A reply cannot bring names of this length, but imported tables can."""
     stores, manifest = [postgres(), neo4j()], save(hostile_tables(), snapshots)
     load(manifest, snapshots, stores, 5)
     assert verify(manifest, snapshots, stores, 5).agrees

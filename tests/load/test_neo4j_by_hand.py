@@ -91,7 +91,7 @@ NEXT_LOADS = ("the same", "full", "another version")
         [(stray, next_load) for stray in STRAYS for next_load in NEXT_LOADS],
     ),
 )
-def test_relationships_that_are_where_they_should_not_be(
+def test_misplaced_relationships_are_deleted_by_each_kind_of_load(
     loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, stray: str, next_load: str
 ):
     change(loaded, STRAYS[stray])
@@ -146,7 +146,7 @@ def test_deleted_rows_are_found_by_name_and_a_load_repairs_exactly_those(
         "REMOVE n.displayName",
     ],
 )
-def test_what_was_altered_under_its_hash_is_found_and_repaired_by_a_full_load(
+def test_rows_changed_under_their_hashes_are_found_and_repaired_by_a_full_load(
     loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, altered: LiteralString
 ):
     change(loaded, "MATCH (n:Entity {workspace: $w, displayName: 'Faraday'}) " + altered)
@@ -166,7 +166,7 @@ GONE = {
 
 
 @pytest.mark.parametrize("gone", GONE)
-def test_what_leads_to_a_community_and_to_its_parent_is_missed(
+def test_a_missing_member_or_parent_of_a_community_is_found(
     loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, gone: str
 ):
     change(loaded, GONE[gone])
@@ -183,7 +183,7 @@ def test_what_leads_to_a_community_and_to_its_parent_is_missed(
     assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
 
 
-def test_another_member_is_found_by_reading_all(
+def test_an_exchanged_member_is_found_by_reading_all_rows(
     loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore
 ):
     change(
@@ -220,7 +220,7 @@ def test_communities_that_were_cut_off_are_finished(
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
 
 
-def test_a_node_that_no_name_leads_to_is_written_again(
+def test_a_node_without_its_name_key_is_written_again(
     loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore
 ):
     change(loaded, "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) REMOVE n.name_key")
@@ -230,7 +230,7 @@ def test_a_node_that_no_name_leads_to_is_written_again(
     assert verify(manifest, snapshots, [loaded], MAX_TYPES).agrees
 
 
-def test_a_property_that_is_gone_is_empty_to_those_who_read(
+def test_readers_see_a_missing_property_as_empty(
     loaded: Neo4jStore, postgres: Callable[..., PostgresStore]
 ):
     ids = [entity_id(name) for name in ("Ada", "Babbage")]
@@ -263,7 +263,7 @@ def test_a_property_that_is_gone_is_empty_to_those_who_read(
 def test_a_repair_that_was_cut_off_does_not_stay_under_way(
     neo4j: OpenNeo4j, manifest: Manifest, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
-    """All rows are as they should be again: nothing differs but what is said of them."""
+    """All rows are right again after the repair; only the mark of a load under way differs."""
     store = neo4j(atomic_rows=2)
     load(manifest, snapshots, [store], MAX_TYPES)
     version = store.shown().version
@@ -283,7 +283,7 @@ def test_a_repair_that_was_cut_off_does_not_stay_under_way(
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
 
 
-def test_a_first_load_that_was_cut_off_is_told_with_what_it_left(
+def test_a_first_load_that_was_cut_off_is_reported_with_the_rows_it_left(
     neo4j: OpenNeo4j, manifest: Manifest, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
     store = neo4j(atomic_rows=2)
@@ -322,7 +322,7 @@ def test_other_dimensions_are_said_to_be_loaded(
 
 
 @pytest.mark.parametrize("tables", ["junk", "[]", '{"sourced_nodes": 1}', 7])
-def test_what_a_load_has_noted_is_written_anew_where_somebody_has_altered_it(
+def test_the_record_of_a_load_is_written_again_after_somebody_altered_it(
     loaded: Neo4jStore, manifest: Manifest, snapshots: SnapshotStore, tables: object
 ):
     change(loaded, "MATCH (n:Entity {workspace: $w, displayName: 'Ada'}) DETACH DELETE n")

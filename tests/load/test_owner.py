@@ -33,7 +33,7 @@ def shown(workflow: str, *extras: str) -> Live:
     )
 
 
-def test_more_kinds_of_tables_need_no_replace():
+def test_a_load_that_only_adds_kinds_of_tables_needs_no_replace():
     refuse_other_workflow("w", [shown("index")], "communities", COMMUNITIES)
     refuse_other_workflow("w", [shown("communities", "communities", "reports")], "claims", CLAIMS)
     for live, workflow, tables in (
@@ -87,7 +87,9 @@ def test_a_load_that_waits_says_for_whom_and_goes_on_when_that_is_killed(
     assert not waiting.is_alive()
 
 
-def test_what_a_killed_client_has_begun_ends(postgres: Callable[..., PostgresStore]):
+def test_the_server_ends_a_statement_whose_client_was_killed(
+    postgres: Callable[..., PostgresStore],
+):
     store = postgres()
     worker, process = _started(_work, store)
     while not _is_at_work(store):
@@ -128,14 +130,14 @@ def _started(work: Callable[..., None], store: Store) -> tuple[int, BaseProcess]
     ],
     ids=["another folder", "this one", "a fresh container's", "not known"],
 )
-def test_which_other_folder_has_loaded_it(before: str, told: bool):
+def test_a_load_from_another_folder_is_reported(before: str, told: bool):
     live = replace(shown("index"), owner="team", place=before)
     assert (
         f"{before} had loaded it" in loaded_elsewhere("w", [None, live], "host:/srv/mine")
     ) == told
 
 
-def test_what_an_earlier_version_has_loaded_is_not_taken_for_less():
+def test_a_load_without_kept_states_does_not_count_as_fewer_tables():
     unknown = Live("communities", "1", {}, 0)
     assert (
         other_workflow([unknown], "claims", ["documents", "community_reports", "covariates"])

@@ -37,7 +37,7 @@ def test_rows_have_the_columns_of_the_stores_tables():
     }  # fmt: skip
 
 
-def test_no_place_is_infinitely_far():
+def test_an_infinite_place_is_a_missing_place():
     tables = corpus(TEXTS, NAMES, LINKS)
     first, second = tables["layout"]["id"]
     tables["layout"] = tables["layout"].assign(x=[np.inf, 0.5], y=[0.25, -np.inf])
@@ -132,7 +132,7 @@ def test_the_rarest_types_become_related_and_keep_their_keyword():
     assert ["lives-in"] in edges["keywords"].tolist()
 
 
-def test_no_documents_are_no_rows():
+def test_a_corpus_without_documents_gives_no_rows():
     projected = project(corpus({}, {}, []), max_types=100)
     assert all(rows.empty for rows in projected.values())
 
@@ -160,7 +160,7 @@ def test_a_missing_table_is_named(missing: str):
         ("C++", "C"),
     ],
 )
-def test_type_names(label: str, name: str):
+def test_a_type_name_is_made_of_the_words_of_its_label(label: str, name: str):
     assert type_name(label, "OTHER") == name
 
 

@@ -83,7 +83,7 @@ def plan_of_search(store: PostgresStore) -> str:
     return seen[0]
 
 
-def test_other_parameters_of_the_index(
+def test_other_parameters_of_the_index_build_a_new_one(
     store: PostgresStore, other: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
     before = indexes(store)
@@ -115,7 +115,7 @@ def test_an_index_that_was_dropped_is_built_again(
 
 
 @pytest.mark.parametrize("name", [lexical_index, document_index, mention_index])
-def test_an_index_of_words_or_mentions_that_was_dropped(
+def test_a_dropped_index_of_words_or_mentions_is_built_again(
     store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore, name: Callable[[str], str]
 ):
     with store.connection() as connection:
@@ -126,10 +126,10 @@ def test_an_index_of_words_or_mentions_that_was_dropped(
     assert verify(manifest, snapshots, [store], MAX_TYPES, quick=True).agrees
 
 
-def test_what_is_left_of_an_index_goes_with_a_later_load(
+def test_an_old_index_that_could_not_be_dropped_is_dropped_by_a_later_load(
     store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
-    """A reader is in the way of its being dropped; the load itself is over by then."""
+    """A reader prevents the drop of the index; the load itself has ended by then."""
     newer = save(tables(), snapshots, model="n")
     hasty = replace(store, url=f"{store.url}&options=-c%20lock_timeout%3D300")
     with store.reading() as reader:
@@ -146,7 +146,7 @@ def test_what_is_left_of_an_index_goes_with_a_later_load(
     hasty.close()
 
 
-def test_a_broken_index_of_the_parameters_that_are_wanted_again(
+def test_a_broken_index_is_replaced_when_its_parameters_are_wanted_again(
     store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
     [name] = indexes(store)
@@ -160,7 +160,9 @@ def test_a_broken_index_of_the_parameters_that_are_wanted_again(
     assert indexes(store) == {name: True}
 
 
-def test_vectors_that_no_index_takes_are_noted(postgres: OpenPostgres, snapshots: SnapshotStore):
+def test_vectors_of_too_many_dimensions_for_an_index_are_reported(
+    postgres: OpenPostgres, snapshots: SnapshotStore
+):
     few, many = postgres(), replace(postgres(), hnsw=Hnsw(exact_below=ROWS))
     manifest = save(tables(4100), snapshots)
     load(manifest, snapshots, [many], MAX_TYPES)
@@ -219,7 +221,9 @@ def test_verify_names_the_command_that_load_takes(
     assert verify(fast, snapshots, [store], MAX_TYPES).agrees
 
 
-def test_another_cap_of_sources(neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore):
+def test_another_limit_of_sources_writes_the_lists_again(
+    neo4j: Callable[..., Neo4jStore], snapshots: SnapshotStore
+):
     made = tables()
     units = sorted(made["text_units"]["id"])[:8]
     made["entities"] = made["entities"].assign(text_unit_ids=[units, *[units[:2]] * (ROWS - 1)])
@@ -242,7 +246,7 @@ def test_another_cap_of_sources(neo4j: Callable[..., Neo4jStore], snapshots: Sna
 def test_a_long_reader_holds_up_a_load_and_no_other_reader(
     store: PostgresStore, other: PostgresStore, snapshots: SnapshotStore
 ):
-    """Vectors of so many dimensions are kept elsewhere, which is a change of the table."""
+    """Vectors of so many dimensions are stored out of line, which needs a change of the table."""
     larger = save(tables(2000), snapshots, model="n")
     loading = threading.Thread(
         target=load, args=(larger, snapshots, [other], MAX_TYPES, LoadOptions(re_embed=True))
@@ -272,7 +276,7 @@ def refused(vector: list[float], now: list[float]) -> bool:
     return bool(other_vectors(live, replace(live, dimensions=len(now)), embeddings))
 
 
-def test_what_the_same_text_must_have():
+def test_the_same_text_must_have_the_same_vector():
     assert not refused([1.0, 0.0], [1.0, 0.0])
     assert not refused([1.0, 0.0], [0.9999, 0.0001])
     assert refused([1.0, 0.0], [0.0, 1.0])
@@ -299,7 +303,7 @@ def test_a_model_that_changed_under_its_name_is_refused(
     assert verify(changed, snapshots, [store], MAX_TYPES).agrees
 
 
-def test_a_load_that_runs_into_a_limit_of_the_server_ends_with_its_name(
+def test_a_load_that_exceeds_a_limit_of_the_server_names_the_limit(
     store: PostgresStore, snapshots: SnapshotStore
 ):
     hasty = replace(store, url=f"{store.url}&options=-c%20statement_timeout%3D1")

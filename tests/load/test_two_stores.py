@@ -128,7 +128,7 @@ def test_of_two_first_loads_the_later_is_refused(
 
 
 @pytest.mark.parametrize("option", ["re_embed", "replace"])
-def test_what_was_cut_off_between_the_stores_is_finished_by_a_plain_load(
+def test_a_load_cut_off_between_the_stores_is_finished_by_a_plain_load(
     vectors: PostgresStore,
     neo4j: OpenNeo4j,
     snapshots: SnapshotStore,
@@ -187,7 +187,7 @@ def test_one_store_can_be_verified_when_the_other_cannot(
     assert verify(manifest, snapshots, stores, MAX_TYPES, quick).agrees
 
 
-def test_a_graph_that_has_moved_is_not_read_where_it_was(
+def test_a_graph_that_moved_to_another_store_is_not_read_in_the_old_one(
     postgres: OpenPostgres, vectors: PostgresStore, neo4j: OpenNeo4j, snapshots: SnapshotStore
 ):
     whole, graph = postgres(), neo4j()
@@ -212,7 +212,7 @@ def test_a_graph_that_has_moved_is_not_read_where_it_was(
     assert verify(after, snapshots, [whole], MAX_TYPES).agrees
 
 
-def test_nothing_is_found_in_two_owners_stores(
+def test_stores_of_two_owners_are_not_read_together(
     vectors: PostgresStore, neo4j: OpenNeo4j, snapshots: SnapshotStore
 ):
     graph = neo4j()

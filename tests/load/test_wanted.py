@@ -47,7 +47,7 @@ def hashes(rows: pd.DataFrame) -> dict[str, str]:
     return dict(zip(rows["id"], rows["row_hash"], strict=True))
 
 
-def test_vectors_are_told_from_what_the_tables_are_made_of():
+def test_tables_with_vectors_follow_from_their_sources():
     assert VECTORS_OF == {
         "chunks": "text_unit_embeddings", "entities": "entity_embeddings",
         "relationships": "relationship_embeddings",
@@ -57,7 +57,7 @@ def test_vectors_are_told_from_what_the_tables_are_made_of():
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("table", TABLE_SOURCES)
-def test_parts_and_rows_by_id_are_the_rows_of_the_whole(
+def test_parts_and_rows_by_id_equal_the_rows_of_the_whole_table(
     wanted: DesiredRows, table: str, reverse: bool
 ):
     shown = with_embeddings(wanted, slice(None, None, -1)) if reverse else wanted
@@ -75,6 +75,6 @@ def test_parts_and_rows_by_id_are_the_rows_of_the_whole(
 
 @pytest.mark.parametrize("table", VECTORS_OF)
 @pytest.mark.parametrize("left", [slice(1, None), slice(0)])
-def test_a_row_without_a_vector_is_told(wanted: DesiredRows, table: str, left: slice):
+def test_a_row_without_a_vector_is_a_data_error(wanted: DesiredRows, table: str, left: slice):
     with pytest.raises(DataError, match="rows lack their text or vector"):
         list(with_embeddings(wanted, left).parts(table))

@@ -26,7 +26,7 @@ def test_the_next_is_made_while_one_is_used():
         assert made.wait(10)
 
 
-def test_an_error_comes_where_the_item_is_asked_for():
+def test_an_error_is_raised_where_the_item_is_requested():
     with ahead(map(int, ["1", "x"])) as items:
         assert next(items) == 1
         with pytest.raises(ValueError, match="x"):

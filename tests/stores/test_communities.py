@@ -60,7 +60,7 @@ def test_a_load_over_another_leaves_the_last(open_graph: OpenGraph):
     assert_reads(other, kept)
 
 
-def test_who_sees_some_documents_sees_communities_of_their_entities_alone():
+def test_a_caller_of_some_documents_sees_only_communities_of_their_entities():
     rows = pd.DataFrame(
         [("ent-Ada", "com-1", 0), ("ent-Bea", "com-1", 0), ("ent-Cid", "com-2", 0)],
         columns=["entity_id", "community_id", "level"],
@@ -77,9 +77,7 @@ PARENTS = "MATCH (c:Community {workspace: $workspace})-[:PARENT]->(p:Community) 
 
 
 @pytest.mark.parametrize("atomic_rows", [0, 10_000])
-def test_neo4j_shows_what_leads_to_a_community_and_to_its_parent(
-    neo4j: OpenNeo4j, atomic_rows: int
-):
+def test_neo4j_shows_the_members_and_the_parent_of_a_community(neo4j: OpenNeo4j, atomic_rows: int):
     store = neo4j(atomic_rows=atomic_rows)
     for content in (0, 1):
         rows, _ = load(LoadableGraph(store, store), content)
@@ -118,7 +116,9 @@ def test_neo4j_shows_what_leads_to_a_community_and_to_its_parent(
         ),
     ],
 )
-def test_what_leads_to_a_community_is_part_of_its_state(neo4j: OpenNeo4j, query: LiteralString):
+def test_the_members_and_the_parent_of_a_community_are_part_of_its_state(
+    neo4j: OpenNeo4j, query: LiteralString
+):
     store = neo4j()
     rows, _ = load(LoadableGraph(store, store), 0)
     before = store.table_states()["communities"]

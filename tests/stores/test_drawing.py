@@ -127,7 +127,7 @@ class Expected:
         )
 
 
-def test_communities_their_parts_and_what_leads_between_them(open_graph: OpenGraph):
+def test_communities_their_children_and_the_counts_between_them_are_read(open_graph: OpenGraph):
     opened, stored = open_graph(), random_graph(0)
     rows, _ = load(opened, 0)
     expected, reads, seen = Expected(rows), opened.reads, set()
@@ -163,7 +163,7 @@ def test_an_entity_has_the_place_that_was_loaded(open_graph: OpenGraph):
     assert load_at([np.nan, 0.5], [np.nan, 0.0]) == (2, [(None, None), (0.5, 0.0)])
 
 
-def test_what_leads_between_communities_is_counted_anew_with_what_is_loaded(open_graph: OpenGraph):
+def test_each_load_counts_relationships_between_communities_again(open_graph: OpenGraph):
     opened, stored = open_graph(), random_graph(0)
     rows, _ = load(opened, 0)
     coarsest = list(rows.loc[rows["parent"] == "", "id"])
@@ -180,7 +180,7 @@ def test_what_leads_between_communities_is_counted_anew_with_what_is_loaded(open
     assert opened.reads.between(coarsest) == []
 
 
-def test_of_communities_of_two_levels_nothing_is_told_also_where_neither_has_a_parent(
+def test_communities_of_two_levels_have_no_count_between_them_even_without_parents(
     open_graph: OpenGraph,
 ):
     opened, names = open_graph(), ["A", "B", "C"]
@@ -205,7 +205,7 @@ def test_two_directions_are_two_lines_of_one_pair(open_graph: OpenGraph):
 
 
 class Drawable(MemoryStores):
-    """All of them, whatever is asked for."""
+    """Stores in memory whose reads for drawings return all rows, whatever is asked for."""
 
     def most_linked(self, limit: int, community: str = "") -> list[Dot]:
         return [
@@ -225,7 +225,7 @@ class Drawable(MemoryStores):
     lines_among = lines_of
 
 
-def test_who_sees_some_documents_sees_a_drawing_of_these_alone():
+def test_a_caller_of_some_documents_sees_a_drawing_of_these_only():
     stores = Drawable(
         *(getattr(village(), name) for name in ("chunk_rows", "entity_rows", "relationship_rows"))
     )

@@ -74,8 +74,10 @@ def test_a_cancel_that_comes_between_two_statements_is_tried_again(
         assert seconds_until_ended(request, two_statements) < SOON
 
 
-def test_postgres_stops_by_itself_when_the_time_is_over(postgres: Callable[..., PostgresStore]):
-    """Nobody ends this one."""
+def test_postgres_stops_by_itself_when_the_time_of_the_request_is_over(
+    postgres: Callable[..., PostgresStore],
+):
+    """The request is not ended by anybody."""
     store, request = postgres(), CurrentRequest(deadline=time.monotonic() + 0.3)
     assert seconds_until_ended(request, lambda: slow_in_postgres(store)) < SOON
 
@@ -83,7 +85,7 @@ def test_postgres_stops_by_itself_when_the_time_is_over(postgres: Callable[..., 
 def test_no_statement_of_another_request_is_cancelled(
     postgres: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch
 ):
-    """Requests end at any instant of short statements, over connections that all share."""
+    """Requests end at any moment of short statements, and all requests share the connections."""
     monkeypatch.setattr(current_request, "GRACE_SECONDS", 0.0)
     store = postgres()
     wrong: list[BaseException] = []
@@ -119,8 +121,10 @@ def test_no_statement_of_another_request_is_cancelled(
     assert wrong == []
 
 
-def test_one_key_leaves_connections_to_others(postgres: Callable[..., PostgresStore]):
-    """And a request that waits for its key's share ends with its time, as any other."""
+def test_the_requests_of_one_key_leave_connections_for_others(
+    postgres: Callable[..., PostgresStore],
+):
+    """A request that waits for a connection of its key ends when its time is over, as any other."""
     store = postgres()
     hogs = [CurrentRequest(key="hog") for _ in range(3 * CONNECTIONS_OF_A_KEY)]
     outcomes: list[str] = []
@@ -149,8 +153,10 @@ def test_one_key_leaves_connections_to_others(postgres: Callable[..., PostgresSt
 
 
 @pytest.mark.parametrize("seconds", [None, 0.3])
-def test_neo4j_stops(neo4j: Callable[..., Neo4jStore], seconds: float | None):
-    """Told by another connection, or by its own limit of time."""
+def test_neo4j_stops_a_query_when_its_request_ends(
+    neo4j: Callable[..., Neo4jStore], seconds: float | None
+):
+    """The transaction is terminated by another connection, or by its own time limit."""
     store = neo4j()
     store.driver  # noqa: B018 - to connect is no part of it
     request = (

@@ -63,7 +63,7 @@ def test_reads_equal_a_plain_reference(open_graph: OpenGraph, seed: int):
     assert opened.reads.shared_units(entities) == expected_shared_units(stored, entities)
 
 
-def test_nothing_asked_is_nothing_found(open_graph: OpenGraph):
+def test_a_read_without_ids_finds_nothing(open_graph: OpenGraph):
     opened = open_graph()
     opened.load(random_graph(0))
     assert not opened.reads.entities([])
@@ -124,14 +124,14 @@ def test_a_load_over_another_equals_a_fresh_one(open_graph: OpenGraph, seed: int
     assert found["relationships"] == expected_relationships(after, sorted(after.edges["id"]))
 
 
-def test_everything_can_go(open_graph: OpenGraph):
+def test_a_load_without_rows_deletes_every_row(open_graph: OpenGraph):
     opened = open_graph()
     opened.load(random_graph(2))
     opened.load(graph([]))
     assert not any(opened.content().values())
 
 
-def test_workspaces_do_not_meet(open_graph: OpenGraph):
+def test_a_workspace_does_not_see_rows_of_another(open_graph: OpenGraph):
     one, other = open_graph("-one"), open_graph("-other")
     first, second = random_graph(0), random_graph(0, content=1)
     one.load(first)
@@ -188,7 +188,7 @@ def test_hostile_names_are_kept_literally(open_graph: OpenGraph):
 
 
 def test_hostile_ids_and_types_are_values(open_graph: OpenGraph):
-    """Even where a projection let them through."""
+    """They are values even if a projection has not cleaned them."""
     opened = open_graph()
     label = "X`) DETACH DELETE n // $("
     ids = sorted(name for name in HOSTILE if len(name) < 1000)
@@ -215,7 +215,7 @@ def test_live_is_what_was_published(open_graph: OpenGraph):
     assert opened.store.live() == LIVE
 
 
-def test_what_is_not_published_is_not_live(open_graph: OpenGraph):
+def test_a_load_that_is_not_published_is_not_shown(open_graph: OpenGraph):
     opened = open_graph()
     with pytest.raises(RuntimeError, match="pulled"):
         _publish_and_fail(opened)
@@ -228,7 +228,7 @@ def _publish_and_fail(opened: LoadableGraph) -> None:
         raise RuntimeError("plug pulled")
 
 
-def test_a_load_after_a_broken_one_mends(open_graph: OpenGraph):
+def test_a_load_repairs_what_a_broken_load_left(open_graph: OpenGraph):
     stored = random_graph(0)
     opened = open_graph()
     opened.load(random_graph(0, content=1))

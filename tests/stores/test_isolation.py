@@ -76,7 +76,7 @@ def version(canary: str, number: int, snapshots: SnapshotStore) -> Manifest:
 
 
 @pytest.mark.parametrize("graph_in", ["postgres", "neo4j"])
-def test_workspaces_never_meet(
+def test_no_read_or_write_reaches_another_workspace(
     request: pytest.FixtureRequest,
     postgres: Callable[..., PostgresStore],
     tmp_path: Path,

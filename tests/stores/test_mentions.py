@@ -63,14 +63,14 @@ def found(store: PostgresStore, units: list[str], entities: list[str], most: int
     return [astuple(entity) for entity in store.mentions(units, entities, most)]
 
 
-def test_the_entities_of_text_units(store: PostgresStore):
+def test_mentions_are_the_entities_of_the_text_units(store: PostgresStore):
     assert found(store, ["c1"], [], 9) == [("ent-a", "A", ["c1", "c2"])]
     assert found(store, ["c2", "c-unknown"], [], 99) == [
         ("ent-a", "A", ["c1", "c2"]), ("ent-b", "B", ["c2"]), ("ent-hub", "HUB", UNITS["ent-hub"]),
     ]  # fmt: skip
 
 
-def test_entities_that_are_asked_for(store: PostgresStore):
+def test_mentions_include_the_entities_that_are_asked_for(store: PostgresStore):
     assert found(store, [], ["ent-c", "ent-b", "ent-unknown"], 9) == [
         ("ent-b", "B", ["c2"]),
         ("ent-c", "C", []),
@@ -79,7 +79,7 @@ def test_entities_that_are_asked_for(store: PostgresStore):
 
 
 @pytest.mark.parametrize(("most", "expected"), [(1, []), (57, []), (58, UNITS["ent-hub"])])
-def test_an_entity_in_too_many_text_units_is_without_them(
+def test_an_entity_in_too_many_text_units_is_returned_without_them(
     store: PostgresStore, most: int, expected: list[str]
 ):
     assert found(store, ["c9"], [], most) == [("ent-hub", "HUB", expected)]
@@ -96,20 +96,20 @@ def test_mentions_with_the_openings_of_their_passages(store: PostgresStore):
     assert store.opened_mentions([], [], 9, 99, 4) == ([], {})
 
 
-def test_openings(store: PostgresStore):
+def test_an_opening_is_the_title_and_the_first_characters(store: PostgresStore):
     opened = store.openings(["c2", "c-unknown", "c1"], 4)
     assert opened == {"c1": ("One", "one"), "c2": ("One", "灯塔 t")}
     assert not store.openings([], 4)
 
 
-def test_embeddings(store: PostgresStore):
+def test_embeddings_are_returned_by_id(store: PostgresStore):
     vectors = store.embeddings("entities", ["ent-b", "ent-unknown"])
     assert {id: vector.tolist() for id, vector in vectors.items()} == {"ent-b": [2, 1]}
 
 
 def test_a_hub_is_found_by_the_index_and_its_list_is_not_read(store: PostgresStore):
-    """The list of an entity with 50,000 text units lies out of line; it is only read to be given
-    back."""
+    """The list of an entity with 50,000 text units is stored out of line. It is read only if it is
+    returned."""
     units = [f"chunk-{number:032x}" for number in range(50_000)]
     ids = ["ent-0", *(f"ent-other{number}" for number in range(3000))]
     hub = rows(ids, entity_name=ids, content=ids)

@@ -59,14 +59,14 @@ def everything(vectors: VectorStore, graph: GraphStore) -> set[str]:
 
 
 @pytest.mark.parametrize("graph_in", ["postgres", "neo4j"])
-def test_a_reader_sees_the_old_or_the_new(
+def test_a_reader_sees_the_old_or_the_new_version_or_is_warned(
     request: pytest.FixtureRequest,
     postgres: Callable[..., PostgresStore],
     tmp_path: Path,
     graph_in: str,
 ):
-    """In two databases a moment may fall between their commits: then the versions differ, and that
-    is said."""
+    """With two databases, a read may fall between their commits. Then the versions differ, and a
+    warning says so."""
     vectors, snapshots = postgres(), SnapshotStore(tmp_path)
     graph: PostgresGraph | Neo4jStore
     graph = PostgresGraph(vectors) if graph_in == "postgres" else request.getfixturevalue("neo4j")()

@@ -260,7 +260,7 @@ def test_no_statement_is_made_of_data(module: Path):
         "TEXTS = {'a': 'SELECT 1', 'b': other}\nconnection.execute(text(TEXTS['b']))",
     ],
 )
-def test_the_check_finds_what_is_made(source: str):
+def test_the_check_finds_statements_that_are_put_together(source: str):
     assert made_texts(source)
 
 
@@ -287,5 +287,5 @@ def test_the_check_finds_what_is_made(source: str):
         "HEAD = 'MATCH (n)'\nsession.run(HEAD + ' RETURN n')",
     ],
 )
-def test_the_check_passes_what_is_constant(source: str):
+def test_the_check_accepts_constant_statements(source: str):
     assert made_texts(source) == []

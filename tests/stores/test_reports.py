@@ -129,7 +129,7 @@ def test_claims_are_those_of_subject_and_object(store: PostgresStore):
     assert not store.claims_of([], 9)
 
 
-def test_reports_are_searched_as_other_vectors(store: PostgresStore):
+def test_reports_are_searched_by_their_vectors(store: PostgresStore):
     vector = np.array([1, 0, 0], np.float32)
     assert [id for id, _ in nearest(store, "reports", vector, 3)] == ["com-a", "com-d", "com-c"]
     assert set(store.embeddings("reports", ["com-a", "com-unknown"])) == {"com-a"}
@@ -137,8 +137,8 @@ def test_reports_are_searched_as_other_vectors(store: PostgresStore):
     assert origins == {"com-a": (True, False), "com-b": (False, False), "com-c": (True, True)}
 
 
-def test_who_sees_some_documents_sees_reports_of_these_alone(store: PostgresStore):
-    """A report tells of all its text units at once."""
+def test_a_caller_of_some_documents_sees_reports_of_these_only(store: PostgresStore):
+    """A report reveals all of its text units, so all of them must be in these documents."""
     vectors = FilteredVectors(store, of_documents("doc-1"))
     query = np.array([1, 0, 0], np.float32)
     assert [id for id, _ in nearest(vectors, "reports", query, 9)] == ["com-c", "com-e"]

@@ -101,7 +101,7 @@ def plans(store: PostgresStore) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("dimensions", [3, 256, 1536, 2500, 4096])
-def test_nearest_is_what_brute_force_finds(postgres: OpenStore, dimensions: int):
+def test_nearest_finds_the_same_rows_as_brute_force(postgres: OpenStore, dimensions: int):
     store = postgres()
     stored = vectors(1, 60, dimensions)
     load(store, {"entities": entities(stored)}, dimensions)
@@ -115,7 +115,7 @@ def test_nearest_is_what_brute_force_finds(postgres: OpenStore, dimensions: int)
         )
 
 
-def test_ties_go_by_id(postgres: OpenStore):
+def test_ties_are_sorted_by_id(postgres: OpenStore):
     store = postgres()
     stored = np.repeat(vectors(1, 2, 8), 5, axis=0)
     load(store, {"entities": entities(stored)}, 8)
@@ -145,7 +145,7 @@ def within_store(postgres: OpenStore, rows: int = 40, exact_below: int = 5000) -
 
 
 @pytest.mark.parametrize(("exact_below", "few"), [(10, 0), (5000, 0), (10, 2000)])
-def test_nearest_within_documents_is_what_brute_force_finds_of_them(
+def test_nearest_within_documents_finds_the_same_rows_as_brute_force(
     postgres: OpenStore, exact_below: int, few: int, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pipeline.stores.postgres.conditions.FEW", few)
@@ -162,7 +162,7 @@ def test_nearest_within_documents_is_what_brute_force_finds_of_them(
         assert nearest(store, "chunks", query, 40, of_documents("none")) == []
 
 
-def test_a_filter_that_the_index_gives_up_on_still_finds_all(
+def test_a_search_that_the_index_ends_too_early_still_finds_all_rows(
     postgres: OpenStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pipeline.stores.postgres.conditions.FEW", 0)
@@ -198,7 +198,7 @@ def test_rights_are_searched_exactly(postgres: OpenStore, monkeypatch: pytest.Mo
     assert "_hnsw_" not in "".join(found)
 
 
-def test_the_nearest_of_some_chunks(postgres: OpenStore):
+def test_nearest_of_ranks_only_the_given_chunks(postgres: OpenStore):
     store = within_store(postgres)
     query = vectors(3, 1, 8)[0]
     everywhere = dict(nearest(store, "chunks", query, 40))
@@ -211,7 +211,7 @@ def test_the_nearest_of_some_chunks(postgres: OpenStore):
     assert store.nearest_of("chunks", [], query, 2) == []
 
 
-def test_documents_and_the_origins_of_rows(postgres: OpenStore):
+def test_documents_and_the_origins_of_rows_are_read(postgres: OpenStore):
     store = within_store(postgres)
     documents = sorted(store.documents(), key=lambda document: document.id)
     assert documents == [Document(**row) for row in DOCUMENTS.to_dict("records")]
@@ -227,7 +227,7 @@ def test_documents_and_the_origins_of_rows(postgres: OpenStore):
     assert told == {"chunk-00001": (True, True), "chunk-00002": (False, False)}
 
 
-def test_the_fields_that_documents_of_a_workspace_have(postgres: OpenStore):
+def test_fields_are_the_metadata_keys_of_a_workspace(postgres: OpenStore):
     one, other = postgres("-one"), postgres("-other")
     more = pd.DataFrame(
         [("doc-3", "Three", "three.txt", {"year": 1, "place": None})], columns=DOCUMENTS.columns
@@ -239,7 +239,7 @@ def test_the_fields_that_documents_of_a_workspace_have(postgres: OpenStore):
     assert one.fields("nowhere") == set()
 
 
-def test_a_row_whose_source_is_lost_is_not_of_the_documents_alone(postgres: OpenStore):
+def test_a_row_with_a_missing_source_does_not_come_from_the_documents_only(postgres: OpenStore):
     store = postgres()
     rows = {
         "documents": DOCUMENTS,
@@ -253,8 +253,8 @@ def test_a_row_whose_source_is_lost_is_not_of_the_documents_alone(postgres: Open
     }
 
 
-def test_workspaces_do_not_meet(postgres: OpenStore):
-    """Even with models of different dimensions in one table."""
+def test_a_search_does_not_find_vectors_of_another_workspace(postgres: OpenStore):
+    """One table may hold vectors of models with different dimensions."""
     one, other = postgres("-one"), postgres("-other")
     load(one, {"entities": entities(vectors(1, 20, 4))}, 4)
     load(other, {"entities": entities(vectors(2, 5, 6))}, 6)
@@ -380,7 +380,7 @@ def test_a_load_over_another_equals_a_fresh_one(postgres: OpenStore):
     assert nearest(over, "entities", query, 99) == nearest(fresh, "entities", query, 99)
 
 
-def test_no_rows_are_a_load_too(postgres: OpenStore):
+def test_a_load_without_rows_is_published(postgres: OpenStore):
     store = postgres(exact_below=0)
     load(
         store,
@@ -395,7 +395,7 @@ def test_an_empty_workspace_has_nothing_live(postgres: OpenStore):
     assert postgres().live() is None
 
 
-def test_text_that_no_database_takes_is_a_store_error(postgres: OpenStore):
+def test_a_text_that_the_database_refuses_is_a_store_error(postgres: OpenStore):
     store = postgres()
     with pytest.raises(StoreError, match=r"stores\.postgres\.url"):
         load(store, {"documents": DOCUMENTS.assign(title="nul \x00")}, 3)
@@ -417,8 +417,10 @@ def test_no_server_is_a_store_error_without_the_password(url: str):
     store.close()
 
 
-def test_rows_go_however_many_they_are(postgres: OpenStore, monkeypatch: pytest.MonkeyPatch):
-    """By a limit of PostgreSQL on the size of a value, met here at few rows."""
+def test_more_rows_than_fit_into_one_statement_are_deleted(
+    postgres: OpenStore, monkeypatch: pytest.MonkeyPatch
+):
+    """PostgreSQL limits the size of a value. Here the ids of few rows reach the limit."""
     monkeypatch.setattr(postgres_writer, "IDS_AT_ONCE", 3)
     store, whole = postgres(), entities(vectors(1, 20, 3))
     load(store, {"entities": whole}, 3)
@@ -467,14 +469,14 @@ def test_documents_are_listed_by_title_a_page_at_a_time(postgres: OpenStore):
         ("%", ["doc-3"]),
      ("none", [])],
 )  # fmt: skip
-def test_documents_are_found_by_a_part_of_what_they_are_called(
+def test_documents_are_found_by_a_part_of_their_title_source_or_id(
     postgres: OpenStore, part: str, expected: list[str]
 ):
     page, all = listing_store(postgres).listed(Listing(part))
     assert ([found.id for found in page], all) == (expected, len(expected))
 
 
-def test_listed_documents_are_those_that_may_be_seen(postgres: OpenStore):
+def test_only_documents_that_may_be_seen_are_listed(postgres: OpenStore):
     store, within = listing_store(postgres), of_documents("doc-1", "doc-4")
     page, all = store.listed(Listing(), within)
     assert ([found.id for found in page], all) == (["doc-4", "doc-1"], 2)

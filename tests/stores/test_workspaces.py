@@ -89,7 +89,7 @@ def test_a_drop_leaves_the_other_workspace_as_it_is(
     assert contents(one) == before
 
 
-def test_a_partition_that_cannot_go_stays_and_is_used_again(
+def test_a_partition_that_cannot_be_dropped_stays_and_is_used_again(
     postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
 ):
     one, other = postgres("-one"), postgres("-other")
@@ -105,10 +105,10 @@ def test_a_partition_that_cannot_go_stays_and_is_used_again(
     assert len(partitions(one)) == 4
 
 
-def test_loads_and_drops_at_once(
+def test_loads_and_drops_at_the_same_time_do_not_disturb_each_other(
     postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore
 ):
-    """A load that has found its partitions there finds them gone when it is its turn."""
+    """A load may find its partitions before it waits for the lock, and miss them afterwards."""
     store, other = postgres("-one"), postgres("-other")
     load(manifest, snapshots, [other], 100)
     before = contents(other)

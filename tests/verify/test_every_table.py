@@ -28,7 +28,7 @@ def test_each_table_of_the_schema_is_compared_or_a_note_of_a_load():
     assert set(METADATA.tables) == compared | notes
 
 
-def test_a_row_that_is_gone_of_any_table_is_found_and_put_back(
+def test_a_missing_row_of_any_table_is_found_and_restored(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer
 ):
     folder = communities(tmp_path / "every", postgres_url, openai)

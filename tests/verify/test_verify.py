@@ -185,7 +185,7 @@ def test_a_vector_that_is_gone_is_found(store: PostgresStore, check: Callable[..
     assert differences(check()) == {"chunks": {"altered": len(PEOPLE)}}
 
 
-def test_another_hash_and_a_row_too_many(
+def test_another_hash_and_an_extra_row_are_found(
     store: PostgresStore, check: Callable[..., Verification], repair: Callable[..., dict]
 ):
     change(
@@ -210,7 +210,7 @@ def test_another_hash_and_a_row_too_many(
     assert check().agrees
 
 
-def test_only_the_first_names_are_told(
+def test_only_the_first_rows_by_name_are_reported(
     store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
     many = corpus({"a.txt": "All."}, {f"Person {number:02}": "person" for number in range(30)}, [])
@@ -224,7 +224,9 @@ def test_only_the_first_names_are_told(
     assert [row.name for row in missing.examples] == [f"Person {number:02}" for number in range(10)]
 
 
-def test_ids_that_lead_nowhere_in_a_store(store: PostgresStore, check: Callable[..., Verification]):
+def test_dangling_ids_in_a_store_are_found(
+    store: PostgresStore, check: Callable[..., Verification]
+):
     id = document_id("Ada.txt")
     change(store, "DELETE FROM graphmill_documents WHERE workspace = :w AND id = :id", id=id)
     change(store, "DELETE FROM graphmill_nodes WHERE workspace = :w AND display_name = 'Babbage'")
@@ -240,7 +242,7 @@ def test_ids_that_lead_nowhere_in_a_store(store: PostgresStore, check: Callable[
     assert (example.name, example.id) == ("Ada wrote this.", id)
 
 
-def test_ids_that_lead_nowhere_in_the_snapshots(store: PostgresStore, snapshots: SnapshotStore):
+def test_dangling_ids_in_the_snapshots_are_found(store: PostgresStore, snapshots: SnapshotStore):
     nowhere = [np.array(["chunk-x"], dtype=object), *CORPUS["entities"]["text_unit_ids"][1:]]
     broken = {
         **CORPUS,
@@ -258,7 +260,7 @@ def test_ids_that_lead_nowhere_in_the_snapshots(store: PostgresStore, snapshots:
     assert found.repair == ""
 
 
-def test_communities_are_looked_into_where_there_are_any(
+def test_references_of_communities_are_checked_if_there_are_any(
     store: PostgresStore, snapshots: SnapshotStore
 ):
     ada = entity_id("Ada")
@@ -285,7 +287,7 @@ def test_communities_are_looked_into_where_there_are_any(
     }  # fmt: skip
 
 
-def test_sources_that_lead_nowhere(store: PostgresStore, check: Callable[..., Verification]):
+def test_dangling_sources_are_found(store: PostgresStore, check: Callable[..., Verification]):
     for table, column in (("graphmill_reports", "chunk_ids"), ("graphmill_claims", "text_unit_id")):
         [[first]] = store_rows(store, f"SELECT min(id) FROM {table} WHERE workspace = :w")
         nowhere = "ARRAY['chunk-x', 'chunk-y']" if column == "chunk_ids" else "'chunk-z'"
@@ -306,7 +308,7 @@ def test_sources_that_lead_nowhere(store: PostgresStore, check: Callable[..., Ve
     }
 
 
-def test_what_an_extra_row_refers_to_is_looked_for(
+def test_references_of_an_extra_row_are_checked(
     store: PostgresStore, check: Callable[..., Verification]
 ):
     change(
@@ -330,7 +332,7 @@ def test_what_an_extra_row_refers_to_is_looked_for(
     }
 
 
-def test_of_rows_that_agree_only_their_bytes_are_read(
+def test_rows_that_agree_are_hashed_without_decoding_them(
     store: PostgresStore,
     manifest: Manifest,
     snapshots: SnapshotStore,
@@ -363,7 +365,7 @@ def store_rows(store: PostgresStore, query: str) -> list:
         return list(connection.execute(text(query), {"w": store.workspace}).all())
 
 
-def test_nothing_loaded(
+def test_an_empty_workspace_is_reported(
     postgres: OpenPostgres, manifest: Manifest, snapshots: SnapshotStore, store: PostgresStore
 ):
     found = verify(manifest, snapshots, [postgres("-empty")], MAX_TYPES)
@@ -373,7 +375,7 @@ def test_nothing_loaded(
         verify(Manifest("moon"), snapshots, [store], MAX_TYPES)
 
 
-def test_another_version_and_another_workflow(
+def test_another_version_and_another_workflow_are_reported(
     store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
     newer = save(OTHER, snapshots)
@@ -394,7 +396,7 @@ def test_another_version_and_another_workflow(
         verify(manifest, snapshots, [store], MAX_TYPES)
 
 
-def test_stores_that_show_different_versions(
+def test_stores_that_show_different_versions_are_reported(
     postgres: OpenPostgres, store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
     other = replace(postgres("-other"), name="second")
@@ -405,7 +407,7 @@ def test_stores_that_show_different_versions(
     assert problems[1].startswith("stores: they show different versions (postgres ")
 
 
-def test_a_load_in_between_is_told(
+def test_a_load_during_the_verification_is_reported(
     store: PostgresStore, manifest: Manifest, snapshots: SnapshotStore
 ):
     class Loading(PostgresStore):
@@ -453,7 +455,7 @@ def test_rows_come_back_as_they_were_written_bit_for_bit(
     assert verify(manifest, snapshots, [store], MAX_TYPES).agrees
 
 
-def test_a_text_may_be_missing(postgres: OpenPostgres):
+def test_a_row_with_a_missing_text_is_not_altered(postgres: OpenPostgres):
     store = postgres()
     titles = pd.Series([None, "x"], dtype=object)
     rows = with_hashes(
@@ -467,7 +469,7 @@ def test_a_text_may_be_missing(postgres: OpenPostgres):
     assert not altered_ids([read], ExpectedTable.of(rows, rows)).to_pylist()
 
 
-def test_a_row_that_is_there_twice_is_altered():
+def test_a_row_that_exists_twice_is_altered():
     rows = with_hashes(pd.DataFrame({"id": ["a", "b", "c"], "n": [1, 2, 3]}))
     expected, read = ExpectedTable.of(rows, rows), rows.assign(content_hash=rows["row_hash"])
     assert altered_ids([read], expected).to_pylist() == []

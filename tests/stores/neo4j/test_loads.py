@@ -78,10 +78,10 @@ def test_loads_that_make_an_index_at_the_same_instant(
     ) == 1
 
 
-def test_what_leads_to_a_community_that_was_deleted_by_hand_is_counted_with_its_return(
+def test_counts_of_a_community_that_was_deleted_by_hand_return_with_it(
     neo4j: OpenStore,
 ):
-    """Relationships and communities are then what they were when it was last counted."""
+    """The checksums of relationships and communities are then those of the last count."""
     store = neo4j()
     opened = LoadableGraph(store, store)
     rows, _ = communities.load(opened, 0)
@@ -101,7 +101,7 @@ def test_what_leads_to_a_community_that_was_deleted_by_hand_is_counted_with_its_
 
 
 @pytest.mark.parametrize("atomic_rows", [0, 10_000])
-def test_rows_are_what_was_written(neo4j: OpenStore, atomic_rows: int):
+def test_rows_are_read_as_they_were_written(neo4j: OpenStore, atomic_rows: int):
     store, stored = neo4j(atomic_rows=atomic_rows), random_graph(3)
     load(store, stored)
     assert_stored(store, stored)
@@ -177,7 +177,7 @@ def test_a_name_is_looked_up_by_index(neo4j: OpenStore):
 # Readers.
 
 
-def test_a_small_load_shows_at_its_end_and_not_before(neo4j: OpenStore):
+def test_a_small_load_is_visible_at_its_end_only(neo4j: OpenStore):
     store = neo4j(atomic_rows=1000)
     before, after = random_graph(0), random_graph(0, content=1)
     load(store, before)
@@ -266,12 +266,12 @@ def _meddle(store: Neo4jStore, stored: Graph) -> None:
 
 
 @pytest.mark.parametrize("error", [ServiceUnavailable("gone"), TransientError("busy")])
-def test_what_another_try_may_cure_is_told_apart(neo4j: OpenStore, error: Exception):
+def test_errors_that_another_try_may_cure_are_lost_connections(neo4j: OpenStore, error: Exception):
     with pytest.raises(LostConnectionError), neo4j().writing(LIVE):
         raise error
 
 
-def test_states_are_told_alike_by_the_server_and_here(neo4j: OpenStore):
+def test_states_are_computed_alike_by_the_server_and_by_the_package(neo4j: OpenStore):
     store, stored = neo4j(), random_graph(1)
     load(store, stored)
     for table, rows in stored.tables(store).items():
@@ -298,7 +298,7 @@ def test_batches_keep_both_limits(sizes: Sequence[int], cut: Sequence[int]):
     assert [id for batch in found for id in batch["id"]] == rows["id"].tolist()
 
 
-def test_what_is_stored_of_a_row():
+def test_a_row_is_stored_with_capped_sources_and_their_count():
     rows = pd.DataFrame({"id": ["a", "b"], "source_id": [["1", "2", "3"], []]}, index=[4, 7])
     edges = {"id": ["a", "b"], "source_id": [["1", "2"], []], "source_count": [3, 0]}
     assert as_stored(rows, 2).to_dict("list") == edges
@@ -313,7 +313,7 @@ def test_what_is_stored_of_a_row():
 
 
 def test_statements_are_constants():
-    """Nothing in the module puts a text together, but for constants of its own that are joined."""
+    """No statement of the module is put together, except from constants of the module."""
     tree = ast.parse(Path(cypher.__file__).read_text(encoding="utf-8"))
     made = (ast.JoinedStr, ast.Call, ast.FunctionDef, ast.Lambda)
     assert not [ast.unparse(part) for part in ast.walk(tree) if isinstance(part, made)]

@@ -90,7 +90,7 @@ def test_a_changed_type_replaces_the_old_one(neo4j: OpenStore):
 
 
 def test_only_its_own_nodes_are_in_a_workspace(neo4j: OpenStore):
-    """Row counts equal the tables'; what else is there is the live record and the lock."""
+    """There are as many nodes as rows, and besides the live node and the lock."""
     store = neo4j()
     stored = random_graph(0)
     LoadableGraph(store, store).load(random_graph(0, content=1))
@@ -107,7 +107,7 @@ def test_only_its_own_nodes_are_in_a_workspace(neo4j: OpenStore):
     assert relationships == len(stored.edges)
 
 
-def test_what_users_add_is_theirs(neo4j: OpenStore):
+def test_labels_properties_and_relationships_that_users_add_are_kept(neo4j: OpenStore):
     store = neo4j()
     nodes, edges = [node("A"), node("B")], [edge("A", "B")]
     load(store, nodes, edges)
@@ -130,7 +130,7 @@ def test_what_users_add_is_theirs(neo4j: OpenStore):
     assert (colour, notes) == ("blue", 1)
 
 
-def test_what_users_delete_comes_back(neo4j: OpenStore):
+def test_rows_that_users_delete_come_back_with_the_next_load(neo4j: OpenStore):
     store = neo4j()
     nodes, edges = [node("A"), node("B"), node("C")], [edge("A", "B"), edge("B", "C")]
     load(store, nodes, edges)
@@ -144,7 +144,7 @@ def test_what_users_delete_comes_back(neo4j: OpenStore):
     assert len(store.relationships([link[0] for link in edges])) == 2
 
 
-def test_relationships_whose_id_names_no_ends_go_with_the_next_load(neo4j: OpenStore):
+def test_relationships_whose_id_names_no_ends_are_deleted_by_the_next_load(neo4j: OpenStore):
     store = neo4j()
     nodes, link = [node("A"), node("B")], edge("A", "B")
     load(store, nodes, [link])
@@ -187,7 +187,7 @@ def _load_ten_nodes(store: Neo4jStore, stored: Graph) -> None:
 
 @pytest.mark.parametrize("query", [RELATIONSHIPS, DELETE_EDGES])
 def test_a_relationship_is_found_without_a_scan(neo4j: OpenStore, query: LiteralString):
-    """Not by going through every node, every relationship, or every neighbour of a hub."""
+    """The plan scans neither all nodes nor all relationships nor all neighbours of a hub."""
     store = neo4j()
     LoadableGraph(store, store).load(random_graph(0))
     with store.driver.session(database=store.database) as session:
@@ -213,7 +213,7 @@ def test_the_password_is_never_shown(neo4j_address: Neo4jAddress):
     assert "not-the-password" not in str(raised.value) + repr(store)
 
 
-def test_a_database_that_does_not_exist(neo4j: OpenStore):
+def test_a_database_that_does_not_exist_is_a_store_error(neo4j: OpenStore):
     store = replace(neo4j(), database="nosuchdatabase")
     try:
         with pytest.raises(StoreError, match="'nosuchdatabase'"):
@@ -222,12 +222,12 @@ def test_a_database_that_does_not_exist(neo4j: OpenStore):
         store.close()
 
 
-def test_nothing_listens():
+def test_an_address_where_nothing_listens_is_a_store_error():
     with _bound_port() as port:
         assert _seconds_to_fail(f"bolt://127.0.0.1:{port}") < 5
 
 
-def test_something_listens_and_says_nothing():
+def test_an_address_that_never_answers_is_a_store_error():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         assert _seconds_to_fail(f"bolt://127.0.0.1:{port}") < 15
@@ -236,7 +236,7 @@ def test_something_listens_and_says_nothing():
 @pytest.mark.parametrize(
     "uri", ["http://localhost:7687", "bolt://user:secret@localhost:7687", "", "localhost"]
 )
-def test_an_address_that_is_none(uri: str):
+def test_an_invalid_address_is_a_store_error(uri: str):
     with pytest.raises(StoreError, match=r"stores\.neo4j\.uri") as raised:
         Neo4jStore(uri, "neo4j", "password").live()
     assert "secret" not in str(raised.value)

@@ -61,7 +61,7 @@ def _frame(table: list[dict[str, Any]]) -> pd.DataFrame:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(table=rows)
-def test_what_is_copied_is_what_is_read(
+def test_rows_that_are_copied_in_are_read_back_equal(
     connection: psycopg.Connection, table: list[dict[str, Any]]
 ):
     connection.execute("TRUNCATE copied")

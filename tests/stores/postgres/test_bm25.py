@@ -5,7 +5,7 @@ import numpy as np
 from pipeline.stores.postgres.lexical import bm25_scores, text_statistics, word_weight
 
 
-def test_a_score_is_the_formula_s():
+def test_a_score_equals_that_of_the_formula():
     weight = word_weight(10, 2)
     assert weight == math.log(1 + 8.5 / 2.5)
     [score] = bm25_scores(["tower tower sea"], {"tower": weight}, length=2)
@@ -25,17 +25,17 @@ def test_a_repeated_word_counts_less_and_less():
     assert scores[2] - scores[1] < scores[1] - scores[0] < scores[0]
 
 
-def test_nothing_scores_nothing():
+def test_a_text_without_the_words_scores_zero():
     assert bm25_scores([], {"a": 1.0}, 0).tolist() == []
     assert bm25_scores(["", "b"], {"a": 1.0}, 0).tolist() == [0, 0]
 
 
-def test_statistics_of_a_sample():
+def test_statistics_are_estimated_from_a_sample():
     statistics = text_statistics(["a b", "a", "a c d", "a b"], texts=400, least_share=0.5)
     assert statistics.texts == 400
     assert statistics.length == 2
     assert dict(statistics.shares) == {"a": 1.0, "b": 0.5}
 
 
-def test_statistics_of_nothing():
+def test_statistics_of_an_empty_sample_are_zero():
     assert text_statistics([], 0, 0.1).length == 0

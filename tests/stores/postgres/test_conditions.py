@@ -101,7 +101,7 @@ def test_the_database_finds_the_documents_that_satisfy_the_conditions(
     ]
 
 
-def test_what_few_documents_satisfy_is_known_until_the_next_load(store: PostgresStore):
+def test_conditions_of_few_documents_are_remembered_until_the_next_load(store: PostgresStore):
     of_2020 = [{"year": {"=": 2020}}]
     assert "doc-999" not in set(column(store.documents(of_2020), "id"))
     newer = DOCUMENTS.head(1).assign(id="doc-999", metadata=[{"year": 2020}])
@@ -109,7 +109,7 @@ def test_what_few_documents_satisfy_is_known_until_the_next_load(store: Postgres
     assert column(store.documents(of_2020), "id") == ["doc-999"]
 
 
-def test_who_reads_one_load_as_another_is_first_asked_adds_nothing_to_what_is_known_of_that(
+def test_a_reader_of_an_old_load_adds_nothing_to_what_is_remembered_of_the_new_one(
     store: PostgresStore,
 ):
     of_2020 = [{"year": {"=": 2020}}]

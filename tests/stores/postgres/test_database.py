@@ -34,7 +34,7 @@ def ended(postgres: Callable[..., PostgresStore], postgres_url: str) -> Postgres
     return store
 
 
-def test_one_that_was_idle_for_long_is_made_anew(
+def test_a_connection_that_was_idle_for_long_is_replaced(
     ended: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(database, "IDLE_SECONDS", -1)
@@ -42,7 +42,7 @@ def test_one_that_was_idle_for_long_is_made_anew(
     assert process_of(ended) == process
 
 
-def test_one_that_was_just_used_is_not_tried_and_tells_that_the_server_went_away(
+def test_a_connection_that_was_just_used_is_not_tested_and_reports_a_lost_server(
     ended: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(database, "IDLE_SECONDS", 60)
@@ -51,7 +51,7 @@ def test_one_that_was_just_used_is_not_tried_and_tells_that_the_server_went_away
     assert process_of(ended)
 
 
-def test_one_that_was_tried_begins_transactions(
+def test_a_connection_that_was_tested_begins_transactions(
     postgres: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(database, "IDLE_SECONDS", -1)
@@ -61,7 +61,7 @@ def test_one_that_was_tried_begins_transactions(
         assert len({connection.execute(text("SELECT now()")).scalar_one() for _ in range(2)}) == 1
 
 
-def test_where_nothing_was_ever_loaded_a_read_goes_on_at_one_moment(
+def test_an_empty_database_can_be_read_at_one_moment(
     postgres_url: str, workspace: str, snapshots: SnapshotStore
 ):
     store = PostgresStore(make_database(postgres_url, workspace.replace("-", "_")), workspace)

@@ -92,7 +92,7 @@ def answers(url: str) -> bool:
     return found == 1
 
 
-def test_the_last_user_to_end_stops_it(folder: Path, start_user: Starter):
+def test_the_last_user_stops_the_server(folder: Path, start_user: Starter):
     first = start_user()
     pid = server_pid(folder)
     second = start_user()
@@ -103,7 +103,9 @@ def test_the_last_user_to_end_stops_it(folder: Path, start_user: Starter):
     assert server_pid(folder) is None
 
 
-def test_a_killed_starter_does_not_take_it_along(folder: Path, start_user: Starter):
+def test_the_server_survives_the_kill_of_the_process_that_started_it(
+    folder: Path, start_user: Starter
+):
     starter = start_user()
     pid = server_pid(folder)
     starter.send_signal(signal.SIGKILL)
@@ -115,7 +117,7 @@ def test_a_killed_starter_does_not_take_it_along(folder: Path, start_user: Start
     assert server_pid(folder) is None
 
 
-def test_the_last_user_stops_it_where_another_was_killed(folder: Path, start_user: Starter):
+def test_the_last_user_stops_the_server_after_another_was_killed(folder: Path, start_user: Starter):
     last, other = start_user(), start_user()
     other.kill()
     other.wait(30)
@@ -123,7 +125,7 @@ def test_the_last_user_stops_it_where_another_was_killed(folder: Path, start_use
     assert server_pid(folder) is None
 
 
-def test_stop_ends_it_whoever_uses_it(folder: Path, start_user: Starter):
+def test_stop_embedded_stops_the_server_whoever_uses_it(folder: Path, start_user: Starter):
     user = start_user()
     assert stop_embedded(folder)
     assert server_pid(folder) is None
@@ -131,7 +133,7 @@ def test_stop_ends_it_whoever_uses_it(folder: Path, start_user: Starter):
     end(user)
 
 
-def test_a_process_that_starts_it_twice_keeps_it(folder: Path, start_user: Starter):
+def test_a_process_that_starts_the_server_twice_keeps_it(folder: Path, start_user: Starter):
     url = start_embedded(folder)
     assert start_embedded(folder) == url
     end(start_user())
@@ -147,8 +149,8 @@ def test_a_process_whose_server_was_stopped_starts_it_again(folder: Path, start_
     assert answers(start_embedded(folder))
 
 
-def test_it_has_memory_for_its_data_and_keeps_what_somebody_sets(folder: Path):
-    """Of a server that an earlier version has made too."""
+def test_the_server_gets_memory_for_its_data_unless_somebody_has_set_it(folder: Path):
+    """This holds for a server that an earlier version has created, too."""
 
     def buffers() -> str:
         with psycopg.connect(start_embedded(folder)) as connection:
@@ -190,7 +192,7 @@ def test_a_folder_that_cannot_be_used_is_a_store_error(tmp_path: Path, place: st
     assert (tmp_path / "full" / "thesis.txt").read_text() == "somebody's"
 
 
-def test_a_path_with_spaces_in_it():
+def test_a_server_starts_in_a_folder_with_spaces_in_its_path():
     with TemporaryDirectory(prefix="graphmill spaced ", ignore_cleanup_errors=True) as parent:
         folder = Path(parent) / "my data" / "postgres"
         store = PostgresStore(start_embedded(folder))

@@ -34,7 +34,9 @@ ADDRESS = "stores.postgres.url: postgresql://user:***@host/db"
         (psycopg.ProgrammingError, StoreError, "log of the server"),
     ],
 )
-def test_each_kind_of_error(error: type[psycopg.Error], kind: type[StoreError], said: str):
+def test_each_error_of_the_driver_becomes_its_store_error(
+    error: type[psycopg.Error], kind: type[StoreError], said: str
+):
     for raised in (error("the fact"), OperationalError("SELECT secret", {}, error("the fact"))):
         found = store_error(raised, ADDRESS, was_there=True)
         assert type(found) is kind

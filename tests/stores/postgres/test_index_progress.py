@@ -30,9 +30,9 @@ def watchers() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "index progress"]
 
 
-def test_pages_are_told_while_the_index_is_built(store: PostgresStore):
-    """The build waits for a lock that goes when its progress is told; where that never is, it
-    fails."""
+def test_pages_are_reported_while_the_index_is_built(store: PostgresStore):
+    """The build waits for a lock that is released when progress is reported. If it never is, the
+    build fails."""
     told: list[tuple[str, int, int]] = []
     with store.engine.connect() as holder, store.engine.connect() as building:
         holder.execute(text(f"SELECT pg_advisory_lock({KEY})"))
@@ -60,7 +60,7 @@ def test_pages_are_told_while_the_index_is_built(store: PostgresStore):
     assert not watchers()
 
 
-def test_a_server_that_does_not_show_it_and_a_failed_build(
+def test_begin_and_end_are_reported_without_progress_and_a_failed_build_raises(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(
@@ -81,7 +81,7 @@ def test_a_server_that_does_not_show_it_and_a_failed_build(
     assert not watchers()
 
 
-def test_every_index_of_a_load_is_a_part(store: PostgresStore):
+def test_every_index_of_a_load_is_reported(store: PostgresStore):
     told: list[str] = []
     with store.writing(
         Live("index", "1", {"model": "m"}, 3), lambda part, done, expected: told.append(part)

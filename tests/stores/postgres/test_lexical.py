@@ -87,7 +87,7 @@ def plain_bm25(texts: Sequence[str], question: str, limit: int) -> list[tuple[st
         "directors of a 1927 film", "маяк",
      "straße", "the", "灯塔", "斯卡罗灯塔有多高？", "灯", "とうだい", "nothing here is known", "?", ""],  # noqa: E501
 )  # fmt: skip
-def test_it_ranks_as_bm25_does(postgres: OpenStore, question: str):
+def test_search_ranks_as_bm25_does(postgres: OpenStore, question: str):
     store = postgres()
     load(store, TEXTS)
     found, expected = store.lexical(question, 5).hits, plain_bm25(TEXTS, question, 5)
@@ -110,7 +110,7 @@ def test_plurals_are_found_by_their_singular(postgres: OpenStore):
         }
 
 
-def test_weights_tell_how_rare_a_word_is(postgres: OpenStore):
+def test_rarer_words_have_higher_weights(postgres: OpenStore):
     store = postgres()
     load(store, TEXTS)
     weights = store.lexical("the lighthouse of Tollen", 5).weights
@@ -118,7 +118,7 @@ def test_weights_tell_how_rare_a_word_is(postgres: OpenStore):
     assert weights["the"] < weights["lighthouse"] < weights["tollen"]
 
 
-def test_frequent_words_are_not_followed_but_count(
+def test_frequent_words_are_not_looked_up_but_count_in_the_ranking(
     postgres: OpenStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", 10)
@@ -151,7 +151,7 @@ def test_the_best_of_many_texts_with_the_same_words_is_found(postgres: OpenStore
     assert [id for id, _ in found] == [id for id, _ in expected]
 
 
-def test_of_more_texts_than_are_looked_at_the_short_ones_are(
+def test_short_texts_are_preferred_where_too_many_have_the_word(
     postgres: OpenStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", 10)
@@ -165,7 +165,7 @@ def test_of_more_texts_than_are_looked_at_the_short_ones_are(
     ]
 
 
-def test_only_text_units_of_some_documents(postgres: OpenStore):
+def test_only_text_units_of_allowed_documents_are_found(postgres: OpenStore):
     store = postgres()
     documents = ["doc-2" if number in (200, 250) else "doc-1" for number in range(300)]
     load(store, [*MANY[:250], "a lantern", *MANY[251:]], documents=documents)
@@ -184,8 +184,8 @@ def of_documents_alone(store: PostgresStore, question: str, limit: int, *documen
 def test_with_rights_words_are_counted_in_visible_documents_alone(
     postgres: OpenStore, followed: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """A word that hidden texts are full of, and one that they make rare, weigh what they weigh
-    without these texts."""
+    """Words have the weights that they would have without the hidden texts. Hidden texts make one
+    of the words frequent, and another one rare."""
     monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", followed)
     monkeypatch.setattr("pipeline.stores.postgres.lexical.SAMPLE", 10)
     visible = [
@@ -218,7 +218,7 @@ def test_with_rights_words_are_counted_in_visible_documents_alone(
     assert of_documents_alone(whole, "lantern", 50, "doc-1") == whole.lexical("lantern", 50)
 
 
-def test_it_keeps_step_with_loads(postgres: OpenStore):
+def test_search_finds_what_the_last_load_wrote(postgres: OpenStore):
     store = postgres()
     load(store, TEXTS)
     load(store, [*TEXTS[1:], "The lighthouse again, lighthouse."], "2")
@@ -241,7 +241,7 @@ def test_a_question_may_have_a_word_longer_than_the_index_holds(postgres: OpenSt
     assert store.lexical(word, 5).hits == []
 
 
-def test_the_index_is_used(postgres: OpenStore):
+def test_search_uses_the_index(postgres: OpenStore):
     store = postgres()
     load(store, [f"text number{number} of many" for number in range(3000)])
     with store.connection() as connection:
@@ -257,7 +257,7 @@ def test_the_index_is_used(postgres: OpenStore):
         )
 
 
-def test_workspaces_do_not_meet(postgres: OpenStore):
+def test_search_does_not_find_texts_of_another_workspace(postgres: OpenStore):
     one, other = postgres("-one"), postgres("-other")
     load(one, TEXTS)
     load(other, ["the sea"])
@@ -291,7 +291,7 @@ def test_an_empty_workspace_finds_nothing(postgres: OpenStore):
         ("puppy", r"\mpuppy|\mpuppies\M"),
     ],
 )
-def test_the_pattern_of_a_word(word: str, pattern: str):
+def test_the_pattern_of_a_word_matches_the_word_and_its_plurals(word: str, pattern: str):
     assert lexical_pattern(word) == pattern
 
 
@@ -304,11 +304,11 @@ def test_the_pattern_of_a_word(word: str, pattern: str):
         ("puppy", "'puppy':* | 'puppies'"),
     ],
 )
-def test_the_query_of_a_word(word: str, query: str):
+def test_the_query_of_a_word_finds_the_word_and_its_plurals(word: str, query: str):
     assert lexical_query(word) == query
 
 
-def test_of_few_text_units_none_is_parsed_for_each_word(postgres: OpenStore):
+def test_few_text_units_are_not_parsed_for_each_word(postgres: OpenStore):
     store = postgres()
     load(store, TEXTS)
     scans = text("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = :name")

@@ -73,7 +73,7 @@ def test_the_plain_column_is_searched_by_the_index(postgres: OpenStore, table: s
 
 
 def test_half_vectors_are_searched_by_their_index(postgres_url: str):
-    """In a database of their own: no view is of both kinds with an index over each."""
+    """The database has no other vectors: a view of both types cannot use an index for each."""
     url = make_database(postgres_url, "half_vectors")
     store = filled(PostgresStore(url, "half", hnsw=Hnsw(exact_below=2)), 2001)
     told = "\n".join(asked(store, "lightrag_chunks", 2001, "force_custom_plan", explain=True))

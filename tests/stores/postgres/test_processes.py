@@ -62,7 +62,9 @@ def assert_stored(store: PostgresStore, manifest: Manifest, snapshots: SnapshotS
             assert len(rows) == len(set(rows)) > 0
 
 
-def test_loads_of_overlapping_workspaces(postgres: OpenPostgres, postgres_url: str, tmp_path: Path):
+def test_loads_of_the_same_workspaces_by_several_processes_leave_one_version_in_each(
+    postgres: OpenPostgres, postgres_url: str, tmp_path: Path
+):
     stores = [postgres(f"-{number}") for number in range(3)]
     snapshots = SnapshotStore(tmp_path)
     versions = [version(number, snapshots) for number in range(3)]
@@ -97,7 +99,7 @@ def _load_in_turn(url: str, workspaces: list[str], folder: Path, number: int) ->
 
 
 @pytest.mark.parametrize("point", KILL_POINTS)
-def test_a_killed_load_leaves_the_old_version_whole(
+def test_a_killed_load_leaves_the_old_version_complete(
     postgres: OpenPostgres, postgres_url: str, tmp_path: Path, point: int
 ):
     store, snapshots = postgres(), SnapshotStore(tmp_path)
