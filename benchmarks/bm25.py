@@ -19,7 +19,7 @@ import numpy as np
 from harness import print_table
 
 from benchmarks.questions import PASSAGES
-from pipeline.evaluation.questions import Passage, metrics, ranks
+from pipeline.evaluation.questions import Passage, compute_metrics, rank_gold
 from pipeline.stores.postgres.lexical import bm25_scores, word_weight
 from pipeline.text.ids import words
 
@@ -38,7 +38,9 @@ def main() -> None:
         [line["text"] for line in passages], [line["question"] for line in questions]
     )
     found = [
-        metrics(ranks(_gold(question), [_passage(passages[place]) for place in ranking]), KS)
+        compute_metrics(
+            rank_gold(_gold(question), [_passage(passages[place]) for place in ranking]), KS
+        )
         for question, ranking in zip(questions, ranked, strict=True)
     ]
     print_table(

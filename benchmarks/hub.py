@@ -22,7 +22,7 @@ from harness import print_table
 
 from benchmarks.query import open_stores
 from pipeline.load.row_hashes import diff, with_hashes
-from pipeline.query.request import request_of
+from pipeline.query.request import build_request
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.modes import QuestionVectors, retrieve
 from pipeline.runs.adapters import Stores
@@ -69,7 +69,7 @@ def _seconds(mode: str, name: str, number: int, stores: Stores, tables: Tables) 
     own = tables["relationships"].query("src_id == @name")["embedding"]
     near = own.iloc[number % FEW]
     entity = tables["entities"].query("entity_name == @name")["embedding"].iloc[0]
-    request = request_of(f"Whom did {name} meet at quay {number}?", WIDE, {"mode": mode})
+    request = build_request(f"Whom did {name} meet at quay {number}?", WIDE, {"mode": mode})
 
     def read(vectors: VectorStore, graph: GraphStore) -> Evidence:
         question = QuestionVectors(request.query, near, entity, near)

@@ -38,7 +38,7 @@ from pipeline.contract.prompts import Prompt, read_prompt
 from pipeline.load.loader import load
 from pipeline.models.base import Listener
 from pipeline.query.prepare import prepare
-from pipeline.query.request import request_of
+from pipeline.query.request import build_request
 from pipeline.query.resources import QueryResources
 from pipeline.runs.adapters import Stores
 from pipeline.settings.query_options import QuerySettings
@@ -121,7 +121,7 @@ def measured(
 
 
 def _timings(mode: str, stage: QueryResources, text: str) -> dict[str, float]:
-    return prepare(request_of(text, WIDE, {"mode": mode}), stage).timings
+    return prepare(build_request(text, WIDE, {"mode": mode}), stage).timings
 
 
 def _row(name: str, reads: Sequence[float], whole: Sequence[float], cpu: float) -> dict[str, Any]:

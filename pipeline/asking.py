@@ -189,12 +189,12 @@ class Asking(Services):
         ``options`` are those of QueryRequest. Raises UsageError for invalid options and without a
         chat model, ModelError if the model returns no questions.
         """
-        from pipeline.query.next_questions import next_questions
+        from pipeline.query.next_questions import ask_next_questions
 
         if not 1 <= number <= MOST_QUESTIONS:
             raise UsageError(f"questions: number: {number}; ask for 1 to {MOST_QUESTIONS}")
         request = self.request(question, asker, **options)
-        return next_questions(request, number, self.query_resources(request.mode, asker))
+        return ask_next_questions(request, number, self.query_resources(request.mode, asker))
 
     async def aquery(self, question: str, asker: Asker | None = None, **options: Any) -> Answer:
         from asyncio import to_thread
@@ -263,9 +263,11 @@ class Asking(Services):
         Raises UsageError for invalid options, NotAllowedError for options that the asker may not
         use.
         """
-        from pipeline.query.asker import ANYONE, request_for
+        from pipeline.query.asker import ANYONE, build_allowed_request
 
-        return request_for(asker or ANYONE, question, self.settings.query, options, self.tokenizer)
+        return build_allowed_request(
+            asker or ANYONE, question, self.settings.query, options, self.tokenizer
+        )
 
     def query_resources(self, mode: str, asker: Asker | None = None) -> QueryResources:
         """Return the resources for one question.
@@ -282,7 +284,7 @@ class Asking(Services):
         )
         from pipeline.query.asker import ANYONE
         from pipeline.query.resources import QueryResources
-        from pipeline.query.search.visible import only_visible
+        from pipeline.query.search.visible import restrict_to_visible
 
         caller = asker or ANYONE
         account = Account(caller, self.settings.workspace, mode, self.question_journal)
@@ -296,7 +298,7 @@ class Asking(Services):
 
         read = partial(self._read_as_shown, embedding, caller.all_told)
         return QueryResources(
-            only_visible(caller.where, read),
+            restrict_to_visible(caller.where, read),
             embedding,
             chat=partial(accounted_chat, self.query_chat),
             keyword_chat=partial(accounted_chat, self.keyword_chat),
@@ -357,13 +359,13 @@ class Asking(Services):
 
         The note is for callers who may see messages on the project and have named no mode.
         """
-        from pipeline.query.resources import noting
+        from pipeline.query.resources import add_notes
 
         resources = self.query_resources(request.mode, asker)
         notes: tuple[str, ...] = ()
         if not options.get("mode") and resources.account.asker.all_told:
             notes = self._default_mode_notes()
-        return replace(resources, read=noting(notes, resources.read))
+        return replace(resources, read=add_notes(notes, resources.read))
 
     def _default_mode_notes(self) -> tuple[str, ...]:
         """Return a note on the default mode, once in the life of a project without ``query.mode``.

@@ -12,10 +12,10 @@ from pipeline.evaluation.questions import (
     Passage,
     Question,
     Targets,
+    compute_metrics,
     find_gold,
-    metrics,
-    names,
-    ranks,
+    metric_names,
+    rank_gold,
 )
 from pipeline.evaluation.results import RESULT_COLUMNS, Evaluation, Setup, SkippedQuestion
 from pipeline.query.resources import QueryResources
@@ -67,7 +67,7 @@ def evaluate(
         fact = _describe_unknown(left_out[0], unknown)
         raise UsageError(f"eval: no question's gold is in the stores; {fact}")
     retrievals = _Retrievals(setup, searched, targets)
-    columns = [*RESULT_COLUMNS, *names(setup.ks, setup.budget is not None)]
+    columns = [*RESULT_COLUMNS, *metric_names(setup.ks, setup.budget is not None)]
     results = pd.DataFrame(retrievals.rows(known, advanced), columns=columns)
     if searched.vectors.live() != live:
         raise StoreError(
@@ -173,7 +173,7 @@ class _Retrievals:
                 self.seen[chunk["id"]] = (chunk["document_id"], " ".join(words)[:EXCERPT])
         timings = found["timings_ms"]
         latency_ms = sum(ms for part, ms in timings.items() if part not in MODEL_TIME)
-        values = metrics(gold_ranks, self.setup.ks, ranks_in_budget)
+        values = compute_metrics(gold_ranks, self.setup.ks, ranks_in_budget)
         return [
             mode,
             question.id,
@@ -189,4 +189,4 @@ class _Retrievals:
     def gold_ranks(self, question: Question, found: Mapping[str, Any]) -> list[float]:
         """Return the ranks of the question's gold among the chunks that were found."""
         ranking = [Passage(chunk["id"], chunk["document_id"]) for chunk in found["chunks"]]
-        return ranks([(gold.kind, self.targets[gold]) for gold in question.gold], ranking)
+        return rank_gold([(gold.kind, self.targets[gold]) for gold in question.gold], ranking)

@@ -194,12 +194,12 @@ def find_gold(
     for item in gold:
         named[item.kind].append(item.name)
     found: dict[Kind, dict[str, frozenset[str]]] = {
-        "document": documents_named(named["document"], documents),
+        "document": find_documents(named["document"], documents),
         "chunk": {id: frozenset([id]) for id in _known_chunks(named["chunk"], vectors)},
         "text": {},
     }
     if named["text"]:
-        found["text"] = chunks_holding(named["text"], map(_as_frame, vectors.contents()))
+        found["text"] = find_chunks(named["text"], map(_as_frame, vectors.contents()))
     known: dict[Gold, frozenset[str]] = {}
     unknown: dict[Gold, str] = {}
     for item in gold:
@@ -216,7 +216,7 @@ def _as_frame(contents: Sequence[tuple[str, str]]) -> pd.DataFrame:
     return pd.DataFrame(contents, columns=["id", "content"])
 
 
-def documents_named(names: Sequence[str], documents: pd.DataFrame) -> dict[str, frozenset[str]]:
+def find_documents(names: Sequence[str], documents: pd.DataFrame) -> dict[str, frozenset[str]]:
     """Return name -> ids of the documents with this id, or else source, or else title.
 
     Several documents may have the same title.
@@ -230,9 +230,7 @@ def documents_named(names: Sequence[str], documents: pd.DataFrame) -> dict[str, 
     return named
 
 
-def chunks_holding(
-    texts: Sequence[str], chunks: Iterable[pd.DataFrame]
-) -> dict[str, frozenset[str]]:
+def find_chunks(texts: Sequence[str], chunks: Iterable[pd.DataFrame]) -> dict[str, frozenset[str]]:
     """Return text -> ids of the chunks that hold it; differences of white space do not count.
 
     ``chunks`` are pages with the columns id and content, read once. A text is compared only with
@@ -290,7 +288,9 @@ class Passage:
     document_id: str
 
 
-def ranks(gold: Iterable[tuple[Kind, frozenset[str]]], ranking: Sequence[Passage]) -> list[float]:
+def rank_gold(
+    gold: Iterable[tuple[Kind, frozenset[str]]], ranking: Sequence[Passage]
+) -> list[float]:
     """Return the rank, from 1, of each item of the gold; infinity for what was not found.
 
     An item is its kind and a set of ids, of which the best one counts.
@@ -305,7 +305,7 @@ def ranks(gold: Iterable[tuple[Kind, frozenset[str]]], ranking: Sequence[Passage
     return gold_ranks
 
 
-def names(ks: Iterable[int], with_budget: bool = False) -> list[str]:
+def metric_names(ks: Iterable[int], with_budget: bool = False) -> list[str]:
     """Return the names of the metrics: recall@k, then all_gold@k.
 
     With a budget, recall@budget and all_gold@budget follow those of the last k.
@@ -316,7 +316,7 @@ def names(ks: Iterable[int], with_budget: bool = False) -> list[str]:
     return [f"{metric}@{limit}" for metric in ("recall", "all_gold") for limit in limits]
 
 
-def metrics(
+def compute_metrics(
     found: Sequence[float], ks: Sequence[int], shown: Sequence[float] | None = None
 ) -> dict[str, float]:
     """Return metric -> value for one question; names are those of ``names``.
@@ -328,7 +328,7 @@ def metrics(
     shares = [sum(rank <= k for rank in found) / len(found) for k in ks]
     if shown is not None:
         shares.append(sum(rank < NOWHERE for rank in shown) / len(shown))
-    columns = names(ks, with_budget=shown is not None)
+    columns = metric_names(ks, with_budget=shown is not None)
     all_found = [float(share == 1) for share in shares]
     return dict(zip(columns, [*shares, *all_found], strict=True))
 

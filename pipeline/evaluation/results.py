@@ -9,7 +9,7 @@ from typing import Any, get_args
 import pandas as pd
 
 from pipeline.errors import UsageError
-from pipeline.evaluation.questions import NOWHERE, Gold, Question, Targets, names
+from pipeline.evaluation.questions import NOWHERE, Gold, Question, Targets, metric_names
 from pipeline.settings.query_fields import Mode
 
 ANSWERING = frozenset({"bypass", "community", "drift"})
@@ -115,7 +115,7 @@ class Evaluation:
     @property
     def metrics(self) -> list[str]:
         """The names of the metrics."""
-        return names(self.setup.ks, self.setup.budget is not None)
+        return metric_names(self.setup.ks, self.setup.budget is not None)
 
     def summary(self) -> pd.DataFrame:
         """Return means by mode: metrics, tokens and ``cut``; and p50_ms and p95_ms of latency."""

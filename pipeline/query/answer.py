@@ -22,7 +22,7 @@ from pipeline.query.citations.addresses import Addresses
 from pipeline.query.citations.annotations import Annotation, Cited, Piece
 from pipeline.query.citations.checker import Citations
 from pipeline.query.context import Context, Reference
-from pipeline.query.evidence_answer import evidence_answer
+from pipeline.query.evidence_answer import build_evidence_answer
 from pipeline.query.messages import count_tokens
 from pipeline.query.prepare import prepare
 from pipeline.query.prepared import Abstention, PreparedQuery
@@ -185,7 +185,7 @@ def answer(request: QueryRequest, resources: QueryResources) -> Answer:
         prepared = replace(prepared, notes=(*notes, *prepared.notes))
         prepared = make_inquiry(prepared, resources)
         with Clock(prepared.timings).measure("model"):
-            said = fixed_answer(prepared, resources) or whole_answer(prepared, resources)
+            said = build_fixed_answer(prepared, resources) or ask_for_answer(prepared, resources)
         return finish_answer(prepared, resources, said, started)
 
     return ask_within_window(request, resources, ask)
@@ -208,7 +208,7 @@ def make_inquiry(prepared: PreparedQuery, resources: QueryResources) -> Prepared
         return chat.converse([prepared.inquiry()])[0]
 
 
-def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText | None:
+def build_fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText | None:
     """Return the text of an answer without a model; None if a model is to be asked.
 
     It is the context, the prompt, the message of an abstention or, without a model, the evidence.
@@ -220,7 +220,7 @@ def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerTe
         prompt = "\n\n".join(message["content"] for message in prepared.messages)
         return AnswerText(prompt, prepared.abstention)
     if prepared.abstention:
-        return AnswerText(abstention_text(prepared.abstention, resources), prepared.abstention)
+        return AnswerText(render_abstention(prepared.abstention, resources), prepared.abstention)
     if resources.chat(request.model):
         return None
     if request.mode == "bypass":
@@ -228,11 +228,11 @@ def fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerTe
             "query: mode bypass asks the chat model alone, and none is configured; set"
             " OPENAI_API_KEY"
         )
-    text, cited = evidence_answer(prepared.context)
+    text, cited = build_evidence_answer(prepared.context)
     return AnswerText(text, "", cited)
 
 
-def abstention_text(abstention: Abstention, resources: QueryResources) -> str:
+def render_abstention(abstention: Abstention, resources: QueryResources) -> str:
     return resources.prompt(WORDS.get(abstention, abstention)).render().strip()
 
 
@@ -252,7 +252,7 @@ def read_answer(
     declined = _NO_ANSWER.match(opening)
     text = opening[declined.end() :] if declined else opening
     if declined and not text:
-        yield Piece(abstention_text("not_in_context", resources))
+        yield Piece(render_abstention("not_in_context", resources))
         return "not_in_context", Cited()
     check = Citations(prepared.context.references, prepared.citable, _known_addresses(prepared))
     cited = yield from check.stream(chain([text], pieces))
@@ -307,9 +307,9 @@ def finish_answer(
         context,
         said.abstention,
         tokens,
-        usage=usage_of(*prepared.replies, said.reply),
+        usage=sum_usage(*prepared.replies, said.reply),
         timings_ms={**prepared.timings, "total": total_ms},
-        cited=cited_references(context, said.cited),
+        cited=list_cited_references(context, said.cited),
         removed_citations=prepared.removed_citations + said.cited.removed,
         annotations=tuple(said.cited.annotations),
         cited_report_numbers=tuple(said.cited.reports),
@@ -322,7 +322,7 @@ def finish_answer(
     )
 
 
-def whole_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText:
+def ask_for_answer(prepared: PreparedQuery, resources: QueryResources) -> AnswerText:
     """Ask the model for the answer without streaming. Raises ModelError if it fails."""
     chat = resources.chat(prepared.request.model)
     assert chat is not None
@@ -342,15 +342,17 @@ def _trace_reports(
     context = prepared.context
     if not said.cited.reports or not prepared.request.include_references:
         return context, ()
-    from pipeline.query.reports.sources import with_sources
+    from pipeline.query.reports.sources import add_report_sources
 
     try:
-        return with_sources(context, said.text, said.cited.reports, prepared.request, resources), ()
+        return add_report_sources(
+            context, said.text, said.cited.reports, prepared.request, resources
+        ), ()
     except (BudgetError, ModelError, NoSuchModelError, StoreError) as error:
         return context, (f"the passages that the reports rest on were not found ({error})",)
 
 
-def cited_references(context: Context, cited: Cited) -> tuple[Reference, ...]:
+def list_cited_references(context: Context, cited: Cited) -> tuple[Reference, ...]:
     """Return the cited references in the order of the text, then the sources of cited reports."""
     by_id = {entry.id: entry for entry in context.references}
     of_reports = [
@@ -416,7 +418,7 @@ def _may_decline(opening: str) -> bool:
     return len(opening) < LONGEST_OPENING and any(sign.startswith(said) for sign in _DECLINING)
 
 
-def usage_of(*replies: ChatReply | None) -> dict[str, int]:
+def sum_usage(*replies: ChatReply | None) -> dict[str, int]:
     """Return calls and tokens, as the endpoint counted them; cached replies do not count."""
     made = [reply for reply in replies if reply is not None and not reply.cached]
     return {

@@ -5,7 +5,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from pipeline.query.context import Context, Reference, page_of, without_pages
+from pipeline.query.context import Context, Reference, find_page, remove_page_starts
 from pipeline.query.request import QueryRequest
 from pipeline.stores.records import Passage
 
@@ -49,7 +49,7 @@ def reference_json(entry: Reference, with_content: bool) -> dict[str, Any]:
         "document_id": entry.document_id,
         "source": entry.source,
         "title": entry.title,
-        "metadata": without_pages(entry.metadata),
+        "metadata": remove_page_starts(entry.metadata),
         "start": entry.start,
         "end": entry.end,
     }
@@ -66,8 +66,8 @@ def _chunk_json(chunk: Passage) -> dict[str, Any]:
     """Return a text unit with the page on which it begins, if its document has pages."""
     record = _record_json(chunk)
     shown = {name: value for name, value in record.items() if name not in BESIDE_REFERENCE}
-    shown["metadata"] = without_pages(chunk.metadata)
-    page = page_of(chunk.metadata, chunk.start)
+    shown["metadata"] = remove_page_starts(chunk.metadata)
+    page = find_page(chunk.metadata, chunk.start)
     if page:
         shown["page"] = page
     return shown

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from pipeline.contract.conditions import Conditions
 from pipeline.errors import NotAllowedError, UsageError
 from pipeline.models.base import Tokenizer
-from pipeline.query.request import QueryRequest, request_of
+from pipeline.query.request import QueryRequest, build_request
 from pipeline.settings.query_fields import GRAPH_MODES, PASSAGE_MODES, Mode
 from pipeline.settings.query_options import QuerySettings
 
@@ -68,20 +68,20 @@ ANYONE = Asker()
 """The operator of the project, who has no limits."""
 
 
-def request_for(
+def build_allowed_request(
     asker: Asker,
     question: Any,
     defaults: QuerySettings,
     options: Mapping[str, Any],
     tokenizer: Tokenizer,
 ) -> QueryRequest:
-    """Return the request of ``request_of`` within the caller's limits.
+    """Return the request of ``build_request`` within the caller's limits.
 
     A default above a limit is lowered to the limit. Raises NotAllowedError if the caller asks for
     something that their limits exclude, and UsageError for invalid options.
     """
     if asker == ANYONE:
-        return request_of(question, defaults, options)
+        return build_request(question, defaults, options)
     ceilings = {"max_total_tokens": asker.max_prompt_tokens, "max_calls": asker.max_calls}
     ceilings |= dict.fromkeys(RECORDS, asker.max_records)
     changes: dict[str, Any] = {
@@ -90,7 +90,7 @@ def request_for(
         if most is not None
     }
     changes["mode"] = asker.usual_mode(defaults.mode)
-    request = request_of(question, defaults.model_copy(update=changes), options)
+    request = build_request(question, defaults.model_copy(update=changes), options)
     _refuse_mode(asker, request.mode)
     if asker.models is not None and request.model not in asker.models:
         raise _refused(

@@ -44,7 +44,7 @@ class Numbers:
 
     given: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def given_to(self, kind: str, records: Sequence[Numbered]) -> list[Numbered]:
+    def number_records(self, kind: str, records: Sequence[Numbered]) -> list[Numbered]:
         """Return the records with their numbers; a new record gets the next number of ``kind``."""
         known = self.given.setdefault(kind, {})
         numbered = []
@@ -92,7 +92,7 @@ class Reference:
     @property
     def page(self) -> int | None:
         """The page on which the text unit begins; None if the document has no pages."""
-        return page_of(self.metadata, self.start)
+        return find_page(self.metadata, self.start)
 
 
 AS_REFERENCE = attrgetter(
@@ -100,12 +100,12 @@ AS_REFERENCE = attrgetter(
 )
 
 
-def references_to(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
+def build_references(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
     """Return a reference to each of the text units, which have numbers already."""
     return tuple(Reference(*AS_REFERENCE(chunk)) for chunk in chunks)
 
 
-def page_of(metadata: Mapping[str, Any] | None, start: int) -> int | None:
+def find_page(metadata: Mapping[str, Any] | None, start: int) -> int | None:
     """Return the page, from 1, of the character at ``start``; None if the document has no pages."""
     pages = (metadata or {}).get(PAGES)
     if not _are_page_starts(pages):
@@ -113,7 +113,7 @@ def page_of(metadata: Mapping[str, Any] | None, start: int) -> int | None:
     return bisect_right(pages, start) or None
 
 
-def without_pages(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def remove_page_starts(metadata: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the metadata without the page starts, which can be thousands of numbers."""
     if metadata is None or not _are_page_starts(metadata.get(PAGES)):
         return metadata
@@ -165,7 +165,7 @@ class Context:
             SECTION.format(name, table.csv) for name, table in tables.items() if table.records
         ]
         if self.references:
-            listed = reference_list(self.references, self.mark)
+            listed = format_reference_list(self.references, self.mark)
             sections.append(REFERENCES.format(listed))
         return "\n".join(sections)
 
@@ -182,14 +182,14 @@ def build_context(
     ``chunks``: text units in their order. ``overhead``: tokens of the prompt without its context.
 
     Text units get at least half of the budget, or all they need if they have priority
-    (``sources_first``). Entities and relationships share the rest in proportion to their limits; in
-    mode ``global`` relationships come first. What a section does not use goes to the next, finally
-    to the text units.
+    (``prefers_sources``). Entities and relationships share the rest in proportion to their limits;
+    in mode ``global`` relationships come first. What a section does not use goes to the next,
+    finally to the text units.
     """
-    chunks = Numbers().given_to("sources", chunks)
-    references = references_to(chunks)
-    left = room(request, overhead)
-    budget = left if sources_first(request) else left // 2
+    chunks = Numbers().number_records("sources", chunks)
+    references = build_references(chunks)
+    left = count_room(request, overhead)
+    budget = left if prefers_sources(request) else left // 2
     sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
     entities, relationships = _graph_tables(request, evidence, left - sources.tokens, tokenizer)
     if sources.dropped:
@@ -198,12 +198,12 @@ def build_context(
     return Context(entities, relationships, sources, shown_references)
 
 
-def sources_first(request: QueryRequest) -> bool:
+def prefers_sources(request: QueryRequest) -> bool:
     """Return whether text units have priority: in modes that rank them, and in small prompts."""
     return request.mode in ("naive", "graph") or request.max_total_tokens <= SMALL_PROMPT
 
 
-def room(request: QueryRequest, overhead: int) -> int:
+def count_room(request: QueryRequest, overhead: int) -> int:
     """Return the tokens that a prompt leaves for its context."""
     return max(request.max_total_tokens - overhead - RESERVE, 0)
 
@@ -218,17 +218,19 @@ def _graph_tables(
     """
     entity_cap, relation_cap = request.max_entity_tokens, request.max_relation_tokens
     caps = entity_cap + relation_cap
-    links = without_repeated_descriptions(evidence.relationships)
+    links = drop_repeated_descriptions(evidence.relationships)
     # Without number_rows, the first column, the number, is left out.
     first = 0 if request.number_rows else 1
 
     def entity_table(budget: int) -> Table[Entity]:
         numbered = enumerate(evidence.entities, 1)
-        rows = (entity_row(number, entity)[first:] for number, entity in numbered)
+        rows = (build_entity_row(number, entity)[first:] for number, entity in numbered)
         return cut(evidence.entities, rows, ENTITY_HEADER[first:], budget, tokenizer)
 
     def relationship_table(budget: int) -> Table[Relationship]:
-        rows = (relationship_row(number, link)[first:] for number, link in enumerate(links, 1))
+        rows = (
+            build_relationship_row(number, link)[first:] for number, link in enumerate(links, 1)
+        )
         return cut(links, rows, RELATIONSHIP_HEADER[first:], budget, tokenizer)
 
     if request.mode == "global":
@@ -259,12 +261,12 @@ def note_dropped_sections(context: Context, request: QueryRequest) -> tuple[str,
     return (note,)
 
 
-def entity_row(number: int, entity: Entity) -> tuple[Any, ...]:
+def build_entity_row(number: int, entity: Entity) -> tuple[Any, ...]:
     """Return the values of the columns ENTITY_HEADER."""
     return number, inert(entity.name), inert(entity.type), inert(entity.description), entity.degree
 
 
-def without_repeated_descriptions(links: Sequence[Relationship]) -> list[Relationship]:
+def drop_repeated_descriptions(links: Sequence[Relationship]) -> list[Relationship]:
     """Return the relationships without those that repeat the description of an earlier one.
 
     In a graph that was built without a model, a sentence is the description of all relationships
@@ -280,7 +282,7 @@ def without_repeated_descriptions(links: Sequence[Relationship]) -> list[Relatio
     return kept
 
 
-def relationship_row(number: int, link: Relationship) -> tuple[Any, ...]:
+def build_relationship_row(number: int, link: Relationship) -> tuple[Any, ...]:
     """Return the values of the columns RELATIONSHIP_HEADER."""
     texts = (link.source, link.target, link.description, ", ".join(link.keywords))
     return number, *map(inert, texts), link.weight, link.rank
@@ -338,7 +340,7 @@ def cut(
     used = tokenizer.count(SECTION.format("Relationships", ",".join(header)))
     lines = []
     for row, tokens_elsewhere in zip(rows, beside or repeat(0), strict=False):
-        line = csv_line(row)
+        line = format_csv_line(row)
         cost = tokenizer.count(line) + tokens_elsewhere
         if used + cost > budget:
             break
@@ -349,14 +351,14 @@ def cut(
     return Table(kept, text, used if lines else 0, len(records) - len(kept))
 
 
-def csv_line(row: Sequence[Any]) -> str:
+def format_csv_line(row: Sequence[Any]) -> str:
     """Return the row as a line of CSV that can neither close a code fence nor open one."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(row)
     return line.getvalue().replace(FENCE, NO_FENCE)
 
 
-def reference_list(references: Sequence[Reference], mark: str = MARK) -> str:
+def format_reference_list(references: Sequence[Reference], mark: str = MARK) -> str:
     """Return a line for each document with the marks of its text units, most units first."""
     documents: dict[str, list[Reference]] = {}
     for entry in references:

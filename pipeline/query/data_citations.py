@@ -35,7 +35,7 @@ class DataCitations:
             {kind.casefold(): frozenset(map(str, numbers)) for kind, numbers in shown.items()}
         )
 
-    def checked(self, text: str) -> tuple[str, int]:
+    def check(self, text: str) -> tuple[str, int]:
         """Return the text with only citations of shown records, and how many were removed.
 
         A citation keeps at most MOST numbers of a kind. Something in this form that names no kind
@@ -77,7 +77,7 @@ class DataCitations:
 UNCHECKED = DataCitations(None)
 
 
-def cited_records(text: str) -> dict[str, list[int]]:
+def parse_cited_records(text: str) -> dict[str, list[int]]:
     """Return the numbers that a checked text cites, each once, by kind in lower case."""
     cited: dict[str, dict[int, None]] = {}
     for citation in CITATION.findall(text):

@@ -12,7 +12,7 @@ PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 """Most passages and most facts shown, and most characters of each text."""
 
 
-def evidence_answer(context: Context) -> tuple[str, Cited]:
+def build_evidence_answer(context: Context) -> tuple[str, Cited]:
     """Return a text of the best reports, passages and facts with their sources, and its citations.
 
     The first line is NOTICE. The options --only-need-context and --json show all evidence.

@@ -40,7 +40,7 @@ PLACEHOLDERS = f"{chr(FIRST_PASSAGE)}-{chr(LAST)}"
 PLACEHOLDER = re.compile(f"[{PLACEHOLDERS}]")
 
 
-def numbers_in(mark: str) -> list[int]:
+def parse_numbers(mark: str) -> list[int]:
     """Return the numbers that a mark names, each once, ranges written out."""
     numbers: dict[int, None] = {}
     for span in _RANGE.finditer(mark):
@@ -52,7 +52,7 @@ def numbers_in(mark: str) -> list[int]:
     return list(numbers)
 
 
-def in_parentheses(bare: str) -> str:
+def put_in_parentheses(bare: str) -> str:
     """Return ``[3]`` as ``(3)``, so that it is no citation. The length stays the same."""
     return bare.translate(_AS_PARENTHESES)
 
@@ -65,12 +65,12 @@ def inert(text: str) -> str:
     """
     text = CITATION.sub(lambda found: found[0].translate(_NO_DATA), text)
     text = MARKED.sub(lambda found: found[0].translate(_NO_MARK), text)
-    text = BARE.sub(lambda found: in_parentheses(found[0]), text)
+    text = BARE.sub(lambda found: put_in_parentheses(found[0]), text)
     # A mark inside another one hides it until now, as in "[Data: Sources (2) [1]]".
     return _OPENS_DATA.sub(r"(\1", text)
 
 
-def without_private(text: str) -> str:
+def remove_placeholders(text: str) -> str:
     """Return the text without placeholders, so that no model can write one."""
     return PLACEHOLDER.sub("\ufffd", text)
 

@@ -26,7 +26,9 @@ ANSWERS = {"naive": "answer_chunks", "community": "community_reduce", "drift": "
 """Mode -> name of the prompt of its answer; other modes use ``answer_graph``."""
 
 
-def messages(request: QueryRequest, resources: QueryResources, context: str) -> Messages:
+def build_answer_messages(
+    request: QueryRequest, resources: QueryResources, context: str
+) -> Messages:
     """Return the messages of the call for the answer.
 
     Mode ``bypass`` has no rules but the request's own system prompt. Raises SettingsError if a
@@ -36,10 +38,10 @@ def messages(request: QueryRequest, resources: QueryResources, context: str) -> 
     if rules and request.general_knowledge:
         rules = f"{resources.prompt('general_knowledge').render()}\n{rules}"
     plain = not request.with_reports and not request.system_prompt
-    return conversation(request, rules, context, request.query, CITE if plain else "")
+    return build_conversation(request, rules, context, request.query, CITE if plain else "")
 
 
-def instructed(
+def build_call_messages(
     request: QueryRequest, resources: QueryResources, prompt: str, context: str, query: str
 ) -> Messages:
     """Return the messages of a call before the one for the answer.
@@ -50,12 +52,12 @@ def instructed(
     template = resources.prompt(prompt)
     template.check(Placeholders(optional=(*CONTEXT, "question")))
     rules = template.render(
-        context=ELSEWHERE, question=request.query, language=language_of(request)
+        context=ELSEWHERE, question=request.query, language=name_language(request)
     )
-    return conversation(request, rules, context, query)
+    return build_conversation(request, rules, context, query)
 
 
-def conversation(
+def build_conversation(
     request: QueryRequest, rules: str, shown: str, query: str, form: str = ""
 ) -> Messages:
     """Return the rules, if any, the conversation, and a message with context and question.
@@ -86,7 +88,7 @@ def find_form_rule(rules: str) -> str:
     return ""
 
 
-def language_of(request: QueryRequest) -> str:
+def name_language(request: QueryRequest) -> str:
     """Return the text that names the language of the reply in the rules."""
     return PREFERRED if request.language else OWN_LANGUAGE
 
@@ -126,7 +128,7 @@ def _rules(request: QueryRequest, resources: QueryResources) -> str:
         "context": ELSEWHERE,
         "response_type": usual_form if request.response_type == usual_form else PREFERRED,
         "user_prompt": PREFERRED if request.user_prompt else "",
-        "language": language_of(request),
+        "language": name_language(request),
     }
     if not request.system_prompt:
         template.check(Placeholders(optional=(*CONTEXT, *WISHES)))

@@ -15,18 +15,18 @@ from pipeline.query.context import (
     Context,
     Numbers,
     Table,
+    build_entity_row,
+    build_references,
+    build_relationship_row,
+    count_room,
     cut,
     cut_sources,
-    entity_row,
-    references_to,
-    relationship_row,
-    room,
-    sources_first,
-    without_repeated_descriptions,
+    drop_repeated_descriptions,
+    prefers_sources,
 )
 from pipeline.query.data_citations import DataCitations
 from pipeline.query.marks import inert
-from pipeline.query.report_table import report_table
+from pipeline.query.report_table import build_report_table
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
 from pipeline.stores.records import Claim, Passage, Relationship
@@ -45,7 +45,7 @@ ENTITY_SHARE, CLAIM_SHARE = 0.4, 0.2
 """Shares of the budget for entities, claims and relationships; relationships get the rest."""
 
 
-def mixed_context(
+def build_mixed_context(
     request: QueryRequest,
     evidence: Evidence,
     chunks: Sequence[Passage],
@@ -64,30 +64,30 @@ def mixed_context(
     found come first.
     """
     numbers = numbers or Numbers()
-    chunks = numbers.given_to("sources", chunks)
-    all_references = references_to(chunks)
-    total = room(request, overhead)
+    chunks = numbers.number_records("sources", chunks)
+    all_references = build_references(chunks)
+    total = count_room(request, overhead)
 
     # The room that text units need is reserved first, the rest of the budget goes to them last.
-    share = 1 if sources_first(request) else request.text_unit_prop
+    share = 1 if prefers_sources(request) else request.text_unit_prop
     reserved, _ = cut_sources(chunks, all_references, int(total * share), tokenizer, ROW)
     report_budget = min(int(total * request.community_prop), total - reserved.tokens)
-    numbered_reports = numbers.given_to("reports", evidence.reports)
-    reports = report_table(numbered_reports, report_budget, tokenizer)
+    numbered_reports = numbers.number_records("reports", evidence.reports)
+    reports = build_report_table(numbered_reports, report_budget, tokenizer)
     local = total - reserved.tokens - reports.tokens
 
-    found_entities = numbers.given_to("entities", evidence.entities)
-    entity_rows = (entity_row(entity.number, entity) for entity in found_entities)
+    found_entities = numbers.number_records("entities", evidence.entities)
+    entity_rows = (build_entity_row(entity.number, entity) for entity in found_entities)
     entity_budget = min(request.max_entity_tokens, int(local * ENTITY_SHARE))
     entities = cut(found_entities, entity_rows, ENTITY_HEADER, entity_budget, tokenizer)
 
-    found_claims = numbers.given_to("claims", evidence.claims)
+    found_claims = numbers.number_records("claims", evidence.claims)
     claim_rows = map(_claim_row, found_claims)
     claim_budget = int(local * CLAIM_SHARE)
     claims = cut(found_claims, claim_rows, CLAIM_HEADER, claim_budget, tokenizer)
 
-    links = numbers.given_to("relationships", _inner_first(evidence))
-    link_rows = (relationship_row(link.number, link) for link in links)
+    links = numbers.number_records("relationships", _inner_first(evidence))
+    link_rows = (build_relationship_row(link.number, link) for link in links)
     link_budget = min(request.max_relation_tokens, local - entities.tokens - claims.tokens)
     relationships = cut(links, link_rows, RELATIONSHIP_HEADER, link_budget, tokenizer)
 
@@ -96,7 +96,7 @@ def mixed_context(
     return Context(entities, relationships, sources, references, reports, claims, mark=ROW)
 
 
-def mixed_citable(context: Context) -> DataCitations:
+def list_citable(context: Context) -> DataCitations:
     """Return the numbers of the records that the context shows, by kind, as citable records."""
     tables: Mapping[str, Table[Any]] = {
         "reports": context.reports,
@@ -125,4 +125,4 @@ def _inner_first(evidence: Evidence) -> list[Relationship]:
     def leads_out(link: Relationship) -> bool:
         return not (link.source_entity_id in found and link.target_entity_id in found)
 
-    return without_repeated_descriptions(sorted(evidence.relationships, key=leads_out))
+    return drop_repeated_descriptions(sorted(evidence.relationships, key=leads_out))

@@ -7,8 +7,14 @@ from pipeline.contract.prompts import Placeholders
 from pipeline.errors import UsageError
 from pipeline.models.base import ChatRequest, readable
 from pipeline.query import formats
-from pipeline.query.answer import usage_of
-from pipeline.query.messages import CONTEXT, ELSEWHERE, conversation, count_tokens, language_of
+from pipeline.query.answer import sum_usage
+from pipeline.query.messages import (
+    CONTEXT,
+    ELSEWHERE,
+    build_conversation,
+    count_tokens,
+    name_language,
+)
 from pipeline.query.prepare import prepare
 from pipeline.query.prepared import Messages, PreparedQuery
 from pipeline.query.replies import ask_twice, refuse_failed
@@ -46,7 +52,9 @@ class NextQuestions:
         }
 
 
-def next_questions(request: QueryRequest, number: int, resources: QueryResources) -> NextQuestions:
+def ask_next_questions(
+    request: QueryRequest, number: int, resources: QueryResources
+) -> NextQuestions:
     """Return at most ``number`` questions that follow the request's question and conversation.
 
     They are made from the evidence that the mode finds for the question; if the mode shows reports
@@ -83,7 +91,7 @@ def next_questions(request: QueryRequest, number: int, resources: QueryResources
         return NextQuestions(
             request,
             tuple(new[:number]),
-            usage_of(*prepared.replies, *paid),
+            sum_usage(*prepared.replies, *paid),
             tuple(all_notes),
             resources.account.question,
             resources.account.cost,
@@ -97,6 +105,6 @@ def _question_messages(prepared: PreparedQuery, number: int, resources: QueryRes
     template = resources.prompt(PROMPT)
     template.check(PLACEHOLDERS)
     context = prepared.context.windows[0] if prepared.context.windows else prepared.context.text
-    language = language_of(prepared.request)
+    language = name_language(prepared.request)
     rules = template.render(context=ELSEWHERE, number=str(number), language=language)
-    return conversation(prepared.request, rules, context, prepared.request.query)
+    return build_conversation(prepared.request, rules, context, prepared.request.query)

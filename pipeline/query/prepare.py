@@ -6,20 +6,20 @@ from dataclasses import replace
 from pipeline.errors import OtherVectorsError
 from pipeline.query import formats
 from pipeline.query.context import Context, build_context, note_dropped_sections
-from pipeline.query.messages import count_tokens, messages
-from pipeline.query.mixed_context import mixed_citable, mixed_context
+from pipeline.query.messages import build_answer_messages, count_tokens
+from pipeline.query.mixed_context import build_mixed_context, list_citable
 from pipeline.query.prepared import Abstention, PreparedQuery
 from pipeline.query.request import QueryRequest
 from pipeline.query.request_limits import (
+    limit_to_window,
     refuse_long_question,
-    with_room_for_evidence,
-    within_window,
-    without_system_turns,
+    remove_system_turns,
+    shorten_conversation,
 )
 from pipeline.query.resources import Clock, QueryResources
-from pipeline.query.search.evidence import CANDIDATES, Evidence, Found, reranked
+from pipeline.query.search.evidence import CANDIDATES, Evidence, Found, rerank_chunks
 from pipeline.query.search.filtered import restrict_to_where
-from pipeline.query.search.keywords import Keywords, find_keywords, search_text
+from pipeline.query.search.keywords import Keywords, choose_search_text, find_keywords
 from pipeline.query.search.modes import KEYWORD_MODES, embed_question, find_evidence
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Passage
@@ -32,12 +32,12 @@ def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
     relevance of reports.
     """
     may_set_rules = resources.account.asker.system_prompt
-    request, turn_notes = without_system_turns(request, may_set_rules)
+    request, turn_notes = remove_system_turns(request, may_set_rules)
     longest_reply = resources.longest_reply(request.model)
     measured = resources.measured(request.model)
-    request, window_notes = within_window(request, measured, longest_reply)
+    request, window_notes = limit_to_window(request, measured, longest_reply)
     refuse_long_question(request, resources.tokenizer)
-    request, history_notes = with_room_for_evidence(request, resources.tokenizer)
+    request, history_notes = shorten_conversation(request, resources.tokenizer)
     try:
         prepared = _prepare_by_mode(request, resources)
     except OtherVectorsError:
@@ -69,15 +69,15 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
     with clock.measure("rerank"):
         chunks, rerank_notes = _rerank(request, keywords, chunks, resources)
     with clock.measure("context"):
-        build = mixed_context if request.mixed else build_context
+        build = build_mixed_context if request.mixed else build_context
         shown = chunks[: request.chunk_top_k]
-        overhead = count_tokens(messages(request, resources, ""), resources.tokenizer)
+        overhead = count_tokens(build_answer_messages(request, resources, ""), resources.tokenizer)
         context = build(request, evidence, shown, resources.tokenizer, overhead)
     prepared = PreparedQuery(
         request,
         keywords,
         context,
-        messages(request, resources, context.text),
+        build_answer_messages(request, resources, context.text),
         clock.parts,
         abstention=_abstention(request, evidence, chunks, context),
         notes=(
@@ -90,7 +90,7 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
         most_calls=1 if keywords.reply is None else 2,
         replies=() if keywords.reply is None else (keywords.reply,),
     )
-    return replace(prepared, citable=mixed_citable(context)) if request.mixed else prepared
+    return replace(prepared, citable=list_citable(context)) if request.mixed else prepared
 
 
 def _find_keywords(request: QueryRequest, resources: QueryResources) -> Keywords:
@@ -125,7 +125,7 @@ def _rerank(
     """Return the chunks, reranked if the request wants it and there is a reranker, and notes."""
     if resources.reranker is None or not request.enable_rerank:
         return chunks, ()
-    return reranked(chunks, search_text(request, keywords), resources.reranker)
+    return rerank_chunks(chunks, choose_search_text(request, keywords), resources.reranker)
 
 
 def _abstention(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pipeline.models.base import Tokenizer
-from pipeline.query.context import SECTION, Table, csv_line
+from pipeline.query.context import SECTION, Table, format_csv_line
 from pipeline.query.marks import inert
 from pipeline.stores.records import Report
 
@@ -19,7 +19,7 @@ class ReportRow:
     number: int
     lines: tuple[tuple[str, int], ...]
 
-    def fitting(self, room: int) -> tuple[str, int] | None:
+    def fit(self, room: int) -> tuple[str, int] | None:
         """Return the first line of at most ``room`` tokens, with its tokens; None if none fits."""
         for line, tokens in self.lines:
             if tokens <= room:
@@ -27,31 +27,33 @@ class ReportRow:
         return None
 
 
-def report_rows(reports: Iterable[Report], tokenizer: Tokenizer) -> Iterator[ReportRow]:
+def build_report_rows(reports: Iterable[Report], tokenizer: Tokenizer) -> Iterator[ReportRow]:
     """Yield a row for each of the reports, which have numbers already."""
     for report in reports:
         lines: list[tuple[str, int]] = []
         for text in (report.content, report.summary):
             row = (report.number, inert(report.title), f"{report.rating:g}", inert(text))
-            line = csv_line(row)
+            line = format_csv_line(row)
             lines.append((line, tokenizer.count(line)))
         yield ReportRow(report.number, tuple(lines))
 
 
-def frame_tokens(tokenizer: Tokenizer) -> int:
+def count_frame_tokens(tokenizer: Tokenizer) -> int:
     """Return the tokens of a table of reports without rows."""
     return tokenizer.count(SECTION.format("Reports", HEADER_LINE))
 
 
-def report_table(reports: Sequence[Report], budget: int, tokenizer: Tokenizer) -> Table[Report]:
+def build_report_table(
+    reports: Sequence[Report], budget: int, tokenizer: Tokenizer
+) -> Table[Report]:
     """Return the table of the reports that fit into the budget, each in full or by its summary.
 
     The reports have numbers already; earlier ones are preferred. One that does not fit is skipped.
     """
-    used = frame_tokens(tokenizer)
+    used = count_frame_tokens(tokenizer)
     lines: dict[int, str] = {}
-    for row in report_rows(reports, tokenizer):
-        fitting = row.fitting(budget - used)
+    for row in build_report_rows(reports, tokenizer):
+        fitting = row.fit(budget - used)
         if fitting is not None:
             line, tokens = fitting
             lines[row.number] = line

@@ -92,7 +92,7 @@ def _texts_in(value: Any) -> Iterator[str]:
             yield from _texts_in(item)
 
 
-def as_question(query: str) -> str:
+def check_question(query: str) -> str:
     """Return the question; raise ValueError if it has neither a letter nor a digit.
 
     There is no minimal length: two characters can be a question in Chinese.
@@ -118,7 +118,7 @@ class QueryRequest(QueryOptions):
     mapping of operators (=, !=, <, <=, >, >=, in, not in, matches, exists).
     """
 
-    query: Annotated[str, AfterValidator(as_question)]
+    query: Annotated[str, AfterValidator(check_question)]
     hl_keywords: KeywordList = ()
     ll_keywords: KeywordList = ()
     conversation_history: Annotated[tuple[Turn, ...], Field(max_length=MOST_TURNS)] = ()
@@ -135,7 +135,9 @@ class QueryRequest(QueryOptions):
         return "\n".join([*before[-FOLLOWED:], self.query])
 
 
-def request_of(question: Any, defaults: QuerySettings, options: Mapping[str, Any]) -> QueryRequest:
+def build_request(
+    question: Any, defaults: QuerySettings, options: Mapping[str, Any]
+) -> QueryRequest:
     """Return the request; ``defaults`` replace options that are missing or None.
 
     Raises UsageError for an invalid option.

@@ -13,7 +13,7 @@ LONG_QUESTION = 1000
 Notes = tuple[str, ...]
 
 
-def without_system_turns(request: QueryRequest, allowed: bool) -> tuple[QueryRequest, Notes]:
+def remove_system_turns(request: QueryRequest, allowed: bool) -> tuple[QueryRequest, Notes]:
     """Remove the conversation's system turns unless they are ``allowed``.
 
     A system turn would give the model other rules than the project's, as a system prompt does.
@@ -29,7 +29,7 @@ def without_system_turns(request: QueryRequest, allowed: bool) -> tuple[QueryReq
     return request.model_copy(update={"conversation_history": kept}), (note,)
 
 
-def within_window(
+def limit_to_window(
     request: QueryRequest, measured: Measured, longest_reply: int | None = None
 ) -> tuple[QueryRequest, Notes]:
     """Lower the prompt's budget to what the model reads.
@@ -59,9 +59,7 @@ def refuse_long_question(request: QueryRequest, tokenizer: Tokenizer) -> None:
         )
 
 
-def with_room_for_evidence(
-    request: QueryRequest, tokenizer: Tokenizer
-) -> tuple[QueryRequest, Notes]:
+def shorten_conversation(request: QueryRequest, tokenizer: Tokenizer) -> tuple[QueryRequest, Notes]:
     """Keep only the end of the conversation, within ``history_turns`` and ``history_share``.
 
     What is kept does not begin with an answer. Mode ``bypass`` keeps everything.

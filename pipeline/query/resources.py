@@ -29,7 +29,7 @@ class ReadTogether(Protocol):
         ...
 
 
-def noting(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
+def add_notes(notes: tuple[str, ...], read: ReadTogether) -> ReadTogether:
     """Return ``read`` with ``notes`` added to the notes of each read."""
 
     def read_with_notes(

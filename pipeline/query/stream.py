@@ -10,11 +10,11 @@ from pipeline.query.answer import (
     Answer,
     AnswerText,
     any_text,
+    ask_for_answer,
+    build_fixed_answer,
     finish_answer,
-    fixed_answer,
     make_inquiry,
     read_answer,
-    whole_answer,
 )
 from pipeline.query.citations.annotations import Annotation
 from pipeline.query.context import Context, Reference
@@ -23,7 +23,7 @@ from pipeline.query.prepared import PreparedQuery
 from pipeline.query.replies import refuse_failed
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
-from pipeline.query.too_long import shortened
+from pipeline.query.too_long import shorten_prompt
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def _events(request: QueryRequest, resources: QueryResources) -> Iterator[Event]
     try:
         yield from ask(request, ())
     except PromptTooLongError as refusal:
-        shorter, note = shortened(request, resources, refusal)
+        shorter, note = shorten_prompt(request, resources, refusal)
         yield from ask(shorter, (note,))
 
 
@@ -101,12 +101,12 @@ def _yield_tokens(
     prepared: PreparedQuery, resources: QueryResources
 ) -> Generator[Event, None, AnswerText]:
     """Yield the answer's tokens; return its whole text. Raises ModelError if the model fails."""
-    fixed = fixed_answer(prepared, resources)
+    fixed = build_fixed_answer(prepared, resources)
     if fixed is not None:
         yield Token(fixed.text, tuple(fixed.cited.annotations))
         return fixed
     if not prepared.request.stream:
-        said = whole_answer(prepared, resources)
+        said = ask_for_answer(prepared, resources)
         yield Token(said.text, tuple(said.cited.annotations))
         return said
     replies: list[ChatReply] = []

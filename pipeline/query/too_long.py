@@ -29,11 +29,11 @@ def ask_within_window(
     try:
         return ask(request, ())
     except PromptTooLongError as refusal:
-        shorter, note = shortened(request, resources, refusal)
+        shorter, note = shorten_prompt(request, resources, refusal)
     return ask(shorter, (note,))
 
 
-def shortened(
+def shorten_prompt(
     request: QueryRequest, resources: QueryResources, refusal: PromptTooLongError
 ) -> tuple[QueryRequest, str]:
     """Return the request with a budget that its model accepts, and a note for the caller.

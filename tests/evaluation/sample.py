@@ -1,6 +1,6 @@
-"""The bundled corpus with its questions, and the figures of retrieval that may not fall.
+"""The bundled corpus with its questions, and the figures of retrieval that must not fall.
 
-``python -m tests.evaluation.sample`` (make baseline) writes the figures anew.
+``python -m tests.evaluation.sample`` (make baseline) writes the figures again.
 """
 
 import json
@@ -31,7 +31,7 @@ time."""
 
 
 def sample_project(root: Path, postgres_url: str) -> ProjectFolder:
-    """The bundled corpus, loaded by the workflow ``fast``."""
+    """Return a project with the bundled corpus, loaded by the workflow ``fast``."""
     corpus = ROOT / "data" / "input"
     documents = {
         path.relative_to(corpus).as_posix(): path.read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ def measured(
 
 
 def figures(evaluation: Evaluation) -> dict[str, dict[str, float]]:
-    """Means by mode, as the JSON of an evaluation has them."""
+    """Return means by mode, as in the JSON of an evaluation."""
     return {mode: dict(values) for mode, values in stored("", evaluation.to_json()).modes.items()}
 
 

@@ -10,7 +10,7 @@ from pipeline.evaluation.results import StoredEvaluation, read_evaluation
 
 
 def stored(name: str, **modes: list[float]) -> StoredEvaluation:
-    """recall@5 of questions 0, 1, ... by mode."""
+    """Return an evaluation with recall@5 of questions 0, 1, ... by mode."""
     rows = {
         mode: {
             (str(number), "Who?"): {"recall@5": value, "prompt_tokens": 100 * value}
@@ -24,7 +24,7 @@ def stored(name: str, **modes: list[float]) -> StoredEvaluation:
 
 
 def test_the_interval_holds_the_true_difference_as_often_as_it_says():
-    """Differences of -1, 0 and 1 with a mean of 0.1, drawn 300 times."""
+    """Differences of -1, 0 and 1 with a mean of 0.1 are drawn 300 times."""
     random = np.random.default_rng(7)
     truth, held = 0.1, 0
     for _ in range(300):
@@ -34,7 +34,7 @@ def test_the_interval_holds_the_true_difference_as_often_as_it_says():
     assert 0.90 <= held / 300 <= 0.99
 
 
-def test_a_sure_difference_and_none_at_all():
+def test_a_sure_difference_is_significant_and_none_is_not():
     sure, none = paired_bootstrap(np.array([[0.5, 0.0]] * 30 + [[0.4, 0.0]] * 30))
     assert sure.low > 0.4
     assert sure.p < 0.001
@@ -72,7 +72,7 @@ def test_modes_are_compared_with_themselves_or_against_one():
     assert "only in b: 1" in comparison_table(compared)
 
 
-def test_what_cannot_be_compared():
+def test_evaluations_with_nothing_in_common_cannot_be_compared():
     a = stored("a", naive=[1.0])
     with pytest.raises(UsageError, match="share no mode, question or metric"):
         compare(a, stored("b", local=[1.0]))
@@ -114,7 +114,7 @@ def test_a_mode_that_is_gone_has_fallen():
      b'{"format": 1, "modes": {}, "questions": [1]}',
      b'{"format": 1, "modes": {}, "questions": [{"id": [], "question": "?", "modes": {"naive": {}}}]}'],  # noqa: E501
 )  # fmt: skip
-def test_files_that_no_evaluation_has_written(tmp_path: Path, content: bytes):
+def test_a_file_that_no_evaluation_has_written_is_refused(tmp_path: Path, content: bytes):
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="name a file that 'graphmill eval --output' has written"):

@@ -100,7 +100,7 @@ def test_the_same_questions_give_the_same_json_but_for_the_timings(
     assert json.loads(json.dumps(first)) == first
 
 
-def test_slices_by_type(evaluation: Evaluation):
+def test_results_are_grouped_by_type(evaluation: Evaluation):
     by_type = evaluation.to_json()["types"]
     assert set(by_type) == {"", "one", "two", HOSTILE}
     assert by_type["two"]["naive"]["questions"] == 1
@@ -201,7 +201,8 @@ def test_questions_are_embedded_in_batches(tmp_path: Path, postgres_url: str, op
 
 
 class Reader(HTMLParser):
-    """The tags of a page, and the attributes that would run or load something."""
+    """A parser that keeps the tags of a page, and the attributes that would run or load
+    something."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

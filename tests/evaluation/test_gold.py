@@ -2,7 +2,7 @@ import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.evaluation.questions import chunks_holding, documents_named
+from pipeline.evaluation.questions import find_chunks, find_documents
 
 DOCUMENTS = pd.DataFrame(
     [
@@ -23,7 +23,7 @@ def pages(*contents: str) -> list[pd.DataFrame]:
 
 
 def test_a_document_is_named_by_id_before_source_before_title():
-    assert documents_named(["doc-1", "b.txt", "Harbour", "d", "no"], DOCUMENTS) == {
+    assert find_documents(["doc-1", "b.txt", "Harbour", "d", "no"], DOCUMENTS) == {
         "doc-1": {"doc-1"},
         "b.txt": {"doc-2"},
         "Harbour": {"doc-1", "doc-2"},
@@ -37,7 +37,7 @@ def test_a_text_is_found_across_line_ends_and_inside_words():
         "Mira Vale",
         "白壶茶社是由林晚樵创办的",
     ]
-    held = chunks_holding(
+    held = find_chunks(
         ["Vale built the Harrow Light", "ira Vale", "林晚樵", "never said"], pages(*contents)
     )
     assert held == {
@@ -56,4 +56,4 @@ def test_the_short_cut_by_words_loses_nothing(contents, text):
     plain = {
         f"c{number}" for number, content in enumerate(contents) if flat in " ".join(content.split())
     }
-    assert chunks_holding([text], pages(*contents)).get(text, frozenset()) == plain
+    assert find_chunks([text], pages(*contents)).get(text, frozenset()) == plain

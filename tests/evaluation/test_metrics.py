@@ -3,7 +3,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.evaluation.questions import Passage, metrics, names, ranks
+from pipeline.evaluation.questions import Passage, compute_metrics, metric_names, rank_gold
 
 RANKING = [
     Passage("c1", "d1"),
@@ -30,18 +30,18 @@ def test_documents_are_ranked_by_their_first_chunk_and_chunks_by_themselves():
         ("text", frozenset({"c4", "c2"})),
         document("none"),
     ]
-    assert ranks(gold, RANKING) == [1, 2, 3, 2, math.inf]
+    assert rank_gold(gold, RANKING) == [1, 2, 3, 2, math.inf]
 
 
-def test_metrics_by_hand():
+def test_metrics_are_as_computed_by_hand():
     gold = [document("d1"), document("d3")]
-    assert metrics(ranks(gold, RANKING), (1, 2, 3), ranks(gold, RANKING[:3])) == {
+    assert compute_metrics(rank_gold(gold, RANKING), (1, 2, 3), rank_gold(gold, RANKING[:3])) == {
         "recall@1": 0.5, "recall@2": 0.5, "recall@3": 1.0, "recall@budget": 0.5,
         "all_gold@1": 0.0, "all_gold@2": 0.0, "all_gold@3": 1.0, "all_gold@budget": 0.0,
     }  # fmt: skip
-    assert metrics([1.0], (1,), ranks(gold, RANKING))["all_gold@budget"] == 1
-    assert metrics(ranks(gold, []), KS, ranks(gold, [])) == dict.fromkeys(
-        names(KS, with_budget=True), 0.0
+    assert compute_metrics([1.0], (1,), rank_gold(gold, RANKING))["all_gold@budget"] == 1
+    assert compute_metrics(rank_gold(gold, []), KS, rank_gold(gold, [])) == dict.fromkeys(
+        metric_names(KS, with_budget=True), 0.0
     )
 
 
@@ -59,7 +59,7 @@ golds = st.lists(
 
 @given(golds, rankings)
 def test_more_passages_never_find_less(gold, ranking):
-    found = metrics(ranks(gold, ranking), KS)
+    found = compute_metrics(rank_gold(gold, ranking), KS)
     for metric in ("recall", "all_gold"):
         values = [found[f"{metric}@{k}"] for k in KS]
         assert values == sorted(values)
@@ -68,7 +68,7 @@ def test_more_passages_never_find_less(gold, ranking):
 
 @given(golds, rankings, st.integers(0, 13))
 def test_all_gold_is_found_only_where_recall_is_whole(gold, ranking, shown):
-    found = metrics(ranks(gold, ranking), KS, ranks(gold, ranking[:shown]))
+    found = compute_metrics(rank_gold(gold, ranking), KS, rank_gold(gold, ranking[:shown]))
     for limit in (*map(str, KS), "budget"):
         assert found[f"all_gold@{limit}"] <= found[f"recall@{limit}"]
         assert (found[f"all_gold@{limit}"] == 1) == (found[f"recall@{limit}"] == 1)
@@ -77,20 +77,24 @@ def test_all_gold_is_found_only_where_recall_is_whole(gold, ranking, shown):
 @given(golds, rankings, st.data())
 def test_the_order_of_the_gold_makes_no_odds(gold, ranking, data):
     other = data.draw(st.permutations(gold))
-    assert metrics(ranks(gold, ranking), KS) == metrics(ranks(other, ranking), KS)
+    assert compute_metrics(rank_gold(gold, ranking), KS) == compute_metrics(
+        rank_gold(other, ranking), KS
+    )
 
 
 @given(golds, rankings, st.integers(1, 13), st.data())
 def test_the_order_of_ties_within_the_first_k_makes_no_odds_at_k(gold, ranking, k, data):
-    """Of passages that are a document each."""
+    """Each passage is a document of its own."""
     single = [Passage(passage.id, passage.id) for passage in ranking]
     other = data.draw(st.permutations(single[:k])) + single[k:]
     wanted = [(kind, frozenset(id.replace("d", "c") for id in ids)) for kind, ids in gold]
-    assert metrics(ranks(wanted, single), (k,)) == metrics(ranks(wanted, other), (k,))
+    assert compute_metrics(rank_gold(wanted, single), (k,)) == compute_metrics(
+        rank_gold(wanted, other), (k,)
+    )
 
 
 @given(golds, rankings)
 def test_a_document_is_met_no_later_than_any_chunk_of_it(gold, ranking):
     for passage in ranking:
-        whole, part = ranks([document(passage.document_id), chunk(passage.id)], ranking)
+        whole, part = rank_gold([document(passage.document_id), chunk(passage.id)], ranking)
         assert whole <= part

@@ -1,4 +1,4 @@
-"""benchmarks/questions.py makes a project's documents and questions of the published files."""
+"""benchmarks/questions.py converts published files to documents and questions of a project."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def write(folder: Path, **files: object) -> Path:
 
 
 def check(project: Path, titles: list[str], texts: list[str]) -> None:
-    """Every gold document is one that load_documents reads."""
+    """Check that every gold document is one that load_documents reads."""
     documents, rejects = load_documents(LoadParams(path=str(project / "data" / "input")))
     questions = read_questions(project / "questions.jsonl")
     assert rejects.empty
@@ -26,7 +26,7 @@ def check(project: Path, titles: list[str], texts: list[str]) -> None:
     )
 
 
-def test_two_wiki(tmp_path: Path):
+def test_questions_of_2wikimultihopqa_are_converted(tmp_path: Path):
     asked = {"answer": "No", "question_type": "comparison", "gold_titles": ["B", "A"]}
     benchmark = two_wiki(
         write(
@@ -49,7 +49,7 @@ def test_two_wiki(tmp_path: Path):
     assert len(benchmark.questions) == 51
 
 
-def test_hotpotqa_without_titles(tmp_path: Path):
+def test_hotpotqa_without_titles_has_gold_documents(tmp_path: Path):
     asked = {
         "_id": "h",
         "question": "Who?",

@@ -93,12 +93,12 @@ def test_all_faults_are_told_but_not_without_end(tmp_path: Path):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n  \n", b"\xef\xbb\xbf"])
-def test_a_file_without_questions(tmp_path: Path, content: bytes):
+def test_a_file_without_questions_is_a_usage_error(tmp_path: Path, content: bytes):
     with pytest.raises(UsageError, match="no questions"):
         read_questions(written(tmp_path, content))
 
 
-def test_a_file_that_is_not_there(tmp_path: Path):
+def test_a_missing_file_is_a_usage_error(tmp_path: Path):
     for path in (tmp_path, tmp_path / "none.jsonl"):
         with pytest.raises(UsageError, match="cannot be read"):
             read_questions(path)

@@ -1,5 +1,4 @@
-"""Retrieval over the bundled corpus is not worse than it was; ``make baseline`` writes what it
-was."""
+"""Retrieval over the bundled corpus is not worse than the baseline of ``make baseline``."""
 
 from pathlib import Path
 
@@ -39,7 +38,7 @@ def test_no_mode_is_worse_than_the_baseline(sample: ProjectFolder):
 
 
 def test_a_small_prompt_shows_the_passages_that_a_large_one_shows_first(sample: ProjectFolder):
-    """Of a fourth of the questions a single one is 8 points."""
+    """A fourth of the questions is used, so a single question is 8 points."""
     caps = ("query.max_entity_tokens=6000", "query.max_relation_tokens=8000")
     modes = size(["hybrid", "graph"], [*MODES])
     large, small, few = (

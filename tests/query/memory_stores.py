@@ -58,7 +58,7 @@ PROMPTS = {
 
 
 def letters(text: str) -> np.ndarray:
-    """How often each letter comes up, scaled to length 1."""
+    """Return how often each letter occurs, as a vector of length 1."""
     counts = np.array([text.lower().count(letter) for letter in LETTERS], dtype=np.float32)
     length = np.linalg.norm(counts)
     return counts / length if length else counts
@@ -82,7 +82,7 @@ class LetterEmbedding:
 
 
 class CharacterTokens:
-    """A token a character: counts add up, so that a budget is met to the letter."""
+    """A tokenizer with a token per character: counts add up, so a budget is met exactly."""
 
     name = "characters"
 
@@ -95,7 +95,7 @@ class CharacterTokens:
 
 @dataclass
 class ScriptedChat:
-    """Replies in turn; keeps what it was asked."""
+    """A chat model that gives the replies in turn, and keeps the requests."""
 
     replies: list[ChatReply | str]
     asked: list[ChatRequest] = field(default_factory=list)
@@ -134,13 +134,13 @@ class ScriptedChat:
 
 
 def of_documents(*ids: str) -> Within:
-    """These alone are there."""
+    """Return conditions that admit only these documents."""
     return [{"id": {"in": list(ids)}}]
 
 
 @dataclass(frozen=True)
 class MemoryStores:
-    """Both stores over frames of rows; ``reads`` names every read that was made."""
+    """Both stores over frames of rows; ``reads`` lists the names of all reads made."""
 
     chunk_rows: pd.DataFrame
     entity_rows: pd.DataFrame
@@ -207,7 +207,7 @@ class MemoryStores:
         ]
 
     def _allowed(self, within: Within) -> list[bool]:
-        """Of each text unit whether its document satisfies the conditions."""
+        """Return for each text unit whether its document satisfies the conditions."""
         fields = [
             {
                 **(row.metadata or {}),
@@ -382,7 +382,7 @@ class MemoryStores:
 
 
 def records(kind: type[Record], frame: pd.DataFrame) -> list[Record]:
-    """Of rows in pandas."""
+    """Return records of the rows of a frame."""
     return [kind(*row) for row in frame[field_names(kind)].itertuples(index=False)]
 
 
@@ -424,7 +424,7 @@ def relationship(
 
 
 def village() -> MemoryStores:
-    """Ada, Bea, Cid and Dov in four chunks of three documents."""
+    """Return stores of Ada, Bea, Cid and Dov in four chunks of three documents."""
     return MemoryStores(
         pd.DataFrame(
             [

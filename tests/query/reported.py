@@ -1,5 +1,4 @@
-"""The village with communities, their reports, and claims; and a chat model that knows how to read
-them."""
+"""The village with communities, their reports and claims, and a chat model that reads them."""
 
 import json
 import re
@@ -73,7 +72,7 @@ def reported_village() -> MemoryStores:
 
 
 def many_reports(number: int) -> MemoryStores:
-    """So many communities of one level, each with a report of another length."""
+    """Return the village with communities of one level, whose reports differ in length."""
     rows = [
         {**report("com-court"), "id": f"com-{n}", "title": f"T{n}", "content": "x" * (n % 7 * 40)}
         for n in range(number)
@@ -82,12 +81,12 @@ def many_reports(number: int) -> MemoryStores:
 
 
 def rows_of(prompt: str) -> list[str]:
-    """Numbers in the first column of the tables that a prompt shows."""
+    """Return the numbers in the first column of the tables that a prompt shows."""
     return re.findall(r"^(\d+),", prompt, re.MULTILINE)
 
 
 def points(numbers: Sequence[str]) -> str:
-    """A point for each row that was shown, and a citation of one that was not."""
+    """Return a point for each row that was shown, and a citation of one that was not."""
     found = [
         {"description": f"Row {n} [Data: Reports ({n}, 999)].", "score": 10 * int(n) % 101}
         for n in numbers
@@ -108,8 +107,7 @@ def partial_answer(numbers: Sequence[str], kind: str) -> str:
 
 @dataclass
 class ReadingChat(ScriptedChat):
-    """Replies to each kind of call as it is meant to be replied to. ``also``: row_id -> another
-    way."""
+    """A chat model that replies to each kind of call as intended, or as ``also`` says."""
 
     also: dict[str, Callable[[Sequence[str]], str]] | None = None
 

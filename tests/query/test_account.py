@@ -1,5 +1,4 @@
-"""What a question costs, through a project: every call of it is counted, and nothing of it is
-told."""
+"""The costs of a question, through a project: every call is counted, and no text is kept."""
 
 from collections.abc import Iterator
 from contextlib import closing

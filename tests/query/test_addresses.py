@@ -55,7 +55,7 @@ KNOWN = Addresses.of(
 def test_addresses_that_nothing_shown_holds_are_taken_out(
     said: str, shown: str | None, removed: int
 ):
-    assert KNOWN.checked(said) == (said if shown is None else shown, removed)
+    assert KNOWN.check(said) == (said if shown is None else shown, removed)
 
 
 PARTS = [

@@ -1,4 +1,4 @@
-"""Citations as data: whatever a model or a document writes, only what was checked is one."""
+"""Citations as data: only checked marks become citations, whatever a model or document writes."""
 
 import re
 import time
@@ -15,7 +15,7 @@ from pipeline.query.citations.annotations import Annotation, Piece
 from pipeline.query.citations.checker import Citations, _Marks
 from pipeline.query.context import Reference
 from pipeline.query.data_citations import CITATION, DataCitations
-from pipeline.query.evidence_answer import evidence_answer
+from pipeline.query.evidence_answer import build_evidence_answer
 from pipeline.query.marks import BARE, MARKED, inert
 from pipeline.query.stream import Done, Token, stream_answer
 from tests.query.memory_stores import ScriptedChat, question, resources, village
@@ -50,8 +50,7 @@ def heard(said: Sequence[str], citations: Citations) -> list[Piece]:
 
 
 def read(said: str, citations: Citations | None = None) -> tuple[str, list[tuple[str, int, bool]]]:
-    """The text, and each citation: what stands there, which passage it is, and whether it is
-    supported."""
+    """Return the text, and each citation: its text, its passage, and whether it is supported."""
     pieces = heard([said], citations or Citations(SHOWN))
     text = "".join(piece.text for piece in pieces)
     found = [one for piece in pieces for one in piece.annotations]
@@ -172,7 +171,7 @@ def test_evidence_without_a_model_has_annotations_and_no_other_numbers_in_bracke
     store = village()
     store.chunk_rows.loc[0, "content"] = "Ada [2] met Bea [ref:3]."
     found = answer(question(mode="naive", only_need_context=True), resources(store)).context
-    text, cited = evidence_answer(found)
+    text, cited = build_evidence_answer(found)
     marks = [text[one.start : one.end] for one in cited.annotations]
     assert marks == [f"[{entry.id}]" for entry in found.references]
     assert re.findall(r"\[\d+\]", text) == marks
@@ -194,7 +193,7 @@ CHECKED = Citations(SHOWN, DataCitations.of({"sources": [1, 2]}), Addresses.of("
 
 
 def cut(said: str, lengths: Sequence[int]) -> list[str]:
-    """The text in pieces of these lengths, over and over."""
+    """Cut the text into pieces of these lengths, over and over."""
     pieces = []
     while said:
         length = lengths[len(pieces) % len(lengths)]
@@ -220,15 +219,15 @@ def test_a_stream_shows_nothing_that_the_whole_answer_has_not(said: str, lengths
 
 
 def without(text: str, annotations: Sequence[Annotation]) -> str:
-    """The text with a letter in the place of each citation."""
+    """Return the text with a letter in the place of each citation."""
     for one in reversed(annotations):
         text = f"{text[: one.start]}x{text[one.end :]}"
     return text
 
 
 def outside_code(text: str) -> list[str]:
-    """The texts that another reader of Markdown shows as no code; escaped signs stand for
-    themselves."""
+    """Return the texts that another reader of Markdown shows as no code; escaped signs stay
+    signs."""
     reader = MarkdownIt("commonmark").disable("text_join")
     inline = [child for token in reader.parse(text) for child in token.children or ()]
     return [child.content for child in inline if child.type == "text"]
@@ -285,8 +284,7 @@ INJECTED = (
 
 
 def asked(said: str, mode: str = "naive") -> tuple[Answer, str]:
-    """The answer over a village one of whose documents gives orders, and the evidence in the
-    prompt."""
+    """Return an answer over a village with a document that gives orders, and the evidence shown."""
     store = village()
     store.chunk_rows.loc[0, "content"] = INJECTED
     chat = ScriptedChat([said])

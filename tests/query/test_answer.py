@@ -292,7 +292,7 @@ def test_a_question_that_no_prompt_holds_is_refused_before_the_search():
 
 
 class Backwards:
-    """Likes those best that the search liked least."""
+    """A reranker that prefers what the search ranked last."""
 
     identity: Mapping[str, str] = {"model": "backwards"}
 

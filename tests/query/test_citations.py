@@ -105,7 +105,7 @@ def test_a_stream_does_not_wait_for_the_end_of_a_line():
 
 
 class Counted(Citations):
-    """Counts the characters that are looked at."""
+    """A check that counts the characters it compares."""
 
     looked = 0
 

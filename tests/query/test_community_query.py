@@ -1,5 +1,4 @@
-"""Modes that read reports, through a project: real PostgreSQL, an endpoint that speaks the OpenAI
-protocol."""
+"""Modes that read reports, through a project with real PostgreSQL and an OpenAI endpoint."""
 
 import json
 from collections.abc import Iterator
@@ -35,8 +34,10 @@ def plain(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Projec
 
 @pytest.fixture(scope="module")
 def loaded(plain: ProjectFolder, tmp_path_factory: pytest.TempPathFactory) -> ProjectFolder:
-    """The same documents in another workspace, with a community of all, and one of each document's
-    entities."""
+    """Load the same documents into another workspace with two levels of communities.
+
+    One community has all entities, the others have those of one document each.
+    """
     folder = plain.copy(tmp_path_factory.mktemp("reported") / "p")
     folder.edit_settings(workspace="with-reports")
     with folder.open() as project:

@@ -16,7 +16,7 @@ from pipeline.query.context import (
     build_context,
     note_dropped_sections,
 )
-from pipeline.query.evidence_answer import NOTICE, evidence_answer
+from pipeline.query.evidence_answer import NOTICE, build_evidence_answer
 from pipeline.query.search.evidence import Evidence, Pick, pick_chunks
 from pipeline.stores.records import Entity, Passage, Relationship
 from pipeline.text.ids import clean
@@ -64,7 +64,7 @@ def build(
 
 
 def told(facts: list[str]) -> list[str]:
-    """Each once; no description tells nothing."""
+    """Return each description once; an empty one is no repetition."""
     return [fact for place, fact in enumerate(facts) if not fact or fact not in facts[:place]]
 
 
@@ -179,7 +179,7 @@ def test_what_relationships_leave_goes_to_entities_in_mode_global_alone():
     assert in_global > 2 * in_local
 
 
-def test_what_is_dropped_whole_is_told():
+def test_a_section_without_room_for_any_record_is_noted():
     wish = question(mode="graph", max_total_tokens=3_000)
     long = chunks(["x" * 2_750] * 2)
     context = build(MANY[0], long, mode="graph", max_total_tokens=3_000)
@@ -308,8 +308,8 @@ def test_no_text_closes_its_fence(passages: list[str]):
     assert column(context.chunks.records, "content") == column(found, "content")
 
 
-def test_the_evidence_as_a_person_reads_it():
-    text, _ = evidence_answer(
+def test_without_a_model_the_evidence_is_shown_as_text():
+    text, _ = build_evidence_answer(
         build(evidence(["Ada"], ["teaching"]), chunks(["Ada\n taught\tBea.", "x " * 600]))
     )
     lines = text.splitlines()
@@ -321,4 +321,4 @@ def test_the_evidence_as_a_person_reads_it():
 
 @pytest.mark.parametrize("found", [Evidence(), evidence(["Ada"], [])])
 def test_evidence_without_passages_or_facts_is_the_notice(found: Evidence):
-    assert evidence_answer(build(found, chunks([])))[0] == NOTICE
+    assert build_evidence_answer(build(found, chunks([])))[0] == NOTICE

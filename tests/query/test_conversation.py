@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.contract.prompts import Prompt
-from pipeline.query.request import FOLLOWED, request_of
-from pipeline.query.request_limits import with_room_for_evidence
-from pipeline.query.search.keywords import Keywords, find_keywords, search_text
+from pipeline.query.request import FOLLOWED, build_request
+from pipeline.query.request_limits import shorten_conversation
+from pipeline.query.search.keywords import Keywords, choose_search_text, find_keywords
 from pipeline.settings.query_options import QuerySettings
 from tests.query.memory_stores import CharacterTokens, ScriptedChat, question
 
@@ -15,7 +15,7 @@ TOKENS = CharacterTokens()
 
 
 def turns(*texts: str) -> list[dict[str, str]]:
-    """Questions and answers, the oldest first."""
+    """Return questions and answers, the oldest first."""
     return [
         {"role": ("user", "assistant")[place % 2], "content": text}
         for place, text in enumerate(texts)
@@ -24,7 +24,7 @@ def turns(*texts: str) -> list[dict[str, str]]:
 
 def test_the_oldest_turns_are_cut_and_that_is_told():
     history = turns(*(f"{place:04}" * 25 for place in range(40)))
-    request, said = with_room_for_evidence(
+    request, said = shorten_conversation(
         question(conversation_history=history, max_total_tokens=4_000), TOKENS
     )
     kept = [turn.content for turn in request.conversation_history]
@@ -34,9 +34,9 @@ def test_the_oldest_turns_are_cut_and_that_is_told():
 
 def test_what_has_room_is_whole_and_nothing_is_said():
     wish = question(conversation_history=turns("a", "b", "c", "d"))
-    assert with_room_for_evidence(wish, TOKENS) == (wish, ())
+    assert shorten_conversation(wish, TOKENS) == (wish, ())
     bypass = question(mode="bypass", conversation_history=turns(*["x" * 5_000] * 40))
-    assert with_room_for_evidence(bypass, TOKENS) == (bypass, ())
+    assert shorten_conversation(bypass, TOKENS) == (bypass, ())
 
 
 @given(
@@ -59,7 +59,7 @@ def test_a_conversation_is_within_its_share_and_begins_with_a_question(
         history_share=share,
         max_total_tokens=total,
     )
-    request, said = with_room_for_evidence(wish, TOKENS)
+    request, said = shorten_conversation(wish, TOKENS)
     kept = [turn.model_dump() for turn in request.conversation_history]
     assert kept == history[len(history) - len(kept) :]
     assert bool(said) == (len(kept) < len(history))
@@ -74,8 +74,8 @@ def test_the_search_follows_the_questions_before():
         conversation_history=turns("Old?", "Yes.", "Ada?", "A.", "When?"),
     )
     assert FOLLOWED == 2
-    assert search_text(wish, Keywords()) == "Ada?\nWhen?\nAnd where did she study?"
-    assert search_text(question("Where?"), Keywords()) == "Where?"
+    assert choose_search_text(wish, Keywords()) == "Ada?\nWhen?\nAnd where did she study?"
+    assert choose_search_text(question("Where?"), Keywords()) == "Where?"
     assert find_keywords(wish, None, PROMPT).low == (wish.searched,)
 
 
@@ -95,7 +95,7 @@ def test_the_keyword_call_sees_the_conversation_and_gives_a_question_that_stands
         == "Keywords of: And where did she study?\nConversation before it, the oldest turn first:\n"
         "user: Who is Ada?\nassistant: A teacher."
     )
-    assert search_text(wish, keywords) == "Where did Ada study?"
+    assert choose_search_text(wish, keywords) == "Where did Ada study?"
 
 
 def test_a_question_without_a_conversation_is_searched_for_as_it_is():
@@ -105,13 +105,13 @@ def test_a_question_without_a_conversation_is_searched_for_as_it_is():
     )
     wish = question("Where did Ada study?")
     assert (
-        search_text(wish, find_keywords(wish, ScriptedChat([reply]), PROMPT))
+        choose_search_text(wish, find_keywords(wish, ScriptedChat([reply]), PROMPT))
         == "Where did Ada study?"
     )
 
 
 def test_turns_and_keywords_have_no_characters_that_a_store_refuses():
-    asked = request_of(
+    asked = build_request(
         "Where did\0 she study?",
         QuerySettings(),
         {

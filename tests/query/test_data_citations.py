@@ -32,12 +32,12 @@ SHOWN = DataCitations.of({"reports": range(1, 8), "sources": [2]})
     ],
 )
 def test_numbers_of_what_was_not_shown_are_removed_and_counted(said: str, text: str, removed: int):
-    assert SHOWN.checked(said) == (text, removed)
-    assert SHOWN.checked(text) == (text, 0)
+    assert SHOWN.check(said) == (text, removed)
+    assert SHOWN.check(text) == (text, 0)
 
 
 def test_modes_that_show_no_numbered_records_leave_them():
-    assert UNCHECKED.checked("A [Data: Reports (99)].") == ("A [Data: Reports (99)].", 0)
+    assert UNCHECKED.check("A [Data: Reports (99)].") == ("A [Data: Reports (99)].", 0)
 
 
 def test_a_citation_of_hundreds_is_checked_too():
@@ -47,7 +47,7 @@ def test_a_citation_of_hundreds_is_checked_too():
             join_pieces(Citations((), SHOWN).stream(pieces))[0]
             == "A [Data: Reports (1, 2, 3, 4, 5, +more)]."
         )
-    assert SHOWN.checked(said)[1] == 392
+    assert SHOWN.check(said)[1] == 392
 
 
 @given(st.text(alphabet="A [](),;0123459Data:Reports+more\n", max_size=80), st.integers(1, 7))

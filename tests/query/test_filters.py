@@ -1,5 +1,4 @@
-"""A document that a filter leaves out is nowhere in what is retrieved: a canary in it is looked for
-in every field."""
+"""Nothing of a document outside the filter is retrieved; a canary is searched in every field."""
 
 import json
 import random
@@ -73,7 +72,7 @@ def test_the_canary_is_found_without_a_filter(project: Project, mode: str):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_is_written_from_both_sides_of_the_filter_keeps_its_name_alone(
+def test_a_record_with_sources_on_both_sides_of_the_filter_keeps_only_its_name(
     project: Project, mode: str
 ):
     found = project.query_data("Mira Vale and Governor Pell", mode=mode, where={"secret": False})

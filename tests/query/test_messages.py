@@ -1,4 +1,4 @@
-"""Rules in the system message, what documents say in the user's."""
+"""Rules are in the system message, the text of documents in the user's message."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.query.next_questions import next_questions
+from pipeline.query.next_questions import ask_next_questions
 from tests.query.memory_stores import question, resources
 from tests.query.reported import reader, reported_village
 
@@ -10,7 +10,7 @@ from tests.query.reported import reader, reported_village
 def test_questions_lead_on_from_the_context_of_any_mode(mode: str):
     chat = reader()
     wish = question(mode=mode, conversation_history=[{"role": "user", "content": "Why?"}])
-    found = next_questions(wish, 3, resources(reported_village(), chat))
+    found = ask_next_questions(wish, 3, resources(reported_village(), chat))
     assert found.questions == ("Who is Cid?",)
     system, before, asked = chat.asked[-1].messages
     assert (system["content"], before["content"]) == ("3 questions from:", "Why?")
@@ -19,12 +19,12 @@ def test_questions_lead_on_from_the_context_of_any_mode(mode: str):
     assert found.to_json()["usage"]["calls"] == len(chat.asked)
 
 
-def test_they_are_as_many_as_asked_for():
+def test_no_more_next_questions_than_asked_for_are_returned():
     chat = reader(questions=lambda _: "Here they are:\n1. Who is Cid?\n2. Who is Dov?\n- And Ada?")
-    found = next_questions(question(mode="naive"), 2, resources(reported_village(), chat))
+    found = ask_next_questions(question(mode="naive"), 2, resources(reported_village(), chat))
     assert found.questions == ("Who is Cid?", "Who is Dov?")
 
 
-def test_without_a_chat_model_there_are_none():
+def test_next_questions_without_a_chat_model_are_a_usage_error():
     with pytest.raises(UsageError, match="none is configured"):
-        next_questions(question(), 3, resources(reported_village()))
+        ask_next_questions(question(), 3, resources(reported_village()))

@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.cli import app
-from pipeline.query.context import page_of, without_pages
+from pipeline.query.context import find_page, remove_page_starts
 from tests.documents.test_pdf import prose, written
 from tests.projects import new_project
 
@@ -63,5 +63,5 @@ def test_a_source_says_on_which_page_it_stands(
 def test_pages_are_those_of_a_conversion(
     metadata: dict[str, Any] | None, start: int, page: int | None
 ):
-    assert page_of(metadata, start) == page
-    assert without_pages(metadata) == ({} if page else metadata)
+    assert find_page(metadata, start) == page
+    assert remove_page_starts(metadata) == ({} if page else metadata)

@@ -12,7 +12,7 @@ from tests.query.memory_stores import LetterEmbedding, question, resources, vill
 
 @dataclass
 class Watched(LetterEmbedding):
-    """What happens, in order."""
+    """An embedding model and stores that record the order of their calls."""
 
     happened: list[str] = field(default_factory=list)
 

@@ -1,5 +1,5 @@
-"""Every wish of a request shows, through a project: real PostgreSQL, an endpoint that speaks the
-OpenAI protocol."""
+"""Every option of a request has its effect, through a project with real PostgreSQL and an OpenAI
+endpoint."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
 
 @pytest.fixture
 def project(loaded: ProjectFolder) -> Iterator[Project]:
-    """Without a chat model."""
+    """Return a project without a chat model."""
     with loaded.open() as opened:
         yield opened
 
@@ -157,7 +157,7 @@ def test_an_async_stream_keeps_the_loop_free(loaded: ProjectFolder):
 
 @pytest.fixture
 def asked(loaded: ProjectFolder, openai: OpenAIServer) -> Iterator[Project]:
-    """With a chat model."""
+    """Return a project with a chat model."""
     env = openai.env
     with loaded.open(
         f"models.chat.default.base_url={env['OPENAI_BASE_URL']}",

@@ -1,5 +1,7 @@
-"""How many statements a question takes, whatever it asks for: each is a round trip to a database
-that may be far."""
+"""The number of statements of a question does not depend on its options.
+
+Each statement is a round trip to a database that may be far away.
+"""
 
 import math
 from collections.abc import Iterator
@@ -29,8 +31,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Iter
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Those that are sent from now on. However slow this machine is, no connection is thought
-    idle."""
+    """Collect the statements sent from now on; no connection is considered idle meanwhile."""
     monkeypatch.setattr(database, "IDLE_SECONDS", math.inf)
     sent: list[str] = []
     execute = psycopg.Cursor.execute

@@ -1,5 +1,7 @@
-"""Questions whose prompt is longer than the model reads: against a real endpoint that refuses, as
-llama.cpp does."""
+"""Questions whose prompt is longer than the model reads, against an endpoint that refuses it.
+
+The endpoint behaves like llama.cpp.
+"""
 
 import json
 from collections.abc import Mapping
@@ -28,8 +30,10 @@ MODES = ["naive", "hybrid", "graph"]
 
 
 def refusing(window: int, told: str = "", **error: Any) -> Reader:
-    """An endpoint that refuses prompts that leave no room in its window; ``told``, ``error``: how
-    it says so."""
+    """Return the replies of an endpoint that refuses prompts of more than ``window`` tokens.
+
+    ``told`` is its message, ``error`` has the names of its other fields.
+    """
 
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         prompt = sum(count_tokens(content_of(message)) for message in messages)
@@ -54,7 +58,7 @@ UNTOLD = "the input length exceeds the context length"
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
-    """Its documents are about 20,000 tokens."""
+    """Return a project whose documents have about 20,000 tokens."""
     documents = {
         f"{town}.txt": (
             f"{town}\n\n"
@@ -91,7 +95,7 @@ def answered(project: ProjectFolder, mode: str = "naive", *overrides: str) -> An
 
 
 def answers_asked(openai: OpenAIServer) -> list[int]:
-    """The status of each call for an answer."""
+    """Return the status of each call for an answer."""
     return [
         r.status
         for r in openai.requests

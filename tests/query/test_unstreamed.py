@@ -1,4 +1,4 @@
-"""Questions to an endpoint that does not stream, and questions that are not asked as a stream."""
+"""Questions to an endpoint that does not stream, and questions asked without streaming."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""A question is embedded by the model of the vectors that are searched, also where a load changes
-them meanwhile."""
+"""A question is embedded by the model of the loaded vectors, even if a load replaces them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -78,7 +77,7 @@ def test_a_workspace_that_is_dropped_shows_nothing_to_the_next_question(folder: 
 
 
 def test_a_question_gets_what_its_own_moment_shows():
-    """Whatever another one sees while the two are compared."""
+    """It does so whatever another question sees meanwhile."""
 
     @dataclass(frozen=True, eq=False)
     class Compared(Live):

@@ -1,7 +1,7 @@
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.query.request import read_conditions, request_of
+from pipeline.query.request import build_request, read_conditions
 from pipeline.settings.query_options import QuerySettings
 from tests.query.memory_stores import question
 
@@ -24,12 +24,12 @@ def test_a_condition_is_read_from_a_line(line: str, condition: dict[str, object]
     assert question(where=read_conditions([line])).where == condition
 
 
-def test_several_must_all_hold():
+def test_several_conditions_must_all_hold():
     assert read_conditions(["year>=2019", "year<2021"]) == {"year": {">=": "2019", "<": "2021"}}
 
 
 @pytest.mark.parametrize("lines", [["year"], [""], ["=x"], ["year=1", "year=2"]])
-def test_what_is_no_condition_is_refused(lines: list[str]):
+def test_a_line_that_is_no_condition_is_refused(lines: list[str]):
     with pytest.raises(UsageError, match="--where"):
         read_conditions(lines)
 
@@ -39,7 +39,7 @@ def test_what_is_no_condition_is_refused(lines: list[str]):
 )
 def test_a_character_that_no_document_has_is_refused(where: dict[str, object]):
     with pytest.raises(UsageError, match="is in no document"):
-        request_of("Who?", QuerySettings(), {"where": where})
+        build_request("Who?", QuerySettings(), {"where": where})
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_character_that_no_document_has_is_refused(where: dict[str, object]):
 )
 def test_a_request_above_a_limit_is_refused(options: dict[str, object], limit: str):
     with pytest.raises(UsageError, match=limit):
-        request_of("Who?", QuerySettings(), options)
+        build_request("Who?", QuerySettings(), options)
 
 
 def test_a_request_at_the_limits_is_taken():
@@ -75,6 +75,10 @@ def test_a_request_at_the_limits_is_taken():
         "c": {"matches": "*a" * 50},
     }
     assert (
-        len(request_of("Who?", QuerySettings(), {"where": where, "hl_keywords": ["x"] * 100}).where)
+        len(
+            build_request(
+                "Who?", QuerySettings(), {"where": where, "hl_keywords": ["x"] * 100}
+            ).where
+        )
         == 100
     )

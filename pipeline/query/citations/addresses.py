@@ -61,17 +61,17 @@ class Addresses:
             held += piece
             unfinished = _UNFINISHED.search(held)
             settled = unfinished.start() if unfinished else len(held)
-            text, newly_removed = self.checked(held[:settled])
+            text, newly_removed = self.check(held[:settled])
             removed += newly_removed
             held = held[settled:]
             if text:
                 yield text
-        text, newly_removed = self.checked(held)
+        text, newly_removed = self.check(held)
         if text:
             yield text
         return removed + newly_removed
 
-    def checked(self, text: str) -> tuple[str, int]:
+    def check(self, text: str) -> tuple[str, int]:
         """Return the text without addresses that nothing shown contains, and how many they were."""
         removed = 0
 

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from pipeline.query.citations.annotations import Annotation, Cited, Piece
 from pipeline.query.citations.support import Passages, Statement
-from pipeline.query.data_citations import cited_records
+from pipeline.query.data_citations import parse_cited_records
 from pipeline.query.marks import (
     BARE,
     BEGINS_BARE,
@@ -21,8 +21,8 @@ from pipeline.query.marks import (
     FIRST_PASSAGE,
     PLACEHOLDER,
     PLACEHOLDERS,
-    in_parentheses,
-    numbers_in,
+    parse_numbers,
+    put_in_parentheses,
 )
 
 _MEMBER = re.compile(rf"[{PLACEHOLDERS}]|{BARE.pattern}")
@@ -53,7 +53,7 @@ class _Fence:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Words:
     """The words before a citation; ``continues``: they follow a citation in the same sentence."""
 
     text: str
@@ -85,7 +85,7 @@ class Annotator:
         # number stays in brackets.
         self._without_code_spans = False
         self._before = ""
-        self._last: _Said | None = None
+        self._last: _Words | None = None
         # The words behind the last citation may have been read as its statement. Then they are not
         # the next one's.
         self._cited_ahead, self._to_skip = False, 0
@@ -97,11 +97,12 @@ class Annotator:
         what follows."""
         for piece in pieces:
             self._held += piece
-            yield from self._settled()
+            yield from self._write_settled()
         self._final = True
-        yield from self._settled()
+        yield from self._write_settled()
 
-    def _settled(self) -> Iterator[Piece]:
+    def _write_settled(self) -> Iterator[Piece]:
+        """Write as much of the held text as is settled; yield it as a piece, if there is any."""
         while self._held and self._write_next():
             pass
         if self._text:
@@ -113,11 +114,11 @@ class Annotator:
     def _write_next(self) -> bool:
         """Write the beginning of the held text; return False if that depends on text to come."""
         if self._fence:
-            return (
-                self._line_start_in_fence(self._fence) if self._at_line_start else self._code_line()
-            )
+            if self._at_line_start:
+                return self._enter_line_in_fence(self._fence)
+            return self._write_code_line()
         if self._at_line_start:
-            return self._line_start()
+            return self._enter_line()
         special = _SPECIAL.search(self._held)
         if special is None or special.start() > 0:
             self._write_plain(special.start() if special else len(self._held))
@@ -125,11 +126,14 @@ class Annotator:
         if self._held[0] == "\n":
             self._end_line()
             return True
-        return self._backticks(special[0]) if self._held[0] == "`" else self._bracket_or_citation()
+        if self._held[0] == "`":
+            return self._write_backticks(special[0])
+        return self._write_bracket_or_citation()
 
     # Blocks of code
 
-    def _line_start(self) -> bool:
+    def _enter_line(self) -> bool:
+        """Begin a line, and a block of code if it opens one; return as ``_write_next``."""
         opening = _FENCE_OPENING.match(self._held)
         is_whole = opening is not None and (self._final or opening[0].endswith("\n"))
         if opening and is_whole and len(opening[0]) <= LONGEST_SPAN:
@@ -147,7 +151,8 @@ class Annotator:
         self._at_line_start = False
         return True
 
-    def _line_start_in_fence(self, fence: _Fence) -> bool:
+    def _enter_line_in_fence(self, fence: _Fence) -> bool:
+        """Begin a line of code, and end the block if it closes it; return as ``_write_next``."""
         stripped = self._held.lstrip(" ")
         indent = len(self._held) - len(stripped)
         if not stripped and indent <= fence.indent + 3 and not self._final:
@@ -172,7 +177,8 @@ class Annotator:
         self._at_line_start = False
         return True
 
-    def _code_line(self) -> bool:
+    def _write_code_line(self) -> bool:
+        """Write the held rest of a line of code, or its line break; return True."""
         if self._held[0] == "\n":
             self._end_line()
             return True
@@ -182,7 +188,8 @@ class Annotator:
 
     # Code in a line
 
-    def _backticks(self, run: str) -> bool:
+    def _write_backticks(self, run: str) -> bool:
+        """Write the code span that these backticks begin, or them alone; return as ``_write_next``."""
         if self._escaped:
             self._write_plain(1)
             return True
@@ -209,7 +216,8 @@ class Annotator:
 
     # Citations
 
-    def _bracket_or_citation(self) -> bool:
+    def _write_bracket_or_citation(self) -> bool:
+        """Write the citations that come next, or a single bracket; return as ``_write_next``."""
         group = _GROUP.match(self._held, 0, LONGEST_GROUP)
         if group is None:
             if (
@@ -223,21 +231,22 @@ class Annotator:
         rest = self._held[group.end() :]
         if not self._final and len(self._held) < LONGEST_GROUP and _MAY_GO_ON.fullmatch(rest):
             return False
-        said = self._said_before()
+        said = self._find_statement()
         following: str | None = ""
         if said.statement.is_weak and PLACEHOLDER.search(group[0]):
-            following = self._following(rest)
+            following = self._words_after(rest)
             if following is None:
                 return False
-            said = _Said(f"{said.text} {following}", said.continues)
+            said = _Words(f"{said.text} {following}", said.continues)
         if self._last and self._cited_ahead and not _WORD.search(said.text):
-            said = self._last  # as in: according to [1], it is so [2]
+            # Both cite the same statement, as in: according to [1], it is so [2].
+            said = self._last
         self._held = rest
         if self._write_group(group[0], said):
             self._cited_ahead, self._to_skip = bool(following.strip()), len(following)
         return True
 
-    def _said_before(self) -> "_Said":
+    def _find_statement(self) -> "_Words":
         """Return the sentence before a citation, or its words since the citation before it."""
         # This import loads a library that other questions do not need.
         from pipeline.text.sentences import sentence_spans
@@ -245,33 +254,33 @@ class Annotator:
         goes_on = self._last is not None and "\n" not in self._before
         lines = [line for line in self._before.split("\n") if _WORD.search(line)]
         if not lines:
-            return self._last if self._last and goes_on and not self._cited_ahead else _Said("")
+            return self._last if self._last and goes_on and not self._cited_ahead else _Words("")
         signs = _LIST_SIGN.match(lines[-1])
         line = lines[-1][signs.end() :] if signs else lines[-1]
         spans = [span for span in sentence_spans(line) if _WORD.search(line, *span)]
         start, end = spans[-1] if spans else (0, len(line))
         is_first = start == 0 and len(lines) == 1
-        said = _Said(
+        said = _Words(
             line[start:end],
             continues=bool(goes_on and is_first and self._last and not self._last.is_whole),
         )
         is_joint = said.continues and len(said.text.split()) <= 1 and not said.statement.names
         if self._last and is_joint and not self._cited_ahead:
-            return self._last  # as in: [1] and [2]
+            # Both cite the same statement, as in: [1] and [2].
+            return self._last
         return said
 
-    def _following(self, rest: str) -> str | None:
-        """Return the words after a citation that begins its sentence; None if their end has not
-        come yet."""
+    def _words_after(self, rest: str) -> str | None:
+        """Return the words after a citation that begins its sentence; None if they may go on."""
         window = rest[:LONGEST_SPAN]
         if end := _SENTENCE_END.search(window):
             return window[: end.start()]
         return window if self._final or len(rest) >= LONGEST_SPAN else None
 
-    def _write_group(self, group: str, said: "_Said") -> bool:
+    def _write_group(self, group: str, said: "_Words") -> bool:
         """Write marks and bare numbers in a row; return whether any of them is a citation."""
         members = list(_MEMBER.finditer(group))
-        numbers = [number for member in members for number in self._numbers_of(member[0])]
+        numbers = [number for member in members for number in self._cited_numbers(member[0])]
         supported = self._passages.supporting(said.statement, numbers)
         # A few common words can be in any passage: they do not make a citation of a bare number.
         citable = frozenset[int]() if said.statement.is_weak else supported
@@ -282,7 +291,7 @@ class Annotator:
             if cites:
                 self._write_citation(member[0], supported)
             else:
-                self._append(self._harmless(member[0]))
+                self._append(self._make_harmless(member[0]))
             end = member.end()
         self._escaped, self._line_is_blank = False, False
         if any(is_citation):
@@ -294,39 +303,41 @@ class Annotator:
             self._remember_written(re.sub(r"\d", " ", group))
         return any(is_citation)
 
-    def _numbers_of(self, member: str) -> list[int]:
+    def _cited_numbers(self, member: str) -> list[int]:
+        """Return the numbers of passages that a placeholder or bare numbers refer to."""
         code = ord(member[0])
         if code >= FIRST_DATA:
-            return cited_records(self._data[code - FIRST_DATA]).get("sources", [])
+            return parse_cited_records(self._data[code - FIRST_DATA]).get("sources", [])
         if code >= FIRST_PASSAGE:
             return [code - FIRST_PASSAGE]
-        return numbers_in(member)
+        return parse_numbers(member)
 
     def _is_citation(self, member: str, citable: frozenset[int]) -> bool:
         """Return whether the member is a checked mark or bare numbers of supporting passages."""
-        numbers = self._numbers_of(member)
+        numbers = self._cited_numbers(member)
         return ord(member[0]) >= FIRST_PASSAGE or (bool(numbers) and citable.issuperset(numbers))
 
     def _write_citation(self, member: str, supported: frozenset[int]) -> None:
+        """Write a citation; ``supported`` are the passages that support its statement."""
         code = ord(member[0])
         if code >= FIRST_DATA:
             self._write_data(self._data[code - FIRST_DATA], supported)
             return
-        for number in self._numbers_of(member):
-            self._cite(f"[{number}]", number, number in supported)
+        for number in self._cited_numbers(member):
+            self._write_number(f"[{number}]", number, number in supported)
 
-    def _harmless(self, bare: str) -> str:
+    def _make_harmless(self, bare: str) -> str:
         """Return bare numbers in parentheses; leave a list unchanged if it is no list of passages.
 
         Such a list is something else, for example an interval.
         """
         is_one_number = bare[1:-1].strip().isdigit()
-        are_passages = all(number in self._passages for number in self._numbers_of(bare))
-        return in_parentheses(bare) if is_one_number or are_passages else bare
+        are_passages = all(number in self._passages for number in self._cited_numbers(bare))
+        return put_in_parentheses(bare) if is_one_number or are_passages else bare
 
     def _write_data(self, citation: str, supported: frozenset[int]) -> None:
         """Write a citation of records; its numbers of text units are also citations of passages."""
-        found = cited_records(citation)
+        found = parse_cited_records(citation)
         self._cited.records += 1
         self._cited.reports += [
             number for number in found.get("reports", ()) if number not in self._cited.reports
@@ -337,11 +348,12 @@ class Annotator:
             for number in re.finditer(r"\d+", sources[1]):
                 start = sources.start(1) + number.start()
                 self._append(citation[end:start])
-                self._cite(number[0], int(number[0]), int(number[0]) in supported)
+                self._write_number(number[0], int(number[0]), int(number[0]) in supported)
                 end = start + len(number[0])
         self._append(citation[end:])
 
-    def _cite(self, text: str, number: int, supported: bool) -> None:
+    def _write_number(self, text: str, number: int, supported: bool) -> None:
+        """Write the text of a citation of a passage and add it to what is cited."""
         start = self._written
         self._append(text)
         if number not in self._passages:
@@ -375,13 +387,14 @@ class Annotator:
         for mark in PLACEHOLDER.finditer(text):
             self._append(text[end : mark.start()])
             self._remember_written(text[end : mark.start()])
-            self._write_group(mark[0], self._said_before())
+            self._write_group(mark[0], self._find_statement())
             end = mark.end()
         self._append(text[end:])
         self._remember_written(text[end:])
         self._escaped = False
 
     def _end_line(self) -> None:
+        """Write a line break."""
         self._held = self._held[1:]
         self._append("\n")
         self._remember_written("\n")

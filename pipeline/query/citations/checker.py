@@ -16,9 +16,9 @@ from pipeline.query.marks import (
     MOST_DATA,
     MOST_PASSAGES,
     data_placeholder,
-    numbers_in,
+    parse_numbers,
     placeholder,
-    without_private,
+    remove_placeholders,
 )
 
 _SIGNS_BACKWARDS = re.compile(rf"[\[\] refs\d,;:–-]{{0,{LONGEST}}}", re.IGNORECASE)
@@ -91,7 +91,7 @@ class Citations:
         """Yield the text with a placeholder for each valid mark, and without invalid marks."""
         held = ""
         for piece in pieces:
-            held += without_private(piece)
+            held += remove_placeholders(piece)
             settled = _settled_until(held)
             text = self._replace_settled(held[:settled], marks)
             if text:
@@ -103,7 +103,7 @@ class Citations:
 
     def _replace_settled(self, text: str, marks: _Marks) -> str:
         if self.records.shown is not None:
-            text, removed = self.records.checked(text)
+            text, removed = self.records.check(text)
             marks.cited.removed += removed
             text = CITATION.sub(lambda found: self._data_placeholder(found[0], marks), text)
         return MARKED.sub(lambda mark: self._passage_placeholders(mark[0], marks.cited), text)
@@ -119,7 +119,7 @@ class Citations:
 
     def _passage_placeholders(self, mark: str, cited: Cited) -> str:
         """Return a placeholder for each valid number; without any, "" without the space before."""
-        numbers = numbers_in(mark)
+        numbers = parse_numbers(mark)
         kept = [number for number in numbers if number in self._passages and number < MOST_PASSAGES]
         cited.removed += len(numbers) - len(kept)
         space = " " if mark.startswith(" ") and kept else ""

@@ -12,19 +12,19 @@ from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Talk, readab
 from pipeline.models.parse.report import parse_points, parse_ratings
 from pipeline.query import formats
 from pipeline.query.context import Numbers
-from pipeline.query.messages import instructed
+from pipeline.query.messages import build_call_messages
 from pipeline.query.prepared import Abstention, Messages, PreparedQuery
 from pipeline.query.replies import ask_twice, note_failures, refuse_all_failed
 from pipeline.query.reports.windows import (
     CheckedPoints,
     Window,
-    checked_points,
-    fewer_windows,
+    build_report_context,
+    check_points,
+    compute_window_budget,
+    pack_at_most,
+    pack_windows,
+    prepare_reduction,
     read_reports,
-    reduced,
-    report_context,
-    window_budget,
-    windows_of,
 )
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
@@ -141,13 +141,15 @@ def _rate(
         replace(report, number=number, content=report.summary)
         for number, report in enumerate(reports, 1)
     ]
-    windows = windows_of(numbered, window_budget(request, resources, RATE), resources.tokenizer)
+    windows = pack_windows(
+        numbered, compute_window_budget(request, resources, RATE), resources.tokenizer
+    )
     calls_left = max(request.max_calls - MAP_AND_REDUCE - len(tree.replies), 0)
     shown = windows[:calls_left]
     form = resources.answering_in(formats.RATINGS, request.model)
     requests: list[ChatRequest] = []
     for window in shown:
-        asked = instructed(request, resources, RATE, window.text, request.query)
+        asked = build_call_messages(request, resources, RATE, window.text, request.query)
         requests.append(ChatRequest("rate", asked, form, _HAS_RATINGS))
     replies, paid = yield from ask_twice(requests, calls_left - len(shown))
     refuse_all_failed(replies)
@@ -183,11 +185,11 @@ def prepare_community(request: QueryRequest, resources: QueryResources) -> Prepa
     with clock.measure("retrieval"):
         chosen = _choose_or_read(request, resources)
     with clock.measure("context"):
-        reports = Numbers().given_to("reports", chosen.reports)
+        reports = Numbers().number_records("reports", chosen.reports)
         most_windows = request.max_calls - len(chosen.replies) - LAST_CALL
-        budget = window_budget(request, resources, MAP)
-        windows = fewer_windows(reports, budget, most_windows, resources.tokenizer)
-        context = report_context(reports, windows)
+        budget = compute_window_budget(request, resources, MAP)
+        windows = pack_at_most(reports, budget, most_windows, resources.tokenizer)
+        context = build_report_context(reports, windows)
     if request.dynamic_community_selection:
         most_calls = request.max_calls
     else:
@@ -231,7 +233,7 @@ def _map_messages(
 
 
 def _map_request(request: QueryRequest, resources: QueryResources, window: Window) -> ChatRequest:
-    asked = instructed(request, resources, MAP, window.text, request.query)
+    asked = build_call_messages(request, resources, MAP, window.text, request.query)
     form = resources.answering_in(formats.POINTS, request.model)
     return ChatRequest("map", asked, form, _HAS_POINTS)
 
@@ -246,6 +248,6 @@ def _inquire(
     refuse_all_failed(replies)
     found: list[CheckedPoints] = []
     for reply, window in zip(replies, windows, strict=True):
-        found.append(checked_points(parse_points(reply.text) or (), window.citable))
+        found.append(check_points(parse_points(reply.text) or (), window.citable))
     notes = note_failures(replies, "windows of reports")
-    return reduced(prepared, resources, found, paid, notes)
+    return prepare_reduction(prepared, resources, found, paid, notes)

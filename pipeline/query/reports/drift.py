@@ -16,26 +16,26 @@ from pipeline.models.parse.report import PartialAnswer, Point, parse_partial_ans
 from pipeline.query import formats
 from pipeline.query.context import RESERVE, Context, Numbered, Numbers, Table
 from pipeline.query.data_citations import DataCitations
-from pipeline.query.messages import count_tokens, instructed
-from pipeline.query.mixed_context import mixed_citable, mixed_context
+from pipeline.query.messages import build_call_messages, count_tokens
+from pipeline.query.mixed_context import build_mixed_context, list_citable
 from pipeline.query.prepared import Abstention, Messages, PreparedQuery
 from pipeline.query.replies import ask_twice, note_failures, refuse_all_failed
 from pipeline.query.reports.windows import (
     CheckedPoints,
     Window,
-    checked_points,
+    build_report_context,
+    check_points,
+    compute_window_budget,
+    pack_windows,
+    prepare_reduction,
     read_reports,
-    reduced,
-    report_context,
-    window_budget,
-    windows_of,
 )
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.evidence import Found
 from pipeline.query.search.filtered import restrict_to_where
 from pipeline.query.search.keywords import Keywords
-from pipeline.query.search.modes import QuestionVectors, find_evidence, nearest_ids
+from pipeline.query.search.modes import QuestionVectors, find_evidence, find_nearest_ids
 from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
 from pipeline.stores.records import Report
 
@@ -53,7 +53,7 @@ class LocalSearch:
 
     @property
     def citable(self) -> DataCitations:
-        return mixed_citable(self.context)
+        return list_citable(self.context)
 
 
 @dataclass
@@ -124,11 +124,11 @@ class LocalContexts:
     def _build_context(self, question: str, found: Found) -> Context:
         evidence, chunks = found
         tokenizer = self.resources.tokenizer
-        without_evidence = instructed(self.request, self.resources, LOCAL, "", question)
+        without_evidence = build_call_messages(self.request, self.resources, LOCAL, "", question)
         overhead = count_tokens(without_evidence, tokenizer)
         total = min(self.request.max_total_tokens, self.request.max_map_tokens + overhead + RESERVE)
         local = self._as_local(question).model_copy(update={"max_total_tokens": total})
-        return mixed_context(local, evidence, chunks, tokenizer, overhead, self.numbers)
+        return build_mixed_context(local, evidence, chunks, tokenizer, overhead, self.numbers)
 
     def _as_local(self, question: str) -> QueryRequest:
         """Return the request for a local search for this question."""
@@ -211,9 +211,9 @@ def prepare_drift(request: QueryRequest, resources: QueryResources) -> PreparedQ
         reports, notes = _nearest_reports(request, resources)
     with clock.measure("context"):
         numbers = Numbers()
-        reports = numbers.given_to("reports", reports)
+        reports = numbers.number_records("reports", reports)
         windows = _fold_windows(reports, request, resources)
-        context = report_context(reports, windows)
+        context = build_report_context(reports, windows)
     calls = _call_budget(request, len(windows))
     if windows:
         abstention: Abstention = ""
@@ -256,7 +256,9 @@ def _nearest_reports(
     [question] = resources.embedding.embed([request.query])
 
     def nearest(vectors: VectorReads, graph: GraphReads) -> list[Report]:
-        [ids] = nearest_ids([VectorSearch("reports", question, request.primer_reports)], vectors)
+        [ids] = find_nearest_ids(
+            [VectorSearch("reports", question, request.primer_reports)], vectors
+        )
         return vectors.reports(ids)
 
     return read_reports(request, resources, nearest)
@@ -270,18 +272,18 @@ def _fold_windows(
     So each fold has some of the best reports.
     """
     n_folds = min(request.primer_folds, request.max_calls - LAST_CALL, len(reports))
-    budget = window_budget(request, resources, PRIMER)
+    budget = compute_window_budget(request, resources, PRIMER)
     windows: list[Window] = []
     for start in range(n_folds):
         fold = reports[start::n_folds]
-        windows += windows_of(fold, budget, resources.tokenizer)[:1]
+        windows += pack_windows(fold, budget, resources.tokenizer)[:1]
     return windows
 
 
 def _primer_request(
     request: QueryRequest, resources: QueryResources, window: Window
 ) -> ChatRequest:
-    asked = instructed(request, resources, PRIMER, window.text, request.query)
+    asked = build_call_messages(request, resources, PRIMER, window.text, request.query)
     form = resources.answering_in(formats.PARTIAL_ANSWER, request.model)
     return ChatRequest("primer", asked, form, _CHECK)
 
@@ -289,7 +291,7 @@ def _primer_request(
 def _search_request(
     request: QueryRequest, resources: QueryResources, search: LocalSearch
 ) -> ChatRequest:
-    asked = instructed(request, resources, LOCAL, search.context.text, search.question)
+    asked = build_call_messages(request, resources, LOCAL, search.context.text, search.question)
     form = resources.answering_in(formats.PARTIAL_ANSWER, request.model)
     return ChatRequest("search", asked, form, _CHECK)
 
@@ -334,7 +336,7 @@ def _inquire(
 
     ready = replace(prepared, context=contexts.merged_with(prepared.context))
     notes = (*note_failures(all_replies, "partial answers"), *dict.fromkeys(store_notes))
-    return reduced(ready, resources, found, all_paid, notes)
+    return prepare_reduction(ready, resources, found, all_paid, notes)
 
 
 def _read_partial_answer(
@@ -346,4 +348,4 @@ def _read_partial_answer(
         return CheckedPoints((), 0)
     follow_ups.add(partial_answer)
     point = Point(partial_answer.text, partial_answer.score)
-    return checked_points([point], citable)
+    return check_points([point], citable)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from pipeline.query.context import Context, references_to
-from pipeline.query.data_citations import CITATION, cited_records
+from pipeline.query.context import Context, build_references
+from pipeline.query.data_citations import CITATION, parse_cited_records
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.query.search.filtered import restrict_to_where
@@ -29,7 +29,7 @@ Mentions = Mapping[str, Sequence[str]]
 """Match key of a name -> the text units that mention it."""
 
 
-def with_sources(
+def add_report_sources(
     context: Context,
     text: str,
     numbers: Sequence[int],
@@ -40,7 +40,7 @@ def with_sources(
 
     ``text`` is the answer, ``numbers`` are those of the reports that it cites.
     """
-    statements = statements_on_reports(text)
+    statements = find_statements_on_reports(text)
     cited = {
         report.number: report for report in context.reports.records if report.number in numbers
     }
@@ -65,12 +65,12 @@ def with_sources(
     return _add_references(context, found, chunks)
 
 
-def statements_on_reports(text: str) -> dict[int, str]:
+def find_statements_on_reports(text: str) -> dict[int, str]:
     """Return report number -> the sentences that end with a citation of the report."""
     said: dict[int, list[str]] = {}
     for line in text.splitlines():
         for sentence, citation in _cited_sentences(line):
-            for number in cited_records(citation).get("reports", ()):
+            for number in parse_cited_records(citation).get("reports", ()):
                 said.setdefault(number, []).append(sentence)
     return {number: "\n".join(sentences) for number, sentences in said.items()}
 
@@ -148,5 +148,5 @@ def _add_references(
     first_number = max((entry.id for entry in known), default=0) + 1
     new = [chunk for chunk in chunks if chunk.id not in known_chunks]
     numbered = [replace(chunk, number=number) for number, chunk in enumerate(new, first_number)]
-    more = [replace(entry, reports=reports[entry.chunk_id]) for entry in references_to(numbered)]
+    more = [replace(entry, reports=reports[entry.chunk_id]) for entry in build_references(numbered)]
     return replace(context, references=(*known, *more))

@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 from pipeline.errors import NothingLoadedError
 from pipeline.models.base import ChatReply, Tokenizer
 from pipeline.query.context import NO_TABLE, RESERVE, SECTION, Context, Table, cut
-from pipeline.query.data_citations import DataCitations, cited_records
-from pipeline.query.messages import count_tokens, instructed, messages
+from pipeline.query.data_citations import DataCitations, parse_cited_records
+from pipeline.query.messages import build_answer_messages, build_call_messages, count_tokens
 from pipeline.query.prepared import Abstention, PreparedQuery
-from pipeline.query.report_table import HEADER_LINE, ReportRow, frame_tokens, report_rows
+from pipeline.query.report_table import (
+    HEADER_LINE,
+    ReportRow,
+    build_report_rows,
+    count_frame_tokens,
+)
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.query.search.filtered import Work, restrict_to_where
@@ -40,7 +45,7 @@ class Window:
         return DataCitations.of({"reports": self.numbers})
 
 
-def shuffled(reports: Iterable[Report]) -> list[Report]:
+def shuffle_reports(reports: Iterable[Report]) -> list[Report]:
     """Return the reports in an order that does not depend on their rank.
 
     So no window holds only the least important reports. The order is reproducible, and adding or
@@ -49,24 +54,24 @@ def shuffled(reports: Iterable[Report]) -> list[Report]:
     return sorted(reports, key=lambda report: digest(f"{SEED} {report.id}"))
 
 
-def windows_of(reports: Iterable[Report], budget: int, tokenizer: Tokenizer) -> list[Window]:
+def pack_windows(reports: Iterable[Report], budget: int, tokenizer: Tokenizer) -> list[Window]:
     """Pack the reports, in their order, into as many windows as needed, each within the budget.
 
     The reports have numbers already, by which they are cited. One too long for a window is shown by
     its summary, and left out if that is too long too.
     """
-    frame = frame_tokens(tokenizer)
-    return list(_pack(report_rows(reports, tokenizer), budget - frame, frame))
+    frame = count_frame_tokens(tokenizer)
+    return list(_pack(build_report_rows(reports, tokenizer), budget - frame, frame))
 
 
-def fewer_windows(
+def pack_at_most(
     reports: Sequence[Report], budget: int, most: int, tokenizer: Tokenizer
 ) -> list[Window]:
     """Pack the shuffled reports into at most ``most`` windows; leave out the last if needed."""
-    windows = windows_of(shuffled(reports), budget, tokenizer)
+    windows = pack_windows(shuffle_reports(reports), budget, tokenizer)
     while len(windows) > most:
         reports = reports[: len(reports) * most // len(windows)]
-        windows = windows_of(shuffled(reports), budget, tokenizer)
+        windows = pack_windows(shuffle_reports(reports), budget, tokenizer)
     return windows
 
 
@@ -75,7 +80,7 @@ def _pack(rows: Iterable[ReportRow], room: int, frame: int) -> Iterable[Window]:
     lines: dict[int, str] = {}
     used = 0
     for row in rows:
-        fitting = row.fitting(room)
+        fitting = row.fit(room)
         if fitting is None:
             continue
         line, tokens = fitting
@@ -110,17 +115,17 @@ def read_reports(
     return resources.read(read)
 
 
-def window_budget(request: QueryRequest, resources: QueryResources, prompt: str) -> int:
+def compute_window_budget(request: QueryRequest, resources: QueryResources, prompt: str) -> int:
     """Return the tokens of evidence for a call with the prompt of this name.
 
     They are max_map_tokens, or less if max_total_tokens leaves no room for them.
     """
-    without_evidence = instructed(request, resources, prompt, "", request.query)
+    without_evidence = build_call_messages(request, resources, prompt, "", request.query)
     overhead = count_tokens(without_evidence, resources.tokenizer)
     return max(min(request.max_map_tokens, request.max_total_tokens - overhead - RESERVE), 0)
 
 
-def report_context(reports: Sequence[Report], windows: Sequence[Window]) -> Context:
+def build_report_context(reports: Sequence[Report], windows: Sequence[Window]) -> Context:
     """Return the context of the reports that the windows show."""
     shown = {number for window in windows for number in window.numbers}
     kept = [report for report in reports if report.number in shown]
@@ -138,7 +143,7 @@ class CheckedPoints:
     removed: int
 
 
-def checked_points(points: "Sequence[Point]", citable: DataCitations) -> CheckedPoints:
+def check_points(points: "Sequence[Point]", citable: DataCitations) -> CheckedPoints:
     """Return the points with a score above 0, without citations of records not in ``citable``.
 
     A point without any other text is left out.
@@ -147,14 +152,14 @@ def checked_points(points: "Sequence[Point]", citable: DataCitations) -> Checked
     n_removed = 0
     for point in points:
         if point.score > 0:
-            text, removed = citable.checked(point.description)
+            text, removed = citable.check(point.description)
             n_removed += removed
             if text.strip():
                 kept.append(replace(point, description=text))
     return CheckedPoints(tuple(kept), n_removed)
 
 
-def reduced(
+def prepare_reduction(
     prepared: PreparedQuery,
     resources: QueryResources,
     found: Sequence[CheckedPoints],
@@ -167,7 +172,9 @@ def reduced(
     cite the records that they cite. ``replies`` are the calls made for them.
     """
     points = _rank_points(found)
-    overhead = count_tokens(messages(prepared.request, resources, ""), resources.tokenizer)
+    overhead = count_tokens(
+        build_answer_messages(prepared.request, resources, ""), resources.tokenizer
+    )
     rows = [(f"{point.score:g}", point.description) for point in points]
     room = prepared.request.max_total_tokens - overhead - RESERVE
     table = cut(points, rows, POINT_HEADER, max(room, 0), resources.tokenizer)
@@ -183,11 +190,11 @@ def reduced(
     n_removed = sum(checked.removed for checked in found)
     return replace(
         prepared,
-        messages=messages(prepared.request, resources, shown),
+        messages=build_answer_messages(prepared.request, resources, shown),
         abstention=abstention,
         notes=tuple(dict.fromkeys(all_notes)),
         replies=(*prepared.replies, *replies),
-        citable=DataCitations.of(cited_records(shown_text)),
+        citable=DataCitations.of(parse_cited_records(shown_text)),
         removed_citations=prepared.removed_citations + n_removed,
         inquiry=None,
     )

@@ -66,10 +66,10 @@ def pick_chunks(evidence: Evidence, limit: int) -> list[Pick]:
         chosen = evidence.chunk_lanes[lane].items()
         numbered = enumerate(chosen, 1)
         lanes.append([Pick(id, lane, frequency, place) for place, (id, frequency) in numbered])
-    return round_robin(attrgetter("id"), *lanes)[:limit]
+    return interleave(attrgetter("id"), *lanes)[:limit]
 
 
-def round_robin(by: Callable[[Item], Hashable], *rankings: Sequence[Item]) -> list[Item]:
+def interleave(by: Callable[[Item], Hashable], *rankings: Sequence[Item]) -> list[Item]:
     """Merge the rankings: the first item of each, then the second of each, and so on.
 
     Of items with the same key ``by``, only the first is kept.
@@ -103,9 +103,9 @@ class ChunkChoice:
         none, WEIGHT decides.
         """
         if self.method == "RELATION":
-            return with_frequency(chain.from_iterable(sources), sources)
+            return count_frequencies(chain.from_iterable(sources), sources)
         nearest = self._nearest(sources) if self.method == "VECTOR" else {}
-        return nearest or by_weight(sources, self.number)
+        return nearest or choose_by_weight(sources, self.number)
 
     def _nearest(self, sources: Sources) -> Picks:
         """Return the text units most similar to the question, half of ``number`` per record.
@@ -117,10 +117,10 @@ class ChunkChoice:
         units = list(dict.fromkeys(chain.from_iterable(sources)))
         limit = max(1, self.number * len(sources) // 2)
         hits = self.vectors.nearest_of("chunks", units, self.question, limit)
-        return with_frequency([id for id, _ in hits], sources)
+        return count_frequencies([id for id, _ in hits], sources)
 
 
-def by_question(
+def sort_by_question(
     links: Sequence[Relationship],
     entity_ids: Sequence[str],
     question: np.ndarray,
@@ -146,7 +146,7 @@ def by_question(
     return sorted(links, key=sort_key)
 
 
-def by_relation(shared: Sequence[SharedUnit], entity_ids: Sequence[str]) -> Picks:
+def rank_by_relation(shared: Sequence[SharedUnit], entity_ids: Sequence[str]) -> Picks:
     """Rank text units by their entity, then by the number of its neighbours that share them.
 
     ``entity_ids`` gives the ranks of the entities, best first.
@@ -158,7 +158,7 @@ def by_relation(shared: Sequence[SharedUnit], entity_ids: Sequence[str]) -> Pick
     return Counter(found.text_unit_id for found in ranked)
 
 
-def by_weight(sources: Sources, most: int) -> Picks:
+def choose_by_weight(sources: Sources, most: int) -> Picks:
     """Choose text units by linear gradient polling.
 
     The first record may choose ``most`` text units, the last one may choose 1, and those between
@@ -182,10 +182,10 @@ def by_weight(sources: Sources, most: int) -> Picks:
         chosen += units[:quota]
         rest += units[quota:]
     unused = sum(quotas) - len(chosen)
-    return with_frequency([*chosen, *rest[:unused]], sources)
+    return count_frequencies([*chosen, *rest[:unused]], sources)
 
 
-def with_frequency(units: Iterable[str], sources: Sources) -> Picks:
+def count_frequencies(units: Iterable[str], sources: Sources) -> Picks:
     """Return each distinct text unit with the number of records that have it as a source."""
     frequency = _frequencies(sources)
     return {unit: frequency[unit] for unit in dict.fromkeys(units)}
@@ -196,7 +196,7 @@ def _frequencies(sources: Sources) -> Counter[str]:
     return Counter(chain.from_iterable(map(dict.fromkeys, sources)))
 
 
-def reranked(
+def rerank_chunks(
     chunks: Sequence[Passage], query: str, reranker: Reranker
 ) -> tuple[Sequence[Passage], tuple[str, ...]]:
     """Return the chunks sorted by relevance, which they keep as ``rerank_score``, and notes.

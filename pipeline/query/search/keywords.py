@@ -74,7 +74,7 @@ def find_keywords(
     return Keywords(high, low, reply, question=standalone)
 
 
-def search_text(request: QueryRequest, keywords: Keywords) -> str:
+def choose_search_text(request: QueryRequest, keywords: Keywords) -> str:
     """Return the text to search for: the model's standalone question, if it gave one.
 
     Otherwise it is the question together with the questions before it.

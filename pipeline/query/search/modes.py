@@ -14,12 +14,12 @@ from pipeline.query.search.evidence import (
     ChunkChoice,
     Evidence,
     Found,
-    by_question,
-    by_relation,
+    interleave,
     pick_chunks,
-    round_robin,
+    rank_by_relation,
+    sort_by_question,
 )
-from pipeline.query.search.keywords import Keywords, search_text
+from pipeline.query.search.keywords import Keywords, choose_search_text
 from pipeline.settings.query_fields import RelationshipOrder
 from pipeline.stores.reads import GraphReads, VectorReads, VectorSearch
 
@@ -61,9 +61,9 @@ def local_search(
     entities = graph.entities(ids)
     relationships = graph.relationships_of(ids, RELATIONSHIP_LIMIT)
     if order == "question":
-        relationships = by_question(relationships, ids, choice.question, vectors)
+        relationships = sort_by_question(relationships, ids, choice.question, vectors)
     if choice.method == "RELATION":
-        picks = by_relation(graph.shared_units(ids), ids)
+        picks = rank_by_relation(graph.shared_units(ids), ids)
     else:
         picks = choice.among([entity.text_unit_ids for entity in entities])
     return Evidence(entities, relationships, {"entity": picks})
@@ -113,7 +113,7 @@ def embed_question(
     request: QueryRequest, keywords: Keywords, embedding: EmbeddingModel
 ) -> QuestionVectors:
     """Embed the question and its keywords in one call of the model."""
-    text = search_text(request, keywords)
+    text = choose_search_text(request, keywords)
     low_text, high_text = ", ".join(keywords.low), ", ".join(keywords.high)
     question, low, high = embedding.embed([text, low_text, high_text])
     return QuestionVectors(
@@ -155,7 +155,7 @@ def retrieve(
         searches["entities"] = VectorSearch("entities", low, request.top_k)
     if high is not None:
         searches["relationships"] = VectorSearch("relationships", high, request.top_k)
-    nearest = dict(zip(searches, nearest_ids(searches.values(), vectors), strict=True))
+    nearest = dict(zip(searches, find_nearest_ids(searches.values(), vectors), strict=True))
 
     choice = ChunkChoice(
         request.kg_chunk_pick_method, request.related_chunk_number, question.question, vectors
@@ -170,13 +170,13 @@ def retrieve(
         found.append(global_search(nearest["relationships"], choice, graph, order))
     evidence = _merge(found)
     if not by_vector and not evidence.entities and not evidence.relationships:
-        [ids] = nearest_ids([naive], vectors)
+        [ids] = find_nearest_ids([naive], vectors)
         notes = (*evidence.notes, "the graph holds nothing of it: searched as naive")
         return replace(_naive_evidence(ids), notes=notes)
     return evidence
 
 
-def nearest_ids(searches: Iterable[VectorSearch], vectors: VectorReads) -> list[list[str]]:
+def find_nearest_ids(searches: Iterable[VectorSearch], vectors: VectorReads) -> list[list[str]]:
     """Return the ids that each search finds, best first; one read for all searches."""
     return [[id for id, _ in hits] for hits in vectors.nearest(list(searches))]
 
@@ -212,14 +212,14 @@ def _merge(found: Sequence[Evidence]) -> Evidence:
     entities = [evidence.entities for evidence in found]
     relationships = [evidence.relationships for evidence in found]
     return Evidence(
-        entities=round_robin(attrgetter("name"), *entities),
-        relationships=round_robin(attrgetter("id"), *relationships),
+        entities=interleave(attrgetter("name"), *entities),
+        relationships=interleave(attrgetter("id"), *relationships),
         chunk_lanes=lanes,
         notes=tuple(note for evidence in found for note in evidence.notes),
     )
 
 
-def with_communities(
+def add_communities(
     evidence: Evidence, level: int, vectors: VectorReads, graph: GraphReads
 ) -> Evidence:
     """Return the evidence with the claims of its entities and the reports of their communities.
@@ -260,5 +260,5 @@ def find_evidence(
         pick = picks[chunk.id]
         chunks.append(replace(chunk, lane=pick.lane, frequency=pick.frequency, place=pick.place))
     if request.mixed:
-        evidence = with_communities(evidence, request.community_level, vectors, graph)
+        evidence = add_communities(evidence, request.community_level, vectors, graph)
     return evidence, chunks

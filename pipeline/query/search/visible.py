@@ -152,7 +152,7 @@ class NoGraph:
         return []
 
 
-def only_visible(where: Conditions, read: ReadTogether) -> ReadTogether:
+def restrict_to_visible(where: Conditions, read: ReadTogether) -> ReadTogether:
     """Return ``read`` restricted to documents of ``where``; without conditions ``read`` itself.
 
     The notes on the state of the stores are left out, because they concern the graph.

@@ -200,7 +200,7 @@ def test_no_budget_is_exceeded(number: int, map_tokens: int, total: int, calls: 
 
 
 def rating(**rated: int):
-    """By the first words of what a report says; the rest is 0."""
+    """Rate a report by the first words of its text; other reports get 0."""
     titles = {"Court": 0, "Lesson": 0, "School": 0, "Visit": 0} | rated
 
     def reply(request_text: str) -> str:

@@ -25,7 +25,7 @@ WISHES = [
 
 
 def rows_of(village: MemoryStores) -> dict[str, pd.DataFrame]:
-    """As a load writes them."""
+    """Return the rows as a load writes them."""
     chunks, entities, links = village.chunk_rows, village.entity_rows, village.relationship_rows
     reports = village.report_rows
     titles = reports.set_index("id")

@@ -1,4 +1,4 @@
-"""From what is said of reports to the documents."""
+"""Statements on reports lead to the passages that they are based on."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.errors import StoreError
 from pipeline.query.answer import Answer, answer
-from pipeline.query.reports.sources import statements_on_reports
+from pipeline.query.reports.sources import find_statements_on_reports
 from pipeline.query.stream import Done, stream_answer
 from tests.query.memory_stores import question, resources
 from tests.query.reported import reader, reported_village
@@ -106,5 +106,5 @@ def test_an_answer_is_not_lost_where_the_stores_fail_after_it():
 def test_a_citation_belongs_to_the_sentence_before_it(text: str, said: dict[int, str]):
     assert {
         number: " ".join(words.split(" ")).strip()
-        for number, words in statements_on_reports(text).items()
+        for number, words in find_statements_on_reports(text).items()
     } == said

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.query.search.evidence import ChunkChoice, by_weight
+from pipeline.query.search.evidence import ChunkChoice, choose_by_weight
 from tests.query.memory_stores import letters, village
 
 sources = st.lists(st.lists(st.sampled_from("abcdefgh"), max_size=6), max_size=5)
@@ -14,7 +14,7 @@ def test_by_relation_a_relationships_sources_come_in_its_order():
 
 
 def test_by_weight_the_first_names_most_the_last_one():
-    assert list(by_weight([list("abc"), list("def"), list("ghi")], 3)) == [
+    assert list(choose_by_weight([list("abc"), list("def"), list("ghi")], 3)) == [
         "a",
         "b",
         "c",
@@ -25,18 +25,18 @@ def test_by_weight_the_first_names_most_the_last_one():
 
 
 def test_by_weight_what_is_left_goes_to_those_that_have_more():
-    assert list(by_weight([["a"], list("def")], 3)) == ["a", "d", "e", "f"]
+    assert list(choose_by_weight([["a"], list("def")], 3)) == ["a", "d", "e", "f"]
 
 
 def test_by_weight_shared_text_units_come_first_and_count_for_the_first():
-    assert by_weight([["a", "b"], ["b", "c"]], 2) == {"b": 2, "a": 1, "c": 1}
+    assert choose_by_weight([["a", "b"], ["b", "c"]], 2) == {"b": 2, "a": 1, "c": 1}
 
 
 @given(sources, st.integers(1, 6))
 def test_by_weight_each_has_at_least_one_and_none_is_chosen_twice(
     found: list[list[str]], most: int
 ):
-    chosen = by_weight(found, most)
+    chosen = choose_by_weight(found, most)
     seen: set[str] = set()
     for units in found:
         own = [unit for unit in units if unit not in seen]
@@ -55,7 +55,7 @@ def test_by_vector_the_nearest_half_of_the_number_for_each():
 
 @pytest.mark.parametrize("question", ["", "zzz"])
 def test_by_vector_falls_back_to_weight(question: str):
-    """Without a vector of the question, or text units that the store knows."""
+    """Test a question without a vector, and text units that the store does not know."""
     found = [["c1", "c2"], ["c3"]] if not question else [["gone"], ["lost"]]
     choice = ChunkChoice("VECTOR", 2, letters(question), village())
-    assert choice.among(found) == by_weight(found, 2)
+    assert choice.among(found) == choose_by_weight(found, 2)

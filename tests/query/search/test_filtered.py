@@ -21,7 +21,7 @@ def test_text_units_of_other_documents_are_not_there():
     assert [id for id, _ in vectors.nearest_of("chunks", ["c2", "c1"], letters("Ada"), 9)] == ["c1"]
 
 
-def test_of_documents_that_are_asked_for_only_those_are_there_that_may_be_seen():
+def test_only_visible_documents_are_listed():
     vectors, _ = only("doc-1")
     assert [
         id
@@ -37,7 +37,7 @@ def test_the_words_of_a_question_are_looked_for_in_the_documents_alone():
     assert [id for id, _ in vectors.lexical("Cid Ada Bea met says", 1).hits] == ["c1"]
 
 
-def test_what_was_written_from_other_documents_too_is_left_out():
+def test_texts_made_from_hidden_documents_too_are_left_out():
     _, graph = only("doc-2")
     entities = graph.entities(["ent-Ada", "ent-Cid", "ent-Dov"])
     assert column(entities, "name") == ["Ada", "Cid", "Dov"]

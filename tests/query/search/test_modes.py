@@ -1,9 +1,8 @@
-"""What each mode consults and finds in a small graph worked out by hand, on real stores, and what
-is shown of it with LightRAG's values for what a question leaves open.
+"""Each mode on a small graph that was worked out by hand, in real stores.
 
-Ada taught Bea (c1, doc-1); Bea met Cid, says Ada (c2, doc-2); Cid sued Dov (c3, doc-2); c4 of doc-3
-is noise. Texts are compared by their letters: "Ada" is nearest to Ada, "lawsuit" to Cid's lawsuit
-with Dov.
+One test shows the results with LightRAG's defaults. Ada taught Bea (c1, doc-1); Bea met Cid, says
+Ada (c2, doc-2); Cid sued Dov (c3, doc-2); c4 of doc-3 is noise. Texts are compared by their
+letters: "Ada" is nearest to Ada, "lawsuit" to Cid's lawsuit with Dov.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from sqlalchemy import event
 
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.answer import answer
-from pipeline.query.request import QueryRequest, request_of
+from pipeline.query.request import QueryRequest, build_request
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.keywords import Keywords
 from pipeline.query.search.modes import embed_question, retrieve
@@ -107,7 +106,7 @@ def test_each_mode_finds_what_was_worked_out(stores: Opened, mode: str):
     ) == FOUND[mode]
 
 
-def test_records_are_whole(stores: Opened):
+def test_found_records_have_all_their_fields(stores: Opened):
     evidence = found(stores, mode="hybrid", top_k=1)
     ada, lawsuit = asdict(evidence.entities[0]), asdict(evidence.relationships[1])
     assert ada == {
@@ -135,7 +134,8 @@ def test_records_are_whole(stores: Opened):
 def test_text_units_are_picked_as_the_request_says(
     stores: Opened, method: str, lanes: dict[str, dict[str, int]]
 ):
-    """Nearest to "Ada": Ada, then Dov or Bea by letters; to "lawsuit": lawsuit, then teaching."""
+    """Nearest to "Ada" are Ada, then Dov or Bea by letters; nearest to "lawsuit" are lawsuit,
+    teaching."""
     evidence = found(
         stores, mode="hybrid", top_k=2, kg_chunk_pick_method=method, related_chunk_number=1
     )
@@ -143,8 +143,8 @@ def test_text_units_are_picked_as_the_request_says(
 
 
 def test_with_the_preset_of_lightrag_the_context_is_its_tables(stores: Opened):
-    """The mode is left open; of all relationships that of the greatest rank is first, though
-    another is nearer."""
+    """No mode is given. The relationship of the greatest rank is first, though another is
+    nearer."""
     asked = asked_as_lightrag(
         "Who taught Bea?", hl_keywords=("lawsuit",), ll_keywords=("Ada",), only_need_context=True
     )
@@ -157,7 +157,7 @@ def test_with_the_preset_of_lightrag_the_context_is_its_tables(stores: Opened):
 
 
 def asked_as_lightrag(query: str, **wishes: object) -> QueryRequest:
-    return request_of(query, QuerySettings(preset="lightrag"), wishes)
+    return build_request(query, QuerySettings(preset="lightrag"), wishes)
 
 
 @pytest.mark.parametrize("mode", FOUND)
@@ -180,7 +180,7 @@ def found(stores: Opened, **wishes: object) -> Evidence:
 
 @contextmanager
 def statements(store: PostgresStore) -> Iterator[list[str]]:
-    """Every statement sent to PostgreSQL meanwhile."""
+    """Collect every statement sent to PostgreSQL meanwhile."""
     sent: list[str] = []
 
     def note(connection, cursor, statement, parameters, context, executemany) -> None:
@@ -199,7 +199,7 @@ def load(store: Store) -> None:
 
 
 def village_rows() -> dict[str, pd.DataFrame]:
-    """The village as rows of the stores' tables."""
+    """Return the village as rows of the stores' tables."""
     stores = village()
     units, people, links = stores.chunk_rows, stores.entity_rows, stores.relationship_rows
     ids = {name: entity_id(name) for name in people["name"]}

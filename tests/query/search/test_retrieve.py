@@ -8,9 +8,9 @@ from pipeline.query.search.keywords import Keywords
 from pipeline.query.search.modes import (
     QuestionVectors,
     embed_question,
+    find_nearest_ids,
     global_search,
     local_search,
-    nearest_ids,
     retrieve,
 )
 from pipeline.settings.query_fields import ChunkPick
@@ -42,7 +42,7 @@ def choice(
 
 
 def near(stores: MemoryStores, table: str, text: str, limit: int) -> list[str]:
-    return nearest_ids([VectorSearch(table, letters(text), limit)], stores)[0]
+    return find_nearest_ids([VectorSearch(table, letters(text), limit)], stores)[0]
 
 
 BOTH = Keywords(("lawsuit",), ("Ada",))

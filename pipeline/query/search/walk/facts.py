@@ -58,7 +58,7 @@ def find_facts(
     return GraphFacts(nearest, links, scores)
 
 
-def best_paths(
+def find_best_paths(
     question: np.ndarray, facts: GraphFacts, vectors: VectorReads, graph: GraphReads
 ) -> tuple[list[Relationship], dict[str, float]]:
     """Return the relationships of the PATHS best pairs, and a score of at most 1 for each id.

@@ -14,19 +14,19 @@ import numpy as np
 
 from pipeline.phrases.lexicon import guess_language, stop_words
 from pipeline.query.search.evidence import Evidence
-from pipeline.query.search.walk.facts import FACTS, GraphFacts, best_paths, find_facts
-from pipeline.query.search.walk.pagerank import DAMPING, personalised_pagerank
+from pipeline.query.search.walk.facts import FACTS, GraphFacts, find_best_paths, find_facts
+from pipeline.query.search.walk.pagerank import DAMPING, compute_pagerank
 from pipeline.query.search.walk.seeds import (
     FEW,
     OPENING,
     POOL,
     TARGETS,
     WalkSteps,
-    mention_steps,
-    named_entities,
-    named_passages,
-    passage_scores,
-    surely_first,
+    find_named_entities,
+    find_steps,
+    find_sure_first,
+    score_named_passages,
+    score_passages,
 )
 from pipeline.stores.reads import GraphReads, Lexical, VectorReads, VectorSearch
 from pipeline.stores.records import EntityMentions, Relationship
@@ -63,14 +63,14 @@ def graph_search(
     fact_search = VectorSearch("relationships", vector, FACTS)
     passage_search = VectorSearch("chunks", vector, POOL)
     nearest_facts, nearest_passages = vectors.nearest([fact_search, passage_search])
-    named, openings = named_entities(question, vectors)
+    named, openings = find_named_entities(question, vectors)
     named_ids = [entity.id for entity in named]
     facts = find_facts(dict(nearest_facts), named_ids, graph)
-    path_facts, path_scores = best_paths(vector, facts, vectors, graph)
+    path_facts, path_scores = find_best_paths(vector, facts, vectors, graph)
     lexical = vectors.lexical(question, POOL)
 
-    restart = passage_scores(lexical.hits, nearest_passages)
-    _add_mass(restart, named_passages(named, openings))
+    restart = score_passages(lexical.hits, nearest_passages)
+    _add_mass(restart, score_named_passages(named, openings))
     start_facts = [fact for fact in facts.nearest if fact.id in facts.scores]
     seeds = _ranked_ids(restart, restart)[:SEEDS]
     passages = [*seeds, *_first_passages(start_facts), *_first_passages(path_facts)]
@@ -85,8 +85,8 @@ def graph_search(
     _add_mass(restart, path_mass, FACT)
     links = [(link.source_entity_id, link.target_entity_id, 1.0) for link in facts.links]
     edges = [*steps.edges, *links]
-    mass = personalised_pagerank(edges, restart, DAMPING)
-    first = surely_first(lexical.hits, nearest_passages)
+    mass = compute_pagerank(edges, restart, DAMPING)
+    first = find_sure_first(lexical.hits, nearest_passages)
     return _evidence(mass, first, facts, steps, top_k, chunk_top_k, graph)
 
 
@@ -115,7 +115,7 @@ def _steps_over_names(
     mentioned, openings = vectors.opened_mentions(list(texts), sorted(ends), FEW, TARGETS, OPENING)
     asked = {entity.id for entity in named}
     words = _content_words(lexical)
-    return mention_steps(texts, scores, mentioned, asked, openings, words)
+    return find_steps(texts, scores, mentioned, asked, openings, words)
 
 
 def _content_words(lexical: Lexical) -> dict[str, float]:

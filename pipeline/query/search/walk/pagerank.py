@@ -13,7 +13,7 @@ Edge = tuple[str, str, float]
 """Two nodes, and the weight of the link between them, which is above 0."""
 
 
-def personalised_pagerank(
+def compute_pagerank(
     edges: Sequence[Edge], restart: Mapping[str, float], damping: float
 ) -> dict[str, float]:
     """Return each node's share of the probability mass; the shares sum to 1.

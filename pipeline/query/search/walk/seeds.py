@@ -72,7 +72,7 @@ NAMED, NAMED_BY_ONE_WORD = 1.0, 0.5
 by words has 1."""
 
 
-def possible_names(question: str) -> list[str]:
+def list_possible_names(question: str) -> list[str]:
     """Return match keys of all runs of up to LONGEST words, longest first, then by place.
 
     Single stop words are left out. At most MOST keys are returned.
@@ -91,7 +91,7 @@ def possible_names(question: str) -> list[str]:
     return list(names)[:MOST]
 
 
-def longest_names(question: str, names: list[str]) -> list[str]:
+def keep_longest_names(question: str, names: list[str]) -> list[str]:
     """Return the names that occur in the question outside any longer name of the list."""
     left = match_key(question)
     kept = []
@@ -124,7 +124,7 @@ class WalkSteps:
     mentioned: Sequence[EntityMentions]
 
 
-def mention_steps(
+def find_steps(
     texts: Mapping[str, str],
     scores: Mapping[str, float],
     mentioned: Sequence[EntityMentions],
@@ -141,7 +141,7 @@ def mention_steps(
     """
     sentences = {passage: read_sentences(text) for passage, text in texts.items()}
     total = sum(weights.values()) or 1.0
-    missing = {id: missing_words(held, weights) for id, held in sentences.items()}
+    missing = {id: find_missing_words(held, weights) for id, held in sentences.items()}
     onward: dict[str, float] = {}
     for id in sentences:
         missing_share = OPEN * sum(missing[id].values()) / total
@@ -159,9 +159,9 @@ def mention_steps(
         links: dict[str, float] = {}
         for id in entity.passages:
             if id in openings:
-                about[id] = aboutness(entity.name, *openings[id])
+                about[id] = rate_aboutness(entity.name, *openings[id])
             if id in sentences:
-                links[id] = ANY_NAME + overlap(sentences[id], entity, weights)
+                links[id] = ANY_NAME + rate_overlap(sentences[id], entity, weights)
         edges += [
             (entity.id, id, links.get(id, 0.0) + about.get(id, 0.0)) for id in {**about, **links}
         ]
@@ -170,7 +170,7 @@ def mention_steps(
         for passage, link in links.items():
             for target, share in about.items():
                 if target != passage:
-                    begun = goes_on(missing[passage], opening_words(target))
+                    begun = weigh_opening(missing[passage], opening_words(target))
                     step = onward[passage] * link * share * begun
                     reached[target] = max(reached.get(target, 0.0), step)
     return WalkSteps(reached, edges, mentioned)
@@ -192,7 +192,7 @@ def read_sentences(text: str) -> list[SentenceWords]:
     ]
 
 
-def missing_words(
+def find_missing_words(
     sentences: Sequence[SentenceWords], weights: Mapping[str, float]
 ) -> dict[str, float]:
     """Return the question's words, with their weights, that are in none of the sentences."""
@@ -200,7 +200,7 @@ def missing_words(
     return {word: weight for word, weight in weights.items() if word not in held}
 
 
-def goes_on(missing: Mapping[str, float], opening: Collection[str]) -> float:
+def weigh_opening(missing: Mapping[str, float], opening: Collection[str]) -> float:
     """Return the factor of a step: its first passage lacks words that ``opening`` may contain.
 
     ``missing`` maps these words to their weights; ``opening`` holds the words that the second
@@ -211,7 +211,7 @@ def goes_on(missing: Mapping[str, float], opening: Collection[str]) -> float:
     return GOES_ON + min(1.0, FILLED * found)
 
 
-def overlap(
+def rate_overlap(
     sentences: Sequence[SentenceWords], entity: EntityMentions, weights: Mapping[str, float]
 ) -> float:
     """Return the largest share of the question's words in a sentence that holds the name.
@@ -224,18 +224,18 @@ def overlap(
     asked = {word: weight for word, weight in weights.items() if word not in name_words}
     best = 0.0
     for sentence in sentences:
-        if holds(sentence.key, name):
+        if contains_name(sentence.key, name):
             held = sum(weight for word, weight in asked.items() if word in sentence.words)
             best = max(best, held / total)
     return best
 
 
-def holds(text: str, name: str) -> bool:
+def contains_name(text: str, name: str) -> bool:
     """Return whether the text has the name as whole words; both are match keys."""
     return _find_whole_words(text, name) >= 0
 
 
-def aboutness(name: str, title: str, opening: str) -> float:
+def rate_aboutness(name: str, title: str, opening: str) -> float:
     """Return a score from 0 to 1: how far a passage that mentions a name is about it.
 
     It is ABOUT if the title is the name, with or without a qualifier in parentheses. Otherwise the
@@ -270,7 +270,7 @@ def _cuts_a_word(text: str, start: int, end: int) -> bool:
     return False
 
 
-def passage_scores(lexical: Hits, nearest: Hits) -> dict[str, float]:
+def score_passages(lexical: Hits, nearest: Hits) -> dict[str, float]:
     """Return passage id -> score by words plus score by vector, each relative to its best hit.
 
     A passage found in one of the two lists only gets the last score of the other list if that is
@@ -288,7 +288,7 @@ def passage_scores(lexical: Hits, nearest: Hits) -> dict[str, float]:
     return scores
 
 
-def surely_first(lexical: Hits, nearest: Hits) -> list[str]:
+def find_sure_first(lexical: Hits, nearest: Hits) -> list[str]:
     """Return the passage that is certainly the best, or an empty list.
 
     It is first by words, and either first by vector too or well ahead of the second by words. A
@@ -301,7 +301,7 @@ def surely_first(lexical: Hits, nearest: Hits) -> list[str]:
     return [first] if is_far_ahead or first == nearest[0][0] else []
 
 
-def named_entities(
+def find_named_entities(
     question: str, vectors: VectorReads
 ) -> tuple[list[EntityMentions], Mapping[str, Opening]]:
     """Return the entities that the question names, and the openings of passages about them.
@@ -309,13 +309,13 @@ def named_entities(
     An entity whose name occurs only within a longer name is left out. The openings map passage ids
     to title and first characters.
     """
-    ids = {entity_id(name): name for name in possible_names(question)}
+    ids = {entity_id(name): name for name in list_possible_names(question)}
     found, openings = vectors.opened_mentions([], list(ids), FEW, TARGETS, OPENING)
-    kept = set(longest_names(question, [ids[entity.id] for entity in found]))
+    kept = set(keep_longest_names(question, [ids[entity.id] for entity in found]))
     return [entity for entity in found if ids[entity.id] in kept], openings
 
 
-def named_passages(
+def score_named_passages(
     named: Sequence[EntityMentions], openings: Mapping[str, Opening]
 ) -> dict[str, float]:
     """Return passage id -> score for being about one of the named entities."""
@@ -324,7 +324,7 @@ def named_passages(
         most = NAMED if len(match_key(entity.name).split()) > 1 else NAMED_BY_ONE_WORD
         for passage in entity.passages:
             if passage in openings:
-                score = most * aboutness(entity.name, *openings[passage])
+                score = most * rate_aboutness(entity.name, *openings[passage])
                 scores[passage] = max(score, scores.get(passage, 0.0))
     return scores
 

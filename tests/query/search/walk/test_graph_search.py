@@ -59,8 +59,8 @@ def search(
 
 
 def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
-    """Rows of the stores' tables. ``more_nodes``: neighbours and passages that Bea Quill has
-    besides."""
+    """Return rows of the stores' tables; Bea Quill has ``more_nodes`` more neighbours and
+    passages."""
     passages = PASSAGES | {f"x{number:05}": f"Note {number}." for number in range(more_nodes)}
     others = [f"Other {number}" for number in range(more_nodes)]
     mentions = MENTIONS | {name: [f"x{number:05}"] for number, name in enumerate(others)}
@@ -123,7 +123,7 @@ def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
 
 
 def in_memory() -> Stores:
-    """The same rows over plain frames."""
+    """Return the same rows in stores over plain frames."""
     tables = small_graph()
     chunks = tables["chunks"].rename(columns={"full_doc_id": "document_id"})
     chunks = chunks.assign(
@@ -166,24 +166,24 @@ def names(evidence: Evidence) -> list[str]:
     return column(evidence.entities, "name")
 
 
-def test_the_records_it_finds(open_stores: Callable[..., Stores]):
-    """The passage about the name in the question; then the one it leads to over "mother", which
-    answers, though it has no more of the question's words than c4 and c5; c3 and c6 over Cid and
-    Dov, c6 without any of these words."""
+def test_a_graph_search_finds_the_records_of_the_answer(open_stores: Callable[..., Stores]):
+    """The passage about the name in the question comes first. The second one answers the
+    question: a step over "mother" leads to it, though it has no more of the question's words
+    than c4 and c5. c3 and c6 are found over Cid and Dov, c6 without any word of the question."""
     evidence = search(open_stores())
     assert list(evidence.chunk_lanes["graph"]) == ["c1", "c2", "c4", "c3", "c5", "c6"]
     assert names(evidence) == ["Bea Quill", "Ada Moor", "Cid Vane", "Dov Pell"]
     assert column(evidence.relationships, "description") == [text for _, _, text, _ in LINKS]
 
 
-def test_limits(open_stores: Callable[..., Stores]):
+def test_no_more_records_than_the_limits_are_found(open_stores: Callable[..., Stores]):
     evidence = search(open_stores(), top_k=2, chunk_top_k=3)
     assert list(evidence.chunk_lanes["graph"]) == ["c1", "c2", "c4"]
     assert names(evidence) == ["Bea Quill", "Ada Moor"]
     assert len(evidence.relationships) == 2
 
 
-def test_nothing_to_find():
+def test_empty_stores_give_no_evidence():
     stores = empty_village()
     evidence = search(Stores(stores, stores))
     assert evidence.chunk_lanes == {"graph": {}}
@@ -206,7 +206,7 @@ def test_the_number_of_reads_is_constant():
 
 @contextmanager
 def counted(store: PostgresStore) -> Iterator[list[int]]:
-    """Rows that each statement of SQLAlchemy's gave."""
+    """Collect the number of rows that each statement of SQLAlchemy returns."""
     given: list[int] = []
 
     def count(connection, cursor, statement, parameters, context, executemany) -> None:
@@ -217,8 +217,10 @@ def counted(store: PostgresStore) -> Iterator[list[int]]:
     event.remove(store.engine, "after_cursor_execute", count)
 
 
-def test_a_hub_is_read_no_more_of_than_a_node(postgres: Callable[..., PostgresStore]):
-    """Bea Quill with 50 neighbours and with 5,000: as many statements, and not twice the rows."""
+def test_no_more_rows_are_read_for_a_hub_than_for_other_entities(
+    postgres: Callable[..., PostgresStore],
+):
+    """With 5,000 neighbours instead of 50, as many statements read less than twice the rows."""
     read = {}
     for neighbours in (50, 5000):
         store = postgres(f"-{neighbours}")

@@ -9,14 +9,14 @@ from pipeline.query.search.walk.seeds import (
     OPEN,
     PERHAPS,
     EntityMentions,
-    aboutness,
-    goes_on,
-    holds,
-    mention_steps,
-    missing_words,
-    overlap,
+    contains_name,
+    find_missing_words,
+    find_steps,
+    find_sure_first,
+    rate_aboutness,
+    rate_overlap,
     read_sentences,
-    surely_first,
+    weigh_opening,
 )
 
 WEIGHTS = {"mother": 3.0, "teach": 1.0}
@@ -37,8 +37,10 @@ WEIGHTS = {"mother": 3.0, "teach": 1.0}
         ("灯塔", "", "灯塔建于1871年。", ABOUT),
     ],
 )
-def test_what_a_passage_is_about(name: str, title: str, opening: str, expected: float):
-    assert aboutness(name, title, opening) == expected
+def test_a_passage_is_about_a_name_by_its_title_and_opening(
+    name: str, title: str, opening: str, expected: float
+):
+    assert rate_aboutness(name, title, opening) == expected
 
 
 @pytest.mark.parametrize(
@@ -52,19 +54,19 @@ def test_what_a_passage_is_about(name: str, title: str, opening: str, expected: 
     ],
 )
 def test_a_name_is_no_part_of_a_word(text: str, name: str, expected: bool):
-    assert holds(text, name) == expected
+    assert contains_name(text, name) == expected
 
 
 def test_only_the_best_sentence_that_holds_the_name_counts():
     sentences = read_sentences("Her mother was Bea. Bea was teaching. The mother of Cid taught.")
-    assert overlap(sentences, EntityMentions("e", "Bea", []), WEIGHTS) == 0.75
-    assert overlap(sentences, EntityMentions("e", "Dov", []), WEIGHTS) == 0
-    assert overlap(sentences, EntityMentions("e", "Bea", []), {}) == 0
+    assert rate_overlap(sentences, EntityMentions("e", "Bea", []), WEIGHTS) == 0.75
+    assert rate_overlap(sentences, EntityMentions("e", "Dov", []), WEIGHTS) == 0
+    assert rate_overlap(sentences, EntityMentions("e", "Bea", []), {}) == 0
 
 
 def test_the_words_of_the_name_itself_do_not_count():
     sentences = read_sentences("The Mother Lode is a mine.")
-    assert overlap(sentences, EntityMentions("e", "Mother Lode", []), WEIGHTS) == 0
+    assert rate_overlap(sentences, EntityMentions("e", "Mother Lode", []), WEIGHTS) == 0
 
 
 def test_steps_go_where_the_question_points():
@@ -74,7 +76,7 @@ def test_steps_go_where_the_question_points():
         EntityMentions("cid", "Cid", ["p", "c"]),
     ]
     openings = {"p": ("", "Ada"), "b": ("Bea", ""), "c": ("Cid", ""), "far": ("", "nothing")}
-    steps = mention_steps(texts, {"p": 2.0}, mentioned, (), openings, WEIGHTS)
+    steps = find_steps(texts, {"p": 2.0}, mentioned, (), openings, WEIGHTS)
     onward = 2.0 * OPEN * 0.25 * GOES_ON  # of the question it leaves a quarter open
     assert steps.reached == pytest.approx(
         {
@@ -94,18 +96,18 @@ def test_steps_go_where_the_question_points():
         ("", WEIGHTS),
     ],
 )
-def test_what_a_passage_leaves_open_of_a_question(text: str, expected: dict[str, float]):
-    assert missing_words(read_sentences(text), WEIGHTS) == expected
+def test_the_missing_words_are_those_that_no_sentence_has(text: str, expected: dict[str, float]):
+    assert find_missing_words(read_sentences(text), WEIGHTS) == expected
 
 
-def test_from_a_passage_that_has_all_that_is_asked_little_leads_on():
+def test_steps_from_a_passage_that_has_all_words_of_the_question_count_little():
     mentioned = [EntityMentions("bea", "Bea", ["p", "q", "b"])]
     openings = {"p": ("", "Ada"), "q": ("", "Ada"), "b": ("Bea", "")}
     whole, part = "Her mother was Bea, whom Cid was teaching.", "Her dog was Bea."
-    assert mention_steps({"p": whole}, {"p": 1.0}, mentioned, (), openings, WEIGHTS).reached[
+    assert find_steps({"p": whole}, {"p": 1.0}, mentioned, (), openings, WEIGHTS).reached[
         "b"
     ] == pytest.approx(COVERED * (ANY_NAME + 1.0) * GOES_ON)
-    both = mention_steps(
+    both = find_steps(
         {"p": whole, "q": part}, {"p": 1.0, "q": 3.0}, mentioned, (), openings, WEIGHTS
     )
     assert both.reached["b"] == pytest.approx(3 * ANY_NAME * GOES_ON), "from the other one in full"
@@ -121,39 +123,39 @@ def test_from_a_passage_that_has_all_that_is_asked_little_leads_on():
         (("mother", "teach"), 1),
     ],
 )
-def test_a_step_counts_by_what_it_finds_of_what_was_left_open(
+def test_a_step_counts_more_if_the_opening_has_missing_words(
     begins: tuple[str, ...], expected: float
 ):
-    assert goes_on(WEIGHTS, begins) == GOES_ON + expected
-    assert goes_on({}, begins) == GOES_ON
+    assert weigh_opening(WEIGHTS, begins) == GOES_ON + expected
+    assert weigh_opening({}, begins) == GOES_ON
 
 
 def test_a_step_to_the_passage_that_tells_what_is_asked_counts_most():
     texts = {"p": "Her mother was Bea."}
     mentioned = [EntityMentions("bea", "Bea", ["p", "b", "c"])]
     openings = {"p": ("", "Ada"), "b": ("Bea", "Her bees."), "c": ("Bea", "She was teaching.")}
-    reached = mention_steps(texts, {"p": 1.0}, mentioned, (), openings, WEIGHTS).reached
+    reached = find_steps(texts, {"p": 1.0}, mentioned, (), openings, WEIGHTS).reached
     assert reached["c"] == pytest.approx(reached["b"] * (GOES_ON + 1) / GOES_ON)
 
 
-def test_the_first_of_both_lanes():
+def test_the_first_of_both_lanes_is_surely_first():
     lane = [("p", 3.0), ("q", 2.9)]
-    assert surely_first(lane, [("p", 0.5)]) == ["p"]
-    assert surely_first(lane, [("q", 0.5), ("p", 0.4)]) == []
-    assert surely_first(lane, []) == surely_first([], lane) == []
+    assert find_sure_first(lane, [("p", 0.5)]) == ["p"]
+    assert find_sure_first(lane, [("q", 0.5), ("p", 0.4)]) == []
+    assert find_sure_first(lane, []) == find_sure_first([], lane) == []
 
 
-def test_the_first_by_far_of_words():
+def test_a_passage_far_ahead_by_words_is_surely_first():
     nearest = [("q", 0.5), ("p", 0.4)]
-    assert surely_first([("p", 6.0), ("q", 5.0)], nearest) == ["p"]
-    assert surely_first([("p", 5.9), ("q", 5.0)], nearest) == []
-    assert surely_first([("p", 0.1)], nearest) == []  # one that has a word of it by chance
+    assert find_sure_first([("p", 6.0), ("q", 5.0)], nearest) == ["p"]
+    assert find_sure_first([("p", 5.9), ("q", 5.0)], nearest) == []
+    assert find_sure_first([("p", 0.1)], nearest) == []  # one that has a word of it by chance
 
 
-def test_what_the_question_names_is_not_stepped_over():
+def test_no_step_leads_over_an_entity_that_the_question_names():
     texts = {"p": "Her mother was Bea."}
     mentioned = [EntityMentions("bea", "Bea", ["p", "b"])]
-    steps = mention_steps(
+    steps = find_steps(
         texts, {"p": 1.0}, mentioned, {"bea"}, {"p": ("", ""), "b": ("Bea", "")}, WEIGHTS
     )
     assert steps.reached == {}
