@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
-from operator import attrgetter
 from typing import Any, Generic, TypeGuard, TypeVar
 
 from pipeline.contract.conversion import PAGES
@@ -95,14 +94,23 @@ class Reference:
         return find_page(self.metadata, self.start)
 
 
-AS_REFERENCE = attrgetter(
-    "number", "id", "document_id", "source", "title", "metadata", "start", "end", "content"
-)
-
-
 def build_references(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
     """Return a reference to each of the text units, which have numbers already."""
-    return tuple(Reference(*AS_REFERENCE(chunk)) for chunk in chunks)
+    references: list[Reference] = []
+    for chunk in chunks:
+        reference = Reference(
+            id=chunk.number,
+            chunk_id=chunk.id,
+            document_id=chunk.document_id,
+            source=chunk.source,
+            title=chunk.title,
+            metadata=chunk.metadata,
+            start=chunk.start,
+            end=chunk.end,
+            content=chunk.content,
+        )
+        references.append(reference)
+    return tuple(references)
 
 
 def find_page(metadata: Mapping[str, Any] | None, start: int) -> int | None:

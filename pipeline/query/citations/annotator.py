@@ -189,7 +189,7 @@ class Annotator:
     # Code in a line
 
     def _write_backticks(self, run: str) -> bool:
-        """Write the code span that these backticks begin, or them alone; return as ``_write_next``."""
+        """Write the code span that the backticks begin, or only them; return as ``_write_next``."""
         if self._escaped:
             self._write_plain(1)
             return True
