@@ -82,7 +82,7 @@ class Reference:
     document_id: str
     source: str
     title: str
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, Any] | None
     start: int
     end: int
     content: str
