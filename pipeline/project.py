@@ -1,7 +1,8 @@
-"""Project: a folder with settings, workflows, prompts and data, and everything that can be done
+"""The project: a folder with settings, workflows, prompts and data, and everything that can be done
 with it.
 
-What a method does is imported by it: a question needs no engine, a plan no database.
+Each method imports the modules that it needs, so a query loads no engine, and a plan no
+database.
 """
 
 from __future__ import annotations
@@ -49,8 +50,11 @@ if TYPE_CHECKING:
 
 
 class Project(Asking):
-    """Use ``with Project.open(folder) as project`` or close it: it may hold connections to the
-    stores."""
+    """A project in a folder.
+
+    Use ``with Project.open(folder) as project``, or close it after use: it may hold connections to
+    the stores.
+    """
 
     @classmethod
     def open(
@@ -60,11 +64,11 @@ class Project(Asking):
         chat: Given = None,
         embedding: Given = None,
     ) -> Project:
-        """``overrides``: settings for this once, as ``key.path=value``. Raises SettingsError.
+        """Open the project in a folder. Raises SettingsError.
 
-        ``chat`` and ``embedding``: functions or objects that take the place of the models named
-        "default"; a mapping of names to functions replaces several. docs/models.md says how they
-        are called.
+        ``overrides`` are settings for this instance, as ``key.path=value``. ``chat`` and
+        ``embedding`` are functions or objects that replace the models named "default"; a mapping of
+        names to functions replaces several. docs/models.md says how they are called.
         """
         folder = Path(root).resolve()
         names_workspace = any(override.startswith("workspace=") for override in overrides)
@@ -87,7 +91,7 @@ class Project(Asking):
         self.close()
 
     def plan(self, name: str | None = None) -> list[PlannedStep]:
-        """What ``index`` would do, and why; no model is called."""
+        """Return what ``index`` would do in each step, and why; no model is called."""
         from pipeline.engine.plan import plan
 
         return plan(self.workflow(name), self.resources, self.snapshots)
@@ -95,8 +99,11 @@ class Project(Asking):
     def forecast(
         self, name: str | None = None, selection: Selection | None = None
     ) -> list[Forecast]:
-        """What ``index`` would do and what it would cost; no network is used, and nothing is
-        written but hashes of files, which the run then need not read again."""
+        """Return what ``index`` would do in each step, and what it would cost.
+
+        No network is used. Only hashes of files are written, so that the run need not read these
+        again.
+        """
         from pipeline.engine.bill.forecast import forecast
         from pipeline.engine.plan import ALL
 
@@ -106,15 +113,19 @@ class Project(Asking):
         )  # fmt: skip
 
     def view_sizes(self, name: str | None = None) -> list[ViewSize]:
-        """Return how large each of ``serve.views`` was in the last run of a workflow."""
+        """Return the number of rows that the last run of a workflow made for each of
+        ``serve.views``."""
         from pipeline.runs.views import sizes_of_views
 
         views = {view: one.where for view, one in self.settings.serve.views.items()}
         return sizes_of_views(self.snapshots.manifest(name or self.settings.workflow), views)
 
     def trades(self, name: str | None = None) -> list[str]:
-        """What the steps of a workflow give up of what a full build would come to, and in how many
-        rows of the last run; nothing by default."""
+        """Return where the results of a workflow may differ from those of a full build, with the
+        number of rows of the last run.
+
+        It is empty unless the workflow asks for such a trade.
+        """
         from pipeline.contract.schemas import REJECTS
         from pipeline.engine.losses import trades
 
@@ -125,9 +136,11 @@ class Project(Asking):
     def check_laws(
         self, name: str | None = None, documents: int = 200, seed: int = 1, draws: int = 4
     ) -> list[HeldStep]:
-        """The steps of a workflow (by default as ``table``), each held to its verb's law on a night
-        made up of ``documents`` of the last run; no model is called. Raises UsageError before the
-        first run."""
+        """Check each step of a workflow (by default as in ``table``) against the law of its verb.
+
+        The checks use artificial changes to ``documents`` documents of the last run; no model is
+        called. Raises UsageError before the first run.
+        """
         from pipeline.engine.law_check import check_laws
 
         workflow = self.workflow(name or self.shown_workflow())
@@ -143,7 +156,7 @@ class Project(Asking):
         """Bring the snapshots up to date with the documents. See ``run``."""
         from pipeline.runs.stages import index_stage
 
-        return self._run(name, progress, on_event, options, index_stage)
+        return self._run_alone(name, progress, on_event, options, index_stage)
 
     def load(
         self,
@@ -152,16 +165,16 @@ class Project(Asking):
         on_event: OnEvent | None = None,
         options: RunOptions | None = None,
     ) -> RunReport:
-        """Bring the stores up to date with the snapshots, or back to what they were at the end of
-        an earlier run (``options.manifest``: its id, or an unambiguous beginning of it); the next
-        load brings back the newest.
+        """Bring the stores up to date with the snapshots.
 
-        Raises UsageError for a run that is not known, DataError when its snapshots are no longer
-        kept.
+        With ``options.manifest``, a run id or an unambiguous beginning of one, bring them back to
+        the end of that run; the next load brings back the newest tables.
+
+        Raises UsageError for an unknown run, DataError if its snapshots are no longer kept.
         """
         from pipeline.runs.stages import load_stage
 
-        return self._run(name, progress, on_event, options, load_stage)
+        return self._run_alone(name, progress, on_event, options, load_stage)
 
     def run(
         self,
@@ -170,22 +183,24 @@ class Project(Asking):
         on_event: OnEvent | None = None,
         options: RunOptions | None = None,
     ) -> RunReport:
-        """Index, then load, unless more of a step's rows than ``max_reject_ratio``, or all, were
-        rejected: the stores then stay as they were, and the exit code is 3. Stores must answer
-        before anything is asked of an endpoint. Raises UsageError, before any work, for a workflow
-        whose tables cannot be loaded.
+        """Index, then load.
 
-        ``on_event`` hears every event but heartbeats as a dict (see pipeline/runs/events.py), one
-        at a time, at times from another thread; what it raises ends the run, but for an OSError,
-        after which it hears no more. ``progress``, where given, hears of it all instead.
+        The stores stay unchanged, and the exit code is 3, if more rows of a step than
+        ``max_reject_ratio``, or all, were rejected. The stores must answer before any endpoint is
+        called. Raises UsageError, before any work, for a workflow whose tables cannot be loaded.
 
-        Raises DeletionError when more documents are gone than ``max_delete_ratio``, BudgetError
-        when the options' limits are reached, WaitingError while a batch is not ready; the next run
-        goes on from there.
+        ``on_event`` is called with every event but heartbeats as a dict (see
+        pipeline/runs/events.py), one at a time, possibly from another thread. If it raises an
+        error, the run ends; after an OSError it is not called again, and the run goes on.
+        ``progress``, if given, receives everything instead.
+
+        Raises DeletionError if more documents are missing than ``max_delete_ratio``, BudgetError if
+        the options' limits are reached, WaitingError while a batch is not ready. The next run
+        continues from there.
         """
         from pipeline.runs.stages import index_stage, load_stage
 
-        return self._run(name, progress, on_event, options, index_stage, load_stage)
+        return self._run_alone(name, progress, on_event, options, index_stage, load_stage)
 
     def retry(
         self,
@@ -196,12 +211,12 @@ class Project(Asking):
         recovered: bool = False,
         unended: bool = False,
     ) -> RunReport:
-        """Run the workflow, by default the one that ``table`` reads, and ask again for the rows
-        that were lost or cut.
+        """Run the workflow, by default the one that ``table`` reads, and ask again for lost or cut
+        rows.
 
-        ``recovered``: also for those that were answered by halves or by repair. ``unended``: also
-        for those of which a reply lacks its end mark; such a reply is replaced only by one that has
-        the mark. A workflow that cannot be loaded is indexed.
+        ``recovered`` includes rows whose replies were incomplete or repaired. ``unended`` includes
+        rows of which a reply lacks its end mark; only a reply with the mark replaces it. A workflow
+        that cannot be loaded is only indexed.
         """
         from pipeline.engine.plan import RunOptions
 
@@ -212,14 +227,13 @@ class Project(Asking):
         report = run(workflow, progress, on_event, wanted)
         if again:
             return report
-        return replace(
-            report, notes=("no row was lost or cut, so no row was asked again", *report.notes)
-        )
+        note = "no row was lost or cut, so no row was asked again"
+        return replace(report, notes=(note, *report.notes))
 
     def forecast_retry(
         self, name: str | None = None, recovered: bool = False, unended: bool = False
     ) -> list[Forecast]:
-        """Return what each step would do and cost in a ``retry``. No model is asked."""
+        """Return what each step would do and cost in a ``retry``; no model is called."""
         from pipeline.engine.bill.forecast import forecast
 
         workflow = self.workflow(name or self.shown_workflow())
@@ -231,14 +245,15 @@ class Project(Asking):
         )  # fmt: skip
 
     def _asked_again(self, workflow: str, recovered: bool, unended: bool) -> tuple[Rows, Rows]:
-        """Return the rows that a retry asks for, by step, and those of them that it asks for an end
+        """Return the rows that a retry asks for, by step, and those of them that need an end
         mark."""
         from pipeline.engine.losses import ASKED_AGAIN, RECOVERED, UNENDED
 
         rejects = self.rejects(workflow)
         lost = rejects["kind"].isin(ASKED_AGAIN) & (rejects["class"] == "lost")
         without_end = (rejects["kind"] == UNENDED) & unended
-        chosen = lost | without_end | ((rejects["kind"] == RECOVERED) & recovered)
+        repaired = (rejects["kind"] == RECOVERED) & recovered
+        chosen = lost | without_end | repaired
         return _rows_by_step(rejects[chosen]), _rows_by_step(rejects[without_end])
 
     def export(
@@ -249,12 +264,13 @@ class Project(Asking):
         force: bool = False,
         advanced: Advanced = silent,
     ) -> ExportReport:
-        """Write the newest tables of a workflow (by default as ``table``) as files; see
+        """Write the newest tables of a workflow (by default as in ``table``) as files; see
         export/kinds.py."""
         from pipeline.export.kinds import export
         from pipeline.runs.audit import audit_log_of
 
-        if log := audit_log_of(self.root, self.settings.serve.audit):
+        log = audit_log_of(self.root, self.settings.serve.audit)
+        if log:
             log.add(
                 "export",
                 key="",
@@ -272,10 +288,11 @@ class Project(Asking):
         progress: Progress | None = None,
         options: RunOptions | None = None,
     ) -> RunReport:
-        """Index a workflow that begins with ``read_graphrag``, reading this folder for once.
+        """Index a workflow that begins with ``read_graphrag``, reading this folder instead of that
+        of settings.
 
-        Raises UsageError for another workflow, SettingsError where a table is missing, DataError
-        for a damaged one.
+        Raises UsageError for another workflow, SettingsError if a table is missing, DataError if
+        one is damaged.
         """
         from pipeline.settings.schema import GraphragSettings
 
@@ -288,16 +305,18 @@ class Project(Asking):
         return project.index(name, progress, options=options)
 
     def usage(self) -> pd.DataFrame:
-        """A row for every call of every run (engine/usage/journal.py has the columns)."""
+        """Return one row for every call of every run; engine/usage/journal.py lists the columns."""
         from pipeline.engine.usage.journal import read_usage
 
         return read_usage(self.usage_folder)
 
     def gc(self, keep: int, dry_run: bool = True, advanced: Advanced = silent) -> GcReport:
-        """Delete the snapshots and records that neither the newest ``keep`` manifests of a workflow
-        nor the live ones name. The runs before those cannot be loaded any more.
+        """Delete the snapshots and records that no manifest to be kept names.
 
-        Raises LockedError while a run is under way, UsageError for a ``keep`` below 1.
+        Kept are the live manifest and the newest ``keep`` of each workflow; earlier runs cannot be
+        loaded any more.
+
+        Raises LockedError while a run is under way, UsageError if ``keep`` is below 1.
         """
         from pipeline.runs.gc import collect_garbage
 
@@ -309,10 +328,13 @@ class Project(Asking):
     def verify(
         self, name: str | None = None, quick: bool = False, advanced: Advanced = silent
     ) -> Verification:
-        """Compare the stores with the tables of the workflow's last completed run (by default as
-        ``table``), those of its views included. ``quick``: by counts and checksums. Raises
-        UsageError when there is no such run, OtherOwnerError when the workspace is another owner's,
-        DamagedError when the run's manifest cannot be read."""
+        """Compare the stores with the tables of the workflow's last completed run, including those
+        of its views.
+
+        The workflow is by default that of ``table``. ``quick`` compares only counts and checksums.
+        Raises UsageError if there is no such run, OtherOwnerError if the workspace belongs to
+        another owner, DamagedError if the run's manifest cannot be read.
+        """
         from pipeline.contract.views import conditions_digest, split_name
         from pipeline.snapshots.manifests import digest_of_view, view_of
         from pipeline.verify.verify import verify, with_view
@@ -322,8 +344,10 @@ class Project(Asking):
         found = verify(
             manifest, self.snapshots, self.stores.all, max_types, quick, advanced, self.known_owner
         )
-        has_views = not split_name(manifest.workflow)[1]
-        for view, one in self.settings.serve.views.items() if has_views else ():
+        _, view_of_manifest = split_name(manifest.workflow)
+        if view_of_manifest:
+            return found
+        for view, one in self.settings.serve.views.items():
             made = view_of(manifest, view)
             if digest_of_view(made) != conditions_digest(one.where):
                 fact = (
@@ -340,50 +364,55 @@ class Project(Asking):
         return found
 
     def purge(self, document: str) -> PurgeReport:
-        """Remove a document and every trace of it; ``document``: its path below the input folder,
-        also a former one, or a record, ``people.csv#42``. See purge/document.py."""
+        """Remove a document and every trace of it; see purge/document.py.
+
+        ``document`` is its path below the input folder, present or former, or a record such as
+        ``people.csv#42``.
+        """
         from pipeline.purge.document import purge
 
         return purge(self, document)
 
     def survey(self, document: str) -> Survey:
-        """What ``purge`` would find of a document; raises what it would raise."""
+        """Return what ``purge`` would find of a document. Raises the errors of ``purge``."""
         from pipeline.purge.document import survey_document
 
         return survey_document(self, document)
 
     def purge_history(self, dry_run: bool = True) -> HistoryReport:
-        """Forget what only earlier nights hold; see purge/history.py."""
+        """Delete everything that only earlier runs have; see purge/history.py."""
         from pipeline.purge.history import purge_history
 
         return purge_history(self, dry_run)
 
     def resolutions(self, workflow: str | None = None) -> pd.DataFrame:
-        """Every pair of names that resolve_entities decided about; see resolution/pins.py."""
+        """Return every pair of names that resolve_entities decided about; see
+        resolution/pins.py."""
         from pipeline.runs.resolutions import resolutions
 
         return resolutions(self, workflow or self.shown_workflow())
 
     def names_of(self, entity_id: str, workflow: str | None = None) -> Names:
-        """What an entity is also called, and what it is told from."""
+        """Return the other names of an entity, and the names that it was told apart from."""
         from pipeline.runs.resolutions import names_of
 
         return names_of(self, entity_id, workflow or self.shown_workflow())
 
     def pin(self, decision: Decision, a: str, b: str, workflow: str | None = None) -> PinReport:
-        """Take two names for one ("same") or for two ("different") from the next run on."""
+        """Treat two names as one ("same") or as two ("different") from the next run on."""
         from pipeline.runs.resolutions import pin
 
         return pin(self, decision, a, b, workflow or self.shown_workflow())
 
     def undo_resolution(self, a: str, b: str, workflow: str | None = None) -> PinReport:
-        """Take back a pin, or part what the last run merged."""
+        """Remove a pin, or separate two names that the last run merged."""
         from pipeline.runs.resolutions import undo
 
         return undo(self, a, b, workflow or self.shown_workflow())
 
     def tune(self, name: str | None = None, options: TuneOptions | None = None) -> Tuning:
-        """Write prompts for these documents beside the workflow's; see tuning/tune.py."""
+        """Write prompts that fit these documents beside those of the workflow; see
+        tuning/tune.py."""
         from pipeline.tuning.tune import TuneOptions, tune
 
         with self.runs.alone():
@@ -392,35 +421,39 @@ class Project(Asking):
     def forecast_tuning(
         self, name: str | None = None, options: TuneOptions | None = None
     ) -> Estimate:
-        """What ``tune`` would ask and cost; no network is used, and nothing is written but hashes
-        of files."""
+        """Return what ``tune`` would ask and cost. No network is used; only hashes of files are
+        written."""
         from pipeline.tuning.tune import TuneOptions, forecast_tuning
 
         return forecast_tuning(self, name, options or TuneOptions())
 
     def status(self) -> dict[str, Any] | None:
-        """The report of the last run; None before the first."""
+        """Return the report of the last run, or None before the first."""
         return self.runs.last()
 
     def list_runs(self, of: Sequence[str] | None = None) -> list[RunEntry]:
-        """All runs, or those of these ids, the newest first, those that were cut off and the one
-        under way too."""
+        """Return all runs, or those of these ids, the newest first.
+
+        Runs that were killed and the one under way are included.
+        """
         from pipeline.runs.nights import list_runs
 
         return list_runs(self, of)
 
     def night(self, run: str | None = None) -> Night:
-        """All that is known of a run, by default of the newest; ``run``: its id, or an unambiguous
-        beginning of it. Raises UsageError where there is no such run."""
+        """Return everything that is known of a run, by default of the newest.
+
+        ``run`` is its id or an unambiguous beginning of it. Raises UsageError if no run, or
+        several, match.
+        """
         from pipeline.runs.nights import night
 
         return night(self, run)
 
     def list_documents(self, workflow: str | None = None) -> pd.DataFrame:
-        """What is in, by default of the workflow that ``table`` reads; columns as in
-        engine/document_list.py.
+        """Return the indexed documents, by default those of the workflow that ``table`` reads.
 
-        Raises UsageError where nothing was indexed yet.
+        engine/document_list.py lists the columns. Raises UsageError if nothing was indexed yet.
         """
         from pipeline.engine.deletions import DOCUMENTS
         from pipeline.engine.document_list import list_documents
@@ -433,15 +466,17 @@ class Project(Asking):
         return list_documents(manifest, self.snapshots)
 
     def left_out_of(self, rows: Collection[str], workflow: str | None = None) -> pd.DataFrame:
-        """What the last run left out of these sources, documents and text units: their rows of
-        ``rejects``."""
+        """Return the rows of ``rejects`` of the last run that concern these sources, documents or
+        text units."""
         from pipeline.engine.document_list import left_out_of
 
         return left_out_of(rows, self._manifest(workflow), self.snapshots)
 
     def changed_documents(self, workflow: str | None = None) -> pd.DataFrame:
-        """What the next run would find ``new``, ``edited`` and ``gone``; columns and errors as in
-        document_list.py."""
+        """Return the documents that the next run would find ``new``, ``edited`` or ``gone``.
+
+        engine/document_list.py lists the columns and the errors.
+        """
         from pipeline.engine.document_list import changed_documents
 
         return changed_documents(
@@ -449,16 +484,19 @@ class Project(Asking):
         )
 
     def doctor(self, long: bool = False, consent: Consent | None = None) -> list[Finding]:
-        """What is right and wrong with all that a run depends on, and what to do; see
+        """Examine everything that a run depends on; return findings with what to do. See
         ``examine``."""
         from pipeline.doctor.checks import examine
 
         return examine(self, long, consent)
 
     def rejects(self, workflow: str | None = None) -> pd.DataFrame:
-        """Return the rejects of the last completed run (by default as ``table``), and the ``class``
-        of each: "lost", or "decided" for what a rule left out or only remarked on
-        (contract/reasons.py)."""
+        """Return the rejects of the last completed run (by default as in ``table``) with a column
+        ``class``.
+
+        The class is "lost", or "decided" for rows that a rule left out or only remarked on
+        (contract/reasons.py).
+        """
         from pipeline.engine.losses import classes_of_steps
         from pipeline.runs.nights import own_reasons
 
@@ -467,20 +505,23 @@ class Project(Asking):
         return found.assign(**{"class": classes_of_steps(found, own)})
 
     def table(self, name: str, workflow: str | None = None) -> pd.DataFrame:
-        """A table of the workflow's last completed run; by default of the workflow that the
-        workspace shows, else of the one that settings name. Relationships have their ranks
-        (snapshots/ranks.py). Raises UsageError when there is none.
+        """Return a table of the workflow's last completed run.
+
+        The workflow is by default the one that the workspace shows, or else the one that settings
+        name. Relationships have their ranks (snapshots/ranks.py). Raises UsageError if there is no
+        such table.
         """
         from pipeline.snapshots.ranks import degrees, lack_ranks, with_ranks
 
         manifest = self._manifest(workflow)
         if name not in manifest.tables:
-            have = (
-                ", ".join(sorted(manifest.tables))
-                or f"none; run 'graphmill index {manifest.workflow}'"
-            )
+            have = ", ".join(sorted(manifest.tables))
+            if not have:
+                have = f"none; run 'graphmill index {manifest.workflow}'"
             others = ", ".join(sorted(set(self.snapshots.workflows()) - {manifest.workflow}))
-            or_name = f"; or name another workflow: {others}" if others and workflow is None else ""
+            or_name = ""
+            if others and workflow is None:
+                or_name = f"; or name another workflow: {others}"
             raise UsageError(
                 f"workflow '{manifest.workflow}': no table '{name}'; have: {have}{or_name}"
             )
@@ -490,9 +531,10 @@ class Project(Asking):
         return found
 
     def graph(self, workflow: str | None = None) -> nx.DiGraph:
-        """The knowledge graph, as ``export graphml`` has it (see ``graph_of``): nodes are entity
-        ids, attributes texts and numbers, so that any writer of networkx takes it. Raises
-        UsageError when there is none.
+        """Return the knowledge graph as ``export graphml`` writes it (see ``graph_of``).
+
+        Nodes are entity ids; attributes are texts and numbers, so that every writer of networkx
+        accepts it. Raises UsageError if there is none.
         """
         from pipeline.export.graph import graph_of, without_parallels
 
@@ -506,25 +548,30 @@ class Project(Asking):
         most: int = 100,
         **options: Any,
     ) -> Picture:
-        """What a notebook shows (an SVG), or ``.graph``, a networkx graph with places: of an
-        entity, by its name or id, what is within ``hops`` of it; else of a question, whose
-        ``options`` are those of ``query``, the entities and relationships of its evidence. Up to
-        ``most`` entities, the nearest first, 500 at most.
+        """Draw the neighbourhood of an entity, or the evidence of a question.
 
-        Raises UsageError when there is no graph, and as ``query``.
+        The result shows as SVG in a notebook, and ``.graph`` is a networkx graph with positions. If
+        ``about`` is the name or id of an entity, it has what is within ``hops`` of it. Otherwise
+        ``about`` is a question with the ``options`` of ``query``, and it has the entities and
+        relationships of the evidence. There are up to ``most`` entities, 500 at most, the nearest
+        first.
+
+        Raises UsageError if there is no graph, and the errors of ``query``.
         """
         from pipeline.export.picture import find_entity, neighbourhood, picture_of
 
         source = self._source(workflow)
-        if entity := find_entity(source, about):
-            return picture_of(
-                source, neighbourhood(source, entity, hops), about, most, focus=entity
-            )
+        entity = find_entity(source, about)
+        if entity:
+            near = neighbourhood(source, entity, hops)
+            return picture_of(source, near, about, most, focus=entity)
         found = self.query_data(about, **options)
         links = found["relationships"]
-        ends = [link[end] for link in links for end in ("source_entity_id", "target_entity_id")]
-        ids = list(dict.fromkeys([*(entity["id"] for entity in found["entities"]), *ends]))
-        return picture_of(source, ids, about, most, only={link["id"] for link in links})
+        ids = [entity["id"] for entity in found["entities"]]
+        for link in links:
+            ids += [link["source_entity_id"], link["target_entity_id"]]
+        distinct = list(dict.fromkeys(ids))
+        return picture_of(source, distinct, about, most, only={link["id"] for link in links})
 
     def _manifest(self, workflow: str | None) -> Manifest:
         return self.snapshots.manifest(workflow or self.shown_workflow())
@@ -539,7 +586,7 @@ class Project(Asking):
             advanced,
         )  # fmt: skip
 
-    def _run(
+    def _run_alone(
         self,
         name: str | None,
         progress: Progress | None,

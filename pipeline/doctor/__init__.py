@@ -1,1 +1,1 @@
-"""Looks at all that a project depends on and says what to do."""
+"""Examines everything that a project depends on, and says what to do."""

@@ -1,5 +1,5 @@
-"""A chat model: key, address, and by a few real calls how much it reads, in which form it answers,
-how fast."""
+"""Examines a chat model: its key and address, and by a few real calls how long a prompt it reads,
+in which formats it answers, and how fast."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,13 +39,16 @@ from pipeline.verbs.graph_prompt import AUTO, JSON, RECORDS, Format
 
 MUCH_HIDDEN = 0.5
 PASSING = ("server_error", "timeout")
-"""Reasons that say nothing of what a model can do."""
+"""Reasons of transient failures, which say nothing about the model."""
 
 
 @dataclass(frozen=True)
 class LongCall:
-    """One that is to be consented to. ``name``: the model's in settings.yaml; ``cost``: of its
-    prompt, None without a price."""
+    """A call that needs consent.
+
+    ``name`` is the model's in settings.yaml; ``cost`` is that of its prompt, None without a
+    price.
+    """
 
     name: str
     tokens: int
@@ -64,9 +67,11 @@ Consent = Callable[[LongCall], bool]
 
 @dataclass(frozen=True)
 class Measuring:
-    """How far an examination goes: ``consent`` is asked before a prompt is sent that is longer than
-    those of indexing; ``long``: a limit that the server does not tell is searched for. ``models``:
-    where is kept what was found."""
+    """The limits of an examination.
+
+    ``consent`` is called before a prompt is sent that is longer than those of indexing. If ``long``
+    is true, a limit that the server does not tell is searched for. ``models`` keeps the results.
+    """
 
     consent: Consent
     long: bool
@@ -76,7 +81,8 @@ class Measuring:
 def examine_chat(
     project: Services, name: str, workflows: Sequence[Workflow], measuring: Measuring
 ) -> Iterator[Finding]:
-    """Stops at the first failure that makes the rest pointless."""
+    """Yield the findings on a chat model; stop at the first failure that makes the rest
+    pointless."""
     settings, resources = project.settings, project.resources
     chat = settings.models.chat[name]
     if not chat.configured:
@@ -90,8 +96,8 @@ def examine_chat(
         return
     model = chat_model(settings, name, NO_CACHE, root=project.root)
     model.preflight()
-    # No word about the key: many gateways list their models to anybody. The calls below show
-    # whether it is taken.
+    # This does not prove that the key is accepted: many gateways list their models to anybody. The
+    # calls below show that.
     fact = "is there" if chat.needs_no_address else "has a server that answers"
     yield Finding("chat", name, "ok", f"{model.model} {fact} ({model.endpoint.shown})")
     yield from guarded(
@@ -106,16 +112,16 @@ def examine_chat(
     yield from guarded("chat", name, checkup.findings)
     heard = checkup.probe.heard
     if checkup.probe.answered:
-        look = partial(examine_concurrency, name, model, heard)
-        yield from guarded("chat", f"{name} concurrency", look)
+        examine = partial(examine_concurrency, name, model, heard)
+        yield from guarded("chat", f"{name} concurrency", examine)
         measuring.models.note(model.endpoint.digest, speed=reply_speed(heard.usages))
     yield from heard.findings("chat", name, is_function(model))
     yield from checkup.bill()
 
 
 def examine_window(name: str, window: int | None, endpoint: Endpoint) -> Iterator[Finding]:
-    """Compare the window that settings give a model with what the model itself can read, where the
-    server tells it."""
+    """Compare the window that settings give a model with the model's own, if the server tells
+    it."""
     own = endpoint.context_length()
     if window is None or own is None:
         return
@@ -131,8 +137,7 @@ def examine_window(name: str, window: int | None, endpoint: Endpoint) -> Iterato
 
 
 def examine_price(name: str, chat: ChatSettings) -> Iterator[Finding]:
-    """Warn of a price that earlier versions wrote into settings.yaml and that is another
-    model's."""
+    """Warn of a price in settings.yaml that an earlier version wrote for another model."""
     if chat.has_price_of_another_model:
         fact = (
             f"the price in settings.yaml is that of {SHIPPED_MODEL} at OpenAI, and the model is"
@@ -156,14 +161,17 @@ class Tried:
 
     @property
     def works(self) -> bool:
-        """Whether the reply names what was planted."""
+        """True if the reply names the planted fact."""
         return self.reply.reason is None and found(parsed_in(self.format, self.reply.text))
 
 
 @dataclass(frozen=True)
 class Checkup:
-    """``name``: the model's in settings.yaml; ``digest``: its address's and its own; ``timeout``:
-    seconds that settings give a call; ``root``: the project's."""
+    """The examination of one chat model.
+
+    ``name`` is the model's in settings.yaml, ``digest`` identifies it with its address. ``timeout``
+    is in seconds per call, as settings say; ``root`` is the project's folder.
+    """
 
     name: str
     needs: Needs
@@ -177,26 +185,24 @@ class Checkup:
     def findings(self) -> Iterator[Finding]:
         """Try both formats, first the one that workflows use, and measure the context with one that
         works."""
-        order: tuple[Format, Format] = (
-            (JSON, RECORDS) if set(self.needs.formats) == {JSON} else (RECORDS, JSON)
-        )
+        order: tuple[Format, Format] = (RECORDS, JSON)
+        if set(self.needs.formats) == {JSON}:
+            order = (JSON, RECORDS)
         first = self._tried(order[0])
         json_is_refused = first.format == JSON and first.reply.reason == "bad_request"
         if first.reply.reason and not json_is_refused:
             fact = f"{first.reply.reason}: {first.reply.message}"
-            down = first.reply.reason in ("server_error", "timeout")
-            action = (
-                "wait until the server answers, then look again"
-                if down
-                else "mend what the message names"
-            )
+            action = "mend what the message names"
+            if first.reply.reason in PASSING:
+                action = "wait until the server answers, then look again"
             yield self._failed("extraction", fact, action)
             return
         tried: dict[Format, Tried] = {one.format: one for one in (first, self._tried(order[1]))}
         yield from self.extraction(tried)
-        working: Format | None = next((format for format in order if tried[format].works), None)
-        if working is not None:
-            yield from guarded("chat", f"{self.name} context", lambda: self.context(working))
+        working: list[Format] = [format for format in order if tried[format].works]
+        if working:
+            context = partial(self.context, working[0])
+            yield from guarded("chat", f"{self.name} context", context)
         yield from self.json(tried[JSON])
         yield from guarded("chat", f"{self.name} streaming", self.streaming)
         yield from self.thinking()
@@ -265,7 +271,7 @@ class Checkup:
         tried = self.needs.longest if self._longest_may_be_tried() else needed
         seen = sight(self.probe, tried)
         if seen.whole:
-            whole = self._whole(tried)
+            whole = self._read_whole(tried)
             yield whole if reads else self._misses(needed, reply)
         elif seen.window:
             yield self._too_short(seen.window, tried)
@@ -279,14 +285,14 @@ class Checkup:
             yield self._cut_somewhere(needed, tried)
 
     @property
-    def _known(self) -> Measured:
+    def _known_results(self) -> Measured:
         return self.measuring.models.of(self.digest)
 
     def _longest_may_be_tried(self) -> bool:
         longest = self.needs.longest
-        if longest <= self.needs.extraction or not (
-            self.measuring.long or self._known.tried < longest
-        ):
+        if longest <= self.needs.extraction:
+            return False
+        if not self.measuring.long and self._known_results.tried >= longest:
             return False
         return self.measuring.consent(LongCall(self.name, longest, self.cost(longest)))
 
@@ -296,15 +302,18 @@ class Checkup:
             self.digest, window=window, tried=tried, measured=today, source="doctor"
         )
 
-    def _whole(self, tried: int) -> Finding:
-        """What was measured before of longer prompts stands, but for a window that this one was
-        longer than."""
-        known = self._known
+    def _read_whole(self, tried: int) -> Finding:
+        """Return the finding on a prompt that was read as a whole, and keep the result.
+
+        Earlier measurements with longer prompts stay valid, unless this prompt was longer than a
+        window that was found then.
+        """
+        known = self._known_results
         if tried >= known.tried or (known.window or tried) < tried:
             self._measured(None, tried)
         elif known.window:
             return self._window_of(known.window, known.tried, f", as measured on {known.measured}")
-        return self._long_enough(max(tried, self._known.tried))
+        return self._long_enough(max(tried, self._known_results.tried))
 
     def _long_enough(self, tried: int) -> Finding:
         fact = f"prompts of {tried:,} tokens are read from their start"
@@ -347,7 +356,8 @@ class Checkup:
         return self._window_of(window, tried)
 
     def _window_of(self, window: int, tried: int, when: str = "") -> Finding:
-        """``window`` is told in the server's own tokens."""
+        """Return the finding on a window, which is given in our tokens and shown in the server's
+        own."""
         verdict: Verdict = "failed" if window < self.needs.extraction else "warning"
         refused = any(call.reply.reason == "too_long" for call in self.probe.calls)
         lost = "it refuses those" if refused else "their start is lost"
@@ -444,7 +454,8 @@ class Checkup:
 
 
 def _longer(wanted: int) -> str:
-    """The next power of two that holds the prompt and a reply."""
+    """Return the advice to enlarge the window to the next power of two that holds prompt and
+    reply."""
     size = 1 << (wanted + ROOM_FOR_A_REPLY - 1).bit_length()
     return (
         f"give the server a context of {size:,}: Ollama num_ctx {size} (in settings.yaml with"

@@ -1,5 +1,5 @@
-"""A chat model under examination: what workflows ask of it, timed calls, and how long a prompt may
-get."""
+"""Calls to a chat model under examination: what workflows need of it, timed calls, and the longest
+prompt that it reads."""
 
 import math
 import re
@@ -31,20 +31,22 @@ from pipeline.verbs.format_trial import FACT
 from pipeline.verbs.graph_prompt import RECORDS, Format, opening
 
 EXTRACT_GRAPH = "extract_graph"
-"""The verb whose request is tried, and its prompt's usual name."""
+"""The verb whose request is tried, and the usual name of its prompt."""
 LEAST_CONTEXT = 4000
 GLEANING_TOKENS = 1000
-"""About what a reply adds to a conversation that goes on."""
+"""Roughly the tokens that a reply adds to a conversation that goes on."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Tokens of the longest prompt of an extraction, and of all; ``json``: a workflow needs JSON
-    replies.
+    """The requirements that workflows have of a chat model.
 
-    ``formats``: format -> the workflows whose extract_graph asks for it, in the order in which they
-    are tried; without any the default is tried, and nothing is said of workflows. A format that is
-    still to be decided is ``auto``.
+    - ``extraction`` is the number of tokens of the longest prompt of an extraction, ``longest``
+      that of any prompt.
+    - ``json`` is true if a workflow needs replies in JSON.
+    - ``formats`` maps each format to the workflows whose extract_graph asks for it, in the order in
+      which they are tried. If it is empty the default format is tried, and no workflow is
+      mentioned. A format that is not decided yet is ``auto``.
     """
 
     extract: Prompt
@@ -58,32 +60,39 @@ class Needs:
 def needs_of(
     model: str, workflows: Sequence[Workflow], resources: Resources, query: QueryOptions
 ) -> Needs:
-    """Raises SettingsError when the project has no prompt for extraction."""
-    own = _uses(model, workflows)
-    extractions = [(workflow, step) for workflow, step in own if "extract" in step.prompts]
+    """Return what the workflows and questions need of a chat model.
+
+    Raises SettingsError if the project has no prompt for extraction.
+    """
+    own = _steps_with(model, workflows)
     args = [step.params.model_dump() for _, step in own]
-    graphs = [step for _, step in extractions if step.verb.name == EXTRACT_GRAPH]
-    extract = resources.prompt(graphs[0].prompts["extract"] if graphs else EXTRACT_GRAPH)
-    types = graphs[0].params.model_dump().get("entity_types", ()) if graphs else ()
+    extractions = [(workflow, step) for workflow, step in own if "extract" in step.prompts]
+    graphs = [each for each in extractions if each[1].verb.name == EXTRACT_GRAPH]
+    prompt, types = EXTRACT_GRAPH, ()
+    if graphs:
+        _, first = graphs[0]
+        prompt = first.prompts["extract"]
+        types = first.params.model_dump().get("entity_types", ())
     prompts = [resources.prompt(step.prompts["extract"]) for _, step in extractions]
-    instructions = max((resources.tokenizer.count(prompt.text) for prompt in prompts), default=0)
-    extraction = max(
-        [LEAST_CONTEXT, *(_unit_tokens(w) + instructions + _gleaned(s) for w, s in extractions)]
-    )
+    instructions = max((resources.tokenizer.count(each.text) for each in prompts), default=0)
+    extraction = LEAST_CONTEXT
+    for workflow, step in extractions:
+        tokens = _unit_tokens(workflow) + instructions + _gleaned(step)
+        extraction = max(extraction, tokens)
     summary = max((arg.get("max_input_tokens", 0) for arg in args), default=0)
     return Needs(
-        extract=extract,
+        extract=resources.prompt(prompt),
         entity_types=", ".join(types) or "person, organization, location",
         extraction=extraction,
         longest=max(extraction, summary, query.max_total_tokens),
         json=any(arg.get("format") == "json" or arg.get("structured") for arg in args),
-        formats=_formats(
-            [(workflow, step) for workflow, step in extractions if step.verb.name == EXTRACT_GRAPH]
-        ),
+        formats=_workflows_by_format(graphs),
     )
 
 
-def _formats(extractions: Sequence[tuple[Workflow, Step]]) -> dict[Format, tuple[str, ...]]:
+def _workflows_by_format(
+    extractions: Sequence[tuple[Workflow, Step]],
+) -> dict[Format, tuple[str, ...]]:
     """Return format -> names of the workflows that extract in it."""
     found: dict[Format, tuple[str, ...]] = {}
     for workflow, step in extractions:
@@ -93,28 +102,28 @@ def _formats(extractions: Sequence[tuple[Workflow, Step]]) -> dict[Format, tuple
 
 
 def files_with_extraction(root: Path, workflows: Sequence[str]) -> list[str]:
-    """Return the files, of these workflows, that name extract_graph: one that extends another only
-    takes its steps."""
-    files = [f"workflows/{name}.yaml" for name in workflows]
-    return [
-        file
-        for file in files
-        if f"verb: {EXTRACT_GRAPH}" in (root / file).read_text(encoding="utf-8")
-    ]
+    """Return the files of these workflows that name extract_graph themselves.
+
+    A file that extends another one only inherits its steps.
+    """
+    found: list[str] = []
+    for name in workflows:
+        file = f"workflows/{name}.yaml"
+        if f"verb: {EXTRACT_GRAPH}" in (root / file).read_text(encoding="utf-8"):
+            found.append(file)
+    return found
 
 
 def workflows_with(model: str, workflows: Sequence[Workflow]) -> list[str]:
-    """Names of the workflows that use the chat model."""
-    return sorted({workflow.name for workflow, _ in _uses(model, workflows)})
+    """Return the names of the workflows that use the chat model, sorted."""
+    return sorted({workflow.name for workflow, _ in _steps_with(model, workflows)})
 
 
-def _uses(model: str, workflows: Sequence[Workflow]) -> list[tuple[Workflow, Step]]:
-    return [
-        (workflow, step)
-        for workflow in workflows
-        for step in workflow.steps
-        if model in _chat_models(step)
-    ]
+def _steps_with(model: str, workflows: Sequence[Workflow]) -> list[tuple[Workflow, Step]]:
+    found: list[tuple[Workflow, Step]] = []
+    for workflow in workflows:
+        found += [(workflow, step) for step in workflow.steps if model in _chat_models(step)]
+    return found
 
 
 def _chat_models(step: Step) -> set[str]:
@@ -134,8 +143,11 @@ THINKING = re.compile(r"<\s?/?\s?(?:think|thinking|thought|reasoning)\s?>", re.I
 
 @dataclass(frozen=True)
 class Call:
-    """``sent``: tokens of its prompt, as we count them; ``reported``: the endpoint counted the
-    tokens itself."""
+    """A call that was made.
+
+    ``sent`` counts the tokens of its prompt with our tokenizer. ``reported`` is true if the
+    endpoint reported token counts itself.
+    """
 
     reply: ChatReply
     seconds: float
@@ -145,6 +157,8 @@ class Call:
 
 @dataclass
 class Probe:
+    """Makes calls to a chat model and remembers them."""
+
     chat: ChatModel
     tokenizer: Tokenizer
     calls: list[Call] = field(default_factory=list)
@@ -175,7 +189,8 @@ class Probe:
         return reply
 
     def ask_streamed(self, message: Message) -> int:
-        """Return in how many pieces the answer came. Raises ModelError when the call fails."""
+        """Return the number of chunks in which the answer came. Raises ModelError if the call
+        fails."""
         request = ChatRequest(f"doctor-{len(self.calls)}", (message,), max_tokens=GENEROUS_REPLY)
         started = time.perf_counter()
         stream = self.chat.stream(request, self.heard)
@@ -198,52 +213,58 @@ class Probe:
 
     @property
     def scale(self) -> float:
-        """The server's tokens for one of ours.
+        """The number of the server's tokens for one of ours.
 
-        The window is measured with prompts of plain text, so the longest of them that was read
-        whole tells the scale. Instructions for an extraction, as JSON above all, differ from such
-        text by up to a tenth: the first prompt serves only until a longer one was read. A server
-        that leaves out what it had seen before tells nothing.
+        The window is measured with prompts of plain text, so the longest of them that was read as a
+        whole gives the scale. Instructions for an extraction, above all in JSON, differ from such
+        text by up to a tenth, so the first prompt serves only until a longer one was read. A server
+        that does not count cached tokens gives no usable scale.
         """
         whole = [call for call in self.read_whole if call.reported]
+        answered = [call for call in self.answered if call.reported]
         if whole:
-            told = max(whole, key=lambda call: call.sent)
+            measured = max(whole, key=lambda call: call.sent)
+        elif answered:
+            measured = answered[0]
         else:
-            told = next((call for call in self.answered if call.reported), None)
-        scale = told.reply.input_tokens / told.sent if told else 1.0
+            return 1.0
+        scale = measured.reply.input_tokens / measured.sent
         return scale if 0.7 < scale < 2 else 1.0
 
     @property
     def thinking(self) -> int:
-        """How many replies carry thinking tags."""
+        """The number of replies with thinking tags."""
         return sum(bool(THINKING.search(call.reply.text)) for call in self.answered)
 
     @property
     def hidden_share(self) -> float:
-        """Of the tokens billed as output, those that the replies' texts do not show."""
+        """The share of the tokens billed as output that the texts of the replies do not show."""
         billed = sum(call.reply.output_tokens for call in self.answered)
         shown = sum(self.tokenizer.count(call.reply.text) for call in self.answered)
         return max(0.0, 1 - shown / billed) if billed else 0.0
 
     def output_tokens(self, call: Call) -> int:
-        """As the server counts, or, where it does not, as we do."""
+        """Return the output tokens of a call as the server counts them, or else as our tokenizer
+        does."""
         return call.reply.output_tokens or self.tokenizer.count(call.reply.text)
 
 
 def spoken(reply: ChatReply) -> str:
-    """The reply's words in one line, short, for people."""
+    """Return the words of a reply in one short line for messages."""
     text = " ".join(without_thinking(reply.text).split())
-    return text[:100] + ("..." if len(text) > 100 else "") or "nothing"
+    if len(text) > 100:
+        return f"{text[:100]}..."
+    return text or "nothing"
 
 
 COUNT: Message = {"role": "user", "content": "Count from one to thirty, in words and in one line."}
-"""Its answer is long enough to come in many pieces, where the endpoint streams."""
+"""A question whose answer is long enough to come in many chunks if the endpoint streams."""
 
 
 def canary(needs: Needs, format: Format, tokens: int, tokenizer: Tokenizer) -> tuple[Message, ...]:
-    """Return the project's own request to extract in this format, about so many tokens long.
+    """Return the project's own request to extract in this format, with about so many tokens.
 
-    It has at least the planted fact.
+    It contains the planted fact, whatever the number of tokens.
     """
     asked = partial(opening, needs.extract, format, entity_types=needs.entity_types)
     bare = sum(tokenizer.count(message["content"]) for message in asked(text=FACT))
@@ -251,7 +272,7 @@ def canary(needs: Needs, format: Format, tokens: int, tokenizer: Tokenizer) -> t
 
 
 def filler(tokens: int, tokenizer: Tokenizer) -> str:
-    """A log of the weather in which nobody is named, of at most so many tokens."""
+    """Return a log of the weather in which nobody is named, of at most so many tokens."""
     kept: list[str] = []
     for line in _log():
         tokens -= tokenizer.count(line + "\n")
@@ -280,18 +301,20 @@ CLEARLY_LESS = 0.9
 
 @dataclass(frozen=True)
 class Sight:
-    """Of one prompt. ``whole``: the model has seen its first line; ``window``: else how many tokens
-    it reads, as we count them, where the server says so, by what it has counted or by its
-    refusal."""
+    """The part of a prompt that the model has read.
+
+    ``whole`` is true if it has read the first line. Otherwise ``window`` is the number of our
+    tokens that it reads, if the server tells that by its token counts or by its refusal.
+    """
 
     whole: bool
     window: int | None = None
 
 
 def sight(probe: Probe, tokens: int) -> Sight:
-    """What the model sees of a prompt of so many tokens, by one call.
+    """Return how much the model reads of a prompt of so many tokens, by one call.
 
-    Raises ModelError when the call fails for another reason than the prompt's length.
+    Raises ModelError if the call fails for another reason than the prompt's length.
     """
     word = f"Zelmar-{crc32(str(tokens).encode()) % 9000 + 1000}"
     reply = probe.ask([_recall(word, tokens, probe.tokenizer)])
@@ -303,37 +326,51 @@ def sight(probe: Probe, tokens: int) -> Sight:
     if word.casefold() in reply.text.casefold():
         probe.read_whole.append(probe.calls[-1])
         return Sight(True)
-    counted = (
-        reply.input_tokens if probe.calls[-1].reported else 0
-    )  # our own count says nothing of what was read
-    told = (limits_in(reply.message).window or 0) if reply.reason else counted
-    window = round(told / probe.scale)
-    return Sight(False, window if SMALLEST <= window < CLEARLY_LESS * tokens else None)
+    if reply.reason:
+        read = limits_in(reply.message).window or 0
+    elif probe.calls[-1].reported:
+        read = reply.input_tokens
+    else:
+        # Our own count of the prompt does not show how much of it was read.
+        read = 0
+    window = round(read / probe.scale)
+    is_plausible = SMALLEST <= window < CLEARLY_LESS * tokens
+    return Sight(False, window if is_plausible else None)
 
 
 def remembers(probe: Probe, tokens: int) -> bool:
-    """Whether the model can repeat the first line of a prompt of so many tokens. Raises as
-    ``sight``."""
+    """Return whether the model can repeat the first line of a prompt of so many tokens.
+
+    Raises the errors of ``sight``.
+    """
     return sight(probe, tokens).whole
 
 
 def context_length(probe: Probe, good: int, bad: int) -> int:
-    """Within about 5 %: ``good`` tokens were remembered, ``bad`` were not."""
+    """Search for the context length between ``good`` tokens, which were remembered, and ``bad``
+    ones.
+
+    The result is right within about 5 %.
+    """
     while bad > good * CLOSE_ENOUGH:
         middle = round(math.sqrt(good * bad))
-        good, bad = (middle, bad) if remembers(probe, middle) else (good, middle)
+        if remembers(probe, middle):
+            good = middle
+        else:
+            bad = middle
     return round(math.sqrt(good * bad))
 
 
 def _recall(word: str, tokens: int, tokenizer: Tokenizer) -> Message:
-    """The word comes first: no two prompts begin alike, and a server's cache of prefixes cannot
-    help."""
+    """Return a prompt that asks for the code word in its first line.
+
+    The word comes first, so that no two prompts begin alike and a server's prefix cache cannot
+    help.
+    """
     start = f"{word} is the code word. Keep it in mind: you are asked for it at the end.\n\n"
     end = (
         "\n\nWhich code word stands in the first line of this message? Answer with it and nothing"
         " else."
     )
-    return {
-        "role": "user",
-        "content": start + filler(tokens - tokenizer.count(start + end), tokenizer) + end,
-    }
+    between = filler(tokens - tokenizer.count(start + end), tokenizer)
+    return {"role": "user", "content": start + between + end}

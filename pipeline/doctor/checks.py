@@ -1,4 +1,4 @@
-"""All examinations, in the order in which their failures explain each other."""
+"""All examinations, in an order in which failures explain those that follow."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,18 +24,21 @@ from pipeline.runs.services import Services
 from pipeline.settings.schema import Settings
 
 SHORTEST_SECRET = 4
-"""Characters; to mask a shorter one would hide where it is by the holes it leaves."""
+"""Characters of the shortest secret that is masked. Masking shorter ones would reveal where they
+occur."""
 
 
 def examine(project: Services, long: bool = False, consent: Consent | None = None) -> list[Finding]:
     """Return findings on settings, space, snapshots, cluster, models, stores and cache.
 
-    Never raises, and shows no secret. Makes at most 30 calls to each chat model that has an address
-    or a key, none of them cached; a call that fails for a passing reason is tried again beside
-    these. The results are kept (models/measured.py). ``consent`` is asked before a prompt is sent
-    that is as long as a query's or a summary's, and not only as long as an extraction's; without
-    it, ``long`` decides. ``long``: also where such a prompt was sent before; and a limit that the
-    server does not tell is searched for.
+    Raise no error and show no secret. Make at most 30 calls to each chat model that has an address
+    or a key, none of them cached; calls that fail with a transient error are retried beyond these.
+    The results are kept (models/measured.py).
+
+    ``consent`` is called before a prompt is sent that is as long as a query's or a summary's, not
+    only as long as an extraction's; without it, ``long`` decides. If ``long`` is true, such a
+    prompt is sent even if it was tried before, and a limit that the server does not tell is
+    searched for.
     """
     secrets = _secrets(project.settings)
     measuring = Measuring(consent or (lambda call: long), long, project.measured)
@@ -58,8 +61,8 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
     yield from guarded("snapshots", "object store", lambda: examine_object_store(project))
     yield from guarded("cluster", "scheduler", lambda: examine_cluster(project))
     for name in settings.models.chat:
-        look = partial(examine_chat, project, name, workflows, measuring)
-        yield from guarded("chat", name, look)
+        examine_model = partial(examine_chat, project, name, workflows, measuring)
+        yield from guarded("chat", name, examine_model)
     for name in settings.models.embedding:
         yield from guarded("embedding", name, partial(examine_embedding, root, settings, name))
     for name in settings.models.rerank:
@@ -73,7 +76,7 @@ def _findings(project: Services, measuring: Measuring) -> Iterator[Finding]:
 
 
 def _secrets(settings: Settings) -> list[str]:
-    """Longest first, so that none leaves a part of another behind."""
+    """Return the secrets of settings, the longest first, because one may contain another."""
     models = settings.models
     endpoints = [*models.chat.values(), *models.embedding.values(), *models.rerank.values()]
     serve = settings.serve
@@ -84,20 +87,18 @@ def _secrets(settings: Settings) -> list[str]:
         *(endpoint.api_key for endpoint in endpoints),
     ]
     secrets = {key.get_secret_value() for key in (settings.stores.neo4j.password, *keys)}
-    secrets |= {secret for endpoint in endpoints for secret in endpoint.secrets}
-    for url in (
-        settings.stores.postgres.url,
-        settings.cache,
-        *(endpoint.base_url for endpoint in endpoints),
-    ):
+    for endpoint in endpoints:
+        secrets.update(endpoint.secrets)
+    urls = [settings.stores.postgres.url, settings.cache]
+    urls += [endpoint.base_url for endpoint in endpoints]
+    for url in urls:
         secrets |= _secrets_of(url)
-    return sorted(
-        (secret for secret in secrets if len(secret) >= SHORTEST_SECRET), key=len, reverse=True
-    )
+    long_enough = [secret for secret in secrets if len(secret) >= SHORTEST_SECRET]
+    return sorted(long_enough, key=len, reverse=True)
 
 
 def _secrets_of(url: str) -> set[str]:
-    """The password as it is written and as it is meant, and what the query says."""
+    """Return the secrets in a URL: the password as written and as decoded, and the query."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,5 +1,5 @@
-"""The Dask cluster of the engine: whether its scheduler answers, which workers may do tasks, and
-what these see."""
+"""Examines the Dask cluster of the engine: the scheduler, the workers that may do tasks, and their
+access to snapshots."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ AREA = "cluster"
 
 
 def examine_cluster(project: Services) -> Iterator[Finding]:
-    """Nothing to say of an engine that needs none."""
+    """Yield findings on the cluster; none if the engine needs no cluster."""
     engine = project.settings.engine
     if engine.kind != "dask":
         return
@@ -28,7 +28,8 @@ def examine_cluster(project: Services) -> Iterator[Finding]:
         from pipeline.engine.cluster import BUSY
 
         blind = cluster.blind(there.fit)
-        if seeing := len(there.fit) - len(blind):
+        seeing = len(there.fit) - len(blind)
+        if seeing:
             fact = (
                 f"{project.snapshots.folder.address}: {counted(seeing, 'worker')} can read and"
                 " write there"
@@ -46,15 +47,16 @@ def examine_cluster(project: Services) -> Iterator[Finding]:
 
 
 def _workers(address: str, fit: int, wanted: int | None) -> Finding:
-    """``wanted``: by a run; None where the cluster grows by what waits there."""
+    """Return the finding on the number of workers.
+
+    ``wanted`` is the number that a run waits for, or None if the cluster grows with the waiting
+    tasks.
+    """
     fact = f"{address} answers, {counted(fit, 'worker')} may do tasks"
     if wanted is None:
-        return Finding(
-            AREA,
-            "scheduler",
-            "ok",
-            f"{fact}; others come as a run asks for them" if not fit else fact,
-        )
+        if not fit:
+            fact = f"{fact}; others come as a run asks for them"
+        return Finding(AREA, "scheduler", "ok", fact)
     if fit >= wanted:
         return Finding(AREA, "scheduler", "ok", fact)
     fact = f"{fact}, engine.workers: {wanted}"

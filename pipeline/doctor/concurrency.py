@@ -28,11 +28,11 @@ call."""
 
 @dataclass(frozen=True)
 class Burst:
-    """Hold the outcome of ``calls`` calls at once, of which ``answered`` were answered in time.
+    """The outcome of ``calls`` calls at once, of which ``answered`` were answered in time.
 
-    ``alone``, ``slowest``: seconds of one call alone, and of the slowest answered one; ``scale``:
-    how many times as long as these calls a typical extraction takes; ``timeout``: seconds that the
-    settings give a call.
+    - ``alone`` and ``slowest`` are the seconds of one call alone, and of the slowest answered one.
+    - ``scale`` says how many times as long as these calls a typical extraction takes.
+    - ``timeout`` is the seconds that the settings give a call.
     """
 
     calls: int

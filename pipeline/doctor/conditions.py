@@ -1,4 +1,4 @@
-"""Conditions on documents in the settings: whether the loaded documents have their fields."""
+"""Examines conditions on documents in the settings: the loaded documents must have their fields."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -12,8 +12,8 @@ def unknown_fields(
 ) -> Iterator[Finding]:
     """Warn of each field of the conditions that no loaded document has.
 
-    ``what``: of the findings. ``setting``: the place of the conditions in settings.yaml.
-    ``fields``: those of the documents.
+    ``what`` is the subject of the findings, ``setting`` the place of the conditions in
+    settings.yaml. ``fields`` are those of the documents.
     """
     for field in where:
         if field not in fields:

@@ -1,4 +1,4 @@
-"""Embedding models, the vectors that are loaded, rerankers."""
+"""Examines embedding models, the loaded vectors, and rerankers."""
 
 import time
 from collections.abc import Iterator
@@ -58,41 +58,41 @@ def examine_embedding(root: Path, settings: Settings, name: str) -> Iterator[Fin
         )
     else:
         yield Finding("embedding", name, "ok", f"{fact}, length 1")
-    if not is_function(model):  # a function returns vectors alone: it has no way to report tokens
+    # A function only returns vectors: it cannot report tokens.
+    if not is_function(model):
         yield from heard.findings("embedding", name)
 
 
 def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
-    """Embeds one loaded chunk anew. Nothing where the database does not answer, or the workspace is
-    another owner's, whose vectors are not to be mended from here: those are findings of their
-    own."""
+    """Embed one loaded chunk again and compare its vector with the loaded one.
+
+    Yield nothing if the database does not answer, or if the workspace belongs to another owner,
+    whose vectors cannot be repaired from here. Both have findings of their own.
+    """
     store = postgres_store(settings, root)
     with suppress(StoreError), closing(store):
         live = store.live()
-        if (
-            live is None
-            or live.probe is None
-            or is_of_another(live, known_owner(root, settings.owner))
-        ):
+        if live is None or live.probe is None:
+            return
+        if is_of_another(live, known_owner(root, settings.owner)):
             return
         models = [
             embedding_model(settings, name, lambda: NO_CACHE, root=root)
             for name in settings.models.embedding
         ]
-        model = next(
-            (model for model in models if dict(model.identity) == dict(live.embedding)), None
-        )
+        fitting = [model for model in models if dict(model.identity) == dict(live.embedding)]
         found = store.chunks([live.probe.chunk_id], np.asarray(live.probe.vector, np.float32))
-        if model is None:
+        if not fitting:
             action = f"'graphmill run {live.workflow} --re-embed' makes them anew"
             yield Finding(
                 "stores", "vectors", "warning", "made by none of models.embedding", action
             )
         elif found:
-            yield _compared(live.probe, model.embed([found[0].content])[0], live.workflow)
+            now = fitting[0].embed([found[0].content])[0]
+            yield _compare_vectors(live.probe, now, live.workflow)
 
 
-def _compared(probe: VectorProbe, now: np.ndarray, workflow: str) -> Finding:
+def _compare_vectors(probe: VectorProbe, now: np.ndarray, workflow: str) -> Finding:
     same = similarity(np.asarray(probe.vector), now)
     fact = f"the same text has a vector with cosine {same:.3f} to the one that was loaded"
     if same >= SAME_MODEL:
@@ -122,7 +122,8 @@ def examine_rerank(root: Path, settings: Settings, name: str) -> Iterator[Findin
     scores = model.rerank(QUESTION, PASSAGES, heard)
     seconds = time.perf_counter() - started
     fact = f"{len(PASSAGES)} texts in {seconds:.2g} s"
-    if scores[ANSWER] > max(score for index, score in enumerate(scores) if index != ANSWER):
+    others = [score for index, score in enumerate(scores) if index != ANSWER]
+    if scores[ANSWER] > max(others):
         yield Finding("rerank", name, "ok", f"{fact}, the one that answers first")
     else:
         shown = ", ".join(f"{score:.3g}" for score in scores)
@@ -130,7 +131,6 @@ def examine_rerank(root: Path, settings: Settings, name: str) -> Iterator[Findin
         yield Finding(
             "rerank", name, "failed", f"{fact}; the one that answers is not first ({shown})", action
         )
-    if any(
-        usage.cost for usage in heard.usages
-    ):  # some rerankers never report tokens; without a price none are needed
+    # Some rerankers never report tokens, and without a price none are needed.
+    if any(usage.cost for usage in heard.usages):
         yield from heard.findings("rerank", name)

@@ -1,4 +1,4 @@
-"""What the doctor says of one thing, and how a thing that breaks becomes a finding."""
+"""The finding of an examination, also of one that raised an error."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,9 +11,11 @@ Verdict = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True)
 class Finding:
-    """``area``: settings, space, snapshots, cluster, chat, embedding, rerank, stores or cache;
-    ``what``: the thing, such as a model's name. ``action`` is empty where there is nothing to
-    do."""
+    """The result of one examination.
+
+    ``area`` is settings, space, snapshots, cluster, chat, embedding, rerank, stores or cache.
+    ``what`` names the subject, such as a model. ``action`` is empty if there is nothing to do.
+    """
 
     area: str
     what: str
@@ -22,19 +24,22 @@ class Finding:
     action: str = ""
 
 
-def guarded(area: str, what: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """The findings of ``look``, as far as it came, and whatever it raised as one more."""
+def guarded(area: str, what: str, examine: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """Return the findings of ``examine``, and one more for an error that it raised."""
     found: list[Finding] = []
     try:
-        found.extend(look())
-    except Exception as error:  # noqa: BLE001 - whatever breaks is what was looked for
+        found.extend(examine())
+    except Exception as error:  # noqa: BLE001 - any error is a finding
         found.append(broken(area, what, error))
     return found
 
 
 def broken(area: str, what: str, error: Exception) -> Finding:
-    """What the error says; its action where it is one of ours, which read "where: fact; next
-    action"."""
+    """Return the finding on an error.
+
+    Messages of our own errors read "where: fact; next action", and their action becomes that of the
+    finding.
+    """
     text = in_words(error)
     fact, separator, action = text.rpartition("; ")
     if isinstance(error, GraphmillError) and separator:

@@ -1,4 +1,4 @@
-"""The keys of ``graphmill serve``: whether each can be asked by, and finds what it is to find."""
+"""Examines the keys of ``graphmill serve``: whether each is valid and reaches what it names."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +17,7 @@ WHAT = "serve.keys"
 
 
 def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
-    """Nothing to say where there are none. What is loaded is looked at where the database
+    """Yield findings on the keys; none without keys. Loaded data are examined if the database
     answers."""
     faults = [*key_faults(settings.serve), *_unknown_models(settings)]
     for fault in faults:
@@ -30,13 +30,13 @@ def examine_keys(root: Path, settings: Settings) -> Iterator[Finding]:
     try:
         doubts = list(_doubts(root, settings))
     except StoreError:
-        doubts = []  # a finding of its own
+        # A store that does not answer has a finding of its own.
+        doubts = []
     yield from doubts
     keys = settings.serve.keys
     if keys and not faults and not doubts and not warnings:
-        yield Finding(
-            "settings", WHAT, "ok", f"{counted(len(keys), 'key')} of their own: {', '.join(keys)}"
-        )
+        fact = f"{counted(len(keys), 'key')} of their own: {', '.join(keys)}"
+        yield Finding("settings", WHAT, "ok", fact)
 
 
 def _unknown_models(settings: Settings) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""The object store of the snapshots: whether it answers, honours conditions, and what it keeps."""
+"""Examines the object store of the snapshots: it must answer and honour conditions, and should keep
+no deleted objects."""
 
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ from pipeline.snapshots.mirror import refuse_unconditional
 
 
 def examine_object_store(project: Services) -> Iterator[Finding]:
-    """Nothing to say where snapshots are in a folder."""
+    """Yield findings on the object store; none if snapshots are in a folder."""
     mirror = project.snapshots.mirror
     if mirror is None:
         return

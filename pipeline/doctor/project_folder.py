@@ -1,5 +1,5 @@
-"""The project's folder: workflows, prompts and models, the input, keys that git would publish,
-space to write."""
+"""Examines the project's folder: workflows, prompts and models, the input, keys that git would
+publish, and disk space."""
 
 import shutil
 import subprocess
@@ -20,7 +20,8 @@ GIT_SECONDS = 10
 
 
 def examine_workflow(project: Services, name: str, good: list[Workflow]) -> Iterator[Finding]:
-    """Its file, its prompts, the models it names; one that is sound is added to ``good``."""
+    """Examine the file of a workflow, its prompts and the models it names; add a valid one to
+    ``good``."""
     workflow = project.workflow(name)
     resources = project.resources
     for step in workflow.steps:
@@ -36,10 +37,10 @@ def _check_models(workflow: Workflow, step: Step, models: ModelsSettings) -> Non
         kind = "chat" if step.verb.roles[role] is ChatModel else "embedding"
         have = models.chat if kind == "chat" else models.embedding
         if name not in have:
+            known = ", ".join(sorted(have)) or "none"
             raise SettingsError(
                 f"workflow '{workflow.name}': step '{step.id}' names the {kind} model '{name}',"
-                f" which is not in settings.yaml (have: {', '.join(sorted(have)) or 'none'}); add"
-                f" it to models.{kind}"
+                f" which is not in settings.yaml (have: {known}); add it to models.{kind}"
             )
 
 
@@ -71,7 +72,7 @@ def examine_input(root: Path, settings: Settings) -> Iterator[Finding]:
 
 
 def examine_env_file(root: Path) -> Iterator[Finding]:
-    """Nothing to say outside a git repository."""
+    """Examine whether git ignores the file of keys; yield nothing outside a git repository."""
     if not any((folder / ".git").exists() for folder in (root, *root.parents)):
         return
     git = shutil.which("git")
@@ -100,10 +101,8 @@ def examine_env_file(root: Path) -> Iterator[Finding]:
             "add .env to .gitignore; git rm --cached .env if it is in",
         )
     else:
-        fact = (
-            "git cannot say whether it ignores .env"
-            f" ({' '.join(asked.stderr.split()) or asked.returncode})"
-        )
+        reason = " ".join(asked.stderr.split()) or asked.returncode
+        fact = f"git cannot say whether it ignores .env ({reason})"
         yield Finding("settings", ".env", "warning", fact, "see to it that .gitignore names .env")
 
 
@@ -111,7 +110,10 @@ LEAST_FREE = 10**9
 
 
 def examine_space(root: Path, settings: Settings) -> Iterator[Finding]:
-    """A load and a new set of snapshots need about as much again as the snapshots have."""
+    """Examine the free disk space.
+
+    A load and a new set of snapshots need about as much space again as the snapshots take.
+    """
     snapshots = root / (MIRROR_FOLDER if settings.snapshots_are_remote else settings.snapshots)
     for folder in dict.fromkeys((root / "data", snapshots)):
         place = _nearest(folder)
@@ -139,5 +141,5 @@ def examine_space(root: Path, settings: Settings) -> Iterator[Finding]:
 
 
 def _nearest(folder: Path) -> Path:
-    """The folder, or the one above it in which it would be made."""
+    """Return the folder, or the nearest folder above it that exists."""
     return next(place for place in (folder, *folder.parents) if place.exists())

@@ -1,5 +1,5 @@
-"""PostgreSQL, Neo4j, the cache of replies, and whose the workspace is. Whatever is tried is rolled
-back."""
+"""Examines PostgreSQL, Neo4j, the cache of replies, and the owner of the workspace. Every change
+that is tried is rolled back."""
 
 import os
 import re
@@ -38,15 +38,12 @@ def examine_postgres(root: Path, settings: Settings) -> Iterator[Finding]:
     with closing(postgres_store(settings, root)) as store:
         with store.connection() as connection:
             version = connection.execute(text("SHOW server_version")).scalar_one()
-        embedded = (
-            f", embedded in {EMBEDDED_FOLDER}" if settings.stores.postgres.url == EMBEDDED else ""
-        )
-        as_root = (
-            ", run as the system user pgserver because you are root"
-            if embedded and os.geteuid() == 0
-            else ""
-        )
-        yield Finding("stores", "postgres", "ok", f"PostgreSQL {version}{embedded}{as_root}")
+        fact = f"PostgreSQL {version}"
+        if settings.stores.postgres.url == EMBEDDED:
+            fact += f", embedded in {EMBEDDED_FOLDER}"
+            if os.geteuid() == 0:
+                fact += ", run as the system user pgserver because you are root"
+        yield Finding("stores", "postgres", "ok", fact)
         yield from guarded("stores", "pgvector", lambda: _pgvector(store))
         yield from guarded("stores", "postgres rights", lambda: _postgres_rights(store))
 
@@ -66,9 +63,9 @@ def _pgvector(store: PostgresStore) -> Iterator[Finding]:
         )
         return
     if installed is None:
-        _try_and_take_back(store, "CREATE EXTENSION vector")
+        _try_and_roll_back(store, "CREATE EXTENSION vector")
     fact = f"pgvector {version}" + ("" if installed else ", made at the first load")
-    if _numbers(version) < ITERATIVE_SCANS_SINCE:
+    if _version_numbers(version) < ITERATIVE_SCANS_SINCE:
         fact += ": without iterative scans, which 0.8 has, a search may find too little"
         yield Finding(
             "stores", "pgvector", "warning", fact, "upgrade it, then ALTER EXTENSION vector UPDATE"
@@ -78,18 +75,18 @@ def _pgvector(store: PostgresStore) -> Iterator[Finding]:
 
 
 def _postgres_rights(store: PostgresStore) -> Iterator[Finding]:
-    _try_and_take_back(store, "CREATE TABLE graphmill_doctor (id text PRIMARY KEY)")
+    _try_and_roll_back(store, "CREATE TABLE graphmill_doctor (id text PRIMARY KEY)")
     yield Finding("stores", "postgres rights", "ok", "tables can be made")
 
 
-def _try_and_take_back(store: PostgresStore, statement: LiteralString) -> None:
-    """Raises StoreError when the database refuses."""
+def _try_and_roll_back(store: PostgresStore, statement: LiteralString) -> None:
+    """Execute a statement and roll it back. Raises StoreError if the database refuses it."""
     with store.connection() as connection, connection.begin_nested() as savepoint:
         connection.execute(text(statement))
         savepoint.rollback()
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
@@ -111,7 +108,8 @@ def _version(store: "Neo4jStore") -> Iterator[Finding]:
     with store.driver.session(database=store.database) as session:
         version, edition = session.run(VERSION).single(strict=True).values()
     fact = f"Neo4j {version}, {edition} edition, database '{store.database}'"
-    if tuple(map(int, re.findall(r"\d+", version)[:2])) < LEAST_VERSION:
+    major_and_minor = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if major_and_minor < LEAST_VERSION:
         yield Finding(
             "stores",
             "neo4j",
@@ -141,7 +139,7 @@ SECONDS_TO_WAIT_FOR_A_LOCK = 5
 
 
 def examine_cache(root: Path, settings: Settings) -> Iterator[Finding]:
-    """Raises SettingsError for a URL that cannot hold replies."""
+    """Examine the cache of replies. Raises SettingsError for a URL that cannot hold replies."""
     url = settings.cache
     open_cache(settings, root).close()
     if not url:
@@ -160,9 +158,8 @@ def _sqlite(path: Path) -> Iterator[Finding]:
     try:
         with closing(sqlite3.connect(path, timeout=SECONDS_TO_WAIT_FOR_A_LOCK)) as connection:
             [mode] = connection.execute("PRAGMA journal_mode").fetchone()
-            problems = [
-                row[0] for row in connection.execute("PRAGMA quick_check(3)") if row[0] != "ok"
-            ]
+            results = [row[0] for row in connection.execute("PRAGMA quick_check(3)")]
+        problems = [result for result in results if result != "ok"]
     except sqlite3.DatabaseError as error:
         mode, problems = "", [in_words(error)]
     fact = f"{path.name}, {path.stat().st_size / 1e6:,.1f} MB"
@@ -194,9 +191,13 @@ def _server(url: str) -> Iterator[Finding]:
 
 
 def examine_owner(root: Path, settings: Settings) -> Iterator[Finding]:
-    """Nothing of a store that does not answer: that is a finding of its own. Raises UsageError for
-    a copy."""
-    if has_owner(root):  # else it has never run, and looking makes none
+    """Examine who owns the workspace in each store.
+
+    Yield nothing for a store that does not answer, which has a finding of its own. Raises
+    UsageError if the project is a copy.
+    """
+    # A project that never ran has no owner, and an examination must not create one.
+    if has_owner(root):
         settle(root)
     owner = known_owner(root, settings.owner)
     with closing(open_stores(settings, root)) as stores:
@@ -206,7 +207,8 @@ def examine_owner(root: Path, settings: Settings) -> Iterator[Finding]:
 
 
 def _finding(store: Store, owner: str) -> Finding:
-    live, what = store.workspaces().get(store.workspace), f"{store.name} owner"
+    live = store.workspaces().get(store.workspace)
+    what = f"{store.name} owner"
     if live is None:
         fact = (
             f"workspace '{store.workspace}' is free; this project is owner"

@@ -1,5 +1,5 @@
-"""Check whether a model's endpoint reports the tokens of its calls: costs and limits rest on
-them."""
+"""Examines whether a model's endpoint reports the tokens of its calls, on which costs and limits
+depend."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ OF_A_FUNCTION = "let the function return a Reply with input_tokens and output_to
 
 @dataclass
 class RecordedCalls(IdleListener):
-    """Keep the calls of an examination, as a Listener."""
+    """Keeps the calls of an examination; it is a Listener."""
 
     usages: list[Usage] = field(default_factory=list)
 

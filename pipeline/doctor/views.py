@@ -1,4 +1,4 @@
-"""The views of ``serve.views``: whether they can be made, how large they are, and what their
+"""Examines the views of ``serve.views``: whether they can be made, their sizes, and what their
 workspaces show."""
 
 from collections.abc import Iterator
@@ -14,21 +14,24 @@ from pipeline.runs.adapters import postgres_store
 from pipeline.runs.services import Services
 from pipeline.runs.views import ViewSize, sizes_of_views
 from pipeline.settings.schema import Settings
+from pipeline.stores.base import Live
 
 WHAT = "serve.views"
 
 
 def examine_views(project: Services) -> Iterator[Finding]:
-    """Nothing to say where there are none. What is loaded is looked at where the database
+    """Yield findings on views; none without views. Loaded data are examined if the database
     answers."""
     views = {view: one.where for view, one in project.settings.serve.views.items()}
     if views:
-        if why := project.why_not_loadable():
+        why = project.why_not_loadable()
+        if why:
             fact, _, action = why.rpartition("; ")
             yield Finding("settings", WHAT, "failed", fact, action)
         for size in sizes_of_views(project.snapshots.manifest(project.shown_workflow()), views):
             yield _finding_on_size(size)
-    with suppress(StoreError):  # a finding of its own
+    # A store that does not answer has a finding of its own.
+    with suppress(StoreError):
         yield from _findings_on_stores(project)
 
 
@@ -46,7 +49,9 @@ def _finding_on_size(size: ViewSize) -> Finding:
 def _findings_on_stores(project: Services) -> Iterator[Finding]:
     settings = project.settings
     yield from _unknown_fields(project.root, settings)
-    loaded = {name: live for shown in project.workspaces().values() for name, live in shown.items()}
+    loaded: dict[str, Live] = {}
+    for shown in project.workspaces().values():
+        loaded |= shown
     for view, one in settings.serve.views.items():
         workspace = settings.of_view(view).workspace
         live = loaded.get(workspace)
