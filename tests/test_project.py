@@ -18,7 +18,7 @@ MODES = ["naive", "local", "global", "hybrid", "mix"]
 
 
 def _rows(store: Store) -> dict[str, int]:
-    """How many rows the workspace has in each table of the database."""
+    """Return how many rows the workspace has in each table of the database."""
     return {table: len(hashes) for table, hashes in stored_hashes(store).items()}
 
 
@@ -54,7 +54,7 @@ def test_index_loads_what_the_snapshots_hold(
     assert project.report("status")["run_id"] == second["run_id"]
 
 
-def test_graph_in_neo4j_gives_the_same_records(
+def test_a_graph_in_neo4j_gives_the_same_records(
     tmp_path: Path, postgres_url: str, neo4j_address: Neo4jAddress, openai: OpenAIServer
 ) -> None:
     plain = new_project(tmp_path / "plain", postgres_url, endpoint=openai)
@@ -100,7 +100,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
     return project
 
 
-def test_the_graph_in_python(loaded: ProjectFolder, tmp_path: Path) -> None:
+def test_the_graph_is_a_networkx_graph(loaded: ProjectFolder, tmp_path: Path) -> None:
     with loaded.open() as project:
         graph = project.graph()
         nx.write_graphml(graph, tmp_path / "mine.graphml")

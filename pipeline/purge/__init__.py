@@ -1,1 +1,1 @@
-"""Remove a document and every trace of it, or all that only earlier nights hold."""
+"""Removes a document and every trace of it, or everything that only earlier runs have."""

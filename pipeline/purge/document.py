@@ -1,11 +1,11 @@
-"""Remove a document and every trace of it: file, tables, history, cached replies, rows of the
+"""Removes a document and every trace of it: file, tables, history, cached replies, rows of the
 stores, remote files.
 
-No model is asked and no input is read: what a model would have to say anew is left to the next run
-(taken_out.py).
+No model is asked and no input is read. Replies that a model would have to give again are left to
+the next run (taken_out.py).
 
-Text that a surviving document has too stays. What a database server keeps in its files and logs is
-beyond this (docs/nightly.md).
+Text that a surviving document also has stays. What a database server keeps in its files and logs is
+out of reach (docs/nightly.md).
 """
 
 import shutil
@@ -37,10 +37,10 @@ from pipeline.purge.target import (
     PurgeTarget,
     Rows,
     Survey,
+    describe_rows,
     read_target,
     rows_of,
     survey,
-    told,
     total_of,
 )
 from pipeline.purge.workspaces import Deleted, WorkspaceSearch
@@ -55,16 +55,23 @@ from pipeline.stores.loaded_workspaces import FILE as RECORD
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
 
 PURGE = "purge"
-"""In usage, the workflow and the step of what abandoned batches have cost."""
+"""The workflow and the step under which the usage counts the cost of abandoned batches."""
 
 
 @dataclass(frozen=True)
 class PurgeReport:
-    """``file``: whether there was one; ``rows``: of this document alone, by workflow and table, in
-    the newest tables that had it; ``workspaces``: rows deleted, by workspace, store and table;
-    ``forgotten``: cached replies and vectors; ``files``: snapshots and records; ``rebuilt``:
-    whether the embedded PostgreSQL was made anew; ``unowned``: cached replies and vectors of nobody
-    known, which are left; ``unreached``: what may hold the document still, and why."""
+    """The result of a purge.
+
+    - ``file`` is true if the document had a file.
+    - ``rows`` counts the rows of this document alone, by workflow and table, in the newest tables
+      that had it.
+    - ``workspaces`` counts the deleted rows, by workspace, store and table.
+    - ``forgotten`` counts the deleted cached replies and vectors; ``unowned`` those without a known
+      owner, which stay.
+    - ``files`` counts the deleted snapshot files and records.
+    - ``rebuilt`` is true if the embedded PostgreSQL was created again.
+    - ``unreached`` names the places that may still hold the document, and why.
+    """
 
     document: str
     runs: tuple[RunReport, ...]
@@ -86,20 +93,17 @@ class PurgeReport:
         return {**asdict(self), "runs": [run.to_json() for run in self.runs]}
 
     def lines(self) -> list[str]:
-        """The last one counts what was found and deleted."""
-        tables = [f"{workflow}: {told(rows)} were its own" for workflow, rows in self.rows.items()]
-        stores = [
-            f"{workspace}, {store}: {told(rows)} deleted"
-            for workspace, counts in self.workspaces.items()
-            for store, rows in counts.items()
-        ]
-        made_anew = ["the embedded PostgreSQL was made anew"] if self.rebuilt else []
-        deleted = sum(
-            count
-            for counts in self.workspaces.values()
-            for rows in counts.values()
-            for count in rows.values()
-        )
+        """Return the report as lines of text; the last one counts what was found and deleted."""
+        lines: list[str] = []
+        for workflow, rows in self.rows.items():
+            lines.append(f"{workflow}: {describe_rows(rows)} were its own")
+        deleted = 0
+        for workspace, counts in self.workspaces.items():
+            for store, rows_of_store in counts.items():
+                lines.append(f"{workspace}, {store}: {describe_rows(rows_of_store)} deleted")
+                deleted += sum(rows_of_store.values())
+        if self.rebuilt:
+            lines.append("the embedded PostgreSQL was made anew")
         total = [
             "its file" if self.file else "no file",
             f"{total_of(self.rows)} of tables",
@@ -107,12 +111,13 @@ class PurgeReport:
             counted(self.forgotten, "cached reply", "cached replies"),
             counted(self.files, "snapshot file"),
         ]
-        return [*tables, *stores, *made_anew, f"{self.document}: deleted: {', '.join(total)}"]
+        return [*lines, f"{self.document}: deleted: {', '.join(total)}"]
 
 
 @dataclass(frozen=True)
 class _Subject:
-    """What a purge begins with, once nothing speaks against it."""
+    """The document to purge and everything that was looked up before, once nothing forbids the
+    purge."""
 
     target: PurgeTarget
     workflows: Sequence[str]
@@ -121,15 +126,23 @@ class _Subject:
 
 
 def purge(project: Services, document: str) -> PurgeReport:
-    """``document``: its path below the input folder, also a former one, or a record that its file
-    no longer has, as ``people.csv#42``. Killed anywhere, the same call goes on. Where the report
-    has ``unreached``, it is to be called again with settings that reach that.
+    """Purge a document and return a report.
 
-    Raises, before anything is deleted, LockedError while a run is under way, UsageError for what is
-    no document, a record that is still in its file, the last document, or a workspace that could
-    not be loaded again, DeletionError when too many others are gone, WaitingError while the
-    endpoint is still cancelling a batch, StoreError where a database of the settings does not
-    answer; and what ``run`` raises, StoreError when others read the cache all the time.
+    ``document`` is its path below the input folder, present or former, or a record that its file no
+    longer has, such as ``people.csv#42``. If the purge is killed at any point, the same call
+    continues it. If the report has ``unreached``, call it again with settings that reach those
+    places.
+
+    These errors are raised before anything is deleted:
+
+    - LockedError while a run is under way
+    - UsageError for what is no document, a record that is still in its file, the last document, or
+      a workspace that could not be loaded again
+    - DeletionError if too many other documents are missing
+    - WaitingError while the endpoint is still cancelling a batch
+    - StoreError if a database of the settings does not answer
+
+    Errors of ``run`` are raised too, and StoreError if others read the cache all the time.
     """
     with project.runs.alone():
         subject = _subject(project, document)
@@ -138,8 +151,10 @@ def purge(project: Services, document: str) -> PurgeReport:
 
 
 def survey_document(project: Services, document: str) -> Survey:
-    """Return what ``purge`` would find, and what the next run would have to ask; raises what
-    ``purge`` raises."""
+    """Return what ``purge`` would find, and what the next run would have to ask.
+
+    Raises the errors of ``purge``.
+    """
     with project.runs.alone():
         subject = _subject(project, document)
         with TemporaryDirectory(prefix="graphmill-purge-", ignore_cleanup_errors=True) as folder:
@@ -175,7 +190,7 @@ def _is_being_remade(intention: PurgeIntent | None) -> bool:
 
 
 def _publish(project: Services, name: str, taken: TakenOut) -> RunReport:
-    """Make the tables without the document those of the workflow, under the id of a run of their
+    """Publish the tables without the document as those of the workflow, under a run id of their
     own."""
     run_id, began = project.runs.new_id(), clock_now()
     manifest = taken.manifest
@@ -192,8 +207,7 @@ def _publish(project: Services, name: str, taken: TakenOut) -> RunReport:
 
 
 def _refuse_unloadable(subject: "_Subject", taken: Mapping[str, TakenOut]) -> None:
-    """Raises UsageError, before anything is deleted, where a workspace could not be loaded
-    again."""
+    """Raise UsageError, before anything is deleted, if a workspace could not be loaded again."""
     shown = {held.live.workflow for held in subject.found.held}
     for workflow in sorted(shown):
         name, view = split_name(workflow)
@@ -225,27 +239,34 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     cleaned: dict[Workspace, Deleted] = {}
     if intention.embedded is not None and not intention.remade:
         cleaned |= workspaces.remake_embedded(project, intention.embedded, found)
-        intention = intentions.save(
-            replace(intention, remade=True, cleaned=(*intention.cleaned, *cleaned))
-        )
+        finished = (*intention.cleaned, *cleaned)
+        intention = intentions.save(replace(intention, remade=True, cleaned=finished))
     for workspace, counts in workspaces.clean(project, found, tuple(cleaned)):
         cleaned[workspace] = counts
-        intention = intentions.save(
-            replace(intention, cleaned=tuple(dict.fromkeys((*intention.cleaned, workspace))))
-        )
+        finished = dict.fromkeys((*intention.cleaned, workspace))
+        intention = intentions.save(replace(intention, cleaned=tuple(finished)))
     for folder in sorted(project.output_folder.glob("*/")):
         if folder.name not in subject.workflows:
             withdraw(folder)
     AuditLog(project.root / AUDIT).forget(target.names)
-    history = forget_history(
-        project, subject.workflows, max((run.run_id for run in runs), default="")
-    )
+    newest_run = max((run.run_id for run in runs), default="")
+    history = forget_history(project, subject.workflows, newest_run)
+    all_cleaned = intention.cleaned
     unreached = {
-        workspace: why
-        for workspace, why in found.unreached.items()
-        if workspace not in intention.cleaned
+        workspace: why for workspace, why in found.unreached.items() if workspace not in all_cleaned
     }
-    _end(intentions, intention, unreached, project)
+    if unreached or LoadedWorkspaces(project.root).damaged:
+        intentions.save(replace(intention, here=True))
+    else:
+        intentions.end(intention.document)
+    notes: list[str] = []
+    for name in subject.workflows:
+        notes += taken[name].notes
+    for workspace in found.unowned:
+        notes.append(
+            f"{workspace}: of an earlier version, for whom is not known; if it is this project's,"
+            f" 'graphmill load --set workspace={workspace.name}', then purge again"
+        )
     return PurgeReport(
         target.source,
         tuple(runs),
@@ -256,22 +277,18 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
         target.path is not None,
         intention.rows,
         {str(workspace): counts for workspace, counts in cleaned.items()},
-        _told(project, target, unreached, found.foreign),
-        [
-            *(note for name in subject.workflows for note in taken[name].notes),
-            *(
-                f"{workspace}: of an earlier version, for whom is not known; if it is this"
-                f" project's, 'graphmill load --set workspace={workspace.name}', then purge again"
-                for workspace in found.unowned
-            ),
-        ],
+        _describe_unreached(project, target, unreached, found.foreign),
+        notes,
     )
 
 
 def _begun(project: Services, subject: _Subject) -> PurgeIntent:
-    """What a kill must not take along: where the document was, and what the embedded PostgreSQL
-    shows. What an earlier purge of it is done with counts no more where the document has come back
-    since: it may have been loaded again."""
+    """Return what a killed purge must remember: where the document was, and what the embedded
+    PostgreSQL shows.
+
+    If the document has come back since an earlier purge, workspaces that were cleaned then do not
+    count as cleaned: it may have been loaded again.
+    """
     before, target = subject.intention, subject.target
     if before and not before.here:
         return before
@@ -282,28 +299,18 @@ def _begun(project: Services, subject: _Subject) -> PurgeIntent:
     )
 
 
-def _end(
-    intentions: PurgeIntents,
-    intention: PurgeIntent,
-    unreached: Mapping[Workspace, str],
-    project: Services,
-) -> None:
-    if unreached or LoadedWorkspaces(project.root).damaged:
-        intentions.save(replace(intention, here=True))
-    else:
-        intentions.end(intention.document)
-
-
-def _told(
+def _describe_unreached(
     project: Services,
     target: PurgeTarget,
     unreached: Mapping[Workspace, str],
     foreign: Mapping[Workspace, str],
 ) -> dict[str, str]:
+    """Return for each workspace that was not reached why, and what to do."""
     again = f"'graphmill purge --document {target.source}"
     no_more = f"or, if it is no more, take it out of {RECORD} and purge again"
-    known = () if LoadedWorkspaces(project.root).damaged else LoadedWorkspaces(project.root).all()
-    told: dict[str, str] = {}
+    loaded = LoadedWorkspaces(project.root)
+    known = () if loaded.damaged else loaded.all()
+    actions: dict[str, str] = {}
     for workspace, why in unreached.items():
         if workspace in foreign:
             load = (
@@ -318,13 +325,13 @@ def _told(
             action = f"{again} --set stores.{workspace.kind}...' with what reaches it, {no_more}"
         else:
             action = f"{again}' there, then here again"
-        told[str(workspace)] = f"{why}; {action}"
-    if damaged := LoadedWorkspaces(project.root).damaged:
-        told[str(damaged)] = (
+        actions[str(workspace)] = f"{why}; {action}"
+    if loaded.damaged:
+        actions[str(loaded.damaged)] = (
             "which databases it named is not known; purge in those that were loaded before by"
             " --set, then delete it and purge again"
         )
-    return told
+    return actions
 
 
 def _refuse_the_last(project: Services, target: PurgeTarget, workflows: Sequence[str]) -> None:
@@ -340,8 +347,11 @@ def _refuse_the_last(project: Services, target: PurgeTarget, workflows: Sequence
 
 
 def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[str]) -> None:
-    """A purge erases the way back: it is for this document only, and not while the folder is half
-    mounted; and a record has to be out of its file, which is nobody's but its owner's to edit."""
+    """Raise an error if the document, or a way back to it, is still there.
+
+    A purge cannot be undone, so it must not run while the input folder is only partly mounted. A
+    record must be out of its file, which only its owner edits.
+    """
     for name in workflows:
         before = project.snapshots.manifest(name).tables.get(DOCUMENTS)
         present = present_documents(
@@ -351,7 +361,8 @@ def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[
             continue
         if target.path is None and any(map(target.names, present.sources)):
             raise UsageError(f"purge: {target.source}: {_where(target, name)}, then purge again")
-        if target.path is None and (unread := name_of(target.source, present.unread)):
+        unread = name_of(target.source, present.unread) if target.path is None else None
+        if unread:
             raise UsageError(
                 f"purge: {target.source}: {told_name(unread)} was not read whole, and may have it"
                 f" still; mend that ('graphmill rejects {name}' says what), then purge again"
@@ -359,10 +370,10 @@ def _refuse_present(project: Services, target: PurgeTarget, workflows: Sequence[
         if before is not None and project.snapshots.tables.exists(before):
             known = identities(project.snapshots, before)
             first = f"if this is meant, 'graphmill run {name} --allow-deletes' first, then purge"
-            source, ratio = target.source, project.settings.max_delete_ratio
-            check_deletions(
-                without(known, source), without(present.documents, source), ratio, first
-            )
+            others_known = without(known, target.source)
+            others_present = without(present.documents, target.source)
+            ratio = project.settings.max_delete_ratio
+            check_deletions(others_known, others_present, ratio, first)
 
 
 def _where(target: PurgeTarget, workflow: str) -> str:
@@ -373,14 +384,13 @@ def _where(target: PurgeTarget, workflow: str) -> str:
 
 
 def _require_gone(project: Services, target: PurgeTarget, workflows: Sequence[str]) -> None:
-    """Raises DataError where a workflow has it still."""
+    """Raise DataError if a workflow still has the document."""
     for name in workflows:
         manifest = project.snapshots.manifest(name)
         if DOCUMENTS not in manifest.tables:
             continue
-        sources: Any = project.snapshots.tables.read(manifest.tables[DOCUMENTS], ["source"])[
-            "source"
-        ]
+        documents = project.snapshots.tables.read(manifest.tables[DOCUMENTS], ["source"])
+        sources: Any = documents["source"]
         if any(map(target.names, sources)):
             raise DataError(
                 f"purge: {target.source}: {_where(target, name)}; the same command goes on"

@@ -1,5 +1,5 @@
-"""Forget what only earlier nights hold: their snapshots and reports, and replies that nothing needs
-at present."""
+"""Removes everything that only earlier runs have: snapshots, reports, and replies that nothing
+needs now."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,9 +18,12 @@ from pipeline.snapshots.store import SnapshotStore
 
 @dataclass(frozen=True)
 class HistoryReport:
-    """What went, or with ``dry_run`` would: snapshots and records, ``reports`` of runs, ``replies``
-    and vectors from the cache (with ``dry_run`` all there are: of these those go that nothing
-    needs). ``unowned``: replies and vectors of nobody known, which stay."""
+    """The result of a purge of the history, or with ``dry_run`` its forecast.
+
+    ``reports`` counts reports of runs, ``replies`` the replies and vectors deleted from the cache.
+    With ``dry_run``, ``replies`` counts all of them: those that nothing needs would be deleted.
+    ``unowned`` counts replies and vectors without a known owner, which stay.
+    """
 
     dry_run: bool
     snapshots: GcReport
@@ -36,24 +39,25 @@ class HistoryReport:
         )
         replies = counted(self.replies, "cached reply or vector", "cached replies and vectors")
         which = f"of {replies} those" if self.dry_run else replies
-        return [
-            *nights,
-            (
-                f"{files} ({total.bytes / 1e6:,.1f} MB), {counted(self.reports, 'run report')},"
-                f" {which} that the present tables do not need"
-            ),
-        ]
+        reports = counted(self.reports, "run report")
+        megabytes = total.bytes / 1e6
+        last = (
+            f"{files} ({megabytes:,.1f} MB), {reports}, {which} that the present tables do not need"
+        )
+        return [*nights, last]
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "snapshots": self.snapshots.to_json()}
 
 
 def purge_history(project: Services, dry_run: bool) -> HistoryReport:
-    """Keep of every workflow the newest tables, the newest report of a run, and what is needed to
-    make the tables again; documents and stores stay as they are.
+    """Delete the history of all workflows.
 
-    Raises LockedError while a run is under way or a purge was broken off, UsageError for a workflow
-    whose file is gone, StoreError when others read the cache all the time.
+    For every workflow the newest tables stay, with the newest report of a run, and the replies that
+    are needed to make the tables again. Documents and stores are left alone.
+
+    Raises LockedError while a run is under way or a purge was interrupted, UsageError for a
+    workflow whose file is gone, StoreError if others read the cache all the time.
     """
     with project.runs.alone():
         PurgeIntents(project.root).refuse_broken_off()
@@ -68,40 +72,42 @@ def purge_history(project: Services, dry_run: bool) -> HistoryReport:
 
 
 def forget_history(project: Services, workflows: Sequence[str], since: str) -> HistoryReport:
-    """Also the reports of all runs before ``since``. Only for a caller who holds the project."""
+    """Delete the history and the reports of all runs before ``since``. The caller must hold the
+    project."""
     LoadedVersions(project.snapshots).forget()
     project.snapshots.folder.sweep()
-    _forget_later(project.snapshots)
+    _delete_later_manifests(project.snapshots)
     for name in workflows:
         project.snapshots.compact(name)
     collected = collect_garbage(project.snapshots, keep=1, dry_run=False)
     reports = project.runs.forget_before(since)
-    keys = set().union(*(_needed(project, name) for name in workflows))
+    keys: set[str] = set()
+    for name in workflows:
+        keys |= _needed_keys(project, name)
     replies = project.cache.forget_all_but(keys)
     return HistoryReport(False, collected, reports, replies, project.cache.unowned())
 
 
-def _needed(project: Services, name: str) -> set[str]:
-    """Return the keys of what the workflow's tables were made of, and of what a run of now would
-    need.
+def _needed_keys(project: Services, name: str) -> set[str]:
+    """Return the keys of the replies from which the workflow's tables were made, and of those that
+    a run would need now.
 
-    Both are the same unless a prompt or a setting was edited since. Then the edit can be taken
-    back, and nothing is paid for again.
+    Both are the same unless a prompt or a setting was edited since. Then the edit can be undone,
+    and nothing is paid for again.
     """
     workflow, manifest = project.workflow(name), project.snapshots.manifest(name)
     recorded = needed_as_recorded(
         workflow, manifest, project.resources, project.cache, project.snapshots
     )
-    with suppress(
-        SettingsError, DataError
-    ):  # a prompt or workflow that was edited and cannot be used as it is
+    # A prompt or workflow may have been edited so that it cannot be used.
+    with suppress(SettingsError, DataError):
         return recorded | needed_keys(workflow, project.resources, project.snapshots)
     return recorded
 
 
-def _forget_later(snapshots: SnapshotStore) -> None:
-    """Manifests of earlier nights whose ids sort after the last run's, as where a clock was set
-    back since."""
+def _delete_later_manifests(snapshots: SnapshotStore) -> None:
+    """Delete manifests of earlier runs whose ids sort after the last run's, because a clock was set
+    back."""
     for workflow in snapshots.workflows():
         live = snapshots.live_manifest(workflow)
         for run_id in reversed(snapshots.history(workflow)):

@@ -1,9 +1,10 @@
-"""What purges are under way, written down before the first deletion: one that is killed goes on
-from there.
+"""The purges that are under way, noted before the first deletion, so that an interrupted one
+continues.
 
     data/purge.json    {"purges": document -> how far its purge has come}
 
-Gone with the purge: the name of a document that is no more is a trace of it.
+The note is deleted with the end of the purge, because the name of a purged document is a trace of
+it.
 """
 
 from collections.abc import Mapping
@@ -20,8 +21,11 @@ FILE = "data/purge.json"
 
 @dataclass(frozen=True)
 class WorkspaceContents:
-    """What a workspace of the embedded PostgreSQL, which is made anew, shows. ``graph``: where its
-    graph is; ``rows``: by table."""
+    """The contents of a workspace of the embedded PostgreSQL, to be loaded again after it was
+    recreated.
+
+    ``graph`` is the kind of store that has its graph, ``rows`` counts rows by table.
+    """
 
     workspace: str
     workflow: str
@@ -31,10 +35,15 @@ class WorkspaceContents:
 
 @dataclass(frozen=True)
 class PurgeIntent:
-    """``rows``: of the document, by workflow and table, as a survey counts them; ``embedded``: what
-    is to be loaded again into the embedded PostgreSQL, None where there is none; ``remade``: it has
-    been; ``here``: nothing of the document is left in the project and in the stores that could be
-    reached; ``cleaned``: workspaces that are done with."""
+    """The state of a purge.
+
+    - ``rows`` counts the document's rows by workflow and table, as a survey does.
+    - ``embedded`` is what must be loaded again into the embedded PostgreSQL; None if there is none.
+    - ``remade`` is true after that was done.
+    - ``here`` is true if nothing of the document is left in the project and in the stores that
+      could be reached.
+    - ``cleaned`` has the workspaces that are finished.
+    """
 
     document: str
     rows: Mapping[str, Mapping[str, int | None]]
@@ -46,17 +55,15 @@ class PurgeIntent:
 
 @dataclass(frozen=True)
 class PurgeIntents:
-    """``root``: the project's."""
+    """The noted purges of the project in the folder ``root``."""
 
     root: Path
 
     def all(self) -> dict[str, PurgeIntent]:
-        """By document. Raises DataError for a damaged file."""
+        """Return the purges by document. Raises DataError if the file is damaged."""
         try:
-            return {
-                document: _read(document, entry)
-                for document, entry in read_json(self._path)["purges"].items()
-            }
+            purges = read_json(self._path)["purges"]
+            return {document: _read_intent(document, entry) for document, entry in purges.items()}
         except FileNotFoundError:
             return {}
         except (DamagedError, AttributeError, KeyError, TypeError) as error:
@@ -67,19 +74,21 @@ class PurgeIntents:
             ) from error
 
     def save(self, intention: PurgeIntent) -> PurgeIntent:
-        self._write({**self.all(), intention.document: intention})
+        self._save_all({**self.all(), intention.document: intention})
         return intention
 
     def end(self, document: str) -> None:
         left = {name: intention for name, intention in self.all().items() if name != document}
         if left:
-            self._write(left)
+            self._save_all(left)
         else:
             self._path.unlink(missing_ok=True)
 
     def refuse_broken_off(self, but: str | None = None) -> None:
-        """Raises LockedError where a purge was broken off, but for that of the document ``but``:
-        what it has begun to take out must not come back by a run."""
+        """Raise LockedError if a purge was interrupted, other than that of the document ``but``.
+
+        Otherwise a run could bring back what the purge has begun to remove.
+        """
         for document, intention in self.all().items():
             if not intention.here and document != but:
                 raise LockedError(
@@ -87,7 +96,7 @@ class PurgeIntents:
                     f" --document {document}' goes on with it"
                 )
 
-    def _write(self, intentions: Mapping[str, PurgeIntent]) -> None:
+    def _save_all(self, intentions: Mapping[str, PurgeIntent]) -> None:
         content = {document: asdict(intention) for document, intention in intentions.items()}
         write_json(self._path, {"purges": content})
 
@@ -96,7 +105,7 @@ class PurgeIntents:
         return self.root / FILE
 
 
-def _read(document: str, entry: Mapping[str, Any]) -> PurgeIntent:
+def _read_intent(document: str, entry: Mapping[str, Any]) -> PurgeIntent:
     embedded = entry["embedded"]
     return PurgeIntent(
         document,

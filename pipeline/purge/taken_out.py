@@ -109,12 +109,12 @@ class _Taking:
         if not set(step.inputs.values()) <= set(self.tables):
             # A step before it was changed in the workflow file: its tables are not known any more.
             return
-        record = self._record(one)
+        record = self._record_of(one)
         self.records[step.id] = record
         self.tables |= tables_of(step, record)
-        rejects = self._rejects(record)
+        rejects = self._rejects_of(record)
         self.rejected.append(rejects.assign(step=step.id))
-        self.reports.append(_report(one, record, rejects))
+        self.reports.append(_report_of(one, record, rejects))
 
     def manifest(self) -> Manifest:
         frames = [frame for frame in self.rejected if len(frame)] or [REJECTS_SCHEMA.frame()]
@@ -122,20 +122,17 @@ class _Taking:
         rejects = self.snapshots.tables.write(REJECTS, gathered, REJECTS_SCHEMA.order)
         return Manifest(self.workflow.name, {**self.tables, REJECTS: rejects}, self.records)
 
-    def _record(self, one: RecordedStep) -> StepRecord:
+    def _record_of(self, one: RecordedStep) -> StepRecord:
         step, before = one.step, one.record
         if not step.verb.inputs:
             return self._source_record(one)
         is_unchanged = all(
             self.tables[table] == self.previous.tables[table] for table in step.inputs.values()
         )
-        if (
-            is_unchanged
-            and not _keeps_earlier_rows(step)
-            and all(map(self.snapshots.tables.exists, before.outputs.values()))
-        ):
+        is_reusable = is_unchanged and not _keeps_earlier_rows(step)
+        if is_reusable and all(map(self.snapshots.tables.exists, before.outputs.values())):
             return before
-        outputs, missing = self._made(one)
+        outputs, missing = self._make_outputs(one)
         return self._new_record(one, outputs, missing)
 
     def _new_record(
@@ -154,45 +151,38 @@ class _Taking:
         self.snapshots.save_record(record)
         return record
 
-    def _made(self, one: RecordedStep) -> tuple[dict[str, Snapshot], Missing]:
+    def _make_outputs(self, one: RecordedStep) -> tuple[dict[str, Snapshot], Missing]:
         step, before = one.bound_by_role(), one.record
-        missing, tally = Missing(), Tally(self.project.resources.tokenizer)
-        resources = one.resources(
-            self.project.resources, self.project.cache, tally, missing, self._width(before.outputs)
-        )
+        today = self.project.resources
+        missing, tally = Missing(), Tally(today.tokenizer)
+        width = self._vector_width(before.outputs)
+        resources = one.resources(today, self.project.cache, tally, missing, width)
 
         def make(
             part: Part, inputs: Mapping[str, pd.DataFrame], groups: Groups | None
         ) -> Mapping[str, pd.DataFrame]:
             return resources.call(step, inputs, part=part)
 
-        known = {
-            name: table
-            for name, table in before.outputs.items()
-            if self.snapshots.tables.exists(table)
-        }
+        exists = self.snapshots.tables.exists
         if _keeps_earlier_rows(step):
             last = LastRun(None, {})
-            return (
-                outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False),
-                missing,
-            )
-        inputs = {name: self.previous.tables[table] for name, table in step.inputs.items()}
-        last = LastRun(
-            inputs if all(map(self.snapshots.tables.exists, inputs.values())) else None, known
-        )
+        else:
+            inputs = {name: self.previous.tables[table] for name, table in step.inputs.items()}
+            has_inputs = all(map(exists, inputs.values()))
+            known = {name: table for name, table in before.outputs.items() if exists(table)}
+            last = LastRun(inputs if has_inputs else None, known)
         outputs = outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False)
         return outputs, missing
 
-    def _width(self, outputs: Mapping[str, Snapshot]) -> int:
+    def _vector_width(self, outputs: Mapping[str, Snapshot]) -> int:
         """Return the dimensions of the vectors that a step wrote; 1 where it wrote none."""
+        tables = self.snapshots.tables
         for snapshot in outputs.values():
-            if self.snapshots.tables.exists(snapshot) and "vector" in self.snapshots.tables.columns(
-                snapshot
-            ):
-                for batch in self.snapshots.tables.read_batches(snapshot, ["vector"]):
-                    if len(batch):
-                        return len(batch["vector"][0])
+            if not tables.exists(snapshot) or "vector" not in tables.columns(snapshot):
+                continue
+            for batch in tables.read_batches(snapshot, ["vector"]):
+                if len(batch):
+                    return len(batch["vector"][0])
         return 1
 
     def _source_record(self, one: RecordedStep) -> StepRecord:
@@ -204,12 +194,13 @@ class _Taking:
         """
         step, before = one.step, one.record
         if set(step.verb.outputs) - {DOCUMENTS, REJECTS}:
-            outputs, _ = self._made(one)
+            outputs, _ = self._make_outputs(one)
             stamp = {STAMP: step.verb.stamp(step.params)} if step.verb.stamp else {}
             parts = {**before.components, "inputs": {**before.components["inputs"], **stamp}}
             return incomplete(step.id, parts, outputs, before.retry)
         outputs = {
-            name: self._filtered(step, name, snapshot) for name, snapshot in before.outputs.items()
+            name: self._without_target(step, name, snapshot)
+            for name, snapshot in before.outputs.items()
         }
         if outputs == before.outputs:
             return before
@@ -218,7 +209,7 @@ class _Taking:
         other = fingerprint({**before.components, INCOMPLETE: True})
         return StepRecord(step.id, other, before.components, outputs, before.retry)
 
-    def _filtered(self, step: Step, name: str, snapshot: Snapshot) -> Snapshot:
+    def _without_target(self, step: Step, name: str, snapshot: Snapshot) -> Snapshot:
         column = SOURCE_COLUMN.get(name)
         if column is None or column not in self.snapshots.tables.columns(snapshot):
             return snapshot
@@ -228,9 +219,8 @@ class _Taking:
         if all(stays):
             return snapshot
         place = step.outputs.get(name, f"{step.id}.{name}")
-        return self.snapshots.tables.write(
-            place, table.filter(pa.array(stays)), snapshot.order, snapshot
-        )
+        left = table.filter(pa.array(stays))
+        return self.snapshots.tables.write(place, left, snapshot.order, snapshot)
 
     def _is_of_target(self, table: str, value: str) -> bool:
         """Check whether a row is of the document. A reject may name a place in a file: ``name:3``,
@@ -238,7 +228,7 @@ class _Taking:
         is_place = table == REJECTS and value.startswith(f"{self.target.source}:")
         return is_place or self.target.names(value)
 
-    def _rejects(self, record: StepRecord) -> pd.DataFrame:
+    def _rejects_of(self, record: StepRecord) -> pd.DataFrame:
         if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:
             return REJECTS_SCHEMA.frame()
         return self.snapshots.tables.read(record.outputs[REJECTS])
@@ -264,25 +254,21 @@ def _has_recorded_code(step: Step, parts: Mapping[str, Any]) -> bool:
     )
 
 
-def _report(one: RecordedStep, record: StepRecord, rejects: pd.DataFrame) -> StepReport:
+def _report_of(one: RecordedStep, record: StepRecord, rejects: pd.DataFrame) -> StepReport:
     step = one.step
     rows = {
         step.outputs[name]: record.outputs[name].rows for name in step.writes if name != REJECTS
     }
     left_out = lost(rejects, step.verb.reasons)
-    reasons = {
-        str(reason): int(count) for reason, count in left_out["reason"].value_counts().items()
-    }
-    if record == one.record:
-        return StepReport(
-            step.id,
-            step.verb.name,
-            "reused",
-            "",
-            rows,
-            rejects=len(left_out),
-            reject_reasons=reasons,
-        )
+    counts = left_out["reason"].value_counts().items()
+    reasons = {str(reason): int(count) for reason, count in counts}
+    action, why = ("reused", "") if record == one.record else ("ran", "purge")
     return StepReport(
-        step.id, step.verb.name, "ran", "purge", rows, rejects=len(left_out), reject_reasons=reasons
+        step.id,
+        step.verb.name,
+        action,
+        why,
+        rows,
+        rejects=len(left_out),
+        reject_reasons=reasons,
     )

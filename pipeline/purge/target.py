@@ -1,4 +1,4 @@
-"""Which document a purge is for, that there is one, and what there is of it."""
+"""The document that a purge is for: finds it by its name, and counts what there is of it."""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,13 +29,16 @@ from pipeline.stores.loaded_workspaces import Workspace
 GLOB = frozenset("*?[")
 NAMED = 5
 LIKENESS = 60
-"""Of rapidfuzz's WRatio, 0 to 100."""
+"""The least score of rapidfuzz's WRatio, from 0 to 100, of names that are suggested."""
 
 
 @dataclass(frozen=True)
 class PurgeTarget:
-    """``source``: as the tables name it: a path below the input folder, or a record of one,
-    ``people.csv#42``. ``path``: its file, None where there is none (any more)."""
+    """The document to purge.
+
+    ``source`` is its name in the tables: a path below the input folder, or a record of one, such as
+    ``people.csv#42``. ``path`` is its file, or None if it has none.
+    """
 
     source: str
     path: Path | None
@@ -47,15 +50,18 @@ class PurgeTarget:
 def read_target(
     project: Services, document: str, under_way: Collection[str], elsewhere: Callable[[str], bool]
 ) -> PurgeTarget:
-    """``document``: a path, below the input folder, the project or the present folder, or a record,
-    ``people.csv#42``; also one whose file is gone. ``under_way``: those whose purge goes on;
-    ``elsewhere``: asked last, whether the stores know of a name.
+    """Return the document that a name means.
 
-    The tables have escapes where a file system has control characters, or what is no text.
+    ``document`` is a path below the input folder, the project or the present folder, or a record
+    such as ``people.csv#42``; its file may be gone. ``under_way`` has the documents whose purge was
+    begun. ``elsewhere`` is called last: it returns whether the stores know a name.
 
-    Raises UsageError for what is outside, a folder, or nowhere, with the names that come nearest.
+    Names in the tables have escapes in place of control characters, and of bytes that are no text.
+
+    Raises UsageError, with the most similar names, for a path outside, a folder, or an unknown
+    name.
     """
-    names = list(dict.fromkeys(map(one_line, _names(project, document))))
+    names = list(dict.fromkeys(map(one_line, _possible_names(project, document))))
     document = one_line(document)
     if not names:
         raise UsageError(
@@ -63,7 +69,8 @@ def read_target(
         )
     known = KnownDocuments(project)
     for name in names:
-        if (path := known.file(name)) or name in under_way or known.has(name):
+        path = known.file(name)
+        if path or name in under_way or known.has(name):
             return PurgeTarget(name, path)
     for name in names:
         if (project.input_folder / name).is_dir():
@@ -71,23 +78,22 @@ def read_target(
     for name in names:
         if elsewhere(name):
             return PurgeTarget(name, None)
-    raise UsageError(_unknown(document, names, known))
+    raise UsageError(_describe_unknown(document, names, known))
 
 
 @dataclass(frozen=True)
 class KnownDocuments:
-    """What documents a project has, and had."""
+    """The documents that a project has, and those that it had."""
 
     project: Services
 
     @cached_property
     def files(self) -> Mapping[str, Path]:
-        """By name, those that are below the input folder, whether they are read or not."""
-        with suppress(SettingsError):  # no such folder
-            return {
-                file.name: file.path
-                for file in list_files(str(self.project.input_folder), "**/*").files
-            }
+        """The files below the input folder by their names, whether a workflow reads them or not."""
+        # The input folder may not exist.
+        with suppress(SettingsError):
+            listed = list_files(str(self.project.input_folder), "**/*")
+            return {file.name: file.path for file in listed.files}
         return {}
 
     def file(self, name: str) -> Path | None:
@@ -96,17 +102,17 @@ class KnownDocuments:
 
     @cached_property
     def sources(self) -> frozenset[str]:
-        """In any table of documents that is kept, also those of runs that did not end."""
-        return frozenset(
-            source
-            for frame in _document_tables(self.project.snapshots)
-            for source in frame["source"]
-        )
+        """The sources in every table of documents that is kept, including those of unfinished
+        runs."""
+        found: set[str] = set()
+        for frame in _document_tables(self.project.snapshots):
+            found.update(frame["source"])
+        return frozenset(found)
 
     @cached_property
     def rejected(self) -> frozenset[str]:
-        """Names of files that could not be read: rejects tell of them."""
-        return frozenset(name for name in _rejected(self.project.snapshots))
+        """The names of files that could not be read, according to the rejects."""
+        return frozenset(_rejected_files(self.project.snapshots))
 
     def has(self, name: str) -> bool:
         return any(is_of(source, name) for source in self.sources | self.rejected)
@@ -116,9 +122,13 @@ class KnownDocuments:
         return sorted({*self.files, *self.sources, *self.rejected})
 
 
-def _names(project: Services, document: str) -> Iterator[str]:
-    """What a document may be called in the tables. A link is meant itself, not what it leads to."""
-    yield from [document] if _plain(document) else []
+def _possible_names(project: Services, document: str) -> Iterator[str]:
+    """Yield the names that a document may have in the tables.
+
+    For a symbolic link, the link itself is meant.
+    """
+    if _is_plain_name(document):
+        yield document
     for base in (project.input_folder, project.root, Path.cwd()):
         path = Path(os.path.normpath(base / document))
         for there in (path, path.parent.resolve() / path.name):
@@ -127,50 +137,57 @@ def _names(project: Services, document: str) -> Iterator[str]:
                     yield there.relative_to(folder).as_posix()
 
 
-def _plain(document: str) -> bool:
-    """Whether it can be a name in the tables just as it is given."""
+def _is_plain_name(document: str) -> bool:
+    """Return whether the tables may have the document under this name, exactly as it is given."""
     path = Path(document)
-    return (
-        bool(path.parts) and not path.is_absolute() and not {".", ".."} & set(document.split("/"))
-    )
+    if not path.parts or path.is_absolute():
+        return False
+    return not {".", ".."} & set(document.split("/"))
 
 
-def _unknown(document: str, names: Sequence[str], known: KnownDocuments) -> str:
+def _describe_unknown(document: str, names: Sequence[str], known: KnownDocuments) -> str:
     where = f"purge: {document}: no file, no document of any run that is kept, no record"
     if GLOB & set(document):
-        fitting = [
-            name for name in known.all if any(fnmatchcase(name, pattern) for pattern in names)
-        ]
-        listed = f"; it fits {_listed(fitting)}" if fitting else ""
+        fitting = [name for name in known.all if _fits_any(name, names)]
+        listed = f"; it fits {_list_names(fitting)}" if fitting else ""
         return f"{where}{listed}; patterns are not taken: name one document at a time"
-    near = [
-        name
-        for name, *_ in process.extract(names[0], known.all, limit=NAMED, score_cutoff=LIKENESS)
-    ]
-    meant = f"; did you mean {_listed(near)}?" if near else ""
-    return f"{where}{meant} Nothing was touched" if near else f"{where}; nothing was touched"
+    similar = process.extract(names[0], known.all, limit=NAMED, score_cutoff=LIKENESS)
+    near = [name for name, *_ in similar]
+    if not near:
+        return f"{where}; nothing was touched"
+    return f"{where}; did you mean {_list_names(near)}? Nothing was touched"
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join([*names[:NAMED], *(["..."] if len(names) > NAMED else [])])
+def _fits_any(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    shown = list(names[:NAMED])
+    if len(names) > NAMED:
+        shown.append("...")
+    return ", ".join(shown)
 
 
 def _document_tables(snapshots: SnapshotStore) -> Iterator[pd.DataFrame]:
-    """Whatever a step calls them: a workflow may filter documents under another name. One that
-    cannot be read, damaged or just written, tells nothing."""
-    names = [
-        kept.name for kept in snapshots.all_files() if PurePosixPath(kept.name).match("*/*.parquet")
-    ]
-    for name, columns in snapshots.folder.columns(
-        [name for name in names if f"/{GONE_FOLDER}/" not in name]
-    ):
+    """Yield the sources of every table of documents, found by its columns.
+
+    Its name is not enough: a workflow may filter documents under another name. A table that cannot
+    be read, because it is damaged or was just written, is skipped.
+    """
+    names: list[str] = []
+    for kept in snapshots.all_files():
+        is_table = PurePosixPath(kept.name).match("*/*.parquet")
+        if is_table and f"/{GONE_FOLDER}/" not in kept.name:
+            names.append(kept.name)
+    for name, columns in snapshots.folder.columns(names):
         if {"source", "content_hash"} <= set(columns):
             with suppress(*UNREADABLE):
                 rows = Snapshot(0, PurePosixPath(name).stem, (TableFile(name, 0),))
                 yield as_frame(snapshots.tables.read_arrow(rows, ["source"]))
 
 
-def _rejected(snapshots: SnapshotStore) -> Iterator[str]:
+def _rejected_files(snapshots: SnapshotStore) -> Iterator[str]:
     for manifest in all_manifests(snapshots):
         loading = {step for step, record in manifest.steps.items() if DOCUMENTS in record.outputs}
         rejects = manifest.tables.get("rejects")
@@ -183,19 +200,18 @@ def _rejected(snapshots: SnapshotStore) -> Iterator[str]:
 
 
 def all_manifests(snapshots: SnapshotStore) -> Iterator[Manifest]:
-    """Of every workflow the live one, then those that are kept, the newest first."""
+    """Yield the live manifest of each workflow, then its kept ones, the newest first."""
     for workflow in snapshots.workflows():
         yield snapshots.manifest(workflow)
         yield from snapshots.kept_manifests(workflow, reversed(snapshots.history(workflow)))
 
 
-pc: Any = (
-    pyarrow.compute
-)  # its functions are made as it is imported: type checkers see none of them
+# PyArrow creates the functions of this module on import, so type checkers see none of them.
+pc: Any = pyarrow.compute
 
 TEXT_UNITS = "text_units"
 NAMING = ("document_id", "text_unit_id", "id")
-"""Columns by which a row is of a document."""
+"""The columns that say to which document a row belongs."""
 SOURCES = "text_unit_ids"
 Rows = Mapping[str, Mapping[str, int | None]]
 """Workflow -> table -> rows that are of this document alone; None where they cannot be counted: a
@@ -205,9 +221,15 @@ UNREADABLE = (OSError, ValueError, pa.ArrowException, DataError)
 
 @dataclass(frozen=True)
 class Survey:
-    """``size``: of its file in bytes, None where there is none; ``rows``: of the newest tables that
-    have it; ``asks``: what the next run has to ask for what goes; ``nights``: kept manifests,
-    ``replies``: cached ones of this project, of which those go that no other document needs."""
+    """The findings of a purge before it deletes anything.
+
+    - ``size`` is that of the document's file in bytes, None if it has none.
+    - ``rows`` are those in the newest tables that have it.
+    - ``nights`` counts kept manifests, ``replies`` the cached replies of this project. Of the
+      replies, those that no other document needs are deleted.
+    - ``asks`` says what the next run would have to ask again.
+    - ``going_on`` is true if the purge was begun before.
+    """
 
     document: str
     size: int | None
@@ -220,35 +242,33 @@ class Survey:
     asks: NextCalls = NextCalls()
 
     def lines(self) -> list[str]:
-        size = (
-            "no file (any more)" if self.size is None else f"its file, {counted(self.size, 'byte')}"
+        size = "no file (any more)"
+        if self.size is not None:
+            size = f"its file, {counted(self.size, 'byte')}"
+        tables = [f"{workflow}: {describe_rows(rows)}" for workflow, rows in self.rows.items()]
+        runs = counted(self.nights, "kept run")
+        replies = counted(self.replies, "cached reply or vector", "cached replies and vectors")
+        lines = [f"{self.document}: {size}"]
+        lines += tables or ["no rows in the tables of any run that is kept"]
+        lines.append(
+            f"also deleted: the history of all workflows ({runs}, with reports), and of {replies}"
+            " each one that no other document needs"
         )
-        tables = [f"{workflow}: {told(rows)}" for workflow, rows in self.rows.items()]
-        return [
-            f"{self.document}: {size}",
-            *(tables or ["no rows in the tables of any run that is kept"]),
-            (
-                f"also deleted: the history of all workflows ({counted(self.nights, 'kept run')},"
-                " with reports), and of"
-                f" {counted(self.replies, 'cached reply or vector', 'cached replies and vectors')}"
-                " each one that no other document needs"
-            ),
-            self.asks.line(),
-            *(f"{workspace}: loaded again without it" for workspace in self.workspaces),
-            *(
-                f"{workspace}: cannot be reached ({why})"
-                for workspace, why in self.unreached.items()
-            ),
-        ]
+        lines.append(self.asks.line())
+        lines += [f"{workspace}: loaded again without it" for workspace in self.workspaces]
+        for workspace, why in self.unreached.items():
+            lines.append(f"{workspace}: cannot be reached ({why})")
+        return lines
 
 
-def told(rows: Mapping[str, int | None]) -> str:
+def describe_rows(rows: Mapping[str, int | None]) -> str:
+    """Return the number of rows by table as text; None stands for an unknown number."""
     known = ", ".join(f"{count:,} {table}" for table, count in rows.items() if count)
     unknown = ", ".join(table for table, count in rows.items() if count is None)
-    return (
-        "; ".join(filter(None, [known, unknown and f"not known, for a file is damaged: {unknown}"]))
-        or "no rows"
-    )
+    parts = [known] if known else []
+    if unknown:
+        parts.append(f"not known, for a file is damaged: {unknown}")
+    return "; ".join(parts) or "no rows"
 
 
 def total_of(rows: Rows) -> str:
@@ -274,79 +294,85 @@ def survey(
 
 
 def rows_of(snapshots: SnapshotStore, target: PurgeTarget) -> dict[str, dict[str, int | None]]:
-    """Of each workflow the newest tables that have the document; where none are found to, and the
-    documents of some cannot be read, these."""
+    """Return the rows of the document by workflow and table, in the newest tables that have it.
+
+    If no table of a workflow has it, but its documents could not be read, their count is None.
+    """
     found: dict[str, dict[str, int | None]] = {}
     unknown: dict[str, dict[str, int | None]] = {}
     for manifest in all_manifests(snapshots):
         if manifest.workflow in found or DOCUMENTS not in manifest.tables:
             continue
         try:
-            ids = _ids(snapshots, manifest, target)
+            ids = _document_ids(snapshots, manifest, target)
         except UNREADABLE:
             unknown[manifest.workflow] = {DOCUMENTS: None}
             continue
         if len(ids):
-            found[manifest.workflow] = _rows(snapshots, manifest, ids)
+            found[manifest.workflow] = _count_rows(snapshots, manifest, ids)
     return {**unknown, **found}
 
 
-def _ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarget) -> Any:
-    """Of the documents that are meant."""
+def _document_ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarget) -> Any:
+    """Return the ids of the documents that the target names."""
     documents = snapshots.tables.read_arrow(manifest.tables[DOCUMENTS], ["id", "source"])
     named = [target.names(source) for source in documents["source"].to_pylist()]
     return documents["id"].filter(pa.array(named, pa.bool_()))
 
 
-def _rows(snapshots: SnapshotStore, manifest: Manifest, ids: Any) -> dict[str, int | None]:
-    """By table. Where the text units cannot be read, rows that are told by them cannot be counted
-    either."""
+def _count_rows(snapshots: SnapshotStore, manifest: Manifest, ids: Any) -> dict[str, int | None]:
+    """Return the number of the documents' rows by table.
+
+    If the text units cannot be read, rows that are found by them have the count None.
+    """
     keys = pa.array(ids.to_pylist(), pa.string())
     has_units = TEXT_UNITS not in manifest.tables
     if not has_units:
         with suppress(*UNREADABLE):
-            units = _columns(snapshots, manifest, TEXT_UNITS, ["id", "document_id"])
+            units = _read_columns(snapshots, manifest, TEXT_UNITS, ["id", "document_id"])
             own = units["id"].filter(pc.is_in(units["document_id"], ids))
-            keys, has_units = pa.array([*ids.to_pylist(), *own.to_pylist()], pa.string()), True
+            keys = pa.array([*ids.to_pylist(), *own.to_pylist()], pa.string())
+            has_units = True
     counts: dict[str, int | None] = {}
     for table in sorted(manifest.tables):
         counts[table] = None
         with suppress(*UNREADABLE):
-            counts[table] = _count(snapshots, manifest, table, keys, has_units)
+            counts[table] = _count_in_table(snapshots, manifest, table, keys, has_units)
     return counts
 
 
-def _count(
+def _count_in_table(
     snapshots: SnapshotStore, manifest: Manifest, table: str, keys: pa.Array, has_units: bool
 ) -> int | None:
     names = snapshots.tables.columns(manifest.tables[table])
-    name = next((name for name in (SOURCES, *NAMING) if name in names), None)
-    if name is None:
+    naming = [name for name in (SOURCES, *NAMING) if name in names]
+    if not naming:
         return 0
+    name = naming[0]
     if not has_units and name != NAMING[0] and table != DOCUMENTS:
         return None
-    found = _columns(snapshots, manifest, table, [name])
+    found = _read_columns(snapshots, manifest, table, [name])
     if name == SOURCES:
-        return _of_these_alone(found[name].combine_chunks(), keys)
-    return int(pc.sum(pc.is_in(found[name], keys)).as_py() or 0) if len(found) else 0
+        return _count_within(found[name].combine_chunks(), keys)
+    if not len(found):
+        return 0
+    return int(pc.sum(pc.is_in(found[name], keys)).as_py() or 0)
 
 
-def _of_these_alone(sources: Any, keys: pa.Array) -> int:
-    """Lists that have an entry, and none but the keys."""
+def _count_within(sources: Any, keys: pa.Array) -> int:
+    """Return how many lists have an entry, and no entry outside of the keys."""
     if not len(sources) or not pa.types.is_nested(sources.type):
         return 0
     parents = pc.list_parent_indices(sources).to_numpy()
     ours = pc.is_in(pc.list_flatten(sources), keys).to_numpy(zero_copy_only=False)
     lengths = np.bincount(parents, minlength=len(sources))
-    return int(
-        (
-            (lengths > 0) & (np.bincount(parents, weights=ours, minlength=len(sources)) == lengths)
-        ).sum()
-    )
+    lengths_of_ours = np.bincount(parents, weights=ours, minlength=len(sources))
+    is_within = (lengths > 0) & (lengths_of_ours == lengths)
+    return int(is_within.sum())
 
 
-def _columns(
+def _read_columns(
     snapshots: SnapshotStore, manifest: Manifest, table: str, names: list[str]
 ) -> pa.Table:
-    """Raises one of UNREADABLE where the file is gone or damaged."""
+    """Read columns of a table. Raises one of UNREADABLE if a file is missing or damaged."""
     return snapshots.tables.read_arrow(manifest.tables[table], names)

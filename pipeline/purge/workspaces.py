@@ -1,5 +1,7 @@
-"""The workspaces that may hold a document: those of this project in every database that its
-settings name, or that it has ever loaded."""
+"""The workspaces that may hold a document.
+
+They are those of this project, in every database that its settings name or that it ever loaded.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,7 +34,7 @@ from pipeline.stores.postgres.store import PostgresStore
 
 DOOMED = "data/.postgres-purged"
 Deleted = Mapping[str, Mapping[str, int]]
-"""Store -> table -> rows deleted."""
+"""The number of deleted rows, by store and table."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,14 @@ class OwnWorkspace:
 
 @dataclass(frozen=True)
 class WorkspaceSearch:
-    """``unreached``: workspaces that may hold the document, and why nobody can look, or may write;
-    ``foreign``: those of them that are another owner's by now, and whose; ``unowned``: those that
-    an earlier version has loaded, for whom is not known; ``elsewhere``: those that another folder
-    of the same owner has loaded, whose tables are not this project's."""
+    """The workspaces found in all databases that can be reached.
+
+    - ``held`` are this project's.
+    - ``unreached`` may hold the document, but cannot be read or written; each has the reason.
+    - ``foreign`` are those of them that have another owner now, with that owner.
+    - ``unowned`` were loaded by an earlier version, which did not note the owner.
+    - ``elsewhere`` were loaded by another folder of the same owner, so their tables are not here.
+    """
 
     held: Sequence[OwnWorkspace]
     unreached: Mapping[Workspace, str] = field(default_factory=dict)
@@ -63,11 +69,11 @@ class WorkspaceSearch:
 
 
 def look(project: Services, with_embedded: bool) -> WorkspaceSearch:
-    """Ask every database that can be reached. ``with_embedded``: whether the embedded one is there
-    to be asked.
+    """Search every database that can be reached for workspaces that may hold the document.
 
-    Raises StoreError where one that the settings name does not answer, DataError where it is not
-    known which have been loaded.
+    ``with_embedded`` is true if the embedded PostgreSQL exists. Raises StoreError if a database
+    that the settings name does not answer, DataError if it is not known which workspaces were
+    loaded.
     """
     known = LoadedWorkspaces(project.root).all()
     held: list[OwnWorkspace] = []
@@ -75,7 +81,7 @@ def look(project: Services, with_embedded: bool) -> WorkspaceSearch:
     unreached: dict[Workspace, str] = {}
     foreign: dict[Workspace, str] = {}
     unowned: list[Workspace] = []
-    databases = dict(_databases(project, known, with_embedded))
+    databases = dict(_reachable_databases(project, known, with_embedded))
     named = {(workspace.kind, workspace.address) for workspace in project.loads_into}
     for (kind, address), settings in databases.items():
         try:
@@ -83,11 +89,7 @@ def look(project: Services, with_embedded: bool) -> WorkspaceSearch:
         except StoreError as error:
             if (kind, address) in named:
                 raise
-            unreached |= {
-                workspace: str(error)
-                for workspace in known
-                if (workspace.kind, workspace.address) == (kind, address)
-            }
+            unreached |= dict.fromkeys(_at_database(known, kind, address), str(error))
             continue
         for name, live in lives.items():
             workspace = Workspace(kind, address, name)
@@ -110,66 +112,71 @@ def look(project: Services, with_embedded: bool) -> WorkspaceSearch:
     return WorkspaceSearch(held, unreached, foreign, unowned, elsewhere)
 
 
+def _at_database(known: Sequence[Workspace], kind: str, address: str) -> list[Workspace]:
+    return [each for each in known if (each.kind, each.address) == (kind, address)]
+
+
 def refuse_lost(project: Services, found: WorkspaceSearch) -> None:
-    """Raises UsageError for a workspace that could not be loaded again."""
+    """Raise UsageError for a workspace that could not be loaded again."""
     for held in found.held:
         if held.live.workflow:
-            _manifest(project, held.workspace, held.live.workflow)
+            _loadable_manifest(project, held.workspace, held.live.workflow)
 
 
 def holds(project: Services, found: WorkspaceSearch, fits: Callable[[str], bool]) -> bool:
-    """Whether a workspace shows a document whose source fits."""
+    """Return whether a workspace shows a document whose source fits."""
     return any(_shows(project, held, fits) for held in found.held if held.workspace.kind != NEO4J)
 
 
 def _shows(project: Services, held: OwnWorkspace, fits: Callable[[str], bool]) -> bool:
-    with _opened(project, held.settings, "postgres") as store:
+    with _open_postgres(project, held.settings, "postgres") as store:
         return any(fits(document.source) for document in store.documents())
 
 
 def left_to_others(
     project: Services, found: WorkspaceSearch, fits: Callable[[str], bool]
 ) -> dict[Workspace, str]:
-    """The workspaces of other folders of the same owner that show a document whose source fits, or
-    a graph of which that cannot be told, and why they are left."""
+    """Return workspaces of other folders of the same owner that are left alone, and why.
+
+    They show a document whose source fits, or they are graphs of which that cannot be known.
+    """
     texts = {held.workspace.name: held for held in found.elsewhere if held.workspace.kind != NEO4J}
     shows = {name: _shows(project, held, fits) for name, held in texts.items()}
-    return {
-        held.workspace: (
-            "another folder of the same owner has loaded it,"
-            f" {held.live.place or 'which is not known'}"
-        )
-        for held in found.elsewhere
-        if shows.get(held.workspace.name, True)
-    }
+    left: dict[Workspace, str] = {}
+    for held in found.elsewhere:
+        if shows.get(held.workspace.name, True):
+            place = held.live.place or "which is not known"
+            left[held.workspace] = f"another folder of the same owner has loaded it, {place}"
+    return left
 
 
 def shown(project: Services, found: WorkspaceSearch) -> tuple[WorkspaceContents, ...] | None:
-    """What the embedded PostgreSQL is to show again; None where there is none."""
+    """Return what the embedded PostgreSQL must show again, or None if there is none."""
     if not (project.root / EMBEDDED_FOLDER).exists():
         return None
-    return tuple(
-        WorkspaceContents(
-            held.workspace.name,
-            held.live.workflow,
-            _graph(held),
-            {table: state.rows for table, state in held.live.tables.items()},
-        )
-        for held in found.embedded
-    )
+    contents: list[WorkspaceContents] = []
+    for held in found.embedded:
+        rows = {table: state.rows for table, state in held.live.tables.items()}
+        name, workflow = held.workspace.name, held.live.workflow
+        contents.append(WorkspaceContents(name, workflow, _graph_store_of(held), rows))
+    return tuple(contents)
 
 
 def remake_embedded(
     project: Services, again: Sequence[WorkspaceContents], found: WorkspaceSearch
 ) -> dict[Workspace, Deleted]:
-    """The embedded PostgreSQL keeps deleted rows in its files: make it anew, and load what it
-    showed. Workspace -> how many rows there are fewer."""
+    """Build the embedded PostgreSQL and load what it showed, because it keeps deleted rows in
+    its files.
+
+    Return how many rows each workspace has fewer than before.
+    """
     folder, doomed = project.root / EMBEDDED_FOLDER, project.root / DOOMED
     project.stop_stores()
     stop_embedded(folder)
     shutil.rmtree(doomed, ignore_errors=True)
     if folder.exists():
-        folder.replace(doomed)  # a server does not start over half of its files
+        # A server must not find half of its files if this is killed.
+        folder.replace(doomed)
         shutil.rmtree(doomed)
     settings = _with_postgres(project.settings, EMBEDDED)
     cleaned: dict[Workspace, Deleted] = {}
@@ -177,52 +184,60 @@ def remake_embedded(
         workspace = Workspace(EMBEDDED_KIND, "", each.workspace)
         own = settings.model_copy(update={"workspace": each.workspace})
         partner = _partner(found, workspace) if each.graph == NEO4J else None
-        with _opened(project, own, each.graph) as store, _neo4j(partner) as graphs:
-            counts = _load(project, workspace, each.workflow, [store, *graphs])
+        with _open_postgres(project, own, each.graph) as store, _open_neo4j(partner) as graphs:
+            counts = _load_again(project, workspace, each.workflow, [store, *graphs])
             now = {table: state.rows for table, state in store.table_states().items()}
         fewer = {table: max(0, rows - now.get(table, 0)) for table, rows in each.rows.items()}
         cleaned[workspace] = {POSTGRES: fewer}
         if partner:
-            cleaned[partner.workspace] = _deleted(counts, only=NEO4J)
+            cleaned[partner.workspace] = _deleted_rows(counts, only=NEO4J)
     return cleaned
 
 
 def clean(
     project: Services, found: WorkspaceSearch, done: Sequence[Workspace]
 ) -> Iterator[tuple[Workspace, Deleted]]:
-    """Load every other workspace again from its workflow's newest tables: workspace, and rows
-    deleted. ``done``: those that have been."""
+    """Load every other workspace again from its workflow's newest tables.
+
+    Yield each workspace with its deleted rows. ``done`` has the workspaces that are finished
+    already.
+    """
     over = set(done)
-    for held in sorted(found.held, key=lambda held: (held.workspace.kind == NEO4J, held.workspace)):
+    # Graphs come last: most are loaded together with the workspace of their text units.
+    by_kind = sorted(found.held, key=lambda held: (held.workspace.kind == NEO4J, held.workspace))
+    for held in by_kind:
         if held.workspace in over or held.workspace.kind == EMBEDDED_KIND:
             continue
         if held.workspace.kind == NEO4J:
             yield held.workspace, _clean_graph(project, held)
             continue
-        graph = _graph(held)
+        graph = _graph_store_of(held)
         partner = _partner(found, held.workspace) if graph == NEO4J else None
-        with _opened(project, held.settings, graph) as store, _neo4j(partner) as graphs:
-            counts = _load(project, held.workspace, held.live.workflow, [store, *graphs])
-        yield held.workspace, _deleted(counts, only=POSTGRES)
+        with _open_postgres(project, held.settings, graph) as store, _open_neo4j(partner) as graphs:
+            counts = _load_again(project, held.workspace, held.live.workflow, [store, *graphs])
+        yield held.workspace, _deleted_rows(counts, only=POSTGRES)
         if partner:
             over.add(partner.workspace)
-            yield partner.workspace, _deleted(counts, only=NEO4J)
+            yield partner.workspace, _deleted_rows(counts, only=NEO4J)
 
 
 def _clean_graph(project: Services, held: OwnWorkspace) -> Deleted:
-    """A graph whose text units are elsewhere by now."""
-    with _neo4j(held) as [store]:
-        if not held.live.workflow:  # a first load that was cut off: nobody has read it
+    """Clean a graph in Neo4j whose text units are in another database by now."""
+    with _open_neo4j(held) as [store]:
+        if not held.live.workflow:
+            # A first load was interrupted: nobody has read it.
             with alone([store]):
                 return {} if of_others([store], project.owner) else {NEO4J: store.drop()}
-        return _deleted(_load(project, held.workspace, held.live.workflow, [store]), only=NEO4J)
+        return _deleted_rows(
+            _load_again(project, held.workspace, held.live.workflow, [store]), only=NEO4J
+        )
 
 
-def _load(
+def _load_again(
     project: Services, workspace: Workspace, workflow: str, stores: Sequence[Store]
 ) -> Mapping[str, Mapping[str, Counts]]:
-    """Vectors of another model are replaced too: the tables of then are gone."""
-    manifest = _manifest(project, workspace, workflow)
+    """Load the newest tables, and replace vectors of another model: their tables are gone."""
+    manifest = _loadable_manifest(project, workspace, workflow)
     options = LoadOptions(replace=True, re_embed=True)
     owner = Owner(project.owner, project.place)
     return load(
@@ -235,7 +250,7 @@ def _load(
     )
 
 
-def _manifest(project: Services, workspace: Workspace, workflow: str) -> Manifest:
+def _loadable_manifest(project: Services, workspace: Workspace, workflow: str) -> Manifest:
     manifest = project.snapshots.manifest(workflow)
     _, view = split_name(workflow)
     try:
@@ -255,51 +270,55 @@ def _manifest(project: Services, workspace: Workspace, workflow: str) -> Manifes
     return manifest
 
 
-def _deleted(counts: Mapping[str, Mapping[str, Counts]], only: str) -> dict[str, dict[str, int]]:
+def _deleted_rows(
+    counts: Mapping[str, Mapping[str, Counts]], only: str
+) -> dict[str, dict[str, int]]:
     return {only: {table: count["deleted"] for table, count in counts.get(only, {}).items()}}
 
 
-def _graph(held: OwnWorkspace) -> str:
-    """Where the graph of a workspace is: its load has filled the tables of it, or has not."""
+def _graph_store_of(held: OwnWorkspace) -> str:
+    """Return the kind of store that has the graph of a workspace.
+
+    Its load has filled the graph's tables in PostgreSQL, or it has not.
+    """
     if not held.live.tables:
         return held.settings.stores.graph
     return "postgres" if set(GRAPH_TABLES) & set(held.live.tables) else NEO4J
 
 
 def _partner(found: WorkspaceSearch, workspace: Workspace) -> OwnWorkspace | None:
-    """The workspace's graph in Neo4j."""
-    graphs = [
-        held
-        for held in found.held
-        if held.workspace.kind == NEO4J and held.workspace.name == workspace.name
-    ]
-    return graphs[0] if graphs else None
+    """Return the graph in Neo4j that belongs to the workspace, if it has one."""
+    for held in found.held:
+        if held.workspace.kind == NEO4J and held.workspace.name == workspace.name:
+            return held
+    return None
 
 
-def _opened(project: Services, settings: Settings, graph: str) -> closing[PostgresStore]:
+def _open_postgres(project: Services, settings: Settings, graph: str) -> closing[PostgresStore]:
     stores = settings.stores.model_copy(update={"graph": graph})
     return closing(postgres_store(settings.model_copy(update={"stores": stores}), project.root))
 
 
 @contextmanager
-def _neo4j(held: OwnWorkspace | None) -> Iterator[list[Store]]:
-    """None or one."""
+def _open_neo4j(held: OwnWorkspace | None) -> Iterator[list[Store]]:
+    """Open a graph in Neo4j while the block runs; yield a list of one store, or of none."""
     with closing(neo4j_store(held.settings)) if held else nullcontext() as store:
         yield [store] if store else []
 
 
 def _workspaces(project: Services, kind: str, settings: Settings) -> Mapping[str, Live]:
-    with closing(
-        neo4j_store(settings) if kind == NEO4J else postgres_store(settings, project.root)
-    ) as store:
+    store = neo4j_store(settings) if kind == NEO4J else postgres_store(settings, project.root)
+    with closing(store):
         return store.workspaces()
 
 
-def _databases(
+def _reachable_databases(
     project: Services, known: Sequence[Workspace], with_embedded: bool
 ) -> Iterator[tuple[tuple[str, str], Settings]]:
-    """(kind, address) -> settings that reach it: those that are set, and others on their
-    servers."""
+    """Yield (kind, address) of each database, with settings that reach it.
+
+    They are the databases that settings name, and others on the same servers.
+    """
     settings = project.settings
     if with_embedded and (project.root / EMBEDDED_FOLDER).exists():
         yield (EMBEDDED_KIND, ""), _with_postgres(settings, EMBEDDED)
@@ -308,15 +327,11 @@ def _databases(
         own = postgres_address(url)
         yield (POSTGRES, own), settings
         for workspace in known:
-            if (
-                workspace.kind == POSTGRES
-                and workspace.address != own
-                and _server(workspace.address) == _server(own)
-            ):
-                yield (
-                    (POSTGRES, workspace.address),
-                    _with_postgres(settings, _of_database(url, workspace.address)),
-                )
+            address = workspace.address
+            if workspace.kind != POSTGRES or address == own:
+                continue
+            if _server(address) == _server(own):
+                yield (POSTGRES, address), _with_postgres(settings, _of_database(url, address))
     neo4j = settings.stores.neo4j
     own = neo4j_address(neo4j.uri, neo4j.database)
     if settings.stores.graph == NEO4J:
@@ -335,13 +350,11 @@ def _server(address: str) -> str:
 def _of_database(url: str, address: str) -> str:
     from sqlalchemy.engine import make_url
 
-    return (
-        make_url(url).set(database=address.rpartition("/")[2]).render_as_string(hide_password=False)
-    )
+    database = address.rpartition("/")[2]
+    return make_url(url).set(database=database).render_as_string(hide_password=False)
 
 
 def _with_postgres(settings: Settings, url: str) -> Settings:
     postgres = settings.stores.postgres.model_copy(update={"url": url})
-    return settings.model_copy(
-        update={"stores": settings.stores.model_copy(update={"postgres": postgres})}
-    )
+    stores = settings.stores.model_copy(update={"postgres": postgres})
+    return settings.model_copy(update={"stores": stores})

@@ -1,4 +1,4 @@
-"""What the doctor says of a Dask cluster, against a real one."""
+"""The doctor examines a real Dask cluster."""
 
 import socket
 from collections.abc import Iterator
@@ -33,7 +33,9 @@ def test_one_process_needs_no_cluster(folder: ProjectFolder):
     assert examined(folder) == []
 
 
-def test_workers_that_fit_and_see_the_snapshots(folder: ProjectFolder, dask_cluster: DaskCluster):
+def test_workers_that_fit_and_reach_the_snapshots_are_ok(
+    folder: ProjectFolder, dask_cluster: DaskCluster
+):
     dask_cluster.see(folder)
     scheduler, snapshots = examined(folder)
     assert scheduler.verdict == snapshots.verdict == "ok"
@@ -42,7 +44,7 @@ def test_workers_that_fit_and_see_the_snapshots(folder: ProjectFolder, dask_clus
     assert not list((folder.root / "data/snapshots" / UNFINISHED).iterdir())
 
 
-def test_fewer_workers_than_a_run_waits_for(folder: ProjectFolder, dask_cluster: DaskCluster):
+def test_too_few_workers_are_a_warning(folder: ProjectFolder, dask_cluster: DaskCluster):
     dask_cluster.see(folder, workers=3)
     scheduler, _ = examined(folder)
     assert scheduler.verdict == "warning"
@@ -50,7 +52,7 @@ def test_fewer_workers_than_a_run_waits_for(folder: ProjectFolder, dask_cluster:
     assert f"graphmill worker {dask_cluster.address}" in scheduler.action
 
 
-def test_workers_that_see_other_snapshots(
+def test_workers_with_other_snapshots_fail(
     folder: ProjectFolder, tmp_path: Path, dask_cluster: DaskCluster
 ):
     dask_cluster.see(folder)
@@ -62,8 +64,8 @@ def test_workers_that_see_other_snapshots(
     assert all("GRAPHMILL_SNAPSHOTS" in one.action for one in workers)
 
 
-def test_workers_that_may_not_write_there(folder: ProjectFolder, dask_cluster: DaskCluster):
-    """What a worker says it has put there is looked for."""
+def test_workers_without_the_right_to_write_fail(folder: ProjectFolder, dask_cluster: DaskCluster):
+    """The doctor looks for the file that a worker says it has written."""
     dask_cluster.see(folder)
     with patch.object(engine_cluster, "_answer", lambda asked, name: ""):
         _, *workers = examined(folder)
@@ -72,10 +74,10 @@ def test_workers_that_may_not_write_there(folder: ProjectFolder, dask_cluster: D
 
 
 @pytest.mark.parametrize(("number", "verdict"), [(2, "failed"), ("adaptive", "ok")])
-def test_workers_of_another_installation(
+def test_workers_of_another_installation_are_refused(
     folder: ProjectFolder, dask_cluster: DaskCluster, number: int | str, verdict: str
 ):
-    """A cluster that grows may have none yet."""
+    """A cluster that grows with its tasks may have no worker yet."""
     dask_cluster.see(folder, workers=number)
     mine = {**worker.facts(), "pandas": "0.1"}
     with patch.object(worker, "facts", lambda: mine):
@@ -89,7 +91,7 @@ def test_workers_of_another_installation(
 
 @pytest.fixture
 def busy(dask_cluster: DaskCluster) -> Iterator[None]:
-    """Both workers do something, and nothing else meanwhile."""
+    """Keep both workers busy with one task each."""
     with Client(dask_cluster.address, set_as_default=False) as client:
         begun, over = (Event(name, client=client) for name in ("begun", "over"))
         for one in client.scheduler_info(n_workers=-1)["workers"]:
@@ -111,7 +113,7 @@ def test_workers_that_are_busy_are_not_waited_for(folder: ProjectFolder, dask_cl
     assert all("does a task" in finding.fact for finding in found[1:])
 
 
-def test_no_scheduler(folder: ProjectFolder):
+def test_a_missing_scheduler_is_a_failure(folder: ProjectFolder):
     folder.edit_settings(engine={"kind": "dask", "address": "tcp://127.0.0.1:9"})
     with patch.object(engine_cluster, "CONNECT_SECONDS", 0.2):
         [found] = examined(folder)
@@ -127,10 +129,10 @@ def test_no_scheduler(folder: ProjectFolder):
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is no scheduler", "not that of its dashboard"),
     ],
 )
-def test_what_takes_the_call_and_is_no_scheduler(
+def test_another_or_a_suspended_server_is_no_scheduler(
     folder: ProjectFolder, says: bytes, told: str, todo: str
 ):
-    """One that is suspended says nothing."""
+    """A suspended scheduler accepts the connection and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         calls = Thread(target=answer_calls, args=(server, says))
         calls.start()

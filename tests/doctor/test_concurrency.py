@@ -34,7 +34,7 @@ def project(tmp_path: Path, openai: OpenAIServer) -> ProjectFolder:
 
 
 def number_of(messages: Messages) -> int | None:
-    """The number of a call of this check, 0 for the one alone; None for the other calls of the
+    """Return the number of a call of this check: 0 for the one alone, None for other calls of the
     doctor."""
     found = CALL_AT_ONCE.match(content_of(messages[-1]))
     return int(found[1]) if found else None
@@ -51,7 +51,7 @@ def default(name: str, value: object) -> str:
 
 
 def meeting(calls: int) -> Reader:
-    """A server that answers no call before so many are under way."""
+    """Return a server that answers no call before this many are under way."""
     all_there = threading.Barrier(calls, timeout=60)
 
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
@@ -63,7 +63,7 @@ def meeting(calls: int) -> Reader:
 
 
 def holding(first: int) -> Reader:
-    """A server that never answers the calls at once from this number on."""
+    """Return a server that never answers calls at once from this number on."""
 
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         number = number_of(messages)

@@ -1,4 +1,5 @@
-"""The doctor, against real servers that are well, and that have what it looks for."""
+"""The doctor examines real servers, some of them sound and some with the faults that it looks
+for."""
 
 import os
 import re
@@ -42,14 +43,14 @@ MOST_CALLS = 13 + CALLS_AT_ONCE
 
 
 def examined(project: ProjectFolder, *overrides: str, long: bool = False) -> dict[str, Finding]:
-    """By "area what"."""
+    """Return the doctor's findings by "area what"."""
     with project.open(*project.endpoint_overrides, *overrides) as opened:
         findings = opened.doctor(long)
     return {f"{finding.area} {finding.what}": finding for finding in findings}
 
 
 def cutting(tokens: int, model: Reader = default_reply) -> Reader:
-    """A server that keeps the last so many tokens of a prompt and says nothing of it."""
+    """Return a server that silently keeps only the last tokens of a prompt."""
 
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         prompt = (
@@ -61,7 +62,7 @@ def cutting(tokens: int, model: Reader = default_reply) -> Reader:
 
 
 def refusing(tokens: int) -> Reader:
-    """A server that says what it does not take."""
+    """Return a server that refuses long prompts with a message."""
 
     def reply(messages: Messages, body: Mapping[str, Any]) -> Reply:
         if sum(count_tokens(content_of(message)) for message in messages) > tokens:
@@ -87,14 +88,14 @@ def verdicts(found: Mapping[str, Finding]) -> set[str]:
 
 
 def about(tokens: int, finding: Finding) -> bool:
-    """Whether the context it names is within 10 % of this."""
+    """Return whether the context named in the finding is within 10 % of this."""
     named = re.search(r"about ([\d,]+) tokens", finding.fact)
     return named is not None and abs(int(named[1].replace(",", "")) / tokens - 1) < 0.1
 
 
 @pytest.fixture
 def project(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
-    """A project whose endpoint is well, and whose embeddings come from it as well."""
+    """Create a project whose endpoint is sound and also serves its embeddings."""
     return new_project(tmp_path / "p", postgres_url, endpoint=openai)
 
 
@@ -108,7 +109,9 @@ def embedding_at(server: OpenAIServer) -> list[str]:
     ]
 
 
-def test_all_is_well(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_a_sound_project_has_only_good_findings(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
     found = examined(project, *embedding_at(openai), long=True)
     assert verdicts(found) == {"ok"}, [f for f in found.values() if f.verdict != "ok"]
     assert not any(finding.action for finding in found.values())
@@ -160,7 +163,7 @@ def test_a_server_that_cuts_prompts_is_found_though_it_reports_no_tokens(
     assert about(1000, examined(project, long=True)["chat default context"])
 
 
-def test_nothing_is_left_behind(project: ProjectFolder) -> None:
+def test_the_doctor_leaves_nothing_behind(project: ProjectFolder) -> None:
     before = sorted(path for path in project.root.rglob("*"))
     first = examined(project)
     after = sorted(
@@ -171,7 +174,7 @@ def test_nothing_is_left_behind(project: ProjectFolder) -> None:
     assert "failed" not in verdicts(examined(project))  # the table that was tried is gone
 
 
-def test_a_server_that_cuts_prompts(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_a_server_that_cuts_prompts_is_found(project: ProjectFolder, openai: OpenAIServer) -> None:
     openai.reply = cutting(2048)
     found = examined(project)
     context = found["chat default context"]
@@ -193,7 +196,9 @@ def test_the_length_is_named_whatever_it_is(
     assert about(tokens, context), context.fact
 
 
-def test_a_server_that_refuses_long_prompts(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_a_server_that_refuses_long_prompts_is_found(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
     openai.reply = refusing(2048)
     context = examined(project)["chat default context"]
     assert context.verdict == "failed"
@@ -215,7 +220,9 @@ def test_long_prompts_are_tried_when_asked_for(
     assert "30,000" in examined(project, long=True)["chat default context"].fact
 
 
-def test_thinking_and_json(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_thinking_tags_and_missing_json_are_warnings(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
     openai.reply = thinking
     thought = examined(project)["chat default thinking"]
     assert (thought.verdict, thought.fact[:8]) == ("warning", "5 of 5 r")
@@ -228,7 +235,7 @@ def test_thinking_and_json(project: ProjectFolder, openai: OpenAIServer) -> None
     assert examined(project)["chat default JSON"].verdict == "failed"
 
 
-def test_a_model_that_extracts_nothing(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_a_model_that_extracts_nothing_fails(project: ProjectFolder, openai: OpenAIServer) -> None:
     openai.reply = lambda messages, body: Reply("I am a teapot.")
     found = examined(project)
     assert found["chat default extraction"].verdict == "failed"
@@ -293,7 +300,7 @@ def test_a_server_without_schemas_is_told_to_be_asked_for_records(
     assert "chat default context" in found
 
 
-def test_a_wrong_key_and_nobody_there(project: ProjectFolder) -> None:
+def test_a_wrong_key_and_a_missing_server_are_failures(project: ProjectFolder) -> None:
     wrong = examined(project, "models.chat.default.api_key=sk-wrong-canary")["chat default"]
     assert (wrong.verdict, "refused the key" in wrong.fact) == ("failed", True)
     assert "api_key" in wrong.action
@@ -309,7 +316,9 @@ def test_no_endpoint_is_no_failure(project: ProjectFolder) -> None:
     assert "communities, index" in found["chat default"].fact
 
 
-def test_a_server_that_fails_in_the_middle(project: ProjectFolder, openai: OpenAIServer) -> None:
+def test_a_server_that_fails_during_the_examination_is_a_failure(
+    project: ProjectFolder, openai: OpenAIServer
+) -> None:
     openai.script("chat", [200, 500, 500])
     found = examined(project, "models.chat.default.max_retries=0")
     assert found["chat default context"].verdict == "failed"
@@ -318,7 +327,7 @@ def test_a_server_that_fails_in_the_middle(project: ProjectFolder, openai: OpenA
     assert f"made {4 + CALLS_AT_ONCE} calls" in found["chat default bill"].fact
 
 
-def test_a_database_that_is_down(project: ProjectFolder) -> None:
+def test_a_database_that_is_down_is_a_failure(project: ProjectFolder) -> None:
     down = f"postgresql://us:pw-canary@{CLOSED}/db"
     found = examined(project, f"stores.postgres.url={down}", f"cache={down}")
     assert found["stores postgres"].verdict == found["cache replies"].verdict == "failed"
@@ -334,7 +343,9 @@ def test_a_database_that_is_down(project: ProjectFolder) -> None:
         ("""embedding = '{"model": "m"}'""", "warning"),
     ],
 )
-def test_the_loaded_vectors(project: ProjectFolder, change: str, verdict: str) -> None:
+def test_loaded_vectors_of_another_model_are_found(
+    project: ProjectFolder, change: str, verdict: str
+) -> None:
     with project.open() as opened:
         opened.run("fast")
         with opened.stores.vectors.connection() as connection:  # pyright: ignore[reportAttributeAccessIssue]
@@ -348,7 +359,7 @@ def test_the_loaded_vectors(project: ProjectFolder, change: str, verdict: str) -
 def test_anothers_vectors_are_not_to_be_made_anew(
     project: ProjectFolder, tmp_path: Path, postgres_url: str
 ) -> None:
-    """By who would delete the other's rows with them."""
+    """A user who followed such advice would delete the other owner's rows."""
     with project.open() as opened:
         opened.run("fast")
         with opened.stores.vectors.connection() as connection:  # pyright: ignore[reportAttributeAccessIssue]
@@ -368,7 +379,7 @@ def test_anothers_vectors_are_not_to_be_made_anew(
 def test_what_nobody_owns_is_not_said_to_be_this_project_s(
     project: ProjectFolder, tmp_path: Path, postgres_url: str
 ):
-    """An earlier version has loaded it, and who looks has never run."""
+    """An earlier version has loaded the workspace, and this project has never run."""
     with project.open() as opened:
         opened.run("fast")
         with opened.stores.vectors.connection() as connection:  # pyright: ignore[reportAttributeAccessIssue]
@@ -387,7 +398,7 @@ def test_no_finding_tells_a_secret(project: ProjectFolder, openai: OpenAIServer)
     assert "desk-key-1" not in str(examined(project, "serve.keys.desk={key: desk-key-1}"))
 
 
-def test_keys_that_open_nothing(project: ProjectFolder) -> None:
+def test_keys_with_faults_or_without_a_target_are_found(project: ProjectFolder) -> None:
     with project.open() as opened:
         opened.run("fast")
     shared = "is-quoted-nowhere"
@@ -421,7 +432,7 @@ def test_keys_that_open_nothing(project: ProjectFolder) -> None:
     assert shared not in str(found)
 
 
-def test_workflows_prompts_models_and_input(project: ProjectFolder) -> None:
+def test_faults_of_workflows_prompts_models_and_input_are_found(project: ProjectFolder) -> None:
     workflows = project.root / "workflows"
     index = (workflows / "index.yaml").read_text()
     (workflows / "other.yaml").write_text(
@@ -449,7 +460,7 @@ def test_what_is_no_input_is_nothing_to_mend(project: ProjectFolder) -> None:
     assert (found.verdict, "pipe: not a regular file" in found.fact) == ("warning", True)
 
 
-def test_git_and_the_file_of_keys(project: ProjectFolder) -> None:
+def test_a_file_of_keys_that_git_would_publish_is_a_warning(project: ProjectFolder) -> None:
     assert "settings .env" not in examined(project)
     subprocess.run(["git", "init", "--quiet", str(project.root)], check=True)
     (project.root / ".gitignore").write_text("data/\n")
@@ -458,7 +469,7 @@ def test_git_and_the_file_of_keys(project: ProjectFolder) -> None:
     assert examined(project)["settings .env"].verdict == "ok"
 
 
-def test_a_cache_that_is_no_database_or_in_another_mode(project: ProjectFolder) -> None:
+def test_a_cache_that_is_damaged_or_in_another_mode_is_found(project: ProjectFolder) -> None:
     path = project.root / "data" / "cache.sqlite"
     path.write_text("this is no database" * 100)
     assert examined(project)["cache replies"].verdict == "failed"
@@ -471,12 +482,16 @@ def test_a_cache_that_is_no_database_or_in_another_mode(project: ProjectFolder) 
     assert examined(project, "cache=mysql://host/db")["cache replies"].verdict == "failed"
 
 
-def test_little_room(project: ProjectFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_disk_space_is_a_warning(
+    project: ProjectFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pipeline.doctor.project_folder.LEAST_FREE", 10**18)
     assert examined(project)["space data"].verdict == "warning"
 
 
-def test_neo4j(project: ProjectFolder, neo4j_address: Neo4jAddress) -> None:
+def test_neo4j_is_ok_by_the_right_password_and_fails_by_a_wrong_one(
+    project: ProjectFolder, neo4j_address: Neo4jAddress
+) -> None:
     there = [
         f"stores.neo4j.{key}={getattr(neo4j_address, key)}"
         for key in ("uri", "user", "password", "database")
@@ -489,7 +504,7 @@ def test_neo4j(project: ProjectFolder, neo4j_address: Neo4jAddress) -> None:
     assert "canary-wrong" not in str(wrong)
 
 
-def test_neo4j_that_is_down(project: ProjectFolder) -> None:
+def test_a_neo4j_that_is_down_is_a_failure(project: ProjectFolder) -> None:
     found = examined(project, "stores.graph=neo4j", f"stores.neo4j.uri=bolt://{CLOSED}")
     assert found["stores neo4j"].verdict == "failed"
     assert found["stores postgres"].verdict == "ok"
@@ -511,7 +526,7 @@ def test_what_was_found_before_an_error_is_kept() -> None:
     ]  # fmt: skip
 
 
-def test_what_people_see(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_findings_and_actions(capsys: pytest.CaptureFixture[str]) -> None:
     print_findings(
         [Finding("cache", "c", "ok", "whole"), Finding("stores", "s", "failed", "down", "start it")]
     )

@@ -1,4 +1,4 @@
-"""What doctor measures of a chat model, and what questions make of it."""
+"""The doctor measures a chat model, and questions use the results."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ PRICE = "models.chat.default.price={input: 2, output: 8}"
 
 @pytest.fixture
 def project(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> ProjectFolder:
-    """Its documents are about 20,000 tokens."""
+    """Create a project whose documents have about 20,000 tokens."""
     documents = {
         f"{town}.txt": (
             f"{town}\n\n"
@@ -41,7 +41,7 @@ def project(tmp_path: Path, postgres_url: str, openai: OpenAIServer) -> ProjectF
 def looked(
     project: ProjectFolder, *overrides: str, long: bool = False, consents: bool = True
 ) -> tuple[str, list[str]]:
-    """What the doctor says of the context, and what it has asked consent to."""
+    """Return the doctor's finding on the context, and the calls it asked consent for."""
     asked: list[LongCall] = []
 
     def consent(call: LongCall) -> bool:

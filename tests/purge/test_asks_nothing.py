@@ -33,8 +33,8 @@ def project_with(
     documents: dict[str, str] | None = None,
     **settings: Any,
 ) -> ProjectFolder:
-    """A project whose chat model and vectors are all behind the endpoint, and whose summaries are
-    soon asked for."""
+    """Create a project whose chat model and vectors come from the endpoint, and that summarizes
+    early."""
     folder = new_project(
         root, postgres_url, documents or {**KEPT, SECRET_NAME: SECRET}, openai, **settings
     )
@@ -50,7 +50,7 @@ def sources(project: Project, workflow: str) -> set[str]:
 
 
 def edit_prompt(folder: ProjectFolder, name: str) -> str:
-    """Add a word, and return the text that it was."""
+    """Add a word to a prompt, and return its former text."""
     path = folder.root / f"prompts/{name}.md"
     before = path.read_text(encoding="utf-8")
     path.write_text(f"Please. {before}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The history goes by a command of its own: what the present tables need stays."""
+"""A command of its own deletes the history; replies that the present tables need stay."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.servers.openai_server import OpenAIServer
 from tests.states import table_hashes
 
 
-def test_what_only_earlier_nights_hold_goes(
+def test_the_history_of_earlier_runs_is_deleted(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer
 ):
     folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)

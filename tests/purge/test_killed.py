@@ -1,4 +1,5 @@
-"""A purge that is killed anywhere goes on by the same command; no run goes on before that."""
+"""A purge that is killed at any point continues by the same command, and no run is possible before
+that."""
 
 import signal
 import subprocess
@@ -51,8 +52,8 @@ root, point = sys.argv[1:]
     "index": lambda: after(document, "_publish"),
     "checked": lambda: after(document, "_require_gone"),
     "stopped": lambda: setattr(workspaces.shutil, "rmtree", die),
-    "dropped": lambda: setattr(workspaces, "_load", die),
-    "one loaded": lambda: after(workspaces, "_load"),
+    "dropped": lambda: setattr(workspaces, "_load_again", die),
+    "one loaded": lambda: after(workspaces, "_load_again"),
     "all loaded": lambda: after(workspaces, "remake_embedded"),
     "others": lambda: after(document, "withdraw") or setattr(document, "forget_history", die),
     "snapshots": lambda: after(history, "collect_garbage"),
@@ -96,7 +97,7 @@ def refuse_runs(folder: ProjectFolder) -> None:
 
 
 @pytest.mark.parametrize("point", size(["one loaded", "reports"], POINTS))
-def test_on_a_server(tmp_path: Path, postgres_url: str, point: str):
+def test_a_killed_purge_continues_on_a_server(tmp_path: Path, postgres_url: str, point: str):
     folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET})
     with folder.open() as project:
         project.run("fast")
@@ -121,7 +122,7 @@ def test_on_a_server(tmp_path: Path, postgres_url: str, point: str):
 
 
 @pytest.mark.parametrize("point", size(["dropped"], EMBEDDED))
-def test_on_the_embedded_server(tmp_path: Path, point: str):
+def test_a_killed_purge_continues_on_the_embedded_server(tmp_path: Path, point: str):
     init_project(tmp_path / "mill")
     folder = ProjectFolder(tmp_path / "mill")
     for name, text in {**KEPT, "secret.txt": SECRET}.items():
@@ -146,7 +147,7 @@ def test_on_the_embedded_server(tmp_path: Path, point: str):
     assert found_in(folder.root, CANARY) == []
 
 
-def test_what_was_done_twice_is_said(tmp_path: Path, postgres_url: str):
+def test_a_second_purge_of_a_document_is_refused(tmp_path: Path, postgres_url: str):
     folder = new_project(tmp_path / "mill", postgres_url, {**KEPT, "secret.txt": SECRET})
     with folder.open() as project:
         project.run("fast")
@@ -158,7 +159,7 @@ def test_what_was_done_twice_is_said(tmp_path: Path, postgres_url: str):
             project.purge("secret.txt")
 
 
-def test_a_damaged_intention_is_told(tmp_path: Path, postgres_url: str):
+def test_a_damaged_note_of_a_purge_is_an_error(tmp_path: Path, postgres_url: str):
     folder = new_project(tmp_path / "mill", postgres_url, KEPT)
     (folder.root / "data").mkdir(exist_ok=True)
     (folder.root / FILE).write_text("{")

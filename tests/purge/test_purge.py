@@ -31,7 +31,8 @@ SECRET = (
 
 
 def found_in(root: Path, word: str) -> list[str]:
-    """Files below the folder that hold the word, in UTF-8 or UTF-16, also inside Parquet."""
+    """Return the files below the folder that hold the word, in UTF-8 or UTF-16, also inside
+    Parquet."""
     forms = [word.encode(), word.lower().encode(), word.encode("utf-16-le")]
     files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
     return [
@@ -42,7 +43,10 @@ def found_in(root: Path, word: str) -> list[str]:
 
 
 def _content(path: Path) -> bytes:
-    """Parquet is compressed. SQLite takes its log away as the last connection closes."""
+    """Return the content of a file, decompressed if it is Parquet.
+
+    SQLite deletes its log when the last connection closes.
+    """
     try:
         return (
             str(pq.read_table(path).to_pydict()).encode()
@@ -99,7 +103,7 @@ def test_no_file_holds_a_word_of_a_purged_document(
     assert not any(CANARY in str(file) for file in openai.files)
 
 
-def test_what_survives_is_as_if_the_document_had_never_been(
+def test_the_rest_is_as_if_the_document_had_never_existed(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer
 ):
     purged = new_project(tmp_path / "purged", postgres_url, {**KEPT, "secret.txt": SECRET}, openai)
@@ -151,7 +155,7 @@ def test_a_purge_that_was_broken_off_goes_on(
 
 
 def in_batches(folder: ProjectFolder, openai: OpenAIServer) -> None:
-    """Extraction is asked in a batch, which is not waited for."""
+    """Set the extraction to run in a batch, which is not waited for."""
     batch = {"poll_seconds": 0.01, "wait_minutes": 0, "least": 1}
     chat = {"base_url": openai.base_url, "api_key": openai.key, "batch": batch}
     folder.edit_settings(models={"chat": {"default": chat}})
@@ -320,7 +324,9 @@ def test_projects_that_share_a_cache_keep_their_replies_and_batches(
     assert CANARY.encode() not in (tmp_path / "cache.sqlite").read_bytes()
 
 
-def test_what_cannot_be_purged_is_said(tmp_path: Path, postgres_url: str, openai: OpenAIServer):
+def test_the_error_says_why_a_name_cannot_be_purged(
+    tmp_path: Path, postgres_url: str, openai: OpenAIServer
+):
     folder = new_project(tmp_path / "mill", postgres_url, {"a.txt": KEPT["a.txt"]})
     with folder.open() as project:
         project.run("fast")

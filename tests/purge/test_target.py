@@ -1,4 +1,4 @@
-"""What is nowhere is refused, with the nearest names, before anything is touched."""
+"""An unknown name is refused, with the most similar names, before anything is changed."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ TEXTS = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> ProjectFolder:
-    """Loaded on two nights: a file of the first one is gone."""
+    """Create a project that was loaded by two runs, with a file that only the first one read."""
     folder = new_project(tmp_path_factory.mktemp("target") / "mill", postgres_url, TEXTS)
     folder.write("former.txt", "The former\n\nMira Vale left.")
     with folder.open() as project:
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, postgres_url: str) -> Proje
 
 
 def state(folder: ProjectFolder) -> dict[Path, int]:
-    """Every file but those of the lock."""
+    """Return the content of every file except locks."""
     files = [
         path
         for path in folder.root.rglob("*")
@@ -63,7 +63,7 @@ def test_a_name_that_is_nowhere_is_a_usage_error(folder: ProjectFolder, given: s
     assert state(folder) == before
 
 
-def test_nothing_near_is_no_guess(folder: ProjectFolder):
+def test_an_unknown_name_without_similar_ones_gets_no_suggestion(folder: ProjectFolder):
     with folder.open() as project, pytest.raises(UsageError) as error:
         project.purge("0123456789")
     assert "did you mean" not in str(error.value)
@@ -81,7 +81,7 @@ def test_a_record_has_to_be_out_of_its_file_first(folder: ProjectFolder):
 @pytest.mark.parametrize(
     "given", ["harrow-mill.txt", "data/input/harrow-mill.txt", "{root}/data/input/harrow-mill.txt"]
 )
-def test_what_there_is_is_said_before_it_asks(folder: ProjectFolder, given: str):
+def test_the_command_shows_the_survey_before_it_asks(folder: ProjectFolder, given: str):
     with folder.open() as project:
         survey = project.survey(given.format(root=folder.root))
         assert survey.document == "harrow-mill.txt"
@@ -121,7 +121,7 @@ def test_a_file_is_named_as_it_is_on_disk(tmp_path: Path, postgres_url: str, nam
         assert list(project.table("documents", "fast")["source"]) == ["a.txt"]
 
 
-def test_a_link_is_meant_itself(tmp_path: Path, postgres_url: str):
+def test_a_link_is_purged_and_not_its_target(tmp_path: Path, postgres_url: str):
     folder = new_project(
         tmp_path / "mill",
         postgres_url,
@@ -149,7 +149,7 @@ def test_a_file_that_was_only_ever_rejected_is_known(tmp_path: Path, postgres_ur
         assert project.survey("b.jsonl").size is None
 
 
-def test_said_on_the_terminal_and_counted_at_the_end(tmp_path: Path, postgres_url: str):
+def test_the_command_shows_the_survey_and_counts_at_the_end(tmp_path: Path, postgres_url: str):
     folder = new_project(tmp_path / "mill", postgres_url, TEXTS)
     with folder.open() as project:
         project.run("fast")

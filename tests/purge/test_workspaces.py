@@ -34,14 +34,14 @@ def mill(
 
 
 def load(folder: ProjectFolder, *overrides: str) -> str:
-    """Load into a workspace of that name; returns it."""
+    """Load into a workspace of this name, and return the name."""
     with folder.open(*overrides) as project:
         project.run("fast")
         return project.settings.workspace
 
 
 def holds(url: str, workspace: str) -> bool:
-    """Whether any row of the workspace has a word of the document, in whatever column."""
+    """Return whether any row of the workspace has a word of the document in any column."""
     return CANARY.lower() in repr(postgres_rows(url, workspace)).lower()
 
 
@@ -53,7 +53,7 @@ def in_neo4j(address: Neo4jAddress) -> list[str]:
     ]  # fmt: skip
 
 
-def test_every_workspace_of_one_server(tmp_path: Path, postgres_url: str):
+def test_a_purge_reaches_every_workspace_of_one_server(tmp_path: Path, postgres_url: str):
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
     folder.write("d.txt", "The Fourth\n\nMira Vale wrote it later.")
@@ -125,7 +125,7 @@ def test_the_graph_in_neo4j_of_every_workspace_also_of_one_that_the_settings_no_
         assert CANARY.lower() not in graph.lower()
 
 
-def test_a_graph_that_postgres_held_before_neo4j_did(
+def test_a_purge_reaches_a_graph_that_was_in_postgres_before_neo4j(
     tmp_path: Path, postgres_url: str, neo4j_address: Neo4jAddress
 ):
     folder = mill(tmp_path / "mill", postgres_url)
@@ -167,8 +167,8 @@ def test_a_database_that_cannot_be_reached_is_named_until_it_has_been(
 
 
 def test_a_workspace_that_is_another_owners_by_now_is_named(tmp_path: Path, postgres_url: str):
-    """As where the settings name an owner since: its rows are of this project still, and no load
-    may go there."""
+    """Settings name an owner since, so the rows are still this project's, but no load may go
+    there."""
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
     folder.edit_settings(owner="nightly")
@@ -202,7 +202,9 @@ def test_another_database_of_the_same_server_is_reached(tmp_path: Path, postgres
     assert [holds(url, mine) for url in (postgres_url, elsewhere)] == [False, False]
 
 
-def test_the_embedded_server_that_the_settings_no_longer_name(tmp_path: Path, postgres_url: str):
+def test_a_purge_reaches_an_embedded_server_that_settings_no_longer_name(
+    tmp_path: Path, postgres_url: str
+):
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
     load(folder, "stores.postgres.url=embedded")
@@ -327,7 +329,7 @@ def test_a_dropped_workspace_is_no_longer_one_that_was_loaded(tmp_path: Path, po
 def test_a_load_that_has_waited_for_a_drop_is_noted(
     tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """What a drop forgets is what was there before the load."""
+    """A drop forgets only what was there before the load."""
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
     drop, waits = PostgresStore.drop, threading.Event()
@@ -356,7 +358,7 @@ def test_a_load_that_has_waited_for_a_drop_is_noted(
     assert [each.name for each in LoadedWorkspaces(folder.root).all()] == [mine]
 
 
-def test_those_who_note_and_forget_at_once_lose_nothing(tmp_path: Path):
+def test_simultaneous_changes_to_the_list_of_workspaces_lose_nothing(tmp_path: Path):
     record = LoadedWorkspaces(tmp_path)
     kept, gone = (
         [Workspace("embedded", "", f"{kind}-{number}") for number in range(20)]
@@ -371,7 +373,7 @@ def test_those_who_note_and_forget_at_once_lose_nothing(tmp_path: Path):
 
 
 def test_what_came_back_after_a_purge_is_not_certified_by_it(tmp_path: Path, postgres_url: str):
-    """The workspace was cleaned, loaded with the document again, and cannot be written any more."""
+    """The workspace was cleaned, then loaded with the document again, and now cannot be written."""
     folder = mill(tmp_path / "mill", postgres_url)
     mine = load(folder)
     away = Workspace("postgres", "db.example.org:5432/kb", mine)

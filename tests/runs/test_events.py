@@ -39,7 +39,7 @@ def test_a_run_tells_its_events(tmp_path: Path, postgres_url: str):
 
 
 @pytest.mark.parametrize("at", ["step_started", "step_advanced", "step_finished"])
-def test_what_the_callback_raises_ends_the_run(
+def test_an_error_of_the_callback_ends_the_run(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer, at: str
 ):
     folder = new_project(tmp_path / "p", postgres_url, endpoint=openai)

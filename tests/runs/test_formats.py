@@ -34,7 +34,7 @@ def write_format(folder: ProjectFolder, format: str) -> None:
 
 
 def decided(folder: ProjectFolder) -> list[str]:
-    """The lines of the file but for its comments."""
+    """Return the lines of the file without its comments."""
     path = folder.root / FILE
     lines = path.read_text().splitlines() if path.exists() else []
     return [line for line in lines if not line.startswith("#")]
@@ -45,7 +45,7 @@ def step_of(report: dict, step: str = "extract_graph") -> dict:
 
 
 def graphs_asked(openai: OpenAIServer) -> list[str]:
-    """The format of each request for a graph."""
+    """Return the format of each request for a graph."""
     chats = [request for request in openai.requests if request.kind == "chat"]
     graphs = [chat for chat in chats if "knowledge graph it contains" in str(chat.body["messages"])]
     return ["json" if "response_format" in graph.body else "records" for graph in graphs]
@@ -77,8 +77,8 @@ def test_a_model_that_writes_json_alone_is_asked_for_json(
 def test_a_request_for_json_shows_no_record_and_bounds_what_the_model_may_write(
     project: ProjectFolder, openai: OpenAIServer
 ):
-    """A small model writes records in between where it is shown some, and loops in a list that has
-    no end."""
+    """A small model mixes records into its JSON if the prompt shows some, and loops in unbounded
+    lists."""
     write_format(project, "json")
     assert project.report("index", "index")["outcome"] == "completed"
     bodies = [request.body for request in openai.requests if request.kind == "chat"]

@@ -1,4 +1,4 @@
-"""What gc keeps and deletes, and what is left when it is broken off."""
+"""Garbage collection keeps and deletes the right files, also if it is interrupted."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ NIGHTS = 4
 
 
 def publish(store: SnapshotStore, workflow: str, run_id: str, *texts: str) -> Manifest:
-    """A run of two steps; the table ``shared`` is the same every night."""
+    """Publish a run of two steps; its table ``shared`` is the same in every run."""
     tables, steps = {}, {}
     for step, rows in {"shared": ("always",), "texts": texts}.items():
         table = TEXTS.encode(
@@ -32,7 +32,7 @@ def publish(store: SnapshotStore, workflow: str, run_id: str, *texts: str) -> Ma
 
 @pytest.fixture
 def store(tmp_path: Path) -> SnapshotStore:
-    """Four nights of one workflow, one of another that shares a table with the second."""
+    """Create four runs of one workflow, and one of another that shares a table with the second."""
     store = SnapshotStore(tmp_path / "snapshots")
     for night in range(NIGHTS):
         publish(store, "index", f"run-{night}", f"night {night}")
@@ -47,8 +47,8 @@ def files(store: SnapshotStore) -> set[str]:
 
 
 def assert_whole(store: SnapshotStore) -> None:
-    """Every manifest that is there, live or kept, can be read with all its tables, and is found by
-    its records."""
+    """Check that every manifest, live or kept, can be read with all its tables and found by its
+    records."""
     for workflow in store.workflows():
         for run_id in ("", *store.history(workflow)):
             manifest = store.manifest(workflow, run_id)
@@ -96,7 +96,7 @@ def test_a_dry_run_says_the_same_and_deletes_nothing(store: SnapshotStore):
     assert dry.to_json()["total"] == {"files": dry.total.files, "bytes": dry.total.bytes}
 
 
-def test_what_no_manifest_names_goes_and_what_others_put_there_stays(store: SnapshotStore):
+def test_unnamed_snapshots_are_deleted_and_other_files_stay(store: SnapshotStore):
     stray = store.tables.write(
         "strays", TEXTS.encode(TEXTS.frame([("1", "of a run that failed")]), "strays")
     )
@@ -108,7 +108,7 @@ def test_what_no_manifest_names_goes_and_what_others_put_there_stays(store: Snap
     assert theirs.exists()
 
 
-def test_broken_off_between_any_two_deletions_it_leaves_a_working_project(
+def test_a_collection_interrupted_between_any_two_deletions_leaves_a_working_project(
     store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     unlink, deletions = Path.unlink, len(files(store))
@@ -144,7 +144,7 @@ def test_at_least_one_manifest_is_kept(store: SnapshotStore, keep: int):
         collect_garbage(store, keep, dry_run=False)
 
 
-def test_nothing_is_deleted_while_it_cannot_be_read_what_is_live(store: SnapshotStore):
+def test_nothing_is_deleted_while_the_live_manifest_cannot_be_read(store: SnapshotStore):
     kept = store.root / "manifests" / "fast" / f"{store.history('fast')[-1]}.json"
     whole = kept.read_bytes()
     for path in (store.root / "manifest-fast.json", kept):

@@ -1,4 +1,4 @@
-"""What is told of the rows that a run left out."""
+"""The page of a run describes the rows that it left out."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ TEXTS = table("id", id=STRING, text=STRING)
 NAMES = table("id", id=STRING, called=STRING)
 
 
-def test_what_a_row_says_is_looked_up_where_a_table_has_it(tmp_path: Path):
-    """A table of an own verb may be called as ours."""
+def test_the_text_of_a_rejected_row_is_read_from_its_table(tmp_path: Path):
+    """A table of a project's own verb may have the name of one of ours."""
     snapshots = SnapshotStore(tmp_path)
 
     def saved(name: str, schema: TableSchema, *row: str) -> Snapshot:

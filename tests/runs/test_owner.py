@@ -1,4 +1,4 @@
-"""A project's id in a cache that others use too."""
+"""A project has one id in a cache that others use too."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from pipeline.errors import DataError
 from pipeline.runs.owner import OWNER_FILE, PLACE_FILE, owner_of, settle
 
 
-def test_made_once_and_kept_when_the_folder_is_moved(tmp_path: Path):
+def test_an_owner_is_created_once_and_kept_when_the_folder_is_moved(tmp_path: Path):
     first = owner_of(tmp_path / "a")
     assert first == owner_of(tmp_path / "a") != owner_of(tmp_path / "b")
     (tmp_path / "a").rename(tmp_path / "c")
@@ -18,7 +18,7 @@ def test_made_once_and_kept_when_the_folder_is_moved(tmp_path: Path):
     assert [path.name for path in (tmp_path / "c/data").iterdir()] == ["owner"]
 
 
-def test_processes_that_come_together_have_one(tmp_path: Path):
+def test_processes_that_start_together_share_one_owner(tmp_path: Path):
     code = (
         "import sys; from pathlib import Path; from pipeline.runs.owner import owner_of;"
         " sys.stdin.readline(); "
@@ -32,14 +32,14 @@ def test_processes_that_come_together_have_one(tmp_path: Path):
     assert owners == {f"{owner_of(tmp_path)}\n"}
 
 
-def test_an_empty_file_is_said(tmp_path: Path):
+def test_an_empty_owner_file_is_an_error(tmp_path: Path):
     owner_of(tmp_path)
     (tmp_path / OWNER_FILE).write_text("")
     with pytest.raises(DataError, match="data/owner: empty; restore it"):
         owner_of(tmp_path)
 
 
-def test_a_damaged_one_is_healed_by_its_second_copy_and_never_another(tmp_path: Path):
+def test_only_a_damaged_owner_file_is_restored_from_its_second_copy(tmp_path: Path):
     owner = owner_of(tmp_path)
     settle(tmp_path)
     path = tmp_path / OWNER_FILE
@@ -57,7 +57,7 @@ def test_a_damaged_one_is_healed_by_its_second_copy_and_never_another(tmp_path: 
         owner_of(tmp_path)
 
 
-def test_a_damaged_second_copy_is_told_and_made_again(tmp_path: Path):
+def test_a_damaged_second_copy_is_reported_and_written_again(tmp_path: Path):
     owner = owner_of(tmp_path)
     settle(tmp_path)
     path = tmp_path / PLACE_FILE

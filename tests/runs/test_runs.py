@@ -166,7 +166,7 @@ def test_another_lock_that_times_out_inside_a_run_is_not_taken_for_this_one(
         FileLock(tmp_path / "other").acquire(timeout=0)
 
 
-def test_who_looks_at_a_load_that_waits_reads_for_whom(runs: Runs):
+def test_the_note_of_a_waiting_load_says_for_whom_it_waits(runs: Runs):
     noted = ProgressNotes(Progress(), runs, UnfinishedRun(runs.new_id(), "fast"))
     noted.load_started()
     noted.load_waits("postgres: workspace 'default' is held by another")
@@ -175,7 +175,7 @@ def test_who_looks_at_a_load_that_waits_reads_for_whom(runs: Runs):
 
 
 def test_a_killed_run_of_a_process_with_the_holders_number_is_not_under_way(runs: Runs):
-    """As in a container, where every command is process 1."""
+    """In a container every command may be process 1."""
     runs.note(UnfinishedRun("20200101T000000.000000-abcdef", "fast", this_process(), "embed"))
     line = [sys.executable, "-c", LOOK, str(runs.folder)]
     with runs.alone():

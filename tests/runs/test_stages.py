@@ -1,4 +1,4 @@
-"""What cannot be loaded is said before any step runs."""
+"""A workflow that cannot be loaded is refused before any step runs."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tests.states import models
 
 
 def write_workflow(folder: ProjectFolder, name: str, keep: int, *more: dict[str, Any]) -> None:
-    """The first steps of ``index``, and others."""
+    """Write a workflow of the first steps of ``index`` and these."""
     content = yaml.safe_load((folder.root / "workflows" / "index.yaml").read_text(encoding="utf-8"))
     steps = [*content["steps"][:keep], *more]
     (folder.root / "workflows" / f"{name}.yaml").write_text(
@@ -97,14 +97,16 @@ def test_vectors_without_a_model_are_refused(folder: ProjectFolder, openai: Open
     assert openai.requests == []
 
 
-def test_it_is_indexed_all_the_same_and_its_rejects_are_retried(folder: ProjectFolder):
+def test_a_workflow_that_cannot_be_loaded_is_indexed_and_its_rejects_are_retried(
+    folder: ProjectFolder,
+):
     write_workflow(folder, "mine", 5)
     with folder.open() as project:
         assert project.index("mine").outcome == "completed"
         assert project.retry("mine").outcome == "completed"
 
 
-def test_plan_says_it(folder: ProjectFolder):
+def test_the_plan_says_that_a_workflow_cannot_be_loaded(folder: ProjectFolder):
     write_workflow(folder, "mine", 5)
     with folder.open() as project:
         assert "writes no text_unit_embeddings" in project.why_not_loadable("mine")

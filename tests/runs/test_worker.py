@@ -1,4 +1,4 @@
-"""What workers of a cluster are sent of a project, and what they open."""
+"""Workers of a cluster receive the files of a project that they need, and open them."""
 
 import io
 import zipfile
@@ -48,7 +48,7 @@ def shipped(folder: ProjectFolder) -> bytes:
         return ship(project, workflow)
 
 
-def test_what_the_environment_says_is_not_sent(folder: ProjectFolder, tmp_path: Path):
+def test_values_of_the_environment_are_not_sent(folder: ProjectFolder, tmp_path: Path):
     content = shipped(folder)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
@@ -56,7 +56,7 @@ def test_what_the_environment_says_is_not_sent(folder: ProjectFolder, tmp_path: 
     assert not [name for name, file in files.items() if CANARY.encode() in file]
 
 
-def test_a_worker_looks_it_up_in_its_own_environment(
+def test_a_worker_reads_its_own_environment(
     folder: ProjectFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     sent = tmp_path / "sent.zip"

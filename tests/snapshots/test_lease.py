@@ -1,4 +1,4 @@
-"""One client writes: the lease that it holds, loses, gives back, and leaves behind."""
+"""One client writes at a time: it holds the lease, loses it, gives it back, or leaves it behind."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ def test_a_second_client_is_refused_and_told_by_whom(bucket: Bucket, tmp_path: P
         pass  # at once: it was given back
 
 
-def test_of_many_that_come_at_once_one_gets_it(bucket: Bucket, tmp_path: Path):
+def test_one_of_many_simultaneous_clients_gets_the_lease(bucket: Bucket, tmp_path: Path):
     began, ended = threading.Barrier(5), threading.Event()
     got, refused = list[int](), list[int]()
 
@@ -69,8 +69,8 @@ def test_a_dead_clients_lease_is_taken_over_after_a_whole_period(bucket: Bucket,
         assert time.monotonic() - began > SHORT
 
 
-def test_who_finds_its_own_lease_need_not_wait(bucket: Bucket, tmp_path: Path):
-    """It holds the folder alone: who had it is dead."""
+def test_a_client_that_finds_its_own_lease_does_not_wait(bucket: Bucket, tmp_path: Path):
+    """It holds the folder alone, so the former holder of the lease is dead."""
     leave_behind(bucket, tmp_path / "one")
     began = time.monotonic()
     with bucket.snapshots(tmp_path / "one").folder.alone("one"):
@@ -81,8 +81,7 @@ def test_who_finds_its_own_lease_need_not_wait(bucket: Bucket, tmp_path: Path):
 
 
 def test_a_client_that_was_asleep_writes_nothing_more(bucket: Bucket, tmp_path: Path):
-    """Neither by its own clock, nor, where it does not look at that, by the conditions of what it
-    writes."""
+    """Its own clock keeps it from writing, or else the conditions of its writes do."""
     one, other = bucket.snapshots(tmp_path / "one"), bucket.snapshots(tmp_path / "other")
     with one.folder.alone("one"):
         night(one, FIRST, *"abc")
@@ -103,9 +102,10 @@ def test_a_client_that_was_asleep_writes_nothing_more(bucket: Bucket, tmp_path: 
     assert other.manifest("flow").tables == {"texts": newest}
 
 
-def test_in_the_second_half_of_a_period_it_waits_to_be_renewed(bucket: Bucket, tmp_path: Path):
-    """What it sends in the first half has come to an end, whatever the server does, before anybody
-    can take over."""
+def test_a_change_in_the_second_half_of_a_period_waits_for_the_renewal(
+    bucket: Bucket, tmp_path: Path
+):
+    """Requests sent in the first half end before anybody can take the lease over."""
     assert 2 * LONGEST_CHANGE < leases.PERIOD
     with leased(bucket.objects, "one", tmp_path) as lease:
         lease.ended.set()  # it renews itself no more
@@ -121,10 +121,10 @@ def test_in_the_second_half_of_a_period_it_waits_to_be_renewed(bucket: Bucket, t
         assert leases._now() - lease.renewed > lease.period
 
 
-def test_objects_are_deleted_for_as_long_as_it_is_held(
+def test_a_lost_lease_stops_a_deletion_between_two_requests(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Another client may have recorded the others since."""
+    """Another client may have recorded the other objects since."""
     monkeypatch.setattr("pipeline.snapshots.objects.DELETED_AT_ONCE", {"s3": 2})
     names = [f"texts/{number}" for number in range(5)]
     for name in names:
@@ -234,14 +234,14 @@ def test_a_holder_whose_lease_was_replaced_finds_out(bucket: Bucket, tmp_path: P
     assert bucket.objects.read(LEASE)[0] == b"{}"  # it gives back nothing
 
 
-def test_it_is_renewed_for_as_long_as_it_is_held(bucket: Bucket, tmp_path: Path):
+def test_a_lease_is_renewed_while_it_is_held(bucket: Bucket, tmp_path: Path):
     with leased(bucket.objects, "one", tmp_path, SHORT / 4) as lease:
         wait_for(lambda: lease.turn > 8)
         lease.check()
 
 
 def leave_behind(bucket: Bucket, folder: Path) -> None:
-    """As a client that was killed."""
+    """Leave the lease as a killed client does."""
     lease = Lease(bucket.objects, "its-token", "one", SHORT)
     write_text(folder / TOKEN, lease.token)
     assert bucket.objects.create(LEASE, lease.content())

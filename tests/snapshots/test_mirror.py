@@ -15,7 +15,7 @@ from tests.servers.s3_server import between
 from tests.snapshots.test_places import FIRST, SECOND, night, texts
 
 
-def test_a_folder_that_is_deleted_is_fetched_anew(bucket: Bucket, tmp_path: Path):
+def test_a_deleted_folder_is_fetched_again(bucket: Bucket, tmp_path: Path):
     store = bucket.snapshots(tmp_path / "mirror")
     with store.folder.alone("here"):
         snapshot = night(store, FIRST, *"abc")
@@ -41,7 +41,7 @@ def test_a_record_stands_only_after_its_files(bucket: Bucket, tmp_path: Path):
     assert order == ["texts", "steps", "manifests", "manifest-flow.json"]
 
 
-def test_a_night_that_changes_nothing_lists_once_and_writes_nothing(bucket: Bucket, tmp_path: Path):
+def test_a_run_that_changes_nothing_lists_once_and_writes_nothing(bucket: Bucket, tmp_path: Path):
     with bucket.snapshots(tmp_path / "mirror").folder.alone("here"):
         pass
     with between(bucket.server) as (endpoint, traffic):
@@ -57,7 +57,9 @@ def test_a_night_that_changes_nothing_lists_once_and_writes_nothing(bucket: Buck
 
 
 @pytest.mark.parametrize("where", ["here", "there"])
-def test_damage_here_is_mended_and_damage_there_is_told(bucket: Bucket, tmp_path: Path, where: str):
+def test_damage_on_disk_is_repaired_and_damage_in_the_store_is_reported(
+    bucket: Bucket, tmp_path: Path, where: str
+):
     store = bucket.snapshots(tmp_path / "mirror")
     with store.folder.alone("here"):
         snapshot = night(store, FIRST, *"abc")
@@ -87,7 +89,9 @@ def test_a_damaged_record_counts_as_none(
         assert store.find_record(snapshot.sha256) is None
 
 
-def test_what_another_client_has_deleted_is_gone_here_too(bucket: Bucket, tmp_path: Path):
+def test_an_object_that_another_client_deleted_is_deleted_on_disk_too(
+    bucket: Bucket, tmp_path: Path
+):
     one, other = bucket.snapshots(tmp_path / "one"), bucket.snapshots(tmp_path / "other")
     with one.folder.alone("one"):
         snapshot = night(one, FIRST, *"abc")
@@ -103,7 +107,7 @@ def test_what_another_client_has_deleted_is_gone_here_too(bucket: Bucket, tmp_pa
         assert one.tasks.read_notes(["task"]) == {}
 
 
-def test_another_process_does_tasks_without_the_lease_and_writes_no_more(
+def test_a_process_without_the_lease_does_tasks_and_writes_nothing_else(
     bucket: Bucket, tmp_path: Path
 ):
     client, worker = bucket.snapshots(tmp_path / "client"), bucket.snapshots(tmp_path / "worker")
@@ -157,8 +161,8 @@ def test_tables_are_kept_before_a_record_names_them(bucket: Bucket, tmp_path: Pa
         assert worker.tables.read_arrow(table).equals(texts(*"abc"))
 
 
-def test_what_others_have_made_is_fetched_side_by_side(bucket: Bucket, tmp_path: Path):
-    """A night on a cluster has hundreds of such files, and each is waited for."""
+def test_files_of_other_processes_are_fetched_side_by_side(bucket: Bucket, tmp_path: Path):
+    """A run on a cluster has hundreds of such files, and each is waited for."""
     worker, order, rows = bucket.snapshots(tmp_path / "worker"), ("id",), texts(*"abcdef")
     files = [
         file for of in "01" for file in worker.tables.write_bucket("texts", rows, order, of, "id")
@@ -179,7 +183,7 @@ def test_what_others_have_made_is_fetched_side_by_side(bucket: Bucket, tmp_path:
     assert len(files) > 1
 
 
-def test_tasks_whose_files_are_gone_are_found_by_one_look(bucket: Bucket, tmp_path: Path):
+def test_tasks_whose_files_are_missing_are_found_by_one_listing(bucket: Bucket, tmp_path: Path):
     worker = bucket.snapshots(tmp_path / "worker")
     tasks = [f"task-{number}" for number in range(4)]
     for task in tasks:
@@ -216,7 +220,7 @@ def test_a_reader_that_stays_sees_what_another_has_deleted(
         assert reader.tables.read_arrow(snapshot).equals(texts(*"abc"))
 
 
-def test_columns_are_told_by_the_ends_of_files(bucket: Bucket, tmp_path: Path):
+def test_columns_are_read_from_the_ends_of_files(bucket: Bucket, tmp_path: Path):
     store = bucket.snapshots(tmp_path / "mirror")
     with store.folder.alone("here"):
         snapshot = night(store, FIRST, *(str(number) * 100 for number in range(20_000)))
@@ -228,7 +232,7 @@ def test_columns_are_told_by_the_ends_of_files(bucket: Bucket, tmp_path: Path):
     assert traffic.down < sum((store.root / name).stat().st_size for name in names) / 2
 
 
-def test_what_is_only_tried_is_written_beside(bucket: Bucket, tmp_path: Path):
+def test_a_dry_run_writes_beside_the_store(bucket: Bucket, tmp_path: Path):
     store = bucket.snapshots(tmp_path / "mirror")
     with store.folder.alone("here"):
         snapshot = night(store, FIRST, *"abc")

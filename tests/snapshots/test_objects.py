@@ -1,4 +1,4 @@
-"""What an object store answers, in words: where, what, and what to do; never a key."""
+"""Messages of an object store say where, what and what to do, and never show a key."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ SECRET = "wJalrXUtnFEMI-K7MDENG"
 CLOSED = "http://127.0.0.1:9"
 
 
-def test_conditions_are_told_by_none(bucket: Bucket):
+def test_a_write_whose_condition_fails_returns_none(bucket: Bucket):
     objects = bucket.objects
     first = objects.create("one", b"first")
     assert first
@@ -31,11 +31,11 @@ def test_conditions_are_told_by_none(bucket: Bucket):
         objects.read("none")
 
 
-def test_what_another_client_is_about_to_create_and_does_not_is_created(
+def test_an_object_is_created_if_another_client_that_was_creating_it_fails(
     bucket: Bucket, tmp_path: Path
 ):
-    """S3 says of an object that two create at once that it is in the way, also where the other one
-    fails yet."""
+    """S3 reports a conflict while another client creates the object, even if that one fails
+    later."""
     path, refused = tmp_path / "file", list[str]()
     path.write_bytes(b"content")
     objects, put = bucket.objects, Objects._put
@@ -52,7 +52,7 @@ def test_what_another_client_is_about_to_create_and_does_not_is_created(
     assert objects.read("file")[0] == b"content"
 
 
-def test_files_go_up_once_and_come_back(
+def test_files_are_uploaded_once_and_fetched_again(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("pipeline.snapshots.objects.LARGE", 2000)

@@ -1,4 +1,4 @@
-"""What a store of snapshots promises, on disk and in a bucket."""
+"""A store of snapshots keeps its promises on disk and in a bucket."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def texts(*rows: str) -> pa.Table:
 
 @pytest.fixture(params=["folder", "bucket"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SnapshotStore]:
-    """Held by who writes."""
+    """Open a store and hold it as writers do."""
     folder = tmp_path / "snapshots"
     is_folder = request.param == "folder"
     store = (
@@ -37,7 +37,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SnapshotSt
 
 
 def night(store: SnapshotStore, run_id: str, *rows: str) -> Snapshot:
-    """One step, one table."""
+    """Publish a run of one step with one table."""
     snapshot = store.tables.write("texts", texts(*rows), TEXTS.order)
     record = StepRecord("step", snapshot.sha256, {"code": "1"}, {"texts": snapshot})
     store.save_record(record)
@@ -76,7 +76,7 @@ def test_tasks_are_noted_until_their_step_has_a_record(store: SnapshotStore):
     assert store.tasks.read_notes(["one"]) == {}
 
 
-def test_what_is_shared_is_found_until_it_is_taken_back(store: SnapshotStore, tmp_path: Path):
+def test_a_shared_file_is_found_until_it_is_withdrawn(store: SnapshotStore, tmp_path: Path):
     for number in "12":
         (tmp_path / number).write_bytes(number.encode())
     store.tasks.share({"1.rows": tmp_path / "1", "2.rows": tmp_path / "2"})
@@ -87,7 +87,7 @@ def test_what_is_shared_is_found_until_it_is_taken_back(store: SnapshotStore, tm
     assert store.tasks.find_shared("2.rows").read_bytes() == b"2"
 
 
-def test_garbage_is_what_no_kept_manifest_names(store: SnapshotStore):
+def test_files_that_no_kept_manifest_names_are_garbage(store: SnapshotStore):
     old, new = night(store, FIRST, *"abc"), night(store, SECOND, *"def")
     would_go = collect_garbage(store, keep=1, dry_run=True)
     assert store.tables.exists(old)
@@ -101,7 +101,7 @@ def test_garbage_is_what_no_kept_manifest_names(store: SnapshotStore):
     assert {kept.name for kept in store.all_files()} == {*new.paths, f"steps/{new.sha256}.json"}
 
 
-def test_rows_that_are_gone_are_cleared_from_their_files(store: SnapshotStore):
+def test_compacted_files_hold_no_deleted_rows(store: SnapshotStore):
     rows = [f"text {number}" for number in range(2000)]
     before = night(store, FIRST, *rows)
     now = store.tables.write("texts", texts(*rows[:-10]), TEXTS.order, before)
@@ -115,7 +115,7 @@ def test_rows_that_are_gone_are_cleared_from_their_files(store: SnapshotStore):
     assert store.tables.read_arrow(cleared).equals(texts(*rows[:-10]))
 
 
-def test_a_file_that_is_gone_is_told_and_its_record_is_none(
+def test_a_missing_file_is_reported_and_its_record_counts_as_missing(
     store: SnapshotStore, request: pytest.FixtureRequest
 ):
     snapshot = night(store, FIRST, "a")

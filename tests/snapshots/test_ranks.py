@@ -42,7 +42,7 @@ def test_an_end_that_is_no_entity_has_no_degree():
     assert (row.source_degree, row.target_degree, row.rank) == (0, 0, 0)
 
 
-def test_a_step_that_asks_for_ranks_is_told_where_degrees_are():
+def test_the_error_of_a_step_that_asks_for_ranks_says_where_degrees_are():
     params = FilterRowsParams(where={"rank": {">": 3}})
     with pytest.raises(
         ValueError, match="no column 'rank'; degrees are in 'entities' alone: join them by"

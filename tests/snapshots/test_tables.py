@@ -1,4 +1,5 @@
-"""A table is its rows: whatever nights it came by, and whatever files it lies in."""
+"""The identity of a table is that of its rows, whichever runs made it and whichever files hold
+it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -45,7 +46,7 @@ def encoded(rows: Rows) -> pa.Table:
 
 
 def edited(rows: Rows, edits: list[tuple[str, str]]) -> Rows:
-    """An empty text deletes."""
+    """Return the rows after edits; an empty text deletes a row."""
     return {id: text for id, text in {**rows, **dict(edits)}.items() if text}
 
 
@@ -65,7 +66,7 @@ def pairs(rows: pa.Table) -> list[tuple[str, str]]:
     bucket_rows=st.sampled_from([2, 9, 100]),
     row_group=st.sampled_from([2, 100]),
 )
-def test_a_table_is_its_rows_whatever_nights_it_came_by(
+def test_the_identity_of_a_table_does_not_depend_on_the_runs_that_made_it(
     tmp_path_factory: pytest.TempPathFactory,
     first: Rows,
     nights: list[Night],
@@ -140,7 +141,7 @@ def test_buckets_are_those_of_the_key_where_no_row_lacks_it(store: SnapshotStore
     assert not store.tables.has_buckets_of(by_number, "n", 2)
 
 
-def test_rows_without_a_key_stand_as_those_of_one_key_do(
+def test_rows_with_null_keys_are_ordered_like_rows_of_one_key(
     store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
@@ -169,7 +170,7 @@ def test_few_rows_of_a_large_table_cost_a_small_file(store: SnapshotStore):
     assert more < large / 20
 
 
-def test_the_large_file_is_written_anew_when_it_is_outgrown(
+def test_a_file_is_rewritten_when_it_is_outgrown(
     store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
@@ -182,10 +183,10 @@ def test_the_large_file_is_written_anew_when_it_is_outgrown(
         assert snapshot.files[0].gone_rows <= tables.OUTGROWN * len(rows)
 
 
-def test_tables_that_grow_alike_are_not_merged_in_one_night(
+def test_tables_that_grow_alike_are_not_merged_in_one_run(
     store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
-    """Most nights write the rows that are new; those that merge write few times as many."""
+    """Most runs write only the new rows; runs that merge write a few times as many."""
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     names = [f"table{number}" for number in range(4)]
     rows = {f"id{number:03}": "a" for number in range(900)}
@@ -214,8 +215,8 @@ def test_tables_that_grow_alike_are_not_merged_in_one_night(
 def test_a_table_that_grows_past_a_threshold_rewrites_nothing_at_once(
     store: SnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
 ):
-    """A bucket is split when it is outgrown, as it is written anew then; what it lies in names no
-    table."""
+    """A bucket is split only when it is rewritten; the identity of a table does not depend on its
+    files."""
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     monkeypatch.setattr(tables, "BUCKET_ROWS", 100)
     rows = {f"id{number:04}": "a" for number in range(100 + more - 5)}
@@ -233,7 +234,7 @@ def test_a_table_that_grows_past_a_threshold_rewrites_nothing_at_once(
         assert len(fresh.files) == (1 if len(rows) < 100 else 2)
 
 
-def test_a_bucket_that_is_outgrown_is_written_anew_and_no_other(
+def test_only_an_outgrown_bucket_is_rewritten(
     store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
@@ -253,7 +254,7 @@ def test_a_bucket_that_is_outgrown_is_written_anew_and_no_other(
     ] == [""]
 
 
-def test_a_table_in_one_large_file_of_an_earlier_version_is_read_on(
+def test_the_record_of_an_earlier_version_shows_which_files_were_added(
     store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
@@ -310,9 +311,7 @@ def test_a_table_with_other_columns_shares_no_file(
     )
 
 
-def test_what_is_tried_is_written_beside_what_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_dry_run_writes_beside_the_kept_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(tables, "WHOLE_BELOW", 1)
     store = SnapshotStore(tmp_path / "kept")
     rows = {f"id{number:03}": "a" for number in range(100)}
@@ -338,7 +337,7 @@ def test_rows_are_found_by_numbers_and_by_texts(store: SnapshotStore):
     assert found["id"].to_pylist() == ["b", "c"]
 
 
-def test_an_equal_table_is_the_one_that_is_there(store: SnapshotStore):
+def test_writing_an_equal_table_returns_the_known_snapshot(store: SnapshotStore):
     before = store.tables.write("rows", encoded({"id1": "a"}), SCHEMA.order)
     assert store.tables.write("rows", encoded({"id1": "a"}), SCHEMA.order, before) is before
 
@@ -354,14 +353,16 @@ def test_rows_of_one_key_have_an_order_too(store: SnapshotStore):
     )
 
 
-def test_a_table_without_a_key_is_its_rows_in_their_order(store: SnapshotStore):
+def test_the_identity_of_a_table_without_a_key_depends_on_the_order_of_its_rows(
+    store: SnapshotStore,
+):
     one, two = (
         store.tables.write("rows", pa.table({"text": texts})) for texts in (["a", "b"], ["b", "a"])
     )
     assert one.sha256 != two.sha256
 
 
-def test_only_columns_whose_values_come_again_have_dictionaries(store: SnapshotStore):
+def test_only_columns_with_repeated_values_have_dictionaries(store: SnapshotStore):
     vectors = pa.array([[0.5, float(n)] for n in range(3)], VECTOR)
     rows = pa.table(
         {
@@ -379,7 +380,7 @@ def test_only_columns_whose_values_come_again_have_dictionaries(store: SnapshotS
     assert with_one == {"type", "words.list.element"}
 
 
-def test_people_read_the_files(store: SnapshotStore):
+def test_readers_do_not_see_the_column_of_hashes(store: SnapshotStore):
     snapshot = store.tables.write("rows", encoded({"id1": "a"}), SCHEMA.order)
     assert HASH not in store.tables.read_arrow(snapshot).column_names
     assert HASH not in store.tables.columns(snapshot)
@@ -404,14 +405,14 @@ CELLS = pa.table(
 
 
 @pytest.mark.parametrize("column", CELLS.column_names)
-def test_no_two_cells_that_differ_hash_alike(column: str):
+def test_different_cells_have_different_hashes(column: str):
     hashes = row_hashes(CELLS.select([column]), None)
     assert len({bytes(each) for each in hashes}) == len(
         {str(cell) for cell in CELLS[column].to_pylist()}
     )
 
 
-def test_a_row_hashes_alike_wherever_it_stands():
+def test_the_hash_of_a_row_does_not_depend_on_its_position():
     whole = row_hashes(CELLS, "text")
     apart = np.concatenate(
         [row_hashes(CELLS.slice(place, 1), "text") for place in range(len(CELLS))]
@@ -423,7 +424,7 @@ def test_a_row_hashes_alike_wherever_it_stands():
     assert table_digest(turned, CELLS.schema, False) != table_digest(whole, CELLS.schema, False)
 
 
-def test_of_equal_rows_as_many_are_left_as_there_are_more_of_them():
+def test_the_difference_of_two_tables_counts_equal_rows():
     left = row_hashes(pa.table({"text": ["a", "a", "a", "b"]}), None)
     right = row_hashes(pa.table({"text": ["a", "c"]}), None)
     one, other = in_one_alone(left, right)
