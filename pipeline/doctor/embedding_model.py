@@ -83,7 +83,7 @@ def examine_vectors(root: Path, settings: Settings) -> Iterator[Finding]:
         fitting = [model for model in models if dict(model.identity) == dict(live.embedding)]
         found = store.chunks([live.probe.chunk_id], np.asarray(live.probe.vector, np.float32))
         if not fitting:
-            action = f"'graphmill run {live.workflow} --re-embed' makes them anew"
+            action = f"'graphmill run {live.workflow} --re-embed' makes them again"
             yield Finding(
                 "stores", "vectors", "warning", "made by none of models.embedding", action
             )

@@ -103,7 +103,7 @@ class PurgeReport:
                 lines.append(f"{workspace}, {store}: {describe_rows(rows_of_store)} deleted")
                 deleted += sum(rows_of_store.values())
         if self.rebuilt:
-            lines.append("the embedded PostgreSQL was made anew")
+            lines.append("the embedded PostgreSQL was created again")
         total = [
             "its file" if self.file else "no file",
             f"{total_of(self.rows)} of tables",

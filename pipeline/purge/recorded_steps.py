@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pipeline.contract.prompts import Prompt
 from pipeline.engine.bill.counting_models import ReadOnlyMemory, Tally
@@ -66,9 +67,10 @@ class SilentChat(ChatModel):
         )
 
         def ask(requests: Mapping[str, ChatRequest]) -> dict[str, ChatReply]:
+            count = self.tally.tokenizer.count
             for key, request in requests.items():
-                words = (str(message["content"]) for message in request.messages)
-                self.missing.chats[key] = sum(map(self.tally.tokenizer.count, words))
+                texts = [str(message["content"]) for message in request.messages]
+                self.missing.chats[key] = sum(count(text) for text in texts)
             return dict.fromkeys(requests, ChatReply("", reason=PURGED, message=NOT_ASKED))
 
         return in_rounds(Exchange(talks, memory, lambda request, reply: None), ask)
@@ -177,24 +179,22 @@ def recorded_steps(workflow: Workflow, manifest: Manifest) -> tuple[list[Recorde
 
 
 def _is_as_recorded(step: Step, record: StepRecord, manifest: Manifest) -> bool:
+    """Return whether verb, tables, models and prompts of the step are those of its record."""
     parts, tables = record.components, manifest.tables
-    inputs = {name: tables[table].sha256 for name, table in step.inputs.items() if table in tables}
-    outputs = {
-        name: tables[table]
-        for name, table in step.outputs.items()
-        if table in tables and name != "rejects"
-    }
-    models = {
-        role for role in parts["models"] if step.verb.roles.get(role) in (ChatModel, EmbeddingModel)
-    }
-    return (
-        step.verb.name == parts["verb"]
-        and len(inputs) == len(step.inputs)
-        and all(parts["inputs"].get(name) == sha256 for name, sha256 in inputs.items())
-        and all(record.outputs.get(name) == snapshot for name, snapshot in outputs.items())
-        and set(step.models) == models
-        and set(step.prompts) == set(parts["prompts"])
-    )
+    if step.verb.name != parts["verb"] or set(step.prompts) != set(parts["prompts"]):
+        return False
+    kinds = {role: step.verb.roles.get(role) for role in parts["models"]}
+    roles = {role for role, kind in kinds.items() if kind in (ChatModel, EmbeddingModel)}
+    if set(step.models) != roles:
+        return False
+    for name, table in step.inputs.items():
+        if table not in tables or parts["inputs"].get(name) != tables[table].sha256:
+            return False
+    for name, table in step.outputs.items():
+        is_compared = table in tables and name != "rejects"
+        if is_compared and record.outputs.get(name) != tables[table]:
+            return False
+    return True
 
 
 def _with_params_of(step: Step, record: StepRecord) -> Step:
@@ -216,13 +216,14 @@ def needed_as_recorded(
     prompts and models."""
     tally, missing = Tally(today.tokenizer), Missing()
     steps, _ = recorded_steps(workflow, manifest)
+
+    def read(table: str) -> pd.DataFrame:
+        return snapshots.tables.read(manifest.tables[table])
+
     for one in steps:
         if one.step.models and _all_there(one.step.inputs.values(), manifest, snapshots):
-            inputs = one.step.inputs_from(
-                lambda table: snapshots.tables.read(manifest.tables[table])
-            )
             resources = one.resources(today, cache, tally, missing, 1)
-            resources.call(one.bound_by_role(), inputs)
+            resources.call(one.bound_by_role(), one.step.inputs_from(read))
     return tally.keys
 
 

@@ -49,10 +49,10 @@ class GcReport:
     @property
     def nights(self) -> list[str]:
         """A line for each workflow that says how many of its runs are deleted, and which."""
-        lines = []
+        lines: list[str] = []
         for workflow, runs in self.manifests.items():
             which = runs[0] if len(runs) == 1 else f"{runs[0]} to {runs[-1]}"
-            lines.append(f"{workflow}: {counted(len(runs), 'earlier night')}, {which}")
+            lines.append(f"{workflow}: {counted(len(runs), 'earlier run')}, {which}")
         return lines
 
     def to_json(self) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _other_names(rows: pd.DataFrame, but: set[str]) -> tuple[dict[str, str], ...
         ends = ((str(row.left_id), str(row.left)), (str(row.right_id), str(row.right)))
         for end_id, name in ends:
             if end_id not in but:
-                found[end_id] = {"name": name, "rule": row.rule, "by": row.by}
+                found[end_id] = {"name": name, "rule": str(row.rule), "by": str(row.by)}
     return tuple(sorted(found.values(), key=lambda each: each["name"]))
 
 

@@ -23,11 +23,12 @@ def lack_ranks(
     That holds for relationships that have no ranks themselves (those of earlier versions do), in a
     workflow whose entities have degrees.
     """
-    if table != RELATIONSHIPS or ENTITIES not in manifest.tables or not set(ENDS) <= set(columns):
+    if table != RELATIONSHIPS or ENTITIES not in manifest.tables:
         return False
-    return "rank" not in columns and {"id", "degree"} <= set(
-        snapshots.tables.columns(manifest.tables[ENTITIES])
-    )
+    if not set(ENDS) <= set(columns) or "rank" in columns:
+        return False
+    of_entities = snapshots.tables.columns(manifest.tables[ENTITIES])
+    return {"id", "degree"} <= set(of_entities)
 
 
 def told_of_missing(column: str, columns: Collection[str]) -> str:
@@ -53,7 +54,8 @@ def with_ranks(relationships: pd.DataFrame, degree: pd.Series) -> pd.DataFrame:
 
     ``degree`` maps the id of an entity; an entity that is not in it has degree 0.
     """
-    told = {
-        name: relationships[end].map(degree).fillna(0).astype("int64") for end, name in ENDS.items()
-    }
-    return relationships.assign(**told, rank=sum(told.values()))
+    degrees_of_ends: dict[str, pd.Series] = {}
+    for end, name in ENDS.items():
+        degrees_of_ends[name] = relationships[end].map(degree).fillna(0).astype("int64")
+    rank = sum(degrees_of_ends.values())
+    return relationships.assign(**degrees_of_ends, rank=rank)

@@ -20,7 +20,7 @@ def test_the_history_of_earlier_runs_is_deleted(
         assert found_in(folder.root, CANARY) != []
         said = project.purge_history()
         assert (said.dry_run, said.reports) == (True, 1)
-        assert "1 earlier night, " in said.lines()[0]
+        assert "1 earlier run, " in said.lines()[0]
         assert found_in(folder.root, CANARY) != []
         report = project.purge_history(dry_run=False)
         assert (len(report.snapshots.manifests["index"]), report.reports) == (1, 1)
