@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 import pyarrow as pa
@@ -144,11 +144,13 @@ def _decisions_about(snapshots: SnapshotStore, decisions: Snapshot, ids: set[str
 def _other_names(rows: pd.DataFrame, but: set[str]) -> tuple[dict[str, str], ...]:
     """Return each name in the rows once, sorted, without those of the entities ``but``."""
     found: dict[str, dict[str, str]] = {}
-    for row in rows.itertuples(index=False):
+    # Type checkers do not know the columns of a row.
+    every_row: Any = rows.itertuples(index=False)
+    for row in every_row:
         ends = ((str(row.left_id), str(row.left)), (str(row.right_id), str(row.right)))
         for end_id, name in ends:
             if end_id not in but:
-                found[end_id] = {"name": name, "rule": str(row.rule), "by": str(row.by)}
+                found[end_id] = {"name": name, "rule": row.rule, "by": row.by}
     return tuple(sorted(found.values(), key=lambda each: each["name"]))
 
 
