@@ -61,9 +61,18 @@ if TYPE_CHECKING:
 
 
 REPLY_OPTIONS = (
-    "extra_body", "frequency_penalty", "max_completion_tokens", "max_tokens", "presence_penalty",
-    "reasoning_effort", "seed", "stop", "temperature", "top_p", "verbosity",
-)  # fmt: skip
+    "extra_body",
+    "frequency_penalty",
+    "max_completion_tokens",
+    "max_tokens",
+    "presence_penalty",
+    "reasoning_effort",
+    "seed",
+    "stop",
+    "temperature",
+    "top_p",
+    "verbosity",
+)
 """Options that may be sent with the messages. Each of them can change a reply, so all of them are
 part of the identity."""
 

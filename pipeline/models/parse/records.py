@@ -35,8 +35,8 @@ _REFUSAL = re.compile(
 )
 """The beginning of a reply in which the model declines to answer."""
 _TIME = (
-    r"(?:[T"
-    r" ](?P<hours>\d{1,2}):(?P<minutes>\d{2})(?::(?P<seconds>\d{2}))?(?:\.\d{1,9})?\s?(?:Z|[+-]\d{2}:?\d{2})?)?"  # noqa: E501
+    r"(?:[T ](?P<hours>\d{1,2}):(?P<minutes>\d{2})(?::(?P<seconds>\d{2}))?"
+    r"(?:\.\d{1,9})?\s?(?:Z|[+-]\d{2}:?\d{2})?)?"
 )
 _NAMES = (
     "january february march april may june july august september october november december".split()
