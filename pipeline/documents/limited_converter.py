@@ -220,30 +220,25 @@ class _Process:
         self.rules = rules
         self.files = 0
         self.ended = False
-        # The ends of the two pipes without "self" are those of the process.
-        questions, self.questions = os.pipe()
-        self.answers, answers = os.pipe()
-        arguments = [questions, answers, megabytes, os.getpid()]
-        self.process = subprocess.Popen(  # noqa: S603 - this package's own module, wherever it was found
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                _STARTS,
-                str(Path(pipeline.__file__).parents[1]),
-                *map(str, arguments),
-            ],
-            pass_fds=(questions, answers),
+        requests_out, requests_in = os.pipe()
+        results_out, results_in = os.pipe()
+        folder_of_package = str(Path(pipeline.__file__).parents[1])
+        arguments = [requests_out, results_in, megabytes, os.getpid()]
+        line = [sys.executable, "-P", "-c", _STARTS, folder_of_package, *map(str, arguments)]
+        self.process = subprocess.Popen(  # noqa: S603 - this package's own module
+            line,
+            pass_fds=(requests_out, results_in),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             # Ctrl-C shall reach the parent only.
             start_new_session=True,
         )
-        os.close(questions)
-        os.close(answers)
-        self.requests = Connection(self.questions, readable=False)
-        self.results = Connection(self.answers, writable=False)
+        # These ends belong to the process; it is noticed to have ended once nobody else has them.
+        os.close(requests_out)
+        os.close(results_in)
+        self.requests = Connection(requests_in, readable=False)
+        self.results = Connection(results_out, writable=False)
 
     def convert(self, wanted: Wanted) -> Converted:
         """Convert a file; an exceeded time limit or an end of the process is a result too."""

@@ -163,11 +163,11 @@ def _titled_paragraph(file: zipfile.ZipFile) -> str:
 
     The style has this name in the file whatever language shows it.
     """
-    styles = {
-        element.get(f"{_WORD}styleId")
-        for element in _elements(file, "word/styles.xml")
-        if element.tag == f"{_WORD}style" and _value(element, "name").casefold() == "title"
-    }
+    styles: set[str | None] = set()
+    for element in _elements(file, "word/styles.xml"):
+        is_style = element.tag == f"{_WORD}style"
+        if is_style and _value(element, "name").casefold() == "title":
+            styles.add(element.get(f"{_WORD}styleId"))
     elements = _elements(file, "word/document.xml")
     paragraphs = (element for element in elements if element.tag == f"{_WORD}p")
     for paragraph in islice(paragraphs, _OPENING):

@@ -32,10 +32,8 @@ _HEADS = (
     | dict.fromkeys(EVENT_HEADS, "event")
 )
 # The longest first, so that 大桥 is tried before 桥.
-_CHINESE_HEADS = sorted(
-    ((head, kind) for kind, heads in CHINESE_HEADS.items() for head in heads.split()),
-    key=lambda pair: (-len(pair[0]), pair[0]),
-)
+_CHINESE_KINDS = {head: kind for kind, heads in CHINESE_HEADS.items() for head in heads.split()}
+_CHINESE_HEADS = sorted(_CHINESE_KINDS, key=lambda head: (-len(head), head))
 _KINDS_WITH_HEADS = frozenset(("organization", "location", "event"))
 _SEPARATOR = re.compile(r"[ ·•‧]")
 _HEAD_BEFORE = frozenset(("of", "for", "de", "von", "du", "del", "della", "di", "do", "da"))
@@ -143,9 +141,9 @@ def short_forms(name: str, kind: str) -> list[str]:
 
 def chinese_head(name: str) -> str | None:
     """Return the type that the last characters of a Chinese name tell, or None."""
-    for head, kind in _CHINESE_HEADS:
+    for head in _CHINESE_HEADS:
         if name.endswith(head) and name != head:
-            return kind
+            return _CHINESE_KINDS[head]
     return None
 
 

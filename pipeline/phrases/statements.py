@@ -167,7 +167,10 @@ def _is_verb(word: str) -> bool:
 def _are_modifiers(words: list[str]) -> bool:
     """Return whether the words can describe the name behind them: "the Polish director"."""
     rest = [word for word in words if word not in _DETERMINERS]
-    return len(rest) <= _MAX_MODIFIERS and not any(
-        word == "," or word in _PREPOSITIONS or word in stop_words("en") or _is_verb(word)
-        for word in rest
-    )
+    if len(rest) > _MAX_MODIFIERS:
+        return False
+    for word in rest:
+        is_function_word = word == "," or word in _PREPOSITIONS or word in stop_words("en")
+        if is_function_word or _is_verb(word):
+            return False
+    return True

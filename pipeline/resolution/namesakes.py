@@ -98,6 +98,12 @@ class Bearer:
             return True
         return self._years_disagree(other) or self._is_no_life(other)
 
+    def shares_kind(self, other: "Bearer") -> bool:
+        """Return whether both state a place, a birth or a death."""
+        if self.place and other.place:
+            return True
+        return bool((self.born and other.born) or (self.died and other.died))
+
     def _years_disagree(self, other: "Bearer") -> bool:
         """Return whether both state years of the same event, and no such years agree."""
         years = ((self.born, other.born), (self.died, other.died))
@@ -229,12 +235,7 @@ class Person:
 
     def fits(self, bearer: Bearer) -> bool:
         """Return whether the bearer shares a kind of fact with this person, and no fact clashes."""
-        has_common_kind = any(
-            (fact.place and bearer.place)
-            or (fact.born and bearer.born)
-            or (fact.died and bearer.died)
-            for fact in self.facts
-        )
+        has_common_kind = any(bearer.shares_kind(fact) for fact in self.facts)
         return has_common_kind and not self.clashes(bearer)
 
 
