@@ -165,8 +165,8 @@ def shown(project: Services, found: WorkspaceSearch) -> tuple[WorkspaceContents,
 def remake_embedded(
     project: Services, again: Sequence[WorkspaceContents], found: WorkspaceSearch
 ) -> dict[Workspace, Deleted]:
-    """Build the embedded PostgreSQL and load what it showed, because it keeps deleted rows in
-    its files.
+    """Build the embedded PostgreSQL again, because its files keep deleted rows, and load what it
+    showed.
 
     Return how many rows each workspace has fewer than before.
     """
