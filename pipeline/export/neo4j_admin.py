@@ -54,9 +54,11 @@ EDGES: Mapping[str, pa.DataType] = {
 def community_rows(source: ExportSource) -> pd.DataFrame:
     """Return the rows of communities as a load makes them, with their hashes."""
     found = frame_of(source.table("communities"))
-    has_reports = source.has("community_reports")
-    told = frame_of(source.table("community_reports")) if has_reports else COMMUNITY_REPORTS.frame()
-    return with_hashes(communities(found[COMMUNITIES.columns], told))
+    if source.has("community_reports"):
+        reports = frame_of(source.table("community_reports"))
+    else:
+        reports = COMMUNITY_REPORTS.frame()
+    return with_hashes(communities(found[COMMUNITIES.columns], reports))
 
 
 def community_nodes(rows: pd.DataFrame, source: ExportSource) -> pd.DataFrame:

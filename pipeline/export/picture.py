@@ -31,8 +31,8 @@ SEED = 20240401
 class Spot(NamedTuple):
     """The circle of an entity.
 
-    ``label``: its text, centred at ``label_x``; "" if there is no room. ``told``: the text of its
-    tooltip. ``focus``: whether the picture is about this entity.
+    ``label``: its text, centred at ``label_x``; "" if there is no room. ``tooltip``: the text that
+    a browser shows at the pointer. ``focus``: whether the picture is about this entity.
     """
 
     x: float
@@ -41,16 +41,16 @@ class Spot(NamedTuple):
     colour: str
     label: str
     label_x: float
-    told: str
+    tooltip: str
     focus: bool
 
 
 class Line(NamedTuple):
-    """The line of a relationship. ``told``: the text of its tooltip."""
+    """The line of a relationship. ``tooltip``: the text that a browser shows at the pointer."""
 
     start: Spot
     end: Spot
-    told: str
+    tooltip: str
 
 
 @dataclass(frozen=True)

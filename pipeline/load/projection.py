@@ -362,25 +362,25 @@ def type_name(label: str, otherwise: str) -> str:
     return f"{name[: TYPE_LENGTH - TYPE_SUFFIX - 1].rstrip('_')}_{suffix}"
 
 
-def reports(told: pd.DataFrame, communities: pd.DataFrame) -> pd.DataFrame:
+def reports(found: pd.DataFrame, communities: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of reports without their vectors.
 
-    ``told``: the table community_reports. ``communities``: (id, children).
+    ``found``: the table community_reports. ``communities``: (id, children).
     """
     columns = ["id", "level", "parent", "title", "summary", "content", "rating", "weight", "size"]
-    rows = told[columns].assign(chunk_ids=lists(told["text_unit_ids"]))
+    rows = found[columns].assign(chunk_ids=lists(found["text_unit_ids"]))
     children = communities[["id"]].assign(children=lists(communities["children"]))
     return rows.merge(children, on="id", validate="1:1")
 
 
-def communities(found: pd.DataFrame, told: pd.DataFrame) -> pd.DataFrame:
+def communities(found: pd.DataFrame, reports: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of communities, with the title, summary, rating and weight of their reports.
 
     A community without a report has its own title, an empty summary, and 0 for both numbers.
-    ``found``: the table communities. ``told``: (id, title, summary, rating, weight).
+    ``found``: the table communities. ``reports``: (id, title, summary, rating, weight).
     """
     rows = found[["id", "level", "parent", "size"]].reset_index(drop=True)
-    of_report = told[["id", "title", "summary", "rating", "weight"]]
+    of_report = reports[["id", "title", "summary", "rating", "weight"]]
     report = rows[["id"]].merge(of_report, on="id", how="left", validate="1:1")
     own_title = found["title"].to_numpy()
     return rows.assign(

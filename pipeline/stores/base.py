@@ -163,7 +163,7 @@ It gets the name, how many rows are done, and how many there are in all. For an 
 of its table instead of rows."""
 
 
-def silent(*told: object) -> None:
+def silent(*arguments: object) -> None:
     """Accept any message and do nothing: the default of callbacks."""
 
 

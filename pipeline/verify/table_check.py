@@ -77,17 +77,17 @@ def check_rows(
     wanted: DesiredRows,
     stored: pa.Table,
     references: References,
-    told: Callable[[int, int], None],
+    report: Callable[[int, int], None],
 ) -> TableCheck:
     """Compare a table by the contents of all rows, which are read and hashed again.
 
     ``stored``: HASHES of the store. ``references``: collects the dangling references of the store's
-    rows. ``told``: called with the number of rows done and of all rows.
+    rows. ``report``: called with the number of rows done and of all rows.
     """
-    told(0, len(stored))
+    report(0, len(stored))
     rows, expected = _expect_rows(store, table, wanted, references.columns)
     ids = _compare_hashes(expected.ids, expected.row_hashes, stored)
-    altered = altered_ids(_report_rows(store.rows(table, []), len(stored), told), expected)
+    altered = altered_ids(_report_rows(store.rows(table, []), len(stored), report), expected)
     ids["altered"] = altered.filter(pc.invert(pc.is_in(altered, value_set=ids["differing"])))
     # A row that is as expected has the references of its row in the snapshots. Only the references
     # of other rows are read from the store.
@@ -143,14 +143,14 @@ def _compare_hashes(ids: Any, row_hashes: Any, stored: pa.Table) -> Ids:
 
 
 def _report_rows(
-    parts: Iterable[pd.DataFrame], rows: int, told: Callable[[int, int], None]
+    parts: Iterable[pd.DataFrame], rows: int, report: Callable[[int, int], None]
 ) -> Iterator[pd.DataFrame]:
     """Yield the parts, and report after each how many of all ``rows`` are done."""
     done = 0
     for part in parts:
         yield part
         done += len(part)
-        told(done, rows)
+        report(done, rows)
 
 
 def _check_unlike_rows(

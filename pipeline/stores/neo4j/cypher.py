@@ -150,7 +150,8 @@ STATES: Mapping[str, LiteralString] = {
         """
         MATCH (c:Community {workspace: $workspace}) WHERE c.id IS NOT NULL
         WITH [digits IN [
-            CASE WHEN c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-(:Entity {workspace: $workspace}) }
+            CASE WHEN c.entity_count
+                = COUNT { (c)<-[:IN_COMMUNITY]-(:Entity {workspace: $workspace}) }
               AND c.entity_count = COUNT { (c)<-[:IN_COMMUNITY]-() }
               AND COUNT { (c)-[:PARENT]->() } = CASE c.parent WHEN '' THEN 0 ELSE 1 END
               AND (c.parent = '' OR EXISTS { (c)-[:PARENT]->(:Community {workspace: $workspace,
@@ -161,7 +162,7 @@ STATES: Mapping[str, LiteralString] = {
                     AS numbers
         RETURN count(*) AS rows, toString(sum(numbers[0])) + '-' + toString(sum(numbers[1]))
             AS checksum
-        """  # noqa: E501
+        """
     ),
 }
 
