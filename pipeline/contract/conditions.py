@@ -42,11 +42,11 @@ def operators(field: str, wanted: Any) -> dict[str, Any]:
 def holds(conditions: Conditions, fields: Mapping[Any, Any]) -> bool:
     """Check that the fields satisfy every condition. A field that is a list satisfies one if any of
     its items does."""
-    return all(
-        _holds(name, operand, fields.get(field))
-        for field, condition in conditions.items()
-        for name, operand in condition.items()
-    )
+    for field, condition in conditions.items():
+        value = fields.get(field)
+        if not all(_holds(name, operand, value) for name, operand in condition.items()):
+            return False
+    return True
 
 
 def as_text(value: Any) -> str:

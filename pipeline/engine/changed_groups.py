@@ -181,13 +181,7 @@ class StepDelta:
         """
         law = self.part.law
         keyed = law.keyed if law is not None and groups is not None else {}
-        whole = {
-            name: self._as_frame(
-                name, self.snapshots.tables.read_arrow(self.now[name], self._columns_read(name))
-            )
-            for name in self.part.inputs
-            if name not in keyed
-        }
+        whole = {name: self._read_whole(name) for name in self.part.inputs if name not in keyed}
         if groups is None or rows_at_once is None or not self._is_divisible(groups):
             yield groups, whole | {name: self._read_rows_of(name, groups) for name in keyed}
             return
@@ -210,15 +204,12 @@ class StepDelta:
         """
         assert self.part.law
         keyed = self.part.law.keyed
-        found = {
-            name: self.snapshots.tables.select_unordered(
-                self.now[name],
-                columns,
-                self._cells_of_input(groups, name),
-                self._columns_read(name),
+        found: dict[str, pa.Table] = {}
+        for name, columns in keyed.items():
+            cells = self._cells_of_input(groups, name)
+            found[name] = self.snapshots.tables.select_unordered(
+                self.now[name], columns, cells, self._columns_read(name)
             )
-            for name, columns in keyed.items()
-        }
         largest = max(rows.num_rows for rows in found.values())
         bits = min((largest // rows_at_once).bit_length(), MOST_BITS)
         # One array per naming column: a row is in the bucket of every group that it names.
@@ -234,6 +225,10 @@ class StepDelta:
                 ordered = in_order(rows.filter(pa.array(is_here)), self.now[name].order)
                 frames[name] = self._as_frame(name, ordered.select(self._columns_read(name)))
             yield groups.filter(pa.array(buckets_of_groups == bucket)), frames
+
+    def _read_whole(self, name: str) -> pd.DataFrame:
+        rows = self.snapshots.tables.read_arrow(self.now[name], self._columns_read(name))
+        return self._as_frame(name, rows)
 
     def _read_rows_of(self, name: str, groups: Groups) -> pd.DataFrame:
         """Return the rows of a keyed input that belong to these groups."""

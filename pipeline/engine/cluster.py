@@ -121,7 +121,7 @@ class Cluster:
     tell: Callable[[str], None]
     client: Client | None = field(default=None, init=False)
     run: str = field(default_factory=lambda: token_hex(8), init=False)
-    told: set[str] = field(default_factory=set, init=False)
+    reported: set[str] = field(default_factory=set, init=False)
     """Addresses of the workers whose refusal was reported."""
     since: float = field(default=0.0, init=False)
     """The time at which a worker that may do tasks was last seen, or first waited for."""
@@ -328,9 +328,9 @@ class Cluster:
         Raises WorkerError when there has been no worker for ``wait_seconds``.
         """
         there = self._there(client)
-        for address in sorted(there.refused.keys() - self.told):
+        for address in sorted(there.refused.keys() - self.reported):
             self.tell(f"dask: worker {address} is refused: {there.refused[address]}")
-        self.told |= there.refused.keys()
+        self.reported |= there.refused.keys()
         if there.fit:
             self.since = time.monotonic()
         elif time.monotonic() - self.since > self.wait_seconds:
@@ -391,7 +391,7 @@ def _convict(task: Task) -> None:
 
 
 @dataclass
-class Seat:
+class WorkerSlot:
     """The single slot of a worker's process.
 
     ``opens``: returns what is needed to do tasks from a project's files. ``at``: the files it was
@@ -429,7 +429,7 @@ class Seat:
         return Failed(self.address, name, type(error).__name__)
 
 
-_seats: list[Seat] = []
+_slots: list[WorkerSlot] = []
 """The one slot of a worker's process."""
 
 
@@ -440,7 +440,7 @@ def sit(
     resource = resource_of(facts)
     worker.state.total_resources[resource] = worker.state.available_resources[resource] = 1
     worker.startup_information[GRAPHMILL] = lambda _: dict(facts)
-    _seats[:] = [Seat(worker.address, snapshots, opens)]
+    _slots[:] = [WorkerSlot(worker.address, snapshots, opens)]
 
 
 def _do(task: Task, shipped: Shipped) -> Files | Failed:
@@ -448,15 +448,15 @@ def _do(task: Task, shipped: Shipped) -> Files | Failed:
 
     If another worker finished the task just before it was stopped, its note is returned instead.
     """
-    seat = _seats[0]
+    slot = _slots[0]
     try:
-        place = seat.workplace(shipped)
+        place = slot.workplace(shipped)
         if place is None:
-            return Failed(seat.address)
-        noted = seat.snapshots.tasks.read_notes([task.name])
+            return Failed(slot.address)
+        noted = slot.snapshots.tasks.read_notes([task.name])
         return noted.get(task.name) or place.do(task)
     except Exception as error:  # noqa: BLE001 - the client raises it
-        return seat.failed(task, error)
+        return slot.failed(task, error)
 
 
 def _answer(asked: str, name: str) -> str:
@@ -466,7 +466,7 @@ def _answer(asked: str, name: str) -> str:
     Returns what is wrong, "" if nothing is; of an exception only its class, since a message may
     hold a secret.
     """
-    snapshots = _seats[0].snapshots
+    snapshots = _slots[0].snapshots
     try:
         content = snapshots.tasks.find_shared(asked).read_bytes()
     except FileNotFoundError:

@@ -20,7 +20,7 @@ from pipeline.engine.deletions import (
 )
 from pipeline.engine.kept_documents import named_sources, with_kept
 from pipeline.engine.losses import RECOVERED, UNENDED, UNREFRESHED
-from pipeline.engine.plan import following
+from pipeline.engine.plan import examine_source
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError
@@ -59,7 +59,7 @@ def present_documents(
     unread: set[str] = set()
     to_convert: set[str] = set()
     for loads in takewhile(_loads, workflow.steps):
-        step = following(loads, previous.steps, snapshots)
+        step = examine_source(loads, previous.steps, snapshots)
         inputs = step.inputs_from(tables.__getitem__)
         frames = resources.call(step, inputs, Tally(resources.tokenizer).rehearsed)
         to_convert |= not_converted(frames)

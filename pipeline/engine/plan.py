@@ -160,7 +160,7 @@ class Planner:
         from outside."""
         if step.id in self.sources:
             return self.sources[step.id]
-        followed = following(step, self.previous, self.snapshots)
+        followed = examine_source(step, self.previous, self.snapshots)
         seen = followed, step.verb.stamp(followed.params) if step.verb.stamp else None
         if not step.verb.inputs:
             self.sources[step.id] = seen
@@ -216,7 +216,9 @@ def components(
     }
 
 
-def following(step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore) -> Step:
+def examine_source(
+    step: Step, previous: Mapping[str, StepRecord], snapshots: SnapshotStore
+) -> Step:
     """Return the step with what it reads from outside examined now, given the facts that its last
     run noted."""
     last = record_before(step, previous, snapshots)
@@ -234,7 +236,7 @@ def version_of(step: Step) -> str:
     return look(step.params) if look else ""
 
 
-def stamped_anew(planned: PlannedStep, known: bool = True) -> PlannedStep:
+def update_stamp(planned: PlannedStep, known: bool = True) -> PlannedStep:
     """Return the plan of a step with the stamp of what it read.
 
     ``known``: False leaves the stamp empty, so that no later run reuses the record.

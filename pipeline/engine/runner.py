@@ -46,10 +46,10 @@ from pipeline.engine.plan import (
     Planner,
     Rows,
     Selection,
-    following,
+    examine_source,
     rows_to_ask_again,
-    stamped_anew,
     tables_of,
+    update_stamp,
     version_of,
 )
 from pipeline.engine.reply_lengths import lengths_of
@@ -390,10 +390,10 @@ class Runner:
         calls = VerbCalls(self, previous, last_tables, meter, anew)
         reading = 1
         while True:
-            planned = stamped_anew(planned)
+            planned = update_stamp(planned)
             version = version_of(planned.step)
             outputs = self._execute(planned, workflow, tables, last, calls)
-            seen_after = following(planned.step, previous.steps, self.snapshots)
+            seen_after = examine_source(planned.step, previous.steps, self.snapshots)
             is_stable = version_of(seen_after) == version
             if is_stable or reading == MOST_READINGS:
                 break
@@ -402,7 +402,7 @@ class Runner:
         if step.models:
             self._refuse_all_empty(step, calls.latest_inputs, outputs)
         self._note_execution(step, meter, is_stable)
-        return Execution(stamped_anew(planned, is_stable), outputs, is_stable)
+        return Execution(update_stamp(planned, is_stable), outputs, is_stable)
 
     def _execute(
         self,
@@ -547,7 +547,8 @@ def _count_by_reason(rejects: pd.DataFrame) -> dict[str, int]:
 def settle_batches(planned: PlannedStep, resources: Resources, listener: Listener) -> None:
     """Keep the replies of the step's earlier batches, and cancel batches that no step asks for.
 
-    Nothing is done for a step that goes on in batches. ``listener``: told what replies have cost.
+    Nothing is done for a step that goes on in batches. ``listener``: receives what replies have
+    cost.
     """
     step = planned.step
     goes_on = planned.action != "reuse" and step.execution == "batch"

@@ -1,4 +1,4 @@
-"""An exception in a verb of the user's own, told by its step, its file and line, the row, and the
+"""Errors in a verb of the user's own, described by the step, the file and line, the row, and the
 user's frames."""
 
 import inspect

@@ -229,11 +229,13 @@ COMING = PendingReplies("extract", 2, 40, frozenset(), Expectation(), Expectatio
 
 
 def test_earlier_runs_tell_how_many_reports_are_asked_for_again():
-    assert (
-        PastCalls(nights(40, ENOUGH, 30)).a_night("report", COMING) == 12
-    )  # of nights with few texts alone
-    assert PastCalls(nights(40, ENOUGH - 1, 30)).a_night("report", COMING) is None
-    assert PastCalls(nights(40, 0, 0)).a_night("report", COMING) is None
+    # Only runs with few new texts count.
+    former = PastCalls(nights(40, ENOUGH, 30))
+    assert former.rows_in_small_runs("report", COMING) == 12
+    too_few = PastCalls(nights(40, ENOUGH - 1, 30))
+    assert too_few.rows_in_small_runs("report", COMING) is None
+    none = PastCalls(nights(40, 0, 0))
+    assert none.rows_in_small_runs("report", COMING) is None
 
 
 def test_former_runs_tell_how_often_a_row_is_asked_again():
