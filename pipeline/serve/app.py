@@ -17,9 +17,9 @@ from starlette.types import ASGIApp
 
 from pipeline.errors import GraphmillError, SettingsError, install_extra
 from pipeline.project import Project
+from pipeline.serve.access import Access, access_list_of
 from pipeline.serve.audit import Audit, AuditedEdits, audit_of
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
-from pipeline.serve.doors import Door, doors_of
 from pipeline.serve.failures import Failure, failure_of, invalid, refused, respond
 from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
 from pipeline.serve.health import Health, health_json
@@ -119,12 +119,12 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     )
     _add_queries(app, project.settings.query, queries, audit)
     _add_health(app, project, queries, health)
-    doors, tries = doors_of(project, for_person_here=token is not None), Tries()
-    sessions = sessions_of(project, doors, token)
+    access_list, tries = access_list_of(project, for_person_here=token is not None), Tries()
+    sessions = sessions_of(project, access_list, token)
     ui = mount(app, queries, sessions, tries, _provider(limits), audit) if limits.page else None
     _answer_errors(app, ui.failed if ui else told)
     guarded: ASGIApp = Guard(
-        AuditedEdits(app, audit), doors, 1024 * limits.max_body_kb, limits.request_timeout,
+        AuditedEdits(app, audit), access_list, 1024 * limits.max_body_kb, limits.request_timeout,
         ("/health", *(OPEN_PATHS if ui else ())), any_host, sessions if ui else None,
         limits.cors_origins, tries,
         limits.users,
@@ -161,41 +161,41 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
 
     async def query(body: Asked, http: Request, include: Include = None) -> Response:
         """Return the answer and its references."""
-        door = _door(http)
+        access = _access_of(http)
 
         def work() -> Response:
-            find = partial(door.project.query, body.query, door.asker, **body.options)
-            return _json(audit.answered(door, body.query, find).to_json(bool(include)))
+            find = partial(access.project.query, body.query, access.asker, **body.options)
+            return _json(audit.answered(access, body.query, find).to_json(bool(include)))
 
-        claim = door.claim(door.project.may_ask_chat(body.options))
+        claim = access.claim(access.project.may_ask_chat(body.options))
         return await answered(http, queries.run(work, claim))
 
     async def query_data(body: Asked, http: Request) -> Response:
         """Return what `/query` would give the model: entities, relationships and passages. No model
         writes an answer."""
-        door = _door(http)
+        access = _access_of(http)
         options = {**body.options, "only_need_context": True}
 
         def work() -> Response:
-            find = partial(door.project.query, body.query, door.asker, **options)
-            return _json(audit.answered(door, body.query, find).data_json())
+            find = partial(access.project.query, body.query, access.asker, **options)
+            return _json(audit.answered(access, body.query, find).data_json())
 
-        claim = door.claim(door.project.may_ask_chat(options))
+        claim = access.claim(access.project.may_ask_chat(options))
         return await answered(http, queries.run(work, claim))
 
     async def query_stream(body: Asked, http: Request, include: Include = None) -> Response:
-        door = _door(http)
+        access = _access_of(http)
 
         def frames() -> Iterator[bytes]:
-            with audit.refusals(door, body.query):
-                request = door.project.request(body.query, door.asker, **body.options)
-            found = door.project.query_stream(body.query, door.asker, **body.options)
+            with audit.refusals(access, body.query):
+                request = access.project.request(body.query, access.asker, **body.options)
+            found = access.project.query_stream(body.query, access.asker, **body.options)
             # Closed at once, because the audit log's line is written when the events end.
-            with closing(audit.streamed(door, body.query, found)) as events:
+            with closing(audit.streamed(access, body.query, found)) as events:
                 yield from framed(events, request, bool(include))
 
-        claim = door.claim(door.project.may_ask_chat(body.options))
-        return await answered(http, _events(queries, frames, claim, door.asker.all_told))
+        claim = access.claim(access.project.may_ask_chat(body.options))
+        return await answered(http, _events(queries, frames, claim, access.asker.all_told))
 
     for endpoint in (query, query_data, query_stream):
         # FastAPI reads the body's type from here. It shows the defaults of this project.
@@ -210,8 +210,8 @@ def _add_queries(app: FastAPI, defaults: QuerySettings, queries: Queries, audit:
     )(query_stream)
 
 
-def _door(http: Request) -> Door:
-    return http.scope["door"]
+def _access_of(http: Request) -> Access:
+    return http.scope["access"]
 
 
 def _json(content: dict[str, Any]) -> Response:
@@ -237,8 +237,8 @@ def _add_health(app: FastAPI, project: Project, queries: Queries, health: Health
         """Ask the stores whether they can answer now. This needs no key; problems are described
         only to callers with one."""
         state = await health.look()
-        door: Door | None = request.scope["door"]
-        body = health_json(state, project, door is not None and door.asker.all_told)
+        access: Access | None = request.scope["access"]
+        body = health_json(state, project, access is not None and access.asker.all_told)
         body["queries"] = {"running": queries.running, "waiting": queries.waiting}
         return JSONResponse(body, 200 if state.well else 503)  # pyright: ignore[reportReturnType]
 
@@ -261,8 +261,8 @@ def _answer_errors(app: FastAPI, tell: Callable[..., Response]) -> None:
 
     @app.exception_handler(GraphmillError)
     async def _(request: Request, error: GraphmillError) -> Response:
-        door: Door | None = request.scope["door"]
-        return tell(request, failure_of(error, door is not None and door.asker.all_told))
+        access: Access | None = request.scope["access"]
+        return tell(request, failure_of(error, access is not None and access.asker.all_told))
 
     @app.exception_handler(Exception)
     async def _(request: Request, error: Exception) -> Response:

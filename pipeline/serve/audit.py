@@ -14,7 +14,7 @@ from pipeline.query.answer import Answer
 from pipeline.query.context import Reference
 from pipeline.query.stream import Done, Event, Failed, Sources
 from pipeline.runs.audit import AuditLog, audit_log_of
-from pipeline.serve.doors import Door
+from pipeline.serve.access import Access
 from pipeline.serve.failures import failure_of
 
 BROKEN_OFF = "broken off"
@@ -31,28 +31,28 @@ class Audit:
 
     log: AuditLog | None
 
-    def answered(self, door: Door, question: str, find: Callable[[], Answer]) -> Answer:
+    def answered(self, access: Access, question: str, find: Callable[[], Answer]) -> Answer:
         """Call ``find``, write a line about the question, and return the answer.
 
         Raises what ``find`` raises, after a line about that.
         """
-        with self.refusals(door, question):
+        with self.refusals(access, question):
             found = find()
         if self.log is not None:
-            self._answer(door, question, found)
+            self._answer(access, question, found)
         return found
 
     @contextmanager
-    def refusals(self, door: Door, question: str) -> Iterator[None]:
+    def refusals(self, access: Access, question: str) -> Iterator[None]:
         """Write a line about a question that fails in the block, with the reason."""
         try:
             yield
         except Exception as error:
             if self.log is not None:
-                self._question(door, question, outcome=_outcome(error))
+                self._question(access, question, outcome=_outcome(error))
             raise
 
-    def streamed(self, door: Door, question: str, events: Iterator[Event]) -> Generator[Event]:
+    def streamed(self, access: Access, question: str, events: Iterator[Event]) -> Generator[Event]:
         """Yield the events, and write a line about how they end. Raises what they raise."""
         if self.log is None:
             yield from events
@@ -64,7 +64,7 @@ class Audit:
                     case Sources():
                         shown = event.context.references
                     case Done():
-                        self._answer(door, question, event.answer)
+                        self._answer(access, question, event.answer)
                         written = True
                     case Failed():
                         outcome = _outcome(event.error)
@@ -74,10 +74,10 @@ class Audit:
             raise
         finally:
             if not written:
-                self._question(door, question, outcome=outcome, passages=_passages(shown))
+                self._question(access, question, outcome=outcome, passages=_passages(shown))
 
     def signed_in(
-        self, how: str, outcome: str, address: str, door: Door | None = None, user: str = ""
+        self, how: str, outcome: str, address: str, access: Access | None = None, user: str = ""
     ) -> None:
         """Write a line about a sign-in or a sign-out.
 
@@ -85,39 +85,39 @@ class Audit:
         ``address`` is the sender's.
         """
         if self.log is not None:
-            who = who_of(door) if door else {"key": "", "user": user}
+            who = who_of(access) if access else {"key": "", "user": user}
             self.log.add("sign-in", how=how, outcome=outcome, address=address, **who)
 
-    def edited(self, door: Door, path: str, status: int, text: str | None) -> None:
+    def edited(self, access: Access, path: str, status: int, text: str | None) -> None:
         """Write a line about an edit, with the status of its answer. ``text`` says what a person
         has entered, if anything."""
         if self.log is not None:
             self.log.add(
-                "edit", text, **who_of(door), workspace=door.workspace, path=path, status=status
+                "edit", text, **who_of(access), workspace=access.workspace, path=path, status=status
             )
 
-    def _answer(self, door: Door, question: str, found: Answer) -> None:
-        chat = door.project.settings.models.chat.get(found.request.model)
+    def _answer(self, access: Access, question: str, found: Answer) -> None:
+        chat = access.project.settings.models.chat.get(found.request.model)
         asked = chat is not None and any(found.usage.values())
         self._question(
-            door, question, outcome=found.abstention or "answered",
+            access, question, outcome=found.abstention or "answered",
             passages=_passages(found.context.references),
             question_id=found.question_id, mode=found.request.mode,
             model=chat.model if asked and chat else "",
             cost=found.cost, loaded=found.loaded,
         )  # fmt: skip
 
-    def _question(self, door: Door, question: str, **fields: Any) -> None:
+    def _question(self, access: Access, question: str, **fields: Any) -> None:
         assert self.log is not None
-        self.log.add("question", question, **who_of(door), workspace=door.workspace, **fields)
+        self.log.add("question", question, **who_of(access), workspace=access.workspace, **fields)
 
 
 def audit_of(project: Project) -> Audit:
     return Audit(audit_log_of(project.root, project.settings.serve.audit))
 
 
-def who_of(door: Door) -> Mapping[str, str]:
-    return {"key": door.asker.name, "user": door.user}
+def who_of(access: Access) -> Mapping[str, str]:
+    return {"key": access.asker.name, "user": access.user}
 
 
 def _outcome(error: Exception) -> str:
@@ -151,7 +151,9 @@ class AuditedEdits:
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start" and "path" in edit:
-                self.audit.edited(scope["door"], edit["path"], message["status"], edit.get("text"))
+                self.audit.edited(
+                    scope["access"], edit["path"], message["status"], edit.get("text")
+                )
             await send(message)
 
         await self.app({**scope, "edit": edit}, receive, noted)

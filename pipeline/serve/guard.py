@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.errors import NotAllowedError
 from pipeline.pages.environment import texts
-from pipeline.serve.doors import Door, Doors
+from pipeline.serve.access import Access, AccessList
 from pipeline.serve.failures import refusal
 from pipeline.serve.named import is_trusted, named_in
 from pipeline.serve.navigation import login_address, of_another_page, wants_page
@@ -36,7 +36,7 @@ _IN_WORKSPACE = re.compile("/w/([a-z0-9_-]{1,63})(/.*)", re.DOTALL)
 class Guard:
     """An ASGI application around another that lets only permitted requests through.
 
-    It sets ``scope["door"]`` to the caller's access, or None. Without access only ``open_paths``
+    It sets ``scope["access"]`` to the caller's access, or None. Without access only ``open_paths``
     are answered, and everything below those that end with "/". A path below /w/NAME stands for the
     same path in that workspace.
 
@@ -52,7 +52,7 @@ class Guard:
     """
 
     app: ASGIApp
-    doors: Doors
+    access_list: AccessList
     max_body: int
     patience: float
     open_paths: Collection[str] = ()
@@ -70,11 +70,11 @@ class Guard:
             return await refusal(421, texts()["failures"]["wrong_host"])(scope, receive, send)
         given = _keys_in(headers)
         try:
-            door = self._find_access(scope, headers, given)
+            access = self._find_access(scope, headers, given)
         except NotAllowedError as error:
             plain = PlainTextResponse(str(error), 403) if wants_page(scope) else None
             return await (plain or refusal(403, str(error)))(scope, receive, send)
-        if door is None and any(given):
+        if access is None and any(given):
             seconds = await self.tries.count(sender_of(scope))
             if seconds:
                 too_many = texts()["failures"]["too_many_wrong_keys"].format(seconds=seconds)
@@ -84,13 +84,13 @@ class Guard:
         if inside:
             workspace, path = inside.groups()
             scope = {**scope, "path": path, "raw_path": quote(path).encode()}
-            if door is not None:
-                door = door.at(workspace)
-                if door is None:
+            if access is not None:
+                access = access.at(workspace)
+                if access is None:
                     answer = refusal(404, texts()["failures"]["no_workspace"])
                     return await answer(scope, receive, send)
-        scope["door"] = door
-        if door is None and not self._is_open(scope["path"]):
+        scope["access"] = access
+        if access is None and not self._is_open(scope["path"]):
             return await self._refuse(scope)(scope, receive, send)
         announced = headers.get("content-length", "")
         # A number of more than 20 digits is too large by its first 20.
@@ -102,32 +102,36 @@ class Guard:
         """Return the answer to a request without access: the login for a browser, else an error."""
         if self.sessions and wants_page(scope):
             return RedirectResponse(login_address(scope), 303)
-        if self.doors.open is not None:
+        if self.access_list.open is not None:
             return refusal(403, texts()["failures"]["other_page"])
         return refusal(401, texts()["failures"]["wrong_key"], {"WWW-Authenticate": "Bearer"})
 
-    def _find_access(self, scope: Scope, headers: Headers, given: Sequence[bytes]) -> Door | None:
+    def _find_access(self, scope: Scope, headers: Headers, given: Sequence[bytes]) -> Access | None:
         """Return the access of a request: by its key, else by a trusted proxy, else by a session.
 
         With a wrong key neither the proxy nor the session counts. Raises NotAllowedError for a user
         who may not ask, and for a key that may not name a user.
         """
-        door = self.doors.opened_by(given)
-        if door is not None and door.key:
-            return self._of_user(door, headers)
-        if door is None and not any(given):
+        access = self.access_list.opened_by(given)
+        if access is not None and access.key:
+            return self._of_user(access, headers)
+        if access is None and not any(given):
             by_proxy = self._of_proxy(scope, headers)
             if by_proxy is not None or self.sessions is None:
                 return by_proxy
-            return self.sessions.door(scope)
-        if door is not None and door is self.doors.open and of_another_page(scope, self.origins):
+            return self.sessions.access(scope)
+        if (
+            access is not None
+            and access is self.access_list.open
+            and of_another_page(scope, self.origins)
+        ):
             return None
-        return door
+        return access
 
-    def _of_user(self, by_key: Door, headers: Headers) -> Door:
+    def _of_user(self, by_key: Access, headers: Headers) -> Access:
         """Return the access of the user for whom a front end asks; with any other key, that of the
         key itself."""
-        if not self.doors.any_for_users:
+        if not self.access_list.any_for_users:
             return by_key
         named, words = named_in(headers, self.users), texts()["failures"]
         if not by_key.acts_for_users:
@@ -138,12 +142,12 @@ class Guard:
             return by_key
         if named is None:
             raise NotAllowedError(words["names_nobody"].format(header=self.users.user_header))
-        door = self.doors.users.door(named.user, named.groups, by_key)
-        if door is None:
+        access = self.access_list.users.access(named.user, named.groups, by_key)
+        if access is None:
             raise NotAllowedError(words["no_group"])
-        return door
+        return access
 
-    def _of_proxy(self, scope: Scope, headers: Headers) -> Door | None:
+    def _of_proxy(self, scope: Scope, headers: Headers) -> Access | None:
         """Return the access of the user whom a proxy names, unless another server's page asks.
 
         A browser sends the proxy's cookie with requests of any page. Therefore pages of ``origins``
@@ -155,10 +159,10 @@ class Guard:
         named = named_in(headers, self.users)
         if named is None:
             return None
-        door = self.doors.users.door(named.user, named.groups)
-        if door is None:
+        access = self.access_list.users.access(named.user, named.groups)
+        if access is None:
             raise NotAllowedError(texts()["failures"]["no_group"])
-        return door
+        return access
 
     def _is_open(self, path: str) -> bool:
         folders = tuple(one for one in self.open_paths if one.endswith("/"))
@@ -203,7 +207,7 @@ class Guard:
         host = headers.get("host", "").lower()
         # An address in brackets is IPv6 without a port.
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        needs_key = self.doors.open is None and self.doors.here is None
+        needs_key = self.access_list.open is None and self.access_list.here is None
         return needs_key or self.any_host or name in LOOPBACK_NAMES
 
 

@@ -27,8 +27,8 @@ from pipeline.query.answer_json import reference_json
 from pipeline.query.context import Reference
 from pipeline.query.marks import inert
 from pipeline.runs.services import DEFAULT
+from pipeline.serve.access import Access, access_list_of, asker_of
 from pipeline.serve.audit import audit_of
-from pipeline.serve.doors import Door, asker_of, doors_of
 from pipeline.serve.failures import failure_of, invalid
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.named import with_peer
@@ -129,24 +129,24 @@ def refuse_wrong(known: type[BaseModel], arguments: Mapping[str, Any]) -> None:
 def mcp_of(project: Project, queries: Queries) -> MCPServer:
     """Return a server with the tool ``query_data``, and ``query`` if a chat model is configured."""
     audit = audit_of(project)
-    by_stdin = Door(asker_of(STDIO, project.settings), project, project)
+    by_stdin = Access(asker_of(STDIO, project.settings), project, project)
 
-    def door_of(context: Context) -> Door:
+    def access_of(context: Context) -> Access:
         http: Request | None = context.request_context.request
-        return http.scope["door"] if http else by_stdin
+        return http.scope["access"] if http else by_stdin
 
     async def ask(question: str, options: dict[str, Any], context: Context) -> Answer:
         """Return the answer to a question. Raises ToolError, which the assistant reads."""
-        door = door_of(context)
-        find = partial(door.project.query, question, door.asker, **options)
-        claim = door.claim(door.project.may_ask_chat(options))
-        work = queries.run(lambda: audit.answered(door, question, find), claim)
+        access = access_of(context)
+        find = partial(access.project.query, question, access.asker, **options)
+        claim = access.claim(access.project.may_ask_chat(options))
+        work = queries.run(lambda: audit.answered(access, question, find), claim)
         try:
             return await unless_gone(work, _hung_up(context))
         except HungUpError:
             raise ToolError("the connection was closed before the answer") from None
         except Exception as error:
-            raise ToolError(failure_of(error, door.asker.all_told).message) from error
+            raise ToolError(failure_of(error, access.asker.all_told).message) from error
 
     usual = min(TOOL_TOKENS, project.settings.query.max_total_tokens)
     about = f"Questions over the documents of workspace '{project.settings.workspace}'."
@@ -162,7 +162,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
     @with_parameters(OF_QUERY_DATA)
     async def query_data(context: Context, query: str, **options: Any) -> CallToolResult:
         if options["max_total_tokens"] is None:
-            most = door_of(context).asker.max_prompt_tokens or usual
+            most = access_of(context).asker.max_prompt_tokens or usual
             options["max_total_tokens"] = min(usual, most)
         options["only_need_context"] = True
         options["max_calls"] = ONE_WINDOW
@@ -349,8 +349,12 @@ def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
         stateless_http=True, json_response=True, host=EVERYWHERE
     )
     guarded = Guard(
-        HangUps(app), doors_of(project), 1024 * settings.max_body_kb, settings.request_timeout,
+        HangUps(app),
+        access_list_of(project),
+        1024 * settings.max_body_kb,
+        settings.request_timeout,
         any_host=any_host,
-        origins=settings.cors_origins, users=settings.users,
-    )  # fmt: skip
+        origins=settings.cors_origins,
+        users=settings.users,
+    )
     return RequestLog(with_peer(guarded, settings))

@@ -36,7 +36,7 @@ async def answered(
     except HungUpError:
         return Response(status_code=HUNG_UP)
     except Exception as error:  # noqa: BLE001 - every error becomes an answer
-        return told(failure_of(error, request.scope["door"].asker.all_told))
+        return told(failure_of(error, request.scope["access"].asker.all_told))
 
 
 async def _hung_up(request: Request) -> None:

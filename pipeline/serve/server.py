@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 
 from pipeline.errors import INTERRUPTED, StoreError, Terminated, UsageError
 from pipeline.project import Project
+from pipeline.serve.access import access_list_of
 from pipeline.serve.connections import impatient
-from pipeline.serve.doors import doors_of
 from pipeline.serve.queries import Api
 from pipeline.settings.keys import key_warnings
 from pipeline.settings.schema import ServeSettings
@@ -140,7 +140,7 @@ def serve_as(
     """
     settings = project.settings.serve
     with listen(host or settings.host, settings.port if port is None else port) as listening:
-        refuse_without_key(listening, doors_of(project).open is None, no_key)
+        refuse_without_key(listening, access_list_of(project).open is None, no_key)
         for warning in key_warnings(settings):
             say(f"warning: {warning}")
         if workers > 1:

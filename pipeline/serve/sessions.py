@@ -22,7 +22,7 @@ from starlette.types import Scope
 
 from pipeline.files import secret_in, write_text
 from pipeline.project import Project
-from pipeline.serve.doors import Door, Doors
+from pipeline.serve.access import Access, AccessList
 from pipeline.serve.named import Named
 from pipeline.serve.navigation import of_our_own_page
 from pipeline.text.ids import digest
@@ -90,37 +90,37 @@ class Sessions:
     sessions of users whom an OpenID Connect provider has signed in; it is empty without a provider.
     """
 
-    doors: Doors
+    access_list: AccessList
     cookie: str
     seconds: int
     ended: EndedSessions
     token: OneTimeToken | None = None
     secret: str = field(default="", repr=False)
 
-    def door(self, scope: Scope) -> Door | None:
+    def access(self, scope: Scope) -> Access | None:
         """Return the access of the person who has signed in; None if another server's page asks."""
         if not of_our_own_page(scope):
             return None
         session = self._session(scope)
         if session is None:
             return None
-        door, _ = session
-        return replace(door, signed_in=True)
+        access, _ = session
+        return replace(access, signed_in=True)
 
-    def opened_by(self, typed: str) -> Door | None:
+    def opened_by(self, typed: str) -> Access | None:
         """Return the access of a typed key, or of the token of a followed link; None if it is
         wrong.
 
         No session may begin with a key that acts for users, because its requests must name a user.
         """
-        if self.token and self.doors.here and self.token.take(typed):
-            return self.doors.here
-        return self.doors.opened_by([typed.encode(errors="replace")])
+        if self.token and self.access_list.here and self.token.take(typed):
+            return self.access_list.here
+        return self.access_list.opened_by([typed.encode(errors="replace")])
 
-    def begin(self, response: Response, door: Door, https: bool) -> None:
+    def begin(self, response: Response, access: Access, https: bool) -> None:
         """Set the cookie of a new session that a key has begun."""
-        named = f"{door.asker.name}.{_new_id()}"
-        self._set(response, _signer(door).sign(named).decode(), https)
+        named = f"{access.asker.name}.{_new_id()}"
+        self._set(response, _signer(access).sign(named).decode(), https)
 
     def begin_for_user(self, response: Response, named: Named, https: bool) -> None:
         """Set the cookie of a new session of a user.
@@ -128,7 +128,7 @@ class Sessions:
         It names only those of the user's groups that the settings have, as there may be hundreds of
         others.
         """
-        groups = self.doors.users.known(named.groups)
+        groups = self.access_list.users.known(named.groups)
         content = {"user": named.user, "groups": groups, "id": _new_id()}
         self._set(response, self.signed(content, "session"), https)
 
@@ -176,7 +176,7 @@ class Sessions:
             self.cookie, path="/", secure=https, httponly=True, samesite="strict"
         )
 
-    def _session(self, scope: Scope) -> tuple[Door, str] | None:
+    def _session(self, scope: Scope) -> tuple[Access, str] | None:
         """Return the access and the id of the request's session.
 
         None if it has no cookie that is signed, young enough, and not ended.
@@ -185,44 +185,46 @@ class Sessions:
         sent = next(cookies, b"").decode("latin-1")
         value = cookie_parser(sent).get(self.cookie, "")
         if value:
-            for door in self.doors.keyed:
+            for access in self.access_list.keyed:
                 # A key that acts for users must name one, which a session does not.
-                session_id = "" if door.acts_for_users else self._id_of(value, door)
+                session_id = "" if access.acts_for_users else self._id_of(value, access)
                 if session_id and not self.ended.has(session_id):
-                    return door, session_id
+                    return access, session_id
         content = self.unsigned(value, "session", self.seconds)
         if content.get("user") and not self.ended.has(content["id"]):
             # The rights of the groups are those of the present settings.
-            door = self.doors.users.door(content["user"], content["groups"])
-            return (door, content["id"]) if door else None
+            access = self.access_list.users.access(content["user"], content["groups"])
+            return (access, content["id"]) if access else None
         return None
 
-    def _id_of(self, value: str, door: Door) -> str:
+    def _id_of(self, value: str, access: Access) -> str:
         """Return the id of the session that a key has begun; "" for a cookie of another key."""
         try:
-            named = _signer(door).unsign(value, max_age=self.seconds).decode()
+            named = _signer(access).unsign(value, max_age=self.seconds).decode()
         except BadSignature:
             return ""
         name, _, session_id = named.rpartition(".")
         # The holder of a key can sign any text with it, and the id becomes the name of a file.
-        is_valid = name == door.asker.name and _ID.fullmatch(session_id)
+        is_valid = name == access.asker.name and _ID.fullmatch(session_id)
         return session_id if is_valid else ""
 
 
-def sessions_of(project: Project, doors: Doors, token: OneTimeToken | None = None) -> Sessions:
+def sessions_of(
+    project: Project, access_list: AccessList, token: OneTimeToken | None = None
+) -> Sessions:
     seconds = round(3600 * project.settings.serve.session_hours)
     ended = EndedSessions(project.root / ENDED_FOLDER, seconds)
     signs_users_in = bool(project.settings.serve.users.oidc.issuer)
     secret = secret_in(project.root / SIGNING_FILE) if signs_users_in else ""
     cookie = f"graphmill-{digest(str(project.root))[:8]}"
-    return Sessions(doors, cookie, seconds, ended, token, secret)
+    return Sessions(access_list, cookie, seconds, ended, token, secret)
 
 
 def _new_id() -> str:
     return secrets.token_hex(16)
 
 
-def _signer(door: Door) -> TimestampSigner:
+def _signer(access: Access) -> TimestampSigner:
     return TimestampSigner(
-        door.key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256
+        access.key, "graphmill session", key_derivation="hmac", digest_method=hashlib.sha256
     )

@@ -125,7 +125,7 @@ FROM_ELSEWHERE = [
 
 
 @pytest.mark.parametrize("headers", FROM_ELSEWHERE)
-def test_through_an_open_door_no_other_page_asks(served: Serving, headers: Any):
+def test_without_a_key_no_page_of_another_server_may_ask(served: Serving, headers: Any):
     """A page of another site could not read the answer, but it could make the server work."""
     for path in ("/nights/plan", "/documents", "/ui/state", "/openapi.json"):
         refused = served.client.get(path, headers=headers)
@@ -142,7 +142,7 @@ def test_through_an_open_door_no_other_page_asks(served: Serving, headers: Any):
     )
 
 
-def test_through_an_open_door_our_own_pages_programs_and_named_origins_ask(
+def test_without_a_key_our_own_pages_programs_and_named_origins_may_ask(
     served: Serving, project: Project
 ):
     for headers in (

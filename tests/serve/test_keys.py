@@ -9,7 +9,7 @@ import pytest
 from pipeline.errors import NotAllowedError, SettingsError
 from pipeline.project import Project
 from pipeline.query.drawing import Named
-from pipeline.serve.doors import doors_of
+from pipeline.serve.access import access_list_of
 from pipeline.settings.keys import key_warnings
 from pipeline.settings.query_fields import GRAPH_MODES
 from tests.projects import ProjectFolder
@@ -85,7 +85,9 @@ def test_a_key_for_some_documents_asks_in_passage_modes_alone(folder: ProjectFol
         assert only_bypass.status_code == 403
         assert only_bypass.json()["error"]["message"].endswith("; ask with one of: bypass")
     with folder.open(*keys) as project:
-        some = next(door.asker for door in doors_of(project).keyed if door.asker.name == "some")
+        some = next(
+            access.asker for access in access_list_of(project).keyed if access.asker.name == "some"
+        )
         with pytest.raises(NotAllowedError, match="the graph is not shown here"):
             project.draw(Named(), some)
         with pytest.raises(NotAllowedError, match="the graph is not shown here"):
@@ -336,7 +338,7 @@ def test_whose_a_workspace_is_and_how_the_project_is_set_is_told_to_no_key_of_an
 )
 def test_keys_that_make_no_sense_are_told_at_the_start(folder: ProjectFolder, keys: str, said: str):
     with pytest.raises(SettingsError, match=said), folder.open(f"serve.keys={keys}") as project:
-        doors_of(project)
+        access_list_of(project)
 
 
 def test_blanks_are_no_key_for_all(folder: ProjectFolder):
@@ -344,7 +346,7 @@ def test_blanks_are_no_key_for_all(folder: ProjectFolder):
         pytest.raises(SettingsError, match="only blanks"),
         folder.open("serve.api_key='  '") as project,
     ):
-        doors_of(project)
+        access_list_of(project)
 
 
 def test_no_key_is_written_anywhere(asked: Serving, folder: ProjectFolder):
@@ -357,4 +359,4 @@ def test_no_key_is_written_anywhere(asked: Serving, folder: ProjectFolder):
     ]
     for secret in (MASTER, WIKI, DESK, "wrong-key"):
         assert not [path for path in files if secret.encode() in path.read_bytes()]
-        assert secret not in repr(doors_of(folder.open(*KEYS)))
+        assert secret not in repr(access_list_of(folder.open(*KEYS)))

@@ -12,7 +12,7 @@ from itsdangerous import TimestampSigner
 
 from pipeline.errors import SettingsError
 from pipeline.project import Project
-from pipeline.serve.doors import doors_of
+from pipeline.serve.access import access_list_of
 from pipeline.settings.keys import key_warnings
 from pipeline.text.ids import digest
 from tests.projects import ProjectFolder
@@ -253,7 +253,7 @@ def test_settings_that_make_no_sense_are_told_at_the_start(
     folder: ProjectFolder, settings: list[str], said: str
 ):
     with pytest.raises(SettingsError, match=said), folder.open(*settings) as project:
-        doors_of(project)
+        access_list_of(project)
 
 
 def test_a_group_below_everybodys_is_warned_of(folder: ProjectFolder):
@@ -264,4 +264,4 @@ def test_a_group_below_everybodys_is_warned_of(folder: ProjectFolder):
 
 def test_without_such_settings_the_headers_are_nothing(served: Serving, project: Project):
     assert state(served, named("ana", "Ops Ä"))["who"] == ""
-    assert doors_of(project).open is not None
+    assert access_list_of(project).open is not None

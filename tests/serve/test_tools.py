@@ -86,7 +86,7 @@ def test_over_stdio_without_a_chat_model(folder: ProjectFolder, project: Project
         ({"mode": "secret-value"}, "mode: Input should be 'naive', 'local'"),
     ],
 )
-def test_wrong_arguments_are_told_as_by_the_other_doors(
+def test_wrong_arguments_are_refused_as_by_the_http_api(
     project: Project, wrong: dict[str, Any], said: str
 ):
     queries = Queries(project.settings.serve)

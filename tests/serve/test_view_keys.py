@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.errors import SettingsError
 from pipeline.project import Project
-from pipeline.serve.doors import doors_of
+from pipeline.serve.access import access_list_of
 from pipeline.settings.query_fields import Mode
 from tests.projects import NO_STORE, new_project, workspace_of
 from tests.serve.serving import serving
@@ -202,7 +202,7 @@ def test_what_a_key_or_a_group_of_a_view_cannot_have(
         told = told.replace(r"keys\.one", r"users\.groups\.some")
     folder = new_project(tmp_path / "p", NO_STORE, {}, serve=serve)
     with folder.open() as project, pytest.raises(SettingsError, match=told):
-        doors_of(project)
+        access_list_of(project)
 
 
 def test_a_front_end_with_a_view_gives_its_users_no_wider_rights(tmp_path: Path):
@@ -213,4 +213,4 @@ def test_a_front_end_with_a_view_gives_its_users_no_wider_rights(tmp_path: Path)
         folder.open() as project,
         pytest.raises(SettingsError, match="its users may do what their groups may"),
     ):
-        doors_of(project)
+        access_list_of(project)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.exceptions import HTTPException
 
 from pipeline.pages.environment import texts
-from pipeline.serve.doors import Door
+from pipeline.serve.access import Access
 from pipeline.serve.ui.view import CLEANED, Ui
 from pipeline.settings.query_fields import Mode
 from pipeline.stores.reads import GraphReads, VectorReads
@@ -29,7 +29,7 @@ def route_questions(ui: Ui) -> APIRouter:
     async def passage(http: Request, unit: Id) -> Response:
         """Return a text unit, with the units before and after it, as ``units``."""
 
-        def look(door: Door) -> dict[str, Any]:
+        def look(access: Access) -> dict[str, Any]:
             def read_units(vectors: VectorReads, graph: GraphReads) -> list[TextUnit]:
                 place = vectors.places([unit]).get(unit)
                 if place is None:
@@ -38,7 +38,7 @@ def route_questions(ui: Ui) -> APIRouter:
                 first = max(0, order - AROUND)
                 return vectors.units_of(document, first, order + AROUND + 1 - first)
 
-            units = door.project.read(read_units, door.asker)
+            units = access.project.read(read_units, access.asker)
             if not units:
                 raise HTTPException(404, texts()["ask"]["gone"])
             return {"units": [asdict(found) for found in units]}
@@ -48,9 +48,9 @@ def route_questions(ui: Ui) -> APIRouter:
     return routes
 
 
-def _options(door: Door) -> dict[str, Any]:
+def _options(access: Access) -> dict[str, Any]:
     """Return the modes and models that the caller may choose, and the defaults of all options."""
-    settings, asker = door.project.settings, door.asker
+    settings, asker = access.project.settings, access.asker
     models = [name for name, model in settings.models.chat.items() if model.configured]
     modes = [mode for mode in get_args(Mode) if asker.may_ask(mode)]
     return {

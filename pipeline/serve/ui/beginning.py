@@ -18,7 +18,7 @@ from pipeline.files import settings_file
 from pipeline.pages.environment import texts
 from pipeline.project import Project
 from pipeline.runs.reports import process_of
-from pipeline.serve.doors import Door
+from pipeline.serve.access import Access
 from pipeline.serve.ui.pins import Name
 from pipeline.serve.ui.view import Ui, editor
 from pipeline.settings.file import HANDED_ON
@@ -52,15 +52,15 @@ def route_new_runs(ui: Ui) -> APIRouter:
 
     @routes.post("/ui/run")
     async def run(http: Request, body: Run) -> Response:
-        def begin(door: Door) -> dict[str, str]:
-            return {"run": _begin(door.served, "run", *body.options)}
+        def begin(access: Access) -> dict[str, str]:
+            return {"run": _begin(access.served, "run", *body.options)}
 
         return await ui.data(http, begin)
 
     @routes.post("/ui/retry")
     async def retry(http: Request, body: Retry) -> Response:
-        def begin(door: Door) -> dict[str, str]:
-            project = door.served
+        def begin(access: Access) -> dict[str, str]:
+            project = access.served
             if body.workflow not in project.snapshots.workflows():
                 raise HTTPException(404, texts()["nights"]["no_such"])
             return {"run": _begin(project, "retry", body.workflow, *body.options)}

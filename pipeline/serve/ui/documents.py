@@ -24,7 +24,7 @@ from pipeline.query.reading import (
     search_passages,
 )
 from pipeline.query.request import read_conditions, read_where
-from pipeline.serve.doors import Door
+from pipeline.serve.access import Access
 from pipeline.serve.ui.nights import tells_why
 from pipeline.serve.ui.view import CLEANED, Ui
 from pipeline.stores.reads import Listing
@@ -58,8 +58,8 @@ def route_documents(ui: Ui) -> APIRouter:
         """Show the list of documents; each line of ``where`` is a condition."""
         asked = {"q": q, "within": within, "where": where, "page": page}
 
-        def look(door: Door) -> dict[str, Any]:
-            return {**asked, **_list(door, **asked)}
+        def look(access: Access) -> dict[str, Any]:
+            return {**asked, **_list(access, **asked)}
 
         return await ui.page(http, "documents.html.j2", look)
 
@@ -67,24 +67,24 @@ def route_documents(ui: Ui) -> APIRouter:
     async def document(http: Request, id: Text, page: Page = 1, at: Text = "") -> Response:
         """Show a page of a document's text units: the one that has the unit ``at``, if given."""
 
-        def look(door: Door) -> dict[str, Any]:
-            return _show_document(door, id, UNITS * (page - 1), at)
+        def look(access: Access) -> dict[str, Any]:
+            return _show_document(access, id, UNITS * (page - 1), at)
 
         return await ui.page(http, "document.html.j2", look)
 
     return routes
 
 
-def _list(door: Door, q: str, within: str, where: str, page: int) -> dict[str, Any]:
+def _list(access: Access, q: str, within: str, where: str, page: int) -> dict[str, Any]:
     """Return the values of the template for a list of documents, or of passages with a text."""
     conditions = _read_lines(where)
     if within == "texts" and q:
-        passages = door.project.read(partial(search_passages, q, conditions), door.asker)
+        passages = access.project.read(partial(search_passages, q, conditions), access.asker)
         return {"passages": passages, "metadata": None}
     first = DOCUMENTS * (page - 1)
     listing = Listing(q, first=first, limit=DOCUMENTS)
     try:
-        found, all = door.project.read(partial(list_documents, listing, conditions), door.asker)
+        found, all = access.project.read(partial(list_documents, listing, conditions), access.asker)
     except NothingLoadedError:
         # The frame of the page says so, and what to run.
         found, all = [], 0
@@ -110,13 +110,13 @@ def _read_lines(lines: str) -> Conditions:
         raise UsageError(f"documents: {error}") from None
 
 
-def _show_document(door: Door, id: str, first: int, at: str) -> dict[str, Any]:
+def _show_document(access: Access, id: str, first: int, at: str) -> dict[str, Any]:
     """Return the values of the template for a document, with its text units from ``first`` on.
 
     If ``at`` names a text unit, the page that has it is shown instead. Raises HTTPException if
     there is no such document.
     """
-    read = door.project.read(partial(read_document, id, first, at), door.asker)
+    read = access.project.read(partial(read_document, id, first, at), access.asker)
     if read is None:
         raise HTTPException(404, texts()["documents"]["no_such"])
     page = read.first // UNITS + 1
@@ -125,34 +125,34 @@ def _show_document(door: Door, id: str, first: int, at: str) -> dict[str, Any]:
         "read": read,
         "at": at,
         "fields": metadata_shown(read.document.metadata),
-        "left_out": _left_out(door, read),
-        "draws": not door.asker.where,
+        "left_out": _left_out(access, read),
+        "draws": not access.asker.where,
         "last": last,
         "before": page - 1 or None,
         "after": page + 1 if last < read.document.text_units else None,
     }
 
 
-def _left_out(door: Door, read: DocumentRead) -> Mapping[str, Sequence[LeftOut]] | None:
+def _left_out(access: Access, read: DocumentRead) -> Mapping[str, Sequence[LeftOut]] | None:
     """Map the ids of a document and its text units to what the last run left out of each.
 
     None if that is not known. A run's messages are about files, which may hold hidden documents
     too: they are not shown to a caller who sees some documents only.
     """
-    if not door.at_home or door.asker.where:
+    if not access.at_home or access.asker.where:
         return None
     document = read.document
     # A row of the rejects names the document's source, or the id of the document or text unit.
     id_of = {document.source: document.id, document.id: document.id}
     id_of |= {unit.unit.id: unit.unit.id for unit in read.units}
     try:
-        rejects = door.project.left_out_of(id_of.keys())
+        rejects = access.project.left_out_of(id_of.keys())
     except GraphmillError:
         return None
     found: dict[str, list[LeftOut]] = {}
     for row in rejects.to_dict("records"):
         reason = str(row["reason"])
-        if tells_why(door):
+        if tells_why(access):
             why = row["message"]
         else:
             why = REASONS[reason].meaning if reason in REASONS else ""

@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from pipeline.errors import GraphmillError
 from pipeline.pages.environment import texts
 from pipeline.query import drawing
-from pipeline.serve.doors import Door
-from pipeline.serve.ui.view import CLEANED, Ui, wide_door
+from pipeline.serve.access import Access
+from pipeline.serve.ui.view import CLEANED, Ui, wide_access
 from pipeline.stores.reads import Listing
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=300), CLEANED]
@@ -41,7 +41,7 @@ class WantedDocuments(BaseModel):
 
 
 def route_graph(ui: Ui) -> APIRouter:
-    routes = APIRouter(include_in_schema=False, dependencies=[Depends(wide_door)])
+    routes = APIRouter(include_in_schema=False, dependencies=[Depends(wide_access)])
     _add_drawing(routes, ui)
     _add_details(routes, ui)
     return routes
@@ -64,13 +64,15 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
         """Return the part of the graph that the parameters name. The page's own address has the
         same parameters."""
         named = drawing.Named(entity or (), community, document, entities, limit)
-        return await ui.data(http, lambda door: door.project.draw(named, door.asker).to_json())
+        return await ui.data(
+            http, lambda access: access.project.draw(named, access.asker).to_json()
+        )
 
     @routes.post("/ui/graph/find")
     async def find(http: Request, wanted: Wanted) -> Response:
-        def look(door: Door) -> dict[str, Any]:
-            found = door.project.find_entities(
-                wanted.text, wanted.by == "meaning", wanted.limit, door.asker
+        def look(access: Access) -> dict[str, Any]:
+            found = access.project.find_entities(
+                wanted.text, wanted.by == "meaning", wanted.limit, access.asker
             )
             return {"entities": [asdict(dot) for dot in found]}
 
@@ -80,9 +82,11 @@ def _add_drawing(routes: APIRouter, ui: Ui) -> None:
     async def documents(http: Request, wanted: WantedDocuments) -> Response:
         """Return the documents that have the text in their title, source or id."""
 
-        def look(door: Door) -> dict[str, Any]:
+        def look(access: Access) -> dict[str, Any]:
             listing = Listing(wanted.text, limit=wanted.limit)
-            found, _ = door.project.read(lambda vectors, graph: vectors.listed(listing), door.asker)
+            found, _ = access.project.read(
+                lambda vectors, graph: vectors.listed(listing), access.asker
+            )
             documents = [{"id": one.id, "title": one.title or one.source} for one in found]
             return {"documents": documents}
 
@@ -95,16 +99,16 @@ def _add_details(routes: APIRouter, ui: Ui) -> None:
         """Return the details of an entity, and as ``names`` its other names and the names kept
         apart from it; null if no step decides about names."""
 
-        def look(door: Door) -> dict[str, Any]:
-            details = door.project.read(partial(drawing.entity_details, id), door.asker)
-            return {**_json_of(details), "names": _find_names(door, id)}
+        def look(access: Access) -> dict[str, Any]:
+            details = access.project.read(partial(drawing.entity_details, id), access.asker)
+            return {**_json_of(details), "names": _find_names(access, id)}
 
         return await ui.data(http, look)
 
     @routes.get("/ui/graph/relationship")
     async def relationship(http: Request, id: Id) -> Response:
-        def look(door: Door) -> dict[str, Any]:
-            details = door.project.read(partial(drawing.relationship_details, id), door.asker)
+        def look(access: Access) -> dict[str, Any]:
+            details = access.project.read(partial(drawing.relationship_details, id), access.asker)
             return _json_of(details)
 
         return await ui.data(http, look)
@@ -117,12 +121,12 @@ def _json_of(details: drawing.Details | None) -> dict[str, Any]:
     return details.to_json()
 
 
-def _find_names(door: Door, id: str) -> dict[str, Any] | None:
+def _find_names(access: Access, id: str) -> dict[str, Any] | None:
     """Return the other names of an entity. None for another workspace than the project's own, about
     whose names nothing is known."""
-    if not door.at_home or door.served.names_workspace:
+    if not access.at_home or access.served.names_workspace:
         return None
     try:
-        return asdict(door.project.names_of(id))
+        return asdict(access.project.names_of(id))
     except GraphmillError:
         return None

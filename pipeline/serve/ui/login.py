@@ -50,7 +50,7 @@ class KeyForm:
             refused=refused,
             about=about.format(hours=hours),
             by_provider=self.by_provider,
-            by_key=bool(self.sessions.doors.keyed) or not self.by_provider,
+            by_key=bool(self.sessions.access_list.keyed) or not self.by_provider,
         )
         return HTMLResponse(page, status, headers)
 
@@ -75,18 +75,18 @@ def route_login(form: KeyForm) -> APIRouter:
 
     @routes.get("/login")
     async def ask_for_key(http: Request, next: str = "", token: str = "") -> Response:
-        if http.scope["door"] is not None:
+        if http.scope["access"] is not None:
             return _back(http, next)
         if not token or not sessions.token:
             return form.shown(http, next)
-        door = sessions.opened_by(token)
-        if door is None:
+        access = sessions.opened_by(token)
+        if access is None:
             return await form.refusing(http, next)
         # A page, and no redirection: a browser takes a redirection as coming from the file or the
         # terminal that led here, and would not send the SameSite=Strict cookie.
         answer = HTMLResponse(ui.render(http, "signed_in.html.j2", back=below_root(next)))
-        form.audit.signed_in("token", "ok", sender_of(http.scope), door)
-        sessions.begin(answer, door, https=_is_https(http))
+        form.audit.signed_in("token", "ok", sender_of(http.scope), access)
+        sessions.begin(answer, access, https=_is_https(http))
         return answer
 
     @routes.post("/login")
@@ -94,28 +94,30 @@ def route_login(form: KeyForm) -> APIRouter:
         _refuse_others(http)
         typed = parse_qs((await http.body()).decode(errors="replace"))
         key, back = (typed.get(name, [""])[0] for name in ("key", "next"))
-        door = sessions.opened_by(key.strip())
-        if door is None:
+        access = sessions.opened_by(key.strip())
+        if access is None:
             return await form.refusing(http, back)
-        if door.acts_for_users:
+        if access.acts_for_users:
             return form.shown(http, back, texts()["shell"]["key_for_users"], 403)
         answer = _back(http, back)
-        if door.key:
-            form.audit.signed_in("token" if door.here else "key", "ok", sender_of(http.scope), door)
-            sessions.begin(answer, door, https=_is_https(http))
+        if access.key:
+            form.audit.signed_in(
+                "token" if access.here else "key", "ok", sender_of(http.scope), access
+            )
+            sessions.begin(answer, access, https=_is_https(http))
         return answer
 
     @routes.get("/session")
     async def session(http: Request) -> dict[str, bool]:
-        return {"signed_in": http.scope["door"] is not None}
+        return {"signed_in": http.scope["access"] is not None}
 
     @routes.post("/logout")
     async def sign_out(http: Request) -> Response:
         _refuse_others(http)
         answer = RedirectResponse(f"{root_of(http.scope)}login", SEE_OTHER)
-        door = http.scope["door"]
-        if door is not None:
-            form.audit.signed_in("out", "ok", sender_of(http.scope), door)
+        access = http.scope["access"]
+        if access is not None:
+            form.audit.signed_in("out", "ok", sender_of(http.scope), access)
         sessions.end(http.scope, answer, https=_is_https(http))
         return answer
 

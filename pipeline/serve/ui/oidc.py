@@ -45,11 +45,11 @@ def route_oidc(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) ->
                 form.audit.signed_in("oidc", "refused", sender_of(http.scope))
             answer = form.shown(http, back, said["provider_refused"], 401)
         else:
-            door = sessions.doors.users.door(named.user, named.groups)
+            access = sessions.access_list.users.access(named.user, named.groups)
             form.audit.signed_in(
-                "oidc", "ok" if door else "refused", sender_of(http.scope), door, named.user
+                "oidc", "ok" if access else "refused", sender_of(http.scope), access, named.user
             )
-            if door is None:
+            if access is None:
                 answer = form.shown(http, back, said["no_group"].format(user=named.user), 403)
             else:
                 # A page, and no redirection, for the same reason as with a token (login.py).

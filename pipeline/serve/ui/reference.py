@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from fastapi import APIRouter, FastAPI, Request, Response
 
-from pipeline.serve.doors import Door
+from pipeline.serve.access import Access
 from pipeline.serve.ui.view import Ui
 
 SCHEMAS = "#/components/schemas/"
@@ -39,7 +39,7 @@ def route_reference(ui: Ui, app: FastAPI) -> APIRouter:
 
     @routes.get("/docs")
     async def docs(http: Request) -> Response:
-        def look(door: Door) -> Mapping[str, Any]:
+        def look(access: Access) -> Mapping[str, Any]:
             document = app.openapi()
             return {
                 "about": document["info"]["description"],

@@ -8,7 +8,7 @@ from pipeline.errors import GraphmillError, NothingLoadedError
 from pipeline.pages.environment import texts
 from pipeline.runs.reports import RunEntry
 from pipeline.runs.services import DEFAULT
-from pipeline.serve.doors import Door
+from pipeline.serve.access import Access
 from pipeline.serve.failures import failure_of
 from pipeline.settings.query_fields import Mode
 
@@ -31,32 +31,32 @@ class Shell:
     signed_in: bool = False
 
 
-def shell_of(door: Door | None) -> Shell:
-    if door is None:
+def shell_of(access: Access | None) -> Shell:
+    if access is None:
         return Shell()
     hidden = set()
-    if door.asker.where:
+    if access.asker.where:
         hidden = {"graph", "nights"}
-    elif not door.at_home:
+    elif not access.at_home:
         hidden = {"nights"}
     views = tuple((name, address) for name, address in VIEWS.items() if name not in hidden)
     return Shell(
-        _who(door),
-        door.workspace,
-        door.workspaces,
+        _who(access),
+        access.workspace,
+        access.workspaces,
         views,
-        signed_in=door.signed_in and not door.here,
+        signed_in=access.signed_in and not access.here,
     )
 
 
-def _who(door: Door) -> str:
+def _who(access: Access) -> str:
     """Return the name of the user, else of the key; "" if neither is needed."""
-    if door.here or not (door.key or door.user):
+    if access.here or not (access.key or access.user):
         return ""
-    return door.user or door.asker.name
+    return access.user or access.asker.name
 
 
-def state_of(door: Door) -> dict[str, Any]:
+def state_of(access: Access) -> dict[str, Any]:
     """Return the state of the page for its scripts, as JSON.
 
     ``problem`` says why nothing can be asked now, and ``command`` what would solve that, if a
@@ -64,50 +64,50 @@ def state_of(door: Door) -> dict[str, Any]:
     ``loaded`` names the workflow that is shown and the run that loaded it, "" in a workspace that
     is not the project's own.
     """
-    project, asker = door.project, door.asker
+    project, asker = access.project, access.asker
     query = project.settings.query
     chat = project.settings.models.chat.get(DEFAULT)
     return {
-        "workspace": door.workspace,
-        "workspaces": door.workspaces,
-        "who": _who(door),
+        "workspace": access.workspace,
+        "workspaces": access.workspaces,
+        "who": _who(access),
         "sees_all": not asker.where,
-        "editor": door.may_change,
-        "locked": locked(door),
+        "editor": access.may_change,
+        "locked": locked(access),
         "modes": [mode for mode in asker.modes or get_args(Mode) if asker.may_ask(mode)],
         "mode": asker.usual_mode(query.mode),
         "chat": bool(chat and chat.configured),
-        **_loaded(door),
+        **_loaded(access),
     }
 
 
-def locked(door: Door) -> str:
+def locked(access: Access) -> str:
     """Return why the caller may make no changes, in words; "" if it may."""
     words = texts()["shell"]["read_only"]
-    if door.may_change:
+    if access.may_change:
         return ""
-    if not door.user and not door.key:
+    if not access.user and not access.key:
         return words["open"]
-    if not door.editor:
-        return words["user"] if door.user else words["key"]
-    return words["settings"] if door.at_home else words["elsewhere"]
+    if not access.editor:
+        return words["user"] if access.user else words["key"]
+    return words["settings"] if access.at_home else words["elsewhere"]
 
 
-def _loaded(door: Door) -> dict[str, Any]:
+def _loaded(access: Access) -> dict[str, Any]:
     try:
-        live = door.project.stores.live()
+        live = access.project.stores.live()
         if live is None:
             raise NothingLoadedError
     except NothingLoadedError:
-        problem = texts()["shell"]["nothing_loaded"].format(workspace=door.workspace)
+        problem = texts()["shell"]["nothing_loaded"].format(workspace=access.workspace)
         return {"loaded": None, "problem": problem, "command": "graphmill run"}
     except GraphmillError as error:
-        message = failure_of(error, door.asker.all_told).message
+        message = failure_of(error, access.asker.all_told).message
         problem = texts()["shell"]["unavailable"].format(problem=message)
         return {"loaded": None, "problem": problem, "command": ""}
     # Runs are about the project's own workspace alone.
-    run = (door.project.runs.loaded(live.workflow) or "") if door.at_home else ""
-    report = door.project.runs.report(run) if run else None
+    run = (access.project.runs.loaded(live.workflow) or "") if access.at_home else ""
+    report = access.project.runs.report(run) if run else None
     began = RunEntry.of(report).began if report else ""
     loaded = {"workflow": live.workflow, "run": run, "began": began}
     return {"loaded": loaded, "problem": "", "command": ""}

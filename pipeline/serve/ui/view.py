@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse
 
 from pipeline.errors import NotAllowedError
 from pipeline.pages.environment import environment, texts
-from pipeline.serve.doors import Door
+from pipeline.serve.access import Access
 from pipeline.serve.failures import Failure, respond
 from pipeline.serve.navigation import root_of, wants_page
 from pipeline.serve.queries import Queries
@@ -22,7 +22,7 @@ from pipeline.serve.ui.assets import Assets
 from pipeline.serve.ui.shell import locked, shell_of
 from pipeline.text.ids import clean
 
-Look = Callable[[Door], Mapping[str, Any]]
+Look = Callable[[Access], Mapping[str, Any]]
 """A function that returns the values of a page's template, or the data of an answer, for a caller's
 access. It may block, and may raise errors of graphmill, which become an answer."""
 
@@ -35,7 +35,7 @@ CLEANED = BeforeValidator(_cleaned)
 """The validator of a text in a request, which removes characters that no store takes."""
 
 
-def nothing(door: Door) -> Mapping[str, Any]:
+def nothing(access: Access) -> Mapping[str, Any]:
     return {}
 
 
@@ -49,22 +49,22 @@ class Ui:
 
     async def page(self, http: Request, template: str, look: Look = nothing) -> Response:
         """Return an HTML page: the template with the values that ``look`` returns."""
-        door = door_of(http)
+        access = access_of(http)
 
         def work() -> Response:
-            return HTMLResponse(self.render(http, template, **look(door)))
+            return HTMLResponse(self.render(http, template, **look(access)))
 
-        made = self.queries.run(work, door.claim(chat=False))
+        made = self.queries.run(work, access.claim(chat=False))
         return await answered(http, made, partial(self.failed, http))
 
-    async def data(self, http: Request, look: Callable[[Door], Any]) -> Response:
+    async def data(self, http: Request, look: Callable[[Access], Any]) -> Response:
         """Return what ``look`` returns, as JSON."""
-        door = door_of(http)
+        access = access_of(http)
 
         def work() -> Response:
-            return Response(json_bytes(look(door)), media_type="application/json")
+            return Response(json_bytes(look(access)), media_type="application/json")
 
-        return await answered(http, self.queries.run(work, door.claim(chat=False)))
+        return await answered(http, self.queries.run(work, access.claim(chat=False)))
 
     def render(self, http: Request, template: str, **values: Any) -> str:
         """Return the template with these values.
@@ -73,7 +73,7 @@ class Ui:
         (the folder of style and scripts), ``shell`` (the caller and the workspace) and ``texts``.
         """
         root = root_of(http.scope)
-        shell = shell_of(http.scope["door"])
+        shell = shell_of(http.scope["access"])
         return self.templates.get_template(template).render(
             root=root, assets=root + self.assets.folder, shell=shell, **values
         )
@@ -88,42 +88,42 @@ class Ui:
         return HTMLResponse(page, failure.status, {**failure.headers, **(headers or {})})
 
 
-def door_of(http: Request) -> Door:
-    return http.scope["door"]
+def access_of(http: Request) -> Access:
+    return http.scope["access"]
 
 
-def wide_door(http: Request) -> Door:
+def wide_access(http: Request) -> Access:
     """Return the access of a caller who sees all documents; a dependency of routes.
 
     Raises NotAllowedError for other callers.
     """
-    door = door_of(http)
-    if door.asker.where:
+    access = access_of(http)
+    if access.asker.where:
         raise NotAllowedError(texts()["shell"]["whole_graph_only"])
-    return door
+    return access
 
 
-def home_door(http: Request) -> Door:
+def home_access(http: Request) -> Access:
     """Return the access of a caller who sees all documents of the project's own workspace; a
     dependency of routes.
 
     Raises NotAllowedError for other callers and workspaces.
     """
-    door = wide_door(http)
-    if not door.at_home:
+    access = wide_access(http)
+    if not access.at_home:
         raise NotAllowedError(texts()["shell"]["own_runs_only"])
-    return door
+    return access
 
 
-def editor(http: Request) -> Door:
+def editor(http: Request) -> Access:
     """Return the access of a caller who may make changes; a dependency of routes that make some.
 
     Raises NotAllowedError for other callers, with the reason.
     """
-    door = door_of(http)
+    access = access_of(http)
     # The audit log gets a line about the request, whether it is refused or not.
     if "edit" in http.scope:
         http.scope["edit"]["path"] = http.scope["path"]
-    if not door.may_change:
-        raise NotAllowedError(locked(door))
-    return door
+    if not access.may_change:
+        raise NotAllowedError(locked(access))
+    return access

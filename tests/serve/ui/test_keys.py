@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from pipeline.errors import SettingsError
-from pipeline.serve.doors import doors_of
+from pipeline.serve.access import access_list_of
 from tests.projects import ProjectFolder, new_project
 from tests.serve.serving import QUESTION, Serving, serving
 from tests.whole.test_resolution_run import resolving
@@ -264,4 +264,4 @@ def test_an_editor_sees_all_documents(folder: ProjectFolder):
     with pytest.raises(
         SettingsError, match="an editor sees all documents; remove editor, or where"
     ):
-        doors_of(folder.open("serve.keys.x={key: k, editor: true, where: {source: a}}"))
+        access_list_of(folder.open("serve.keys.x={key: k, editor: true, where: {source: a}}"))

@@ -23,7 +23,7 @@ USUAL_RECORDS = 100
 
 
 @dataclass(frozen=True)
-class Door:
+class Access:
     """The access of one caller: who it is, and which workspaces it may ask.
 
     - ``project`` is over the workspace that is asked, ``served`` over the server's own, and
@@ -66,7 +66,7 @@ class Door:
     def workspaces(self) -> tuple[str, ...]:
         return tuple(one.settings.workspace for one in self.projects) or (self.workspace,)
 
-    def at(self, workspace: str) -> "Door | None":
+    def at(self, workspace: str) -> "Access | None":
         """Return this access to another workspace; None if the caller may not ask it."""
         for project in (*self.projects, self.project):
             if project.settings.workspace == workspace:
@@ -94,9 +94,11 @@ class Users:
     A user in several groups has the access of the first one.
     """
 
-    groups: Mapping[str, Door] = field(default_factory=dict)
+    groups: Mapping[str, Access] = field(default_factory=dict)
 
-    def door(self, user: str, groups: Collection[str], by_key: Door | None = None) -> Door | None:
+    def access(
+        self, user: str, groups: Collection[str], by_key: Access | None = None
+    ) -> Access | None:
         """Return the access of a user in these groups; None if none of them is in the settings.
 
         ``by_key`` is the access of the front end that names the user. Calls are then recorded in
@@ -122,39 +124,39 @@ class Users:
 
 
 @dataclass(frozen=True)
-class Doors:
+class AccessList:
     """The access of all possible callers.
 
     ``open`` is for callers without a key, None if a key is needed. ``here`` is one of ``keyed``,
     for the person at this machine alone.
     """
 
-    keyed: tuple[Door, ...]
-    open: Door | None
-    here: Door | None = None
+    keyed: tuple[Access, ...]
+    open: Access | None
+    here: Access | None = None
     users: Users = field(default_factory=Users)
 
     @property
     def any_for_users(self) -> bool:
         """Return whether any key acts for users, whom its requests name in headers."""
-        return any(door.acts_for_users for door in self.keyed)
+        return any(access.acts_for_users for access in self.keyed)
 
-    def opened_by(self, given: Sequence[bytes]) -> Door | None:
+    def opened_by(self, given: Sequence[bytes]) -> Access | None:
         """Return the access that one of the given keys gives, else that of callers without a key.
 
         All keys are compared, each in a time that does not depend on how much of it fits.
         Otherwise an attacker could guess a key piece by piece from the time of the answer.
         """
         fitting = None
-        for door in self.keyed:
-            key = door.key.encode()
+        for access in self.keyed:
+            key = access.key.encode()
             fits = [secrets.compare_digest(one, key) for one in given]
             if any(fits) and fitting is None:
-                fitting = door
+                fitting = access
         return fitting or self.open
 
 
-def doors_of(project: Project, for_person_here: bool = False) -> Doors:
+def access_list_of(project: Project, for_person_here: bool = False) -> AccessList:
     """Return the access that the settings give to callers.
 
     With ``for_person_here`` the person at this machine has access, and nobody without a key. Raises
@@ -169,21 +171,21 @@ def doors_of(project: Project, for_person_here: bool = False) -> Doors:
     keyed = [_keyed(name, key, project) for name, key in settings.serve.keys.items()]
     groups = {}
     for name, rights in settings.serve.users.groups.items():
-        groups[name] = _door(f"serve.users.groups.{name}", name, rights, project)
+        groups[name] = _access_of(f"serve.users.groups.{name}", name, rights, project)
     users = Users(groups)
     api_key = settings.serve.api_key.get_secret_value()
     if api_key:
         asker = asker_of(API_KEY, settings)
-        keyed.append(Door(asker, project, project, api_key, concurrency=share))
+        keyed.append(Access(asker, project, project, api_key, concurrency=share))
     anybody = asker_of(OPEN, settings)
     if for_person_here:
         # Nobody gets to know this key. It signs the sessions, so that they end with the process.
         secret = secrets.token_urlsafe(32)
-        here = Door(anybody, project, project, secret, True, here=True, concurrency=share)
-        return Doors((*keyed, here), None, here, users)
+        here = Access(anybody, project, project, secret, True, here=True, concurrency=share)
+        return AccessList((*keyed, here), None, here, users)
     others_sign_in = bool(settings.serve.users.proxies or settings.serve.users.oidc.issuer)
-    open_door = None if keyed or others_sign_in else Door(anybody, project, project)
-    return Doors(tuple(keyed), open_door, None, users)
+    open_access = None if keyed or others_sign_in else Access(anybody, project, project)
+    return AccessList(tuple(keyed), open_access, None, users)
 
 
 def asker_of(name: str, settings: Settings) -> Asker:
@@ -203,9 +205,9 @@ def asker_of(name: str, settings: Settings) -> Asker:
     )
 
 
-def _keyed(name: str, key: KeySettings, project: Project) -> Door:
-    door = _door(f"serve.keys.{name}", name, key, project)
-    return replace(door, key=key.key.get_secret_value(), acts_for_users=key.acts_for_users)
+def _keyed(name: str, key: KeySettings, project: Project) -> Access:
+    access = _access_of(f"serve.keys.{name}", name, key, project)
+    return replace(access, key=key.key.get_secret_value(), acts_for_users=key.acts_for_users)
 
 
 def _conditions(section: str, where: Mapping[str, Any]) -> dict[str, Any]:
@@ -215,7 +217,7 @@ def _conditions(section: str, where: Mapping[str, Any]) -> dict[str, Any]:
         raise SettingsError(f"{section}.where: {error}") from None
 
 
-def _door(where: str, name: str, key: RightsSettings, project: Project) -> Door:
+def _access_of(where: str, name: str, key: RightsSettings, project: Project) -> Access:
     """Return the access with these rights; rights that are left out come from serve.allow.
 
     ``where`` is the place of the rights in the settings, and ``name`` the caller's name in usage.
@@ -241,7 +243,7 @@ def _door(where: str, name: str, key: RightsSettings, project: Project) -> Door:
     else:
         asked = tuple(project.over(workspace) for workspace in key.workspace) or (project,)
     share = key.concurrency or _share(project.settings.serve)
-    return Door(asker, asked[0], project, editor=key.editor, projects=asked, concurrency=share)
+    return Access(asker, asked[0], project, editor=key.editor, projects=asked, concurrency=share)
 
 
 def _share(serve: ServeSettings, for_person_here: bool = False) -> int | None:
