@@ -152,7 +152,7 @@ def build_index(
 ) -> None:
     """Build the index of a table with ``rows`` rows, unless it exists or the rows are too few."""
     name = index_name(table, workspace, live.embedding_key, hnsw)
-    if not _is_indexed(live, rows, hnsw):
+    if not _needs_index(live, rows, hnsw):
         return
     if connection.execute(select(func.to_regclass(name))).scalar():
         return
@@ -174,7 +174,7 @@ def unindexed(there: Mapping[str, bool], workspace: str, live: Live, hnsw: Hnsw)
     """
     found = []
     for name, table in VECTOR_TABLES.items():
-        if name in live.tables and _is_indexed(live, live.tables[name].rows, hnsw):
+        if name in live.tables and _needs_index(live, live.tables[name].rows, hnsw):
             is_valid = there.get(index_name(table, workspace, live.embedding_key, hnsw), False)
             if not is_valid:
                 found.append(name)
@@ -208,7 +208,7 @@ def drop_index(connection: Connection, name: str) -> None:
     cursor(connection).execute(statement)
 
 
-def _is_indexed(live: Live, rows: int, hnsw: Hnsw) -> bool:
+def _needs_index(live: Live, rows: int, hnsw: Hnsw) -> bool:
     """Return whether an index is possible for the vectors, and the table has enough rows."""
     return 0 < live.dimensions <= HALFVEC_LIMIT and rows >= hnsw.exact_below
 
