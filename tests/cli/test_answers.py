@@ -74,7 +74,7 @@ def test_without_a_model_what_is_shown_is_cited_and_facts_have_their_source(
     assert len(few.cited) == 1
 
 
-def test_of_reports_those_that_are_cited_are_named(capsys: pytest.CaptureFixture[str]):
+def test_reports_that_an_answer_cites_are_listed(capsys: pytest.CaptureFixture[str]):
     chat = reader(answer=lambda _: "Dov was sued [Data: Reports (3)].")
     found = answer(question(mode="community"), resources(reported_village(), chat))
     AnswerPrinter().print_end(found)

@@ -53,7 +53,7 @@ def test_all_sources_are_listed_when_asked_for(capsys: pytest.CaptureFixture[str
     assert "  [4] " in capsys.readouterr().out
 
 
-def test_what_fails_was_not_said_and_ends_nothing(capsys: pytest.CaptureFixture[str]):
+def test_a_question_that_fails_is_no_part_of_the_conversation(capsys: pytest.CaptureFixture[str]):
     spoken, chat = talk("Ada.")
     chat.stream = lambda request: (_ for _ in ()).throw(ModelError("the model is away; start it"))
     spoken.take("Who taught Bea?")
@@ -84,7 +84,7 @@ def test_without_an_editor_lines_are_read_as_the_terminal_gives_them(
 
 
 @pytest.mark.parametrize("end", [EOFError, KeyboardInterrupt])
-def test_what_follows_an_abandoned_line_begins_one_of_its_own(
+def test_output_after_an_abandoned_line_begins_a_new_line(
     end: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     at_a_terminal(monkeypatch)

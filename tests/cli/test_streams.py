@@ -87,7 +87,7 @@ def test_a_pipe_that_does_not_block_and_is_full():
 
 
 @pytest.mark.parametrize("opened", [os.pipe, pty.openpty])
-def test_who_has_stopped_reading_keeps_no_run_waiting(opened: Callable[[], tuple[int, int]]):
+def test_a_reader_that_has_stopped_keeps_no_run_waiting(opened: Callable[[], tuple[int, int]]):
     """A pipe that is full, a terminal that its window no longer empties: both block, and nobody
     reads."""
     readable, writable = opened()
@@ -127,7 +127,7 @@ def test_a_dead_logger_hears_no_more_and_the_run_goes_on():
 @pytest.mark.parametrize(
     "asked", ["status", "--help"], ids=["held to the end", "written in between"]
 )
-def test_what_could_not_be_written_is_told(folder: ProjectFolder, asked: str):
+def test_a_result_that_could_not_be_written_is_an_error(folder: ProjectFolder, asked: str):
     """A result is no progress: where the disk is full, who asked for it learns so."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
