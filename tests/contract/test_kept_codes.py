@@ -18,8 +18,9 @@ definitions.PACKAGE = "mill"
 from pipeline.contract.fingerprint import code_fingerprint
 from mill.shout import shout
 
+code = code_fingerprint(shout)
 parsed = definitions._parse_module.cache_info().misses
-print(code_fingerprint(shout), "parsed" if parsed else "kept")
+print(code, "parsed" if parsed else "kept")
 """
 
 
