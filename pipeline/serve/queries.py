@@ -75,6 +75,10 @@ SEARCHES = 16
 a model: more at once would make each slower, and one key's expensive queries would slow all."""
 FAIR_SHARES = 4
 """The number of shares of all places. A key gets one share, unless settings say otherwise."""
+GIVEN_UP_SECONDS = 1.0
+"""How much longer a query that was given up counts among those of its key. Its place is free at
+once. A client that hangs up and asks again all the time would otherwise use more of the server than
+one that waits for its answers."""
 LAST_SECONDS = 1.0
 """The seconds that abandoned queries have to close their calls to a model."""
 LOOK_SECONDS = 0.5
@@ -234,15 +238,24 @@ class Queries:
 
         thread_of_loop = threading.get_ident()
 
+        request = CurrentRequest(claim.shared, deadline)
+
         def give_back_share() -> None:
-            if threading.get_ident() == thread_of_loop:
+            if request.over:
+                loop.call_later(GIVEN_UP_SECONDS, turns.give_back_share, claim.key)
+            else:
                 turns.give_back_share(claim.key)
+
+        def when_over() -> None:
+            if threading.get_ident() == thread_of_loop:
+                give_back_share()
                 return
             # RuntimeError: the loop has ended, and nobody waits for a turn any more.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(turns.give_back_share, claim.key)
+                loop.call_soon_threadsafe(give_back_share)
 
-        return Begun(turns, CurrentRequest(claim.shared, deadline, give_back_share))
+        request.when_over = when_over
+        return Begun(turns, request)
 
     def _make_room(self, claim: Claim) -> None:
         """Remove the newest waiting request of the key that has most of them.

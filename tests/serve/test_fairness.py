@@ -12,6 +12,7 @@ import httpx2
 import pytest
 
 from pipeline.project import Project
+from pipeline.serve import queries as queries_module
 from pipeline.serve.mcp import http_app
 from pipeline.serve.queries import BusyError, Queries
 from pipeline.serve.server import Server, address_of, listen
@@ -212,3 +213,27 @@ def test_workers_share_what_a_key_may(project: Project):
     )
     shared = share_of(project.settings.model_copy(update={"serve": serve}), 2).serve
     assert (shared.allow.concurrency, shared.keys["a"].concurrency) == (4, 1)
+
+
+def test_a_query_that_was_given_up_counts_among_those_of_its_key_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(queries_module, "GIVEN_UP_SECONDS", 2.0)
+
+    async def ask() -> tuple[float, float]:
+        queries = Queries(ServeSettings(concurrency=4))
+        stop = threading.Event()
+        first = asyncio.create_task(queries.run(lambda: stop.wait(20), Claim("a", 1)))
+        await asyncio.sleep(0.05)
+        first.cancel()
+        stop.set()
+        begun = time.monotonic()
+        await queries.run(lambda: None, Claim("b", 1))
+        of_another = time.monotonic() - begun
+        await queries.run(lambda: None, Claim("a", 1))
+        of_the_same = time.monotonic() - begun
+        await queries.close()
+        return of_another, of_the_same
+
+    of_another, of_the_same = asyncio.run(ask())
+    assert of_another < 1.5 <= of_the_same
