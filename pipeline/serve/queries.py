@@ -76,9 +76,9 @@ a model: more at once would make each slower, and one key's expensive queries wo
 FAIR_SHARES = 4
 """The number of shares of all places. A key gets one share, unless settings say otherwise."""
 GIVEN_UP_SECONDS = 1.0
-"""How much longer a query that was given up counts among those of its key. Its place is free at
-once. A client that hangs up and asks again all the time would otherwise use more of the server than
-one that waits for its answers."""
+"""A query that was given up counts among those of its key for so long. Its place is free at once. A
+client that hangs up and asks again all the time would otherwise use more of the server than one
+that waits for its answers."""
 LAST_SECONDS = 1.0
 """The seconds that abandoned queries have to close their calls to a model."""
 LOOK_SECONDS = 0.5
