@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from pipeline.doctor.chat_probe import (
-    COUNT,
-    SMALLEST,
+    COUNTING_QUESTION,
+    SMALLEST_WINDOW,
     Needs,
     Probe,
     canary,
@@ -275,10 +275,10 @@ class Checkup:
             yield whole if reads else self._misses(needed, reply)
         elif seen.window:
             yield self._too_short(seen.window, tried)
-        elif not remembers(self.probe, SMALLEST):
+        elif not remembers(self.probe, SMALLEST_WINDOW):
             yield self._long_enough(needed) if reads else self._loses(needed, reply)
         elif tried == needed or not remembers(self.probe, needed):
-            yield self._too_short(context_length(self.probe, SMALLEST, needed), needed)
+            yield self._too_short(context_length(self.probe, SMALLEST_WINDOW, needed), needed)
         elif self.measuring.long:
             yield self._too_short(context_length(self.probe, needed, tried), tried)
         else:
@@ -391,7 +391,7 @@ class Checkup:
 
     def streaming(self) -> Iterator[Finding]:
         """Report whether answers come in pieces. Questions are answered either way."""
-        pieces = self.probe.ask_streamed(COUNT)
+        pieces = self.probe.ask_streamed(COUNTING_QUESTION)
         if pieces > 1:
             yield self._ok("streaming", "answers come in pieces")
         else:

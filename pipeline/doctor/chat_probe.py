@@ -216,9 +216,9 @@ class Probe:
         """The number of the server's tokens for one of ours.
 
         The window is measured with prompts of plain text, so the longest of them that was read as a
-        whole gives the scale. Instructions for an extraction, above all in JSON, differ from such
-        text by up to a tenth, so the first prompt serves only until a longer one was read. A server
-        that does not count cached tokens gives no usable scale.
+        whole gives the scale. Before there is one, the first answered call does, although
+        instructions for an extraction differ from plain text by up to a tenth. It is 1.0 if the
+        ratio is implausible: some servers do not count cached tokens.
         """
         whole = [call for call in self.read_whole if call.reported]
         answered = [call for call in self.answered if call.reported]
@@ -257,7 +257,10 @@ def spoken(reply: ChatReply) -> str:
     return text or "nothing"
 
 
-COUNT: Message = {"role": "user", "content": "Count from one to thirty, in words and in one line."}
+COUNTING_QUESTION: Message = {
+    "role": "user",
+    "content": "Count from one to thirty, in words and in one line.",
+}
 """A question whose answer is long enough to come in many chunks if the endpoint streams."""
 
 
@@ -294,7 +297,7 @@ def _log() -> Iterator[str]:
         )
 
 
-SMALLEST = 256
+SMALLEST_WINDOW = 256
 CLOSE_ENOUGH = 1.1
 CLEARLY_LESS = 0.9
 
@@ -334,7 +337,7 @@ def sight(probe: Probe, tokens: int) -> Sight:
         # Our own count of the prompt does not show how much of it was read.
         read = 0
     window = round(read / probe.scale)
-    is_plausible = SMALLEST <= window < CLEARLY_LESS * tokens
+    is_plausible = SMALLEST_WINDOW <= window < CLEARLY_LESS * tokens
     return Sight(False, window if is_plausible else None)
 
 

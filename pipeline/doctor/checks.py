@@ -29,16 +29,15 @@ occur."""
 
 
 def examine(project: Services, long: bool = False, consent: Consent | None = None) -> list[Finding]:
-    """Return findings on settings, space, snapshots, cluster, models, stores and cache.
+    """Return findings on settings, disk space, snapshots, cluster, models, stores and cache.
 
-    Raise no error and show no secret. Make at most 30 calls to each chat model that has an address
-    or a key, none of them cached; calls that fail with a transient error are retried beyond these.
-    The results are kept (models/measured.py).
+    It raises nothing, and secrets of four or more characters are masked. It makes at most 30 calls
+    to each chat model that has an address or a key, none of them cached. Calls that fail with a
+    transient error are retried beyond these. The results are kept (models/measured.py).
 
-    ``consent`` is called before a prompt is sent that is as long as a query's or a summary's, not
-    only as long as an extraction's; without it, ``long`` decides. If ``long`` is true, such a
-    prompt is sent even if it was tried before, and a limit that the server does not tell is
-    searched for.
+    A prompt as long as a query's or a summary's costs more. ``consent`` is called before each such
+    prompt; without it, ``long`` answers. ``long`` also repeats long prompts that were measured
+    before, and searches for a limit that the server does not state.
     """
     secrets = _secrets(project.settings)
     measuring = Measuring(consent or (lambda call: long), long, project.measured)

@@ -65,8 +65,10 @@ class Burst:
 
     @property
     def wanted_timeout(self) -> float:
-        """Return twice the seconds of an extraction with only as many calls under way as there are
-        slots."""
+        """Return twice the seconds of an extraction after ``concurrency`` is lowered to ``slots``.
+
+        Then no call queues, so it takes as long as a call alone.
+        """
         seconds = self.slowest if self.slots == self.calls else self.alone
         return 2 * self.scale * seconds
 

@@ -15,9 +15,9 @@ from pipeline.engine.tasks import Files, Task, Workplace
 from pipeline.errors import GraphmillError, WorkerError, in_words
 
 SPAWN = get_context("spawn")
-WAITING = 2
-"""The tasks that are handed out ahead for each process. The others stay here, where they can be
-withdrawn."""
+PER_PROCESS = 2
+"""The tasks that each process holds at once, the one under way included. The others stay here, so
+that a run that stops drops them."""
 
 
 @dataclass
@@ -51,28 +51,28 @@ class Processes:
             return
         if self.pool is None:
             self.pool = ProcessPoolExecutor(self.number, SPAWN, _begin, (self.opens, self.begun))
-        coming, going = iter(tasks), dict[Future[Files], Task]()
+        under_way: dict[Future[Files], Task] = {}
         try:
-            for task in coming:
-                going[self.pool.submit(_do, task)] = task
-                if len(going) >= WAITING * self.number:
-                    yield from self._done(going)
-            while going:
-                yield from self._done(going)
+            for task in tasks:
+                under_way[self.pool.submit(_do, task)] = task
+                if len(under_way) >= PER_PROCESS * self.number:
+                    yield from self._done(under_way)
+            while under_way:
+                yield from self._done(under_way)
         except BrokenProcessPool as error:
             if not self.begun.is_set():
                 raise WorkerError(
-                    "engine.workers: no process could begin; each reads the script that began the"
-                    " run: let it do its work under: if __name__ == '__main__':"
+                    "engine.workers: no process could start, since each imports your script; put"
+                    " its code under `if __name__ == '__main__':`"
                 ) from error
             raise WorkerError(
                 "engine.workers: a process was ended from outside, perhaps for want of memory; run"
                 " again, with fewer workers if it was: what they have finished is kept"
             ) from error
 
-    def _done(self, going: dict[Future[Files], Task]) -> Iterator[tuple[Task, Files]]:
-        for future in wait(going, return_when=FIRST_COMPLETED).done:
-            yield going.pop(future), future.result()
+    def _done(self, under_way: dict[Future[Files], Task]) -> Iterator[tuple[Task, Files]]:
+        for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+            yield under_way.pop(future), future.result()
 
 
 _here: list[Workplace] = []
@@ -88,12 +88,13 @@ def _begin(opens: Callable[[], Workplace], begun: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     assert parent
-    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+    threading.Thread(target=_exit_when_ready, args=(parent.sentinel,), daemon=True).start()
     _here.append(opens())
 
 
-def _end_with(parent: int) -> None:
-    connection.wait([parent])
+def _exit_when_ready(sentinel: int) -> None:
+    """End this process when the parent has ended, whose sentinel then becomes ready."""
+    connection.wait([sentinel])
     os._exit(1)
 
 
@@ -103,7 +104,7 @@ def _do(task: Task) -> Files:
         return _here[0].do(task)
     except Exception as error:
         try:
-            pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
+            pickle.loads(pickle.dumps(error))  # noqa: S301 - bytes of the same line
         except Exception:  # noqa: BLE001 - whatever its class raises
             raise GraphmillError(in_words(error)) from None
         raise

@@ -291,9 +291,9 @@ class Passage:
 def rank_gold(
     gold: Iterable[tuple[Kind, frozenset[str]]], ranking: Sequence[Passage]
 ) -> list[float]:
-    """Return the rank, from 1, of each item of the gold; infinity for what was not found.
+    """Return the rank, from 1, of each item of the gold; infinity for one that was not found.
 
-    An item is its kind and a set of ids, of which the best one counts.
+    An item is its kind and a set of ids; the id with the best rank counts.
     """
     document_ranks = _distinct_ranks([passage.document_id for passage in ranking])
     chunk_ranks = _distinct_ranks([passage.id for passage in ranking])
@@ -308,7 +308,8 @@ def rank_gold(
 def metric_names(ks: Iterable[int], with_budget: bool = False) -> list[str]:
     """Return the names of the metrics: recall@k, then all_gold@k.
 
-    With a budget, recall@budget and all_gold@budget follow those of the last k.
+    With a budget of prompt tokens, each metric ends with @budget: recall@5, recall@budget,
+    all_gold@5, all_gold@budget.
     """
     limits = [str(k) for k in ks]
     if with_budget:
@@ -319,7 +320,7 @@ def metric_names(ks: Iterable[int], with_budget: bool = False) -> list[str]:
 def compute_metrics(
     found: Sequence[float], ks: Sequence[int], shown: Sequence[float] | None = None
 ) -> dict[str, float]:
-    """Return metric -> value for one question; names are those of ``names``.
+    """Return metric -> value for one question, with the names of `metric_names`.
 
     ``found`` are the ranks of the question's gold, at least one. ``shown`` are its ranks in a
     prompt within the budget. Recall is the share of the gold that was found; all_gold is 1 if all

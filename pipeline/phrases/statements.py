@@ -1,8 +1,8 @@
 """Find the relation that an English sentence states between two neighbouring names.
 
-Examples are "directed by", "born in" and "wife of". Only the words between the two names count,
-with the first name as their subject. Nothing is guessed: a sentence that merely mentions two names
-states no relation.
+Examples are "directed by", "born in" and "wife of". The relation is taken from the words between
+the two names, with the first name as their subject; text around the names can only rule it out.
+Nothing is guessed: a sentence that merely mentions two names states no relation.
 """
 
 import re
@@ -67,10 +67,12 @@ _INTRANSITIVE = frozenset(
 
 
 def statement(sentence: str, start: int, first: int, last: int, end: int) -> str | None:
-    """Return the relation of the name ``start:first`` to the name ``last:end``, or None.
+    """Return the relation that a sentence states between two neighbouring names, or None.
 
-    ``sentence`` is part of the `reading` of a `lines.Layout`. The relation is a verb, a verb or
-    noun with a preposition, or a word of kinship.
+    The first name is ``sentence[start:first]``, the second ``sentence[last:end]``. ``sentence`` is
+    part of the `reading` of a `lines.Layout`. The relation is a verb, a verb or noun with a
+    preposition, or a word of kinship. A bare word of kinship says what the second name is to the
+    first: "Ann's brother Max" gives "brother".
     """
     between = sentence[first:last]
     if not 2 < len(between) <= _LONGEST or _GOES_ON.match(sentence, end):

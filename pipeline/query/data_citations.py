@@ -8,7 +8,8 @@ MOST = 5
 """Most numbers of a kind in a citation; ``+more`` stands for others."""
 
 LONGEST = 4000
-"""Most characters of a citation; models put hundreds of records into one."""
+"""Most characters of a citation; models put hundreds of records into one. Longer text in brackets
+is taken for no citation and stays as it is."""
 CITATION = re.compile(rf" ?\[Data: ?([^\[\]\n]{{1,{LONGEST - 10}}})\]", re.IGNORECASE)
 _PART = re.compile(r"([A-Za-z]+) ?\(([^()]*)\)")
 _NUMBER = re.compile(r"\d+")
@@ -36,10 +37,10 @@ class DataCitations:
         )
 
     def check(self, text: str) -> tuple[str, int]:
-        """Return the text with only citations of shown records, and how many were removed.
+        """Return the text with only citations of shown records, and how many numbers were removed.
 
-        A citation keeps at most MOST numbers of a kind. Something in this form that names no kind
-        of record is removed too.
+        A citation keeps at most MOST numbers of a kind; those beyond are not counted. A bracket
+        without any `Kind (numbers)` is removed too, and counts its numbers, at least one.
         """
         if self.shown is None:
             return text, 0

@@ -220,7 +220,9 @@ def snippet(text: str, asked: str) -> list[tuple[str, bool]]:
         start = text.find(" ", start, middle) + 1 or start
     end = min(middle + 2 * SNIPPET, len(text))
     if end < len(text):
-        end = max(text.rfind(" ", middle, end), middle) or end
+        space = text.rfind(" ", middle, end)
+        # Without a space behind the word, as in Chinese, the excerpt ends within a sentence.
+        end = space if space > middle else end
     pieces: list[tuple[str, bool]] = []
     if start:
         pieces.append(("… ", False))

@@ -20,7 +20,7 @@ FENCE, NO_FENCE = "```", "'''"
 LONGEST_TEXT = 300
 """The number of characters of a description that the judge sees."""
 TEXTS = 2
-"""The number of descriptions of an entity that the judge sees."""
+"""The number of descriptions of an entity that callers give the judge."""
 _VERDICT = re.compile(
     r"^\W*(?:pair\W*)?(\d{1,4})\W+(same|different)\b", re.IGNORECASE | re.MULTILINE
 )
@@ -32,7 +32,7 @@ AGAIN: Message = {
     ),
 }
 Verdict = bool | Problem
-"""True if the two names are the same, False if not, or the reason why it is unknown."""
+"""True if the two entities are the same, False if not, or the reason why it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Question:
-    """A pair of entities to judge. ``id`` identifies the pair and becomes the id of a request."""
+    """A pair of entities to judge.
+
+    ``id`` identifies the pair. The request of a batch has the id of its first question.
+    """
 
     id: str
     one: Entry

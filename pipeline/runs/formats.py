@@ -1,9 +1,9 @@
 """The file formats.yaml: the format in which each chat model writes what it extracts, for steps
 with ``format: auto``.
 
-The file belongs to the project's owner. A run adds a line for a model that has none, after a trial
-before its first extraction; later only the owner changes the line. The format is an argument of the
-step like any other, so it is part of its fingerprint.
+The file belongs to the project's owner. Before a model's first extraction, a run tries it and adds
+a line; after that only the owner changes the line. The format is an argument of the step like any
+other, so a changed line runs the steps again that use the model.
 """
 
 import json
@@ -49,7 +49,8 @@ def read_formats(root: Path) -> dict[str, Format]:
         return {}
     if not isinstance(content, Mapping):
         raise SettingsError(
-            f'{path}: not a list of models; write one line for each, as "gpt-4o-mini": records'
+            f"{path}: must map models to formats; write a line for each, as"
+            ' "gpt-4o-mini": records'
         )
     for model, format in content.items():
         if format not in FORMATS:

@@ -66,10 +66,10 @@ NO_EVIDENCE: Mapping[str, str] = {
     ),
 }
 """Reason -> what the assistant reads instead of evidence."""
-ONE_WINDOW = 2
-"""The most calls of a question, the answer's among them. One window of reports is as much as an
-assistant wants to read."""
-OF_EVIDENCE = frozenset(
+MOST_CALLS = 2
+"""The most model calls of `query_data`: one over a window of community reports, and one that is
+counted for an answer. More reports are more than an assistant wants to read."""
+EVIDENCE_FIELDS = frozenset(
     {
         "mode",
         "keywords",
@@ -83,7 +83,7 @@ OF_EVIDENCE = frozenset(
         "notes",
     }
 )
-OF_AN_ANSWER = frozenset(
+ANSWER_FIELDS = frozenset(
     {
         "mode",
         "answer",
@@ -165,10 +165,10 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
             most = access_of(context).asker.max_prompt_tokens or usual
             options["max_total_tokens"] = min(usual, most)
         options["only_need_context"] = True
-        options["max_calls"] = ONE_WINDOW
+        options["max_calls"] = MOST_CALLS
         found = await ask(query, options, context)
         content = found.to_json(evidence=False)
-        structured = {name: value for name, value in content.items() if name in OF_EVIDENCE}
+        structured = {name: value for name, value in content.items() if name in EVIDENCE_FIELDS}
         structured = {"references": _places(found.references), **structured}
         return _result(NO_EVIDENCE.get(found.abstention, found.text), structured)
 
@@ -184,7 +184,7 @@ def mcp_of(project: Project, queries: Queries) -> MCPServer:
             for report in found.cited_reports
         ]
         content = found.to_json(evidence=False)
-        structured = {name: value for name, value in content.items() if name in OF_AN_ANSWER}
+        structured = {name: value for name, value in content.items() if name in ANSWER_FIELDS}
         structured = {"references": _places(found.cited), **structured}
         return _result("\n".join(lines).strip(), structured)
 
@@ -297,15 +297,19 @@ def serve_stdio(project: Project) -> int:
 def _replace_stdin() -> Callable[[], None]:
     """Put a pipe in place of stdin, and return a function that ends the pipe.
 
-    A read of stdin cannot be interrupted. A thread copies stdin into the pipe.
+    A blocked read of stdin cannot be interrupted. So a thread copies stdin into a pipe, and closing
+    the end of the pipe that is written to gives its reader an end of file.
     """
     source = os.dup(STDIN)
     readable, writable = os.pipe()
     os.dup2(readable, STDIN)
     os.close(readable)
 
+    ending = threading.Lock()
+
     def end() -> None:
-        with suppress(OSError):  # The pipe has ended already.
+        # Closed once: its number may since be that of another file.
+        if ending.acquire(blocking=False):
             os.close(writable)
 
     def copy() -> None:

@@ -1,4 +1,7 @@
-"""Check the keys and users of ``serve`` as settings have them, whatever is loaded."""
+"""Check the keys and users under ``serve`` in the settings alone, before a project is loaded.
+
+Faults stop the server; warnings are printed.
+"""
 
 from collections.abc import Iterator
 
@@ -11,8 +14,8 @@ wants none, and over stdin."""
 EVERYBODY = "*"
 """The group of all users."""
 SHORTEST = 16
-"""The characters that a key should have at least. A random key of this length cannot be guessed,
-however many keys are tried."""
+"""The characters that a key should have at least; a shorter one gets a warning. A random key of
+this length cannot be guessed in practice."""
 
 
 def rights_by_place(serve: ServeSettings) -> dict[str, RightsSettings]:
@@ -64,7 +67,7 @@ def key_faults(serve: ServeSettings) -> Iterator[str]:
     for name, one in serve.keys.items():
         where, key = f"serve.keys.{name}", one.key.get_secret_value()
         if name in (API_KEY, OPEN, STDIO):
-            yield f"{where}: the name says something else in usage; choose another"
+            yield f"{where}: usage already gives '{name}' another meaning; choose another name"
         if not key.strip():
             yield (
                 f"{where}.key: empty; set the environment variable that it names, or remove {where}"
@@ -103,8 +106,8 @@ def _faults_of_users(serve: ServeSettings) -> Iterator[str]:
         )
     for_users = any(key.acts_for_users for key in serve.keys.values())
     if users.groups and not names_users and not for_users:
-        # Without this the server would be open to all who reach it, while its settings name who may
-        # ask.
+        # Without this fault, the server would start open to everyone who reaches it, although its
+        # settings name who may ask.
         yield (
             "serve.users.groups: nothing says who is in them; set serve.users.oidc or"
             " serve.users.proxies, give a key acts_for_users, or remove the groups"

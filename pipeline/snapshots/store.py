@@ -200,10 +200,7 @@ class SnapshotStore:
         except FileNotFoundError:
             return None
         except DamagedError as error:
-            tell(
-                f"{error.path}: {error.fact}; it is passed over, and the newest whole manifest"
-                " taken"
-            )
+            tell(f"{error.path}: {error.fact}; it is passed over")
             return None
 
     def _read_manifest(self, workflow: str, name: str) -> Manifest:

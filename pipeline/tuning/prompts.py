@@ -212,7 +212,10 @@ def _complain_without_types(reply: str) -> str | None:
 
 
 def _split_types(reply: str) -> tuple[str, ...]:
-    """Return the items of a list in lower case, each once, except those too long for a type."""
+    """Return the items of a list in lower case, each once.
+
+    Items of one character, or too long for a type, are left out.
+    """
     items = (_MARK.sub("", part).lower() for part in _TYPES.split(reply))
     return tuple(dict.fromkeys(item for item in items if 1 < len(item) <= LONGEST_TYPE))
 

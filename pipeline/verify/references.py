@@ -32,7 +32,7 @@ has."""
 
 @dataclass(frozen=True, order=True)
 class NamedRow:
-    """A row as people recognise it: its name, and an id."""
+    """A row as people recognise it: its name, and an id of it or in it."""
 
     name: str
     id: str
@@ -105,10 +105,10 @@ the name that reports use."""
 
 @dataclass(frozen=True)
 class Dangling:
-    """The dangling references in one column: ``count`` ids are in no row of the table ``target``.
+    """The dangling references in one column: ``count`` of them lead to no row of ``target``.
 
-    ``where``: "snapshots" or the name of a store. ``examples``: the first of them, each with the
-    name of the row that has the id.
+    ``where``: "snapshots" or the name of a store. ``examples``: the first dangling ids, each with
+    the name of the row that refers to it.
     """
 
     where: str

@@ -52,7 +52,10 @@ class Verification:
 
     @property
     def repair(self) -> str:
-        """The command that makes the stores agree; "" if there is nothing for it to do."""
+        """The command that makes the stores agree; "" if there is nothing for it to do.
+
+        No load can repair dangling references.
+        """
         kinds = {difference.kind for check in self.tables for difference in check.differences}
         # Counts also differ because rows are missing: a load of these rows makes them agree again.
         only_counts_differ = self.miscounted and not kinds
@@ -85,8 +88,8 @@ def verify(
 
     Raises UsageError when the manifest is empty or lacks a table. Raises OtherOwnerError when the
     workspace belongs to another owner than ``owner``. Raises StoreError when a store cannot be
-    read. Raises DataError when a snapshot is missing or damaged, or a newer version of the software
-    has loaded a store.
+    read. Raises DataError when a snapshot is missing or damaged, and when a newer version of the
+    software has loaded a store.
     """
     if not manifest.tables:
         raise UsageError(

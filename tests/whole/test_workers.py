@@ -282,7 +282,7 @@ def test_a_script_that_each_worker_would_run_again_is_told_what_it_lacks(tmp_pat
     folder = project_with(tmp_path / "p", "pass", steps=2)
     done = subprocess.run(script(folder, "run()\n"), capture_output=True, text=True, check=False)
     assert done.returncode
-    assert "WorkerError: engine.workers: no process could begin" in done.stderr
+    assert "WorkerError: engine.workers: no process could start" in done.stderr
     assert "if __name__ == '__main__':" in done.stderr
 
 

@@ -311,7 +311,7 @@ def as_given(column: ColumnElement[Any]) -> ColumnElement[Any]:
 
 
 def field_names(kind: type) -> list[str]:
-    """Return the fields of a record that a database fills in: those without a default."""
+    """Return the fields of a record that a database fills in: those without a default value."""
     return [field.name for field in fields(kind) if field.default is MISSING]
 
 

@@ -197,9 +197,9 @@ def _to_integer(value: Any) -> int | None:
 
 
 def _to_number(value: Any) -> float | None:
-    # A text with an underscore is left as it is; float() accepts it.
-    if isinstance(value, str) and "_" not in value:
-        value = value.strip()
+    # float() would read "1_000" as 1000, which no table of numbers means.
+    if isinstance(value, str) and "_" in value:
+        return None
     try:
         number = float(value)
     except (ValueError, OverflowError):

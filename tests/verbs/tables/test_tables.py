@@ -210,6 +210,16 @@ def test_convert_changes_types_and_rejects_what_cannot_be():
     assert nulls["rejects"].num_rows == 0
 
 
+def test_convert_takes_no_text_with_an_underscore_for_a_number():
+    texts = table("id", id=STRING, year=STRING)
+    frame = texts.frame([("1", "1_871"), ("2", " 1871 ")])
+    for kind in ("integer", "number"):
+        args = {"columns": {"year": kind}}
+        made = applied("convert", args, {"table": frame}, {"table": texts})
+        assert made["rejects"]["row_id"].to_pylist() == ["1"]
+        assert made["result"].to_pylist() == [{"id": "2", "year": 1871}]
+
+
 def test_convert_writes_numbers_as_texts():
     made = on_people("convert", {"columns": {"age": "text", "height": "text"}})
     assert made["age"].tolist()[:2] == ["31", "29"]
