@@ -355,11 +355,11 @@ class Cluster:
         return There(sorted(fit), refused)
 
     def _why_not(self, theirs: Facts | None) -> str:
+        """Return why a worker with these facts may not do tasks."""
         if theirs is None:
             return (
                 "it has no graphmill, or was started without it; start it with 'graphmill worker'"
             )
-        """Return why a worker with these facts may not do tasks."""
         differ = []
         for name in sorted({*self.facts, *theirs}):
             if self.facts.get(name) != theirs.get(name):

@@ -49,8 +49,7 @@ def read_formats(root: Path) -> dict[str, Format]:
         return {}
     if not isinstance(content, Mapping):
         raise SettingsError(
-            f"{path}: must map models to formats; write a line for each, as"
-            ' "gpt-4o-mini": records'
+            f'{path}: must map models to formats; write a line for each, as "gpt-4o-mini": records'
         )
     for model, format in content.items():
         if format not in FORMATS:

@@ -330,8 +330,16 @@ class Stream(Generic[Item]):
         return item
 
     def close(self) -> None:
-        self._begun.request.end()
+        """End the stream's work if it has not ended; then another query may run."""
+        if not self._is_at_end():
+            self._begun.request.end()
         self._step.add_done_callback(self._close)
+
+    def _is_at_end(self) -> bool:
+        """Return whether the iterator has no more items, or has failed."""
+        if not self._step.done() or self._step.cancelled():
+            return False
+        return self._step.exception() is not None or self._step.result() is None
 
     def _close(self, step: asyncio.Future[Any]) -> None:
         if not step.cancelled():

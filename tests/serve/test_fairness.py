@@ -215,6 +215,29 @@ def test_workers_share_what_a_key_may(project: Project):
     assert (shared.allow.concurrency, shared.keys["a"].concurrency) == (4, 1)
 
 
+def test_a_stream_that_was_read_to_its_end_leaves_its_share_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(queries_module, "GIVEN_UP_SECONDS", 20.0)
+
+    async def read_to_the_end() -> list[str]:
+        queries = Queries(ServeSettings(concurrency=4))
+        claim = Claim("a", 1)
+        stream = await queries.stream(lambda: iter(["one", "two"]), claim)
+        items: list[str] = []
+        while (item := stream.take()) is not None:
+            items.append(item)
+            while not await stream.ready(1):
+                pass
+        stream.close()
+        async with asyncio.timeout(10):
+            await queries.run(lambda: None, claim)
+        await queries.close()
+        return items
+
+    assert asyncio.run(read_to_the_end()) == ["one", "two"]
+
+
 def test_a_query_that_was_given_up_counts_among_those_of_its_key_for_a_moment(
     monkeypatch: pytest.MonkeyPatch,
 ):
