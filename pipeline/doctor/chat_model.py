@@ -192,7 +192,7 @@ class Checkup:
         json_is_refused = first.format == JSON and first.reply.reason == "bad_request"
         if first.reply.reason and not json_is_refused:
             fact = f"{first.reply.reason}: {first.reply.message}"
-            action = "mend what the message names"
+            action = "correct what the message names"
             if first.reply.reason in PASSING:
                 action = "wait until the server answers, then look again"
             yield self._failed("extraction", fact, action)
@@ -265,7 +265,7 @@ class Checkup:
             yield self._failed(
                 "context",
                 f"{needed:,} tokens: {reply.reason}: {reply.message}",
-                "look at the server",
+                "check the server",
             )
             return
         tried = self.needs.longest if self._longest_may_be_tried() else needed

@@ -90,7 +90,7 @@ def examine_concurrency(name: str, chat: OpenAIChat, heard: RecordedCalls) -> It
     (first,) = _ask(model, heard, "doctor-alone-", range(1))
     if first.reason:
         fact = f"a small call failed: {first.reason}: {first.message}"
-        yield Finding("chat", what, "failed", fact, "look at the server")
+        yield Finding("chat", what, "failed", fact, "check the server")
         return
     alone = slowest_answer(heard, before, chat.timeout)
     before = len(heard.usages)
@@ -99,7 +99,7 @@ def examine_concurrency(name: str, chat: OpenAIChat, heard: RecordedCalls) -> It
     if failure:
         failed = sum(reply.reason is not None for reply in replies)
         fact = f"{failed} of {calls} calls at once failed: {failure.reason}: {failure.message}"
-        action = f"look at the server, or lower models.chat.{name}.concurrency"
+        action = f"check the server, or lower models.chat.{name}.concurrency"
         yield Finding("chat", what, "warning", fact, action)
         return
     answered = sum(reply.reason is None for reply in replies)

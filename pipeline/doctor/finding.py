@@ -44,4 +44,4 @@ def broken(area: str, what: str, error: Exception) -> Finding:
     fact, separator, action = text.rpartition("; ")
     if isinstance(error, GraphmillError) and separator:
         return Finding(area, what, "failed", fact, action)
-    return Finding(area, what, "failed", text, "mend what the message names, then look again")
+    return Finding(area, what, "failed", text, "correct what the message names, then run it again")
