@@ -126,7 +126,7 @@ def short_forms(name: str, kind: str) -> list[str]:
     words = _SEPARATOR.split(name)
     core: list[str] = []
     for word in words[: _place_of_preposition(words)]:
-        if word:
+        if word.rstrip(",;:"):
             core.append(word.rstrip(",;:"))
         if word.endswith(","):
             # The rest describes the name: "Ann Moor, engineer".

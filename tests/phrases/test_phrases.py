@@ -208,6 +208,8 @@ def test_title_names_and_aliases(title, name, aliases):
 def test_short_forms_depend_on_the_type_of_the_name():
     assert short_forms("Mira Ann Vale", "person") == ["Mira", "Vale"]
     assert short_forms("Aldric, Margrave of Hallow", "title") == ["Aldric"]
+    assert short_forms("Karl · Braun, Physicist", "name") == ["Karl", "Braun"]
+    assert "" not in short_forms("· 3rd , Quill", "name")
     assert short_forms("Harbour Guild", "organization") == ["Guild"]
     assert short_forms("Lake Annoch", "location") == []
     assert short_forms("琳内娅·凯萨里", "person") == ["琳内娅", "凯萨里"]

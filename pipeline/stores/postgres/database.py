@@ -117,7 +117,16 @@ class PostgresDatabase:
             max_overflow=0,
         )
         event.listen(engine, "connect", self._on_connect)
-        event.listen(engine, "checkin", self._on_checkin)
+        closed = self._closed
+
+        def on_checkin(connection: Any, record: Any) -> None:
+            record.info[IDLE_SINCE] = time.monotonic()
+            # SQLAlchemy leaves a connection that comes back after `dispose` to the garbage
+            # collector.
+            if closed.is_set() and connection is not None:
+                connection.close()
+
+        event.listen(engine, "checkin", on_checkin)
         event.listen(engine, "checkout", _on_checkout)
         return engine
 
@@ -172,8 +181,10 @@ class PostgresDatabase:
     def close(self) -> None:
         """Close the connections: idle ones now, and each that is in use when it is given back."""
         if "engine" in self.__dict__:
-            self._closed.set()
-            self.engine.dispose()
+            # Whoever uses the database after this gets an engine of its own.
+            engine, closed = self.__dict__.pop("engine"), self.__dict__.pop("_closed")
+            closed.set()
+            engine.dispose()
 
     @contextmanager
     def _share_of(self, request: CurrentRequest) -> Iterator[None]:
@@ -214,16 +225,11 @@ class PostgresDatabase:
 
     @cached_property
     def _closed(self) -> threading.Event:
+        """Set once the present engine is closed."""
         return threading.Event()
 
     def _on_connect(self, connection: Any, _: Any) -> None:
         self._was_there.set()
-
-    def _on_checkin(self, connection: Any, record: Any) -> None:
-        record.info[IDLE_SINCE] = time.monotonic()
-        # SQLAlchemy leaves a connection that comes back after `dispose` to the garbage collector.
-        if self._closed.is_set() and connection is not None:
-            connection.close()
 
 
 def _on_checkout(connection: Any, record: Any, _: Any) -> None:

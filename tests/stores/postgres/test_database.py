@@ -93,3 +93,14 @@ def test_a_connection_in_use_is_closed_when_it_comes_back_to_a_closed_store(
         store.close()
         assert not driver_connection.closed
     assert driver_connection.closed
+
+
+def test_a_store_that_was_closed_opens_connections_again(
+    postgres: Callable[..., PostgresStore],
+):
+    store = postgres()
+    process = process_of(store)
+    store.close()
+    again = [process_of(store) for _ in range(3)]
+    assert process not in again
+    assert len(set(again)) == 1
