@@ -27,7 +27,7 @@ machine.without_certificates()
 # No deadlines: how long an example takes says more of the machine than of the code.
 usual = settings.get_profile(settings.get_current_profile_name())
 settings.register_profile(
-    "graphmill", usual, deadline=None, max_examples=size(25, usual.max_examples)
+    "graphmill", usual, deadline=None, max_examples=size(15, usual.max_examples)
 )
 settings.load_profile("graphmill")
 

@@ -39,7 +39,7 @@ from tests.sizes import size
 
 CORPORA, VIEWS = size(4, 20), 5
 """Corpora that are drawn, and keys of each: one pair of projects is compared for each key."""
-DOCUMENTS, QUESTIONS = 24, size(3, 20)
+DOCUMENTS, QUESTIONS = 24, size(2, 20)
 NAMES = [
     "Mira Vale",
     "Anselm Torr",

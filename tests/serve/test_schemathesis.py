@@ -15,7 +15,7 @@ from tests.projects import ProjectFolder
 from tests.serve.serving import Serving, serving
 from tests.sizes import size
 
-EXAMPLES = size(15, 400)
+EXAMPLES = size(10, 400)
 """Of each operation, of right and of wrong requests each."""
 LONGEST_SECONDS = 5.0
 """That an answer may take, on a machine that does other work. A request without limits took a

@@ -16,7 +16,7 @@ from pipeline.cli import ask as command
 from pipeline.errors import UsageError, install_extra
 from pipeline.project import Project
 from pipeline.runs import services
-from pipeline.serve.queries import Queries
+from pipeline.serve.queries import SEARCHES, Queries
 from pipeline.serve.server import address_of, listen, make_ready, refuse_without_key, serve
 from tests.projects import ProjectFolder, new_project
 from tests.serve.conftest import models_of
@@ -132,9 +132,8 @@ def test_without_the_extra(
 def test_threads_of_a_server_that_ended_end(project: Project):
     before = threading.active_count()
     queries = Queries(project.settings.serve)
-    assert (
-        threading.active_count() == before + 2 * project.settings.serve.concurrency
-    )  # half of them ask no chat model
+    threads = project.settings.serve.concurrency + SEARCHES
+    assert threading.active_count() == before + threads
     asyncio.run(queries.close())
     for thread in threading.enumerate():
         if thread.name.startswith("query-"):

@@ -17,7 +17,7 @@ from tests.serve.serving import QUESTION, events_in, serving, wait_until
 from tests.servers.openai_server import OpenAIServer, Reply
 from tests.sizes import size
 
-STREAMS = size(60, 200)
+STREAMS = size(30, 200)
 
 
 def own_words(messages: Any, body: Any) -> Reply:

@@ -25,7 +25,7 @@ from tests.records import column
 from tests.sizes import size
 from tests.stored import nearest
 
-TURNS = size(15, 1000)
+TURNS = size(8, 1000)
 SEED = 5
 NAMES = [f"Person {number}" for number in range(12)]
 SHARED = "Both have this text."

@@ -88,7 +88,7 @@ def test_a_reader_sees_the_old_or_the_new_version_or_is_warned(
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
-    for turn in range(1, size(4, 7)):
+    for turn in range(1, size(3, 7)):
         load(versions[turn % 2], snapshots, stores, 100, LoadOptions(re_embed=True))
     over.set()
     for reader in readers:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from pipeline.models.base import ANSWERED
-from pipeline.models.endpoint.attempts import WORD_OF_A_LOOK
+from pipeline.models.endpoint.attempts import PROBE_TEXT
 from tests.servers.openai_server import Request
 
 UNREPORTED = frozenset({"no_usage", "zero_usage"})
@@ -131,7 +131,7 @@ def _is_near(estimate: Tokens, answer: Tokens) -> bool:
 
 def _is_look(request: Request) -> bool:
     words = [message.get("content") for message in request.messages] or list(request.inputs)
-    return words == [WORD_OF_A_LOOK]
+    return words == [PROBE_TEXT]
 
 
 def _tokens(request: Request) -> Tokens:

@@ -36,10 +36,10 @@ EMIT = {
 }
 COUNTS = {
     "tables": {
-        "fast": size(5, 200),
-        "index": size(3, 60),
-        "communities": size(3, 40),
-        "claims": size(2, 60),
+        "fast": size(2, 200),
+        "index": size(1, 60),
+        "communities": size(2, 40),
+        "claims": size(1, 60),
     },
     "postgres": {
         "fast": size(1, 30),
@@ -230,7 +230,7 @@ def test_any_history_ends_in_a_full_build(
         assert shown == stores.rows(workspace_of(nightly.folder.root)), told
 
 
-@settings(max_examples=size(2, 30))
+@settings(max_examples=size(1, 30))
 @given(
     seed=st.integers(0, 10_000),
     workflow=st.sampled_from(["fast", "index"]),

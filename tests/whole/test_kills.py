@@ -44,7 +44,7 @@ KINDS: dict[str, Callable[[Moment], bool]] = {
 }
 """What is killed, and at which of its moments."""
 COUNTS = {
-    "index": size(2, 6),
+    "index": size(1, 6),
     "merge": size(1, 4),
     "load": size(1, 4),
     "conversion": size(1, 4),

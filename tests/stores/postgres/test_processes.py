@@ -21,7 +21,7 @@ from tests.stored import stored_hashes
 
 OpenPostgres = Callable[..., PostgresStore]
 SPAWN = get_context("spawn")
-PROCESSES, LOADS = size((3, 2), (8, 6))
+PROCESSES, LOADS = size((2, 2), (8, 6))
 SEED = 5
 KILL_POINTS = random.Random(SEED).sample(range(20), size(2, 10))
 MAX_TYPES = 100
