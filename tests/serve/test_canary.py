@@ -52,7 +52,7 @@ SECRET = {
         f"The {CANARY} Company hired Wenna Marsh. Wenna Marsh feared the {CANARY} Company."
     ),
 }
-REQUESTS, OVER_MCP = size(40, 500), size(8, 60)
+REQUESTS, OVER_MCP = size(70, 500), size(12, 60)
 WORDS = sorted({*re.findall(r"\w+", " ".join([*OPEN.values(), *SECRET.values()]))} - {CANARY})
 NAMES = [
     "Mira Vale",
