@@ -88,9 +88,9 @@ def read_last_tables(
 ) -> LastTables:
     """Return what the step wrote in its last run, for a verb with the role ``LastTables``.
 
-    It is empty for other verbs, for a forced step, after a change of params, prompts or models, and
-    where a table is missing or damaged. A change of code leaves it: an upgrade must not pay again
-    for what was to stand.
+    It is empty for other verbs, for a forced step, after a change of schemas, params, prompts or
+    models, and where a table is missing or damaged. A change of code leaves it: an upgrade must not
+    pay again for what was to stand.
     """
     step, record = planned.step, previous.steps.get(planned.step.id)
     if not step.verb.roles_of(LastTables) or record is None or planned.reason == "forced":
@@ -115,7 +115,7 @@ def list_parts(step: Step) -> tuple[Part, ...]:
 
 @dataclass(frozen=True)
 class StepDelta:
-    """One sub-step: the tables that it reads in this run (``now``) beside those of its last run.
+    """A sub-step: the tables that it reads in this run (``now``) beside those of its last run.
 
     Tables have the sub-step's names. ``again``: the kinds of rejects whose groups are recomputed
     although their rows did not change; None stands for all kinds (see ``_groups_to_retry``).

@@ -84,7 +84,7 @@ class IndexResult:
 
 @dataclass(frozen=True)
 class Execution:
-    """One execution of a step.
+    """An execution of a step.
 
     ``planned``: the plan whose fingerprint holds what the step has read. ``outputs``: the tables by
     the verb's names. ``is_stable``: whether nothing that the step reads outside of its tables was

@@ -27,7 +27,7 @@ FORMATS = ("records", "json")
 
 @dataclass(frozen=True)
 class Step:
-    """One use of a verb in a workflow.
+    """A use of a verb in a workflow.
 
     ``inputs`` and ``outputs`` map the verb's table names to the workflow's; ``prompts`` and
     ``models`` map its roles to names of files and of settings. ``execution``: "batch" sends what it

@@ -108,7 +108,7 @@ def _list_unchanged(writer: Writer, last_load: LastLoad) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class StoreLoad:
-    """One load of a store under way.
+    """A load of a store under way.
 
     ``unchanged_tables``: the tables whose deltas follow from ``differences`` alone. For others
     the hashes of all rows are compared. ``using_writer``: a lock, because one thread writes while

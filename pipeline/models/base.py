@@ -55,7 +55,7 @@ model that thinks aloud needs more, and one that repeats itself without end stop
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """One chat request.
+    """A chat request.
 
     Sent: ``messages``, ``response_format`` and ``max_tokens``. ``bounded_format`` is
     ``response_format`` with limits on the length of what it describes. It is sent instead where the

@@ -512,7 +512,7 @@ class RequestFields:
 
 @dataclass(frozen=True)
 class Option:
-    """One option as its field defines it. ``default`` is None for a field of ``RequestFields``."""
+    """An option as its field defines it. ``default`` is None for a field of ``RequestFields``."""
 
     name: str
     type: Any

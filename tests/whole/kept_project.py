@@ -10,16 +10,12 @@ run would pay for it.
 """
 
 import json
-import os
 import sys
-import tempfile
 from pathlib import Path
 
-from pipeline.stores.postgres.embedded import start_embedded
 from tests.projects import ProjectFolder, new_project, read_yaml, write_yaml
-from tests.servers.openai_server import OpenAIServer, openai_server
-from tests.servers.postgres_server import server_folder
-from tests.whole.paid_project import URL_NAME, close_cache, documents, pack
+from tests.servers.openai_server import OpenAIServer
+from tests.whole.paid_project import URL_NAME, documents, write_archive
 
 WORKFLOW = "kept"
 EDITED, BEFORE, AFTER = "quill.md", "Idra Senn saw", "Idra Senn painted"
@@ -70,20 +66,5 @@ def run(folder: ProjectFolder, openai: OpenAIServer) -> int:
     return openai.count("chat") - before
 
 
-def main(archive: Path) -> None:
-    with (
-        tempfile.TemporaryDirectory() as temporary,
-        server_folder() as server,
-        openai_server() as openai,
-    ):
-        os.environ.update({**openai.env, URL_NAME: start_embedded(server)})
-        root = Path(temporary) / "kept"
-        make(root, openai)
-        close_cache(root)
-        pack(root, archive)
-        expected = (root / "expected.json").read_text(encoding="utf-8")
-    print(f"{archive}: {archive.stat().st_size:,} bytes, {expected}")
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    write_archive(Path(sys.argv[1]), WORKFLOW, make)

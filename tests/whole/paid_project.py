@@ -16,10 +16,12 @@ import sqlite3
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from pipeline.runs.owner import PLACE_FILE, SNAPSHOTS_FILE
 from pipeline.stores.postgres.embedded import start_embedded
@@ -44,6 +46,7 @@ OF_THIS_MACHINE = (
 )
 """Files that say where the project and its database were, and which process held it."""
 
+Answering = Callable[[Messages, Mapping[str, Any]], Reply]
 PLACES = ("Asken", "Brack", "Harrow", "Quill", "Tollen")
 CUT_FIRST, CUT_LAST = "Orrin Fell", "Dunmore Weir"
 """The first and the last name of a text unit: both stand only in the whole of it, never in a
@@ -189,15 +192,21 @@ def pack(root: Path, archive: Path) -> None:
             packed.writestr(zipfile.ZipInfo(name, ZIP_DATE), content, zipfile.ZIP_DEFLATED)
 
 
-def main(archive: Path) -> None:
+def write_archive(
+    archive: Path,
+    name: str,
+    make: Callable[[Path, OpenAIServer], None],
+    reply: Answering | None = None,
+) -> None:
+    """Make a project in a folder of this name, with servers of its own, and pack it."""
     with (
         tempfile.TemporaryDirectory() as temporary,
         server_folder() as server,
         openai_server() as openai,
     ):
-        openai.reply = faulty_reply
-        os.environ[URL_NAME] = start_embedded(server)
-        root = Path(temporary) / "paid"
+        openai.reply = reply or openai.reply
+        os.environ.update({**openai.env, URL_NAME: start_embedded(server)})
+        root = Path(temporary) / name
         make(root, openai)
         asked = f"{openai.count('chat')} chats, {openai.count('embeddings')} calls for vectors"
         close_cache(root)
@@ -205,5 +214,16 @@ def main(archive: Path) -> None:
     print(f"{archive}: {archive.stat().st_size:,} bytes, {asked}")
 
 
+def unpack(
+    archive: Path, root: Path, database: str, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> ProjectFolder:
+    """Unpack a project, and let it find this database and this endpoint."""
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(root)
+    for name, value in {**openai.env, URL_NAME: database}.items():
+        monkeypatch.setenv(name, value)
+    return ProjectFolder(root, openai.env)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    write_archive(Path(sys.argv[1]), "paid", make, faulty_reply)

@@ -1,7 +1,6 @@
 """Check that an upgrade does not pay for a report that ``keep_within`` lets stand."""
 
 import json
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from tests.projects import ProjectFolder
 from tests.servers.openai_server import OpenAIServer
 from tests.servers.postgres_server import make_database
 from tests.whole.kept_project import WORKFLOW
-from tests.whole.paid_project import URL_NAME
+from tests.whole.paid_project import unpack
 
 ARCHIVE = Path(__file__).parent / "kept_project.zip"
 """Made by ``tests/whole/kept_project.py`` with the code of commit 673bb2b. Make it again only to
@@ -22,13 +21,8 @@ def kept(
     tmp_path: Path, postgres_url: str, openai: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> ProjectFolder:
     """The project as the earlier version left it, and an endpoint that counts."""
-    root = tmp_path / "kept"
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        archive.extractall(root)
-    addresses = {**openai.env, URL_NAME: make_database(postgres_url, f"kept_{tmp_path.name}")}
-    for name, value in addresses.items():
-        monkeypatch.setenv(name, value)
-    return ProjectFolder(root, openai.env)
+    database = make_database(postgres_url, f"kept_{tmp_path.name}")
+    return unpack(ARCHIVE, tmp_path / "kept", database, openai, monkeypatch)
 
 
 def test_after_an_upgrade_a_report_stands_and_nothing_is_paid_again(

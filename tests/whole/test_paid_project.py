@@ -3,7 +3,6 @@ model."""
 
 import json
 import shutil
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from tests.projects import ProjectFolder
 from tests.servers.openai_server import OpenAIServer
 from tests.servers.postgres_server import make_database
-from tests.whole.paid_project import URL_NAME, WORKFLOWS
+from tests.whole.paid_project import WORKFLOWS, unpack
 
 ARCHIVE = Path(__file__).parent / "paid_project.zip"
 """Made by ``tests/whole/paid_project.py`` with the code of commit 2179cda. Make it again only to
@@ -26,13 +25,8 @@ def paid(
 ) -> ProjectFolder:
     """The project as the earlier version left it, a database of its own, and an endpoint that
     counts."""
-    root = tmp_path / "paid"
-    with zipfile.ZipFile(ARCHIVE) as archive:
-        archive.extractall(root)
-    addresses = {**openai.env, URL_NAME: make_database(postgres_url, f"paid_{tmp_path.name}")}
-    for name, value in addresses.items():
-        monkeypatch.setenv(name, value)
-    return ProjectFolder(root, openai.env)
+    database = make_database(postgres_url, f"paid_{tmp_path.name}")
+    return unpack(ARCHIVE, tmp_path / "paid", database, openai, monkeypatch)
 
 
 def answers(folder: ProjectFolder) -> dict[str, dict[str, int]]:
