@@ -172,7 +172,35 @@ async def watched(
 
 def kill_postgres(folder: Path) -> None:
     """Stop the embedded server at once by a signal; the next question starts it again."""
-    os.kill(int((folder / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+    os.kill(postmaster(folder), signal.SIGKILL)
+
+
+def postmaster(folder: Path) -> int:
+    """Return the process id of the embedded server."""
+    return int((folder / "postmaster.pid").read_text().split()[0])
+
+
+def keep_apart(servers: Sequence[int]) -> None:
+    """Give the last core to this process and its other children, and the others to the servers.
+
+    Then the CPU of the clients, which would be on other machines, is not taken from the server.
+    """
+    *of_servers, of_clients = sorted(os.sched_getaffinity(0))
+    if not of_servers:
+        raise SystemExit("--apart: this machine has a single core; leave the option out")
+    own = psutil.Process()
+    for process in [own, *own.children(recursive=True)]:
+        set_cores(process, {of_clients})
+    for pid in servers:
+        server = psutil.Process(pid)
+        for process in [server, *server.children(recursive=True)]:
+            set_cores(process, set(of_servers))
+
+
+def set_cores(process: psutil.Process, cores: set[int]) -> None:
+    """Move all threads of a process to some cores. Processes that it starts later inherit them."""
+    for thread in process.threads():
+        os.sched_setaffinity(thread.id, cores)
 
 
 def ids_in(answer: httpx2.Response) -> list[str]:
@@ -209,6 +237,8 @@ def hostile_rows(
             assert project.embedded_folder is not None
             os.environ.update(model.env)
             with serving(root, options.serve) as (server, url):
+                if options.apart:
+                    keep_apart([server.pid, postmaster(project.embedded_folder)])
                 known = known_answers(url, questions)
                 rows = [_row(url, known, options, hostile, server, project.embedded_folder)
                         for hostile in (False, True)]  # fmt: skip

@@ -6,7 +6,7 @@ a question under way all the time, over HTTP from this process.
     python benchmarks/serving.py --units 5000 --hostile 60
 
 ``--hostile`` asks for so many seconds without, and as many with a hostile client among the others
-(`hostile.py`).
+(`hostile.py`). With ``--apart`` the clients have a core of their own, as if on another machine.
 
 Without ``--project`` it makes a corpus, runs ``fast`` over it, and asks that. The questions are of
 ``/query/data``: no chat model is waited for. ``serve ms`` and ``PostgreSQL ms`` are CPU of one
@@ -167,6 +167,9 @@ def main() -> None:
     )
     parser.add_argument(
         "--hostile-at-once", type=int, default=8, help="its large conditions, and its hang-ups"
+    )
+    parser.add_argument(
+        "--apart", action="store_true", help="with --hostile: the clients have a core of their own"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options, options.serve = parser.parse_known_args()

@@ -251,7 +251,7 @@ def serve(
     /."""
     with open_project(context, folder, overrides) as project:
         with extra("serve", "fastapi", "itsdangerous", "uvicorn"):
-            from pipeline.serve.server import serve as serve_project
+            from pipeline.serve.start import serve as serve_project
         code = serve_project(project, host, port, no_key, workers)
     raise typer.Exit(code)
 

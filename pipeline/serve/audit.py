@@ -4,8 +4,10 @@ has signed in."""
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipeline.errors import RequestEndedError
@@ -76,7 +78,7 @@ class Audit:
             if not written:
                 self._question(access, question, outcome=outcome, passages=_passages(shown))
 
-    def signed_in(
+    async def signed_in(
         self, how: str, outcome: str, address: str, access: Access | None = None, user: str = ""
     ) -> None:
         """Write a line about a sign-in or a sign-out.
@@ -86,15 +88,21 @@ class Audit:
         """
         if self.log is not None:
             who = who_of(access) if access else {"key": "", "user": user}
-            self.log.add("sign-in", how=how, outcome=outcome, address=address, **who)
+            line = partial(
+                self.log.add, "sign-in", how=how, outcome=outcome, address=address, **who
+            )
+            # It may wait for another process that holds the log, which must not stop the loop.
+            await run_in_threadpool(line)
 
-    def edited(self, access: Access, path: str, status: int, text: str | None) -> None:
+    async def edited(self, access: Access, path: str, status: int, text: str | None) -> None:
         """Write a line about an edit, with the status of its answer. ``text`` says what a person
         has entered, if anything."""
         if self.log is not None:
-            self.log.add(
-                "edit", text, **who_of(access), workspace=access.workspace, path=path, status=status
-            )
+            who = who_of(access)
+            about = {"workspace": access.workspace, "path": path, "status": status}
+            line = partial(self.log.add, "edit", text, **who, **about)
+            # It may wait for another process that holds the log, which must not stop the loop.
+            await run_in_threadpool(line)
 
     def _answer(self, access: Access, question: str, found: Answer) -> None:
         chat = access.project.settings.models.chat.get(found.request.model)
@@ -151,7 +159,7 @@ class AuditedEdits:
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start" and "path" in edit:
-                self.audit.edited(
+                await self.audit.edited(
                     scope["access"], edit["path"], message["status"], edit.get("text")
                 )
             await send(message)

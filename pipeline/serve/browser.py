@@ -15,8 +15,9 @@ from tempfile import NamedTemporaryFile
 from pipeline.errors import UsageError
 from pipeline.project import Project
 from pipeline.serve.app import api_of
-from pipeline.serve.server import listen, say, serve_by_one
+from pipeline.serve.server import listen, say
 from pipeline.serve.sessions import OneTimeToken
+from pipeline.serve.start import serve_by_one
 
 HERE = "127.0.0.1"
 LEADS_ON = (

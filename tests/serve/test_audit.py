@@ -111,6 +111,22 @@ def test_edits_and_sign_ins(audited: Serving, folder: ProjectFolder):
     assert not [secret for secret in (KEY, EDIT, "wrong") if secret in files]
 
 
+def test_a_sign_in_that_waits_for_the_log_does_not_stop_other_requests(
+    audited: Serving, folder: ProjectFolder
+):
+    with ThreadPoolExecutor(1) as threads, log_in(folder)._alone():
+        signing_in = threads.submit(
+            httpx2.post, f"{audited.url}/login", data={"key": KEY}, headers=OWN_PAGE, timeout=60
+        )
+        # The answer may come before the server has begun to sign in, so it is asked several times.
+        for _ in range(20):
+            httpx2.get(f"{audited.url}/session", timeout=10).raise_for_status()
+        assert not signing_in.done()
+        assert not list(log_in(folder).lines())
+    assert signing_in.result().status_code in (200, 303)
+    assert [line["outcome"] for line in log_in(folder).lines()] == ["ok"]
+
+
 def test_a_stream_that_nobody_reads_to_its_end_has_its_line(
     audited: Serving, folder: ProjectFolder
 ):

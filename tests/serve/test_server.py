@@ -17,7 +17,8 @@ from pipeline.errors import UsageError, install_extra
 from pipeline.project import Project
 from pipeline.runs import services
 from pipeline.serve.queries import SEARCHES, Queries
-from pipeline.serve.server import address_of, listen, make_ready, refuse_without_key, serve
+from pipeline.serve.server import address_of, listen, make_ready, refuse_without_key
+from pipeline.serve.start import serve
 from tests.projects import ProjectFolder, new_project
 from tests.serve.conftest import models_of
 from tests.serve.serving import QUESTION

@@ -14,6 +14,12 @@ from pipeline.query.marks import PLACEHOLDERS
 
 GONE = "(address removed)"
 LONGEST_LABEL, LONGEST_ADDRESS = 300, 2000
+LONGEST_UNFINISHED = 8_000
+"""The most characters that a stream holds back, because an address may begin there.
+
+A word, a label, an address and a pair of parentheses in it fit. Each place where an address may
+begin is tried up to 2,000 characters far, so a limit keeps the time for one long text linear.
+"""
 _INNER = rf"(?:[^()\n]|\([^()\n]{{0,{LONGEST_LABEL}}}\)){{0,{LONGEST_ADDRESS}}}"
 _LINKED = re.compile(rf"(!?)\[([^\[\]\n]{{0,{LONGEST_LABEL}}})\]\(({_INNER})\)")
 _REST = rf"[^\s<>\"'`\]）】(){PLACEHOLDERS}]"
@@ -59,7 +65,7 @@ class Addresses:
         removed, held = 0, ""
         for piece in pieces:
             held += piece
-            unfinished = _UNFINISHED.search(held)
+            unfinished = _UNFINISHED.search(held, max(0, len(held) - LONGEST_UNFINISHED))
             settled = unfinished.start() if unfinished else len(held)
             text, newly_removed = self.check(held[:settled])
             removed += newly_removed

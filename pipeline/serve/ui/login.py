@@ -66,7 +66,7 @@ class KeyForm:
             too_many = words["too_many_tries"].format(wait=span(seconds))
             return self.shown(http, back, too_many, 429, {"Retry-After": str(seconds)})
         kind = "token" if self.sessions.token else "key"
-        self.audit.signed_in(kind, "refused", sender_of(http.scope))
+        await self.audit.signed_in(kind, "refused", sender_of(http.scope))
         return self.shown(http, back, words[f"wrong_{kind}"], 401)
 
 
@@ -85,7 +85,7 @@ def route_login(form: KeyForm) -> APIRouter:
         # A page, and no redirection: a browser takes a redirection as coming from the file or the
         # terminal that led here, and would not send the SameSite=Strict cookie.
         answer = HTMLResponse(ui.render(http, "signed_in.html.j2", back=below_root(next)))
-        form.audit.signed_in("token", "ok", sender_of(http.scope), access)
+        await form.audit.signed_in("token", "ok", sender_of(http.scope), access)
         sessions.begin(answer, access, https=_is_https(http))
         return answer
 
@@ -101,7 +101,7 @@ def route_login(form: KeyForm) -> APIRouter:
             return form.shown(http, back, texts()["shell"]["key_for_users"], 403)
         answer = _back(http, back)
         if access.key:
-            form.audit.signed_in(
+            await form.audit.signed_in(
                 "token" if access.here else "key", "ok", sender_of(http.scope), access
             )
             sessions.begin(answer, access, https=_is_https(http))
@@ -117,7 +117,7 @@ def route_login(form: KeyForm) -> APIRouter:
         answer = RedirectResponse(f"{root_of(http.scope)}login", SEE_OTHER)
         access = http.scope["access"]
         if access is not None:
-            form.audit.signed_in("out", "ok", sender_of(http.scope), access)
+            await form.audit.signed_in("out", "ok", sender_of(http.scope), access)
         sessions.end(http.scope, answer, https=_is_https(http))
         return answer
 

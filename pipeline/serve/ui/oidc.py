@@ -42,11 +42,11 @@ def route_oidc(ui: Ui, sessions: Sessions, form: KeyForm, provider: Provider) ->
             # Anybody can request this address. After too many failures the audit log gets no line
             # for them, as with wrong keys.
             if not await form.tries.count(sender_of(http.scope)):
-                form.audit.signed_in("oidc", "refused", sender_of(http.scope))
+                await form.audit.signed_in("oidc", "refused", sender_of(http.scope))
             answer = form.shown(http, back, said["provider_refused"], 401)
         else:
             access = sessions.access_list.users.access(named.user, named.groups)
-            form.audit.signed_in(
+            await form.audit.signed_in(
                 "oidc", "ok" if access else "refused", sender_of(http.scope), access, named.user
             )
             if access is None:
