@@ -415,7 +415,7 @@ def tune(
 ) -> None:  # fmt: skip
     """Read a sample of the documents, and write prompts for them beside the present ones."""
     with open_project(context, folder, overrides, as_json) as project:
-        from pipeline.tuning.prompts import TuningBrief
+        from pipeline.tuning.questions import TuningBrief
         from pipeline.tuning.tune import TuneOptions
 
         wanted = TuningBrief(domain, language, split_list(types), max_types)

@@ -23,17 +23,14 @@ from pipeline.runs.services import DEFAULT, Services
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.stores.base import silent
 from pipeline.text.ids import digest
-from pipeline.tuning.prompts import (
-    EXTRACT_ROLE,
+from pipeline.tuning.questions import (
     Passages,
     SampleFindings,
     TunePrompts,
     TuningBrief,
-    extract_step,
     questions,
-    tuned_texts,
-    write_prompts,
 )
+from pipeline.tuning.tuned_prompts import EXTRACT_ROLE, extract_step, tuned_texts, write_prompts
 from pipeline.verbs.graph_prompt import RECORDS, Format
 from pipeline.verbs.join_descriptions import cut
 

@@ -7,7 +7,7 @@ import yaml
 
 from pipeline.errors import BudgetError, ModelError, UsageError
 from pipeline.models.base import GENEROUS_REPLY
-from pipeline.tuning.prompts import TuningBrief
+from pipeline.tuning.questions import TuningBrief
 from pipeline.tuning.tune import TuneOptions
 from tests.projects import DOCUMENTS, ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer, Reply

@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.contract.prompts import Prompt
 from pipeline.models.base import ChatReply, ChatRequest
-from pipeline.tuning.prompts import Passages, SampleFindings, TunePrompts, TuningBrief, questions
+from pipeline.tuning.questions import Passages, SampleFindings, TunePrompts, TuningBrief, questions
 from tests.talking import converse
 
 PROMPTS = TunePrompts(
@@ -51,6 +51,11 @@ def test_each_answer_serves_the_next_question():
         prompts[-1]
         == "You are a bee-keeper.\nThe texts are about: Bees\n\nE bee, hive, person: text"
     )
+
+
+def test_a_type_of_one_character_counts_in_a_script_without_an_alphabet():
+    findings, _ = asked({"T": "人、地、a、组织"})
+    assert findings.entity_types == ("人", "地", "组织")
 
 
 def test_an_example_has_the_records_that_could_be_read():
