@@ -2,7 +2,7 @@
 
 from pipeline.errors import DataError
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 UNMARKED = 1
 """The version that files without a version were written by."""
 

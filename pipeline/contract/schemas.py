@@ -213,6 +213,11 @@ def at_least(**columns: pa.DataType) -> TableSchema:
     return TableSchema(pa.schema(list(columns.items())), (), more=True)
 
 
+def columns_of(schema: TableSchema) -> dict[str, pa.DataType]:
+    """Return the columns of a schema with their types."""
+    return {field.name: field.type for field in schema.arrow}
+
+
 ANY = at_least()
 
 
@@ -235,10 +240,15 @@ DOCUMENTS = _with_optional(
 )  # fmt: skip
 TITLES = _with_optional(table("id", id=STRING, title=STRING, title_from=STRING), TITLE_FROM)
 """The columns of documents for a verb that does not read their texts."""
-TEXT_UNITS = table(
+UNIT_TEXTS = table(
     "document_id", "order",
     id=STRING, text=STRING, n_tokens=INT, document_id=STRING, start=INT, end=INT, order=INT,
 )  # fmt: skip
+"""The columns of text units for a verb that reads no headings: a renamed heading changes nothing of
+what it makes."""
+TEXT_UNITS = _with_optional(
+    table("document_id", "order", **columns_of(UNIT_TEXTS), heading=STRING), "heading"
+)
 EXTRACTIONS = table(
     "text_unit_id", "order",
     text_unit_id=STRING, order=INT, kind=STRING, name=STRING, type=STRING, source=STRING,
@@ -315,6 +325,7 @@ COMMUNITY_REPORTS = _with_optional(
     "made_of",
 )  # fmt: skip
 TEXTS = table("id", id=STRING, text=STRING)
+TEXT_UNIT_HEADERS = table("id", id=STRING, header=STRING)
 EMBEDDINGS = table("id", id=STRING, vector=VECTOR)
 REJECTS = table(
     "step", "row_id", "kind", "reason", "message",

@@ -292,6 +292,7 @@ def read_units(
                 "start": start,
                 "end": end,
                 "order": orders[id],
+                "heading": "",
             }
         )
         known[graphrag_id].append(unit)

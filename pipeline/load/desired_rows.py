@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute
 
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint
-from pipeline.contract.schemas import HASHES
+from pipeline.contract.schemas import HASHES, STRING
 from pipeline.contract.views import with_conditions
 from pipeline.files import scratch_file
 from pipeline.load.last_load import LoadedVersion
 from pipeline.load.projection import (
+    LATER_COLUMNS,
     OPTIONAL,
     SOURCES,
     STACKED,
@@ -179,7 +180,9 @@ class DesiredRows:
         """Return some columns of a snapshot table; no rows if the manifest lacks the table."""
         if name not in self.manifest.tables:
             return OPTIONAL[name].arrow.empty_table().select(columns)
-        return self.snapshots.tables.read_arrow(self.manifest.tables[name], list(columns))
+        there = self._columns_there(name, columns)
+        rows = self.snapshots.tables.read_arrow(self.manifest.tables[name], there)
+        return _complete(rows, columns)
 
     def _select(self, name: str, columns: Sequence[str], ids: pa.Array) -> pa.Table:
         """Return the rows of a snapshot table that have one of the ids; use known rows first."""
@@ -196,14 +199,30 @@ class DesiredRows:
         """Read some columns of the rows of a snapshot table that have one of the ids."""
         if name not in self.manifest.tables:
             return self.whole(name, columns)
-        return self.snapshots.tables.select(self.manifest.tables[name], ["id"], ids, list(columns))
+        there = self._columns_there(name, columns)
+        rows = self.snapshots.tables.select(self.manifest.tables[name], ["id"], ids, there)
+        return _complete(rows, columns)
+
+    def lacks(self, name: str, columns: Sequence[str]) -> bool:
+        """Return whether a snapshot table lacks some of these columns, which is allowed of
+        LATER_COLUMNS."""
+        return len(self._columns_there(name, columns)) < len(columns)
+
+    def _columns_there(self, name: str, columns: Sequence[str]) -> list[str]:
+        """Return these columns without those of LATER_COLUMNS that the snapshot lacks."""
+        if set(columns).isdisjoint(LATER_COLUMNS.get(name, ())):
+            return list(columns)
+        there = self.snapshots.tables.columns(self.manifest.tables[name])
+        later = set(LATER_COLUMNS[name]) - set(there)
+        return [column for column in columns if column not in later]
 
     def _read_parts(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Read a snapshot table, PART_ROWS at a time; nothing if the manifest lacks it."""
         snapshot = self.manifest.tables.get(name)
-        return in_parts(
-            self.snapshots.tables.read_batches(snapshot, list(columns)) if snapshot else ()
-        )
+        if snapshot is None:
+            return in_parts(())
+        batches = self.snapshots.tables.read_batches(snapshot, self._columns_there(name, columns))
+        return (_complete(part, columns) for part in in_parts(batches))
 
     def _read_parts_beside(
         self, name: str, columns: Sequence[str], ids: pa.ChunkedArray
@@ -251,6 +270,16 @@ class DesiredRows:
                 bounds = pa.array(np.arange(len(found) + 1) * width)
                 lists = pa.LargeListArray.from_arrays(bounds, pa.array(found.reshape(-1)))
                 yield pa.table({"id": ids.take(part), VECTOR: lists})
+
+
+def _complete(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the rows with these columns; one that they lack has "" in every row."""
+    if rows.column_names == list(columns):
+        return rows
+    for column in columns:
+        if column not in rows.column_names:
+            rows = rows.append_column(column, pa.repeat(pa.scalar("", STRING), len(rows)))
+    return rows.select(columns)
 
 
 def in_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -168,6 +168,8 @@ class Differences:
             return self.before.whole(source, columns), self.now.whole(source, columns)
         if before.sha256 == now.sha256:
             return NO_ROWS, NO_ROWS
+        if self.before.lacks(source, columns) or self.now.lacks(source, columns):
+            return self.before.whole(source, columns), self.now.whole(source, columns)
         return self.now.snapshots.tables.difference(before, now, columns)
 
     @cached_property

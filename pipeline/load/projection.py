@@ -18,6 +18,7 @@ from pipeline.contract.schemas import (
     LAYOUT,
     STRING,
     STRINGS,
+    TEXT_UNIT_HEADERS,
     TableSchema,
 )
 from pipeline.errors import DataError, UsageError
@@ -32,8 +33,9 @@ EDGE_COLUMNS = [
 TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
     "documents": {"documents": ["id", "title", "source", "metadata"]},
     "chunks": {
-        "text_units": ["id", "document_id", "order", "n_tokens", "text", "start", "end"],
+        "text_units": ["id", "document_id", "order", "n_tokens", "text", "start", "end", "heading"],
         "text_unit_embeddings": ["id", "vector"],
+        "text_unit_headers": ["id", "header"],
     },
     "entities": {
         "entities": ["id", "name"],
@@ -70,6 +72,10 @@ A store that can join keeps the lists of source text units in the table ``source
 change while the text of its row does not. A store that cannot join keeps the lists in its nodes and
 edges."""
 
+LATER_COLUMNS: Mapping[str, Sequence[str]] = {"text_units": ["heading"]}
+"""Snapshot table -> columns of texts that it may lack, because an earlier version or a verb of the
+user's own wrote it. They are read as ""."""
+
 STACKED = frozenset({"sources"})
 """Tables that stack the rows of their sources. The rows of other tables join those of their sources
 by id."""
@@ -82,6 +88,7 @@ OPTIONAL: Mapping[str, TableSchema] = {
     "report_embeddings": EMBEDDINGS,
     "covariates": COVARIATES,
     "layout": LAYOUT,
+    "text_unit_headers": TEXT_UNIT_HEADERS,
 }
 """The snapshot tables that a workflow need not write, with their schemas. Without one of them, the
 stores have no rows that need it."""
@@ -137,7 +144,9 @@ def project_table(
     if table == "documents":
         return _project_documents(sources["documents"])
     if table == "chunks":
-        return _project_chunks(sources["text_units"], sources["text_unit_embeddings"])
+        return _project_chunks(
+            sources["text_units"], sources["text_unit_embeddings"], sources["text_unit_headers"]
+        )
     if table == "entities":
         return _project_entities(
             sources["entities"], sources["entity_texts"], sources["entity_embeddings"]
@@ -189,7 +198,11 @@ def require_columns(tables: Mapping[str, Collection[str]]) -> None:
     for sources in TABLE_SOURCES.values():
         for name, columns in sources.items():
             missing = [
-                column for column in columns if name in tables and column not in tables[name]
+                column
+                for column in columns
+                if name in tables
+                and column not in tables[name]
+                and column not in LATER_COLUMNS.get(name, ())
             ]
             if missing:
                 raise UsageError(
@@ -216,7 +229,10 @@ def _parse_float(digits: str) -> float | int:
     return value + 0.0
 
 
-def _project_chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFrame:
+def _project_chunks(
+    units: pd.DataFrame, embeddings: pd.DataFrame, headers: pd.DataFrame
+) -> pd.DataFrame:
+    """Return the rows of chunks; ``headers`` has rows for those with a header."""
     renamed = {
         "document_id": "full_doc_id",
         "order": "chunk_order_index",
@@ -224,8 +240,11 @@ def _project_chunks(units: pd.DataFrame, embeddings: pd.DataFrame) -> pd.DataFra
         "text": "content",
         "start": "char_start",
         "end": "char_end",
+        "heading": "heading",
     }
-    return _with_vectors(units[["id", *renamed]].rename(columns=renamed), embeddings)
+    rows = units[["id", *renamed]].rename(columns=renamed)
+    header = rows[["id"]].merge(headers, on="id", how="left", validate="1:1")["header"]
+    return _with_vectors(rows.assign(header=header.fillna("").to_numpy()), embeddings)
 
 
 def _project_entities(

@@ -53,6 +53,8 @@ def reference_json(entry: Reference, with_content: bool) -> dict[str, Any]:
         "start": entry.start,
         "end": entry.end,
     }
+    if entry.heading:
+        shown["heading"] = entry.heading
     if entry.page:
         shown["page"] = entry.page
     if entry.reports:

@@ -75,6 +75,7 @@ class Reference:
 
     ``id``: the number by which an answer cites it. ``start`` and ``end``: its place in the
     document, in characters. ``reports``: numbers of the reports that it is a source of.
+    ``heading``: the headings above it.
     """
 
     id: int
@@ -87,6 +88,7 @@ class Reference:
     end: int
     content: str
     reports: tuple[int, ...] = ()
+    heading: str = ""
 
     @property
     def page(self) -> int | None:
@@ -108,6 +110,7 @@ def build_references(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
             start=chunk.start,
             end=chunk.end,
             content=chunk.content,
+            heading=chunk.heading,
         )
         references.append(reference)
     return tuple(references)

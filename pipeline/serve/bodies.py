@@ -69,6 +69,7 @@ class ReferenceShown(Body):
     metadata: dict[str, Any] | None
     start: int
     end: int
+    heading: str = Field(default="", description="The headings above it, joined by ' > '.")
     page: int | None = Field(
         default=None, description="On which it begins, if the document has pages."
     )
@@ -108,6 +109,7 @@ class ChunkShown(Body):
     start: int
     end: int
     content: str
+    heading: str = Field(default="", description="The headings above it, joined by ' > '.")
     tokens: int = 0
     score: float | None = Field(description="Cosine similarity to the question.")
     lane: str = Field(

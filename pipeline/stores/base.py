@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # questions read no tables
     import pandas as pd
     import pyarrow as pa
 
-LAYOUT = 7
+LAYOUT = 8
 """The schema version that introduced the present tables of the stores. A workspace that an earlier
 version has loaded must be loaded again before it is read."""
 
@@ -319,6 +319,6 @@ def refuse_earlier(live: Live, where: str) -> None:
     """
     if live.schema_version < LAYOUT:
         raise NothingLoadedError(
-            f"{where}: loaded by an earlier graphmill (schema {live.schema_version}), which kept"
-            f" its sources elsewhere; run 'graphmill load {live.workflow}'"
+            f"{where}: loaded by an earlier graphmill (schema {live.schema_version}), whose"
+            f" tables lack columns; run 'graphmill load {live.workflow}'"
         )

@@ -45,7 +45,8 @@ class Passage:
     """A text unit with its document.
 
     ``score``: its similarity to the question. ``lane``: the search that chose it first. ``place``:
-    its rank in that search, from 1. ``frequency``: how often that search found it.
+    its rank in that search, from 1. ``frequency``: how often that search found it. ``heading``: the
+    headings above it, joined by " > ".
     """
 
     id: str
@@ -63,6 +64,7 @@ class Passage:
     place: int = 0
     rerank_score: float | None = None
     number: int = 0
+    heading: str = ""
 
 
 @dataclass(frozen=True, slots=True)

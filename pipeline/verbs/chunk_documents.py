@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS, TEXT_UNITS
+from pipeline.documents.headings import HeadingPaths
 from pipeline.models.base import Tokenizer
 from pipeline.text.ids import text_unit_id
 from pipeline.text.sentences import Count, Piece, Rank, fitting_end, fitting_start, sentence_pieces
@@ -82,12 +83,18 @@ def chunk_documents(
     There are three strategies. ``stable`` cuts at ends of sentences or paragraphs that are chosen
     by their own content, so an edit leaves the units elsewhere as they were. ``sentence`` fills
     units with whole sentences. ``tokens`` slides a window over the text.
+
+    ``heading`` is the path of the headings that begin at the start of the unit or above it, joined
+    by " > ". Texts in Markdown and files that are converted to it have headings, and so has another
+    text that looks like Markdown. The title of the document is left out.
     """
     count = lru_cache(TEXTS_COUNTED_TWICE)(tokenizer.count)
     rows = []
-    for document_id, text in zip(documents["id"], documents["text"], strict=True):
+    columns = (documents[name].fillna("") for name in ("id", "text", "source", "title"))
+    for document_id, text, source, title in zip(*columns, strict=True):
         # Equal units of a document get different ids by the number of those before.
         seen: Counter[str] = Counter()
+        headings = HeadingPaths(text, source, title)
         for order, (start, end) in enumerate(_unit_spans(text, params, count)):
             unit = text[start:end]
             rows.append(
@@ -99,6 +106,7 @@ def chunk_documents(
                     "start": start,
                     "end": end,
                     "order": order,
+                    "heading": headings.above(start),
                 }
             )
             seen[unit] += 1

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import Params, verb
-from pipeline.contract.schemas import COVARIATES, REJECTS, TEXT_UNITS
+from pipeline.contract.schemas import COVARIATES, REJECTS, UNIT_TEXTS
 from pipeline.models.base import ChatModel, Message
 from pipeline.models.parse.graph import Claim, ParsedReply, parse_claims
 from pipeline.text.ids import claim_id, entity_id
@@ -32,7 +32,7 @@ class ClaimParams(Params):
 
 
 @verb(
-    inputs={"text_units": TEXT_UNITS},
+    inputs={"text_units": UNIT_TEXTS},
     outputs={"covariates": COVARIATES, "rejects": REJECTS},
     rowwise="text_units",
     row_of={"covariates": "text_unit_id", "rejects": "row_id"},

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import Params, verb
-from pipeline.contract.schemas import EXTRACTIONS, REJECTS, TEXT_UNITS
+from pipeline.contract.schemas import EXTRACTIONS, REJECTS, UNIT_TEXTS
 from pipeline.models.base import ChatModel
 from pipeline.models.parse.graph import Entity, Graph, Record, parse_graph_json, parse_records
 from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
@@ -64,7 +64,7 @@ class ExtractParams(Params):
 
 
 @verb(
-    inputs={"text_units": TEXT_UNITS},
+    inputs={"text_units": UNIT_TEXTS},
     outputs={"extractions": EXTRACTIONS, "rejects": REJECTS},
     rowwise="text_units",
     row_of={"extractions": "text_unit_id", "rejects": "row_id"},

@@ -11,7 +11,7 @@ import pandas as pd
 from pydantic import Field
 
 from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
-from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, TEXT_UNITS, TITLES
+from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, UNIT_TEXTS, TITLES
 from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.mentions import OwnTitle, Referent, Sentence, read_sentences, resolve_names
 from pipeline.phrases.titles import Gazetteer, TitleSearch, naming_titles, title_forms
@@ -125,7 +125,7 @@ def _find_title_names(
 
 
 @verb(
-    inputs={"text_units": TEXT_UNITS, "documents": TITLES},
+    inputs={"text_units": UNIT_TEXTS, "documents": TITLES},
     outputs={"extractions": EXTRACTIONS},
     rowwise="text_units",
     row_of={"extractions": "text_unit_id"},

@@ -17,7 +17,7 @@ from pipeline.contract.schemas import (
     MERGED_RELATIONSHIPS,
     PLACES,
     REJECTS,
-    TEXT_UNITS,
+    UNIT_TEXTS,
 )
 from pipeline.verbs.merging.entities import merge_entities
 from pipeline.verbs.merging.mentions import tell_mentions
@@ -71,7 +71,7 @@ def settle_records(
 
 BEARERS_PART = Part(
     find_bearers,
-    inputs={"extractions": NAMING_RECORDS, "text_units": TEXT_UNITS},
+    inputs={"extractions": NAMING_RECORDS, "text_units": UNIT_TEXTS},
     outputs={"bearers": BEARERS, "full_names": FULL_NAMES},
     law=Law(BY_TEXT_UNIT, row_of={"bearers": "text_unit_id", "full_names": "text_unit_id"}),
 )
@@ -183,7 +183,7 @@ def _list_parts(params: MergeParams) -> tuple[Part, ...]:
 
 
 @verb(
-    inputs={"extractions": EXTRACTIONS, "text_units": TEXT_UNITS},
+    inputs={"extractions": EXTRACTIONS, "text_units": UNIT_TEXTS},
     outputs={
         "merged_entities": MERGED_ENTITIES,
         "merged_relationships": MERGED_RELATIONSHIPS,

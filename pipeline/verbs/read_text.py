@@ -10,7 +10,7 @@ from typing import Any, Generic
 import pandas as pd
 
 from pipeline.contract.reasons import PASSING_REASONS
-from pipeline.contract.schemas import TEXT_UNITS
+from pipeline.contract.schemas import UNIT_TEXTS
 from pipeline.errors import counted
 from pipeline.models.base import ChatReply, ChatRequest, Message, Talk
 from pipeline.models.parse.graph import (
@@ -145,7 +145,7 @@ class Questions(Generic[Item]):
 def group_by_text(text_units: pd.DataFrame) -> dict[str, list[str]]:
     """Map each distinct text to the ids of its text units."""
     units: dict[str, list[str]] = {}
-    ordered = text_units.sort_values(list(TEXT_UNITS.key))
+    ordered = text_units.sort_values(list(UNIT_TEXTS.key))
     for id, text in zip(ordered["id"], ordered["text"], strict=True):
         units.setdefault(text, []).append(id)
     return units

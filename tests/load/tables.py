@@ -15,6 +15,7 @@ from pipeline.contract.schemas import (
     LAYOUT,
     NODES,
     RELATIONSHIPS,
+    TEXT_UNIT_HEADERS,
     TEXT_UNITS,
     TEXTS,
 )
@@ -29,6 +30,7 @@ SCHEMAS = {
     "entity_texts": TEXTS,
     "relationship_texts": TEXTS,
     "text_unit_embeddings": EMBEDDINGS,
+    "text_unit_headers": TEXT_UNIT_HEADERS,
     "entity_embeddings": EMBEDDINGS,
     "relationship_embeddings": EMBEDDINGS,
     "communities": COMMUNITIES,
@@ -55,8 +57,8 @@ def corpus(
         for path, text in texts.items()
     ]
     units = [
-        (text_unit_id(id, text, 0), text, len(text.split()), id, 0, len(text), 0)
-        for id, _, text, *_ in documents
+        (text_unit_id(id, text, 0), text, len(text.split()), id, 0, len(text), 0, f"Part > {title}")
+        for id, title, text, *_ in documents
     ]
     mentions = [units[0][0]] if units else []
     entities = [
@@ -97,6 +99,7 @@ def corpus(
     places = dict(list(places.items())[:-1])
     tables["nodes"] = [(*member, None, None) for member in members]
     tables["placed_nodes"] = [(*member, *places.get(member[0], (None, None))) for member in members]
+    tables["text_unit_headers"] = [(unit, heading) for unit, *_, heading in units]
     tables["layout"] = [(id, *place) for id, place in places.items()]
     tables["community_reports"] = reports = [
         (

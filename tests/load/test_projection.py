@@ -59,6 +59,9 @@ def test_communities_reports_and_claims_may_be_missing():
             assert set(rows.columns) == set(whole[name].columns)
         else:
             assert len(rows) == len(whole[name])
+    assert set(without["chunks"]["header"]) == {""}
+    assert whole["chunks"]["header"].tolist() == whole["chunks"]["heading"].tolist()
+    assert all(heading.startswith("Part > ") for heading in whole["chunks"]["heading"])
 
 
 def test_a_community_without_a_report_has_its_own_title():

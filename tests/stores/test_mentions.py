@@ -40,7 +40,7 @@ def store(postgres: OpenStore) -> PostgresStore:
         ["c2", "c1"],
         full_doc_id=["doc-1", "doc-1"], chunk_order_index=[1, 0], tokens=[1, 1],
         content=["灯塔 two " * 50, "one"],
-        char_start=[0, 0], char_end=[1, 1],
+        char_start=[0, 0], char_end=[1, 1], heading="", header="",
     )  # fmt: skip
     documents = with_hashes(
         pd.DataFrame({"id": ["doc-1"], "title": ["One"], "source": ["one.txt"], "metadata": [{}]})

@@ -27,6 +27,8 @@ CHUNKS = pd.DataFrame(
         "content": "text",
         "char_start": 0,
         "char_end": 4,
+        "heading": "",
+        "header": "",
         "embedding": list(np.eye(3, dtype=np.float32)),
     }
 )

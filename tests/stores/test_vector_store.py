@@ -58,6 +58,8 @@ def chunks(embeddings: np.ndarray) -> pd.DataFrame:
             "content": [f"text {number}\nof it" for number in numbers],
             "char_start": [10 * number for number in numbers],
             "char_end": [10 * number + 9 for number in numbers],
+            "heading": [f"Part {number} > End" for number in numbers],
+            "header": "",
             "embedding": [row.copy() for row in embeddings],
         }
     )
@@ -338,7 +340,7 @@ def test_chunks_come_with_their_documents_in_the_order_asked(postgres: OpenStore
     assert found[0] == Passage(
         "chunk-00002", "doc-1", "a/one.txt", "One", 20, 29, 3, "text 2\nof it",
         {"year": 1877, "tags": ["a", "ü"]},
-        found[0].score,
+        found[0].score, heading="Part 2 > End",
     )  # fmt: skip
     assert column(found, "id") == ["chunk-00002", "chunk-00001", "chunk-00003"]
     assert not store.chunks([], question)

@@ -245,3 +245,16 @@ def test_a_long_text_without_a_sentence_end_takes_seconds(strategy: Strategy, pi
     units = units_of(text, strategy=strategy)
     assert time.perf_counter() - started < 15
     assert units["n_tokens"].max() <= 1200
+
+
+def test_a_text_unit_has_the_headings_above_it_and_keeps_its_id():
+    text = "# Guide\n\nIntro words.\n\n## Setup\n\n" + "Install it now. " * 30
+    row = {"id": "doc", "text": text, "title": "Guide"}
+    marked, plain = (
+        chunk_documents(DOCUMENTS.frame([{**row, "source": source}]), ChunkParams(size=20))
+        for source in ("a.md", "a.pdf")
+    )
+    assert marked["heading"].tolist()[0] == ""
+    assert set(marked["heading"][1:]) == {"Setup"}
+    assert set(plain["heading"]) == {""}
+    assert marked["id"].tolist() == plain["id"].tolist()

@@ -15,7 +15,7 @@ from psycopg import errors, sql
 from sqlalchemy import Connection, Table, func, select, text
 
 from pipeline.contract.schema_version import SCHEMA_VERSION
-from pipeline.stores.base import LAYOUT, Live
+from pipeline.stores.base import Live
 from pipeline.stores.postgres.database import cursor
 from pipeline.stores.postgres.schema import (
     CHUNKS,
@@ -40,6 +40,8 @@ REFUSED = (
     errors.UndefinedTable,
     errors.UndefinedColumn,
 )
+EARLIEST = 7
+"""The schema version since which the columns of the views have been where they are now."""
 MADE_OF = text("SELECT obj_description(to_regclass(:name), 'pg_class')")
 
 
@@ -57,7 +59,7 @@ def make_views(
     shown = {
         name: live
         for name, live in lives.items()
-        if LAYOUT <= live.schema_version <= SCHEMA_VERSION and live.dimensions
+        if EARLIEST <= live.schema_version <= SCHEMA_VERSION and live.dimensions
     }
     connection.execute(select(func.set_config("lock_timeout", PATIENCE, True)))
     with suppress(*REFUSED), connection.begin_nested():

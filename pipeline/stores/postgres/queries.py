@@ -118,6 +118,7 @@ def passages(dimensions: int) -> Select:
             CHUNKS.c.tokens,
             CHUNKS.c.content,
             DOCUMENTS.c.metadata,
+            func.coalesce(CHUNKS.c.heading, "").label("heading"),
             similarity.label("score"),
         )
         .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)

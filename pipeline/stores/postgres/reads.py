@@ -282,7 +282,8 @@ class PostgresReads(PostgresDatabase):
 
     def chunks(self, ids: Sequence[str], question: np.ndarray) -> list[Passage]:
         query = queries.passages(len(question))
-        return in_order(self.records(Passage, query, ids=list(ids), question=question), ids)
+        rows = self.rows_of(query, ids=list(ids), question=question)
+        return in_order([Passage(**row._mapping) for row in rows], ids)
 
     def contents(self) -> Iterator[list[tuple[str, str]]]:
         query = select(CHUNKS.c.id, CHUNKS.c.content).where(CHUNKS.c.workspace == self.workspace)

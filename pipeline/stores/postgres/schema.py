@@ -66,6 +66,8 @@ CHUNKS = _define_vector_table(
     Column("content", Text),
     Column("char_start", BigInteger),
     Column("char_end", BigInteger),
+    Column("heading", Text),
+    Column("header", Text),
 )
 ENTITIES = _define_vector_table(
     "lightrag_entities",

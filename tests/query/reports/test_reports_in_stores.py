@@ -43,7 +43,7 @@ def rows_of(village: MemoryStores) -> dict[str, pd.DataFrame]:
             {
                 "id": chunks["id"], "full_doc_id": chunks["document_id"], "chunk_order_index": 0,
                 "tokens": chunks["tokens"], "content": chunks["content"], "char_start": 0,
-                "char_end": chunks["end"],
+                "char_end": chunks["end"], "heading": "", "header": "",
                 "embedding": list(map(letters, chunks["content"])),
             }
         ),

@@ -49,6 +49,8 @@ def chunks(texts: Sequence[str], documents: Sequence[str] | None = None) -> pd.D
             "content": list(texts),
             "char_start": 0,
             "char_end": 1,
+            "heading": "",
+            "header": "",
             "embedding": [np.ones(2, dtype=np.float32)] * len(texts),
         }
     )

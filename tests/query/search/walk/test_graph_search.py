@@ -89,6 +89,7 @@ def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
                 "id": list(passages), "full_doc_id": "doc-1",
                 "chunk_order_index": range(len(passages)), "tokens": 9,
                 "content": list(passages.values()), "char_start": 0, "char_end": 9,
+                "heading": "", "header": "",
                 "embedding": list(map(letters, passages.values())),
             }
         ),
