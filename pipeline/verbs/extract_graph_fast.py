@@ -11,7 +11,7 @@ import pandas as pd
 from pydantic import Field
 
 from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
-from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, UNIT_TEXTS, TITLES
+from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, TITLES, UNIT_TEXTS
 from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.mentions import OwnTitle, Referent, Sentence, read_sentences, resolve_names
 from pipeline.phrases.titles import Gazetteer, TitleSearch, naming_titles, title_forms

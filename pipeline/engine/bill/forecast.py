@@ -318,7 +318,7 @@ class Forecaster:
             return bill.of_reports(step, tally, at_hand, rows, to_come, instructions, self.former)
         if step.verb.roles_of(ChatModel):
             return bill.of_summaries(step, tally, to_come, instructions, self.former)
-        (table,) = step.inputs.values()
+        table = step.inputs[step.verb.rowwise or next(iter(step.inputs))]
         before = self._table_before(table) if to_come.rows else None
         return bill.of_texts(step, tally, before.rows if before else 0, to_come, self.former)
 

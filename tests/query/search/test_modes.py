@@ -217,7 +217,8 @@ def village_rows() -> dict[str, pd.DataFrame]:
                 "chunk_order_index": range(len(units)),
                 "tokens": units["tokens"], "content": units["content"],
                 "char_start": units["start"],
-                "char_end": units["end"], "heading": "", "header": "", "embedding": [letters(text) for text in units["content"]],
+                "char_end": units["end"], "heading": "", "header": "",
+                "embedding": [letters(text) for text in units["content"]],
             }
         ),
         "entities": pd.DataFrame(
