@@ -215,7 +215,8 @@ def build_fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> An
     """
     request = prepared.request
     if request.only_need_context:
-        return AnswerText(prepared.context.text, prepared.abstention)
+        note = f"\nNote: {prepared.absence}.\n" if prepared.absence else ""
+        return AnswerText(prepared.context.text + note, prepared.abstention)
     if request.only_need_prompt:
         prompt = "\n\n".join(message["content"] for message in prepared.messages)
         return AnswerText(prompt, prepared.abstention)

@@ -27,18 +27,21 @@ ANSWERS = {"naive": "answer_chunks", "community": "community_reduce", "drift": "
 
 
 def build_answer_messages(
-    request: QueryRequest, resources: QueryResources, context: str
+    request: QueryRequest, resources: QueryResources, context: str, absence: str = ""
 ) -> Messages:
     """Return the messages of the call for the answer.
 
-    Mode ``bypass`` has no rules but the request's own system prompt. Raises SettingsError if a
-    prompt of the project has wrong placeholders, UsageError if the request's system prompt has.
+    ``absence``: a clause that says which words of the question no passage has, or "". Mode
+    ``bypass`` has no rules but the request's own system prompt. Raises SettingsError if a prompt of
+    the project has wrong placeholders, UsageError if the request's system prompt has.
     """
     rules = _rules(request, resources)
     if rules and request.general_knowledge:
         rules = f"{resources.prompt('general_knowledge').render()}\n{rules}"
     plain = not request.with_reports and not request.system_prompt
-    return build_conversation(request, rules, context, request.query, CITE if plain else "")
+    return build_conversation(
+        request, rules, context, request.query, CITE if plain else "", absence
+    )
 
 
 def build_call_messages(
@@ -58,7 +61,12 @@ def build_call_messages(
 
 
 def build_conversation(
-    request: QueryRequest, rules: str, shown: str, query: str, form: str = ""
+    request: QueryRequest,
+    rules: str,
+    shown: str,
+    query: str,
+    form: str = "",
+    absence: str = "",
 ) -> Messages:
     """Return the rules, if any, the conversation, and a message with context and question.
 
@@ -74,6 +82,7 @@ def build_conversation(
             shown,
             find_form_rule(rules) or form,
             quote_preferences(request),
+            f"Note: {absence}." if absence else "",
             f"Question: {query}",
         )
         asked = "\n".join(part for part in parts if part)

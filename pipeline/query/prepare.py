@@ -17,6 +17,7 @@ from pipeline.query.request_limits import (
     shorten_conversation,
 )
 from pipeline.query.resources import Clock, QueryResources
+from pipeline.query.search.absent import describe_absence, find_absent_terms
 from pipeline.query.search.evidence import CANDIDATES, Evidence, Found, rerank_chunks
 from pipeline.query.search.filtered import restrict_to_where
 from pipeline.query.search.keywords import Keywords, choose_search_text, find_keywords
@@ -71,24 +72,28 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
     with clock.measure("context"):
         build = build_mixed_context if request.mixed else build_context
         shown = chunks[: request.chunk_top_k]
-        overhead = count_tokens(build_answer_messages(request, resources, ""), resources.tokenizer)
+        absence = evidence.absence
+        without_context = build_answer_messages(request, resources, "", absence)
+        overhead = count_tokens(without_context, resources.tokenizer)
         context = build(request, evidence, shown, resources.tokenizer, overhead)
     prepared = PreparedQuery(
         request,
         keywords,
         context,
-        build_answer_messages(request, resources, context.text),
+        build_answer_messages(request, resources, context.text, absence),
         clock.parts,
         abstention=_abstention(request, evidence, chunks, context),
         notes=(
             *keywords.notes,
             *evidence.notes,
+            *((absence,) if absence else ()),
             *rerank_notes,
             *store_notes,
             *note_dropped_sections(context, request),
         ),
         most_calls=1 if keywords.reply is None else 2,
         replies=() if keywords.reply is None else (keywords.reply,),
+        absence=absence,
     )
     return replace(prepared, citable=list_citable(context)) if request.mixed else prepared
 
@@ -114,7 +119,10 @@ def _search(
         n_chunks *= CANDIDATES
 
     def find(vectors: VectorReads, graph: GraphReads) -> Found:
-        return find_evidence(request, question, vectors, graph, n_chunks)
+        evidence, chunks = find_evidence(request, question, vectors, graph, n_chunks)
+        absent = find_absent_terms(request.query, chunks, vectors)
+        absence = describe_absence(absent, filtered=bool(request.where))
+        return replace(evidence, absence=absence), chunks
 
     return resources.read(restrict_to_where(request, find))
 

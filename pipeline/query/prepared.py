@@ -27,7 +27,8 @@ class PreparedQuery:
     they return the question prepared for the last call. ``messages``: those of the next call, or
     of the next calls together. ``replies``: replies already paid for. ``most_calls``: most calls
     that the question can take. ``citable``: records that the answer may cite as data.
-    ``removed_citations``: number of citations removed from earlier replies.
+    ``removed_citations``: number of citations removed from earlier replies. ``absence``: a clause
+    that says which words of the question no passage has, or "".
     """
 
     request: QueryRequest
@@ -41,4 +42,5 @@ class PreparedQuery:
     replies: tuple[ChatReply, ...] = ()
     citable: DataCitations = UNCHECKED
     removed_citations: int = 0
+    absence: str = ""
     inquiry: "Callable[[], Talk[PreparedQuery]] | None" = None

@@ -28,6 +28,7 @@ from pipeline.stores.records import (
     SharedUnit,
     TextUnit,
 )
+from pipeline.text.terms import Term
 
 Record = TypeVar("Record", Entity, Passage, Relationship, Report, Dot)
 
@@ -158,6 +159,16 @@ class VectorReads(Protocol):
         ``within``: only text units of documents that satisfy the conditions; the weights of words
         stay those of all documents. ``rights``: the same, but words are counted in these documents
         alone. The result is empty if an earlier version of the software has loaded the workspace.
+        """
+        ...
+
+    def lacking(
+        self, terms: Sequence[Term], within: Within = (), rights: Within = ()
+    ) -> list[Term]:
+        """Return the terms that no text unit has, nor the title of a document, in their order.
+
+        ``within`` and ``rights``: only documents that satisfy both are looked at. A term whose word
+        very many text units have counts as had. Nothing is lacking where nothing is loaded.
         """
         ...
 

@@ -29,6 +29,7 @@ from pipeline.stores.records import (
     SharedUnit,
 )
 from pipeline.text.ids import words
+from pipeline.text.terms import Term
 from tests.talking import converse
 
 REPORT_COLUMNS, CLAIM_COLUMNS, COMMUNITY_COLUMNS = map(field_names, (Report, Claim, Membership))
@@ -260,6 +261,14 @@ class MemoryStores:
         ]
         hits = [hit for hit in shown if hit[1] > 0]
         return Lexical(sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit], weights)
+
+    def lacking(
+        self, terms: Sequence[Term], within: Within = (), rights: Within = ()
+    ) -> list[Term]:
+        self.reads.append("lacking")
+        rows = self.chunk_rows.loc[self._allowed((*rights, *within))]
+        texts = [*rows["content"], *rows["title"]]
+        return [term for term in terms if not any(map(term.is_in, texts))]
 
     def mentions(
         self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int

@@ -30,7 +30,8 @@ LANES = ("vector", "graph", "entity", "relationship")
 class Evidence:
     """The ranked records that a search has found, and notes on the search for the caller.
 
-    ``chunk_lanes`` maps a lane of LANES to the text units that it has chosen.
+    ``chunk_lanes`` maps a lane of LANES to the text units that it has chosen. ``absence``: a clause
+    that says which words of the question no passage has; "" if none is missing.
     """
 
     entities: Sequence[Entity] = ()
@@ -39,6 +40,7 @@ class Evidence:
     reports: Sequence[Report] = ()
     claims: Sequence[Claim] = ()
     notes: tuple[str, ...] = ()
+    absence: str = ""
 
 
 Found = tuple[Evidence, Sequence[Passage]]

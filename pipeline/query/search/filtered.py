@@ -47,6 +47,7 @@ from pipeline.stores.records import (
     SharedUnit,
     TextUnit,
 )
+from pipeline.text.terms import Term
 
 Sourced = TypeVar("Sourced", Entity, Relationship)
 Work = Callable[[VectorReads, GraphReads], Result]
@@ -108,6 +109,11 @@ class FilteredVectors(NarrowedDocuments):
         self, question: str, limit: int, within: Within = (), rights: Within = ()
     ) -> Lexical:
         return self.vectors.lexical(question, limit, (*self.allowed, *within), rights)
+
+    def lacking(
+        self, terms: Sequence[Term], within: Within = (), rights: Within = ()
+    ) -> list[Term]:
+        return self.vectors.lacking(terms, (*self.allowed, *within), rights)
 
     def mentions(
         self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int

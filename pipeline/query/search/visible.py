@@ -37,6 +37,7 @@ from pipeline.stores.records import (
     Report,
     SharedUnit,
 )
+from pipeline.text.terms import Term
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,11 @@ class VisiblePassages(NarrowedDocuments):
         self, question: str, limit: int, within: Within = (), rights: Within = ()
     ) -> Lexical:
         return self.vectors.lexical(question, limit, within, (*self.allowed, *rights))
+
+    def lacking(
+        self, terms: Sequence[Term], within: Within = (), rights: Within = ()
+    ) -> list[Term]:
+        return self.vectors.lacking(terms, within, (*self.allowed, *rights))
 
     def mentions(
         self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int

@@ -19,6 +19,7 @@ from pipeline.stores.postgres import queries
 from pipeline.stores.postgres.conditions import Allowed, AllowedDocuments
 from pipeline.stores.postgres.database import Moment, PostgresDatabase, cursor, field_names
 from pipeline.stores.postgres.hnsw import Hnsw, search_parameters, search_settings
+from pipeline.stores.postgres.lacking import find_lacking
 from pipeline.stores.postgres.lexical import RememberedStatistics, lexical_search
 from pipeline.stores.postgres.schema import CHUNKS, CLAIMS, DOCUMENTS, REPORTS, VECTOR_TABLES
 from pipeline.stores.postgres.sources import sources_of, told_by
@@ -42,6 +43,7 @@ from pipeline.stores.records import (
     Report,
     TextUnit,
 )
+from pipeline.text.terms import Term
 
 PAGE = 5000
 """Rows that are fetched at a time when all text units are read."""
@@ -304,6 +306,17 @@ class PostgresReads(PostgresDatabase):
             return lexical_search(
                 connection, self.workspace, question, limit, allowed, visible, known
             )
+
+    def lacking(
+        self, terms: Sequence[Term], within: Within = (), rights: Within = ()
+    ) -> list[Term]:
+        visible = self.allowed(rights)
+        allowed = self.allowed((*rights, *within))
+        live = self.live()
+        version = live.version if live else ""
+        with self.connection() as connection:
+            known = self.statistics.of(connection, self.workspace, version, visible)
+            return find_lacking(connection, self.workspace, terms, allowed, known)
 
     def mentions(
         self, text_unit_ids: Sequence[str], entity_ids: Sequence[str], most: int

@@ -1,0 +1,151 @@
+"""Words and names of a question that no passage has.
+
+They are told to the reader and to the model, and never change what is found: a question about
+something else in the same words is often answered by passages that lack one of its words.
+"""
+
+import re
+from collections.abc import Sequence
+
+from pipeline.phrases.lexicon import CALENDAR, LABELS, STARTERS, VERBS, guess_language, stop_words
+from pipeline.stores.reads import VectorReads
+from pipeline.stores.records import Passage
+from pipeline.text.ids import words
+from pipeline.text.terms import Term, shorten
+
+MOST_TERMS = 30
+"""Most terms of a question that are looked for."""
+MOST_TOLD = 5
+"""Most terms that a note names."""
+SHORTEST_WORD = 5
+"""Letters of the shortest ordinary word that is looked for."""
+# Scripts whose words have spaces between them and their endings at the end.
+_LETTERS = "A-Za-zÀ-ÖØ-öø-ɏͰ-ϿЀ-ӿ"
+_KATAKANA = re.compile("[ァ-ヺー]{3,}")
+"""Katakana, in which Japanese writes foreign names. Of other Han and kana nothing can be said: it
+is not known where a word ends."""
+_TOKEN = re.compile(rf"[{_LETTERS}][{_LETTERS}0-9]*|(?<![0-9.,])[0-9]+(?![0-9]|[.,][0-9])")
+_BETWEEN_CODE = re.compile(r"[ /-]")
+_YEAR = re.compile("[12][0-9]{3}")
+_SENTENCE_ENDS = ".?!:;¿¡\n"
+# Words that say how to answer, not about what.
+_ASKING = frozenset(
+    """
+    list name names describe explain give tell show compare summarize summarise difference
+    differences different mention mentions mentioned mean means meaning called state states find
+    know information details detail example examples question answer document documents passage
+    passages text texts say says said please kind kinds type types sort thing things someone
+    something many much often long nenne nenn beschreibe erkläre zeige vergleiche unterschied
+    unterschiede welche welcher welches welchem welchen warum wieso weshalb wofür wodurch womit
+    worin wovon
+    """.split()
+)
+
+_NEVER_TOLD = _ASKING | STARTERS | CALENDAR | LABELS | VERBS
+
+
+def find_absent_terms(
+    question: str, passages: Sequence[Passage], vectors: VectorReads
+) -> list[Term]:
+    """Return the terms of the question that no text unit has, in the order of the question.
+
+    The store is asked only about terms that none of ``passages`` has; it is one read.
+    """
+    terms = [term for term in list_terms(question) if not _is_in_any(term, passages)]
+    return _drop_parts_of_codes(vectors.lacking(terms)) if terms else []
+
+
+def describe_absence(terms: Sequence[Term], filtered: bool) -> str:
+    """Return a clause that says which terms no passage has; "" if there are none.
+
+    ``filtered``: whether only passages that a filter of the question admits were looked at.
+    """
+    if not terms:
+        return ""
+    named = [term.text if term.is_name else f'"{term.text}"' for term in terms[:MOST_TOLD]]
+    *others, last = named
+    listed = f"{', '.join(others)} or {last}" if others else last
+    passage = "no passage that the filter admits" if filtered else "no passage"
+    return f"{passage} mentions {listed}"
+
+
+def list_terms(question: str) -> list[Term]:
+    """Return the names, numbers, codes and other words of the question, each once.
+
+    Stop words, words that only ask, labels of parts as in "Table 4", and names of months and days
+    are left out.
+    """
+    found = list(_TOKEN.finditer(question))
+    language = guess_language([token[0].lower() for token in found])
+    is_english = language == "en"
+    ignored = (
+        _ASKING | STARTERS | CALENDAR | LABELS | VERBS | stop_words("en") | stop_words(language)
+    )
+    # In capitals throughout, a word is no name for its capital.
+    has_case = not question.isupper()
+    terms: dict[str, Term] = {}
+    joined = False
+    for place, token in enumerate(found):
+        word = token[0]
+        folded = word.lower()
+        if joined or folded in ignored:
+            joined = False
+            continue
+        if word.isdigit():
+            if len(word) > 1:
+                terms.setdefault(word, Term(word, number=word))
+            continue
+        is_name = _is_name(question, token, has_case)
+        if not is_name and len(word) < SHORTEST_WORD:
+            continue
+        # A letter that lower case writes as two characters splits the word, as in "İzmir".
+        if len(words(word)) != 1:
+            continue
+        follower = found[place + 1] if place + 1 < len(found) else None
+        number = _number_of_code(question, token, follower)
+        exact = is_name and (is_english or bool(number))
+        beginning = words(word)[0] if exact else shorten(word)
+        if number and follower is not None and is_name:
+            text = question[token.start() : follower.end()]
+            # The number alone is no term: it means little without its name.
+            terms.setdefault(text, Term(text, beginning, number))
+            joined = True
+        terms.setdefault(word, Term(word, beginning, is_name=is_name))
+    for name in _KATAKANA.findall(question):
+        terms.setdefault(name, Term(name, name))
+    return list(terms.values())[:MOST_TERMS]
+
+
+def _drop_parts_of_codes(terms: Sequence[Term]) -> list[Term]:
+    """Return the terms without names that are a part of a code among them.
+
+    If nothing has "Zephyr", nothing has "Zephyr 99" either, and the longer one says both.
+    """
+    codes = {term.beginning for term in terms if term.beginning and term.number}
+    return [term for term in terms if term.number or term.beginning not in codes]
+
+
+def _is_in_any(term: Term, passages: Sequence[Passage]) -> bool:
+    return any(term.is_in(passage.content) or term.is_in(passage.title) for passage in passages)
+
+
+def _is_name(question: str, token: re.Match[str], has_case: bool) -> bool:
+    """Return whether the word is written as a name: with a capital within a sentence, with several
+    capitals, or with digits."""
+    word = token[0]
+    if any(character.isdigit() for character in word):
+        return True
+    n_capitals = sum(character.isupper() for character in word)
+    if not has_case or not n_capitals:
+        return False
+    before = question[: token.start()].rstrip(" \"'“„«(")
+    opens_sentence = not before or before[-1] in _SENTENCE_ENDS
+    return n_capitals > 1 or not opens_sentence
+
+
+def _number_of_code(question: str, token: re.Match[str], follower: re.Match[str] | None) -> str:
+    """Return the number that makes a code of the name before it; "" if none. A year does not."""
+    if follower is None or not follower[0].isdigit() or _YEAR.fullmatch(follower[0]):
+        return ""
+    between = question[token.end() : follower.start()]
+    return follower[0] if _BETWEEN_CODE.fullmatch(between) else ""

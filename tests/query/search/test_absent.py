@@ -1,0 +1,87 @@
+import pytest
+
+from pipeline.query.search.absent import describe_absence, find_absent_terms, list_terms
+from pipeline.text.terms import Term
+from tests.query.memory_stores import of_documents, village
+
+
+def absent(question: str) -> str:
+    return describe_absence(find_absent_terms(question, (), village()), filtered=False)
+
+
+@pytest.mark.parametrize(
+    ("question", "terms"),
+    [
+        ("Where is plant Osprey?", ["plant", "Osprey"]),
+        ("What does the Zephyr 99 cost?", ["Zephyr 99", "Zephyr"]),
+        ("Which pumps were made in May 2024?", ["pumps", "2024"]),
+        ("Heron 2019", ["Heron", "2019"]),
+        ("Is ISO-9001 required in Table 4?", ["ISO-9001", "ISO", "required"]),
+        ("オスプレイはどこにありますか", ["オスプレイ"]),
+        ("塔楼有多高", []),
+        ("นกออสเปรย์อยู่ที่ไหน", []),
+        ("Who is it?", []),
+        ("İzmir?", []),
+    ],
+)
+def test_terms_are_names_numbers_codes_and_words_but_never_words_that_only_ask(
+    question: str, terms: list[str]
+):
+    assert [term.text for term in list_terms(question)] == terms
+
+
+@pytest.mark.parametrize(
+    ("term", "text", "there"),
+    [
+        (Term("Zephyr 99", "zephyr", "99"), "The Zephyrs are old, a Zephyr No. 99 is new.", True),
+        (Term("Zephyr 99", "zephyr", "99"), "zephyr/99", True),
+        (Term("Zephyr 99", "zephyr", "99"), "The Zephyr 990", False),
+        (Term("Zephyr 99", "zephyr", "99"), "The Zephyr 40. In 1999, 99 were sold.", False),
+        (Term("UBA", "uba"), "Uba's rules", True),
+        (Term("UBA", "uba"), "Subaru and Ubac", False),
+        (Term("2024", number="2024"), "2024-05-03", True),
+        (Term("45012", number="45012"), "It cost 45,012 crowns.", True),
+        (Term("45012", number="45012"), "145012", False),
+        (Term("city", "city"), "two cities", True),
+        (Term("オスプレイ", "オスプレイ"), "工場オスプレイの", True),
+    ],
+)
+def test_a_term_is_in_a_text_in_its_forms(term: Term, text: str, there: bool):
+    assert term.is_in(text) is there
+
+
+def test_forms_of_a_word_count_as_there():
+    [made, *_] = list_terms("manufactured?")
+    assert made.is_in("The manufacturing of pumps")
+    assert not made.is_in("The manual")
+
+
+def test_what_no_passage_has_is_named_with_ordinary_words_in_quotes():
+    assert absent("Did Ada meet Osprey and Bea?") == "no passage mentions Osprey"
+    assert absent("Has Ada a cafeteria for Zephyr 99?") == (
+        'no passage mentions "cafeteria" or Zephyr 99'
+    )
+    assert absent("Did Ada meet Bea?") == ""
+
+
+def test_a_term_of_a_passage_that_was_found_costs_no_read():
+    stores = village()
+    passages = stores.chunks(list(stores.chunk_rows["id"]), [0.0] * 26)
+    stores.reads.clear()
+    assert find_absent_terms("Did Ada meet Bea?", passages, stores) == []
+    assert stores.reads == []
+
+
+def test_only_admitted_documents_are_looked_at():
+    first = of_documents("doc-1")
+    terms = list_terms("Does Ada know Cid or Bea?")
+    everywhere = {term.text for term in village().lacking(terms)}
+    assert everywhere < {term.text for term in village().lacking(terms, rights=first)}
+    assert describe_absence(terms[:1], filtered=True) == (
+        f"no passage that the filter admits mentions {terms[0].text}"
+    )
+
+
+def test_a_note_names_few_terms():
+    terms = [Term(f"N{number}") for number in range(9)]
+    assert describe_absence(terms, filtered=False) == "no passage mentions N0, N1, N2, N3 or N4"
