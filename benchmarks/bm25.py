@@ -34,7 +34,7 @@ def main() -> None:
     project = parser.parse_args().project
     passages = list(_lines(project / "data" / "input" / PASSAGES))
     questions = list(_lines(project / "questions.jsonl"))
-    ranked = _rankings(
+    ranked = rankings(
         [line["text"] for line in passages], [line["question"] for line in questions]
     )
     found = [
@@ -48,7 +48,7 @@ def main() -> None:
     )
 
 
-def _rankings(texts: Sequence[str], questions: Sequence[str]) -> Iterator[list[int]]:
+def rankings(texts: Sequence[str], questions: Sequence[str]) -> Iterator[list[int]]:
     """Yield for each question the positions of the best texts."""
     split = [words(text) for text in texts]
     found = [frozenset(text) for text in split]
