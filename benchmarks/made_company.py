@@ -1,8 +1,8 @@
 """200 documents of a company, and 200 questions by type.
 
 Policies are in three versions: the same sentences with other figures. A plant, a pump and a valve
-have the name of one bird. Minutes write their dates in words or in numbers. Products have tables,
-incidents name a plant and a product.
+have the name of one bird; other documents often call the plant by the bird alone. Minutes write
+their dates in words or in numbers. Products have tables, incidents name a plant and a product.
 """
 
 import random
@@ -111,8 +111,14 @@ def _described(
 ) -> str:
     """Return prose that states the facts; only its beginning names the thing."""
     for relation in chance.sample(list(facts), len(facts)):
-        writer.state(relation, name, facts[relation])
+        value = facts[relation]
+        writer.state(relation, name, value, _plant_in_speech(chance, value))
     return f"{name} is {kind}. " + prose(chance, writer.sentences)
+
+
+def _plant_in_speech(chance: random.Random, name: str) -> str:
+    """Return the name, half of the time without the word that says it is a plant."""
+    return name.removeprefix("Plant ") if chance.random() < 0.5 else name
 
 
 def _suppliers(chance: random.Random, files: list[MadeFile]) -> list[Thing]:
@@ -234,7 +240,7 @@ def _incidents(
                 "lasted": ["The line stood still for {o} hours.", "It cost {o} hours."],
             },
         )
-        writer.state("stopped at", product.name, plant.name)
+        writer.state("stopped at", product.name, plant.name, _plant_in_speech(chance, plant.name))
         writer.say(chance.choice(TEXTS["opening"]))
         writer.state("caused by", product.name, cause)
         writer.say(f"Afterwards {chance.choice(TEXTS['remedies'])}.")

@@ -7,7 +7,8 @@
 FOLDER holds the files as published: 2WikiMultiHopQA as HippoRAG and fast-graphrag use it
 (corpus.json, questions_gold.json, fastgraphrag_multihop_questions.json), HotpotQA as HippoRAG does
 (hotpotqa_train.json, hotpotqa_train_corpus.json). PROJECT/data/input/passages.jsonl and
-PROJECT/questions.jsonl are written.
+PROJECT/questions.jsonl are written; of 2WikiMultiHopQA also PROJECT/facts.jsonl, the evidence of
+its questions as triples, for benchmarks/yield.py.
 """
 
 import argparse
@@ -30,6 +31,8 @@ class Benchmark:
 
     passages: list[tuple[str, str]]
     questions: list[dict[str, Any]]
+    facts: tuple[tuple[str, str, str], ...] = ()
+    """Subject, relation and object of each fact that the questions need, where they are known."""
 
 
 def two_wiki(folder: Path, questions: int = 1000) -> Benchmark:
@@ -40,7 +43,10 @@ def two_wiki(folder: Path, questions: int = 1000) -> Benchmark:
     passages = [(entry["title"], entry["text"]) for entry in _read(folder / "corpus.json")]
     multihop = set(_read(folder / "fastgraphrag_multihop_questions.json").get(str(questions), []))
     lines: list[dict[str, Any]] = []
+    facts: dict[tuple[str, str, str], None] = {}
     for entry in _read(folder / "questions_gold.json")[:questions]:
+        for subject, relation, object in entry.get("evidence_triples", ()):
+            facts[subject, relation, object] = None
         line: dict[str, Any] = {
             "id": entry["id"],
             "question": entry["question"],
@@ -51,7 +57,7 @@ def two_wiki(folder: Path, questions: int = 1000) -> Benchmark:
             line["multihop"] = entry["question"] in multihop
         line["titles"] = entry["gold_titles"]
         lines.append(line)
-    return Benchmark(passages[: PASSAGES_OF_QUESTIONS[questions]], lines)
+    return Benchmark(passages[: PASSAGES_OF_QUESTIONS[questions]], lines, tuple(facts))
 
 
 def hotpotqa(folder: Path) -> Benchmark:
@@ -92,6 +98,10 @@ def write_benchmark(benchmark: Benchmark, project: Path, with_titles: bool = Tru
     ]
     _write(project / "data" / "input" / PASSAGES, documents)
     _write(project / "questions.jsonl", questions)
+    if benchmark.facts:
+        keys = ("subject", "relation", "object")
+        facts = [dict(zip(keys, fact, strict=True)) for fact in benchmark.facts]
+        _write(project / "facts.jsonl", [{"source": "", "facts": facts}])
 
 
 def _read(path: Path) -> Any:

@@ -31,7 +31,9 @@ def test_each_gold_document_exists_and_the_last_one_holds_the_answer(made: tuple
     for line in found.questions:
         assert {*line["documents"], *line.get("versions", ())} <= texts.keys()
         if line["documents"] and line["type"] not in ("compare", "count", "backlink"):
-            assert line["answer"] in texts[line["documents"][-1]]
+            # Speech leaves out that a plant is one.
+            answer = line["answer"].removeprefix("Plant ")
+            assert answer in texts[line["documents"][-1]]
 
 
 def test_a_file_states_each_of_its_facts_and_no_template_is_left_unfilled(
@@ -41,7 +43,8 @@ def test_a_file_states_each_of_its_facts_and_no_template_is_left_unfilled(
     for file in found.files:
         assert "{" not in file.text
         for fact in file.facts:
-            assert fact.object.split("|")[0] in fact.sentence or "[[" in fact.sentence
+            short = fact.object.removeprefix("Plant ")
+            assert short in fact.sentence or "[[" in fact.sentence
     for line in found.questions:
         assert "{" not in line["question"]
 
