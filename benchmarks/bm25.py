@@ -34,9 +34,7 @@ def main() -> None:
     project = parser.parse_args().project
     passages = list(_lines(project / "data" / "input" / PASSAGES))
     questions = list(_lines(project / "questions.jsonl"))
-    ranked = rankings(
-        [line["text"] for line in passages], [line["question"] for line in questions]
-    )
+    ranked = rankings([line["text"] for line in passages], [line["question"] for line in questions])
     found = [
         compute_metrics(
             rank_gold(_gold(question), [_passage(passages[place]) for place in ranking]), KS
