@@ -453,10 +453,11 @@ class Project(Asking):
     def list_documents(self, workflow: str | None = None) -> pd.DataFrame:
         """Return the indexed documents, by default those of the workflow that ``table`` reads.
 
-        engine/document_list.py lists the columns. Raises UsageError if nothing was indexed yet.
+        The columns are listed in engine/documents/document_list.py. Raises UsageError if nothing
+        was indexed yet.
         """
-        from pipeline.engine.deletions import DOCUMENTS
-        from pipeline.engine.document_list import list_documents
+        from pipeline.engine.documents.deletions import DOCUMENTS
+        from pipeline.engine.documents.document_list import list_documents
 
         manifest = self._manifest(workflow)
         if DOCUMENTS not in manifest.tables:
@@ -468,16 +469,16 @@ class Project(Asking):
     def left_out_of(self, rows: Collection[str], workflow: str | None = None) -> pd.DataFrame:
         """Return the rows of ``rejects`` of the last run that concern these sources, documents or
         text units."""
-        from pipeline.engine.document_list import left_out_of
+        from pipeline.engine.documents.document_list import left_out_of
 
         return left_out_of(rows, self._manifest(workflow), self.snapshots)
 
     def changed_documents(self, workflow: str | None = None) -> pd.DataFrame:
         """Return the documents that the next run would find ``new``, ``edited`` or ``gone``.
 
-        engine/document_list.py lists the columns and the errors.
+        engine/documents/document_list.py lists the columns and the errors.
         """
-        from pipeline.engine.document_list import changed_documents
+        from pipeline.engine.documents.document_list import changed_documents
 
         return changed_documents(
             self.workflow(workflow or self.shown_workflow()), self.resources, self.snapshots

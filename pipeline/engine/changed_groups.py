@@ -24,7 +24,7 @@ from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Law, Part, Uses
 from pipeline.contract.registry import NOTHING_WRITTEN, LastTables
 from pipeline.contract.schemas import STRING, TableSchema, is_text, type_name
-from pipeline.engine.kept_documents import KEPT, NAMING
+from pipeline.engine.documents.kept_documents import KEPT, NAMING
 from pipeline.engine.losses import UNENDED
 from pipeline.engine.memory import release_memory
 from pipeline.engine.plan import PlannedStep, differs_in_inputs_alone

@@ -17,7 +17,7 @@ import pandas as pd
 from pipeline.contract.laws import Part
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.changed_groups import Groups, LastRun, list_parts, outputs_of
-from pipeline.engine.deletions import DOCUMENTS
+from pipeline.engine.documents.deletions import DOCUMENTS
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError

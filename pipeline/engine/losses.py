@@ -9,7 +9,7 @@ from pathlib import PurePath
 import pandas as pd
 
 from pipeline.contract.reasons import EXTRAS, Reason, loss_of
-from pipeline.engine.kept_documents import KEPT, SKIPPED, SOURCE, name_of, named_sources
+from pipeline.engine.documents.kept_documents import KEPT, SKIPPED, SOURCE, name_of, named_sources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import DataError, counted
 from pipeline.snapshots.store import Snapshot, StepRecord

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from pipeline.contract.fingerprint import code_fingerprint, fingerprint, library_versions
-from pipeline.engine.kept_documents import keeps_nothing, last_documents, record_before
+from pipeline.engine.documents.kept_documents import keeps_nothing, last_documents, record_before
 from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import UsageError

@@ -26,9 +26,14 @@ from pipeline.engine.changed_groups import (
     outputs_of,
     read_last_tables,
 )
-from pipeline.engine.deletions import DOCUMENTS, changes_between, documents_before, refuse_deletions
+from pipeline.engine.documents.deletions import (
+    DOCUMENTS,
+    changes_between,
+    documents_before,
+    refuse_deletions,
+)
+from pipeline.engine.documents.kept_documents import with_kept
 from pipeline.engine.extraction_check import refuse_all_empty
-from pipeline.engine.kept_documents import with_kept
 from pipeline.engine.losses import (
     RECOVERED,
     decided,
@@ -461,7 +466,7 @@ class Runner:
         for converter, files in sorted(meter.converters.items()):
             self.notes.append(
                 f"{step.id}: {counted(files, 'file')} as {converter} converted them; 'graphmill run"
-                " --reconvert' does it anew"
+                " --reconvert' converts them again"
             )
         if not is_stable:
             self.notes.append(

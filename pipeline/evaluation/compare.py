@@ -128,7 +128,7 @@ def fallen(
     """
     if not any(metric in values for values in baseline.values()):
         raise UsageError(
-            f"baseline: no mode has {metric}; write it anew with the --k it shall be compared at"
+            f"baseline: no mode has {metric}; write the baseline again, with the --k to compare at"
         )
     messages: list[str] = []
     for mode, values in baseline.items():

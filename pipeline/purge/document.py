@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pipeline.contract.views import split_name
-from pipeline.engine.deletions import DOCUMENTS, check_deletions, identities, without
-from pipeline.engine.document_list import present_documents
+from pipeline.engine.documents.deletions import DOCUMENTS, check_deletions, identities, without
+from pipeline.engine.documents.document_list import present_documents
+from pipeline.engine.documents.kept_documents import name_of, told_name
 from pipeline.engine.extraction_check import health
-from pipeline.engine.kept_documents import name_of, told_name
 from pipeline.engine.run_report import RunReport
 from pipeline.engine.usage.budget import Meter
 from pipeline.engine.usage.journal import Journal

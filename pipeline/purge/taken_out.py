@@ -20,7 +20,7 @@ from pipeline.contract.registry import LastTables
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.bill.counting_models import Tally
 from pipeline.engine.changed_groups import Groups, LastRun, outputs_of
-from pipeline.engine.deletions import DOCUMENTS
+from pipeline.engine.documents.deletions import DOCUMENTS
 from pipeline.engine.losses import lost
 from pipeline.engine.plan import INCOMPLETE, STAMP, tables_of
 from pipeline.engine.run_report import StepReport

@@ -17,7 +17,7 @@ from rapidfuzz import process
 
 from pipeline.contract.cells import as_frame
 from pipeline.documents.files import list_files, one_line
-from pipeline.engine.deletions import DOCUMENTS, is_of
+from pipeline.engine.documents.deletions import DOCUMENTS, is_of
 from pipeline.errors import DataError, SettingsError, UsageError, counted
 from pipeline.purge.next_calls import NextCalls
 from pipeline.purge.workspaces import WorkspaceSearch

@@ -298,7 +298,7 @@ class QueryFields:
     enable_rerank: Annotated[
         bool,
         Description(
-            help="Rank anew.",
+            help="Use the reranker.",
             page=(
                 "where `models.rerank` names a reranker, three times as many text units are found,"
                 " and the best of them by its scores are shown"

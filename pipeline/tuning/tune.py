@@ -11,7 +11,7 @@ import pandas as pd
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.engine.bill.counting_models import RehearsedChat, Tally
 from pipeline.engine.bill.expected_calls import Amount, Estimate
-from pipeline.engine.kept_documents import with_kept
+from pipeline.engine.documents.kept_documents import with_kept
 from pipeline.engine.plan import ALL, Planner, tables_of
 from pipeline.engine.resources import Resources
 from pipeline.engine.usage.budget import Budget, Meter, MeteredChat

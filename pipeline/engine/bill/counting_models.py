@@ -15,7 +15,7 @@ from pipeline.contract.conversion import (
     FileToConvert,
     NotConverted,
 )
-from pipeline.engine.deletions import NOT_CONVERTED
+from pipeline.engine.documents.deletions import NOT_CONVERTED
 from pipeline.engine.resources import (
     Asked,
     Resources,

@@ -41,14 +41,14 @@ from pipeline.engine.bill.expected_calls import (
     Seconds,
 )
 from pipeline.engine.changed_groups import Groups, find_last_run, outputs_of, read_last_tables
-from pipeline.engine.deletions import (
+from pipeline.engine.documents.deletions import (
     DOCUMENTS,
     DocumentChanges,
     changes_between,
     documents_before,
     not_converted,
 )
-from pipeline.engine.kept_documents import with_kept
+from pipeline.engine.documents.kept_documents import with_kept
 from pipeline.engine.losses import refuse_nothing
 from pipeline.engine.plan import (
     ALL,

@@ -14,9 +14,7 @@ from pipeline.errors import (
 CONNECTION, SERVER_GOES = "08", "57P"
 """The first characters of the codes of errors that end a connection (PostgreSQL's documentation,
 appendix "Error Codes")."""
-EMBEDDED = (
-    " (the embedded one starts with any command, such as 'graphmill doctor', or with this one anew)"
-)
+EMBEDDED = " (the embedded one starts with any command; repeat this one, or run 'graphmill doctor')"
 INVALID_PATTERN = "2201B"
 """The code of a regular expression that PostgreSQL refuses: only a pattern of a request becomes
 one."""

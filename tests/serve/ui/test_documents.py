@@ -232,7 +232,7 @@ def test_what_was_left_out_of_a_text_unit_stands_there_and_what_the_run_said_onl
     unit = re.findall(r"chunk-[0-9a-f]+", " ".join(look(address).links))[0]
     reject = ("extract_graph", unit, "record", "ungrounded", "/srv/secret: a name")
     frame = pd.DataFrame([reject], columns=["step", "row_id", "kind", "reason", "message"])
-    monkeypatch.setattr("pipeline.engine.document_list._read_columns", lambda *_: frame)
+    monkeypatch.setattr("pipeline.engine.documents.document_list._read_columns", lambda *_: frame)
     page = look(address)
     assert "extract_graph: ungrounded: /srv/secret: a name" in page.words
     told = look(address, "g").words

@@ -11,14 +11,14 @@ import pandas as pd
 import pyarrow.compute
 
 from pipeline.engine.bill.counting_models import Tally
-from pipeline.engine.deletions import (
+from pipeline.engine.documents.deletions import (
     DOCUMENTS,
     document_changes,
     documents_before,
     identities,
     not_converted,
 )
-from pipeline.engine.kept_documents import named_sources, with_kept
+from pipeline.engine.documents.kept_documents import named_sources, with_kept
 from pipeline.engine.losses import RECOVERED, UNENDED, UNREFRESHED
 from pipeline.engine.plan import examine_source
 from pipeline.engine.resources import Resources
@@ -34,8 +34,8 @@ class CurrentDocuments:
     """The documents that a run would load now.
 
     ``sources``: those of all documents that are loaded, before any filter. ``unread``: names of
-    sources that could not be read, or not whole (engine/kept_documents.py). ``to_convert``: files
-    whose present content was never converted.
+    sources that could not be read, or not whole (kept_documents.py). ``to_convert``: files whose
+    present content was never converted.
     """
 
     documents: pd.DataFrame

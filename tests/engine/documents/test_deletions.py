@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pipeline.engine.deletions import DocumentChanges, check_deletions, document_changes
+from pipeline.engine.documents.deletions import DocumentChanges, check_deletions, document_changes
 from pipeline.engine.plan import RunOptions
 from pipeline.errors import DataError, DeletionError
 from pipeline.project import Project

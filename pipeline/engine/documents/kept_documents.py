@@ -18,7 +18,7 @@ from pipeline.contract.cells import as_frame
 from pipeline.contract.laws import Law
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.contract.schemas import STRING
-from pipeline.engine.deletions import (
+from pipeline.engine.documents.deletions import (
     COLUMNS,
     DOCUMENTS,
     identities,

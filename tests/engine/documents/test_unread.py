@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import pipeline.verbs  # noqa: F401  (registers the verbs)
 from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import DOCUMENTS, REJECTS
-from pipeline.engine.kept_documents import with_kept
+from pipeline.engine.documents.kept_documents import with_kept
 from pipeline.engine.workflow import Step
 from pipeline.errors import DataError, UsageError
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
