@@ -82,7 +82,7 @@ Page = Annotated[
     ),
 ]
 Reconvert = Annotated[
-    bool, typer.Option("--reconvert", help="Convert every PDF, DOCX, HTML, ... anew.")
+    bool, typer.Option("--reconvert", help="Convert every PDF, DOCX, HTML, ... again.")
 ]
 Full = Annotated[
     bool, typer.Option("--full", help="Compare contents, not the hashes stored beside them.")

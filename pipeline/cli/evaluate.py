@@ -38,9 +38,7 @@ Keywords = Annotated[
     bool,
     typer.Option("--keywords", help="Ask the chat model for keywords: costs a call a question."),
 ]
-Rerank = Annotated[
-    bool, typer.Option("--rerank", help="Have models.rerank rank anew, which may cost too.")
-]
+Rerank = Annotated[bool, typer.Option("--rerank", help="Use models.rerank too, which may cost.")]
 Output = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write all of it there.")]
 Page = Annotated[
     Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")

@@ -184,6 +184,6 @@ def _action(found: "Verification") -> str:
     if found.repair:
         return f"repair with: {found.repair}"
     return (
-        f"the snapshots disagree; write them anew: graphmill run {found.workflow} --force"
+        f"the snapshots disagree; write them again: graphmill run {found.workflow} --force"
         " merge_graphs"
     )

@@ -72,7 +72,7 @@ class UnbreakableStream(io.FileIO):
     def _is_read(self) -> bool:
         """Return whether there is room to write within the patience left.
 
-        The patience is used up by one failure, so that not every message waits anew.
+        The patience is used up by one failure, so that not every message waits again.
         """
         poll = select.poll()
         poll.register(self, select.POLLOUT)

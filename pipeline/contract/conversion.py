@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from pipeline.models.base import Anew
+from pipeline.models.base import Repeats
 
 OwnConverter = str | tuple[str, ...]
 """``file.py:function``, or a command's words, in which ``{file}`` stands for the file."""
@@ -150,13 +150,13 @@ class Converter(Protocol):
         files: Sequence[FileToConvert],
         rules: ConversionRules,
         listener: ConversionListener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Converted]:
         """Return the conversion of each file, in the order of the files. A file that fails does not
         affect others.
 
-        ``anew``: returns whether the file of this name is converted again though its conversion is
-        kept.
+        ``repeats``: returns whether the file of this name is converted again though its conversion
+        is kept.
         """
         ...
 

@@ -22,7 +22,7 @@ from pipeline.documents.converter_process import RESULT
 from pipeline.documents.file_hashes import hashed
 from pipeline.documents.limited_converter import LimitedConverter, converter_name
 from pipeline.files import size_of
-from pipeline.models.base import Anew
+from pipeline.models.base import Repeats
 from pipeline.models.cache.conversions import ConversionCache, KeptConversion
 from pipeline.text.ids import digest
 
@@ -53,17 +53,17 @@ class KeepingConverter:
         files: Sequence[FileToConvert],
         rules: ConversionRules,
         listener: ConversionListener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Converted]:
         """Return the conversions of the files, from the cache or by converting them.
 
-        Files that ``anew`` names are converted in any case. Each conversion is stored as soon as it
-        is finished. ``listener`` receives the progress.
+        Files that ``repeats`` names are converted in any case. Each conversion is stored as soon as
+        it is finished. ``listener`` receives the progress.
         """
         if listener:
             listener.expect(len(files))
         keys = list(map(conversion_key, files))
-        may_be_kept = [anew is None or not anew(file.name) for file in files]
+        may_be_kept = [repeats is None or not repeats(file.name) for file in files]
         candidates = zip(keys, files, may_be_kept, strict=True)
         wanted = {key: file for key, file, may_be in candidates if key and may_be}
         found = self._find_usable(wanted, rules)

@@ -28,7 +28,7 @@ from pipeline.documents.conversion import CONVERTED, NEEDS_EXTRA, converter_for
 from pipeline.documents.converter_process import RESULT, TOO_MUCH_MEMORY, Wanted
 from pipeline.errors import SettingsError
 from pipeline.files import sha256_of, size_of
-from pipeline.models.base import Anew
+from pipeline.models.base import Repeats
 from pipeline.models.conversations import Workers, in_parallel
 
 MOST_PROCESSES = 4
@@ -92,9 +92,9 @@ class LimitedConverter:
         files: Sequence[FileToConvert],
         rules: ConversionRules,
         listener: ConversionListener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Converted]:
-        """Convert the files; ``listener`` receives the progress, ``anew`` has no effect here."""
+        """Convert the files; ``listener`` receives the progress, ``repeats`` has no effect here."""
         if listener:
             listener.expect(len(files))
         results: dict[int, Converted] = {}

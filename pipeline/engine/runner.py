@@ -65,7 +65,7 @@ from pipeline.engine.usage.budget import Budget, Meter, metered
 from pipeline.engine.usage.journal import Journal
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import BudgetError, DataError, UsageError, WaitingError, counted
-from pipeline.models.base import Anew, Listener, ServedModel, Tokens
+from pipeline.models.base import Listener, Repeats, ServedModel, Tokens
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 MOST_READINGS = 3
@@ -106,7 +106,7 @@ class VerbCalls:
     """Calls the verb of one step in a run, with its models and converters metered.
 
     ``previous``: the manifest of the last run. ``last_tables``: what the step wrote then, for a
-    verb that asks for it. ``anew``: chooses the rows and files that are asked for again.
+    verb that asks for it. ``repeats``: chooses the rows and files that are asked for again.
     ``latest_inputs``: the inputs of the latest call; empty before the first one.
     """
 
@@ -114,7 +114,7 @@ class VerbCalls:
     previous: Manifest
     last_tables: LastTables
     meter: Meter
-    anew: Anew | None
+    repeats: Repeats | None
     latest_inputs: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     def call(
@@ -128,7 +128,7 @@ class VerbCalls:
         self.latest_inputs = inputs
         self.meter.documents = _documents_of_rows(inputs.values())
         self.meter.lengths = lengths_of(step, inputs, self.runner.longest_reply)
-        wrap = partial(metered, meter=self.meter, anew=self.anew)
+        wrap = partial(metered, meter=self.meter, repeats=self.repeats)
         frames = self.runner.resources.call(step, inputs, wrap, self.meter, self.last_tables, part)
         return with_kept(
             step, frames, self.previous, self.runner.snapshots, law=part.law, groups=groups
@@ -387,12 +387,12 @@ class Runner:
         reuses. Raises DataError when a model answered for every row and nothing was extracted.
         """
         step = planned.step
-        anew = rows_to_ask_again(step.id, self.again, self.unended)
+        repeats = rows_to_ask_again(step.id, self.again, self.unended)
         if self.reconvert and step.verb.roles_of(Converter):
-            anew = _every_file
+            repeats = _every_file
         last_tables = read_last_tables(planned, previous, self.snapshots)
         last = find_last_run(planned, previous, self.snapshots)
-        calls = VerbCalls(self, previous, last_tables, meter, anew)
+        calls = VerbCalls(self, previous, last_tables, meter, repeats)
         reading = 1
         while True:
             planned = update_stamp(planned)

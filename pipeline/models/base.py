@@ -23,14 +23,14 @@ Message = Mapping[str, str]
 Check = Callable[[str], str | None]
 """Function that reads the text of a reply. It returns what is wrong with the text, or None. An
 invalid reply is never served again."""
-Anew = Callable[[str], bool]
+Repeats = Callable[[str], bool]
 """Predicate over row ids: whether to ask for the row's bad replies again, even if other replies
 make up for them."""
 
 
 @dataclass(frozen=True)
 class RowsToAskAgain:
-    """Name the rows whose bad replies are requested again. An instance is an ``Anew``.
+    """Name the rows whose bad replies are requested again. An instance is a ``Repeats``.
 
     ``unended``: rows of which good replies without an end mark are also requested again
     (``ChatRequest.lacks_end``).
@@ -310,12 +310,12 @@ class ChatModel(Protocol):
         self,
         talks: Iterable[Talk[Result]],
         listener: Listener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Result]:
         """Run all conversations and return their results in order.
 
-        The conversations do not wait for each other. Equal requests are sent once. ``anew`` selects
-        rows whose bad replies are requested again. A failed call is a reply with a reason, not an
+        The conversations do not wait for each other. Equal requests are sent once. ``repeats``
+        selects rows whose bad replies are requested again. A failed call is a reply with a reason, not an
         exception. Raises AuthError (the key was refused) and ModelError (nothing answers at all).
         """
         ...

@@ -59,7 +59,7 @@ class SilentChat(ChatModel):
         return self.recorded
 
     def converse(
-        self, talks: Iterable[Talk[Result]], listener: object = None, anew: object = None
+        self, talks: Iterable[Talk[Result]], listener: object = None, repeats: object = None
     ) -> list[Result]:
         model = str(self.recorded.get("model", ""))
         memory = ReadOnlyMemory(

@@ -11,13 +11,13 @@ from pipeline.engine.usage.questions import QuestionJournal, new_question_id, se
 from pipeline.errors import BudgetError, DiskFullError, NotAllowedError, StoreError
 from pipeline.files import tell
 from pipeline.models.base import (
-    Anew,
     ChatModel,
     ChatReply,
     ChatRequest,
     EmbeddingModel,
     IdleListener,
     Listener,
+    Repeats,
     Reranker,
     Result,
     Talk,
@@ -148,10 +148,10 @@ class AccountedChat(ChatModel):
         self,
         talks: Iterable[Talk[Result]],
         listener: Listener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Result]:
         listened = AccountListener(self.account, CHAT)
-        return self.model.converse(map(self._with_caller_in_talk, talks), listened, anew)
+        return self.model.converse(map(self._with_caller_in_talk, talks), listened, repeats)
 
     def stream(
         self, request: ChatRequest, listener: Listener | None = None

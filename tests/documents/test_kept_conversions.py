@@ -62,8 +62,8 @@ def test_a_failed_repetition_leaves_the_kept_conversion(tmp_path: Path):
     cache = ConversionCache(ReplyCache(f"sqlite:///{tmp_path}/cache.sqlite"))
     converter = KeepingConverter(cache)
     [first] = converter.convert(files, good)
-    [anew] = converter.convert(files, bad, anew=lambda name: True)
+    [converted_again] = converter.convert(files, bad, repeats=lambda name: True)
     [after] = converter.convert(files, bad)
     cache.cache.close()
-    assert isinstance(anew, NotConverted)
+    assert isinstance(converted_again, NotConverted)
     assert first == after

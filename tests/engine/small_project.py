@@ -13,11 +13,11 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Workflow
 from pipeline.engine.workflow_file import read_workflow
 from pipeline.models.base import (
-    Anew,
     ChatModel,
     ChatReply,
     ChatRequest,
     Listener,
+    Repeats,
     Result,
     Talk,
     Usage,
@@ -60,7 +60,7 @@ class ScriptedChat:
         self,
         talks: Iterable[Talk[Result]],
         listener: Listener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Result]:
         def reply(request: ChatRequest) -> ChatReply:
             if listener:

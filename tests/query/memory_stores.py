@@ -9,7 +9,15 @@ import pandas as pd
 
 from pipeline.contract.conditions import holds
 from pipeline.contract.prompts import Prompt
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Listener, Result, Talk, one_question
+from pipeline.models.base import (
+    ChatReply,
+    ChatRequest,
+    Listener,
+    Repeats,
+    Result,
+    Talk,
+    one_question,
+)
 from pipeline.query.request import QueryRequest
 from pipeline.query.resources import QueryResources
 from pipeline.stores.base import Live, Writer
@@ -106,7 +114,7 @@ class ScriptedChat:
         self,
         talks: Iterable[Talk[Result]],
         listener: Listener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Result]:
         return converse(talks, self._next)
 

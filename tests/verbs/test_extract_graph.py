@@ -36,7 +36,7 @@ class ScriptedChat:
         self.requests = []
         self.complaints = []
 
-    def converse(self, talks, listener=None, anew=None):
+    def converse(self, talks, listener=None, repeats=None):
         return converse(talks, self._reply)
 
     def complete(self, requests, listener=None):

@@ -92,5 +92,5 @@ class Again:
     def __init__(self, chat: Any, rows: set[str]):
         self.chat, self.rows, self.identity = chat, rows, chat.identity
 
-    def converse(self, talks: Any, listener: Any = None, anew: Any = None) -> list[Any]:
+    def converse(self, talks: Any, listener: Any = None, repeats: Any = None) -> list[Any]:
         return self.chat.converse(talks, listener, self.rows.__contains__)

@@ -54,7 +54,7 @@ class Scripted:
         self.reply = reply
         self.calls: list[list[ChatRequest]] = []
 
-    def converse(self, talks, listener=None, anew=None):
+    def converse(self, talks, listener=None, repeats=None):
         self.calls.append([])
         return converse(talks, self._reply)
 

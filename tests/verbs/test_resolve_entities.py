@@ -43,7 +43,7 @@ class Judge:
     def __init__(self, answer: Callable[[str], str] = verdicts) -> None:
         self.answer, self.asked = answer, list[str]()
 
-    def converse(self, talks: Any, listener: Any = None, anew: Any = None) -> list[Any]:
+    def converse(self, talks: Any, listener: Any = None, repeats: Any = None) -> list[Any]:
         return converse(talks, self._reply)
 
     def _reply(self, request: ChatRequest) -> ChatReply:

@@ -52,7 +52,7 @@ class EchoChat:
         self.failing = failing or {}
         self.requests = []
 
-    def converse(self, talks, listener=None, anew=None):
+    def converse(self, talks, listener=None, repeats=None):
         return converse(talks, self._reply)
 
     def complete(self, requests, listener=None):

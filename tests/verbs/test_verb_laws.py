@@ -31,12 +31,12 @@ from pipeline.contract.schemas import (
 )
 from pipeline.documents.limited_converter import LimitedConverter
 from pipeline.models.base import (
-    Anew,
     ChatModel,
     ChatReply,
     ChatRequest,
     EmbeddingModel,
     Listener,
+    Repeats,
     Result,
     Talk,
     Tokenizer,
@@ -126,7 +126,7 @@ class Clerk:
         self,
         talks: Iterable[Talk[Result]],
         listener: Listener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Result]:
         return converse(talks, lambda request: self._reply(request.messages[-1]["content"]))
 

@@ -445,8 +445,10 @@ def test_rows_come_back_as_they_were_written_bit_for_bit(
     load(manifest, snapshots, [store], MAX_TYPES)
     for table in TABLES:
         rows = pd.concat(store.rows(table))
-        anew = with_hashes(rows.drop(columns=["row_hash", "content_hash"]))["row_hash"]
-        assert rows["row_hash"].tolist() == rows["content_hash"].tolist() == anew.tolist(), table
+        hashed_again = with_hashes(rows.drop(columns=["row_hash", "content_hash"]))["row_hash"]
+        assert (
+            rows["row_hash"].tolist() == rows["content_hash"].tolist() == hashed_again.tolist()
+        ), table
         assert set(rows.columns) == {column.name for column in TABLES[table].columns} - set(
             KEYS
         ) | {"content_hash"}

@@ -24,7 +24,7 @@ from pipeline.engine.resources import (
     WrappedEmbedding,
 )
 from pipeline.engine.workflow import Step, Workflow
-from pipeline.models.base import Anew, ChatModel, ChatReply, ChatRequest, Result, Talk, Tokenizer
+from pipeline.models.base import ChatModel, ChatReply, ChatRequest, Repeats, Result, Talk, Tokenizer
 from pipeline.models.conversations import Exchange, Memory, in_rounds
 from pipeline.snapshots.store import SnapshotStore
 
@@ -37,7 +37,7 @@ class RememberingChat(Protocol):
     """A chat model with a cache of replies that can be asked what it holds, and how long a request
     is."""
 
-    def memory(self, anew: Anew | None = None) -> "ForgettingMemory": ...
+    def memory(self, repeats: Repeats | None = None) -> "ForgettingMemory": ...
 
     def count(self, request: ChatRequest) -> int:
         """Count the input tokens of a request."""
@@ -58,7 +58,7 @@ class ForgettingMemory(Memory, Protocol):
 class Tally:
     """The counted requests of a step that is not run.
 
-    ``rows`` of model work, of which ``known`` needed no call. ``anew``: rows whose bad replies
+    ``rows`` of model work, of which ``known`` needed no call. ``repeats``: rows whose bad replies
     count as unknown.
     """
 
@@ -70,7 +70,7 @@ class Tally:
     input_tokens: int = 0
     batch_size: int = 1
     """Texts that one call of an embedding model takes."""
-    anew: Anew | None = None
+    repeats: Repeats | None = None
     keys: set[str] = field(default_factory=set)
     """The keys of everything that was looked for in the cache."""
     embedded: set[int] = field(default_factory=set)
@@ -104,12 +104,12 @@ class RehearsedChat(WrappedChat):
     tally: Tally
 
     def converse(
-        self, talks: Iterable[Talk[Result]], listener: object = None, anew: Anew | None = None
+        self, talks: Iterable[Talk[Result]], listener: object = None, repeats: Repeats | None = None
     ) -> list[Result]:
         if not isinstance(self.model, RememberingChat):
             raise TypeError(f"{type(self.model).__name__} does not tell what it remembers")
         model = self.model
-        memory = ReadOnlyMemory(model.memory(self.tally.anew), self.tally.keys)
+        memory = ReadOnlyMemory(model.memory(self.tally.repeats), self.tally.keys)
 
         def heard(request: ChatRequest, reply: ChatReply) -> None:
             if reply.reason != NOT_ASKED:
@@ -187,7 +187,7 @@ class RehearsedConverter(WrappedConverter):
         files: Sequence[FileToConvert],
         rules: ConversionRules,
         listener: object = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Converted]:
         self.tally.keys |= self.converter.keys(files)
         not_yet = NotConverted(NOT_CONVERTED, "is to be converted yet")

@@ -220,8 +220,8 @@ class Forecaster:
         """Run the step's verb with what is known and keep its outputs as tried; return what it
         would ask."""
         step, tables = planned.step, self._at_hand
-        anew = rows_to_ask_again(step.id, self.again, self.unended)
-        tally = Tally(self.resources.tokenizer, anew=anew, embedded=self._embedded)
+        repeats = rows_to_ask_again(step.id, self.again, self.unended)
+        tally = Tally(self.resources.tokenizer, repeats=repeats, embedded=self._embedded)
         rowwise = step.verb.rowwise
         # The number of rows in each call of the verb; no call adds none.
         rows_called = [0]

@@ -18,9 +18,9 @@ from pipeline.engine.usage.journal import Journal
 from pipeline.errors import BudgetError, UsageError
 from pipeline.models.base import (
     ESTIMATE_MARGIN,
-    Anew,
     ChatModel,
     ChatReply,
+    Repeats,
     Result,
     Talk,
     Usage,
@@ -214,52 +214,52 @@ class Meter(Tracker):
         self.budget.reserve(tokens, cost)
 
 
-def metered(asked: Asked, meter: Meter, anew: Anew | None = None) -> Asked:
+def metered(asked: Asked, meter: Meter, repeats: Repeats | None = None) -> Asked:
     """Return the model or converter so that it reports to the meter.
 
-    ``anew``: returns whether a row's bad replies are asked for again, although they were repaired,
-    or a file is converted again.
+    ``repeats``: returns whether a row's bad replies are asked for again, although they were
+    repaired, or a file is converted again.
     """
     if isinstance(asked, Converter):
-        return MeteredConverter(asked, meter, anew)
+        return MeteredConverter(asked, meter, repeats)
     if isinstance(asked, ChatModel):
-        return MeteredChat(asked, meter, anew)
+        return MeteredChat(asked, meter, repeats)
     return MeteredEmbedding(asked, meter)
 
 
 @dataclass(frozen=True)
 class MeteredConverter(WrappedConverter):
     meter: Meter
-    anew: Anew | None = None
+    repeats: Repeats | None = None
 
     def convert(
         self,
         files: Sequence[FileToConvert],
         rules: ConversionRules,
         listener: object = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Converted]:
         began = time.monotonic()
         try:
-            return self.converter.convert(files, rules, self.meter, self.anew)
+            return self.converter.convert(files, rules, self.meter, self.repeats)
         finally:
             self.meter.conversion_seconds += time.monotonic() - began
 
 
 @dataclass(frozen=True)
 class MeteredChat(WrappedChat):
-    """A chat model that reports to the meter. ``anew``: rows whose bad replies are asked for again,
-    although they were repaired."""
+    """A chat model that reports to the meter. ``repeats``: rows whose bad replies are asked for
+    again, although they were repaired."""
 
     meter: Meter
-    anew: Anew | None = None
+    repeats: Repeats | None = None
 
     def converse(
-        self, talks: Iterable[Talk[Result]], listener: object = None, anew: Anew | None = None
+        self, talks: Iterable[Talk[Result]], listener: object = None, repeats: Repeats | None = None
     ) -> list[Result]:
         counted = [self._counted(talk) for talk in talks]
         self.meter.expect(len(counted))
-        return self.model.converse(counted, self.meter, self.anew)
+        return self.model.converse(counted, self.meter, self.repeats)
 
     def _counted(self, talk: Talk[Result]) -> Talk[Result]:
         """Pass on the conversation's requests, each with the limit of its reply, and count it when

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Check, RowsToAskAgain
+from pipeline.models.base import ChatReply, ChatRequest, Check, Repeats, RowsToAskAgain
 from pipeline.models.cache.cut_prompts import tokens_of_cut_text
 from pipeline.models.cache.replies import Completion, ReplyCache
 
@@ -44,7 +44,7 @@ class RememberedReplies:
     """Memory of one chat model, backed by the cache.
 
     It serves replies that are valid, bad ones that have been mended, and those that nobody has read
-    yet. Bad replies of the rows in ``anew`` are requested again.
+    yet. Bad replies of the rows in ``repeats`` are requested again.
 
     ``flags``: the stored verdict of each reply in use, by key. ``mended``: the stored replies that
     could be served but are requested again, by key.
@@ -53,7 +53,7 @@ class RememberedReplies:
     model: str
     identity: Mapping[str, Any]
     cache: ReplyCache
-    anew: Anew | None = None
+    repeats: Repeats | None = None
     flags: dict[str, bool | None] = field(default_factory=dict)
     mended: dict[str, Completion] = field(default_factory=dict)
     found_under: dict[str, str] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class RememberedReplies:
         if not reply.good:
             if completion.valid is None:
                 return True
-            is_requested_again = self.anew is not None and self.anew(request.row_id)
+            is_requested_again = self.repeats is not None and self.repeats(request.row_id)
             return completion.valid and not is_requested_again
         if completion.valid is None:
             # Nobody has read it yet: it may be the reply to the request for a missing end mark.
@@ -172,7 +172,7 @@ class RememberedReplies:
         if not reply.good:
             return False
         is_requested_for_its_end = (
-            isinstance(self.anew, RowsToAskAgain) and request.row_id in self.anew.unended
+            isinstance(self.repeats, RowsToAskAgain) and request.row_id in self.repeats.unended
         )
         if not is_requested_for_its_end or request.lacks_end is None:
             return True

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from pipeline.errors import ModelError, SettingsError, WaitingError
 from pipeline.models.base import (
-    Anew,
     ChatModel,
     ChatReply,
     ChatRequest,
     Listener,
+    Repeats,
     Result,
     Talk,
     Tokens,
@@ -90,8 +90,8 @@ class BatchChat(ChatModel):
     def identity(self) -> Mapping[str, Any]:
         return self.chat.identity
 
-    def memory(self, anew: Anew | None = None) -> RememberedReplies:
-        return self.chat.memory(anew)
+    def memory(self, repeats: Repeats | None = None) -> RememberedReplies:
+        return self.chat.memory(repeats)
 
     def count(self, request: ChatRequest) -> int:
         return self.chat.count(request)
@@ -113,7 +113,7 @@ class BatchChat(ChatModel):
         self,
         talks: Iterable[Talk[Result]],
         listener: Listener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Result]:
         """Run all conversations as ChatModel says, in batches.
 
@@ -126,7 +126,7 @@ class BatchChat(ChatModel):
             raise SettingsError(
                 f"{self.chat.where}: execution: batch needs a cache; set 'cache' in settings.yaml"
             )
-        memory = self.memory(anew)
+        memory = self.memory(repeats)
         exchange = Exchange(talks, memory, partial(self.chat.record_cached_reply, listener))
         results = in_rounds(exchange, lambda requests: self._ask(requests, memory, listener))
         # A killed run may have left batches although the cache answers all requests of this one.

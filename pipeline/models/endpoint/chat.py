@@ -11,11 +11,11 @@ from pipeline.current_request import breakable, check_request, left_when_over
 from pipeline.errors import ModelError, RequestEndedError, SettingsError
 from pipeline.models.base import (
     NO_TOKENS,
-    Anew,
     ChatModel,
     ChatReply,
     ChatRequest,
     Listener,
+    Repeats,
     Result,
     Talk,
     Tokens,
@@ -119,14 +119,14 @@ class OpenAIChat(RemoteModel, ChatModel):
         self,
         talks: Iterable[Talk[Result]],
         listener: Listener | None = None,
-        anew: Anew | None = None,
+        repeats: Repeats | None = None,
     ) -> list[Result]:
         """Run all conversations as ChatModel says.
 
         If a request's check objects to a reply, ``message`` is the objection and there is no
         reason: the caller uses what can be read.
         """
-        memory = self.memory(anew)
+        memory = self.memory(repeats)
         exchange = Exchange(talks, memory, partial(self.record_cached_reply, listener))
         with self.reserve(BYTES_OF_A_REPLY) as room:
             return converse(exchange, self._workers(memory, listener, room))
@@ -217,9 +217,9 @@ class OpenAIChat(RemoteModel, ChatModel):
         body = self.endpoint.fetch(create(**self._arguments(request, limit)))
         return *self.read_counted(body, lambda: self.count(request)), reports_thinking(body)
 
-    def memory(self, anew: Anew | None = None) -> RememberedReplies:
+    def memory(self, repeats: Repeats | None = None) -> RememberedReplies:
         """Return the memory of this model's replies."""
-        return RememberedReplies(self.model, self.identity, self.cache, anew)
+        return RememberedReplies(self.model, self.identity, self.cache, repeats)
 
     def record_cached_reply(
         self, listener: Listener | None, request: ChatRequest, reply: ChatReply

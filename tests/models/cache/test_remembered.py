@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.contract.prompts import Prompt
 from pipeline.contract.schemas import TEXT_UNITS
-from pipeline.models.base import Anew, ChatReply, ChatRequest, Talk
+from pipeline.models.base import ChatReply, ChatRequest, Repeats, Talk
 from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.endpoint.chat import OpenAIChat
 from pipeline.text.sentences import halves
@@ -37,7 +37,9 @@ class Again:
     rows: frozenset[str]
     identity: Any = None
 
-    def converse(self, talks: Any, listener: Any = None, anew: Anew | None = None) -> list[Any]:
+    def converse(
+        self, talks: Any, listener: Any = None, repeats: Repeats | None = None
+    ) -> list[Any]:
         return self.chat.converse(talks, listener, self.rows.__contains__)
 
 
