@@ -315,8 +315,9 @@ class ChatModel(Protocol):
         """Run all conversations and return their results in order.
 
         The conversations do not wait for each other. Equal requests are sent once. ``repeats``
-        selects rows whose bad replies are requested again. A failed call is a reply with a reason, not an
-        exception. Raises AuthError (the key was refused) and ModelError (nothing answers at all).
+        selects rows whose bad replies are requested again. A failed call is a reply with a reason,
+        not an exception. Raises AuthError (the key was refused) and ModelError (nothing answers at
+        all).
         """
         ...
 
