@@ -39,6 +39,7 @@ def test_index_loads_what_the_snapshots_hold(
             "nodes": len(opened.table("entities")),
             "edges": len(opened.table("relationships")),
             "sources": len(opened.table("entities")) + len(opened.table("relationships")),
+            "statements": len(opened.table("statements")),
             **dict.fromkeys(("reports", "claims", "communities"), 0),
         }
     assert rows == {

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 KEPT_UNREAD = "kept_unread"
 MOST_REJECTS = 5
 ORDER = (
-    "documents", "chunks", "entities", "relationships", "sources", "reports", "claims", "nodes",
-    "edges", "communities",
+    "documents", "chunks", "entities", "relationships", "sources", "reports", "claims",
+    "statements", "nodes", "edges", "communities",
     "inserted", "updated", "deleted", "unchanged",
 )  # fmt: skip
 BILL_HEADER = (

@@ -255,6 +255,24 @@ EXTRACTIONS = table(
     target=STRING,
     description=STRING, keywords=STRINGS, weight=FLOAT, grounded=BOOL,
 )  # fmt: skip
+RELATIONSHIP_RECORDS = table(
+    "text_unit_id", "order",
+    id=STRING, source_entity_id=STRING, target_entity_id=STRING, source=STRING, target=STRING,
+    text_unit_id=STRING,
+    document_id=STRING, unit_order=INT, order=INT, description=STRING, keywords=STRINGS,
+    weight=FLOAT, fault=STRING,
+)  # fmt: skip
+"""Records of relationships with the ids of their ends.
+
+``fault`` is the reason why a record makes no relationship, or empty. The ends of a ``self_loop``
+still count as mentions of its entity; those of an ``orphan`` do not.
+"""
+STATEMENTS = table(
+    "relationship_id", "id",
+    id=STRING, relationship_id=STRING, text_unit_id=STRING, type=STRING, description=STRING,
+    valid_from=STRING, valid_to=STRING, attributes=STRING,
+)  # fmt: skip
+"""Facts that text units state of the two ends of a relationship. ``attributes`` is JSON."""
 CO_OCCURS = "co-occurs"
 """The keyword of a relationship that says only that a sentence holds both ends. In a list of
 keywords, those before it are stated of the two ends; those after it come from sentences that hold

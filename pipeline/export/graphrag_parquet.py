@@ -2,7 +2,8 @@
 tools.
 
 Values that its columns have no place for, and that an import would miss, are in further columns:
-``types`` of entities and ``keywords`` of relationships. The ``raw_data`` of a document holds its
+``types`` of entities and ``keywords`` of relationships. Statements, which GraphRAG does not have,
+are a further file. The ``raw_data`` of a document holds its
 ``source`` and ``metadata``.
 """
 
@@ -80,6 +81,11 @@ SCHEMAS: Mapping[str, Mapping[str, pa.DataType]] = {
         "end_date": STRING,
         "source_text": STRING, "text_unit_id": STRING,
     },
+    "statements": {
+        "id": STRING, NUMBER: INT, "relationship_id": STRING, "text_unit_id": STRING,
+        "type": STRING, "description": STRING, "valid_from": STRING, "valid_to": STRING,
+        "attributes": STRING,
+    },
 }  # fmt: skip
 REPLY_FIELDS = ("title", "summary", "findings", "rating", "rating_explanation")
 """The fields of a report that the model wrote, for the column ``full_content_json``."""
@@ -97,7 +103,8 @@ def write_graphrag_parquet(source: ExportSource, folder: Path) -> ExportReport:
     """Write a Parquet file for each table of GraphRAG.
 
     Communities and reports are empty files if the workflow makes none. Without claims there is no
-    covariates.parquet. Raises UsageError if the workflow makes no documents, text units or graph.
+    covariates.parquet, without statements no statements.parquet. Raises UsageError if the workflow
+    makes no documents, text units or graph.
     """
     source.require(*CORPUS, *GRAPH)
     entities = source.table("entities")
@@ -120,6 +127,8 @@ def write_graphrag_parquet(source: ExportSource, folder: Path) -> ExportReport:
         claims = _rename_columns(covariates, subject_id="subject", object_id="object")
         # GraphRAG identifies the entities of a claim by their names.
         tables["covariates"] = claims | {"covariate_type": [CLAIM] * covariates.num_rows}
+    if source.has("statements"):
+        tables["statements"] = _rename_columns(source.table("statements"))
     rows_of: dict[str, int] = {}
     for name, columns in tables.items():
         rows_of[f"{name}.parquet"] = _write_table(folder, name, columns)

@@ -71,6 +71,11 @@ FILES = {
         {"id": TEXT, "document_id": TEXT, "order": INT, "start": INT, "end": INT, "n_tokens": INT,
             "text": TEXT},
     ),
+    "statements.csv": _File(
+        "statements",
+        {"id": TEXT, "relationship_id": TEXT, "text_unit_id": TEXT, "type": TEXT,
+            "description": TEXT, "valid_from": TEXT, "valid_to": TEXT, "attributes": TEXT},
+    ),
 }  # fmt: skip
 _MEMBERSHIP_TYPES = {"level": INT, "x": FLOAT, "y": FLOAT}
 

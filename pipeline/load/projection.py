@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Container, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from pipeline.contract.schemas import (
     COVARIATES,
     EMBEDDINGS,
     LAYOUT,
+    STATEMENTS,
     STRING,
     STRINGS,
     TEXT_UNIT_HEADERS,
@@ -57,6 +59,7 @@ TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
         "report_embeddings": ["id", "vector"],
     },
     "claims": {"covariates": COVARIATES.columns},
+    "statements": {"statements": STATEMENTS.columns},
     "nodes": {"entities": NODE_COLUMNS, "layout": LAYOUT.columns},
     "edges": {"relationships": EDGE_COLUMNS},
     "sourced_nodes": {"entities": [*NODE_COLUMNS, "text_unit_ids"], "layout": LAYOUT.columns},
@@ -87,6 +90,7 @@ OPTIONAL: Mapping[str, TableSchema] = {
     "community_reports": COMMUNITY_REPORTS,
     "report_embeddings": EMBEDDINGS,
     "covariates": COVARIATES,
+    "statements": STATEMENTS,
     "layout": LAYOUT,
     "text_unit_headers": TEXT_UNIT_HEADERS,
 }
@@ -162,10 +166,19 @@ def project_table(
         return _with_vectors(rows, sources["report_embeddings"])
     if table == "claims":
         return sources["covariates"][COVARIATES.columns]
+    if table == "statements":
+        return _project_statements(sources["statements"])
     if table == "communities":
         return communities(sources["communities"], sources["community_reports"])
     if table == "sources":
         return _stack_sources(sources["entities"], sources["relationships"])
+    return _project_graph(table, sources, kept_types)
+
+
+def _project_graph(
+    table: str, sources: Mapping[str, pd.DataFrame], kept_types: Collection[str]
+) -> pd.DataFrame:
+    """Return rows of a table of nodes or edges; see ``project_table``."""
     if table == "nodes":
         return placed(nodes(sources["entities"]), sources["layout"])
     if table == "sourced_nodes":
@@ -211,10 +224,18 @@ def require_columns(tables: Mapping[str, Collection[str]]) -> None:
 
 
 def _project_documents(documents: pd.DataFrame) -> pd.DataFrame:
-    metadata = [
-        json.loads(cell or "{}", parse_float=_parse_float) for cell in documents["metadata"]
-    ]
-    return documents[["id", "title", "source"]].assign(metadata=metadata)
+    rows = documents[["id", "title", "source"]]
+    return rows.assign(metadata=_parse_objects(documents["metadata"]))
+
+
+def _project_statements(statements: pd.DataFrame) -> pd.DataFrame:
+    attributes = _parse_objects(statements["attributes"])
+    return statements[STATEMENTS.columns].assign(attributes=attributes)
+
+
+def _parse_objects(cells: pd.Series) -> list[Any]:
+    """Return the values of JSON cells as JSONB gives them back; an empty cell is an object."""
+    return [json.loads(cell or "{}", parse_float=_parse_float) for cell in cells]
 
 
 def _parse_float(digits: str) -> float | int:

@@ -7,7 +7,16 @@ from typing import Any
 import numpy as np
 
 from pipeline.stores.reads import GraphReads, Listing, VectorReads, VectorSearch
-from pipeline.stores.records import Between, Community, Dot, Entity, Line, Membership, Relationship
+from pipeline.stores.records import (
+    Between,
+    Community,
+    Dot,
+    Entity,
+    Line,
+    Membership,
+    Relationship,
+    Statement,
+)
 
 COMMUNITIES, OPENING = 400, 250
 """Most communities of a drawing, and most entities of the first drawing without communities."""
@@ -15,6 +24,8 @@ LINES_A_DOT, MOST_LINES = 6, 4000
 """Most lines of a drawing, per dot and in all."""
 LINKS, SAID, TEXT = 50, 12, 3000
 """Relationships and text units shown for one entity, and characters of a text unit."""
+STATED, STATED_ALONE = 5, 50
+"""Statements shown for each relationship of an entity, and for a relationship by itself."""
 FINEST = 100
 """A number of a level below all levels of communities."""
 UNITS = 2000
@@ -160,6 +171,7 @@ class Details:
 
     An entity has its best ``relationships`` and its ``communities``, coarsest first. A relationship
     is the only one of ``relationships``. ``said``: the first of its ``passages`` source text units.
+    ``stated``: the first statements of each of the relationships.
     """
 
     said: Sequence[Said]
@@ -167,15 +179,21 @@ class Details:
     relationships: Sequence[Relationship]
     entity: Entity | None = None
     communities: Sequence[Community] = ()
+    stated: Sequence[Statement] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "entity": _without_sources(self.entity) if self.entity else None,
-            "relationships": [_without_sources(link) for link in self.relationships],
+            "relationships": [self._relationship_json(link) for link in self.relationships],
             "communities": [asdict(found) for found in self.communities],
             "said": [asdict(unit) for unit in self.said],
             "passages": self.passages,
         }
+
+    def _relationship_json(self, link: Relationship) -> dict[str, Any]:
+        """Return the fields of a relationship, and as ``statements`` what is stated of its ends."""
+        stated = [asdict(one) for one in self.stated if one.relationship_id == link.id]
+        return {**_without_sources(link), "statements": stated}
 
 
 def entity_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details | None:
@@ -189,7 +207,9 @@ def entity_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details 
     communities: list[Community] = []
     if memberships:
         communities = _enclosing_communities(memberships[0].community_id, graph)
-    return Details(_read_sources(units, vectors), len(units), links, entities[0], communities)
+    stated = vectors.statements_of([link.id for link in links], STATED)
+    said = _read_sources(units, vectors)
+    return Details(said, len(units), links, entities[0], communities, stated)
 
 
 def relationship_details(id: str, vectors: VectorReads, graph: GraphReads) -> Details | None:
@@ -198,7 +218,8 @@ def relationship_details(id: str, vectors: VectorReads, graph: GraphReads) -> De
     if not links:
         return None
     units = links[0].text_unit_ids
-    return Details(_read_sources(units, vectors), len(units), links)
+    stated = vectors.statements_of([id], STATED_ALONE)
+    return Details(_read_sources(units, vectors), len(units), links, stated=stated)
 
 
 def _read_sources(units: Sequence[str], vectors: VectorReads) -> list[Said]:

@@ -26,6 +26,7 @@ from pipeline.stores.records import (
     Relationship,
     Report,
     SharedUnit,
+    Statement,
     TextUnit,
 )
 from pipeline.text.terms import Term
@@ -223,6 +224,16 @@ class VectorReads(Protocol):
 
         One of the entities is the claim's subject or object. ``within``: only claims from text
         units of documents that satisfy the conditions.
+        """
+        ...
+
+    def statements_of(
+        self, relationship_ids: Sequence[str], limit: int, within: Within = ()
+    ) -> list[Statement]:
+        """Return the first ``limit`` statements of each relationship, in one round trip.
+
+        They are sorted by relationship, then by document and position in it, then id. ``within``:
+        only statements from text units of documents that satisfy the conditions.
         """
         ...
 

@@ -110,6 +110,27 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """A fact that a text unit states of the two ends of a relationship.
+
+    ``document_id``, ``title`` and ``order``: the document of the text unit, its title, and the
+    position of the text unit in it.
+    """
+
+    id: str
+    relationship_id: str
+    type: str
+    description: str
+    valid_from: str
+    valid_to: str
+    attributes: Mapping[str, Any]
+    text_unit_id: str
+    document_id: str
+    title: str
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
 class Link:
     """The ends of a relationship, for walks through the graph."""
 

@@ -127,6 +127,16 @@ def claim_id(text_unit: str, *words: str) -> str:
     return f"claim-{digest(text_unit, *words)}"
 
 
+def statement_id(
+    relationship: str, text_unit: str, type: str, description: str, ordinal: int
+) -> str:
+    """Return the id of a statement.
+
+    ``ordinal`` (0, 1, ...) distinguishes statements that are equal in everything else.
+    """
+    return f"fact-{digest(relationship, text_unit, type, description, str(ordinal))}"
+
+
 def relationship_id(source_entity_id: str, target_entity_id: str) -> str:
     """Return the id of a directed relationship, which contains the ids of both ends in order."""
     return f"rel-{source_entity_id.removeprefix('ent-')}-{target_entity_id.removeprefix('ent-')}"

@@ -14,6 +14,7 @@ from pipeline.verbs.filter_documents import filter_documents
 from pipeline.verbs.join_descriptions import join_descriptions
 from pipeline.verbs.join_documents import join_documents
 from pipeline.verbs.layout_graph import layout_graph
+from pipeline.verbs.list_statements import list_resolved_statements, list_statements
 from pipeline.verbs.load_documents import load_documents
 from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.prune_graph import prune_graph
@@ -40,6 +41,8 @@ __all__ = [
     "join_descriptions",
     "join_documents",
     "layout_graph",
+    "list_resolved_statements",
+    "list_statements",
     "load_documents",
     "merge_graphs",
     "prune_graph",

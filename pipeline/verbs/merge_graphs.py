@@ -17,6 +17,7 @@ from pipeline.contract.schemas import (
     MERGED_RELATIONSHIPS,
     PLACES,
     REJECTS,
+    RELATIONSHIP_RECORDS,
     UNIT_TEXTS,
 )
 from pipeline.verbs.merging.entities import merge_entities
@@ -36,7 +37,6 @@ from pipeline.verbs.merging.tables import (
     NAMESAKES,
     NAMING_RECORDS,
     NAMINGS,
-    RELATIONSHIP_RECORDS,
 )
 
 BY_TEXT_UNIT = {"extractions": ("text_unit_id",), "text_units": ("id",)}
@@ -188,6 +188,7 @@ def _list_parts(params: MergeParams) -> tuple[Part, ...]:
         "merged_entities": MERGED_ENTITIES,
         "merged_relationships": MERGED_RELATIONSHIPS,
         "mentions": MENTIONS,
+        "relationship_records": RELATIONSHIP_RECORDS,
         "rejects": REJECTS,
     },
     parts=_list_parts,
@@ -198,7 +199,7 @@ def merge_graphs(
     text_units: pd.DataFrame,
     params: MergeParams = MergeParams(),
     tracker: Tracker = UNTRACKED,
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Merge the graphs of all text units into one.
 
     Records of names with the same match key become one entity; records with the same source and
@@ -206,7 +207,8 @@ def merge_graphs(
     People of the same name stay separate entities where the texts tell them apart
     (``tell_namesakes``). ``merge_entities`` and ``merge_relationships`` describe the columns. A
     relationship of an entity with itself is a reject, and so is a record that lacks its kind, text
-    unit or names. Other missing cells count as empty.
+    unit or names. Other missing cells count as empty. ``relationship_records`` says which record
+    became which relationship.
     """
     extractions = EXTRACTIONS.filled(extractions, "merge_graphs: table 'extractions'")
     bearers, full_names = find_bearers(extractions, text_units, tracker)
@@ -218,4 +220,4 @@ def merge_graphs(
     merged_entities = merge_entities(entity_records, namings)
     merged_relationships = merge_relationships(relationship_records, merged_entities)
     rejects = reject_records(extractions, relationship_records)
-    return merged_entities, merged_relationships, mentions, rejects
+    return merged_entities, merged_relationships, mentions, relationship_records, rejects

@@ -80,6 +80,7 @@ IN_SNAPSHOTS = {
     "community_reports": {"id": "communities", "parent": "communities",
         "text_unit_ids": "text_units"},
     "covariates": {"text_unit_id": "text_units"},
+    "statements": {"relationship_id": "relationships", "text_unit_id": "text_units"},
 }  # fmt: skip
 """Table of snapshots -> column with an id or a list of ids -> the table that these ids refer to.
 
@@ -89,6 +90,7 @@ IN_STORES = {
     "chunks": {"full_doc_id": "documents"},
     "reports": {"id": "communities", "chunk_ids": "chunks"},
     "claims": {"text_unit_id": "chunks"},
+    "statements": {"relationship_id": "relationships", "text_unit_id": "chunks"},
     "sources": {"chunk_ids": "chunks"},
     "edges": {"source_entity_id": "nodes", "target_entity_id": "nodes"},
     "sourced_nodes": {"source_id": "chunks"},

@@ -17,7 +17,7 @@ def test_csv_files_have_the_values_of_the_tables(tmp_path: Path, monkeypatch: py
     source = source_of(tables, tmp_path)
     exported = export("csv", source, tmp_path / "out")
     names = {"nodes": "entities", "edges": "relationships"}
-    names |= {name: name for name in ("communities", "documents", "text_units")}
+    names |= {name: name for name in ("communities", "documents", "text_units", "statements")}
     assert exported.files == {f"{file}.csv": len(tables[table]) for file, table in names.items()}
     degree = tables["entities"].set_index("id")["degree"]
     for file, table in names.items():

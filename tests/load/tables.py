@@ -15,6 +15,7 @@ from pipeline.contract.schemas import (
     LAYOUT,
     NODES,
     RELATIONSHIPS,
+    STATEMENTS,
     TEXT_UNIT_HEADERS,
     TEXT_UNITS,
     TEXTS,
@@ -41,6 +42,7 @@ SCHEMAS = {
     "report_texts": TEXTS,
     "report_embeddings": EMBEDDINGS,
     "covariates": COVARIATES,
+    "statements": STATEMENTS,
 }
 Link = tuple[str, str, Sequence[str]]
 
@@ -119,6 +121,11 @@ def corpus(
         for name in names
         for unit in mentions
     ]  # fmt: skip
+    tables["statements"] = [
+        (f"fact-{id}-{unit}", id, unit, keywords[0] if keywords else "", description, "", "", "{}")
+        for id, _, _, _, _, description, keywords, *_ in relationships
+        for unit in mentions
+    ]
     embedded = {
         "text_unit": units,
         "entity": entities,

@@ -10,7 +10,7 @@ from pipeline.text.ids import entity_id
 from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.merging.namesakes import find_bearers, tell_namesakes
 from pipeline.verbs.merging.records import name_records
-from pipeline.verbs.merging.tables import ENTITY_RECORDS, RELATIONSHIP_RECORDS
+from pipeline.verbs.merging.tables import ENTITY_RECORDS
 
 BOURBON = "She was a daughter of Charles I, Duke of Bourbon, and Agnes of Burgundy."
 SPAIN = "In 1520 Charles I, King of Spain, sailed from Corunna."

@@ -36,7 +36,7 @@ MAX_TYPES = 100
 NAMED = ("entities", "relationships", "reports")
 SIZES = {
     "chunks": 9, "near": 30, "entities": 10, "relationships": 9, "around": 9, "units": 10,
-    "reports": 10, "claims": 10,
+    "reports": 10, "claims": 10, "statements": 9,
     "communities": 10,
 }  # fmt: skip
 
@@ -72,6 +72,7 @@ def version(canary: str, number: int, snapshots: SnapshotStore) -> Manifest:
     tables["relationships"] = links.assign(description=f"{canary} {number}")
     tables["community_reports"] = tables["community_reports"].assign(summary=f"{canary} {number}")
     tables["covariates"] = tables["covariates"].assign(description=f"{canary} {number}")
+    tables["statements"] = tables["statements"].assign(description=f"{canary} {number}")
     return save(tables, snapshots, model=canary)
 
 
@@ -131,6 +132,7 @@ def check(side: Side, shown: int | None) -> int:
             "units": graph.shared_units(ids),
             "reports": vectors.reports_at(1, 99),
             "claims": vectors.claims_of(ids, 99),
+            "statements": vectors.statements_of(pairs, 99),
             "communities": graph.communities_of(ids, 1),
         }
 
@@ -147,7 +149,8 @@ def check(side: Side, shown: int | None) -> int:
     for table in ("entities", "relationships", "around"):
         assert set(column(found[table], "description")) == {f"{side.canary} {shown}"}
     assert set(column(found["reports"], "summary")) == {f"{side.canary} {shown}"}
-    assert set(column(found["claims"], "description")) == {f"{side.canary} {shown}"}
+    for table in ("claims", "statements"):
+        assert set(column(found[table], "description")) == {f"{side.canary} {shown}"}
     assert set(column(found["entities"], "type")) == {side.canary.upper()}
     for words in column(found["around"], "keywords"):
         assert list(words) == [side.canary, f"{side.canary} {shown}"]

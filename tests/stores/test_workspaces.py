@@ -28,6 +28,7 @@ ROWS = {
     "edges": 1,
     "reports": 3,
     "claims": 2,
+    "statements": 1,
     "communities": 3,
 }
 

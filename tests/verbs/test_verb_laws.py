@@ -78,6 +78,8 @@ CHAIN: dict[str, dict[str, str]] = {
     "join_descriptions": {},
     "summarize_descriptions": {},
     "compute_degrees": {},
+    "list_statements": {},
+    "list_resolved_statements": {},
     "compose_texts": {},
     "embed_text": {"texts": "entity_texts"},
     "detect_communities": {},

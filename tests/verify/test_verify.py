@@ -151,6 +151,7 @@ ALTERED = {
     "edges": "weight = weight + 1e-12",
     "reports": "rating = 10",
     "claims": "status = 'FALSE'",
+    "statements": "attributes = '{\"since\": 1871}'",
     "communities": "entity_ids = entity_ids[2:]",
 }
 
@@ -288,7 +289,11 @@ def test_references_of_communities_are_checked_if_there_are_any(
 
 
 def test_dangling_sources_are_found(store: PostgresStore, check: Callable[..., Verification]):
-    for table, column in (("graphmill_reports", "chunk_ids"), ("graphmill_claims", "text_unit_id")):
+    for table, column in (
+        ("graphmill_reports", "chunk_ids"),
+        ("graphmill_claims", "text_unit_id"),
+        ("graphmill_statements", "relationship_id"),
+    ):
         [[first]] = store_rows(store, f"SELECT min(id) FROM {table} WHERE workspace = :w")
         nowhere = "ARRAY['chunk-x', 'chunk-y']" if column == "chunk_ids" else "'chunk-z'"
         change(
@@ -304,6 +309,7 @@ def test_dangling_sources_are_found(store: PostgresStore, check: Callable[..., V
     assert found == {
         ("reports", "chunk_ids", "chunks"): 2,
         ("claims", "text_unit_id", "chunks"): 1,
+        ("statements", "relationship_id", "relationships"): 1,
         ("communities", "parent", "communities"): len(PEOPLE),
     }
 

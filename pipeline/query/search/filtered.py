@@ -6,7 +6,7 @@ The rules for each kind of record are:
 - An entity or a relationship is visible if one of its source text units is. If it has other
   sources too, its texts (description, type, keywords) are blanked, because these mix all sources.
 - A report is visible if all of its source text units are.
-- A claim is visible if its only source text unit is.
+- A claim or a statement is visible if its only source text unit is.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,6 +45,7 @@ from pipeline.stores.records import (
     Relationship,
     Report,
     SharedUnit,
+    Statement,
     TextUnit,
 )
 from pipeline.text.terms import Term
@@ -81,6 +82,11 @@ class NarrowedDocuments:
         self, text_unit_ids: Sequence[str], within: Within = ()
     ) -> Mapping[str, tuple[str, int]]:
         return self.vectors.places(text_unit_ids, (*self.allowed, *within))
+
+    def statements_of(
+        self, relationship_ids: Sequence[str], limit: int, within: Within = ()
+    ) -> list[Statement]:
+        return self.vectors.statements_of(relationship_ids, limit, (*self.allowed, *within))
 
 
 @dataclass(frozen=True)

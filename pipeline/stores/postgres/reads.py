@@ -23,6 +23,7 @@ from pipeline.stores.postgres.lacking import find_lacking
 from pipeline.stores.postgres.lexical import RememberedStatistics, lexical_search
 from pipeline.stores.postgres.schema import CHUNKS, CLAIMS, DOCUMENTS, REPORTS, VECTOR_TABLES
 from pipeline.stores.postgres.sources import sources_of, told_by
+from pipeline.stores.postgres.statements import select_statements
 from pipeline.stores.postgres.workspaces import shown_at_begin, workspaces
 from pipeline.stores.reads import (
     SOURCES,
@@ -41,6 +42,7 @@ from pipeline.stores.records import (
     ListedDocument,
     Passage,
     Report,
+    Statement,
     TextUnit,
 )
 from pipeline.text.terms import Term
@@ -398,6 +400,13 @@ class PostgresReads(PostgresDatabase):
             .limit(limit)
         )
         return self.records(Claim, query)
+
+    def statements_of(
+        self, relationship_ids: Sequence[str], limit: int, within: Within = ()
+    ) -> list[Statement]:
+        allowed = self.allowed(within)
+        query = select_statements(self.workspace, relationship_ids, limit, allowed)
+        return self.records(Statement, query)
 
 
 def _conditions_of(listing: Listing) -> list[ColumnElement[bool]]:

@@ -114,6 +114,18 @@ CLAIMS = _define_table(
 )
 Index("graphmill_claims_subject", CLAIMS.c.workspace, CLAIMS.c.subject_id)
 Index("graphmill_claims_object", CLAIMS.c.workspace, CLAIMS.c.object_id)
+STATEMENTS = _define_table(
+    "graphmill_statements",
+    Column("relationship_id", Text),
+    Column("text_unit_id", Text),
+    Column("type", Text),
+    Column("description", Text),
+    Column("valid_from", Text),
+    Column("valid_to", Text),
+    Column("attributes", JSONB),
+)
+Index("graphmill_statements_relationship", STATEMENTS.c.workspace, STATEMENTS.c.relationship_id)
+Index("graphmill_statements_text_unit", STATEMENTS.c.workspace, STATEMENTS.c.text_unit_id)
 NODES = _define_table(
     "graphmill_nodes",
     Column("display_name", Text),
@@ -193,6 +205,7 @@ TABLES = {
     **VECTOR_TABLES,
     "sources": SOURCE_LISTS,
     "claims": CLAIMS,
+    "statements": STATEMENTS,
     **GRAPH_TABLES,
 }
 # Tables that a load computes from the rows of TABLES. verify compares them with these rows, and a

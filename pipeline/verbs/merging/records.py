@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.contract.schemas import REJECTS, STRING
+from pipeline.contract.schemas import REJECTS, RELATIONSHIP_RECORDS, STRING
 from pipeline.resolution.namesakes import full_name, is_nobody
 from pipeline.text.ids import entity_id, match_key
 from pipeline.verbs.merging.codes import encode, pair_codes, pc, split_pairs
-from pipeline.verbs.merging.tables import ENTITY_RECORDS, RELATIONSHIP_RECORDS
+from pipeline.verbs.merging.tables import ENTITY_RECORDS
 
 NAME_COLUMNS = ("name", "source", "target")
 """The columns of records that contain names: of an entity, and of both ends of a relationship."""

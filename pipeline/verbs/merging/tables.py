@@ -45,18 +45,6 @@ ENTITY_RECORDS = table(
     order=INT, type=STRING,
     description=STRING, weight=FLOAT,
 )  # fmt: skip
-RELATIONSHIP_RECORDS = table(
-    "text_unit_id", "order",
-    id=STRING, source_entity_id=STRING, target_entity_id=STRING, source=STRING, target=STRING,
-    text_unit_id=STRING,
-    document_id=STRING, unit_order=INT, order=INT, description=STRING, keywords=STRINGS,
-    weight=FLOAT, fault=STRING,
-)  # fmt: skip
-"""Records of relationships with the ids of their ends.
-
-``fault`` is the reason why a record makes no relationship, or empty. The ends of a ``self_loop``
-still count as mentions of its entity; those of an ``orphan`` do not.
-"""
 END_RECORDS = table(
     "text_unit_id", "source", "target",
     source_entity_id=STRING, target_entity_id=STRING, source=STRING, target=STRING,

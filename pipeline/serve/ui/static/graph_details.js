@@ -48,6 +48,7 @@ export async function relationshipPanel(id, on) {
     element("p", { class: "description" }, found.description || words.no_description),
     element("div", { class: "row" },
       link(found.source, () => on.entity(found.source_entity_id)), link(found.target, () => on.entity(found.target_entity_id))),
+    found.statements.length > 0 && section([words.stated], statementsOf(found)),
     passages(told, [found.source, found.target]),
   ];
 }
@@ -73,7 +74,15 @@ function relationshipRow(found, id, on) {
   return element("li", { class: "leads" },
     element("span", { class: "pale", "aria-hidden": "true" }, out ? "→" : "←"), element("span", { class: "hidden" }, out ? words.leads_to : words.comes_from, " "),
     element("div", {}, link(other, () => on.entity(otherId)), " ",
-      element("button", { class: "link quiet", onclick: () => on.relationship(found.id), "data-relationship": found.id }, found.keywords.slice(0, 2).join(", ") || words.details)));
+      element("button", { class: "link quiet", onclick: () => on.relationship(found.id), "data-relationship": found.id }, found.keywords.slice(0, 2).join(", ") || words.details),
+      found.statements.length > 0 && statementsOf(found)));
+}
+
+// Each fact with the document that states it; the server bounds their number.
+function statementsOf({ statements }) {
+  return element("ul", { class: "plain statements" }, statements.map((one) => element("li", {},
+    one.type && element("span", { class: "tag" }, one.type), " ", one.description, " ",
+    element("a", { class: "quiet", href: passageAddress(one.document_id, one.text_unit_id) }, one.title || one.document_id))));
 }
 
 function namesOf({ merged, apart }) {
