@@ -51,7 +51,7 @@ def measured(
     params: MergeParams = MergeParams(),
 ) -> dict[str, float]:
     found, texts = extractions(units)
-    merged, links, _, rejects = merge_graphs(found, texts, params)
+    merged, links, _, _, rejects = merge_graphs(found, texts, params)
     rejects = REJECTS.frame([
         *rejects.itertuples(index=False, name=None),
         *(("extract_graph", unit, "row", "timeout", "no answer") for unit in rejected),

@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from pipeline.contract.schemas import EXTRACTIONS, TEXT_UNITS
+from pipeline.contract.schemas import EXTRACTIONS, RELATIONSHIP_RECORDS, TEXT_UNITS
 from pipeline.text.ids import entity_id
 from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.merging.namesakes import find_bearers, tell_namesakes
@@ -217,7 +217,7 @@ def test_the_merged_graph_has_each_namesake_with_its_relationships():
     texts = {f"{place}/0": text for place, text in enumerate([BOURBON, SPAIN, BARE])}
     names = ["Charles I", "Agnes of Burgundy", "Corunna"]
     records = tables(texts, names, [("Charles I", "Agnes of Burgundy"), ("Charles I", "Corunna")])
-    entities, relationships, mentions, rejects = merge_graphs(*records)
+    entities, relationships, mentions, _, rejects = merge_graphs(*records)
     assert set(entities["name"]) == {
         "Charles I", "Charles I, Duke of Bourbon", "Charles I, King of Spain", "Agnes of Burgundy",
         "Corunna"
@@ -234,7 +234,7 @@ def test_a_link_between_bare_and_fuller_name_is_dropped_without_a_reject():
     texts = {"0/0": BOURBON, "1/0": SPAIN}
     whole = "Charles I, Duke of Bourbon"
     records = tables(texts, ["Charles I", whole], [("Charles I", whole)])
-    entities, relationships, _, rejects = merge_graphs(*records)
+    entities, relationships, _, _, rejects = merge_graphs(*records)
     assert set(entities["name"]) == {whole, "Charles I, King of Spain"}
     assert relationships.empty
     assert rejects.empty

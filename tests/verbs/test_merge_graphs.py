@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.contract.schemas import MENTIONS, MERGED_ENTITIES, MERGED_RELATIONSHIPS, REJECTS
+from pipeline.contract.schemas import (
+    MENTIONS,
+    MERGED_ENTITIES,
+    MERGED_RELATIONSHIPS,
+    REJECTS,
+    RELATIONSHIP_RECORDS,
+)
 from pipeline.text.ids import entity_id, match_key, relationship_id
 from pipeline.verbs.merge_graphs import MergeParams, merge_graphs
 from tests.sizes import size
@@ -18,6 +24,7 @@ SCHEMAS = {
     "entities": MERGED_ENTITIES,
     "relationships": MERGED_RELATIONSHIPS,
     "mentions": MENTIONS,
+    "relationship_records": RELATIONSHIP_RECORDS,
     "rejects": REJECTS,
 }
 
@@ -31,7 +38,7 @@ def encoded(extracted: pd.DataFrame, units: pd.DataFrame) -> dict[str, pa.Table]
 
 
 def merged(units: Mapping[str, Sequence[Record]]) -> dict[str, list[dict]]:
-    """Return the rows of the four tables, in the order of the snapshots."""
+    """Return the rows of the five tables, in the order of the snapshots."""
     return {name: table.to_pylist() for name, table in encoded(*extractions(units)).items()}
 
 
@@ -131,7 +138,7 @@ def test_relationships_to_phantoms_may_be_dropped_and_are_rejects_then():
     assert len(kept["entities"]) == 7
     assert len(kept["relationships"]) == 6
     tables = merge_graphs(*extractions(units), MergeParams(orphans="drop"))
-    entities, relationships, mentions, rejects = tables
+    entities, relationships, mentions, _, rejects = tables
     assert set(entities["name"]) == {"A", "B"}
     assert relationships[["source", "target"]].to_numpy().tolist() == [["A", "B"]]
     assert set(mentions["entity_id"]) == {entity_id("A"), entity_id("B")}
@@ -151,7 +158,7 @@ def test_a_relationship_of_an_entity_with_itself_is_a_reject():
 
 @pytest.mark.parametrize("units", [{}, {"d/0": []}])
 def test_no_extractions_give_an_empty_graph(units: dict[str, list[Record]]):
-    assert merged(units) == {"entities": [], "relationships": [], "mentions": [], "rejects": []}
+    assert merged(units) == dict.fromkeys(SCHEMAS, [])
 
 
 def test_lists_may_be_arrays_as_parquet_gives_them():
