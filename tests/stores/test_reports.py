@@ -8,6 +8,7 @@ import pytest
 
 from pipeline.load.row_hashes import diff, with_hashes
 from pipeline.query.search.filtered import FilteredVectors
+from pipeline.query.search.visible import VisiblePassages
 from pipeline.stores.base import Live
 from pipeline.stores.postgres.database import field_names
 from pipeline.stores.postgres.store import PostgresStore
@@ -59,6 +60,14 @@ def claim(id: str, subject: str, object: str = "", unit: str = "chunk-1") -> dic
     }  # fmt: skip
 
 
+def statement(name: str, relationship: str, unit: str) -> dict:
+    return {
+        "id": f"fact-{name}", "relationship_id": relationship, "text_unit_id": unit,
+        "type": "built", "description": f"fact {name}", "valid_from": "", "valid_to": "",
+        "attributes": {"number": int(name)},
+    }  # fmt: skip
+
+
 REPORTS = [
     report(
         "com-a", 0, children=["com-c", "com-d"], weight=9, units=["chunk-1", "chunk-2", "chunk-3"]
@@ -74,6 +83,12 @@ CLAIMS = [
     claim("3", "Cid", "Ada"),
     claim("4", "Dov"),
 ]
+STATEMENTS = [
+    statement("3", "rel-a", "chunk-1"),
+    statement("1", "rel-a", "chunk-3"),
+    statement("2", "rel-a", "chunk-2"),
+    statement("4", "rel-b", "chunk-3"),
+]
 
 
 @pytest.fixture
@@ -88,6 +103,7 @@ def store(postgres: OpenStore) -> PostgresStore:
         "chunks": CHUNKS,
         "reports": pd.DataFrame(REPORTS),
         "claims": pd.DataFrame(CLAIMS),
+        "statements": pd.DataFrame(STATEMENTS),
     }
     with store.writing(Live("index", "1", {"model": "m"}, 3)) as writer:
         for table, rows in tables.items():
@@ -150,3 +166,20 @@ def test_a_caller_of_some_documents_sees_reports_of_these_only(store: PostgresSt
     assert column(vectors.claims_of(["ent-Ada"], 9), "id") == ["claim-2", "claim-3"]
     assert not FilteredVectors(store, of_documents("none")).reports_at(2, 9)
     assert not FilteredVectors(store, of_documents("none")).claims_of(["ent-Ada"], 9)
+
+
+def test_each_relationship_has_its_first_statements_in_reading_order(store: PostgresStore):
+    asked = ["rel-b", "rel-a", "rel-unknown"]
+    found = store.statements_of(asked, 9)
+    assert column(found, "id") == ["fact-2", "fact-3", "fact-1", "fact-4"]
+    assert found[0].attributes == {"number": 2}
+    assert (found[0].document_id, found[0].title, found[0].order) == ("doc-1", "One", 0)
+    assert column(store.statements_of(asked, 1), "id") == ["fact-2", "fact-4"]
+    assert not store.statements_of([], 9)
+
+
+def test_a_caller_of_some_documents_sees_their_statements_only(store: PostgresStore):
+    asked = ["rel-a", "rel-b"]
+    for reads in (FilteredVectors, VisiblePassages):
+        found = reads(store, of_documents("doc-1")).statements_of(asked, 9)
+        assert column(found, "id") == ["fact-2", "fact-3"]

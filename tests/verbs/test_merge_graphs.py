@@ -158,7 +158,7 @@ def test_a_relationship_of_an_entity_with_itself_is_a_reject():
 
 @pytest.mark.parametrize("units", [{}, {"d/0": []}])
 def test_no_extractions_give_an_empty_graph(units: dict[str, list[Record]]):
-    assert merged(units) == dict.fromkeys(SCHEMAS, [])
+    assert merged(units) == {name: [] for name in SCHEMAS}
 
 
 def test_lists_may_be_arrays_as_parquet_gives_them():

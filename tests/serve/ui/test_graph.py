@@ -105,6 +105,10 @@ def test_an_entity_is_told_with_where_it_is_said(served: Serving, entities: dict
     assert link["relationships"] == [told["relationships"][0]]
     assert link["said"] == told["said"]
     assert link["entity"] is None
+    stated = [one for found in told["relationships"] for one in found["statements"]]
+    assert stated
+    assert {one["text_unit_id"] for one in stated} == {unit["id"] for unit in told["said"]}
+    assert {one["title"] for one in stated} == {unit["title"] for unit in told["said"]}
 
 
 def test_what_is_gone_is_not_found(served: Serving):
