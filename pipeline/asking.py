@@ -19,11 +19,14 @@ from pipeline.stores.base import Advanced, silent
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
+    from pipeline.engine.bill.expected_calls import Estimate
+    from pipeline.evaluation.answer_results import AnswerEvaluation, AnswerSetup
+    from pipeline.evaluation.answers import AnswerTarget
     from pipeline.evaluation.questions import Questions
     from pipeline.evaluation.results import Evaluation
     from pipeline.models.base import ChatModel, EmbeddingModel
     from pipeline.models.measured import Measured
-    from pipeline.query.account import AccountedEmbedding
+    from pipeline.query.account import Account, AccountedEmbedding
     from pipeline.query.answer import Answer
     from pipeline.query.asker import Asker
     from pipeline.query.drawing import Drawing, Named
@@ -242,6 +245,61 @@ class Asking(Services):
         )
         return evaluate(read_questions(questions, by), setup, searched, advanced)
 
+    def evaluate_answers(
+        self,
+        questions: Questions,
+        setup: AnswerSetup | None = None,
+        advanced: Advanced = silent,
+    ) -> AnswerEvaluation:
+        """Ask the chat model the questions, and measure its answers (docs/evaluation.md).
+
+        Replies are cached. Raises UsageError for questions that cannot be read, BudgetError when a
+        limit of the setup is reached, and the errors of ``query``.
+        """
+        from pipeline.evaluation.answers import evaluate_answers
+        from pipeline.evaluation.questions import read_questions
+
+        setup, target = self._answer_target(setup)
+        read = read_questions(questions, setup.by, for_answers=True)
+        return evaluate_answers(read, setup, target, advanced)
+
+    def forecast_answers(
+        self, questions: Questions, setup: AnswerSetup | None = None
+    ) -> dict[str, Estimate]:
+        """Return what ``evaluate_answers`` would ask and cost, by kind of call.
+
+        No model is called.
+        """
+        from pipeline.evaluation.answer_price import forecast_answers
+        from pipeline.evaluation.questions import read_questions
+
+        setup, target = self._answer_target(setup)
+        return forecast_answers(
+            read_questions(questions, setup.by, for_answers=True), setup, target
+        )
+
+    def _answer_target(self, setup: AnswerSetup | None) -> tuple[AnswerSetup, AnswerTarget]:
+        """Return the setup with the default mode if it has none, and what it evaluates."""
+        from pipeline.engine.usage.budget import Budget
+        from pipeline.evaluation.answer_results import AnswerSetup
+        from pipeline.evaluation.answers import AnswerTarget, BudgetedAccount
+
+        setup = setup or AnswerSetup()
+        if not setup.modes:
+            setup = replace(setup, modes=(self.settings.query.mode,))
+        account = BudgetedAccount(
+            workspace=self.settings.workspace,
+            mode="evaluate",
+            journal=self.question_journal,
+            budget=Budget(setup.max_cost, setup.max_tokens),
+        )
+        resources = self.query_resources("evaluate", account=account)
+        embedding = self._last_shown.at(self.stores.live()).embedding
+        target = AnswerTarget(
+            self.request, resources, account, self.stores.vectors, self.query_chat, embedding
+        )
+        return setup, target
+
     def _data_of_any_size(self, question: str, **options: Any) -> dict[str, Any]:
         """Return the evidence for a question even if its prompt exceeds the model's window.
 
@@ -269,8 +327,12 @@ class Asking(Services):
             asker or ANYONE, question, self.settings.query, options, self.tokenizer
         )
 
-    def query_resources(self, mode: str, asker: Asker | None = None) -> QueryResources:
-        """Return the resources for one question.
+    def query_resources(
+        self, mode: str, asker: Asker | None = None, account: Account | None = None
+    ) -> QueryResources:
+        """Return the resources for one question, whose calls are recorded in ``account``.
+
+        The default is a new account of the asker with the usage records of the project.
 
         This method and each read of the resources raise NothingLoadedError if nothing is loaded,
         OtherOwnerError if the workspace belongs to another owner and was not named explicitly, and
@@ -287,7 +349,8 @@ class Asking(Services):
         from pipeline.query.search.visible import restrict_to_visible
 
         caller = asker or ANYONE
-        account = Account(caller, self.settings.workspace, mode, self.question_journal)
+        if account is None:
+            account = Account(caller, self.settings.workspace, mode, self.question_journal)
         last = self._last_shown
         shown = last.shown or last.at(self.stores.live())
         embedding = AccountedEmbedding(shown.embedding, account)

@@ -109,8 +109,14 @@ def print_forecast(
 
 def print_bill(what: str, estimate: Mapping[str, Any]) -> None:
     """Print what a command would ask and cost. ``estimate`` has the fields of an Estimate."""
+    print_bills({what: estimate})
+
+
+def print_bills(estimates: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print a line for each kind of calls that a command would make."""
     print(BILL_HEADER)
-    print(f"{what:<22} {'':<14} {_bill(estimate)}")
+    for what, estimate in estimates.items():
+        print(f"{what:<22} {'':<14} {_bill(estimate)}")
 
 
 def _bill(estimate: Mapping[str, Any]) -> str:

@@ -1,11 +1,14 @@
-"""The command eval, which measures retrieval by mode, and whether it has changed."""
+"""The command eval, which measures retrieval and answers by mode, and whether they have changed."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pipeline.cli.build import MaxCost, MaxTokens
+from pipeline.cli.evaluate_answers import evaluate_answers, print_answers, print_plan
 from pipeline.cli.options import (
     Folder,
     Json,
@@ -22,13 +25,23 @@ from pipeline.cli.run_pages import refuse_page, refuse_unwritable
 from pipeline.errors import FAILED
 
 if TYPE_CHECKING:
+    from pipeline.evaluation.answer_results import AnswerEvaluation
     from pipeline.evaluation.results import Evaluation
+
+RETRIEVAL_METRIC, ANSWER_METRIC = "recall@10", "f1"
+"""Metrics that --baseline looks at if none is named."""
 
 Questions = Annotated[
     Path | None, typer.Argument(metavar="QUESTIONS.jsonl", help="Questions with their gold.")
 ]
-Modes = Annotated[str | None, typer.Option(metavar="A,B", help="By default all that retrieve.")]
-Ks = Annotated[str, typer.Option("--k", metavar="N,N", help="How many passages to look at.")]
+Modes = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="By default all that retrieve; with --answers query.mode."),
+]
+Ks = Annotated[
+    str | None,
+    typer.Option("--k", metavar="N,N", help="How many passages to look at; else 2,5,10,20."),
+]
 Budget = Annotated[
     int | None,
     typer.Option(metavar="TOKENS", help="Also look at what a prompt of this size shows."),
@@ -39,6 +52,19 @@ Keywords = Annotated[
     typer.Option("--keywords", help="Ask the chat model for keywords: costs a call a question."),
 ]
 Rerank = Annotated[bool, typer.Option("--rerank", help="Use models.rerank too, which may cost.")]
+Answers = Annotated[
+    bool, typer.Option("--answers", help="Have the chat model answer, and measure the answers.")
+]
+Model = Annotated[
+    str, typer.Option(metavar="NAME", help="With --answers: which of models.chat answers.")
+]
+Judge = Annotated[
+    str, typer.Option(metavar="NAME", help="With --answers: which of models.chat judges them.")
+]
+OnlyPlan = Annotated[
+    bool,
+    typer.Option("--plan", help="With --answers: only say what would be asked, and its cost."),
+]
 Output = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write all of it there.")]
 Page = Annotated[
     Path | None, typer.Option("--html", metavar="FILE.html", help="Write a page to look at.")
@@ -54,23 +80,29 @@ Baseline = Annotated[
     Path | None,
     typer.Option(metavar="FILE.json", help="End with 1 where a mode is worse than there."),
 ]
-Metric = Annotated[str, typer.Option(help="With --baseline: what is looked at.")]
+Metric = Annotated[
+    str | None,
+    typer.Option(help="With --baseline: what is looked at; recall@10, or f1 of answers."),
+]
 Drop = Annotated[
     float, typer.Option(metavar="POINTS", help="With --baseline: how much lower it may be, of 100.")
 ]
 
 
 def evaluate(
-    context: typer.Context, questions: Questions = None, modes: Modes = None, ks: Ks = "2,5,10,20",
+    context: typer.Context, questions: Questions = None, modes: Modes = None, ks: Ks = None,
     budget: Budget = None, by: By = "type", keywords: Keywords = False, rerank: Rerank = False,
+    answers: Answers = False, model: Model = "", judge: Judge = "", only_plan: OnlyPlan = False,
+    max_cost: MaxCost = None, max_tokens: MaxTokens = None,
     output: Output = None,
-    html: Page = None, baseline: Baseline = None, metric: Metric = "recall@10",
+    html: Page = None, baseline: Baseline = None, metric: Metric = None,
     max_drop: Drop = 2.0,
     compare: Compare = None, against: Against = None, folder: Folder = None,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Measure retrieval against questions whose gold is known, or compare two such measurements."""
+    """Measure retrieval, or answers, against questions whose gold is known, or compare two such
+    measurements."""
     if (questions is None) == (compare is None):
         raise typer.BadParameter(
             "a file of questions, or --compare A.json B.json", param_hint="QUESTIONS.jsonl"
@@ -81,6 +113,10 @@ def evaluate(
         _compare(find_root(context, folder), compare, against, output, as_json)
         return
     assert questions is not None
+    limits = {"--max-cost": max_cost, "--max-tokens": max_tokens}
+    of_answers = {"--model": model, "--judge": judge, "--plan": only_plan, **limits}
+    of_retrieval = {"--k": ks, "--budget": budget}
+    _refuse_options(of_retrieval if answers else of_answers, answers)
     with open_project(context, folder, overrides, as_json) as project:
         from pipeline.evaluation.results import read_evaluation
 
@@ -91,16 +127,42 @@ def evaluate(
 
         names = None if modes is None else split_list(modes)
         before = None if baseline is None else read_evaluation(baseline).modes
-        with counting("eval") as advanced:
-            found = project.evaluate(
-                questions, names, _read_numbers(ks), budget, by, keywords, rerank, advanced
+        if answers:
+            from pipeline.evaluation.answer_results import AnswerSetup
+
+            setup = AnswerSetup(
+                tuple(names or ()), by, keywords, rerank, model, judge, max_cost, max_tokens
             )
-        _write_results(found, output, html)
-        worse = [] if before is None else _find_worse(before, found, metric, max_drop)
+            if only_plan:
+                print_plan(project, questions, setup, as_json)
+                return
+            found = evaluate_answers(project, questions, setup, html)
+        else:
+            with counting("eval") as advanced:
+                found = project.evaluate(
+                    questions, names, _read_numbers(ks), budget, by, keywords, rerank, advanced
+                )
+            _write_page(found, html)
+        if output is not None:
+            _write_json(output, found.to_json())
+        looked_at = metric or (ANSWER_METRIC if answers else RETRIEVAL_METRIC)
+        worse = [] if before is None else _find_worse(before, found, looked_at, max_drop)
     _show(found, as_json)
     print_aside(*(f"eval: {line}" for line in worse))
     if worse:
         raise typer.Exit(FAILED)
+
+
+def _refuse_options(given: Mapping[str, Any], answers: bool) -> None:
+    """Raise BadParameter if one of the options has a value.
+
+    They belong to the other kind of evaluation than that of ``answers``.
+    """
+    for option, value in given.items():
+        # A limit of 0 is a value too.
+        if value is not None and value is not False and value != "":
+            reason = "does not go with --answers" if answers else "goes with --answers"
+            raise typer.BadParameter(reason, param_hint=option)
 
 
 def _compare(
@@ -120,9 +182,13 @@ def _compare(
         print(comparison_table(compared))
 
 
-def _show(found: "Evaluation", as_json: bool) -> None:
+def _show(found: "Evaluation | AnswerEvaluation", as_json: bool) -> None:
     from pipeline.evaluation.compare import evaluation_table, left_out_lines
+    from pipeline.evaluation.results import Evaluation
 
+    if not isinstance(found, Evaluation):
+        print_answers(found, as_json)
+        return
     if as_json:
         print_json(found.to_json())
     else:
@@ -130,9 +196,7 @@ def _show(found: "Evaluation", as_json: bool) -> None:
     print_aside(*left_out_lines(found), *found.notes)
 
 
-def _write_results(found: "Evaluation", output: Path | None, html: Path | None) -> None:
-    if output is not None:
-        _write_json(output, found.to_json())
+def _write_page(found: "Evaluation", html: Path | None) -> None:
     if html is not None:
         from pipeline.evaluation.page import page
         from pipeline.files import write_text
@@ -146,7 +210,9 @@ def _write_json(path: Path, content: Any) -> None:
     write_text(path.resolve(), json.dumps(content, ensure_ascii=False, indent=1) + "\n")
 
 
-def _find_worse(before: Any, found: "Evaluation", metric: str, points: float) -> list[str]:
+def _find_worse(
+    before: Any, found: "Evaluation | AnswerEvaluation", metric: str, points: float
+) -> list[str]:
     """Return a line for each mode whose metric fell by more than ``points`` hundredths, or is
     missing now. ``before`` has the metrics of the baseline by mode."""
     from pipeline.evaluation.compare import fallen
@@ -155,7 +221,10 @@ def _find_worse(before: Any, found: "Evaluation", metric: str, points: float) ->
     return fallen(before, stored("", found.to_json()).modes, metric, points)
 
 
-def _read_numbers(ks: str) -> list[int]:
+def _read_numbers(ks: str | None) -> list[int] | None:
+    """Return the numbers of the option; None if it was not given."""
+    if ks is None:
+        return None
     try:
         return [int(k) for k in split_list(ks)]
     except ValueError:

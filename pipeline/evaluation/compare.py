@@ -4,15 +4,24 @@ A bootstrap tells whether a difference is more than chance. Percentile intervals
 Tibshirani, An Introduction to the Bootstrap (1993), sections 13.3 and 15.4.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from pipeline.errors import UsageError, counted
-from pipeline.evaluation.results import TOKEN_COLUMNS, Evaluation, StoredEvaluation, Values
+from pipeline.evaluation.results import (
+    ANSWER_MEASURES,
+    TOKEN_COLUMNS,
+    Evaluation,
+    StoredEvaluation,
+    Values,
+)
+
+if TYPE_CHECKING:
+    from pipeline.evaluation.answer_results import AnswerEvaluation
 
 RESAMPLES = 10_000
 AT_ONCE = 500
@@ -146,25 +155,51 @@ def fallen(
 def _compare_mode(
     mode: str, a: Mapping[tuple[str, str], Values], b: Mapping[tuple[str, str], Values]
 ) -> list[dict[str, Any]]:
-    """Return the rows of a comparison for one mode, one per metric that both have."""
-    questions = sorted(a.keys() & b.keys())
-    if not questions:
-        return []
-    first_question = questions[0]
-    metrics = [name for name in b[first_question] if name in a[first_question]]
+    """Return the rows of a comparison for one mode, one per metric that both have.
+
+    A metric is compared over the questions that have it in both.
+    """
+    questions_of: dict[str, list[tuple[str, str]]] = {}
+    for question in sorted(a.keys() & b.keys()):
+        for metric in b[question]:
+            if metric in a[question]:
+                questions_of.setdefault(metric, []).append(question)
+    # Metrics of the same questions share their resamples.
+    metrics_of: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for metric, questions in questions_of.items():
+        metrics_of.setdefault(tuple(questions), []).append(metric)
+    rows: dict[str, dict[str, Any]] = {}
+    for questions, metrics in metrics_of.items():
+        for row in _compare_metrics(a, b, questions, metrics):
+            rows[row["metric"]] = {"mode": mode, **row}
+    return [rows[metric] for metric in sorted(questions_of, key=_place_of_metric)]
+
+
+def _place_of_metric(metric: str) -> int:
+    """Return the place of a metric in a comparison: tokens come last."""
+    if metric in TOKEN_COLUMNS:
+        return len(ANSWER_MEASURES)
+    return ANSWER_MEASURES.index(metric) if metric in ANSWER_MEASURES else 0
+
+
+def _compare_metrics(
+    a: Mapping[tuple[str, str], Values],
+    b: Mapping[tuple[str, str], Values],
+    questions: Sequence[tuple[str, str]],
+    metrics: Sequence[str],
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each metric; all questions have all of them."""
     values_a = _as_array(a, questions, metrics)
     values_b = _as_array(b, questions, metrics)
     intervals = paired_bootstrap(values_b - values_a)
     means_a = values_a.mean(axis=0).tolist()
     means_b = values_b.mean(axis=0).tolist()
-    rows: list[dict[str, Any]] = []
     for metric, mean_a, mean_b, interval in zip(metrics, means_a, means_b, intervals, strict=True):
-        row: dict[str, Any] = {"mode": mode, "metric": metric, "questions": len(questions)}
+        row: dict[str, Any] = {"metric": metric, "questions": len(questions)}
         values = {"a": mean_a, "b": mean_b, **asdict(interval)}
         for name, value in values.items():
             row[name] = round(value, DIGITS)
-        rows.append(row)
-    return rows
+        yield row
 
 
 def _as_array(
@@ -197,7 +232,7 @@ def evaluation_table(evaluation: Evaluation) -> str:
     return "\n".join(lines)
 
 
-def left_out_lines(evaluation: Evaluation) -> list[str]:
+def left_out_lines(evaluation: "Evaluation | AnswerEvaluation") -> list[str]:
     """Return lines on the questions that are in no figure, and the reasons."""
     left_out = evaluation.left_out
     if not left_out:
@@ -228,14 +263,19 @@ def comparison_table(comparison: Comparison) -> str:
         f"{'mode':<{mode_width}}  {'metric':<{metric_width}} {'a':>10} {'b':>10} {'b - a':>10} "
         f" {'95 % interval':^21} {'p':>7}"
     )
+    # Measures of answers are compared over different numbers of questions.
+    n_differ = rows["questions"].nunique() > 1
+    if n_differ:
+        head += "   questions"
     lines = [f"a: {comparison.a}{against}", f"b: {comparison.b}", head]
     for row in rows.to_dict("records"):
-        digits = 3 if "@" in row["metric"] else 0
+        digits = 0 if row["metric"] in TOKEN_COLUMNS else 3
         name = f"{row['mode']:<{mode_width}}  {row['metric']:<{metric_width}}"
         numbers = " ".join(f"{row[column]:>10,.{digits}f}" for column in ("a", "b", "difference"))
         ends = " ".join(f"{row[column]:>+10,.{digits}f}" for column in ("low", "high"))
         star = " *" if row["low"] > 0 or row["high"] < 0 else ""
-        lines.append(f"{name} {numbers}  {ends} {row['p']:>7.4f}{star}")
+        n_questions = f"{row['questions']:>10,}" if n_differ else ""
+        lines.append(f"{name} {numbers}  {ends} {row['p']:>7.4f}{star:<2}{n_questions}".rstrip())
     both = f"{counted(int(rows['questions'].max()), 'question')} in both"
     alone = ""
     if comparison.only_a or comparison.only_b:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.errors import StoreError, UsageError
+from pipeline.errors import StoreError, UsageError, counted
 from pipeline.evaluation.questions import (
     Gold,
     Passage,
@@ -20,7 +20,7 @@ from pipeline.evaluation.questions import (
 from pipeline.evaluation.results import RESULT_COLUMNS, Evaluation, Setup, SkippedQuestion
 from pipeline.query.resources import QueryResources
 from pipeline.settings.query_options import QuerySettings
-from pipeline.stores.base import Advanced, silent
+from pipeline.stores.base import Advanced, Live, silent
 from pipeline.stores.reads import VectorStore
 
 QueryData = Callable[..., Mapping[str, Any]]
@@ -53,8 +53,54 @@ def evaluate(
     StoreError if the stores are loaded meanwhile.
     """
     _refuse_unconfigured(setup, searched)
+    answerable = [question for question in questions if question.answerable]
+    if not answerable:
+        raise UsageError("eval: no question is answerable; --answers measures refusals")
     live = searched.vectors.live()
-    with searched.vectors.reading() as vectors:
+    found = look_up_gold(answerable, searched.vectors)
+    retrievals = _Retrievals(setup, searched, found.targets)
+    columns = [*RESULT_COLUMNS, *metric_names(setup.ks, setup.budget is not None)]
+    results = pd.DataFrame(retrievals.rows(found.known, advanced), columns=columns)
+    refuse_new_load(live, searched.vectors)
+    passages = pd.DataFrame.from_dict(
+        retrievals.seen, orient="index", columns=["document_id", "excerpt"]
+    )
+    notes = list(retrievals.notes)
+    n_unanswerable = len(questions) - len(answerable)
+    if n_unanswerable:
+        not_asked = counted(n_unanswerable, "question")
+        notes.append(f"{not_asked} not answerable: nothing to find, so in no figure")
+    return Evaluation(
+        setup,
+        describe_load(live),
+        retrievals.chunk_top_k,
+        found.known,
+        found.left_out,
+        found.targets,
+        results,
+        found.documents,
+        passages.sort_index(),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+@dataclass(frozen=True)
+class GoldInStores:
+    """The gold of some questions as the stores have it.
+
+    ``known``: questions all of whose gold is in the stores. ``left_out``: the other questions.
+    ``documents``: source and title by id.
+    """
+
+    known: tuple[Question, ...]
+    left_out: tuple[SkippedQuestion, ...]
+    targets: Targets
+    documents: pd.DataFrame
+
+
+def look_up_gold(questions: Sequence[Question], store: VectorStore) -> GoldInStores:
+    """Return the gold of the questions. Raises UsageError if all questions have unknown gold."""
+    with store.reading() as vectors:
         rows = [(document.id, document.source, document.title) for document in vectors.documents()]
         documents = pd.DataFrame(rows, columns=["id", "source", "title"])
         targets, unknown = find_gold(questions, documents, vectors)
@@ -66,33 +112,27 @@ def evaluate(
     if not known:
         fact = _describe_unknown(left_out[0], unknown)
         raise UsageError(f"eval: no question's gold is in the stores; {fact}")
-    retrievals = _Retrievals(setup, searched, targets)
-    columns = [*RESULT_COLUMNS, *metric_names(setup.ks, setup.budget is not None)]
-    results = pd.DataFrame(retrievals.rows(known, advanced), columns=columns)
-    if searched.vectors.live() != live:
+    skipped = tuple(SkippedQuestion.of(question, unknown) for question in left_out)
+    return GoldInStores(tuple(known), skipped, targets, documents.set_index("id").sort_index())
+
+
+def refuse_new_load(live: Live | None, store: VectorStore) -> None:
+    """Raise StoreError if the stores show another load than ``live``."""
+    if store.live() != live:
         raise StoreError(
             "eval: the stores were loaded while the questions were asked; run it again"
         )
-    stores: dict[str, Any] = {}
-    if live:
-        stores["workflow"] = live.workflow
-        stores["version"] = live.version
-        stores["embedding"] = dict(live.embedding)
-    passages = pd.DataFrame.from_dict(
-        retrievals.seen, orient="index", columns=["document_id", "excerpt"]
-    )
-    return Evaluation(
-        setup,
-        stores,
-        retrievals.chunk_top_k,
-        tuple(known),
-        tuple(SkippedQuestion.of(question, unknown) for question in left_out),
-        targets,
-        results,
-        documents.set_index("id").sort_index(),
-        passages.sort_index(),
-        tuple(dict.fromkeys(retrievals.notes)),
-    )
+
+
+def describe_load(live: Live | None) -> dict[str, Any]:
+    """Return workflow, version and embedding model of a load as JSON."""
+    if live is None:
+        return {}
+    return {
+        "workflow": live.workflow,
+        "version": live.version,
+        "embedding": dict(live.embedding),
+    }
 
 
 def _refuse_unconfigured(setup: Setup, searched: SearchTarget) -> None:

@@ -24,6 +24,8 @@ from pipeline.text.ids import clean
 Kind = Literal["document", "chunk", "text"]
 KEYS: dict[str, Kind] = {"documents": "document", "chunks": "chunk", "texts": "text"}
 """Key of a line -> kind of the gold that it names."""
+ANSWER_KEYS = ("answers", "answer")
+"""Keys of a line that hold gold answers."""
 
 MOST_FAULTS = 5
 Record = Mapping[str, Any]
@@ -49,6 +51,8 @@ class Question:
     """A question with its gold.
 
     ``type``: the type by which results are grouped, or "". ``line``: its line in the file, from 1.
+    ``answers``: right short answers, any of which is enough. ``answerable``: false if the documents
+    do not answer it, so that a refusal is right; it has no gold then.
     """
 
     id: str
@@ -56,17 +60,22 @@ class Question:
     gold: tuple[Gold, ...]
     type: str
     line: int
+    answers: tuple[str, ...] = ()
+    answerable: bool = True
 
 
 class _LineError(Exception):
     """A fault in one line of a file of questions."""
 
 
-def read_questions(questions: Questions, by: str = "type") -> list[Question]:
+def read_questions(
+    questions: Questions, by: str = "type", for_answers: bool = False
+) -> list[Question]:
     """Return the questions in the order of their lines.
 
-    ``by`` is the key whose value is a question's type. Blank lines count as lines. Raises
-    UsageError if a line cannot be read, or if there are no questions.
+    ``by`` is the key whose value is a question's type. ``for_answers``: gold answers alone are
+    enough gold. Blank lines count as lines. Raises UsageError if a line cannot be read, or if there
+    are no questions.
     """
     if isinstance(questions, str | Path):
         where = str(questions)
@@ -80,7 +89,7 @@ def read_questions(questions: Questions, by: str = "type") -> list[Question]:
     for number, line in lines:
         try:
             record = _parse_json(line) if isinstance(line, bytes) else line
-            question = _parse_question(record, number, by)
+            question = _parse_question(record, number, by, for_answers)
             if question.id in line_of_id:
                 other = line_of_id[question.id]
                 raise _LineError(
@@ -128,7 +137,7 @@ def _parse_json(line: bytes) -> Any:
         raise _LineError("not JSON that can be read; write one object a line") from None
 
 
-def _parse_question(record: Any, line: int, by: str) -> Question:
+def _parse_question(record: Any, line: int, by: str, for_answers: bool) -> Question:
     """Return the question of a record. Raises _LineError if it is no valid question."""
     if not isinstance(record, Mapping):
         raise _LineError("no object; write {...}, one a line")
@@ -136,8 +145,14 @@ def _parse_question(record: Any, line: int, by: str) -> Question:
     if not isinstance(text, str) or not any(map(str.isalnum, text)):
         raise _LineError("no question; give its text under 'question'")
     gold = [Gold(kind, name) for key, kind in KEYS.items() for name in _gold_names(record, key)]
-    if not gold:
-        raise _LineError(f"no gold; name what is to be found under one of {', '.join(KEYS)}")
+    answers = [answer for key in ANSWER_KEYS for answer in _gold_answers(record, key)]
+    answerable = record.get("answerable", True)
+    if not isinstance(answerable, bool):
+        raise _LineError("'answerable' is neither true nor false; write false, or leave it out")
+    if not answerable and (gold or answers):
+        raise _LineError("gold of a question that is not answerable; leave one of the two out")
+    if answerable and not gold and not (answers and for_answers):
+        raise _LineError(_say_missing_gold(for_answers))
     given, kind = record.get("id"), record.get(by)
     return Question(
         str(line) if given is None else _scalar(given, "id"),
@@ -145,7 +160,23 @@ def _parse_question(record: Any, line: int, by: str) -> Question:
         tuple(dict.fromkeys(gold)),
         "" if kind is None else _scalar(kind, by),
         line,
+        tuple(dict.fromkeys(answers)),
+        answerable,
     )
+
+
+def _gold_answers(record: Record, key: str) -> list[str]:
+    """Return the answers under the key; an empty text under "answer" stands for none."""
+    if key == "answer" and record.get(key) == "":
+        return []
+    return _gold_names(record, key)
+
+
+def _say_missing_gold(for_answers: bool) -> str:
+    keys = ", ".join(KEYS)
+    if for_answers:
+        return f"no gold; give 'answers', or name what is to be found under one of {keys}"
+    return f"no gold; name what is to be found under one of {keys}"
 
 
 def _gold_names(record: Record, key: str) -> list[str]:

@@ -22,6 +22,20 @@ FORMAT = 1
 TOKEN_COLUMNS = ["prompt_tokens", "entity_tokens", "relationship_tokens", "chunk_tokens"]
 RESULT_COLUMNS = ["mode", "id", "type", "ranks", "chunks", *TOKEN_COLUMNS, "cut", "latency_ms"]
 DIGITS = 6
+ANSWERS = "answers"
+"""The ``kind`` in the JSON of an evaluation of answers."""
+ANSWER_MEASURES = (
+    "exact_match",
+    "f1",
+    "contains_gold",
+    "citation_precision",
+    "citation_recall",
+    "supported",
+    "refused",
+    "wrongly_refused",
+    "judged_right",
+    "judged_partly",
+)
 Values = Mapping[str, float]
 """Metric -> value."""
 
@@ -155,7 +169,7 @@ class Evaluation:
             "types": types,
             "questions": [self._question_json(question) for question in self.questions],
             "passages": self._passages_json(),
-            "left_out": [_left_out_json(left) for left in self.left_out],
+            "left_out": [describe_left_out(left) for left in self.left_out],
             "notes": list(self.notes),
             "timings": timings,
         }
@@ -203,7 +217,8 @@ class Evaluation:
         }
 
 
-def _left_out_json(left: SkippedQuestion) -> dict[str, Any]:
+def describe_left_out(left: SkippedQuestion) -> dict[str, Any]:
+    """Return a question that is in no figure as JSON."""
     unknown_gold = [
         {"kind": gold.kind, "name": gold.name, "reason": reason}
         for gold, reason in left.unknown.items()
@@ -273,9 +288,10 @@ def stored(name: str, content: Mapping[str, Any]) -> StoredEvaluation:
 
 
 def _values(content: Mapping[str, Any]) -> dict[str, float]:
-    """Return the metrics and tokens among the values."""
-    return {
-        name: float(value)
-        for name, value in content.items()
-        if "@" in name or name in TOKEN_COLUMNS
-    }
+    """Return the metrics and tokens among the values, without those that have no value."""
+    values: dict[str, float] = {}
+    for name, value in content.items():
+        is_measure = "@" in name or name in TOKEN_COLUMNS or name in ANSWER_MEASURES
+        if is_measure and value is not None:
+            values[name] = float(value)
+    return values

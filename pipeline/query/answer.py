@@ -327,7 +327,17 @@ def ask_for_answer(prepared: PreparedQuery, resources: QueryResources) -> Answer
     """Ask the model for the answer without streaming. Raises ModelError if it fails."""
     chat = resources.chat(prepared.request.model)
     assert chat is not None
-    reply = chat.complete([ChatRequest("answer", prepared.messages, check=any_text)])[0]
+    reply = chat.complete([build_answer_request(prepared)])[0]
+    return read_reply(reply, prepared, resources)
+
+
+def build_answer_request(prepared: PreparedQuery) -> ChatRequest:
+    """Return the request for the answer."""
+    return ChatRequest("answer", prepared.messages, check=any_text)
+
+
+def read_reply(reply: ChatReply, prepared: PreparedQuery, resources: QueryResources) -> AnswerText:
+    """Return the answer in a reply. Raises ModelError if the call failed."""
     refuse_failed(reply, count_tokens(prepared.messages, resources.tokenizer))
     text, (abstention, cited) = join_pieces(read_answer(iter([reply.text]), prepared, resources))
     return AnswerText(text, abstention, cited, reply)

@@ -5,12 +5,12 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 from pipeline.errors import GraphmillError, PromptTooLongError
-from pipeline.models.base import ChatReply, ChatRequest
+from pipeline.models.base import ChatReply
 from pipeline.query.answer import (
     Answer,
     AnswerText,
-    any_text,
     ask_for_answer,
+    build_answer_request,
     build_fixed_answer,
     finish_answer,
     make_inquiry,
@@ -130,5 +130,5 @@ def _ask_for_stream(
     """Yield the pieces of the model's reply; append the whole reply to ``replies`` at its end."""
     chat = resources.chat(prepared.request.model)
     assert chat is not None
-    reply = yield from chat.stream(ChatRequest("answer", prepared.messages, check=any_text))
+    reply = yield from chat.stream(build_answer_request(prepared))
     replies.append(reply)

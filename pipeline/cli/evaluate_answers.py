@@ -1,0 +1,49 @@
+"""The part of the command eval that has the chat model answer, and measures its answers."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.cli.console import print_bills
+from pipeline.cli.options import print_aside, print_json
+from pipeline.cli.progress import counting
+
+if TYPE_CHECKING:
+    from pipeline.evaluation.answer_results import AnswerEvaluation, AnswerSetup
+    from pipeline.project import Project
+
+
+def print_plan(project: "Project", questions: Path, setup: "AnswerSetup", as_json: bool) -> None:
+    """Print what an evaluation of answers would ask and cost."""
+    estimates = project.forecast_answers(questions, setup)
+    bills = {f"eval {kind}": asdict(estimate) for kind, estimate in estimates.items()}
+    if as_json:
+        print_json(bills)
+    else:
+        print_bills(bills)
+
+
+def evaluate_answers(
+    project: "Project", questions: Path, setup: "AnswerSetup", html: Path | None
+) -> "AnswerEvaluation":
+    """Evaluate the answers, and write the page if one is wanted."""
+    with counting("eval") as advanced:
+        found = project.evaluate_answers(questions, setup, advanced)
+    if html is not None:
+        from pipeline.evaluation.answer_page import answer_page
+        from pipeline.files import write_text
+
+        write_text(html.resolve(), answer_page(found))
+    return found
+
+
+def print_answers(found: "AnswerEvaluation", as_json: bool) -> None:
+    """Print the evaluation; its price and what is in no figure on stderr."""
+    from pipeline.evaluation.answer_table import answer_table, failure_lines, usage_line
+    from pipeline.evaluation.compare import left_out_lines
+
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print(answer_table(found))
+    print_aside(*left_out_lines(found), *failure_lines(found), *found.notes, usage_line(found))

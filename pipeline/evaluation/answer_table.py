@@ -1,0 +1,120 @@
+"""An evaluation of answers as tables of text."""
+
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from pipeline.errors import counted
+from pipeline.evaluation.answer_results import AnswerEvaluation
+from pipeline.evaluation.compare import MOST_LEFT_OUT, MOST_TYPES
+
+COLUMNS: Mapping[str, tuple[str, str]] = {
+    "exact_match": ("answer", "exact"),
+    "f1": ("answer", "f1"),
+    "contains_gold": ("answer", "holds"),
+    "judged_right": ("judge", "right"),
+    "judged_partly": ("judge", "partly"),
+    "citation_precision": ("citations", "prec."),
+    "citation_recall": ("citations", "recall"),
+    "supported": ("citations", "supp."),
+    "answerable": ("answerable", "n"),
+    "wrongly_refused": ("answerable", "refused"),
+    "unanswerable": ("unanswerable", "n"),
+    "refused": ("unanswerable", "refused"),
+}
+"""Column of the means -> its two lines of headings, in the order of a table."""
+JUDGE = ("judged_right", "judged_partly")
+COUNTS = ("answerable", "unanswerable")
+WIDTH = 8
+"""Characters of a column."""
+
+
+def shown_columns(evaluation: AnswerEvaluation) -> list[str]:
+    """Return the columns of a table; those of the judge only if there is one."""
+    has_judge = bool(evaluation.setup.judge)
+    return [name for name in COLUMNS if has_judge or name not in JUDGE]
+
+
+def format_measure(column: str, value: float) -> str:
+    """Return a value as text; "-" if no question has the measure."""
+    if pd.isna(value):
+        return "-"
+    return f"{value:,.0f}" if column in COUNTS else f"{value:.3f}"
+
+
+def answer_table(evaluation: AnswerEvaluation) -> str:
+    """Return the evaluation as text, a line per mode, in all and then by type of question."""
+    columns = shown_columns(evaluation)
+    n_questions = counted(len(evaluation.questions), "question")
+    model = evaluation.setup.model or "default"
+    lines = [f"{n_questions}, workflow {evaluation.stores.get('workflow')}, chat model {model}", ""]
+    lines += _table_lines(evaluation.summary(), columns)
+    types = evaluation.by_type()
+    for type, means in list(types.items())[:MOST_TYPES]:
+        of_type = counted(int(means["questions"].iloc[0]), "question")
+        lines += ["", f"{evaluation.setup.by}: {type or 'none'}, {of_type}"]
+        lines += _table_lines(means, columns)
+    n_more = len(types) - MOST_TYPES
+    if n_more > 0:
+        more = f"... and {n_more} more values of '{evaluation.setup.by}': --json has them"
+        lines += ["", more]
+    agreed = list(_agreement_lines(evaluation))
+    if agreed:
+        lines += ["", *agreed]
+    return "\n".join(lines)
+
+
+def _table_lines(means: pd.DataFrame, columns: list[str]) -> list[str]:
+    """Return two lines of headings and a line per mode; columns have fixed widths."""
+    heads = "".join(f"{COLUMNS[column][1]:>{WIDTH}}" for column in columns)
+    lines = [_group_line(columns), f"{'mode':<7}{heads}"]
+    for mode, row in zip(means.index, means.to_dict("records"), strict=True):
+        cells = [f"{format_measure(column, row[column]):>{WIDTH}}" for column in columns]
+        lines.append(f"{mode:<7}{''.join(cells)}")
+    return [line.rstrip() for line in lines]
+
+
+def _group_line(columns: list[str]) -> str:
+    """Return the names of groups of columns, each above the first column of its group."""
+    line = ""
+    last_group = ""
+    for place, column in enumerate(columns):
+        group = COLUMNS[column][0]
+        if group != last_group:
+            line = f"{line:<{7 + place * WIDTH + 2}}{group}"
+        last_group = group
+    return line
+
+
+def _agreement_lines(evaluation: AnswerEvaluation) -> Iterator[str]:
+    """Yield a line per mode on how far the judge and the match with gold agree."""
+    if not evaluation.setup.judge:
+        return
+    for mode, agreed in evaluation.agreements().items():
+        if not agreed["answers"]:
+            continue
+        kappa = "-" if agreed["kappa"] is None else f"{agreed['kappa']:.3f}"
+        judged = counted(agreed["answers"], "answer")
+        share = f"{agreed['agreement']:.3f}"
+        yield f"{mode}: judge and gold match agree on {share} of {judged}, Cohen's kappa {kappa}"
+
+
+def usage_line(evaluation: AnswerEvaluation) -> str:
+    """Return calls, tokens and price of the evaluation as text."""
+    used = evaluation.usage
+    price = "no price" if used["cost"] is None else f"price {used['cost']:.4f}"
+    calls = f"{counted(used['calls'], 'call')} ({used['known']:,} known)"
+    return f"{calls}, {used['input_tokens']:,} tokens in, {used['output_tokens']:,} out: {price}"
+
+
+def failure_lines(evaluation: AnswerEvaluation) -> list[str]:
+    """Return lines on the questions without a reply, which are in no figure."""
+    failed = evaluation.failed
+    if not failed:
+        return []
+    lines = [f"no reply: {counted(len(failed), 'question')} in no figure"]
+    for mode, question, reason in failed[:MOST_LEFT_OUT]:
+        lines.append(f"  line {question.line}, {question.id}, {mode}: {reason}")
+    if len(failed) > MOST_LEFT_OUT:
+        lines.append(f"  ... and {len(failed) - MOST_LEFT_OUT:,} more: --json has them")
+    return lines
