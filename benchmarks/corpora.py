@@ -152,7 +152,6 @@ def corpus(name: str, seed: int = 16) -> Benchmark:
         {
             "id": str(place),
             "question": made[place][2],
-            "answer": "",
             "type": name,
             "titles": [made[place][0]],
         }

@@ -3,6 +3,11 @@
 
     python benchmarks/questions.py 2wiki FOLDER PROJECT --questions 101
     python benchmarks/questions.py hotpotqa FOLDER PROJECT --without-titles
+    python benchmarks/questions.py 2wiki FOLDER PROJECT --unanswerable 60
+
+With `--unanswerable`, so many questions have no answer in the passages: those that they rest on are
+left out, and no other passage holds the words of their answer. They measure, with
+`graphmill eval --answers`, whether a model refuses where it should.
 
 FOLDER holds the files as published: 2WikiMultiHopQA as HippoRAG and fast-graphrag use it
 (corpus.json, questions_gold.json, fastgraphrag_multihop_questions.json), HotpotQA as HippoRAG does
@@ -13,10 +18,17 @@ its questions as triples, for benchmarks/yield.py.
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pipeline.evaluation.answer_match import answer_tokens
 
 PASSAGES = "passages.jsonl"
 PASSAGES_OF_QUESTIONS = {51: 421, 101: 780, 1000: 6119}
@@ -50,7 +62,7 @@ def two_wiki(folder: Path, questions: int = 1000) -> Benchmark:
         line: dict[str, Any] = {
             "id": entry["id"],
             "question": entry["question"],
-            "answer": entry["answer"],
+            "answers": [entry["answer"]],
             "type": entry["question_type"],
         }
         if multihop:
@@ -66,13 +78,76 @@ def hotpotqa(folder: Path) -> Benchmark:
         {
             "id": entry["_id"],
             "question": entry["question"],
-            "answer": entry["answer"],
+            "answers": [entry["answer"]],
             "type": entry["type"],
         }
         | {"titles": list(dict.fromkeys(title for title, _ in entry["supporting_facts"]))}
         for entry in _read(folder / "hotpotqa_train.json")
     ]
     return Benchmark([(title, "".join(sentences)) for title, sentences in corpus.items()], lines)
+
+
+def with_unanswerable(benchmark: Benchmark, number: int, seed: int = 33) -> Benchmark:
+    """Return the benchmark with ``number`` questions made unanswerable.
+
+    The passages of their gold are left out. A question is chosen only if no other question needs
+    these, and if no passage that is left holds the tokens of its answer. Raises ValueError if too
+    few questions are so.
+    """
+    needed = Counter(title for line in benchmark.questions for title in line["titles"])
+    tokens = [(title, _joined(f"{title} {text}")) for title, text in benchmark.passages]
+    candidates = list(benchmark.questions)
+    random.Random(seed).shuffle(candidates)
+    chosen: dict[str, dict[str, Any]] = {}
+    for line in candidates:
+        titles = line["titles"]
+        if len(chosen) == number:
+            break
+        is_shared = any(needed[title] > 1 for title in titles)
+        if is_shared or not titles or holders(line["answers"], tokens, set(titles)):
+            continue
+        chosen[line["id"]] = line
+    if len(chosen) < number:
+        raise ValueError(f"only {len(chosen)} questions can be made unanswerable")
+    left_out = {title for line in chosen.values() for title in line["titles"]}
+    for line in chosen.values():
+        # Leaving out more passages cannot add one that holds the answer; the proof is cheap.
+        assert not holders(line["answers"], tokens, left_out)
+    passages = [entry for entry in benchmark.passages if entry[0] not in left_out]
+    questions = [
+        _unanswerable(line) if line["id"] in chosen else line for line in benchmark.questions
+    ]
+    return Benchmark(passages, questions)
+
+
+def holders(
+    answers: Sequence[str], tokens: Sequence[tuple[str, str]], left_out: set[str]
+) -> list[str]:
+    """Return the titles of passages, but those left out, that hold the tokens of an answer.
+
+    ``tokens`` are title and tokens of each passage, as ``_joined`` gives them.
+    """
+    wanted = [_joined(answer) for answer in answers]
+    return [
+        title
+        for title, text in tokens
+        if title not in left_out and any(answer in text for answer in wanted)
+    ]
+
+
+def _joined(text: str) -> str:
+    """Return the tokens of a text with a space before and behind each."""
+    return f" {' '.join(answer_tokens(text))} "
+
+
+def _unanswerable(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": line["id"],
+        "question": line["question"],
+        "answerable": False,
+        "type": "unanswerable",
+        "titles": [],
+    }
 
 
 def write_benchmark(benchmark: Benchmark, project: Path, with_titles: bool = True) -> None:
@@ -91,11 +166,12 @@ def write_benchmark(benchmark: Benchmark, project: Path, with_titles: bool = Tru
         )
         for number, (title, text) in enumerate(benchmark.passages)
     ]
-    questions = [
-        {key: value for key, value in line.items() if key != "titles"}
-        | {"documents": [sources[title] for title in line["titles"]]}
-        for line in benchmark.questions
-    ]
+    questions: list[dict[str, Any]] = []
+    for line in benchmark.questions:
+        question = {key: value for key, value in line.items() if key != "titles"}
+        if line["titles"]:
+            question["documents"] = [sources[title] for title in line["titles"]]
+        questions.append(question)
     _write(project / "data" / "input" / PASSAGES, documents)
     _write(project / "questions.jsonl", questions)
     if benchmark.facts:
@@ -127,18 +203,30 @@ def main() -> None:
         help="of 2wiki",
     )
     parser.add_argument("--without-titles", action="store_true")
+    parser.add_argument(
+        "--unanswerable", type=int, default=0, metavar="N", help="questions without an answer"
+    )
     options = parser.parse_args()
     benchmark = (
         two_wiki(options.folder, options.questions)
         if options.benchmark == "2wiki"
         else hotpotqa(options.folder)
     )
+    if options.unanswerable:
+        try:
+            benchmark = with_unanswerable(benchmark, options.unanswerable)
+        except ValueError as error:
+            parser.error(f"--unanswerable: {error}")
     write_benchmark(benchmark, options.project, not options.without_titles)
     print(f"{len(benchmark.passages):,} passages, {len(benchmark.questions):,} questions; next:")
     print(f"  graphmill -C {options.project} run fast")
     print(
         f"  graphmill -C {options.project} eval {options.project / 'questions.jsonl'} --k"
         " 2,5,8,10,20"
+    )
+    print(
+        f"  graphmill -C {options.project} eval {options.project / 'questions.jsonl'} --answers"
+        " --plan"
     )
 
 

@@ -1,1 +1,1 @@
-"""Evaluation: quality of retrieval by mode, measured without a chat model."""
+"""Evaluation: quality of retrieval and of answers by mode."""

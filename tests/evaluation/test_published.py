@@ -3,7 +3,15 @@
 import json
 from pathlib import Path
 
-from benchmarks.questions import hotpotqa, two_wiki, write_benchmark
+import pytest
+
+from benchmarks.questions import (
+    Benchmark,
+    hotpotqa,
+    two_wiki,
+    with_unanswerable,
+    write_benchmark,
+)
 from pipeline.evaluation.questions import read_questions
 from pipeline.verbs.load_documents import LoadParams, load_documents
 
@@ -69,3 +77,29 @@ def test_hotpotqa_without_titles_has_gold_documents(tmp_path: Path):
     assert [gold.name for gold in read_questions(tmp_path / "questions.jsonl")[0].gold] == [
         "passages.jsonl#0"
     ]
+
+
+def asked(id: str, answer: str, *titles: str) -> dict[str, object]:
+    return {"id": id, "question": f"{id}?", "answers": [answer], "type": "t", "titles": [*titles]}
+
+
+def test_a_question_is_unanswerable_only_if_no_passage_that_is_left_holds_its_answer(
+    tmp_path: Path,
+):
+    benchmark = Benchmark(
+        [("A", "Ada built it."), ("B", "It was Bea."), ("C", "Cy, and Bea too."), ("D", "Dan.")],
+        [
+            asked("alone", "Ada", "A"),
+            asked("elsewhere", "the Bea", "B"),
+            asked("shared1", "Cy", "C", "D"),
+            asked("shared2", "Dan", "D"),
+        ],
+    )
+    made = with_unanswerable(benchmark, 1)
+    assert [title for title, _ in made.passages] == ["B", "C", "D"]
+    write_benchmark(made, tmp_path)
+    read = read_questions(tmp_path / "questions.jsonl", for_answers=True)
+    assert [question.id for question in read if not question.answerable] == ["alone"]
+    assert [question.answers for question in read] == [(), ("the Bea",), ("Cy",), ("Dan",)]
+    with pytest.raises(ValueError, match="only 1 questions"):
+        with_unanswerable(benchmark, 2)

@@ -48,6 +48,38 @@ def test_what_to_count_by_is_any_key():
     ]
 
 
+def test_answers_and_questions_without_an_answer_are_read():
+    lines = [
+        {"question": "Who?", "answers": ["Senn", "Idra Senn", "Senn"]},
+        {"question": "Who?", "answer": "Senn", "documents": ["a.txt"]},
+        {"question": "Who?", "answer": "", "documents": ["a.txt"]},
+        {"question": "Who?", "answerable": False, "answers": []},
+    ]
+    read = read_questions(lines, for_answers=True)
+    assert [question.answers for question in read] == [("Senn", "Idra Senn"), ("Senn",), (), ()]
+    assert [question.answerable for question in read] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"answerable": "no"}, "'answerable' is neither true nor false"),
+        ({"answerable": False, "answers": ["Senn"]}, "gold of a question that is not answerable"),
+        ({"answerable": False, "texts": ["Senn"]}, "gold of a question that is not answerable"),
+        ({"answers": [" "]}, "'answers' is no list of texts"),
+        ({"answers": []}, "no gold; give 'answers', or name what is to be found"),
+    ],
+)
+def test_answers_that_make_no_sense_are_refused(fields: dict, said: str):
+    with pytest.raises(UsageError, match=said):
+        read_questions([{"question": "Who?", **fields}], for_answers=True)
+
+
+def test_answers_are_no_gold_of_retrieval():
+    with pytest.raises(UsageError, match="no gold; name what is to be found"):
+        read_questions([{"question": "Who?", "answers": ["Senn"]}])
+
+
 def test_gold_that_is_named_twice_counts_once():
     assert len(read_questions([GOOD | {"documents": ["a.txt", " a.txt"]}])[0].gold) == 1
 
