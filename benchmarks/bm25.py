@@ -33,7 +33,8 @@ def main() -> None:
     parser.add_argument("project", type=Path, help="that benchmarks/questions.py has filled")
     project = parser.parse_args().project
     passages = list(_lines(project / "data" / "input" / PASSAGES))
-    questions = list(_lines(project / "questions.jsonl"))
+    lines = _lines(project / "questions.jsonl")
+    questions = [line for line in lines if line.get("answerable", True)]
     ranked = rankings([line["text"] for line in passages], [line["question"] for line in questions])
     found = [
         compute_metrics(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipeline.cli.build import MaxCost, MaxTokens
-from pipeline.cli.evaluate_answers import evaluate_answers, print_answers, print_plan
 from pipeline.cli.options import (
     Folder,
     Json,
@@ -128,6 +127,7 @@ def evaluate(
         names = None if modes is None else split_list(modes)
         before = None if baseline is None else read_evaluation(baseline).modes
         if answers:
+            from pipeline.cli.evaluate_answers import evaluate_answers, print_plan
             from pipeline.evaluation.answer_results import AnswerSetup
 
             setup = AnswerSetup(
@@ -187,6 +187,8 @@ def _show(found: "Evaluation | AnswerEvaluation", as_json: bool) -> None:
     from pipeline.evaluation.results import Evaluation
 
     if not isinstance(found, Evaluation):
+        from pipeline.cli.evaluate_answers import print_answers
+
         print_answers(found, as_json)
         return
     if as_json:
