@@ -229,7 +229,7 @@ def build_fixed_answer(prepared: PreparedQuery, resources: QueryResources) -> An
             "query: mode bypass asks the chat model alone, and none is configured; set"
             " OPENAI_API_KEY"
         )
-    text, cited = build_evidence_answer(prepared.context)
+    text, cited = build_evidence_answer(prepared.context, request.query)
     return AnswerText(text, "", cited)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeGuard, TypeVar
 from pipeline.contract.conversion import PAGES
 from pipeline.models.base import Tokenizer
 from pipeline.query.marks import inert
+from pipeline.query.repeated import drop_repeated_facts
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
 from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report
@@ -195,18 +196,23 @@ def build_context(
     Text units get at least half of the budget, or all they need if they have priority
     (``prefers_sources``). Entities and relationships share the rest in proportion to their limits;
     in mode ``global`` relationships come first. What a section does not use goes to the next,
-    finally to the text units.
+    finally to the text units. A relationship that only repeats a text unit shown is left out.
     """
     chunks = Numbers().number_records("sources", chunks)
     references = build_references(chunks)
     left = count_room(request, overhead)
     budget = left if prefers_sources(request) else left // 2
     sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
+    evidence = _without_repeated_facts(evidence, sources.records)
     entities, relationships = _graph_tables(request, evidence, left - sources.tokens, tokenizer)
     if sources.dropped:
         budget = left - entities.tokens - relationships.tokens
         sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
     return Context(entities, relationships, sources, shown_references)
+
+
+def _without_repeated_facts(evidence: Evidence, shown: Sequence[Passage]) -> Evidence:
+    return replace(evidence, relationships=drop_repeated_facts(evidence.relationships, shown))
 
 
 def prefers_sources(request: QueryRequest) -> bool:

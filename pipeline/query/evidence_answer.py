@@ -1,24 +1,53 @@
 """The evidence itself as an answer, for a project without a chat model."""
 
+import math
 import re
+from collections import Counter
+from collections.abc import Sequence
 
+from pipeline.phrases.lexicon import STARTERS, guess_language, stop_words
 from pipeline.query.citations.annotations import Annotation, Cited
-from pipeline.query.context import Context
+from pipeline.query.context import Context, Reference
 from pipeline.query.marks import inert
 from pipeline.stores.records import Relationship
+from pipeline.text.ids import words
+from pipeline.text.sentences import sentence_spans
 
 NOTICE = "No chat model is configured: this is the evidence itself, not an answer."
+BEST = "Most likely: "
+"""Mark of the sentence that shares most with the question."""
 PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 """Most passages and most facts shown, and most characters of each text."""
+NUMBER = 1.5
+"""Weight of a number in a sentence for a question that asks for one, in rarest words. It is more
+than one word: "How high is it?" is not answered by "It is high"."""
+_BLOCK = re.compile(r"\s*(?:#{1,6} |[-*+•] |\d{1,3}[.)] |\||>|```|~~~)| {4}|\t")
+"""The beginning of a line that is a heading, an item of a list, a row of a table, or code."""
+_ASKS_NUMBER = re.compile(
+    r"\b(?:when|how (?:many|much|high|long|old|far|often|deep|wide)|what year|which year|"
+    r"wann|wie ?viele?|wie (?:hoch|lange?|alt|weit|oft))\b",
+    re.IGNORECASE,
+)
+_NAME = r"[^\W\d_a-z][\w-]*(?: [^\W_a-z][\w-]*)*"
+_SIDES = re.compile(rf"(?P<one>{_NAME}),? (?:or|vs\.?|versus|oder)(?: \w+)? (?P<other>{_NAME})")
+_JOINED_SIDES = re.compile(
+    r"(?:between|compare|compared|differ|difference|zwischen|vergleiche|unterscheiden)\b"
+    rf"[^.?!]*?(?P<one>{_NAME}) (?:and|with|to|from|und|mit|von)(?: \w+)? (?P<other>{_NAME})"
+)
 
 
-def build_evidence_answer(context: Context) -> tuple[str, Cited]:
+def build_evidence_answer(context: Context, question: str = "") -> tuple[str, Cited]:
     """Return a text of the best reports, passages and facts with their sources, and its citations.
 
-    The first line is NOTICE. The options --only-need-context and --json show all evidence.
+    The first line is NOTICE. The sentence that shares most with the question comes next. Of a
+    comparison, passages on both sides come in turn. The options --only-need-context and --json show
+    all evidence.
     """
-    references = context.references[:PASSAGES]
-    passages = [f"[{entry.id}] {_shorten(entry.content)}" for entry in references]
+    ordered = take_sides_in_turn(context.references, question)
+    references = ordered[:PASSAGES]
+    passages = [_passage(entry) for entry in references]
+    best = find_best_sentence(references, question)
+    first = [] if best is None else [f"{BEST}{best[0]} [{best[1]}]"]
     reports = [
         f"Report {report.number}: {inert(report.title)}. {_shorten(report.summary)}"
         for report in context.reports.records[:PASSAGES]
@@ -28,7 +57,7 @@ def build_evidence_answer(context: Context) -> tuple[str, Cited]:
     for link in context.relationships.records[:FACTS]:
         shown = [number_of_unit[unit] for unit in link.text_unit_ids if unit in number_of_unit]
         facts.append(_fact_line(link, shown[0] if shown else None))
-    parts = [NOTICE, *reports, *passages]
+    parts = [NOTICE, *first, *reports, *passages]
     if facts:
         parts.append("Facts:\n" + "\n".join(facts))
     text = "\n\n".join(parts)
@@ -40,6 +69,108 @@ def build_evidence_answer(context: Context) -> tuple[str, Cited]:
     ]
     sources = list(dict.fromkeys(annotation.number for annotation in annotations))
     return text, Cited(sources=sources, annotations=annotations)
+
+
+def find_sides(question: str) -> tuple[str, str] | None:
+    """Return the two names that the question compares, as in "Heron or Plover?"; None if none."""
+    found = _SIDES.search(question) or _JOINED_SIDES.search(question)
+    return (found["one"], found["other"]) if found else None
+
+
+def take_sides_in_turn(references: Sequence[Reference], question: str) -> list[Reference]:
+    """Return the references so that the two sides of a comparison come in turn, then the rest.
+
+    A passage that names both sides counts for the first of them that has its turn.
+    """
+    sides = find_sides(question)
+    if sides is None:
+        return list(references)
+    left = list(references)
+    taken: list[Reference] = []
+    names = [side.casefold() for side in sides]
+    for turn in range(len(references)):
+        name = names[turn % 2]
+        found = next((entry for entry in left if name in _named_in(entry)), None)
+        if found is not None:
+            left.remove(found)
+            taken.append(found)
+    return [*taken, *left]
+
+
+def find_best_sentence(references: Sequence[Reference], question: str) -> tuple[str, int] | None:
+    """Return the sentence that shares the rarest words with the question, and its reference's id.
+
+    A word counts by its rarity in the passages. Headings and tables are no sentences. Of equal
+    sentences the first counts. The result is None if no sentence shares two words.
+    """
+    asked = _content_words(question)
+    texts = [set(words(f"{entry.title} {entry.content}")) for entry in references]
+    frequency = Counter(word for text in texts for word in asked & text)
+    weights = {word: math.log(1 + len(texts) / count) for word, count in frequency.items()}
+    wants_number = _ASKS_NUMBER.search(question) is not None
+    best: tuple[float, str, int] | None = None
+    for entry in references:
+        for sentence in _list_sentences(entry.content):
+            shared = asked & set(words(sentence))
+            # The title says what the sentences of a passage are about.
+            about = asked & set(words(entry.title)) - shared
+            score = sum(weights[word] for word in shared)
+            score += sum(weights[word] for word in about) / 2
+            if wants_number and any(character.isdigit() for character in sentence):
+                score += NUMBER * max(weights.values(), default=0.0)
+            enough = len(shared) + len(about) > 1 and shared
+            if enough and (best is None or score > best[0]):
+                best = score, sentence, entry.id
+    return None if best is None else (_shorten(best[1]), best[2])
+
+
+def _content_words(question: str) -> set[str]:
+    """Return the stems of the question's words without those that say little in its language."""
+    folded = re.findall(r"\w+", question.lower())
+    language = guess_language(folded)
+    # The list of English stop words has nouns as "mill" too.
+    ignored = STARTERS if language == "en" else stop_words(language)
+    return set(words(" ".join(word for word in folded if word not in ignored)))
+
+
+def _named_in(entry: Reference) -> str:
+    return f"{entry.title}\n{entry.content}".casefold()
+
+
+def _list_sentences(text: str) -> list[str]:
+    """Return the sentences of the paragraphs and lists of a text, each on one line."""
+    sentences: list[str] = []
+    for block in _join_lines(text):
+        if not block.lstrip().startswith(("#", "|", "```", "~~~")):
+            sentences += [block[start:end].strip() for start, end in sentence_spans(block)]
+    return sentences
+
+
+def _passage(entry: Reference) -> str:
+    """Return the number of the passage and its text; headings, lists and tables keep their lines.
+
+    A text that begins with such a line begins on a line of its own.
+    """
+    text = inert("\n".join(_join_lines(entry.content)))
+    if len(text) > PASSAGE_LENGTH:
+        text = f"{text[:PASSAGE_LENGTH].rstrip()} ..."
+    return f"[{entry.id}]{chr(10) if _BLOCK.match(text) else ' '}{text}"
+
+
+def _join_lines(text: str) -> list[str]:
+    """Return the lines of the text; those of one paragraph are one line, without blank lines."""
+    lines: list[str] = []
+    continues = False
+    for line in text.splitlines():
+        is_block = _BLOCK.match(line) is not None
+        if not line.strip():
+            continues = False
+        elif is_block or not continues:
+            lines.append(line.rstrip() if is_block else " ".join(line.split()))
+            continues = not is_block
+        else:
+            lines[-1] += " " + " ".join(line.split())
+    return lines
 
 
 def _fact_line(link: Relationship, number: int | None) -> str:

@@ -26,6 +26,7 @@ from pipeline.query.context import (
 )
 from pipeline.query.data_citations import DataCitations
 from pipeline.query.marks import inert
+from pipeline.query.repeated import drop_repeated_facts
 from pipeline.query.report_table import build_report_table
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
@@ -86,7 +87,8 @@ def build_mixed_context(
     claim_budget = int(local * CLAIM_SHARE)
     claims = cut(found_claims, claim_rows, CLAIM_HEADER, claim_budget, tokenizer)
 
-    links = numbers.number_records("relationships", _inner_first(evidence))
+    told = drop_repeated_facts(_inner_first(evidence), reserved.records)
+    links = numbers.number_records("relationships", told)
     link_rows = (build_relationship_row(link.number, link) for link in links)
     link_budget = min(request.max_relation_tokens, local - entities.tokens - claims.tokens)
     relationships = cut(links, link_rows, RELATIONSHIP_HEADER, link_budget, tokenizer)

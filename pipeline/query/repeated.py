@@ -1,0 +1,30 @@
+"""Facts that only repeat a passage: a graph that was built without a model describes a relationship
+by the sentences that name both ends."""
+
+from collections.abc import Iterable, Sequence
+
+from pipeline.stores.records import Passage, Relationship
+from pipeline.text.sentences import sentence_spans
+
+SHORTEST_REPEATED = 15
+"""Characters of the shortest sentence that counts as repeated; a shorter one may stand anywhere."""
+
+
+def drop_repeated_facts(
+    links: Iterable[Relationship], passages: Sequence[Passage]
+) -> list[Relationship]:
+    """Return the relationships without those whose whole description stands in the passages."""
+    shown = [" ".join(passage.content.split()) for passage in passages]
+    return [link for link in links if not _is_repeated(link.description, shown)]
+
+
+def _is_repeated(description: str, shown: Sequence[str]) -> bool:
+    """Return whether one of the texts has each sentence; white space is the same everywhere."""
+    sentences: list[str] = []
+    for line in description.splitlines():
+        spans = sentence_spans(line)
+        sentences += [" ".join(line[start:end].split()) for start, end in spans]
+    told = [sentence for sentence in sentences if sentence]
+    if not told or min(map(len, told)) < SHORTEST_REPEATED:
+        return False
+    return all(any(sentence in text for text in shown) for sentence in told)

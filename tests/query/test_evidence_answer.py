@@ -1,0 +1,91 @@
+from pipeline.query.context import Context, build_context
+from pipeline.query.evidence_answer import (
+    BEST,
+    NOTICE,
+    build_evidence_answer,
+    find_sides,
+)
+from pipeline.query.search.evidence import Evidence
+from pipeline.stores.records import Passage, Relationship
+from tests.query.memory_stores import CharacterTokens, chunk, question, relationship
+
+HERON = "# Plant Heron\n\nPlant Heron stands\nat Dunlin.\n\n- two pumps\n- one mill\n\n| a | b |\n|---|---|\n| 1 | 2 |"  # noqa: E501
+
+
+def context(contents: list[str], facts: list[str] | None = None) -> Context:
+    passages = [
+        Passage(**chunk(f"c{place}", text, f"doc-{place}")) for place, text in enumerate(contents)
+    ]
+    links = [
+        Relationship(**relationship(f"A{n}", "B", fact, ["c0"]))
+        for n, fact in enumerate(facts or [])
+    ]
+    asked = question(mode="graph", max_total_tokens=100_000)
+    found = Evidence(relationships=links)
+    return build_context(asked, found, passages, CharacterTokens(), 0)
+
+
+def test_headings_lists_and_tables_keep_their_lines_and_paragraphs_are_one_line():
+    text, _ = build_evidence_answer(context([HERON]))
+    assert text == (
+        f"{NOTICE}\n\n[1]\n# Plant Heron\nPlant Heron stands at Dunlin.\n- two pumps\n- one mill\n"
+        "| a | b |\n|---|---|\n| 1 | 2 |"
+    )
+
+
+def test_the_sentence_that_answers_comes_first_and_is_cited():
+    shown = context(
+        ["The mill is old. It has a wheel.", "Tea is drunk. The mill stands at Dunlin."]
+    )
+    text, cited = build_evidence_answer(shown, "Where stands the mill?")
+    assert text.splitlines()[2] == f"{BEST}The mill stands at Dunlin. [2]"
+    assert cited.sources == [2, 1]
+
+
+def test_a_question_for_a_number_prefers_a_sentence_with_one():
+    shown = context(["The tower of the mill is high. The tower of the mill has 30 metres."])
+    text, _ = build_evidence_answer(shown, "How high is the tower of the mill?")
+    assert text.splitlines()[2] == f"{BEST}The tower of the mill has 30 metres. [1]"
+
+
+def test_no_sentence_is_marked_where_none_shares_two_words():
+    assert BEST not in build_evidence_answer(context(["Tea is drunk."]), "Where is tea?")[0]
+
+
+def test_the_two_sides_of_a_question_are_found():
+    assert find_sides("Which is older, Heron or Plover?") == ("Heron", "Plover")
+    assert find_sides("Heron vs. Plover") == ("Heron", "Plover")
+    between = "What is the difference between Pump Delta 40 and Cirro 2?"
+    assert find_sides(between) == ("Pump Delta 40", "Cirro 2")
+    assert find_sides("Was unterscheidet Reiher und Möwe?") is None
+    assert find_sides("Did Ada and Bea meet?") is None
+
+
+def test_a_comparison_shows_both_sides_in_turn():
+    shown = context(["Plover one.", "Plover two.", "Heron one.", "Tea.", "Heron two."])
+    _, cited = build_evidence_answer(shown, "Which has more pumps, Heron or Plover?")
+    assert cited.sources == [3, 1, 5, 2, 4]
+
+
+def test_a_fact_that_a_shown_passage_holds_is_neither_shown_nor_sent():
+    passages = ["Ada Vale built\nthe mill. She sold the wheel in May.", "Bea kept the log."]
+    facts = [
+        "Ada Vale built the mill.",
+        "Ada Vale built the mill. Bea kept the log.",
+        "Ada Vale built the mill. Nobody knows why.",
+        "the mill",
+        "",
+    ]
+    shown = context(passages, facts)
+    assert [link.description for link in shown.relationships.records] == facts[2:]
+    assert "-----Relationships-----" in shown.text
+    assert "-----Relationships-----" not in context(passages, facts[:1]).text
+
+
+def test_a_fact_of_a_passage_without_room_is_sent():
+    asked = question(mode="graph", max_total_tokens=600)
+    far = Passage(**chunk("c9", "Bea kept the log of the mill. " + "x" * 2000, "doc-9"))
+    link = Relationship(**relationship("A", "B", "Bea kept the log of the mill.", ["c9"]))
+    near = Passage(**chunk("c0", "Ada built the mill."))
+    shown = build_context(asked, Evidence(relationships=[link]), [near, far], CharacterTokens(), 0)
+    assert [len(shown.chunks.records), len(shown.relationships.records)] == [1, 1]
