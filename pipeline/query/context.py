@@ -14,6 +14,7 @@ from pipeline.query.marks import inert
 from pipeline.query.repeated import drop_repeated_facts
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
+from pipeline.query.search.versions import MOST_COMPARED, is_older
 from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report
 
 Row = TypeVar("Row")
@@ -26,6 +27,8 @@ SMALL_PROMPT = 8000
 FENCE, NO_FENCE = "```", "'''"
 SECTION = "-----{}-----\n```csv\n{}```\n"
 REFERENCES = "-----References-----\n```\n{}\n```\n"
+LONGEST_VALUE = 100
+"""Characters of a title, or of a field of metadata, in the list of references."""
 MARK = "[ref:{}]"
 """The citation of a text unit in an answer; no other text is written so by chance."""
 ROW = "{}"
@@ -89,6 +92,7 @@ class Reference:
     end: int
     content: str
     reports: tuple[int, ...] = ()
+    about: str = ""
     heading: str = ""
 
     @property
@@ -97,8 +101,14 @@ class Reference:
         return find_page(self.metadata, self.start)
 
 
-def build_references(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
-    """Return a reference to each of the text units, which have numbers already."""
+def build_references(
+    chunks: Iterable[Passage], fields: Sequence[str] = (), mark: str = MARK
+) -> tuple[Reference, ...]:
+    """Return a reference to each of the text units, which have numbers already.
+
+    ``fields``: names of the metadata to be shown. ``mark``: the format of a citation.
+    """
+    chunks = list(chunks)
     references: list[Reference] = []
     for chunk in chunks:
         reference = Reference(
@@ -111,10 +121,37 @@ def build_references(chunks: Iterable[Passage]) -> tuple[Reference, ...]:
             start=chunk.start,
             end=chunk.end,
             content=chunk.content,
+            about=_describe_document(chunk, chunks, fields, mark),
             heading=chunk.heading,
         )
         references.append(reference)
     return tuple(references)
+
+
+def _describe_document(
+    chunk: Passage, chunks: Sequence[Passage], fields: Sequence[str], mark: str
+) -> str:
+    """Return title, metadata and newer version of a document, each after a bar; "" if none.
+
+    A title that is the name of the file is left out. No value can look like another one, like a
+    citation or like another line.
+    """
+    stem = chunk.source.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    shown = {} if chunk.title.casefold() == stem.casefold() else {"title": chunk.title}
+    for name in fields:
+        value = (chunk.metadata or {}).get(name)
+        items = value if isinstance(value, list) else [value]
+        plain = [str(item) for item in items if isinstance(item, str | int | float)]
+        shown[name] = ", ".join(plain)
+    parts = [f" | {name}: {_as_value(text)}" for name, text in shown.items() if text.strip()]
+    newer = next((other for other in chunks[:MOST_COMPARED] if is_older(chunk, other)), None)
+    if newer is not None:
+        parts.append(f" | older version of {mark.format(newer.number)}")
+    return "".join(parts)
+
+
+def _as_value(text: str) -> str:
+    return _on_one_line(text[:LONGEST_VALUE]).replace("|", "/")
 
 
 def find_page(metadata: Mapping[str, Any] | None, start: int) -> int | None:
@@ -199,7 +236,7 @@ def build_context(
     finally to the text units. A relationship that only repeats a text unit shown is left out.
     """
     chunks = Numbers().number_records("sources", chunks)
-    references = build_references(chunks)
+    references = build_references(chunks, request.metadata_fields)
     left = count_room(request, overhead)
     budget = left if prefers_sources(request) else left // 2
     sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
@@ -333,7 +370,7 @@ def _tokens_in_list(
     for entry in references:
         tokens = tokenizer.count(mark.format(entry.id) + " ")
         if entry.document_id not in seen:
-            tokens += tokenizer.count(f" {_on_one_line(entry.source)}\n")
+            tokens += tokenizer.count(f" {_document_line(entry)}\n")
         if not seen:
             tokens += tokenizer.count(REFERENCES.format(""))
         seen.add(entry.document_id)
@@ -383,8 +420,17 @@ def format_reference_list(references: Sequence[Reference], mark: str = MARK) -> 
     lines = []
     for entries in sorted(documents.values(), key=lambda entries: -len(entries)):
         marks = " ".join(mark.format(entry.id) for entry in entries)
-        lines.append(f"{marks}: {_on_one_line(entries[0].source)}")
+        lines.append(f"{marks}: {_document_line(entries[0])}")
     return "\n".join(lines)
+
+
+def _document_line(entry: Reference) -> str:
+    return _as_source(entry.source) + entry.about
+
+
+def _as_source(source: str) -> str:
+    """Return the source so that it cannot look like fields behind it."""
+    return _on_one_line(source).replace(" | ", " / ")
 
 
 def _on_one_line(source: str) -> str:

@@ -66,7 +66,7 @@ def build_mixed_context(
     """
     numbers = numbers or Numbers()
     chunks = numbers.number_records("sources", chunks)
-    all_references = build_references(chunks)
+    all_references = build_references(chunks, request.metadata_fields, ROW)
     total = count_room(request, overhead)
 
     # The room that text units need is reserved first, the rest of the budget goes to them last.

@@ -22,6 +22,7 @@ from pipeline.query.search.evidence import CANDIDATES, Evidence, Found, rerank_c
 from pipeline.query.search.filtered import restrict_to_where
 from pipeline.query.search.keywords import Keywords, choose_search_text, find_keywords
 from pipeline.query.search.modes import KEYWORD_MODES, embed_question, find_evidence
+from pipeline.query.search.versions import order_versions
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Passage
 
@@ -72,6 +73,7 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
     with clock.measure("context"):
         build = build_mixed_context if request.mixed else build_context
         shown = chunks[: request.chunk_top_k]
+        shown = order_versions(shown, request.query, request.prefer)
         absence = evidence.absence
         without_context = build_answer_messages(request, resources, "", absence)
         overhead = count_tokens(without_context, resources.tokenizer)

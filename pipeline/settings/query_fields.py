@@ -41,6 +41,7 @@ TOOL_TOKENS = 5000
 25,000 tokens in one turn of a conversation."""
 ChunkPick = Literal["RELATION", "WEIGHT", "VECTOR"]
 RelationshipOrder = Literal["question", "rank"]
+Preference = Literal["relevance", "newest"]
 ContextKind = Literal["plain", "graphrag"]
 
 
@@ -306,6 +307,27 @@ class QueryFields:
             off="--no-rerank",
         ),
     ] = True
+    prefer: Annotated[
+        Preference,
+        Description(
+            help="relevance, or newest: newer versions first.",
+            page=(
+                "`newest`: of documents with the same title the newer comes first;"
+                " [below](#versions-of-a-document)"
+            ),
+        ),
+    ] = "relevance"
+    shown_metadata: Annotated[
+        str,
+        Description(
+            help="Metadata that the list of references shows.",
+            page=(
+                "names of metadata, separated by commas, that the model is shown of each document,"
+                " beside its title and source"
+            ),
+            metavar="A,B",
+        ),
+    ] = "date, version, status"
     include_references: Annotated[
         bool,
         Description(

@@ -41,6 +41,12 @@ class QueryOptions(QueryFields, BaseModel):
         return self.mode == "local" and self.context == "graphrag"
 
     @property
+    def metadata_fields(self) -> tuple[str, ...]:
+        """The names of ``shown_metadata``."""
+        names = [name.strip() for name in self.shown_metadata.split(",")]
+        return tuple(dict.fromkeys(name for name in names if name))
+
+    @property
     def with_reports(self) -> bool:
         """Return whether the mode shows community reports."""
         return self.mixed or self.mode in ("community", "drift")

@@ -1,0 +1,118 @@
+"""Versions of one document among the passages found: which is newer, and their order.
+
+A passage is never hidden or moved for its date alone. Versions of one document are known by their
+metadata: ``supersedes``, ``version`` and ``status``.
+"""
+
+import re
+from collections.abc import Sequence
+
+from pipeline.stores.records import Passage
+
+DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
+"""A date as ISO 8601 writes it, with the precision that is known, at the beginning of a text."""
+ASKS_NEWEST = re.compile(
+    r"\b(?:current|currently|latest|newest|most recent|up[- ]to[- ]date|as of|nowadays|"
+    r"aktuell\w*|neue?ste[nrsm]?|derzeit\w*|momentan|zurzeit|actuel\w*|actual\w*)\b|最新|目前|現在|现在",
+    re.IGNORECASE,
+)
+"""Words of a question that asks for the newest version."""
+YEAR = re.compile(r"\b[12]\d{3}\b")
+_ENDED = frozenset(
+    ("superseded", "obsolete", "withdrawn", "archived", "replaced", "expired", "veraltet")
+)
+"""Values of ``status`` of a document that another one has replaced."""
+MOST_COMPARED = 100
+"""Most passages among which versions are looked for: each is compared with each."""
+
+
+def wants_newest(question: str, prefer: str) -> bool:
+    """Return whether newer documents of one title come first.
+
+    ``prefer`` is the option of the request. A question that names a year asks for that one.
+    """
+    asks = ASKS_NEWEST.search(question) is not None and YEAR.search(question) is None
+    return prefer == "newest" or asks
+
+
+def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> list[Passage]:
+    """Return the passages so that a newer version comes before each older one.
+
+    If only passages of newer versions behind it were found, the first of these takes the place of
+    the older one, which follows. All others keep their order. In a question for the newest
+    (``wants_newest``), documents with the same title and different dates count as versions too. A
+    question that names a year keeps the order.
+    """
+    newest = wants_newest(question, prefer)
+    if YEAR.search(question) and not newest:
+        return list(passages)
+    compared = passages[:MOST_COMPARED]
+    placed: dict[str, Passage] = {}
+
+    def place(passage: Passage, before: frozenset[str]) -> None:
+        """Place the passage behind a newer version; ``before``: ids of those that wait for it."""
+        newer = [other for other in compared if is_older(passage, other, by_date=newest)]
+        is_behind = any(other.id in placed for other in newer)
+        waiting = [other for other in newer if other.id not in before]
+        if waiting and not is_behind:
+            place(waiting[0], before | {passage.id})
+        placed.setdefault(passage.id, passage)
+
+    for passage in compared:
+        if passage.id not in placed:
+            place(passage, frozenset())
+    return [*placed.values(), *passages[MOST_COMPARED:]]
+
+
+def is_older(one: Passage, other: Passage, by_date: bool = False) -> bool:
+    """Return whether ``one`` is of an older version of the document of ``other``.
+
+    ``by_date``: whether documents with the same title and different dates are versions.
+    """
+    if one.document_id == other.document_id:
+        return False
+    if _names(other, "supersedes", one):
+        return True
+    same_title = one.title.strip() and one.title.casefold() == other.title.casefold()
+    if not same_title or _names(one, "supersedes", other):
+        return False
+    ended, other_ended = _has_ended(one), _has_ended(other)
+    if ended != other_ended:
+        return ended
+    versions = _version(one), _version(other)
+    if all(versions) and versions[0] != versions[1]:
+        return versions[0] < versions[1]
+    dates = date_of(one), date_of(other)
+    shortest = min(map(len, dates))
+    # Dates of other precision are compared as far as both are known.
+    return by_date and dates[0][:shortest] < dates[1][:shortest]
+
+
+def date_of(passage: Passage) -> str:
+    """Return the date of the document, "" if its metadata have none."""
+    found = DATE.match(str((passage.metadata or {}).get("date", "")))
+    return found[0] if found else ""
+
+
+def _names(passage: Passage, field: str, other: Passage) -> bool:
+    """Return whether the field names the other document: by title, source, file name or id."""
+    value = (passage.metadata or {}).get(field)
+    values = value if isinstance(value, list) else [value]
+    given = {str(each).strip().casefold() for each in values if each not in (None, "")}
+    file_name = other.source.rsplit("/", 1)[-1]
+    stem = file_name.rsplit(".", 1)[0]
+    names = {other.document_id, other.source, file_name, stem}
+    # Versions often share their title, which then names neither.
+    if other.title.casefold() != passage.title.casefold():
+        names.add(other.title)
+    return not given.isdisjoint(name.casefold() for name in names)
+
+
+def _has_ended(passage: Passage) -> bool:
+    return str((passage.metadata or {}).get("status", "")).strip().casefold() in _ENDED
+
+
+def _version(passage: Passage) -> tuple[int, ...]:
+    """Return the numbers of the version, as (1, 10) of "v1.10"; () if it has none."""
+    text = str((passage.metadata or {}).get("version", ""))
+    return tuple(int(number[:9]) for number in re.findall(r"\d+", text)[:5])
