@@ -24,10 +24,11 @@ import numpy as np
 from harness import command, print_table
 
 from benchmarks.bm25 import rankings
-from benchmarks.made_set import QUESTIONS_FILE, read_lines, write_set
+from benchmarks.made_set import QUESTIONS_FILE, UNANSWERABLE_FILE, read_lines, write_set
 from benchmarks.sets import SETS, made_set
 from pipeline.evaluation.compare import paired_bootstrap
 from pipeline.evaluation.questions import Passage, compute_metrics, rank_gold
+from pipeline.project import Project
 from pipeline.settings.init import init_project
 from pipeline.stores.postgres.embedded import stop_embedded
 
@@ -37,6 +38,8 @@ SHOWN = (1, 5, 10)
 """The k of the tables; a comparison looks at all KS."""
 VERSION_FIRST = "version_first"
 """1 where the gold document ranks before all other versions of it."""
+ABSENT = "no passage"
+"""Words of a note that says what no passage has."""
 ALL = "all"
 
 
@@ -60,6 +63,8 @@ def main() -> None:
                 options.output.mkdir(parents=True, exist_ok=True)
                 _write_json(options.output / f"{name}.json", evaluation)
             rows += [{"set": name, **row} for row in summary(evaluation)]
+            noted = {file: len(questions) for file, questions in evaluation["absence"].items()}
+            print(f"{name}: questions with a note on an absent word: {noted}", file=sys.stderr)
     print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
 
 
@@ -76,14 +81,31 @@ def evaluate_set(name: str, modes: Sequence[str] = MODES) -> dict[str, Any]:
             ks = ",".join(str(k) for k in KS)
             chosen = ["--modes", ",".join(modes), "--k", ks, "--output", str(output)]
             command(root, "eval", str(root / QUESTIONS_FILE), *chosen)
+            evaluation = json.loads(output.read_text(encoding="utf-8"))
+            evaluation["absence"] = _absence(root)
         finally:
             stop_embedded(root / "data" / "postgres")
-        evaluation = json.loads(output.read_text(encoding="utf-8"))
         questions = {line["id"]: line for line in read_lines(root / QUESTIONS_FILE)}
     texts = {file.source: f"{Path(file.source).stem}\n{file.text}" for file in made.files}
     add_bm25(evaluation, texts, questions)
     add_versions(evaluation, questions)
     return evaluation
+
+
+def _absence(root: Path) -> dict[str, list[str]]:
+    """Return the questions of which a note says that no passage has one of their words.
+
+    Of the questions that no document answers each should have such a note, of the others none.
+    """
+    noted: dict[str, list[str]] = {}
+    with Project.open(root) as project:
+        for file in (QUESTIONS_FILE, UNANSWERABLE_FILE):
+            noted[file] = []
+            for line in read_lines(root / file):
+                notes = project.query_data(line["question"], mode="graph").get("notes", [])
+                if any(ABSENT in note for note in notes):
+                    noted[file].append(line["question"])
+    return noted
 
 
 def add_bm25(
