@@ -110,7 +110,7 @@ def list_moved_statements(
     return list_statements(records, relationships)
 
 
-def _list_parts(params: Params) -> tuple[Part, ...]:
+def _list_resolving_parts(params: Params) -> tuple[Part, ...]:
     """Return the sub-steps of list_resolved_statements.
 
     The second one works on text units, not on relationships: a resolved relationship has records of
@@ -153,7 +153,7 @@ def _list_parts(params: Params) -> tuple[Part, ...]:
         "resolutions": DECISIONS,
     },
     outputs={"statements": STATEMENTS},
-    parts=_list_parts,
+    parts=_list_resolving_parts,
 )
 def list_resolved_statements(
     relationship_records: pd.DataFrame, relationships: pd.DataFrame, resolutions: pd.DataFrame

@@ -27,42 +27,27 @@ def select_statements(
     """
     ids = cast(list(relationship_ids), ARRAY(Text))
     asked = func.unnest(ids).table_valued("id", name="asked").render_derived()
-    is_text_unit = (CHUNKS.c.workspace == STATEMENTS.c.workspace) & (
-        CHUNKS.c.id == STATEMENTS.c.text_unit_id
-    )
-    is_document = (DOCUMENTS.c.workspace == CHUNKS.c.workspace) & (
-        DOCUMENTS.c.id == CHUNKS.c.full_doc_id
-    )
+    in_workspace = CHUNKS.c.workspace == STATEMENTS.c.workspace
+    is_text_unit = in_workspace & (CHUNKS.c.id == STATEMENTS.c.text_unit_id)
+    in_workspace = DOCUMENTS.c.workspace == CHUNKS.c.workspace
+    is_document = in_workspace & (DOCUMENTS.c.id == CHUNKS.c.full_doc_id)
+    names = field_names(Statement)
     columns: list[ColumnElement] = []
-    for name in field_names(Statement):
+    for name in names:
         column = PLACES[name] if name in PLACES else STATEMENTS.c[name]
         columns.append(column.label(name))
-    first = (
-        select(*columns)
-        .select_from(STATEMENTS)
-        .join(CHUNKS, is_text_unit)
-        .join(DOCUMENTS, is_document)
-        .where(
-            STATEMENTS.c.workspace == workspace,
-            STATEMENTS.c.relationship_id == asked.c.id,
-            allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace),
-        )
-        .order_by(
-            CHUNKS.c.full_doc_id.collate("C"),
-            CHUNKS.c.chunk_order_index,
-            STATEMENTS.c.id.collate("C"),
-        )
-        .limit(limit)
-        .lateral("first")
-    )
-    return (
-        select(*(first.c[name] for name in field_names(Statement)))
-        .select_from(asked)
-        .join(first, true())
-        .order_by(
-            first.c.relationship_id.collate("C"),
-            first.c.document_id.collate("C"),
-            first.c.order,
-            first.c.id.collate("C"),
-        )
-    )
+    joined = select(*columns).select_from(STATEMENTS)
+    joined = joined.join(CHUNKS, is_text_unit)
+    joined = joined.join(DOCUMENTS, is_document)
+    of_relationship = STATEMENTS.c.relationship_id == asked.c.id
+    is_visible = allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
+    of_one = joined.where(STATEMENTS.c.workspace == workspace, of_relationship, is_visible)
+    document = CHUNKS.c.full_doc_id.collate("C")
+    place = CHUNKS.c.chunk_order_index
+    of_one = of_one.order_by(document, place, STATEMENTS.c.id.collate("C"))
+    first = of_one.limit(limit).lateral("first")
+    found = select(*(first.c[name] for name in names)).select_from(asked)
+    found = found.join(first, true())
+    relationship = first.c.relationship_id.collate("C")
+    document = first.c.document_id.collate("C")
+    return found.order_by(relationship, document, first.c.order, first.c.id.collate("C"))
