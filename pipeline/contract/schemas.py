@@ -249,6 +249,18 @@ what it makes."""
 TEXT_UNITS = _with_optional(
     table("document_id", "order", **columns_of(UNIT_TEXTS), heading=STRING), "heading"
 )
+UNIT_HEADINGS = _with_optional(
+    table(
+        "document_id", "order",
+        id=STRING, text=STRING, document_id=STRING, order=INT, heading=STRING,
+    ),
+    "heading",
+)  # fmt: skip
+DATED_DOCUMENTS = _with_optional(
+    table("id", id=STRING, title=STRING, metadata=STRING, title_from=STRING, date=STRING),
+    TITLE_FROM, "date",
+)  # fmt: skip
+"""The columns of text units and of documents that headers are composed of."""
 EXTRACTIONS = table(
     "text_unit_id", "order",
     text_unit_id=STRING, order=INT, kind=STRING, name=STRING, type=STRING, source=STRING,

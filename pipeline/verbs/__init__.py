@@ -2,11 +2,13 @@
 
 from pipeline.verbs import tables as tables
 from pipeline.verbs.chunk_documents import chunk_documents
+from pipeline.verbs.compose_headers import compose_headers
 from pipeline.verbs.compose_texts import compose_report_texts, compose_texts
 from pipeline.verbs.compute_degrees import compute_degrees
 from pipeline.verbs.detect_communities import detect_communities
 from pipeline.verbs.embed_graph import embed_graph
 from pipeline.verbs.embed_text import embed_text
+from pipeline.verbs.embed_with_headers import embed_with_headers
 from pipeline.verbs.extract_claims import extract_claims
 from pipeline.verbs.extract_graph import extract_graph
 from pipeline.verbs.extract_graph_fast import extract_graph_fast
@@ -28,12 +30,14 @@ from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
 __all__ = [
     "chunk_documents",
+    "compose_headers",
     "compose_report_texts",
     "compose_texts",
     "compute_degrees",
     "detect_communities",
     "embed_graph",
     "embed_text",
+    "embed_with_headers",
     "extract_claims",
     "extract_graph",
     "extract_graph_fast",

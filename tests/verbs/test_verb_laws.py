@@ -69,6 +69,8 @@ CHAIN: dict[str, dict[str, str]] = {
     "select_documents": {},
     "filter_documents": {},
     "chunk_documents": {},
+    "compose_headers": {},
+    "embed_with_headers": {"texts": "text_units", "headers": "text_unit_headers"},
     "extract_graph": {},
     "extract_graph_fast": {},
     "restrict_to_text_units": {"rows": "extractions"},
@@ -102,6 +104,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "select_documents": {"metadata": ["owner", "year"], "rename": {"owner": "keeper"}},
     "filter_documents": {"where": {"year": {"exists": True, "<": 1900}}},
     "chunk_documents": {"size": 40},
+    "compose_headers": {"metadata": ["owner"], "max_tokens": 12},
     "extract_graph": {"gleanings": 1},
     "extract_claims": {"gleanings": 1},
     "summarize_descriptions": {"max_tokens": 20},
@@ -211,13 +214,13 @@ def inputs_of(name: str, tables: Mapping[str, pa.Table]) -> dict[str, pd.DataFra
     verb = REGISTRY.verbs[name]
     sources = {table: CHAIN[name].get(table, table) for table in verb.inputs}
     return {
-        table: tables[source].to_pandas()[columns_read(verb.inputs[table], tables[source])]
-        for table, source in sources.items()
+        table: rows_read(verb.inputs[table], tables[source]) for table, source in sources.items()
     }
 
 
-def columns_read(schema: TableSchema, table: pa.Table) -> list[str]:
-    return table.column_names if schema.more else schema.columns
+def rows_read(schema: TableSchema, table: pa.Table) -> pd.DataFrame:
+    rows = table.to_pandas()
+    return rows if schema.more else schema.seen(rows)
 
 
 def run(

@@ -103,11 +103,13 @@ LONGEST_WORD = 2000
 """Bytes of the longest word that is searched for. PostgreSQL refuses a question with a longer word,
 and has none in its index."""
 
+SEARCHED = r"coalesce(nullif(header, '') || E'\n\n', '') || content"
+"""The searched text of a text unit: its header, a blank line, and its own text."""
 # Han and kana are separated one by one: PostgreSQL takes a run of them for one word. The text is
 # cut at what an entry of the index can hold.
 LEXEMES = (
-    r"to_tsvector('simple'::regconfig, CASE WHEN octet_length(content) = char_length(content) "
-    r"THEN left(content, 200000) ELSE left(regexp_replace(content, "
+    rf"to_tsvector('simple'::regconfig, CASE WHEN octet_length({SEARCHED}) = "
+    rf"char_length({SEARCHED}) THEN left({SEARCHED}, 200000) ELSE left(regexp_replace({SEARCHED}, "
     r"'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g'), 200000) END)"
 )
 INDEX = sql.SQL("CREATE INDEX {} ON {} USING gin ({lexemes})")
@@ -115,7 +117,7 @@ INDEX = sql.SQL("CREATE INDEX {} ON {} USING gin ({lexemes})")
 # occurs once; it needs the size of a text, but not the text. The second one, for the likely text
 # units of the first, counts how often a pattern matches. Sums of floats are rounded: their last
 # digits depend on the order of the plan, which rows hidden from the caller may change.
-RANKED = text("""
+RANKED = text(rf"""
     SELECT id, content, texts FROM (
         WITH frequencies AS (
             SELECT place, count(*) AS texts FROM found GROUP BY place
@@ -128,7 +130,7 @@ RANKED = text("""
             SELECT id FROM weighed GROUP BY id
             ORDER BY round(sum(weight / (1 + base))::numeric, 9) DESC, id COLLATE "C" LIMIT :likely
         ), opened AS MATERIALIZED (
-            SELECT unit.id, unit.content
+            SELECT unit.id, {SEARCHED} AS content
             FROM likely JOIN lightrag_chunks AS unit ON unit.workspace = :workspace
                 AND unit.id = likely.id
         ), counted AS MATERIALIZED (
@@ -144,7 +146,9 @@ RANKED = text("""
         FROM best JOIN opened USING (id) ORDER BY id COLLATE "C"
     ) AS ranked
     """)
-SAMPLE_QUERY = sql.SQL("SELECT content FROM {} WHERE workspace = %s ORDER BY id LIMIT %s")
+SAMPLE_QUERY = sql.SQL(
+    f"SELECT {SEARCHED} FROM {{}} WHERE workspace = %s ORDER BY id LIMIT %s"
+)
 MOST_REMEMBERED = 100
 """The number of sets of visible documents whose word statistics are remembered. It is more than the
 API keys that a server has for different sets."""
@@ -152,13 +156,16 @@ API keys that a server has for different sets."""
 
 def index_name(workspace: str) -> str:
     """Return the name of the lexical index of a workspace."""
-    return f"{partition_of(CHUNKS, workspace)}_lexemes"
+    return f"{partition_of(CHUNKS, workspace)}_words"
 
 
 def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -> None:
     """Build the lexical index in ``build_mb`` MB of memory; if it exists, merge pending entries."""
     partition = sql.Identifier(partition_of(CHUNKS, workspace))
     name = index_name(workspace)
+    # An earlier version of the software indexed texts without their headers.
+    earlier = sql.Identifier(f"{partition_of(CHUNKS, workspace)}_lexemes")
+    cursor(connection).execute(sql.SQL("DROP INDEX IF EXISTS {}").format(earlier))
     statement = INDEX.format(sql.Identifier(name), partition, lexemes=sql.SQL(LEXEMES))
     build_or_settle(connection, name, statement, build_mb)
 
@@ -271,7 +278,7 @@ def _select_found(
     asked = words.table_valued(
         "query", "pattern", with_ordinality="place", name="asked"
     ).render_derived()
-    size = func.octet_length(CHUNKS.c.content).label("size")
+    size = func.octet_length(literal_column(f"({SEARCHED})")).label("size")
     shown = func.coalesce(allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace), False).label(
         "shown"
     )
@@ -354,6 +361,6 @@ def _compute_statistics(connection: Connection, workspace: str, visible: Allowed
     there = CHUNKS.c.workspace == workspace, visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
     texts = connection.execute(select(func.count()).select_from(CHUNKS).where(*there)).scalar_one()
     sample = connection.execute(
-        select(CHUNKS.c.content).where(*there).order_by(CHUNKS.c.id).limit(SAMPLE)
+        select(literal_column(f"({SEARCHED})")).where(*there).order_by(CHUNKS.c.id).limit(SAMPLE)
     )
     return text_statistics((content or "" for (content,) in sample), texts, LEAST_SHARE)

@@ -1,0 +1,144 @@
+"""compose_headers: compose the header of each text unit from what its document is."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+from pydantic import Field
+
+from pipeline.contract.laws import Uses
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import (
+    DATED_DOCUMENTS,
+    TEXT_UNIT_HEADERS,
+    UNIT_HEADINGS,
+)
+from pipeline.documents.headings import BETWEEN
+from pipeline.models.base import Tokenizer
+from pipeline.text.sentences import Count, fitting_end
+from pipeline.text.tokens import DEFAULT_ENCODING, tokenizer
+
+DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
+OPENING = 1000
+"""The number of characters at the beginning of a text that are compared with title and headings."""
+LONGEST_VALUE = 60
+"""The most characters of a value of the metadata."""
+_WORD = re.compile(r"\w+")
+
+
+class HeaderParams(Params):
+    """The parts of a header, and its limit.
+
+    ``metadata`` names fields of the document's metadata. ``date`` says whether the document's date
+    is in the header. ``max_tokens`` limits the header: first the metadata, then the date, then the
+    outer headings are left out, and at last the rest is cut.
+    """
+
+    date: bool = True
+    metadata: tuple[str, ...] = ()
+    max_tokens: int = Field(default=64, ge=1)
+
+
+@verb(
+    inputs={"text_units": UNIT_HEADINGS, "documents": DATED_DOCUMENTS},
+    outputs={"text_unit_headers": TEXT_UNIT_HEADERS},
+    rowwise="text_units",
+    row_of={"text_unit_headers": "id"},
+    lookup={"documents": Uses("text_units", ("document_id",))},
+    libraries=("rs-bpe",),
+)
+def compose_headers(
+    text_units: pd.DataFrame,
+    documents: pd.DataFrame,
+    params: HeaderParams = HeaderParams(),
+    tokenizer: Tokenizer = DEFAULT_TOKENIZER,
+) -> pd.DataFrame:
+    """Return the header of each text unit: title and headings, then date and chosen metadata.
+
+    Title and headings with which the text itself begins are left out. A text unit whose header
+    would be empty has no row. ``embed_with_headers`` embeds the headers with the texts, and the
+    search by words finds the words of headers too.
+    """
+    wanted = documents[documents["id"].isin(text_units["document_id"])]
+    # Optional columns of a table that lacks them are null in a direct call.
+    titled = wanted.fillna({"title": "", "title_from": "", "metadata": "", "date": ""})
+    known = {row["id"]: row for row in titled.to_dict("records")}
+    columns = (text_units[name] for name in ("id", "document_id", "text"))
+    headings = text_units["heading"].fillna("")
+    rows = []
+    for id, document_id, text, heading in zip(*columns, headings, strict=True):
+        document = known.get(document_id)
+        if document is None:
+            continue
+        names = [_title_of(document), *heading.split(BETWEEN)]
+        names = _without_repeats(names, text)
+        facts = list(_facts_of(document, params))
+        header = _fit(names, facts, params.max_tokens, tokenizer.count)
+        if header:
+            rows.append((id, header))
+    return TEXT_UNIT_HEADERS.frame(rows)
+
+
+def _title_of(document: Mapping[str, Any]) -> str:
+    """Return the title, or "" for the source of a record, which names nothing."""
+    title = " ".join(document["title"].split())
+    is_source_of_record = document["title_from"] == "file_name" and "#" in title
+    return "" if is_source_of_record else title
+
+
+def _without_repeats(names: list[str], text: str) -> list[str]:
+    """Return title and headings without those with which the text begins, one after the other."""
+    opening = _words(text[:OPENING])
+    kept: list[str] = []
+    for name in filter(None, names):
+        key = _words(name.rstrip("…"))
+        if key and f"{opening} ".startswith(f"{key} "):
+            opening = opening[len(key) :].lstrip()
+        else:
+            kept.append(name)
+    return kept
+
+
+def _words(text: str) -> str:
+    """Return the words of a text in small letters, with one space between them."""
+    return " ".join(_WORD.findall(text.casefold()))
+
+
+def _facts_of(document: Mapping[str, Any], params: HeaderParams) -> Iterator[str]:
+    """Yield the date of a document, then the chosen metadata as "name: value"."""
+    if params.date and document["date"]:
+        yield document["date"]
+    if not params.metadata:
+        return
+    metadata = json.loads(document["metadata"] or "{}")
+    for name in params.metadata:
+        value = _value_of(metadata.get(name))
+        if value:
+            yield f"{name}: {value}"
+
+
+def _value_of(value: Any) -> str:
+    """Return a value of metadata as a short text on one line; "" for one that is no plain value."""
+    if isinstance(value, list):
+        return ", ".join(filter(None, map(_value_of, value)))[:LONGEST_VALUE]
+    if value is None or isinstance(value, dict):
+        return ""
+    shown = json.dumps(value) if isinstance(value, bool) else str(value)
+    return " ".join(shown.split())[:LONGEST_VALUE]
+
+
+def _fit(names: list[str], facts: list[str], max_tokens: int, count: Count) -> str:
+    """Return the header in at most ``max_tokens`` tokens; the last facts are left out first."""
+    while True:
+        header = "\n".join(filter(None, [BETWEEN.join(names), "; ".join(facts)]))
+        if count(header) <= max_tokens:
+            return header
+        if facts:
+            facts = facts[:-1]
+        elif len(names) > 2:
+            # The title stays, and the heading next to the text.
+            names = [names[0], *names[2:]]
+        else:
+            return header[: fitting_end(header, 0, len(header), max_tokens, count)].strip()
