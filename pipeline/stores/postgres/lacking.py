@@ -7,7 +7,13 @@ from sqlalchemy.dialects.postgresql import TSQUERY
 from sqlalchemy.sql.selectable import TableValuedAlias
 
 from pipeline.stores.postgres.conditions import Allowed
-from pipeline.stores.postgres.lexical import FOLLOWED, LEXEMES, TextStatistics, lexical_query
+from pipeline.stores.postgres.lexical import (
+    FOLLOWED,
+    LEXEMES,
+    SEARCHED,
+    TextStatistics,
+    lexical_query,
+)
 from pipeline.stores.postgres.schema import CHUNKS, DOCUMENTS
 from pipeline.text.terms import Term
 
@@ -36,7 +42,7 @@ def find_lacking(
     # through all texts.
     counted = select(func.count())
     in_unit = literal_column(LEXEMES).bool_op("@@")(cast(asked.c.query, TSQUERY))
-    has_code = CHUNKS.c.content.op("~*")(asked.c.checked)
+    has_code = literal_column(f"({SEARCHED})").op("~*")(asked.c.checked)
     units = counted.select_from(CHUNKS).where(
         CHUNKS.c.workspace == workspace,
         in_unit,

@@ -146,9 +146,7 @@ RANKED = text(rf"""
         FROM best JOIN opened USING (id) ORDER BY id COLLATE "C"
     ) AS ranked
     """)
-SAMPLE_QUERY = sql.SQL(
-    f"SELECT {SEARCHED} FROM {{}} WHERE workspace = %s ORDER BY id LIMIT %s"
-)
+SAMPLE_QUERY = sql.SQL(f"SELECT {SEARCHED} FROM {{}} WHERE workspace = %s ORDER BY id LIMIT %s")
 MOST_REMEMBERED = 100
 """The number of sets of visible documents whose word statistics are remembered. It is more than the
 API keys that a server has for different sets."""

@@ -324,3 +324,18 @@ def test_few_text_units_are_not_parsed_for_each_word(postgres: OpenStore):
         before = connection.execute(scans, of_chunks).scalar_one()
         reads.lexical("the lighthouse keeper and the harbour", 5)
         assert connection.execute(scans, of_chunks).scalar_one() == before
+
+
+def test_words_of_a_header_are_found_and_the_passage_has_its_text_alone(postgres: OpenStore):
+    store = postgres()
+    texts, headers = ["It is red.", "It is blue."], ["", "Osprey Manual > Colours"]
+    rows = chunks(texts).assign(header=headers)
+    titled = pd.DataFrame({"id": ["doc-1"], "title": "t", "source": "s", "metadata": [{}]})
+    with store.writing(Live("index", "1", {"model": "m"}, 2)) as writer:
+        for table, wanted in (("chunks", rows), ("documents", titled)):
+            writer.apply(table, diff(with_hashes(wanted), writer.hashes(table)))
+        writer.publish()
+    expected = plain_bm25([texts[0], f"{headers[1]}\n\n{texts[1]}"], "osprey red", 5)
+    assert dict(store.lexical("osprey red", 5).hits) == pytest.approx(dict(expected))
+    [passage] = store.chunks(["chunk-0001"], np.ones(2, dtype=np.float32))
+    assert passage.content == texts[1]
