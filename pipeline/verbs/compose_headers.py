@@ -64,7 +64,7 @@ def compose_headers(
     wanted = documents[documents["id"].isin(text_units["document_id"])]
     # Optional columns of a table that lacks them are null in a direct call.
     titled = wanted.fillna({"title": "", "title_from": "", "metadata": "", "date": ""})
-    known = {row["id"]: row for row in titled.to_dict("records")}
+    known: dict[str, Any] = {row["id"]: row for row in titled.to_dict("records")}
     columns = (text_units[name] for name in ("id", "document_id", "text"))
     headings = text_units["heading"].fillna("")
     rows = []

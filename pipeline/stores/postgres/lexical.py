@@ -145,8 +145,8 @@ RANKED = text(rf"""
         SELECT id, content, (SELECT jsonb_object_agg(place, texts) FROM frequencies) AS texts
         FROM best JOIN opened USING (id) ORDER BY id COLLATE "C"
     ) AS ranked
-    """)
-SAMPLE_QUERY = sql.SQL(f"SELECT {SEARCHED} FROM {{}} WHERE workspace = %s ORDER BY id LIMIT %s")
+    """)  # noqa: S608 (SEARCHED is a constant)
+SAMPLE_QUERY = sql.SQL("SELECT {} FROM {} WHERE workspace = %s ORDER BY id LIMIT %s")
 MOST_REMEMBERED = 100
 """The number of sets of visible documents whose word statistics are remembered. It is more than the
 API keys that a server has for different sets."""
@@ -170,7 +170,7 @@ def build_lexical_index(connection: Connection, workspace: str, build_mb: int) -
 
 def read_statistics(connection: Connection, workspace: str, texts: int) -> dict[str, Any]:
     """Return the statistics of the workspace's ``texts`` text units, as JSON."""
-    query = SAMPLE_QUERY.format(sql.Identifier(CHUNKS.name))
+    query = SAMPLE_QUERY.format(sql.SQL(SEARCHED), sql.Identifier(CHUNKS.name))
     sample = cursor(connection).execute(query, [workspace, SAMPLE])
     statistics = text_statistics((content or "" for (content,) in sample), texts, LEAST_SHARE)
     return {"texts": texts, "length": statistics.length, "shares": dict(statistics.shares)}
