@@ -3,6 +3,7 @@
 year: 2020                  equal, as texts: 2020 and "2020" agree
 language: [en, de]          any of these
 year: {">=": 2020, "<": 2024}   every one of these operators holds
+date: {">=": 2024-05}       the date of the document, to the precision that is known
 """
 
 import json
@@ -14,12 +15,19 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Any
 
+from pipeline.text.dates import parse_date, range_of
+
 Operators = Mapping[str, Any]
 Conditions = Mapping[str, Operators]
 """Conditions by field; each is a mapping of operators to operands, all of which must hold."""
 OWN = ("id", "title", "source")
 """The document's own columns that a metadata key may be named like. Where both exist, the column
 counts."""
+DATE = "date"
+"""The field that is the document's own date, where it has one and a condition names a date. Else it
+is a metadata key as any other."""
+COMPARED_DATES = frozenset({"=", "<", "<=", ">", ">=", "in"})
+"""The operators that compare dates as spans of days."""
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,3})?", re.ASCII)
 NEGATED = {"!=": "=", "not in": "in"}
 _HAVE = ", ".join(["=", "!=", "<", "<=", ">", ">=", "in", "not in", "matches", "exists"])
@@ -39,14 +47,70 @@ def operators(field: str, wanted: Any) -> dict[str, Any]:
     return {name: _operand(field, name, wanted)}
 
 
-def holds(conditions: Conditions, fields: Mapping[Any, Any]) -> bool:
+def holds(conditions: Conditions, fields: Mapping[Any, Any], date: str = "") -> bool:
     """Check that the fields satisfy every condition. A field that is a list satisfies one if any of
-    its items does."""
+    its items does.
+
+    ``date``: the date of the document in ISO 8601, "" if it has none.
+    """
     for field, condition in conditions.items():
         value = fields.get(field)
-        if not all(_holds(name, operand, value) for name, operand in condition.items()):
-            return False
+        own_date = date if field == DATE else ""
+        for name, operand in condition.items():
+            is_satisfied = (
+                _date_holds(name, operand, own_date, value)
+                if own_date
+                else _holds(name, operand, value)
+            )
+            if not is_satisfied:
+                return False
     return True
+
+
+def as_dates(name: str, operand: Any) -> list[str] | None:
+    """Return the dates that an operator compares a document's own date with.
+
+    Returns None if one of the operands is no date, or has a time of day, or the operator compares
+    no dates: then the field is compared as any other.
+    """
+    if name not in COMPARED_DATES:
+        return None
+    operands = operand if name == "in" else [operand]
+    dates = [_date_of(each) for each in operands]
+    return dates if all(dates) else None
+
+
+def _date_of(operand: Any) -> str:
+    text = "" if isinstance(operand, bool | float) else str(operand)
+    return "" if ":" in text else parse_date(text)
+
+
+def _date_holds(name: str, operand: Any, date: str, value: Any) -> bool:
+    """Check a condition on the date of a document that has one; ``value``: the metadata's date."""
+    if name == "exists":
+        return operand
+    if name in NEGATED:
+        return not _date_holds(NEGATED[name], operand, date, value)
+    if name == "matches":
+        return _holds(name, operand, date)
+    dates = as_dates(name, operand)
+    if dates is None:
+        return _holds(name, operand, value)
+    return any(_compare_dates(name, date, wanted) for wanted in dates)
+
+
+def _compare_dates(name: str, date: str, wanted: str) -> bool:
+    """Check that the comparison holds for every day that the date may mean."""
+    days, wanted_days = range_of(date), range_of(wanted)
+    if name == "<":
+        return days.last < wanted_days.first
+    if name == "<=":
+        return days.last <= wanted_days.last
+    if name == ">":
+        return days.first > wanted_days.last
+    if name == ">=":
+        return days.first >= wanted_days.first
+    return wanted_days.first <= days.first and days.last <= wanted_days.last
 
 
 def as_text(value: Any) -> str:

@@ -68,7 +68,8 @@ class Conversion:
     ``text``: Markdown. ``converter``: name and version of what made it. ``title``: the one that the
     file itself declares (a property, ``<title>``). ``pages``: the position in the text, in
     characters, at which each page begins. ``metadata``: further properties of the document.
-    ``faults``: pages that could not be read, while the rest was.
+    ``faults``: pages that could not be read, while the rest was. ``date``: the one that the file
+    declares, as it stands in the property.
     """
 
     text: str
@@ -77,6 +78,7 @@ class Conversion:
     pages: tuple[int, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[PageFault, ...] = ()
+    date: str = ""
 
 
 @dataclass(frozen=True)

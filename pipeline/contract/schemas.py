@@ -177,6 +177,9 @@ class TableSchema:
 
 
 def _array(cells: Any, type: pa.DataType, where: str) -> pa.Array | pa.ChunkedArray:
+    # Pandas makes floats of a column of missing lists, which Arrow does not convert to lists.
+    if is_list(type) and isinstance(cells, pd.Series) and cells.isna().all():
+        return pa.nulls(len(cells), type)
     try:
         return pa.array(cells, type, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -234,9 +237,9 @@ DOCUMENTS = _with_optional(
     table(
         "id",
         id=STRING, title=STRING, text=STRING, source=STRING, metadata=STRING, content_hash=STRING,
-        title_from=STRING,
+        title_from=STRING, date=STRING, date_from=STRING, aliases=STRINGS,
     ),
-    TITLE_FROM,
+    TITLE_FROM, "date", "date_from", "aliases",
 )  # fmt: skip
 TITLES = _with_optional(table("id", id=STRING, title=STRING, title_from=STRING), TITLE_FROM)
 """The columns of documents for a verb that does not read their texts."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from pipeline.contract.conditions import OWN
+from pipeline.contract.conditions import DATE, OWN
 from pipeline.doctor.conditions import unknown_fields
 from pipeline.doctor.finding import Finding
 from pipeline.errors import StoreError, counted
@@ -62,7 +62,7 @@ def _doubts(root: Path, settings: Settings) -> Iterator[Finding]:
         for where, rights in narrowed.items():
             for workspace in rights.workspace or (settings.workspace,):
                 if workspace in loaded:
-                    fields = {*OWN, *store.fields(workspace)} if rights.where else OWN
+                    fields = {*OWN, DATE, *store.fields(workspace)} if rights.where else OWN
                     yield from unknown_fields(WHAT, f"{where}.where", rights.where, fields)
                 elif rights.workspace:
                     near = did_you_mean(workspace, loaded, "loaded are")

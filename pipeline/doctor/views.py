@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
-from pipeline.contract.conditions import OWN
+from pipeline.contract.conditions import DATE, OWN
 from pipeline.contract.views import is_made_by
 from pipeline.doctor.conditions import unknown_fields
 from pipeline.doctor.finding import Finding
@@ -74,6 +74,6 @@ def _unknown_fields(root: Path, settings: Settings) -> Iterator[Finding]:
     with closing(postgres_store(settings, root)) as store:
         if settings.workspace not in store.workspaces():
             return
-        have = {*OWN, *store.fields(settings.workspace)}
+        have = {*OWN, DATE, *store.fields(settings.workspace)}
     for view, one in settings.serve.views.items():
         yield from unknown_fields(WHAT, f"{WHAT}.{view}.where", one.where, have)

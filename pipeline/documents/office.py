@@ -18,14 +18,20 @@ from typing import Any
 from xml.etree.ElementTree import Element
 
 from pipeline.contract.conversion import Conversion
+from pipeline.documents.dates import date_of_property
 from pipeline.documents.markdown import as_table
 from pipeline.documents.titles import declared
 from pipeline.text.ids import clean
 
 SUFFIXES = frozenset({".docx", ".pptx", ".xlsx", ".epub", ".html", ".htm"})
+_OFFICE = frozenset({".docx", ".pptx", ".xlsx"})
 _TITLE_IS_A_HEADING = "p[style-name='Title'] => h1:fresh"
 _SLIDE = re.compile(r"<!-- Slide number: \d+ -->\n?")
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
+_DATES = ("{http://purl.org/dc/terms/}modified", "{http://purl.org/dc/terms/}created")
+"""The elements of the properties that have a date, the best first: a file that began as a copy of
+another one has the other's date of creation."""
+_PROPERTIES = "docProps/core.xml"
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _SAID_OF_BOOK = re.compile(
     r"\*\*(?P<key>Title|Authors|Language|Publisher|Date|Description|Identifier):\*\* "
@@ -66,9 +72,10 @@ def convert_office(path: Path) -> Conversion:
             text = clean(found.text_content)
         if suffix == ".epub":
             text, metadata = _split_description(text)
-        titles = _office_titles(path) if suffix in (".docx", ".pptx") else [found.title or ""]
+        titles = _office_titles(path) if suffix in _OFFICE else [found.title or ""]
     title = next(filter(None, (declared(title, path.stem) for title in titles)), "")
-    return Conversion(text, office_converter(suffix), title, pages, metadata)
+    date = _office_date(path) if suffix in _OFFICE else ""
+    return Conversion(text, office_converter(suffix), title, pages, metadata, (), date)
 
 
 def _split_description(text: str) -> tuple[str, dict[str, str]]:
@@ -145,17 +152,25 @@ def _office_titles(path: Path) -> Iterator[str]:
         names = set(file.namelist())
         if {"word/document.xml", "word/styles.xml"} <= names:
             yield _titled_paragraph(file)
-        if "docProps/core.xml" in names:
-            title = _first_element(file, "docProps/core.xml", _TITLE)
-            yield (title.text or "") if title is not None else ""
+        if _PROPERTIES in names:
+            yield _text_of_first(file, _PROPERTIES, _TITLE)
 
 
-def _first_element(file: zipfile.ZipFile, name: str, tag: str) -> Element | None:
-    """Return the first element with this tag in an XML file of the archive, or None."""
+def _office_date(path: Path) -> str:
+    """Return the date on which an Office file was last changed, or made, or "" if it says none."""
+    with zipfile.ZipFile(path) as file:
+        if _PROPERTIES not in file.namelist():
+            return ""
+        dates = [_text_of_first(file, _PROPERTIES, tag) for tag in _DATES]
+    return next((date for date in dates if date_of_property(date)), "")
+
+
+def _text_of_first(file: zipfile.ZipFile, name: str, tag: str) -> str:
+    """Return the text of the first element with this tag in an XML file of the archive, or ""."""
     for element in _elements(file, name):
         if element.tag == tag:
-            return element
-    return None
+            return clean(element.text or "")
+    return ""
 
 
 def _titled_paragraph(file: zipfile.ZipFile) -> str:

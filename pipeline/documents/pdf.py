@@ -60,12 +60,14 @@ def convert_pdf(path: Path) -> Conversion:
         try:
             found = _read_pages(pdf)
             title = declared(pdf.get_metadata_value("Title"), path.stem)
+            date = clean(pdf.get_metadata_value("CreationDate"))
         finally:
             pdf.close()
     starts = accumulate((len(text) + len(_BETWEEN) for text in found.texts[:-1]), initial=0)
     text = _BETWEEN.join(found.texts)
     pages = tuple(starts) if text.strip() else ()
-    return Conversion(text, pdf_converter(ocr=found.seen), title, pages, {}, tuple(found.faults))
+    converter, faults = pdf_converter(ocr=found.seen), tuple(found.faults)
+    return Conversion(text, converter, title, pages, {}, faults, date)
 
 
 def _read_pages(pdf: Any) -> _Pages:

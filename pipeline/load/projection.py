@@ -33,7 +33,7 @@ EDGE_COLUMNS = [
     "keywords",
 ]  # fmt: skip
 TABLE_SOURCES: Mapping[str, Mapping[str, Sequence[str]]] = {
-    "documents": {"documents": ["id", "title", "source", "metadata"]},
+    "documents": {"documents": ["id", "title", "source", "metadata", "date"]},
     "chunks": {
         "text_units": ["id", "document_id", "order", "n_tokens", "text", "start", "end", "heading"],
         "text_unit_embeddings": ["id", "vector"],
@@ -75,7 +75,10 @@ A store that can join keeps the lists of source text units in the table ``source
 change while the text of its row does not. A store that cannot join keeps the lists in its nodes and
 edges."""
 
-LATER_COLUMNS: Mapping[str, Sequence[str]] = {"text_units": ["heading"]}
+LATER_COLUMNS: Mapping[str, Sequence[str]] = {
+    "documents": ["date"],
+    "text_units": ["heading"],
+}
 """Snapshot table -> columns of texts that it may lack, because an earlier version or a verb of the
 user's own wrote it. They are read as ""."""
 
@@ -205,7 +208,8 @@ def require_sources(tables: Container[str]) -> None:
 def require_columns(tables: Mapping[str, Collection[str]]) -> None:
     """Raise UsageError if a table that a load needs is missing, or a column that it uses.
 
-    ``tables``: the columns of each snapshot table.
+    ``tables``: the columns of each snapshot table. Columns that a later version has added may be
+    missing.
     """
     require_sources(tables)
     for sources in TABLE_SOURCES.values():
@@ -225,7 +229,8 @@ def require_columns(tables: Mapping[str, Collection[str]]) -> None:
 
 def _project_documents(documents: pd.DataFrame) -> pd.DataFrame:
     rows = documents[["id", "title", "source"]]
-    return rows.assign(metadata=_parse_objects(documents["metadata"]))
+    metadata = _parse_objects(documents["metadata"])
+    return rows.assign(metadata=metadata, date=documents["date"].fillna(""))
 
 
 def _project_statements(statements: pd.DataFrame) -> pd.DataFrame:

@@ -55,6 +55,8 @@ def reference_json(entry: Reference, with_content: bool) -> dict[str, Any]:
     }
     if entry.heading:
         shown["heading"] = entry.heading
+    if entry.date:
+        shown["date"] = entry.date
     if entry.page:
         shown["page"] = entry.page
     if entry.reports:

@@ -78,8 +78,8 @@ class Reference:
     """A text unit that the context shows, or that is a source of reports in it.
 
     ``id``: the number by which an answer cites it. ``start`` and ``end``: its place in the
-    document, in characters. ``reports``: numbers of the reports that it is a source of.
-    ``heading``: the headings above it.
+    document, in characters. ``reports``: numbers of the reports that it is a source of. ``date``:
+    that of the document, as in `Passage`. ``heading``: the headings above it.
     """
 
     id: int
@@ -94,6 +94,7 @@ class Reference:
     reports: tuple[int, ...] = ()
     about: str = ""
     heading: str = ""
+    date: str = ""
 
     @property
     def page(self) -> int | None:
@@ -123,6 +124,7 @@ def build_references(
             content=chunk.content,
             about=_describe_document(chunk, chunks, fields, mark),
             heading=chunk.heading,
+            date=chunk.date,
         )
         references.append(reference)
     return tuple(references)

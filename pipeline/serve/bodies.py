@@ -70,6 +70,9 @@ class ReferenceShown(Body):
     start: int
     end: int
     heading: str = Field(default="", description="The headings above it, joined by ' > '.")
+    date: str = Field(
+        default="", description="The document's date, as 2024, 2024-05 or 2024-05-03; empty: none."
+    )
     page: int | None = Field(
         default=None, description="On which it begins, if the document has pages."
     )
@@ -112,6 +115,7 @@ class ChunkShown(Body):
     heading: str = Field(default="", description="The headings above it, joined by ' > '.")
     tokens: int = 0
     score: float | None = Field(description="Cosine similarity to the question.")
+    date: str = Field(default="", description="The document's date, if one is known.")
     lane: str = Field(
         default="", description="What found it first: vector, graph, entity or relationship."
     )

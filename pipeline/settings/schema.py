@@ -44,12 +44,23 @@ class InputStep(Section):
     args: dict[str, Any] = {}
 
 
+DateFrom = Literal["front_matter", "metadata", "properties", "mail", "file_name", "file_time"]
+"""An origin of a document's date, as in the column ``date_from`` of documents."""
+
+
 class InputSettings(Section):
     path: str = "data/input"
     file_pattern: str = "**/*"
     id_column: str = "id"
     title_column: str = "title"
     text_column: str = "text"
+    dates_from: tuple[DateFrom, ...] = (
+        "front_matter", "metadata", "properties", "mail", "file_name",
+    )  # fmt: skip
+    date_fields: tuple[str, ...] = (
+        "date", "updated", "modified", "lastmod", "published", "created",
+    )  # fmt: skip
+    day_first: bool | None = None
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: PositiveInt = 100

@@ -46,7 +46,8 @@ class Passage:
 
     ``score``: its similarity to the question. ``lane``: the search that chose it first. ``place``:
     its rank in that search, from 1. ``frequency``: how often that search found it. ``heading``: the
-    headings above it, joined by " > ".
+    headings above it, joined by " > ". ``date``: that of its document in ISO 8601, with the
+    precision that is known.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Passage:
     rerank_score: float | None = None
     number: int = 0
     heading: str = ""
+    date: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
-from pipeline.contract.conditions import OWN, holds, operators
+from pipeline.contract.conditions import DATE, OWN, holds, operators
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS
 from pipeline.documents.metadata import fields_of
@@ -37,7 +37,7 @@ class FilterParams(Params):
 def filter_documents(documents: pd.DataFrame, params: FilterParams) -> pd.DataFrame:
     """Return the documents that satisfy ``where``, unchanged. Documents left out are no rejects."""
     own_columns = documents[list(OWN)].to_dict("records")
-    rows = zip(fields_of(documents), own_columns, strict=True)
+    rows = zip(fields_of(documents), own_columns, documents[DATE], strict=True)
     # A column goes before a metadata key of the same name.
-    fits = [holds(params.where, metadata | columns) for metadata, columns in rows]
+    fits = [holds(params.where, metadata | columns, date) for metadata, columns, date in rows]
     return documents[np.array(fits, dtype=bool)]

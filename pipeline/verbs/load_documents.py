@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Self
+from typing import Any, Self
 
 import pandas as pd
 from pydantic import Field, PrivateAttr, field_validator
@@ -26,7 +26,21 @@ from pipeline.contract.conversion import (
 from pipeline.contract.laws import Law, Part
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import DOCUMENTS, REJECTS, STRING, table
+from pipeline.documents.aliases import aliases_of
 from pipeline.documents.conversion import CONVERTED
+from pipeline.documents.dates import (
+    DEFAULT_FIELDS,
+    DEFAULT_ORDER,
+    FILE_TIME,
+    NO_DATE,
+    DateFrom,
+    Dating,
+    DocumentDate,
+    date_in_name,
+    date_of_file,
+    date_of_mail,
+    date_of_property,
+)
 from pipeline.documents.encoding import DecodedText, UndecodableError, decoded
 from pipeline.documents.files import (
     InputFile,
@@ -65,7 +79,9 @@ class LoadParams(Params):
     ``file_pattern`` is a glob below ``path``. If ``encoding`` is "", it is detected: UTF-8, UTF-16,
     or else the most likely of all; of equally likely ones the first of ``encodings``. ``mounts``
     are folders below ``path`` that were mount points in the last run. ``hashes`` is the folder in
-    which hashes of files are kept between runs, "" for none.
+    which hashes of files are kept between runs, "" for none. ``dates_from`` are the origins of a
+    document's date, the best first, and ``date_fields`` the fields of metadata that may hold it.
+    ``day_first`` says whether 03/04/2024 is in April; None takes the year alone.
     """
 
     # Not part of the fingerprint: a project may move, and the stamp covers the content.
@@ -77,6 +93,9 @@ class LoadParams(Params):
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: int = Field(default=100, ge=1)
+    dates_from: tuple[DateFrom, ...] = DEFAULT_ORDER
+    date_fields: tuple[str, ...] = DEFAULT_FIELDS
+    day_first: bool | None = None
     # The stamp covers the converter's name. Its words may be secrets, so they are never shown.
     converter: OwnConverters = Field(default="", exclude=True, repr=False)
     converter_folder: str = Field(default=".", exclude=True)
@@ -163,6 +182,8 @@ class _Document:
     text: str
     metadata: str
     line: int | None = None
+    date: DocumentDate = NO_DATE
+    aliases: Sequence[str] = ()
 
 
 def input_digest(params: LoadParams) -> str:
@@ -176,7 +197,14 @@ def input_digest(params: LoadParams) -> str:
     names = sorted(converter_name(suffix, rules) for suffix in converted)
     if not listing.digest:
         return ""
-    return digest(listing.digest, *names)
+    return digest(listing.digest, *names, *filter(None, _file_dates(params)))
+
+
+def _file_dates(params: LoadParams) -> list[str]:
+    """Return the day on which each file was written, or "" for each if no date is made of it."""
+    if FILE_TIME not in params.dates_from:
+        return [""] * len(params.listing.files)
+    return [date_of_file(file.path) for file in params.listing.files]
 
 
 def input_version(params: LoadParams) -> str:
@@ -184,11 +212,12 @@ def input_version(params: LoadParams) -> str:
     return params.listing.version
 
 
-FILES = table("name", name=STRING, content=STRING, converter=STRING)
+FILES = table("name", name=STRING, content=STRING, converter=STRING, written=STRING)
 """The matching files.
 
 ``content`` is the hash of the content, or the reason why the file is not read. ``converter`` is the
-converter for files of its kind, or empty.
+converter for files of its kind, or empty. ``written`` is the day on which the file was written,
+empty unless dates of documents are made of it.
 """
 
 
@@ -258,7 +287,12 @@ def find_files(params: LoadParams) -> pd.DataFrame:
     converters = [""] * len(names)
     if converter_names:
         converters = [converter_names.get(file.suffix, "") for file in listing.files]
-    columns = {"name": names, "content": contents, "converter": converters}
+    columns = {
+        "name": names,
+        "content": contents,
+        "converter": converters,
+        "written": _file_dates(params),
+    }
     return FILES.frame(pd.DataFrame(columns))
 
 
@@ -270,14 +304,15 @@ def read_files(
     Two documents can have the same id only if the names of their files are equal up to the first
     ``#`` or ``:``. These characters also separate a file from its records and lines.
     """
-    documents: dict[str, dict[str, str]] = {}
+    documents: dict[str, dict[str, Any]] = {}
     rejects = []
-    wanted = frozenset(files["name"])
+    wanted = dict(zip(files["name"], files["written"], strict=True))
     files_to_read = [file for file in params.listing.files if file.name in wanted]
     conversions = _convert_files(files_to_read, params, converter or LimitedConverter())
     for file in files_to_read:
         unparsed: list[Fault] = []
-        for item in _read_file(file, params, conversions.pop(file.name, None)):
+        dating = _dating_of(file, wanted[file.name], params)
+        for item in _read_file(file, params, conversions.pop(file.name, None), dating):
             if isinstance(item, _Document):
                 row = _document_row(item)
                 if row["id"] not in documents:
@@ -295,7 +330,16 @@ def read_files(
     return DOCUMENTS.frame(list(documents.values())), REJECTS.frame(rejects)
 
 
-def _document_row(document: _Document) -> dict[str, str]:
+def _dating_of(file: InputFile, written: str, params: LoadParams) -> Dating:
+    """Return how documents of the file are dated; ``written`` is as in FILES."""
+    of_file: dict[DateFrom, str] = {
+        "file_name": date_in_name(PurePath(file.name).stem),
+        "file_time": written,
+    }
+    return Dating(of_file, params.dates_from, params.date_fields, params.day_first)
+
+
+def _document_row(document: _Document) -> dict[str, Any]:
     """Return a row of DOCUMENTS."""
     return {
         "id": document_id(document.key),
@@ -305,6 +349,9 @@ def _document_row(document: _Document) -> dict[str, str]:
         "metadata": document.metadata,
         "content_hash": content_hash(document.title.text, document.text, document.metadata),
         "title_from": document.title.found,
+        "date": document.date.text,
+        "date_from": document.date.found,
+        "aliases": list(document.aliases),
     }
 
 
@@ -366,7 +413,7 @@ def _convert_files(
 
 
 def _read_file(
-    file: InputFile, params: LoadParams, conversion: Converted | None
+    file: InputFile, params: LoadParams, conversion: Converted | None, dating: Dating
 ) -> Iterator[_Document | Fault]:
     """Yield the documents and faults of a file; ``conversion`` is its result if it needs one."""
     try:
@@ -381,7 +428,7 @@ def _read_file(
         yield found
         return
     if isinstance(found, Conversion):
-        yield from _converted_document(file, found)
+        yield from _converted_document(file, found, dating)
         return
     if not found.sure:
         message = (
@@ -393,22 +440,28 @@ def _read_file(
     if not text.strip():
         yield Fault("empty", "no text in it; remove it")
     elif file.suffix in RECORDS:
-        yield from _record_documents(file, text, params)
+        yield from _record_documents(file, text, params, dating)
     else:
-        yield _text_document(file, text)
+        yield _text_document(file, text, dating)
 
 
-def _text_document(file: InputFile, text: str) -> _Document:
+def _text_document(file: InputFile, text: str, dating: Dating) -> _Document:
     """Return the document of a text file; front matter gives its title and metadata."""
     fields, body = split_front_matter(text) if file.suffix in FRONT_MATTER else ({}, text)
     given, metadata = taken_title(fields)
     title = title_of(
         body, PurePath(file.name).stem, given=given, headings=file.suffix not in NO_HEADINGS
     )
-    return _Document(file.name, file.name, title, body, as_json(metadata))
+    mail = date_of_mail(body) if file.suffix in FRONT_MATTER else ""
+    return _Document(
+        file.name, file.name, title, body, as_json(metadata),
+        date=dating.date_of("front_matter", fields, mail=mail), aliases=aliases_of(fields),
+    )  # fmt: skip
 
 
-def _converted_document(file: InputFile, found: Conversion) -> Iterator[_Document | Fault]:
+def _converted_document(
+    file: InputFile, found: Conversion, dating: Dating
+) -> Iterator[_Document | Fault]:
     """Yield the document of a converted file, and the faults of its pages.
 
     The metadata hold the offsets at which pages begin, and the converter's name.
@@ -428,7 +481,12 @@ def _converted_document(file: InputFile, found: Conversion) -> Iterator[_Documen
         text, PurePath(file.name).stem, given=found.title, headings=file.suffix not in NO_HEADINGS,
         lines=file.suffix != ".xlsx",
     )  # fmt: skip
-    yield _Document(file.name, file.name, title, text, metadata)
+    fields = cleaned(found.metadata)
+    yield _Document(
+        file.name, file.name, title, text, metadata,
+        date=dating.date_of("metadata", fields, properties=date_of_property(found.date)),
+        aliases=aliases_of(fields),
+    )  # fmt: skip
 
 
 def _no_text_message(faults: Sequence[PageFault]) -> str:
@@ -474,13 +532,16 @@ def _read_content(
 
 
 def _record_documents(
-    file: InputFile, text: str, params: LoadParams
+    file: InputFile, text: str, params: LoadParams, dating: Dating
 ) -> Iterator[_Document | Fault]:
     """Yield the documents and faults of a file of records."""
     # The number of records of the same content so far, by a digest.
     seen: Counter[str] = Counter()
     for item in _read_records(file, text, params):
-        yield item if isinstance(item, Fault) else _record_document(file, item, params, seen)
+        if isinstance(item, Fault):
+            yield item
+        else:
+            yield _record_document(file, item, params, seen, dating)
 
 
 def _read_records(file: InputFile, text: str, params: LoadParams) -> Iterator[Record | Fault]:
@@ -491,7 +552,7 @@ def _read_records(file: InputFile, text: str, params: LoadParams) -> Iterator[Re
 
 
 def _record_document(
-    file: InputFile, record: Record, params: LoadParams, seen: Counter[str]
+    file: InputFile, record: Record, params: LoadParams, seen: Counter[str], dating: Dating
 ) -> _Document | Fault:
     """Return the document of a record, or its fault."""
     fields = {clean(name): cleaned(value) for name, value in record.fields.items()}
@@ -514,7 +575,8 @@ def _record_document(
         key = f"{file.name}#{content}{suffix}"
         source = f"{file.name}#{content[:_SHORT_DIGEST]}{suffix}"
     named = title_of(text, source, given=title, headings=False)
-    return _Document(key, source, named, text, metadata, record.line)
+    date = dating.date_of("metadata", fields)
+    return _Document(key, source, named, text, metadata, record.line, date, aliases_of(fields))
 
 
 def _as_text(value: object) -> str:

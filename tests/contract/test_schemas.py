@@ -114,14 +114,17 @@ def test_a_missing_or_unknown_column_is_a_data_error(schema: TableSchema, n_rows
         schema.encode(frame.assign(colour=""), "step 'x'")
 
 
-def test_a_column_that_a_table_may_lack_is_there_and_empty():
+def test_columns_that_a_table_may_lack_are_there_and_empty():
     six = ("d", "Mill", "text", "mill.txt", "{}", "hash")
-    frame = pd.DataFrame([six], columns=DOCUMENTS.columns[:-1])
-    expected = [{**dict(zip(DOCUMENTS.columns, six, strict=False)), "title_from": None}]
-    assert DOCUMENTS.encode(frame, "rows").to_pylist() == expected
+    frame = pd.DataFrame([six], columns=DOCUMENTS.columns[: len(six)])
+    given = dict(zip(DOCUMENTS.columns, six, strict=False))
+    assert DOCUMENTS.encode(frame, "rows").to_pylist() == [
+        given | dict.fromkeys(DOCUMENTS.optional)
+    ]
+    texts = {"title_from": "", "date": "", "date_from": ""}
     for made in (DOCUMENTS.frame([six]), DOCUMENTS.seen(frame)):
         assert DOCUMENTS.filled(made, "rows").to_dict("records") == [
-            {**expected[0], "title_from": ""}
+            given | texts | {"aliases": ()}
         ]
     assert "title_from" not in frame
 

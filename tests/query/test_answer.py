@@ -210,8 +210,8 @@ def test_an_answer_is_json(mode: str):
     )
     for chunk in content["chunks"]:
         assert set(chunk) == {
-            "id", "document_id", "source", "start", "end", "content", "metadata", "score", "lane",
-            "frequency", "place",
+            "id", "document_id", "source", "start", "end", "content", "metadata", "score",
+            "lane", "frequency", "place",
             "number",
         }  # fmt: skip
 

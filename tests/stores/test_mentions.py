@@ -43,7 +43,9 @@ def store(postgres: OpenStore) -> PostgresStore:
         char_start=[0, 0], char_end=[1, 1], heading="", header="",
     )  # fmt: skip
     documents = with_hashes(
-        pd.DataFrame({"id": ["doc-1"], "title": ["One"], "source": ["one.txt"], "metadata": [{}]})
+        pd.DataFrame(
+            {"id": ["doc-1"], "title": ["One"], "source": ["one.txt"], "metadata": [{}], "date": ""}
+        )
     )
     with store.writing(Live("index", "1", {"model": "m"}, 2)) as writer:
         sources = lists(UNITS)

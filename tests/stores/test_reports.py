@@ -96,7 +96,13 @@ def store(postgres: OpenStore) -> PostgresStore:
     store = postgres()
     titles = ["One", "Two"]
     documents = pd.DataFrame(
-        {"id": ["doc-1", "doc-2"], "title": titles, "source": titles, "metadata": [{}, {}]}
+        {
+            "id": ["doc-1", "doc-2"],
+            "title": titles,
+            "source": titles,
+            "metadata": [{}, {}],
+            "date": "",
+        }
     )
     tables = {
         "documents": documents,

@@ -24,10 +24,10 @@ OpenStore = Callable[..., PostgresStore]
 
 DOCUMENTS = pd.DataFrame(
     [
-        ("doc-1", "One", "a/one.txt", {"year": 1877, "tags": ["a", "ü"]}),
-        ("doc-2", "Two", "two.txt", {}),
+        ("doc-1", "One", "a/one.txt", {"year": 1877, "tags": ["a", "ü"]}, "1877-05"),
+        ("doc-2", "Two", "two.txt", {}, ""),
     ],
-    columns=["id", "title", "source", "metadata"],
+    columns=["id", "title", "source", "metadata", "date"],
 )
 
 
@@ -340,7 +340,7 @@ def test_chunks_come_with_their_documents_in_the_order_asked(postgres: OpenStore
     assert found[0] == Passage(
         "chunk-00002", "doc-1", "a/one.txt", "One", 20, 29, 3, "text 2\nof it",
         {"year": 1877, "tags": ["a", "ü"]},
-        found[0].score, heading="Part 2 > End",
+        found[0].score, heading="Part 2 > End", date="1877-05",
     )  # fmt: skip
     assert column(found, "id") == ["chunk-00002", "chunk-00001", "chunk-00003"]
     assert not store.chunks([], question)

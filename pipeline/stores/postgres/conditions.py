@@ -32,8 +32,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
-from pipeline.contract.conditions import NEGATED, OWN, Conditions, as_text, is_number
+from pipeline.contract.conditions import (
+    DATE,
+    NEGATED,
+    OWN,
+    Conditions,
+    as_dates,
+    as_text,
+    is_number,
+)
 from pipeline.stores.postgres.schema import DOCUMENTS
+from pipeline.text.dates import FIRST_DAY, LAST_DAY, range_of
 
 SPACES = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f"
@@ -162,9 +171,50 @@ def _satisfies(rows: Any, field: str, condition: Mapping[str, Any]) -> Test:
     """
     if field in OWN:
         cell, test = rows.c[field], _test_column
+    elif field == DATE:
+        return and_(*(_test_date(rows, name, operand) for name, operand in condition.items()))
     else:
         cell, test = rows.c.metadata[field], _test_metadata
     return and_(*(test(cell, name, operand) for name, operand in condition.items()))
+
+
+def _test_date(rows: Any, name: str, operand: Any) -> Test:
+    """Return the test of an operator on a document's own date, or on that of its metadata if it has
+    none."""
+    if name in NEGATED:
+        return ~_test_date(rows, NEGATED[name], operand)
+    date, in_metadata = rows.c.date, rows.c.metadata[DATE]
+    has_date = func.coalesce(date, "") != ""
+    if name == "exists":
+        test = literal(operand)
+    elif name == "matches":
+        test = _test_column(date, name, operand)
+    else:
+        dates = as_dates(name, operand)
+        if dates is None:
+            return _test_metadata(in_metadata, name, operand)
+        test = or_(*(_compare_dates(date, name, wanted) for wanted in dates))
+    return case((has_date, test), else_=_test_metadata(in_metadata, name, operand))
+
+
+def _compare_dates(date: Cell, name: str, wanted: str) -> Test:
+    """Return the test that the comparison holds for every day that the date may mean.
+
+    Where month or day are unknown, the first or the last day of all is written behind the date.
+    """
+    known = func.length(date) + 1
+    first = (date + func.substr(literal(FIRST_DAY), known)).collate("C")
+    last = (date + func.substr(literal(LAST_DAY), known)).collate("C")
+    days = range_of(wanted)
+    if name == "<":
+        return last < days.first
+    if name == "<=":
+        return last <= days.last
+    if name == ">":
+        return first > days.last
+    if name == ">=":
+        return first >= days.first
+    return and_(first >= days.first, last <= days.last)
 
 
 def _test_column(cell: Cell, name: str, operand: Any) -> Test:

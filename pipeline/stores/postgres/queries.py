@@ -120,6 +120,8 @@ def passages(dimensions: int) -> Select:
             DOCUMENTS.c.metadata,
             func.coalesce(CHUNKS.c.heading, "").label("heading"),
             similarity.label("score"),
+            # A database that no load has written since may have none.
+            func.coalesce(DOCUMENTS.c.date, "").label("date"),
         )
         .join_from(CHUNKS, DOCUMENTS, OF_DOCUMENT)
         .where(CHUNKS.c.workspace == WORKSPACE, CHUNKS.c.id == func.any(given("ids")))

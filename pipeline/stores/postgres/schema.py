@@ -56,7 +56,11 @@ def _define_vector_table(name: str, *columns: Column) -> Table:
 
 
 DOCUMENTS = _define_table(
-    "graphmill_documents", Column("title", Text), Column("source", Text), Column("metadata", JSONB)
+    "graphmill_documents",
+    Column("title", Text),
+    Column("source", Text),
+    Column("metadata", JSONB),
+    Column("date", Text),
 )
 CHUNKS = _define_vector_table(
     "lightrag_chunks",

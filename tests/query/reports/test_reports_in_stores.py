@@ -36,7 +36,7 @@ def rows_of(village: MemoryStores) -> dict[str, pd.DataFrame]:
             {
                 "id": documents["document_id"], "title": documents["title"],
                 "source": documents["source"],
-                "metadata": [{}] * len(documents),
+                "metadata": [{}] * len(documents), "date": "",
             }
         ),
         "chunks": pd.DataFrame(

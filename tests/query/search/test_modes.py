@@ -208,7 +208,8 @@ def village_rows() -> dict[str, pd.DataFrame]:
         for source, target in zip(links["source"], links["target"], strict=True)
     ]
     link_ids = [relationship_id(*pair) for pair in ends]
-    documents = units.drop_duplicates("document_id")[["document_id", "title", "source", "metadata"]]
+    columns = ["document_id", "title", "source", "metadata"]
+    documents = units.drop_duplicates("document_id")[columns].assign(date="")
     return {
         "documents": documents.rename(columns={"document_id": "id"}),
         "chunks": pd.DataFrame(

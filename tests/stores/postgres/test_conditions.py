@@ -28,9 +28,21 @@ TEXTS = [
 ]  # fmt: skip
 SCALARS = [*TEXTS, 2020, 2020.0, 0, -3, 0.5, 100, 10**30, True, False]
 FIELDS = ["year", "tags", "title", "source", "it's; --"]
+DATES = ["", "2019", "2020", "2020-01", "2020-05", "2020-05-03", "2020-12-31", "2021"]
+ASKED_DATES = [*DATES[1:], 2020, "May 2020", "3. Mai 2020", "2020-05-03T10:00", "soon"]
+ASKED_DATE = st.sampled_from(ASKED_DATES)
 ORDERS = ["=", "!=", "<", "<=", ">", ">="]
 GLOBS = st.lists(st.sampled_from([*"ab-]![*?^\\é\n", "[a-b]", "[!a]"]), max_size=5).map("".join)
 SCALAR = st.sampled_from(SCALARS)
+DATE_CONDITION = st.one_of(
+    ASKED_DATE,
+    st.dictionaries(st.sampled_from(ORDERS), ASKED_DATE, min_size=1, max_size=2),
+    st.dictionaries(
+        st.sampled_from(["in", "not in"]), st.lists(ASKED_DATE, min_size=1, max_size=3), min_size=1
+    ),
+    st.sampled_from(["2020*", "*-0?", "*"]).map(lambda glob: {"matches": glob}),
+    st.booleans().map(lambda there: {"exists": there}),
+)
 CONDITIONS = st.dictionaries(
     st.sampled_from(FIELDS),
     st.one_of(
@@ -54,6 +66,7 @@ def some_documents() -> pd.DataFrame:
     cells = [*SCALARS, *([value, None] for value in SCALARS), [], None, ["a", 2020], {"a": 1}]
     metadata = [{field: draw.choice(cells) for field in draw.sample(FIELDS, 2)} for _ in cells]
     metadata += [{"year": cell} for cell in cells]
+    metadata += [{"date": date} for date in ASKED_DATES * 2]
     titles = [draw.choice(TEXTS) for _ in metadata]
     rows = zip(
         (f"doc-{n:03}" for n in range(len(metadata))),
@@ -62,7 +75,8 @@ def some_documents() -> pd.DataFrame:
         metadata,
         strict=True,
     )
-    return pd.DataFrame(rows, columns=["id", "title", "source", "metadata"])
+    found = pd.DataFrame(rows, columns=["id", "title", "source", "metadata"])
+    return found.assign(date=[draw.choice(DATES) for _ in metadata])
 
 
 DOCUMENTS = some_documents()
@@ -85,7 +99,7 @@ def store(
 @example({"title": {"matches": "[!]"}})
 @example({"title": {"matches": "[b-a]"}})
 @example({"title": {"matches": "[!b-a]"}})
-@given(CONDITIONS)
+@given(st.one_of(CONDITIONS, DATE_CONDITION.map(lambda condition: {"date": condition})))
 def test_the_database_finds_the_documents_that_satisfy_the_conditions(
     store: PostgresStore, drawn: dict[str, Any]
 ):
@@ -93,7 +107,11 @@ def test_the_database_finds_the_documents_that_satisfy_the_conditions(
     expected = [
         row.id
         for row in DOCUMENTS.itertuples()
-        if holds(where, {**row.metadata, "id": row.id, "title": row.title, "source": row.source})
+        if holds(
+            where,
+            {**row.metadata, "id": row.id, "title": row.title, "source": row.source},
+            row.date,
+        )
     ]
     assert sorted(column(store.documents([where]), "id")) == expected
     assert column(store.documents([where, *of_documents("doc-000")]), "id") == [

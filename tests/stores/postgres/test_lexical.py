@@ -65,7 +65,7 @@ def load(
     with store.writing(Live("index", version, {"model": "m"}, 2)) as writer:
         ids = sorted(set(documents or ()))
         titled = pd.DataFrame(
-            {"id": ids, "title": ids, "source": ids, "metadata": [{} for _ in ids]}
+            {"id": ids, "title": ids, "source": ids, "metadata": [{} for _ in ids], "date": ""}
         )
         for table, rows in (("chunks", chunks(texts, documents)), ("documents", titled)):
             writer.apply(table, diff(with_hashes(rows), writer.hashes(table)))

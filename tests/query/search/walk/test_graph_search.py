@@ -82,7 +82,10 @@ def small_graph(more_nodes: int = 0) -> dict[str, pd.DataFrame]:
     ]
     return {
         "documents": pd.DataFrame(
-            {"id": ["doc-1"], "title": ["Notes"], "source": ["notes.txt"], "metadata": [{}]}
+            {
+                "id": ["doc-1"], "title": ["Notes"], "source": ["notes.txt"], "metadata": [{}],
+                "date": "",
+            }
         ),
         "chunks": pd.DataFrame(
             {

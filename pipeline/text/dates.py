@@ -1,0 +1,143 @@
+"""Read dates as ISO 8601 with the precision that is known: 2024, 2024-05 or 2024-05-03.
+
+Dates in numbers are read here, those with words (3 May 2024, 3. Mai 2024, 2024年5月3日) by
+dateparser. Nothing depends on the clock: a date without a year of four digits is none.
+
+The library is imported when it is first needed: importing it takes a tenth of a second.
+"""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import lru_cache
+from typing import Any
+
+LANGUAGES = (
+    "en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "sv", "da", "nb", "fi", "cs", "tr", "zh",
+    "ja", "ko",
+)  # fmt: skip
+"""The languages in which words of dates are known. Each further one takes time for every text that
+is no date."""
+LONGEST = 60
+"""The most characters of a text that is read as a date."""
+_YEAR_FIRST = re.compile(
+    r"(?P<year>\d{4})(?:(?P<separator>[-/.])(?P<month>\d{1,2})"
+    r"(?:(?P=separator)(?P<day>\d{1,2}))?)?"
+)
+_COMPACT = re.compile(r"(?P<year>\d{4})(?P<month>\d{2})(?P<day>\d{2})")
+_YEAR_LAST = re.compile(
+    r"(?:(?P<first>\d{1,2})(?P<separator>[-/.]) ?)?(?P<second>\d{1,2})(?:(?<=\d)[-/.]) ?"
+    r"(?P<year>\d{4})"
+)
+_TIME = re.compile(r"[T ]\d{1,2}:\d{2}.*")
+"""The time of day behind a date, which is left out."""
+_YEARS = range(1000, 3000)
+_LAST_MONTH = 12
+FIRST_DAY, LAST_DAY = "0000-01-01", "0000-12-31"
+"""The ends of these texts complete a date to the first or the last day that it may mean."""
+_FORM = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
+_LENGTHS = {"year": 4, "month": 7, "day": 10, "time": 10}
+"""The number of characters of a date in ISO 8601 that are known, by the periods of dateparser."""
+
+
+@dataclass(frozen=True)
+class DateRange:
+    """The first and the last day that a date of some precision may mean.
+
+    The last day of every month is 31: the days are compared as texts only.
+    """
+
+    first: str
+    last: str
+
+
+def is_date(text: str) -> bool:
+    """Return whether the text is a date as `parse_date` writes it."""
+    return _FORM.fullmatch(text) is not None
+
+
+def range_of(iso: str) -> DateRange:
+    """Return the days that a date as `parse_date` writes it may mean."""
+    return DateRange(iso + FIRST_DAY[len(iso) :], iso + LAST_DAY[len(iso) :])
+
+
+@lru_cache(maxsize=4096)
+def parse_date(text: str, day_first: bool | None = None) -> str:
+    """Return the date that the text is, or "" if it is none.
+
+    ``day_first`` says how a date such as 03/04/2024 is read; None leaves month and day out, so that
+    the year alone is known. Where one of the numbers is above 12, or a point stands between them,
+    the day is known in any case.
+    """
+    text = " ".join(unicodedata.normalize("NFKC", text).split())
+    if not text or len(text) > LONGEST:
+        return ""
+    numbers = _TIME.sub("", text)
+    for pattern in (_YEAR_FIRST, _COMPACT):
+        found = pattern.fullmatch(numbers)
+        if found:
+            return iso_date(found["year"], found["month"], found["day"])
+    found = _YEAR_LAST.fullmatch(numbers)
+    if found:
+        return _year_last(found, day_first)
+    has_words = any(character.isalpha() for character in text)
+    return _parse_words(text) if has_words and re.search(r"\d{4}", text) else ""
+
+
+def iso_date(year: str | int, month: str | int | None, day: str | int | None) -> str:
+    """Return the date of these numbers, "" if there is no such day; month and day may be None."""
+    if int(year) not in _YEARS:
+        return ""
+    try:
+        whole = date(int(year), int(month or 1), int(day or 1)).isoformat()
+    except ValueError:
+        return ""
+    if day is not None:
+        return whole
+    return whole[: _LENGTHS["year" if month is None else "month"]]
+
+
+def _year_last(found: re.Match[str], day_first: bool | None) -> str:
+    """Return the date of a text such as 03.05.2024, 03/05/2024 or 05/2024."""
+    first, second, year = found["first"], found["second"], found["year"]
+    if first is None:
+        return iso_date(year, second, None)
+    if found["separator"] == "." or int(first) > _LAST_MONTH:
+        return iso_date(year, second, first)
+    if int(second) > _LAST_MONTH or first == second:
+        return iso_date(year, first, second)
+    if day_first is None:
+        return iso_date(year, None, None)
+    month, day = (second, first) if day_first else (first, second)
+    return iso_date(year, month, day)
+
+
+def _parse_words(text: str) -> str:
+    """Return the date of a text with words, such as "3 May 2024" or "Mai 2024"."""
+    try:
+        found = _parser().get_date_data(text)
+    except (ValueError, OverflowError):
+        return ""
+    if found.date_obj is None:
+        return ""
+    length = _LENGTHS.get(found.period, _LENGTHS["year"])
+    year = str(found.date_obj.year)
+    # A year that the text does not have was made up of a number of two digits.
+    return found.date_obj.date().isoformat()[:length] if year in text else ""
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Any:
+    """Return the parser of dates with words.
+
+    It knows absolute dates only, and takes nothing from the clock: "yesterday" is no date.
+    """
+    from dateparser.date import DateDataParser
+
+    settings = {
+        "PARSERS": ["absolute-time"],
+        "REQUIRE_PARTS": ["year"],
+        "RELATIVE_BASE": datetime(2000, 1, 1),
+    }
+    return DateDataParser(languages=list(LANGUAGES), settings=settings)
