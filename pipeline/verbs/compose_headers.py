@@ -90,10 +90,10 @@ def _title_of(document: Mapping[str, Any]) -> str:
 
 def _without_repeats(names: list[str], text: str) -> list[str]:
     """Return title and headings without those with which the text begins, one after the other."""
-    opening = _words(text[:OPENING])
+    opening = _plain_words(text[:OPENING])
     kept: list[str] = []
     for name in filter(None, names):
-        key = _words(name.rstrip("…"))
+        key = _plain_words(name.rstrip("…"))
         if key and f"{opening} ".startswith(f"{key} "):
             opening = opening[len(key) :].lstrip()
         else:
@@ -101,7 +101,7 @@ def _without_repeats(names: list[str], text: str) -> list[str]:
     return kept
 
 
-def _words(text: str) -> str:
+def _plain_words(text: str) -> str:
     """Return the words of a text in small letters, with one space between them."""
     return " ".join(_WORD.findall(text.casefold()))
 
