@@ -4,6 +4,8 @@ A relationship unites all that is said of its two ends in one direction. Its sta
 what it unites: each has the text unit that it comes from, and a type of its own.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -81,20 +83,22 @@ def find_moved(
     graph = nx.Graph()
     merged = resolutions[resolutions["decision"] == MERGE]
     graph.add_edges_from(merged[["left_id", "right_id"]].itertuples(index=False, name=None))
-    component_of: dict[str, str] = {}
+    component_of: dict[Any, str] = {}
     for members in nx.connected_components(graph):
         component_of |= dict.fromkeys(members, min(members))
 
     # One entity of a component is left, so at most one relationship leads from one to another.
-    resolved_ids: dict[tuple[str, str], str] = {}
-    for id, source, target in relationships[LINKS.columns].itertuples(index=False, name=None):
+    resolved_ids: dict[Any, str] = {}
+    cells: Any = relationships[LINKS.columns].itertuples(index=False, name=None)
+    for id, source, target in cells:
         ends = component_of.get(source, source), component_of.get(target, target)
         resolved_ids[ends] = id
     sound = relationship_records[relationship_records["fault"] == ""].drop_duplicates("id")
-    rows: list[tuple[str, str]] = []
-    for id, source, target in sound[LINKS.columns].itertuples(index=False, name=None):
+    rows: list[Any] = []
+    cells = sound[LINKS.columns].itertuples(index=False, name=None)
+    for id, source, target in cells:
         ends = component_of.get(source, source), component_of.get(target, target)
-        resolved_id = resolved_ids.get(ends, id)
+        resolved_id: Any = resolved_ids.get(ends, id)
         if resolved_id != id:
             rows.append((id, resolved_id))
     return MOVED.frame(rows)
