@@ -19,7 +19,7 @@ from pipeline.load.overwrite_guard import (
     telling_vectors,
 )
 from pipeline.load.owners import of_others, refuse_other_owner
-from pipeline.load.projection import EMBEDDING_STEP_TABLE, require_sources
+from pipeline.load.projection import EMBEDDING_STEP_TABLE, HEADERS, require_sources
 from pipeline.snapshots.store import Manifest, SnapshotStore
 from pipeline.stores.base import Live, Store, VectorProbe, Waits, alone, silent
 from pipeline.stores.connection import reconnecting
@@ -190,12 +190,14 @@ def target_of(wanted: DesiredRows, owner: Owner = NOBODY) -> LoadTarget:
 def live_of(
     wanted: DesiredRows, target: LoadTarget, lives: Sequence[Live | None]
 ) -> tuple[Live, pd.DataFrame]:
-    """Return what the stores show after the load, and some of its vectors (id, vector).
+    """Return what the stores show after the load, and some of its vectors (TELLING).
 
     The vectors are those of the texts whose vectors the stores know, ``lives``. Their comparison
     shows whether the same model made both.
     """
-    found = telling_vectors(wanted.snapshots, wanted.manifest.tables[EMBEDDING_STEP_TABLE], lives)
+    tables = wanted.manifest.tables
+    vectors, headers = tables[EMBEDDING_STEP_TABLE], tables.get(HEADERS)
+    found = telling_vectors(wanted.snapshots, vectors, lives, headers)
     return _live_after(target, dimensions_of(found), probe_of(found)), found
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pipeline.errors import UsageError
 from pipeline.load.projection import EXTRAS
 from pipeline.stores.base import Live, VectorProbe
+from pipeline.text.ids import digest
 
 if TYPE_CHECKING:
     from pipeline.snapshots.store import Snapshot, SnapshotStore
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 VECTORS = "chunks"
 """A table that every store with vectors has."""
 COLUMNS = ["id", "vector"]
+TELLING = [*COLUMNS, "header"]
+"""The columns that say whether a model is the same: a text unit, its vector, and the header that
+may have been embedded with it."""
 NORM_TOLERANCE = 1e-3
 """The largest difference from 1 of the length of a vector that counts as normalised."""
 SAME_MODEL = 0.99
@@ -26,21 +30,32 @@ vectors of different models is near 0."""
 
 
 def telling_vectors(
-    snapshots: "SnapshotStore", embeddings: "Snapshot", shown: Sequence[Live | None]
+    snapshots: "SnapshotStore",
+    embeddings: "Snapshot",
+    shown: Sequence[Live | None],
+    headers: "Snapshot | None" = None,
 ) -> pd.DataFrame:
-    """Return (id, vector) of the first text unit, then of those that the stores keep as probes.
+    """Return TELLING of the first text unit, then of those that the stores keep as probes.
 
-    ``embeddings``: the snapshot of the text units' vectors. ``shown``: what the stores show. The
-    first vector becomes the probe of the next load. Probes whose text unit is gone have no row.
+    ``embeddings``: the snapshot of the text units' vectors. ``headers``: that of their headers.
+    ``shown``: what the stores show. The first vector becomes the probe of the next load. Probes
+    whose text unit is gone have no row.
     """
     first = snapshots.tables.read_first(embeddings, COLUMNS)
     known = {live.probe.chunk_id for live in shown if live and live.probe}
     others = known - set(first["id"].to_pylist())
-    if not others:
-        return first.to_pandas()
-    ids = pa.array(sorted(others), pa.large_string())
-    of_others = snapshots.tables.select(embeddings, ["id"], ids, COLUMNS)
-    return pa.concat_tables([first, of_others]).to_pandas()
+    vectors = first
+    if others:
+        ids = pa.array(sorted(others), pa.large_string())
+        of_others = snapshots.tables.select(embeddings, ["id"], ids, COLUMNS)
+        vectors = pa.concat_tables([first, of_others])
+    rows = vectors.to_pandas().assign(header="")
+    if headers is not None:
+        ids = pa.array(rows["id"], pa.large_string())
+        found = snapshots.tables.select(headers, ["id"], ids, ["id", "header"]).to_pandas()
+        by_id = dict(zip(found["id"], found["header"], strict=True))
+        rows["header"] = rows["id"].map(by_id).fillna("")
+    return rows
 
 
 def dimensions_of(embeddings: pd.DataFrame) -> int:
@@ -49,12 +64,14 @@ def dimensions_of(embeddings: pd.DataFrame) -> int:
 
 
 def probe_of(embeddings: pd.DataFrame) -> VectorProbe | None:
-    """Return the first row of (id, vector) as a probe; None if there is no row."""
+    """Return the first row of TELLING as a probe; None if there is no row."""
     if embeddings.empty:
         return None
+    header = embeddings["header"].iloc[0]
     first = embeddings["vector"].iloc[0]
     normalised = bool(abs(np.linalg.norm(first) - 1) < NORM_TOLERANCE)
-    return VectorProbe(embeddings["id"].iloc[0], first.tolist(), normalised)
+    header_key = digest(header) if header else ""
+    return VectorProbe(embeddings["id"].iloc[0], first.tolist(), normalised, header_key)
 
 
 def other_workflow(lives: Sequence[Live | None], workflow: str, tables: Collection[str]) -> str:
@@ -101,7 +118,7 @@ def other_vectors(shown: Live | None, live: Live, embeddings: pd.DataFrame) -> s
     """Return how the vectors that are shown differ from those of ``live``, or "" if they do not.
 
     They differ in their model, in their dimensions, or in the vector of the probe's text.
-    ``embeddings``: id, vector of the text units.
+    ``embeddings``: TELLING of the text units.
     """
     if shown is None or not shown.dimensions or not live.dimensions:
         return ""
@@ -175,10 +192,12 @@ def similarity(one: np.ndarray, other: np.ndarray) -> float:
 def _is_another_model(probe: VectorProbe, embeddings: pd.DataFrame) -> bool:
     """Compare the probe with the vector that its chunk has now.
 
-    Return False if the chunk is gone, or one of the vectors is zeros, as a purge leaves them: these
-    say nothing.
+    Return False if the chunk is gone, if it has another header than before, or if one of the
+    vectors is zeros, as a purge leaves them: these say nothing.
     """
     now = probe_of(embeddings[embeddings["id"] == probe.chunk_id])
+    if now is not None and now.header_key != probe.header_key:
+        return False
     if now is None or not np.any(now.vector) or not np.any(probe.vector):
         return False
     same = similarity(np.asarray(probe.vector), np.asarray(now.vector)) >= SAME_MODEL

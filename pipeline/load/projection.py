@@ -119,6 +119,7 @@ EXTRAS: Mapping[str, str] = {
 of."""
 
 EMBEDDING_STEP_TABLE = "text_unit_embeddings"
+HEADERS = "text_unit_headers"
 """The step that writes this table has the embedding model that questions are embedded by."""
 RELATED, UNKNOWN = "RELATED", "UNKNOWN"
 TYPE_LENGTH, TYPE_SUFFIX = 100, 12

@@ -142,6 +142,9 @@ def _describe_document(
     shown = {} if chunk.title.casefold() == stem.casefold() else {"title": chunk.title}
     for name in fields:
         value = (chunk.metadata or {}).get(name)
+        if name == "date" and chunk.date:
+            # The document's own date has one form, whatever its metadata say.
+            value = chunk.date
         items = value if isinstance(value, list) else [value]
         plain = [str(item) for item in items if isinstance(item, str | int | float)]
         shown[name] = ", ".join(plain)

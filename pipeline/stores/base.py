@@ -75,12 +75,14 @@ class VectorProbe:
     """A text unit and its vector, kept to recognise the model.
 
     The same text has another vector by another model, or by a model that changed under its name.
-    ``normalised``: whether the vectors have length 1.
+    ``normalised``: whether the vectors have length 1. ``header_key``: a digest of the header of the
+    text unit, or "" without one. The vector is of header and text, so that it changes with either.
     """
 
     chunk_id: str
     vector: Sequence[float]
     normalised: bool
+    header_key: str = ""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from pipeline.contract.cells import vector_column
 from pipeline.contract.registry import verb
 from pipeline.contract.schemas import EMBEDDINGS, TEXT_UNIT_HEADERS, TEXTS
 from pipeline.models.base import EmbeddingModel
+from pipeline.text.headers import text_with_header
 
 
 @verb(
@@ -24,7 +25,7 @@ def embed_with_headers(
     """
     of_text = dict(zip(headers["id"], headers["header"], strict=True))
     embedded = [
-        f"{of_text[id]}\n\n{text}" if of_text.get(id) else text
+        text_with_header(of_text.get(id, ""), text)
         for id, text in zip(texts["id"], texts["text"], strict=True)
     ]
     vectors = embedding.embed(embedded)

@@ -26,9 +26,9 @@ GRAPH = NEVER | {
     "pyarrow",
 }
 QUERY = GRAPH | {
-    "json_repair", "pipeline.phrases", "pipeline.query.reports.drift", "pipeline.query.search.walk",
-    "rapidfuzz", "regex",
-    "stopwordsiso",
+    "json_repair", "pipeline.phrases.latin", "pipeline.query.reports.drift",
+    "pipeline.query.search.walk",
+    "rapidfuzz",
 }  # fmt: skip
 PLAN = NEVER | {
     "json_repair", "pipeline.doctor", "pipeline.engine.runner", "pipeline.evaluation",
@@ -46,7 +46,7 @@ IMPORTED = {
     ("run", "--help"): (LOOK, 230),
     ("status",): (LOOK, 230),
     ("status", "--json"): (LOOK, 230),
-    ("plan",): (PLAN, 1_050),
+    ("plan",): (PLAN, 1_110),
     ("index", "fast"): (RUN, 1_310),
     ("query", "Who built the Harrow Light?", "--mode", "naive"): (QUERY, 1_230),
     ("query", "Who built the Harrow Light?", "--mode", "mix"): (QUERY, 1_230),

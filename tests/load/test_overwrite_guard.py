@@ -12,8 +12,9 @@ MODEL = {"model": "m", "version": "1"}
 ONE, OTHER, ZEROS = [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]
 
 
-def embeddings(vector: list[float]) -> pd.DataFrame:
-    return pd.DataFrame({"id": ["unit"], "vector": [np.asarray(vector, np.float32)]})
+def embeddings(vector: list[float], header: str = "") -> pd.DataFrame:
+    cells = {"id": ["unit"], "vector": [np.asarray(vector, np.float32)], "header": [header]}
+    return pd.DataFrame(cells)
 
 
 def live(vector: list[float], model: dict[str, str] = MODEL) -> Live:
@@ -34,6 +35,14 @@ def test_a_vector_of_zeros_tells_nothing_about_the_model(
     before: list[float], now: list[float], is_another: bool
 ):
     assert bool(other_vectors(live(before), live(now), embeddings(now))) == is_another
+
+
+def test_the_vector_of_a_text_with_another_header_tells_nothing_about_the_model():
+    before = Live("index", "1", MODEL, 2, probe=probe_of(embeddings(ONE, "Title")))
+    now = Live("index", "2", MODEL, 2)
+    assert not other_vectors(before, now, embeddings(OTHER, "Title > Heading"))
+    assert not other_vectors(before, now, embeddings(OTHER))
+    assert other_vectors(before, now, embeddings(OTHER, "Title"))
 
 
 @pytest.mark.parametrize(

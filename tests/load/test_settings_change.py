@@ -271,7 +271,11 @@ def refused(vector: list[float], now: list[float]) -> bool:
     probe = VectorProbe("chunk-1", vector, bool(abs(np.linalg.norm(vector) - 1) < 1e-3))
     live = Live("index", "1", {"model": "m"}, len(vector), probe=probe)
     embeddings = pd.DataFrame(
-        {"id": ["chunk-0", "chunk-1"], "vector": [np.ones(len(vector)), np.asarray(now)]}
+        {
+            "id": ["chunk-0", "chunk-1"],
+            "vector": [np.ones(len(vector)), np.asarray(now)],
+            "header": ["", ""],
+        }
     )
     return bool(other_vectors(live, replace(live, dimensions=len(now)), embeddings))
 

@@ -40,7 +40,6 @@ _ASKING = frozenset(
     worin wovon
     """.split()
 )
-
 _NEVER_TOLD = _ASKING | STARTERS | CALENDAR | LABELS | VERBS
 
 
@@ -78,9 +77,7 @@ def list_terms(question: str) -> list[Term]:
     found = list(_TOKEN.finditer(question))
     language = guess_language([token[0].lower() for token in found])
     is_english = language == "en"
-    ignored = (
-        _ASKING | STARTERS | CALENDAR | LABELS | VERBS | stop_words("en") | stop_words(language)
-    )
+    ignored = _NEVER_TOLD | stop_words("en") | stop_words(language)
     # In capitals throughout, a word is no name for its capital.
     has_case = not question.isupper()
     terms: dict[str, Term] = {}

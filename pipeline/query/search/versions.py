@@ -89,7 +89,12 @@ def is_older(one: Passage, other: Passage, by_date: bool = False) -> bool:
 
 
 def date_of(passage: Passage) -> str:
-    """Return the date of the document, "" if its metadata have none."""
+    """Return the date of the document, "" if it has none.
+
+    A workspace whose documents were loaded without dates may have one in their metadata.
+    """
+    if passage.date:
+        return passage.date
     found = DATE.match(str((passage.metadata or {}).get("date", "")))
     return found[0] if found else ""
 

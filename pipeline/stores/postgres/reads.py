@@ -289,6 +289,12 @@ class PostgresReads(PostgresDatabase):
         rows = self.rows_of(query, ids=list(ids), question=question)
         return in_order([Passage(**row._mapping) for row in rows], ids)
 
+    def header_of(self, chunk_id: str) -> str:
+        """Return the header of a text unit, or "" if it has none."""
+        query = select(CHUNKS.c.header)
+        query = query.where(CHUNKS.c.workspace == self.workspace, CHUNKS.c.id == chunk_id)
+        return next((row.header or "" for row in self.rows_of(query)), "")
+
     def contents(self) -> Iterator[list[tuple[str, str]]]:
         query = select(CHUNKS.c.id, CHUNKS.c.content).where(CHUNKS.c.workspace == self.workspace)
         with self.connection() as connection:
