@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from pipeline.text.file_names import is_name
 from pipeline.text.ids import clean
 
 LONGEST = 120
@@ -24,16 +25,18 @@ class Title:
 def title_of(text: str, name: str, *, given: str = "", headings: bool, lines: bool = True) -> Title:
     """Return the best title of a document with this text.
 
-    It is the ``given`` one, or else the first heading, the first line, or the ``name``. Headings
-    are used only if ``headings`` says that the text marks them with # as in Markdown; those in
-    blocks of code are skipped. The first line is used only if ``lines`` says that lines are
-    sentences.
+    It is the ``given`` one, or else the first heading, the first line, or the ``name``. A ``name``
+    that looks like one comes before the first line. Headings are used only if ``headings`` says
+    that the text marks them with # as in Markdown; those in blocks of code are skipped. The first
+    line is used only if ``lines`` says that lines are sentences.
     """
     if given:
         return Title(given, "given")
     heading = _first_heading(text) if headings else ""
     if heading:
         return Title(heading, "heading")
+    if is_name(name):
+        return Title(name, "file_name")
     line = _first_line(text) if lines else ""
     return Title(line, "first_line") if line else Title(name, "file_name")
 

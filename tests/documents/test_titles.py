@@ -30,3 +30,11 @@ def test_the_first_heading_outside_of_code_is_preferred_to_the_first_line(text: 
 def test_a_given_title_is_preferred_to_a_heading():
     assert title_of("# Heading", "name", given="Given", headings=True) == Title("Given", "given")
     assert title_of("# Heading", "name", headings=False) == Title("Heading", "first_line")
+
+
+def test_a_file_name_that_looks_like_a_name_is_preferred_to_the_first_line_only():
+    line, heading = "- Works at the Foundry.\n", "Words.\n\n# Heading\n"
+    assert title_of(line, "Ann Moor", headings=True) == Title("Ann Moor", "file_name")
+    assert title_of(line, "doc-3", headings=True).found == "first_line"
+    assert title_of(heading, "Ann Moor", headings=True) == Title("Heading", "heading")
+    assert title_of(line, "Ann Moor", given="Given", headings=True) == Title("Given", "given")

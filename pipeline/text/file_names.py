@@ -1,0 +1,43 @@
+"""Tell names of files that name what they are about from numbers, codes and habits of programs."""
+
+import re
+
+_LONGEST = 120
+# Letters of scripts without case count as capitals: 林海.md is a name.
+_PART = r"[^\W\d_]+(?:[.'’&-]+[^\W\d_]+)*"
+_ONE_WORD = re.compile(_PART)
+_WORDS = re.compile(r"[\w'’&.,;!()（）·–—+-]+(?: [\w'’&.,;!()（）·–—+-]+)+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_CODE = re.compile(r"[0-9a-f-]{16,}", re.IGNORECASE)
+_OF_PROGRAMS = frozenset(
+    """
+    attachment book chapter copy doc document draft export file final foto home image img index
+    introduction layout new note notes microsoft of output page part photo picture pdf powerpoint
+    presentation print readme rev scan scanned screenshot section sheet slide template text the
+    title untitled v version word workbook
+    """.split()
+)
+"""Words that name no subject, even together and with numbers: "Scan 12", "Copy of document"."""
+
+
+def is_name(stem: str) -> bool:
+    """Return whether a file's name without its suffix looks like a name or a title.
+
+    It is one word of letters with a capital and small letters, or several words with a space
+    between them. ``doc-3``, ``IMG_2031``, ``2024-05-03``, ``README`` and "Scan 12" are none.
+    """
+    stem = stem.strip()
+    if len(stem) > _LONGEST or "_" in stem:
+        return False
+    words = [word.casefold() for word in _LETTERS.findall(stem)]
+    if all(word in _OF_PROGRAMS for word in words) or any(map(_CODE.fullmatch, stem.split())):
+        return False
+    if _WORDS.fullmatch(stem):
+        return True
+    return bool(_ONE_WORD.fullmatch(stem)) and _is_capitalised(stem)
+
+
+def _is_capitalised(word: str) -> bool:
+    """Return whether a word begins with a capital before small letters; True without case."""
+    has_case = word.lower() != word.upper()
+    return not has_case or (word[0].isupper() and word != word.upper())
