@@ -133,6 +133,19 @@ class Project(Asking):
         rejects = self.snapshots.manifest(workflow.name).tables.get("rejects")
         return trades(workflow, self.snapshots.tables.read(rejects) if rejects else REJECTS.frame())
 
+    def note_on_layout(self, name: str | None = None) -> str:
+        """Return a note if an earlier version of graphmill has run the workflow last, whose tables
+        in the stores are of another layout; else ""."""
+        from pipeline.stores.base import LAYOUT
+
+        version = self.snapshots.schema_version(self.workflow(name).name)
+        if version is None or version >= LAYOUT:
+            return ""
+        return (
+            f"the last run was one of an earlier graphmill (schema {version}): the next load writes"
+            " the text units again, and asks no model; questions wait for it"
+        )
+
     def check_laws(
         self, name: str | None = None, documents: int = 200, seed: int = 1, draws: int = 4
     ) -> list[HeldStep]:

@@ -165,6 +165,7 @@ def _show_plan(
     sizes = project.view_sizes(workflow)
     notes += trades
     notes += [f"the last run: {note}" for note in health_notes]
+    notes += [note for note in (project.note_on_layout(name),) if note]
     notes += [size.line() for size in sizes]
     if not as_json:
         print_forecast(forecasts, sums, notes)

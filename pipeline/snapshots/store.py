@@ -209,6 +209,14 @@ class SnapshotStore:
         require_fact(manifest.workflow == workflow, self.folder.describe(name), fault)
         return manifest
 
+    def schema_version(self, workflow: str) -> int | None:
+        """Return the version of the schema of the workflow's live manifest; None if it has none."""
+        try:
+            version = self.folder.read(_live_name(workflow)).get("schema_version")
+        except (FileNotFoundError, DamagedError):
+            return None
+        return version if isinstance(version, int) else None
+
     def history(self, workflow: str) -> list[str]:
         """Return the ids of the runs whose manifests are kept, oldest first."""
         kept = self.folder.listed(f"{KEPT_FOLDER}/{workflow}")

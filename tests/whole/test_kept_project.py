@@ -33,9 +33,12 @@ def test_after_an_upgrade_a_report_stands_and_nothing_is_paid_again(
         before = project.table("community_reports", WORKFLOW)
     plan = kept.report("plan", WORKFLOW)
     assert plan["estimate"]["calls"][1] == 0
+    announced = "the last run was one of an earlier graphmill (schema 7): the next load writes"
+    assert [note for note in plan["notes"] if note.startswith(announced)]
     report = kept.report("run", WORKFLOW, "--replace")
     assert (report["outcome"], report["totals"]["calls"]) == ("completed", 0)
     assert openai.count("chat") == 0
+    assert not [note for note in kept.report("plan", WORKFLOW)["notes"] if "schema" in note]
     with kept.open() as project:
         rejects = project.table("rejects", WORKFLOW)
         after = project.table("community_reports", WORKFLOW)
