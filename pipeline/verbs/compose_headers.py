@@ -107,9 +107,14 @@ def _plain_words(text: str) -> str:
 
 
 def _facts_of(document: Mapping[str, Any], params: HeaderParams) -> Iterator[str]:
-    """Yield the date of a document, then the chosen metadata as "name: value"."""
-    if params.date and document["date"]:
-        yield document["date"]
+    """Yield the date of a document, then the chosen metadata as "name: value".
+
+    A date that the title has, as of a note of a day, is not said again.
+    """
+    date = document["date"]
+    is_in_title = re.search(rf"(?<!\d){re.escape(date)}(?!\d)", _title_of(document))
+    if params.date and date and not is_in_title:
+        yield date
     if not params.metadata:
         return
     metadata = json.loads(document["metadata"] or "{}")

@@ -53,6 +53,19 @@ def test_the_source_of_a_record_is_no_title():
     assert header_of("words", title="Quarterly", title_from="file_name") == "Quarterly"
 
 
+@pytest.mark.parametrize(
+    ("title", "date", "header"),
+    [
+        ("2024-05-03", "2024-05-03", "2024-05-03"),
+        ("Minutes 2024-05", "2024-05", "Minutes 2024-05"),
+        ("Minutes 2024", "2024-05", "Minutes 2024\n2024-05"),
+        ("Room 12024", "2024", "Room 12024\n2024"),
+    ],
+)
+def test_a_date_that_the_title_has_is_not_repeated(title: str, date: str, header: str):
+    assert header_of("Apt.", title=title, date=date) == header
+
+
 def test_a_header_that_is_too_long_loses_metadata_then_the_date_then_outer_headings():
     document = {"date": "2024", "metadata": json.dumps({"status": "approved and signed"})}
     headings = "One heading of some words > Two headings > Three"
