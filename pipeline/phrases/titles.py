@@ -15,6 +15,7 @@ from pipeline.phrases.names import (
     leftmost_longest,
     without_article,
 )
+from pipeline.text.file_names import is_name
 from pipeline.text.ids import clean_name, match_key
 
 _QUALIFIER = re.compile(r"\s*[(（](?P<within>[^()（）]*)[)）]$|,\s\d{4}(?:\s?[-–]\s?\d{2,4})?$")
@@ -30,20 +31,32 @@ def naming_titles(documents: Iterable[tuple[str, str, str]]) -> dict[str, str]:
     """Map the ids of documents to their titles if these name what the documents are about.
 
     ``documents`` holds id, title and title_from; a blank title_from means that the title was given.
-    A title counts if it was given or is a heading, and if no other document has it. Another
-    document may have it as its first line: a letterhead is nobody's name.
+    A title counts if `may_name` says so, and if no other document has it, be it as its first line:
+    a letterhead is nobody's name.
     """
     titled = [
         (id, title, title_from, match_key(title_name(title)))
         for id, title, title_from in documents
-        if title.strip() and title_from != "file_name"
+        if title.strip() and (title_from != "file_name" or may_name(title, title_from))
     ]
     sharing = Counter(key for *_, key in titled)
     return {
         id: title
         for id, title, title_from, key in titled
-        if title_from in NAMING and sharing[key] == 1
+        if may_name(title, title_from) and sharing[key] == 1
     }
+
+
+def may_name(title: str, title_from: str) -> bool:
+    """Return whether a title of this origin may name what its document is about.
+
+    It was given, is a heading, or is a file's name that looks like a name. Words of a file's name
+    that are all in small letters, as "meeting notes", describe it rather than name a subject.
+    """
+    is_described = title == title.lower() != title.upper()
+    return title_from in NAMING or (
+        title_from == "file_name" and not is_described and is_name(title)
+    )
 
 
 def title_name(title: str) -> str:

@@ -150,9 +150,9 @@ def extract_graph_fast(
     subject; otherwise the source is the end that comes first.
 
     The title of a document counts as present in each sentence of its text units. The titles of all
-    documents are looked for in every text unit. A title counts if it was given or is a heading, and
-    if no other document has it: a letterhead names nobody. All records are ``grounded``, because
-    they are read from the text.
+    documents are looked for in every text unit. A title counts if it was given, is a heading or is
+    a file's name that looks like a name, and if no other document has it: a letterhead names
+    nobody. All records are ``grounded``, because they are read from the text.
     """
     known_documents = TITLES.filled(TITLES.seen(documents), "documents")
     titles, gazetteer = _find_title_names(tuple(_title_cells(known_documents)))

@@ -92,7 +92,7 @@ def test_each_title_is_found_where_no_longer_one_overlaps_it(titles: list[str], 
             assert not is_chinese(title) or title in text
 
 
-def test_given_titles_and_headings_of_one_document_only_are_names():
+def test_given_titles_headings_and_names_of_files_of_one_document_only_are_names():
     documents = [
         ("a", "Harrow Light", "given"),
         ("b", "The Brack Institute", "heading"),
@@ -106,8 +106,16 @@ def test_given_titles_and_headings_of_one_document_only_are_names():
         ("j", "ACME Corp", "first_line"),
         ("k", "Lamp", "heading"),
         ("l", "lamp", "file_name"),
+        ("m", "Ann Moor", "file_name"),
+        ("n", "meeting notes", "file_name"),
+        ("o", "2024-05-03", "file_name"),
+        ("p", "Norholm", "file_name"),
+        ("q", "Norholm", "file_name"),
     ]
-    named = {"a": "Harrow Light", "b": "The Brack Institute", "c": "Tessing", "k": "Lamp"}
+    named = {
+        "a": "Harrow Light", "b": "The Brack Institute", "c": "Tessing", "k": "Lamp",
+        "m": "Ann Moor",
+    }  # fmt: skip
     assert naming_titles(documents) == naming_titles(reversed(documents)) == named
 
 

@@ -362,7 +362,7 @@ JOINED = st.tuples(
     st.sampled_from(("", " ")), st.lists(st.sampled_from(PIECES), min_size=1, max_size=8)
 ).map(lambda parts: parts[0].join(parts[1]))
 ENTRY = st.tuples(
-    st.sampled_from("abc"), JOINED, st.sampled_from(("given", "heading", "first_line"))
+    st.sampled_from("abc"), JOINED, st.sampled_from(("given", "heading", "first_line", "file_name"))
 )
 ENTRIES = st.lists(ENTRY, max_size=3, unique_by=lambda entry: entry[0])
 
