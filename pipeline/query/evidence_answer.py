@@ -21,6 +21,8 @@ PASSAGES, FACTS, PASSAGE_LENGTH = 5, 10, 700
 NUMBER = 1.5
 """Weight of a number in a sentence for a question that asks for one, in rarest words. It is more
 than one word: "How high is it?" is not answered by "It is high"."""
+LONGEST_COMPARISON = 1000
+"""Characters of a question in which two sides are searched: the time grows with their square."""
 _BLOCK = re.compile(r"\s*(?:#{1,6} |[-*+•] |\d{1,3}[.)] |\||>|```|~~~)| {4}|\t")
 """The beginning of a line that is a heading, an item of a list, a row of a table, or code."""
 _ASKS_NUMBER = re.compile(
@@ -73,6 +75,7 @@ def build_evidence_answer(context: Context, question: str = "") -> tuple[str, Ci
 
 def find_sides(question: str) -> tuple[str, str] | None:
     """Return the two names that the question compares, as in "Heron or Plover?"; None if none."""
+    question = question[:LONGEST_COMPARISON]
     found = _SIDES.search(question) or _JOINED_SIDES.search(question)
     return (found["one"], found["other"]) if found else None
 
@@ -159,18 +162,19 @@ def _passage(entry: Reference) -> str:
 
 def _join_lines(text: str) -> list[str]:
     """Return the lines of the text; those of one paragraph are one line, without blank lines."""
-    lines: list[str] = []
+    # Parts are joined at the end: a text that grows by each line takes the square of their number.
+    parts_of_lines: list[list[str]] = []
     continues = False
     for line in text.splitlines():
         is_block = _BLOCK.match(line) is not None
         if not line.strip():
             continues = False
         elif is_block or not continues:
-            lines.append(line.rstrip() if is_block else " ".join(line.split()))
+            parts_of_lines.append([line.rstrip() if is_block else " ".join(line.split())])
             continues = not is_block
         else:
-            lines[-1] += " " + " ".join(line.split())
-    return lines
+            parts_of_lines[-1].append(" ".join(line.split()))
+    return [" ".join(parts) for parts in parts_of_lines]
 
 
 def _fact_line(link: Relationship, number: int | None) -> str:

@@ -89,3 +89,8 @@ def test_a_fact_of_a_passage_without_room_is_sent():
     near = Passage(**chunk("c0", "Ada built the mill."))
     shown = build_context(asked, Evidence(relationships=[link]), [near, far], CharacterTokens(), 0)
     assert [len(shown.chunks.records), len(shown.relationships.records)] == [1, 1]
+
+
+def test_two_sides_are_searched_at_the_beginning_of_a_question_only():
+    assert find_sides("Heron or Plover?") == ("Heron", "Plover")
+    assert find_sides("it is " * 200 + "Heron or Plover?") is None

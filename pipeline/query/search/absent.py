@@ -19,6 +19,12 @@ MOST_TOLD = 5
 """Most terms that a note names."""
 SHORTEST_WORD = 5
 """Letters of the shortest ordinary word that is looked for."""
+LONGEST_TERM = 100
+"""Characters of the longest term that is looked for. PostgreSQL refuses a search for a word of more
+than 2,046 bytes."""
+LONGEST_READ = 10_000
+"""Characters of a question in which terms are found; a longer one is a text rather than a question.
+"""
 # Scripts whose words have spaces between them and their endings at the end.
 _LETTERS = "A-Za-zÀ-ÖØ-öø-ɏͰ-ϿЀ-ӿ"
 _KATAKANA = re.compile("[ァ-ヺー]{3,}")
@@ -72,8 +78,9 @@ def list_terms(question: str) -> list[Term]:
     """Return the names, numbers, codes and other words of the question, each once.
 
     Stop words, words that only ask, labels of parts as in "Table 4", and names of months and days
-    are left out.
+    are left out, and so are terms longer than LONGEST_TERM.
     """
+    question = question[:LONGEST_READ]
     found = list(_TOKEN.finditer(question))
     language = guess_language([token[0].lower() for token in found])
     is_english = language == "en"
@@ -110,7 +117,8 @@ def list_terms(question: str) -> list[Term]:
         terms.setdefault(word, Term(word, beginning, is_name=is_name))
     for name in _KATAKANA.findall(question):
         terms.setdefault(name, Term(name, name))
-    return list(terms.values())[:MOST_TERMS]
+    short = [term for term in terms.values() if len(term.text) <= LONGEST_TERM]
+    return short[:MOST_TERMS]
 
 
 def _drop_parts_of_codes(terms: Sequence[Term]) -> list[Term]:

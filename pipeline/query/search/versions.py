@@ -24,6 +24,9 @@ _ENDED = frozenset(
 """Values of ``status`` of a document that another one has replaced."""
 MOST_COMPARED = 100
 """Most passages among which versions are looked for: each is compared with each."""
+MOST_NAMES, LONGEST_NAME, LONGEST_VERSION = 100, 1000, 100
+"""Most names that ``supersedes`` may list, and most characters of a name and of a version that are
+read. A longer value would be read again in each comparison."""
 
 
 def wants_newest(question: str, prefer: str) -> bool:
@@ -103,7 +106,8 @@ def _names(passage: Passage, field: str, other: Passage) -> bool:
     """Return whether the field names the other document: by title, source, file name or id."""
     value = (passage.metadata or {}).get(field)
     values = value if isinstance(value, list) else [value]
-    given = {str(each).strip().casefold() for each in values if each not in (None, "")}
+    plain = [each for each in values[:MOST_NAMES] if isinstance(each, str | int | float)]
+    given = {str(each)[:LONGEST_NAME].strip().casefold() for each in plain if each != ""}
     file_name = other.source.rsplit("/", 1)[-1]
     stem = file_name.rsplit(".", 1)[0]
     names = {other.document_id, other.source, file_name, stem}
@@ -119,5 +123,6 @@ def _has_ended(passage: Passage) -> bool:
 
 def _version(passage: Passage) -> tuple[int, ...]:
     """Return the numbers of the version, as (1, 10) of "v1.10"; () if it has none."""
-    text = str((passage.metadata or {}).get("version", ""))
+    value = (passage.metadata or {}).get("version")
+    text = str(value)[:LONGEST_VERSION] if isinstance(value, str | int | float) else ""
     return tuple(int(number[:9]) for number in re.findall(r"\d+", text)[:5])

@@ -72,6 +72,20 @@ def test_a_term_of_a_passage_that_was_found_costs_no_read():
     assert stores.reads == []
 
 
+@pytest.mark.parametrize(
+    "word", ["Q" * 2100, "q" * 2100, "9" * 2100, "ァ" * 2100, "Delta " + "7" * 2100]
+)
+def test_a_word_that_no_store_can_look_for_is_no_term(word: str):
+    terms = [term.text for term in list_terms(f"Is {word} near Osprey?")]
+    assert terms[-1:] == ["Osprey"]
+    assert max(map(len, terms)) < 10
+
+
+def test_of_a_question_as_long_as_a_book_the_beginning_is_read():
+    terms = list_terms("Is Osprey " + "on " * 5000 + "Zephyr?")
+    assert [term.text for term in terms] == ["Osprey"]
+
+
 def test_only_admitted_documents_are_looked_at():
     first = of_documents("doc-1")
     terms = list_terms("Does Ada know Cid or Bea?")

@@ -35,6 +35,19 @@ def test_versions_are_known_by_their_metadata(older: dict[str, Any], newer: dict
     assert order([other, one]) == "21"
 
 
+def test_of_a_long_value_only_the_beginning_is_compared():
+    older, newer = passage(1, version="1." * 10**4 + "1"), passage(2, version="1." * 10**4 + "2")
+    assert not is_older(older, newer)
+    many = passage(1, supersedes=[*map(str, range(10**4)), "doc-2.txt"])
+    assert not is_older(passage(2, title="Other"), many)
+    assert is_older(passage(2, title="Other"), passage(1, supersedes=["x", "doc-2.txt"]))
+
+
+def test_a_value_that_is_no_plain_value_names_no_version():
+    assert not is_older(passage(1, version=[1]), passage(2, version=2))
+    assert not is_older(passage(1, version={"a": 1}), passage(2, version=2))
+
+
 def test_what_supersedes_may_have_another_title_and_a_status_alone_may_not():
     rules, order_ = passage(1, "Rules"), passage(2, "Order", supersedes="rules")
     assert is_older(rules, order_)
