@@ -119,7 +119,8 @@ def date_of_mail(text: str) -> str:
     if not headers["from"] or not headers["date"]:
         return ""
     try:
-        return parsedate_to_datetime(str(headers["date"])).date().isoformat()
+        day = parsedate_to_datetime(str(headers["date"])).date()
+        return iso_date(day.year, day.month, day.day)
     except (ValueError, IndexError, OverflowError):
         return parse_date(str(headers["date"]))
 

@@ -32,6 +32,7 @@ _YEAR_LAST = re.compile(
 )
 _TIME = re.compile(r"[T ]\d{1,2}:\d{2}.*")
 """The time of day behind a date, which is left out."""
+_A_YEAR = re.compile(r"\d{4}")
 _YEARS = range(1000, 3000)
 _LAST_MONTH = 12
 FIRST_DAY, LAST_DAY = "0000-01-01", "0000-12-31"
@@ -74,6 +75,9 @@ def parse_date(text: str, day_first: bool | None = None) -> str:
     if not text or len(text) > LONGEST:
         return ""
     numbers = _TIME.sub("", text)
+    if _A_YEAR.search(numbers):
+        # Texts that differ by the time of day alone are read once.
+        text = numbers
     for pattern in (_YEAR_FIRST, _COMPACT):
         found = pattern.fullmatch(numbers)
         if found:
@@ -82,7 +86,7 @@ def parse_date(text: str, day_first: bool | None = None) -> str:
     if found:
         return _year_last(found, day_first)
     has_words = any(character.isalpha() for character in text)
-    return _parse_words(text) if has_words and re.search(r"\d{4}", text) else ""
+    return _parse_words(text) if has_words and _A_YEAR.search(text) else ""
 
 
 def iso_date(year: str | int, month: str | int | None, day: str | int | None) -> str:
@@ -113,6 +117,7 @@ def _year_last(found: re.Match[str], day_first: bool | None) -> str:
     return iso_date(year, month, day)
 
 
+@lru_cache(maxsize=4096)
 def _parse_words(text: str) -> str:
     """Return the date of a text with words, such as "3 May 2024" or "Mai 2024"."""
     try:

@@ -67,15 +67,18 @@ def compose_headers(
     known: dict[str, Any] = {row["id"]: row for row in titled.to_dict("records")}
     columns = (text_units[name] for name in ("id", "document_id", "text"))
     headings = text_units["heading"].fillna("")
+    # The facts of a document are read once: its metadata may be long, and so may be its text.
+    facts_of: dict[str, list[str]] = {}
     rows = []
     for id, document_id, text, heading in zip(*columns, headings, strict=True):
         document = known.get(document_id)
         if document is None:
             continue
+        if document_id not in facts_of:
+            facts_of[document_id] = list(_facts_of(document, params))
         names = [_title_of(document), *heading.split(BETWEEN)]
         names = _without_repeats(names, text)
-        facts = list(_facts_of(document, params))
-        header = _fit(names, facts, params.max_tokens, tokenizer.count)
+        header = _fit(names, facts_of[document_id], params.max_tokens, tokenizer.count)
         if header:
             rows.append((id, header))
     return TEXT_UNIT_HEADERS.frame(rows)
@@ -127,7 +130,9 @@ def _facts_of(document: Mapping[str, Any], params: HeaderParams) -> Iterator[str
 def _value_of(value: Any) -> str:
     """Return a value of metadata as a short text on one line; "" for one that is no plain value."""
     if isinstance(value, list):
-        return ", ".join(filter(None, map(_value_of, value)))[:LONGEST_VALUE]
+        # A list within a list is no plain value; the lists of a document may be nested deeply.
+        plain = [_value_of(item) for item in value if not isinstance(item, list)]
+        return ", ".join(filter(None, plain))[:LONGEST_VALUE]
     if value is None or isinstance(value, dict):
         return ""
     shown = json.dumps(value) if isinstance(value, bool) else str(value)

@@ -105,6 +105,7 @@ def test_a_mail_without_a_sender_or_with_a_damaged_date_has_none():
     assert date_of_mail("Date: Fri, 3 May 2024 10:00:00 +0000\n\nText.") == ""
     assert date_of_mail("From: a\nDate: whenever\n\nText.") == ""
     assert date_of_mail("From: a\nDate: Fri, 99 May 2024 10:00:00 +0000\n\nText.") == ""
+    assert date_of_mail("From: a\nDate: Fri, 3 May 123 10:00:00 +0000\n\nText.") == ""
 
 
 def test_aliases_are_lists_or_texts_with_commas(tmp_path: Path):

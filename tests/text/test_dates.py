@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.text import dates
 from pipeline.text.dates import is_date, parse_date, range_of
 
 
@@ -56,6 +57,13 @@ def test_of_an_unknown_order_of_day_and_month_only_the_year_is_taken(
     text: str, day_first: bool | None, expected: str
 ):
     assert parse_date(text, day_first) == expected
+
+
+def test_texts_that_differ_by_the_time_of_day_are_read_once():
+    dates._parse_words.cache_clear()  # pyright: ignore
+    texts = [f"Fri, 3 May 2024 10:{minute}:00 +0200" for minute in range(10, 20)]
+    assert {parse_date(text) for text in texts} == {"2024-05-03"}
+    assert dates._parse_words.cache_info().misses == 1  # pyright: ignore
 
 
 @given(st.dates(date(1000, 1, 1), date(2999, 12, 31)), st.sampled_from([4, 7, 10]))

@@ -48,6 +48,31 @@ def test_what_the_text_begins_with_is_not_repeated(text: str, header: str):
     assert header_of(text, "Setup") == header
 
 
+def test_lists_that_are_nested_deeply_are_no_value():
+    nested = f'{{"tags": ["a", {"[" * 500}1{"]" * 500}]}}'
+    assert header_of("Apt.", metadata=nested, params={"metadata": ["tags"]}) == (
+        "Plant Manual\ntags: a"
+    )
+
+
+def test_the_metadata_of_a_document_are_read_once_for_all_its_text_units(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    read: list[str] = []
+    load = json.loads
+
+    def loads(text: str) -> Any:
+        read.append(text)
+        return load(text)
+
+    monkeypatch.setattr(json, "loads", loads)
+    units = UNIT_HEADINGS.frame([(f"u{place}", "Apt.", "doc", place, "") for place in range(5)])
+    document = {"id": "doc", "title": "T", "metadata": '{"version": 1}', "title_from": "heading"}
+    documents = DATED_DOCUMENTS.frame([{**document, "date": ""}])
+    compose_headers(units, documents, HeaderParams(metadata=("version",)))
+    assert read == ['{"version": 1}']
+
+
 def test_the_source_of_a_record_is_no_title():
     assert header_of("words", title="a.jsonl#3f", title_from="file_name") == ""
     assert header_of("words", title="Quarterly", title_from="file_name") == "Quarterly"
