@@ -44,6 +44,7 @@ CELLS: Mapping[str, st.SearchStrategy[Any]] = {
     "text": st.lists(st.sampled_from(SENTENCES), min_size=1, max_size=3).map(" ".join),
     "title": st.sampled_from(["Skarrow Lamp", "Quill Fair", "Otto Holm", "Notes", ""]),
     TITLE_FROM: st.sampled_from(["given", "heading", "file_name", "first_line"]),
+    "aliases": st.lists(st.sampled_from(["Storm Lamp", "Otto Holm", "Quill"]), max_size=2),
     "date": st.sampled_from(["", "1899", "1901-05", "1901-05-03"]),
     "metadata": st.sampled_from(['{"owner": "Ada", "year": 1899}', '{"year": "1901"}', "{}"]),
     "kind": st.sampled_from(["entity", "entity", "relationship", "relationship", "other"]),

@@ -241,7 +241,9 @@ DOCUMENTS = _with_optional(
     ),
     TITLE_FROM, "date", "date_from", "aliases",
 )  # fmt: skip
-TITLES = _with_optional(table("id", id=STRING, title=STRING, title_from=STRING), TITLE_FROM)
+TITLES = _with_optional(
+    table("id", id=STRING, title=STRING, title_from=STRING, aliases=STRINGS), TITLE_FROM, "aliases"
+)
 """The columns of documents for a verb that does not read their texts."""
 UNIT_TEXTS = table(
     "document_id", "order",
@@ -260,8 +262,11 @@ UNIT_HEADINGS = _with_optional(
     "heading",
 )  # fmt: skip
 DATED_DOCUMENTS = _with_optional(
-    table("id", id=STRING, title=STRING, metadata=STRING, title_from=STRING, date=STRING),
-    TITLE_FROM, "date",
+    table(
+        "id",
+        id=STRING, title=STRING, metadata=STRING, title_from=STRING, date=STRING, aliases=STRINGS,
+    ),
+    TITLE_FROM, "date", "aliases",
 )  # fmt: skip
 """The columns of text units and of documents that headers are composed of."""
 EXTRACTIONS = table(

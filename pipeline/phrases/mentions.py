@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -144,10 +145,11 @@ class Referent(NamedTuple):
 class OwnTitle:
     """The title of the document that a text is from, as an entity with other names.
 
-    ``referent`` is None if the title is blank.
+    ``aliases`` are names that the document gives besides those that the title tells. ``referent``
+    is None if the title is blank.
     """
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, aliases: Sequence[str] = ()) -> None:
         name = title_name(title)
         self.referent: Referent | None = None
         self.aliases: list[Referent] = []
@@ -155,8 +157,12 @@ class OwnTitle:
             return
         key = match_key(name)
         self.referent = Referent(key, name, kind_of_qualifier(name) or TITLE)
-        aliases = [Referent(match_key(alias), alias, "name") for alias in title_aliases(title)]
-        self.aliases = [alias for alias in aliases if alias.key != key]
+        by_key: dict[str, Referent] = {}
+        for alias in [*title_aliases(title), *aliases]:
+            alias_key = match_key(alias)
+            by_key.setdefault(alias_key, Referent(alias_key, alias, "name"))
+        by_key.pop(key, None)
+        self.aliases = list(by_key.values())
 
     def learn_type(self, names: list[Name]) -> None:
         """Take the type that names of the text have, if the title itself tells none."""

@@ -3,7 +3,9 @@
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 from pipeline.contract.schemas import NAMING
 from pipeline.phrases.lexicon import ARTICLES, CALENDAR, DEMONYMS, LABELS, STARTERS
@@ -45,6 +47,35 @@ def naming_titles(documents: Iterable[tuple[str, str, str]]) -> dict[str, str]:
         for id, title, title_from, key in titled
         if may_name(title, title_from) and sharing[key] == 1
     }
+
+
+class Names(NamedTuple):
+    """The title of a document as a name, and the further names that the document gives itself."""
+
+    title: str
+    aliases: tuple[str, ...] = ()
+
+
+def names_of_documents(
+    documents: Sequence[tuple[str, str, str, tuple[str, ...]]],
+) -> dict[str, Names]:
+    """Map the ids of documents to their names, for those with a title that `naming_titles` takes.
+
+    ``documents`` holds id, title, title_from and aliases. An alias counts if no other document has
+    it as an alias or as its title.
+    """
+    titles = naming_titles((id, title, title_from) for id, title, title_from, _ in documents)
+    owners: dict[str, set[str]] = defaultdict(set)
+    for id, title, _, aliases in documents:
+        for name in (title, *aliases):
+            owners[match_key(title_name(name))].add(id)
+    named = {}
+    for id, _, _, aliases in documents:
+        if id in titles:
+            names = [title_name(alias) for alias in aliases]
+            own = [name for name in names if name and len(owners[match_key(name)]) == 1]
+            named[id] = Names(titles[id], tuple(own))
+    return named
 
 
 def may_name(title: str, title_from: str) -> bool:
@@ -132,9 +163,10 @@ class Gazetteer:
         self.keys = frozenset(map(match_key, distinct))
 
     @classmethod
-    def of_titles(cls, titles: Iterable[str]) -> "Gazetteer":
-        """Return a gazetteer of the titles and their aliases."""
-        return cls(form for title in titles for form in title_forms(title))
+    def of_titles(cls, titles: Iterable[str], aliases: Iterable[str] = ()) -> "Gazetteer":
+        """Return a gazetteer of the titles with their other forms, and of the ``aliases``."""
+        forms = chain.from_iterable(map(title_forms, titles))
+        return cls(chain(forms, aliases))
 
     def find(self, sentence: str) -> list[Name]:
         """Return the names in the sentence, none overlapping; line breaks count as spaces."""

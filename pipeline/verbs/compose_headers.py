@@ -24,7 +24,7 @@ DEFAULT_TOKENIZER = tokenizer(DEFAULT_ENCODING)
 OPENING = 1000
 """The number of characters at the beginning of a text that are compared with title and headings."""
 LONGEST_VALUE = 60
-"""The most characters of a value of the metadata."""
+"""The most characters of a value of the metadata, and of the aliases together."""
 _WORD = re.compile(r"\w+")
 
 
@@ -32,8 +32,8 @@ class HeaderParams(Params):
     """The parts of a header, and its limit.
 
     ``metadata`` names fields of the document's metadata. ``date`` says whether the document's date
-    is in the header. ``max_tokens`` limits the header: first the metadata, then the date, then the
-    outer headings are left out, and at last the rest is cut.
+    is in the header. ``max_tokens`` limits the header: first the metadata, then the date, the
+    aliases and the outer headings are left out, and at last the rest is cut.
     """
 
     date: bool = True
@@ -55,7 +55,7 @@ def compose_headers(
     params: HeaderParams = HeaderParams(),
     tokenizer: Tokenizer = DEFAULT_TOKENIZER,
 ) -> pd.DataFrame:
-    """Return the header of each text unit: title and headings, then date and chosen metadata.
+    """Return the header of each text unit: title and headings, then aliases, date and metadata.
 
     Title and headings with which the text itself begins are left out. A text unit whose header
     would be empty has no row. ``embed_with_headers`` embeds the headers with the texts, and the
@@ -63,7 +63,7 @@ def compose_headers(
     """
     wanted = documents[documents["id"].isin(text_units["document_id"])]
     # Optional columns of a table that lacks them are null in a direct call.
-    titled = wanted.fillna({"title": "", "title_from": "", "metadata": "", "date": ""})
+    titled = DATED_DOCUMENTS.filled(DATED_DOCUMENTS.seen(wanted), "documents")
     known: dict[str, Any] = {row["id"]: row for row in titled.to_dict("records")}
     columns = (text_units[name] for name in ("id", "document_id", "text"))
     headings = text_units["heading"].fillna("")
@@ -110,10 +110,13 @@ def _plain_words(text: str) -> str:
 
 
 def _facts_of(document: Mapping[str, Any], params: HeaderParams) -> Iterator[str]:
-    """Yield the date of a document, then the chosen metadata as "name: value".
+    """Yield the aliases of a document and its date, then the chosen metadata as "name: value".
 
     A date that the title has, as of a note of a day, is not said again.
     """
+    aliases = _value_of(list(document["aliases"]))
+    if aliases:
+        yield aliases
     date = document["date"]
     is_in_title = re.search(rf"(?<!\d){re.escape(date)}(?!\d)", _title_of(document))
     if params.date and date and not is_in_title:

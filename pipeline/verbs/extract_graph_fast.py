@@ -14,9 +14,16 @@ from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
 from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, TITLES, UNIT_TEXTS
 from pipeline.phrases.keyphrases import rake_scores
 from pipeline.phrases.mentions import OwnTitle, Referent, Sentence, read_sentences, resolve_names
-from pipeline.phrases.titles import Gazetteer, TitleSearch, naming_titles, title_forms
+from pipeline.phrases.titles import (
+    Gazetteer,
+    Names,
+    TitleSearch,
+    names_of_documents,
+    title_forms,
+)
 from pipeline.text.ids import match_key
 
+NO_NAMES = Names("")
 ALIAS_KEYWORD = "also known as"
 MAX_DESCRIPTION = 300
 """The greatest length of a description, in characters."""
@@ -94,34 +101,41 @@ class _Link:
 def _may_differ(text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
     """Return for each text unit whether other titles may have changed its extractions.
 
-    ``before`` and ``now`` are the titles of all documents. A text unit is affected if the title of
-    its own document has changed, or if its text may contain a title that was added or removed.
+    ``before`` and ``now`` are the titles and aliases of all documents. A text unit is affected if
+    the names of its own document have changed, or if its text may contain one that was added or
+    removed.
     """
-    titles_before = naming_titles(_title_cells(before))
-    titles_now = naming_titles(_title_cells(now))
-    differing = titles_before.items() ^ titles_now.items()
+    names_before = names_of_documents(_title_cells(before))
+    names_now = names_of_documents(_title_cells(now))
+    differing = names_before.items() ^ names_now.items()
     own_title_differs = text_units["document_id"].isin([document for document, _ in differing])
     if not differing:
         return own_title_differs
-    forms = chain.from_iterable(title_forms(title) for _, title in differing)
-    search = TitleSearch(frozenset(forms))
+    forms: set[str] = set()
+    for _, names in differing:
+        forms.update(title_forms(names.title), names.aliases)
+    search = TitleSearch(forms)
     may_contain_title = text_units["text"].map(search.may_find).astype(bool)
     return own_title_differs | may_contain_title
 
 
-def _title_cells(documents: pd.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """Return id, title and origin of the title of each document."""
-    return documents[["id", "title", "title_from"]].itertuples(index=False, name=None)
+def _title_cells(documents: pd.DataFrame) -> tuple[tuple[str, str, str, tuple[str, ...]], ...]:
+    """Return id, title, origin of the title, and aliases of each document."""
+    known = TITLES.filled(TITLES.seen(documents), "documents")
+    aliases = known["aliases"].map(tuple)
+    return tuple(zip(known["id"], known["title"], known["title_from"], aliases, strict=True))
 
 
 # The verb is called bucket by bucket, with the titles of all documents each time.
 @lru_cache(maxsize=1)
 def _find_title_names(
-    documents: tuple[tuple[str, str, str], ...],
-) -> tuple[dict[str, str], Gazetteer]:
-    """Return the titles that are names, by document id, and a search for them."""
-    titles = naming_titles(documents)
-    return titles, Gazetteer.of_titles(titles.values())
+    documents: tuple[tuple[str, str, str, tuple[str, ...]], ...],
+) -> tuple[dict[str, Names], Gazetteer]:
+    """Return the names of documents that count, by document id, and a search for them."""
+    named = names_of_documents(documents)
+    titles = [names.title for names in named.values()]
+    aliases = chain.from_iterable(names.aliases for names in named.values())
+    return named, Gazetteer.of_titles(titles, aliases)
 
 
 @verb(
@@ -152,10 +166,10 @@ def extract_graph_fast(
     The title of a document counts as present in each sentence of its text units. The titles of all
     documents are looked for in every text unit. A title counts if it was given, is a heading or is
     a file's name that looks like a name, and if no other document has it: a letterhead names
-    nobody. All records are ``grounded``, because they are read from the text.
+    nobody. So do the aliases of such a document, which are "also known as" its title. All records
+    are ``grounded``, because they are read from the text.
     """
-    known_documents = TITLES.filled(TITLES.seen(documents), "documents")
-    titles, gazetteer = _find_title_names(tuple(_title_cells(known_documents)))
+    named, gazetteer = _find_title_names(_title_cells(documents))
     texts = text_units[["id", "text", "document_id"]].fillna({"text": ""}).sort_values("id")
     tracker.expect(len(texts))
     found = [EXTRACTIONS.frame()]
@@ -164,7 +178,7 @@ def extract_graph_fast(
         units = texts.iloc[start : start + UNITS_AT_ONCE]
         for unit_id, text, document in units.itertuples(index=False):
             sentences = read_sentences(text, gazetteer)
-            title = OwnTitle(titles.get(document, ""))
+            title = OwnTitle(*named.get(document, NO_NAMES))
             records = _extract_records(sentences, title, gazetteer, params)
             rows.extend((unit_id, order, *record, True) for order, record in enumerate(records))
             tracker.finished(1)

@@ -78,6 +78,13 @@ def test_the_source_of_a_record_is_no_title():
     assert header_of("words", title="Quarterly", title_from="file_name") == "Quarterly"
 
 
+def test_aliases_come_before_the_date_and_are_few():
+    assert header_of("Apt.", date="2024", aliases=["KeFo", "the Owl"]) == (
+        "Plant Manual\nKeFo, the Owl; 2024"
+    )
+    assert len(header_of("Apt.", title="", aliases=["KeFo"] * 50)) == 60
+
+
 @pytest.mark.parametrize(
     ("title", "date", "header"),
     [

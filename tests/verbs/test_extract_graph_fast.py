@@ -32,7 +32,9 @@ def test_the_titles_of_all_documents_are_read_once_for_all_text_units_that_come_
     read: list[list[str]] = []
     of_titles = Gazetteer.of_titles
     monkeypatch.setattr(
-        Gazetteer, "of_titles", lambda titles: of_titles(read.append(found := [*titles]) or found)
+        Gazetteer,
+        "of_titles",
+        lambda titles, aliases: of_titles(read.append(found := [*titles]) or found, aliases),
     )
     for titles in (
         {"d": "Skarrow Light", "e": "Lamp of the sea"},
@@ -292,6 +294,30 @@ def test_a_key_phrase_that_is_the_title_in_lower_case_mentions_it():
     }
 
 
+def test_an_alias_is_also_known_as_the_title_and_is_found_in_other_documents():
+    titles = TITLES.frame(
+        [
+            ("d", "Kell Foundry", "file_name", ["KeFo", "Kell Foundry", "Shared"]),
+            ("e", "scan0001", "file_name", ["Harrow"]),
+            ("f", "Shared", "first_line", []),
+        ]
+    )
+    own = extract_graph_fast(text_units("It makes bells."), titles)
+    assert list(entities(own)) == ["Kell Foundry", "KeFo"]
+    assert list(links(own)) == [("Kell Foundry", "KeFo")]
+    other = extract_graph_fast(text_units("so KeFo makes bells.", document="f"), titles)
+    assert list(entities(other)) == ["KeFo"]
+
+
+@pytest.mark.parametrize(("text", "touched"), [("So KeFo makes bells.", True), ("So.", False)])
+def test_an_added_alias_affects_the_texts_that_may_contain_it(text: str, touched: bool):
+    units = text_units(text, document="other")
+    before = TITLES.frame([("d", "Kell Foundry", "given", [])])
+    now = TITLES.frame([("d", "Kell Foundry", "given", ["KeFo"])])
+    assert list(touched_by(units, before, now)) == [touched]
+    assert list(touched_by(text_units("So."), before, now)) == [True]
+
+
 def test_missing_texts_and_titles_count_as_empty():
     units = text_units(None, "It was Mira Vale.")
     assert list(extract_graph_fast(units, documents(d=None))["name"]) == ["Mira Vale"]
@@ -362,8 +388,9 @@ JOINED = st.tuples(
     st.sampled_from(("", " ")), st.lists(st.sampled_from(PIECES), min_size=1, max_size=8)
 ).map(lambda parts: parts[0].join(parts[1]))
 ENTRY = st.tuples(
-    st.sampled_from("abc"), JOINED, st.sampled_from(("given", "heading", "first_line", "file_name"))
-)
+    st.sampled_from("abc"), JOINED,
+    st.sampled_from(("given", "heading", "first_line", "file_name")), st.lists(JOINED, max_size=2),
+)  # fmt: skip
 ENTRIES = st.lists(ENTRY, max_size=3, unique_by=lambda entry: entry[0])
 
 
@@ -378,7 +405,7 @@ def touched_by(units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> 
 @settings(deadline=None, max_examples=size(60, 5_000))
 @given(st.lists(JOINED, min_size=1, max_size=3), ENTRIES, ENTRIES)
 def test_a_text_that_no_changed_title_affects_gives_the_same_rows(
-    texts: list[str], before: list[tuple[str, str, str]], now: list[tuple[str, str, str]]
+    texts: list[str], before: list[tuple[str, ...]], now: list[tuple[str, ...]]
 ):
     units = text_units(*texts, document="a")
     then, titles = TITLES.frame(before), TITLES.frame(now)
