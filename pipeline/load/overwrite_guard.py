@@ -54,8 +54,13 @@ def telling_vectors(
         ids = pa.array(rows["id"], pa.large_string())
         found = snapshots.tables.select(headers, ["id"], ids, ["id", "header"]).to_pandas()
         by_id = dict(zip(found["id"], found["header"], strict=True))
-        rows["header"] = rows["id"].map(by_id).fillna("")
+        rows["header"] = headers_of(rows["id"], by_id)
     return rows
+
+
+def headers_of(ids: pd.Series, by_id: dict[str, str]) -> list[str]:
+    """Return the header of each text unit, "" if it has none; it may be that none has one."""
+    return [by_id.get(id, "") for id in ids]
 
 
 def dimensions_of(embeddings: pd.DataFrame) -> int:

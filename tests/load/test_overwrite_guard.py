@@ -5,7 +5,13 @@ import pandas as pd
 import pytest
 
 from pipeline.errors import UsageError
-from pipeline.load.overwrite_guard import other_model, other_vectors, probe_of, refuse_other_model
+from pipeline.load.overwrite_guard import (
+    headers_of,
+    other_model,
+    other_vectors,
+    probe_of,
+    refuse_other_model,
+)
 from pipeline.stores.base import Live
 
 MODEL = {"model": "m", "version": "1"}
@@ -67,3 +73,8 @@ def test_a_run_is_refused_exactly_where_its_load_would_be_for_the_model(
             refuse_other_model("w", [shown], MODEL, "index")
     else:
         refuse_other_model("w", [shown], MODEL, "index")
+
+
+def test_text_units_none_of_which_has_a_header_have_empty_ones():
+    assert headers_of(pd.Series(["a", "b"]), {}) == ["", ""]
+    assert headers_of(pd.Series(["a", "b"]), {"b": "Manual"}) == ["", "Manual"]
