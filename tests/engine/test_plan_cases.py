@@ -18,6 +18,7 @@ STEPS = [
     "merge_graphs",
     "summarize_descriptions",
     "compute_degrees",
+    "list_statements",
     "compose_texts",
     "embed_text_units",
     "embed_entities",
@@ -85,7 +86,7 @@ CASES = {
             "extract_graph": ("run", "model"),
             "merge_graphs": MAYBE,
             "summarize_descriptions": ("run", "model"),
-            **dict.fromkeys(STEPS[5:7] + STEPS[8:], MAYBE),
+            **dict.fromkeys(STEPS[5:8] + STEPS[9:], MAYBE),
         },
     ),
     "the embedding model": (
@@ -94,7 +95,7 @@ CASES = {
                 "embedding": {"default": {"provider": "openai", "model": "text-embedding-3-small"}}
             }
         ),
-        dict.fromkeys(STEPS[7:], ("run", "model")),
+        dict.fromkeys(STEPS[8:], ("run", "model")),
     ),
     "the language": (
         lambda project: project.edit_settings(language="French"),
@@ -102,7 +103,7 @@ CASES = {
             "extract_graph": ("run", "prompt"),
             "merge_graphs": MAYBE,
             "summarize_descriptions": ("run", "prompt"),
-            **dict.fromkeys(STEPS[5:7] + STEPS[8:], MAYBE),
+            **dict.fromkeys(STEPS[5:8] + STEPS[9:], MAYBE),
         },
     ),
     "an address and a key": (
@@ -165,7 +166,7 @@ def test_an_edit_makes_exactly_these_steps_run(
             "pipeline.verbs.embed_text",
             'texts["text"].tolist()',
             'list(texts["text"])',
-            dict.fromkeys(STEPS[7:], ("run", "code")),
+            dict.fromkeys(STEPS[8:], ("run", "code")),
         ),
     ],
     ids=["docstring", "comment", "code", "code used three times"],

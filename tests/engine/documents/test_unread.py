@@ -420,7 +420,7 @@ def test_keeping_documents_twice_changes_nothing(
     step, snapshots = source
 
     def table(sources: set[str]) -> pd.DataFrame:
-        rest = dict.fromkeys(DOCUMENTS.columns, "")
+        rest: dict[str, Any] = {**dict.fromkeys(DOCUMENTS.columns, ""), "aliases": ()}
         return DOCUMENTS.frame(
             [{**rest, "id": source, "source": source} for source in sorted(sources)]
         )
