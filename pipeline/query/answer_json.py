@@ -24,7 +24,11 @@ def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
     evidence: dict[str, Any] = {}
     for name in shown_tables(request):
         as_json = _chunk_json if name == "chunks" else _record_json
-        evidence[name] = [as_json(record) for record in getattr(context, name).records]
+        records = getattr(context, name).records
+        if name == "relationships" and context.facts:
+            # A reader of the data also wants the facts that a passage says too.
+            records = context.facts
+        evidence[name] = [as_json(record) for record in records]
     return {**evidence, **references_json(context, request)}
 
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeGuard, TypeVar
 from pipeline.contract.conversion import PAGES
 from pipeline.models.base import Tokenizer
 from pipeline.query.marks import inert
-from pipeline.query.repeated import drop_repeated_facts
+from pipeline.query.repeated import drop_repeated_facts, with_repeated_facts
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.versions import MOST_COMPARED, is_older
@@ -186,7 +186,8 @@ class Context:
     """The evidence that the model is shown, section by section.
 
     ``windows``: the text that each call is shown, if several calls see a share each. ``mark``: the
-    format of the citation of a text unit.
+    format of the citation of a text unit. ``facts``: the relationships of the table, and those that
+    it leaves out because a text unit shown says the same, in the order of the search.
     """
 
     entities: Table[Entity]
@@ -197,6 +198,7 @@ class Context:
     claims: Table[Claim] = NO_TABLE
     windows: tuple[str, ...] = ()
     mark: str = MARK
+    facts: tuple[Relationship, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -245,16 +247,15 @@ def build_context(
     left = count_room(request, overhead)
     budget = left if prefers_sources(request) else left // 2
     sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
-    evidence = _without_repeated_facts(evidence, sources.records)
+    links = drop_repeated_descriptions(evidence.relationships)
+    fresh = drop_repeated_facts(links, sources.records)
+    evidence = replace(evidence, relationships=fresh)
     entities, relationships = _graph_tables(request, evidence, left - sources.tokens, tokenizer)
     if sources.dropped:
         budget = left - entities.tokens - relationships.tokens
         sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
-    return Context(entities, relationships, sources, shown_references)
-
-
-def _without_repeated_facts(evidence: Evidence, shown: Sequence[Passage]) -> Evidence:
-    return replace(evidence, relationships=drop_repeated_facts(evidence.relationships, shown))
+    facts = with_repeated_facts(links, fresh, relationships.records)
+    return Context(entities, relationships, sources, shown_references, facts=facts)
 
 
 def prefers_sources(request: QueryRequest) -> bool:
@@ -277,7 +278,7 @@ def _graph_tables(
     """
     entity_cap, relation_cap = request.max_entity_tokens, request.max_relation_tokens
     caps = entity_cap + relation_cap
-    links = drop_repeated_descriptions(evidence.relationships)
+    links = evidence.relationships
     # Without number_rows, the first column, the number, is left out.
     first = 0 if request.number_rows else 1
 

@@ -26,7 +26,7 @@ from pipeline.query.context import (
 )
 from pipeline.query.data_citations import DataCitations
 from pipeline.query.marks import inert
-from pipeline.query.repeated import drop_repeated_facts
+from pipeline.query.repeated import drop_repeated_facts, with_repeated_facts
 from pipeline.query.report_table import build_report_table
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
@@ -87,15 +87,19 @@ def build_mixed_context(
     claim_budget = int(local * CLAIM_SHARE)
     claims = cut(found_claims, claim_rows, CLAIM_HEADER, claim_budget, tokenizer)
 
-    told = drop_repeated_facts(_inner_first(evidence), reserved.records)
-    links = numbers.number_records("relationships", told)
+    found_links = _inner_first(evidence)
+    fresh = drop_repeated_facts(found_links, reserved.records)
+    links = numbers.number_records("relationships", fresh)
     link_rows = (build_relationship_row(link.number, link) for link in links)
     link_budget = min(request.max_relation_tokens, local - entities.tokens - claims.tokens)
     relationships = cut(links, link_rows, RELATIONSHIP_HEADER, link_budget, tokenizer)
 
     used = reports.tokens + entities.tokens + claims.tokens + relationships.tokens
     sources, references = cut_sources(chunks, all_references, total - used, tokenizer, ROW)
-    return Context(entities, relationships, sources, references, reports, claims, mark=ROW)
+    facts = with_repeated_facts(found_links, fresh, relationships.records)
+    return Context(
+        entities, relationships, sources, references, reports, claims, mark=ROW, facts=facts
+    )
 
 
 def list_citable(context: Context) -> DataCitations:

@@ -18,6 +18,24 @@ def drop_repeated_facts(
     return [link for link in links if not _is_repeated(link.description, shown)]
 
 
+def with_repeated_facts(
+    links: Iterable[Relationship], fresh: Iterable[Relationship], told: Sequence[Relationship]
+) -> tuple[Relationship, ...]:
+    """Return ``told`` and the relationships of ``links`` that are not ``fresh``, as ``links`` lie.
+
+    ``fresh``: the relationships that no passage repeats. ``told``: those of them that found room.
+    """
+    fresh_ids = {link.id for link in fresh}
+    told_by_id = {link.id: link for link in told}
+    facts: list[Relationship] = []
+    for link in links:
+        if link.id in told_by_id:
+            facts.append(told_by_id[link.id])
+        elif link.id not in fresh_ids:
+            facts.append(link)
+    return tuple(facts)
+
+
 def _is_repeated(description: str, shown: Sequence[str]) -> bool:
     """Return whether one of the texts has each sentence; white space is the same everywhere."""
     sentences: list[str] = []

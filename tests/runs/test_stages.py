@@ -42,7 +42,7 @@ def refused(folder: ProjectFolder, workflow: str) -> str:
 def test_a_workflow_without_embeddings_is_refused_before_its_first_call(
     folder: ProjectFolder, openai: OpenAIServer
 ):
-    write_workflow(folder, "mine", 7)
+    write_workflow(folder, "mine", 8)
     message = refused(folder, "mine")
     assert "writes no text_unit_embeddings, entity_embeddings, relationship_embeddings" in message
     assert "graphmill index mine" in message
@@ -53,7 +53,7 @@ def test_a_table_without_a_column_that_the_stores_need_is_refused(
     folder: ProjectFolder, openai: OpenAIServer
 ):
     chunked: dict[str, Any] = {"verb": "chunk_documents", "outputs": {"text_units": "parts"}}
-    write_workflow(folder, "mine", 10)
+    write_workflow(folder, "mine", 11)
     path = folder.root / "workflows" / "mine.yaml"
     content = yaml.safe_load(path.read_text())
     content["steps"][1] = chunked
@@ -77,7 +77,7 @@ def test_a_table_without_a_column_that_the_stores_need_is_refused(
 
 
 def test_vectors_without_a_model_are_refused(folder: ProjectFolder, openai: OpenAIServer):
-    write_workflow(folder, "mine", 10)
+    write_workflow(folder, "mine", 11)
     path = folder.root / "workflows" / "mine.yaml"
     content = yaml.safe_load(path.read_text())
     for step in content["steps"]:

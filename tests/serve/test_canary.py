@@ -177,6 +177,10 @@ def drawn(draw: random.Random, with_canary: bool) -> dict[str, Any]:
 
 
 def without_echo(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith("no passage"):
+        # The note repeats words of the question. That it is the same where the hidden documents
+        # are not there is tested with the rights of keys.
+        return ""
     if isinstance(value, dict):
         return {name: without_echo(part) for name, part in value.items() if name not in ECHOED}
     return [without_echo(part) for part in value] if isinstance(value, list) else value

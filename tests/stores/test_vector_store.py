@@ -234,7 +234,7 @@ def test_documents_and_the_origins_of_rows_are_read(postgres: OpenStore):
 def test_fields_are_the_metadata_keys_of_a_workspace(postgres: OpenStore):
     one, other = postgres("-one"), postgres("-other")
     more = pd.DataFrame(
-        [("doc-3", "Three", "three.txt", {"year": 1, "place": None})], columns=DOCUMENTS.columns
+        [("doc-3", "Three", "three.txt", {"year": 1, "place": None}, "")], columns=DOCUMENTS.columns
     )
     load(one, {"documents": DOCUMENTS}, 8)
     load(other, {"documents": more}, 8)
@@ -439,9 +439,11 @@ def listing_store(postgres: OpenStore) -> PostgresStore:
     units["full_doc_id"] = ["doc-1", "doc-1", "doc-1", "doc-2", "doc-3", "doc-3", "doc-4"]
     units["chunk_order_index"] = [2, 1, 0, 0, 0, 1, 0]
     rows = [
-        ("doc-1", "beta", "b/one.txt", {"year": 1877}), ("doc-2", "Alpha", "two.txt", {}),
-        ("doc-3", "alpha", "100%_three.txt", {"year": 1900}), ("doc-4", "<b>", "four.txt", {}),
-        ("doc-5", "zeta", "no units.txt", None),
+        ("doc-1", "beta", "b/one.txt", {"year": 1877}, ""),
+        ("doc-2", "Alpha", "two.txt", {}, ""),
+        ("doc-3", "alpha", "100%_three.txt", {"year": 1900}, ""),
+        ("doc-4", "<b>", "four.txt", {}, ""),
+        ("doc-5", "zeta", "no units.txt", None, ""),
     ]  # fmt: skip
     load(store, {"documents": pd.DataFrame(rows, columns=DOCUMENTS.columns), "chunks": units}, 8)
     return store

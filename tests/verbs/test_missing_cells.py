@@ -134,7 +134,7 @@ def test_a_record_without_a_description_does_not_get_that_of_another():
 @pytest.mark.parametrize("cell", [None, " "])
 def test_a_record_without_its_name_kind_or_text_unit_is_rejected(column: str, cell: str | None):
     extracted, units = extractions({"d/0": [entity("Ann"), entity("Bob"), link("Bob", "Cy")]})
-    entities, links, mentions, rejects = REGISTRY.verbs["merge_graphs"].function(
+    entities, links, mentions, _, rejects = REGISTRY.verbs["merge_graphs"].function(
         with_cell(extracted, 0, column, cell), units
     )
     assert entities["name"].tolist().count("Ann") == 0
@@ -146,7 +146,7 @@ def test_a_record_without_its_name_kind_or_text_unit_is_rejected(column: str, ce
 @pytest.mark.parametrize("end", ["source", "target"])
 def test_a_relationship_without_an_end_is_rejected(end: str):
     extracted, units = extractions({"d/0": [entity("Ann"), link("Ann", "Bob"), link("Bob", "Cy")]})
-    entities, links, _, rejects = REGISTRY.verbs["merge_graphs"].function(
+    entities, links, _, _, rejects = REGISTRY.verbs["merge_graphs"].function(
         with_cell(extracted, 1, end, None), units
     )
     assert set(entities["name"]) == {"Ann", "Bob", "Cy"}

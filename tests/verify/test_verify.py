@@ -467,7 +467,9 @@ def test_a_row_with_a_missing_text_is_not_altered(postgres: OpenPostgres):
     store = postgres()
     titles = pd.Series([None, "x"], dtype=object)
     rows = with_hashes(
-        pd.DataFrame({"id": ["a", "b"], "title": titles, "source": "s", "metadata": [{}, {}]})
+        pd.DataFrame(
+            {"id": ["a", "b"], "title": titles, "source": "s", "metadata": [{}, {}], "date": ""}
+        )
     )
     with store.writing(Live("index", "1", {"model": "m"}, 4)) as writer:
         writer.apply("documents", diff(rows, {}))

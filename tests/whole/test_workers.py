@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> ProjectFolder:
 def project_with(
     root: Path,
     ending: str,
-    steps: int = 10,
+    steps: int = 11,
     workflow: str = "fast",
     texts: Mapping[str, str] = TEXTS,
     **settings: Any,
@@ -115,7 +115,8 @@ def test_neither_buckets_nor_workers_change_a_table_or_a_fingerprint(
     assert {task.step for task in done} == {
         "chunk_documents", "extract_graph_fast", "merge_graphs", "join_descriptions",
         "compute_degrees",
-        "list_statements", "compose_texts", "embed_text_units", "embed_entities", "embed_relationships", "shout",
+        "list_statements", "compose_texts", "embed_text_units", "embed_entities",
+        "embed_relationships", "shout",
     }  # fmt: skip
 
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ARRAY, Connection, Text, cast, func, literal_column, or_, select
+from sqlalchemy import ARRAY, Connection, Text, cast, func, or_, select
 from sqlalchemy.dialects.postgresql import TSQUERY
 from sqlalchemy.sql.selectable import TableValuedAlias
 
 from pipeline.stores.postgres.conditions import Allowed
 from pipeline.stores.postgres.lexical import (
     FOLLOWED,
-    LEXEMES,
-    SEARCHED,
+    LEXEMES_COLUMN,
+    SEARCHED_COLUMN,
     TextStatistics,
     lexical_query,
 )
@@ -41,8 +41,8 @@ def find_lacking(
     # Counting makes PostgreSQL read the index. A search for the first match would tempt it to go
     # through all texts.
     counted = select(func.count())
-    in_unit = literal_column(LEXEMES).bool_op("@@")(cast(asked.c.query, TSQUERY))
-    has_code = literal_column(f"({SEARCHED})").op("~*")(asked.c.checked)
+    in_unit = LEXEMES_COLUMN.bool_op("@@")(cast(asked.c.query, TSQUERY))
+    has_code = SEARCHED_COLUMN.op("~*")(asked.c.checked)
     units = counted.select_from(CHUNKS).where(
         CHUNKS.c.workspace == workspace,
         in_unit,

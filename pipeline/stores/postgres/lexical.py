@@ -103,21 +103,26 @@ LONGEST_WORD = 2000
 """Bytes of the longest word that is searched for. PostgreSQL refuses a question with a longer word,
 and has none in its index."""
 
-SEARCHED = r"coalesce(nullif(header, '') || E'\n\n', '') || content"
+SEARCHED = r"(coalesce(nullif(header, '') || E'\n\n', '') || content)"
 """The searched text of a text unit: its header, a blank line, and its own text."""
 # Han and kana are separated one by one: PostgreSQL takes a run of them for one word. The text is
 # cut at what an entry of the index can hold.
 LEXEMES = (
-    rf"to_tsvector('simple'::regconfig, CASE WHEN octet_length({SEARCHED}) = "
-    rf"char_length({SEARCHED}) THEN left({SEARCHED}, 200000) ELSE left(regexp_replace({SEARCHED}, "
-    r"'([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g'), 200000) END)"
+    r"to_tsvector('simple'::regconfig, CASE"
+    r" WHEN octet_length((coalesce(nullif(header, '') || E'\n\n', '') || content))"
+    r" = char_length((coalesce(nullif(header, '') || E'\n\n', '') || content))"
+    r" THEN left((coalesce(nullif(header, '') || E'\n\n', '') || content), 200000)"
+    r" ELSE left(regexp_replace((coalesce(nullif(header, '') || E'\n\n', '') || content),"
+    r" '([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])', ' \1 ', 'g'), 200000) END)"
 )
+SEARCHED_COLUMN = literal_column(SEARCHED)
+LEXEMES_COLUMN = literal_column(LEXEMES)
 INDEX = sql.SQL("CREATE INDEX {} ON {} USING gin ({lexemes})")
 # BM25 is estimated twice, so that few texts are read. The first estimate assumes that each word
 # occurs once; it needs the size of a text, but not the text. The second one, for the likely text
 # units of the first, counts how often a pattern matches. Sums of floats are rounded: their last
 # digits depend on the order of the plan, which rows hidden from the caller may change.
-RANKED = text(rf"""
+RANKED = text(r"""
     SELECT id, content, texts FROM (
         WITH frequencies AS (
             SELECT place, count(*) AS texts FROM found GROUP BY place
@@ -130,7 +135,7 @@ RANKED = text(rf"""
             SELECT id FROM weighed GROUP BY id
             ORDER BY round(sum(weight / (1 + base))::numeric, 9) DESC, id COLLATE "C" LIMIT :likely
         ), opened AS MATERIALIZED (
-            SELECT unit.id, {SEARCHED} AS content
+            SELECT unit.id, coalesce(nullif(header, '') || E'\n\n', '') || content AS content
             FROM likely JOIN lightrag_chunks AS unit ON unit.workspace = :workspace
                 AND unit.id = likely.id
         ), counted AS MATERIALIZED (
@@ -145,7 +150,7 @@ RANKED = text(rf"""
         SELECT id, content, (SELECT jsonb_object_agg(place, texts) FROM frequencies) AS texts
         FROM best JOIN opened USING (id) ORDER BY id COLLATE "C"
     ) AS ranked
-    """)  # noqa: S608 (SEARCHED is a constant)
+    """)
 SAMPLE_QUERY = sql.SQL("SELECT {} FROM {} WHERE workspace = %s ORDER BY id LIMIT %s")
 MOST_REMEMBERED = 100
 """The number of sets of visible documents whose word statistics are remembered. It is more than the
@@ -276,7 +281,7 @@ def _select_found(
     asked = words.table_valued(
         "query", "pattern", with_ordinality="place", name="asked"
     ).render_derived()
-    size = func.octet_length(literal_column(f"({SEARCHED})")).label("size")
+    size = func.octet_length(SEARCHED_COLUMN).label("size")
     shown = func.coalesce(allowed.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace), False).label(
         "shown"
     )
@@ -284,7 +289,7 @@ def _select_found(
         select(CHUNKS.c.id, size, shown)
         .where(
             CHUNKS.c.workspace == workspace,
-            literal_column(LEXEMES).bool_op("@@")(cast(asked.c.query, TSQUERY)),
+            LEXEMES_COLUMN.bool_op("@@")(cast(asked.c.query, TSQUERY)),
             visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace),
         )
         .order_by(shown.desc(), size, CHUNKS.c.id.collate("C"))
@@ -359,6 +364,6 @@ def _compute_statistics(connection: Connection, workspace: str, visible: Allowed
     there = CHUNKS.c.workspace == workspace, visible.has(CHUNKS.c.full_doc_id, CHUNKS.c.workspace)
     texts = connection.execute(select(func.count()).select_from(CHUNKS).where(*there)).scalar_one()
     sample = connection.execute(
-        select(literal_column(f"({SEARCHED})")).where(*there).order_by(CHUNKS.c.id).limit(SAMPLE)
+        select(SEARCHED_COLUMN).where(*there).order_by(CHUNKS.c.id).limit(SAMPLE)
     )
     return text_statistics((content or "" for (content,) in sample), texts, LEAST_SHARE)

@@ -330,7 +330,9 @@ def test_words_of_a_header_are_found_and_the_passage_has_its_text_alone(postgres
     store = postgres()
     texts, headers = ["It is red.", "It is blue."], ["", "Osprey Manual > Colours"]
     rows = chunks(texts).assign(header=headers)
-    titled = pd.DataFrame({"id": ["doc-1"], "title": "t", "source": "s", "metadata": [{}]})
+    titled = pd.DataFrame(
+        {"id": ["doc-1"], "title": "t", "source": "s", "metadata": [{}], "date": ""}
+    )
     with store.writing(Live("index", "1", {"model": "m"}, 2)) as writer:
         for table, wanted in (("chunks", rows), ("documents", titled)):
             writer.apply(table, diff(with_hashes(wanted), writer.hashes(table)))
