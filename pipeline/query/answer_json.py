@@ -1,6 +1,7 @@
 """JSON of an answer's evidence: the records and references that the model was shown."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any
@@ -23,12 +24,14 @@ def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
     """Return the shown records by table, and the references to them."""
     evidence: dict[str, Any] = {}
     for name in shown_tables(request):
-        as_json = _chunk_json if name == "chunks" else _record_json
-        records = getattr(context, name).records
+        records: Sequence[Any] = getattr(context, name).records
+        if name == "chunks":
+            evidence[name] = [_chunk_json(chunk) for chunk in records]
+            continue
         if name == "relationships" and context.facts:
             # A reader of the data also wants the facts that a passage says too.
             records = context.facts
-        evidence[name] = [as_json(record) for record in records]
+        evidence[name] = [_record_json(record) for record in records]
     return {**evidence, **references_json(context, request)}
 
 

@@ -254,8 +254,28 @@ def build_context(
     if sources.dropped:
         budget = left - entities.tokens - relationships.tokens
         sources, shown_references = cut_sources(chunks, references, budget, tokenizer)
-    facts = with_repeated_facts(links, fresh, relationships.records)
+    repeated = find_repeated(request, links, fresh, tokenizer)
+    facts = with_repeated_facts(links, repeated, relationships.records)
     return Context(entities, relationships, sources, shown_references, facts=facts)
+
+
+def find_repeated(
+    request: QueryRequest,
+    links: Sequence[Relationship],
+    fresh: Sequence[Relationship],
+    tokenizer: Tokenizer,
+) -> list[Relationship]:
+    """Return the relationships that are not ``fresh``, because a text unit shown says the same.
+
+    They are cut to the limit of relationships, as if the model were shown all ``links``.
+    """
+    fresh_ids = {link.id for link in fresh}
+    if len(fresh_ids) == len(links):
+        return []
+    rows = (build_relationship_row(number, link) for number, link in enumerate(links, 1))
+    limit = request.max_relation_tokens
+    within = cut(links, rows, RELATIONSHIP_HEADER, limit, tokenizer).records
+    return [link for link in within if link.id not in fresh_ids]
 
 
 def prefers_sources(request: QueryRequest) -> bool:

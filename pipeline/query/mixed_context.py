@@ -22,6 +22,7 @@ from pipeline.query.context import (
     cut,
     cut_sources,
     drop_repeated_descriptions,
+    find_repeated,
     prefers_sources,
 )
 from pipeline.query.data_citations import DataCitations
@@ -96,7 +97,8 @@ def build_mixed_context(
 
     used = reports.tokens + entities.tokens + claims.tokens + relationships.tokens
     sources, references = cut_sources(chunks, all_references, total - used, tokenizer, ROW)
-    facts = with_repeated_facts(found_links, fresh, relationships.records)
+    repeated = find_repeated(request, found_links, fresh, tokenizer)
+    facts = with_repeated_facts(found_links, repeated, relationships.records)
     return Context(
         entities, relationships, sources, references, reports, claims, mark=ROW, facts=facts
     )

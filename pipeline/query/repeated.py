@@ -19,21 +19,17 @@ def drop_repeated_facts(
 
 
 def with_repeated_facts(
-    links: Iterable[Relationship], fresh: Iterable[Relationship], told: Sequence[Relationship]
+    links: Iterable[Relationship],
+    repeated: Iterable[Relationship],
+    told: Sequence[Relationship],
 ) -> tuple[Relationship, ...]:
-    """Return ``told`` and the relationships of ``links`` that are not ``fresh``, as ``links`` lie.
+    """Return the relationships of ``told`` and of ``repeated`` in the order of ``links``.
 
-    ``fresh``: the relationships that no passage repeats. ``told``: those of them that found room.
+    ``told``: those that the model is shown, which may be numbered copies. ``repeated``: those that
+    a passage repeats, as far as there is room for them.
     """
-    fresh_ids = {link.id for link in fresh}
-    told_by_id = {link.id: link for link in told}
-    facts: list[Relationship] = []
-    for link in links:
-        if link.id in told_by_id:
-            facts.append(told_by_id[link.id])
-        elif link.id not in fresh_ids:
-            facts.append(link)
-    return tuple(facts)
+    by_id = {link.id: link for link in (*repeated, *told)}
+    return tuple(by_id[link.id] for link in links if link.id in by_id)
 
 
 def _is_repeated(description: str, shown: Sequence[str]) -> bool:
