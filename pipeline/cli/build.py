@@ -165,7 +165,8 @@ def _show_plan(
     sizes = project.view_sizes(workflow)
     notes += trades
     notes += [f"the last run: {note}" for note in health_notes]
-    notes += [note for note in (project.note_on_layout(name),) if note]
+    if layout_note := project.note_on_layout(name):
+        notes.append(layout_note)
     notes += [size.line() for size in sizes]
     if not as_json:
         print_forecast(forecasts, sums, notes)

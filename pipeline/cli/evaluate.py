@@ -126,22 +126,27 @@ def evaluate(
 
         names = None if modes is None else split_list(modes)
         before = None if baseline is None else read_evaluation(baseline).modes
+        setup = None
         if answers:
-            from pipeline.cli.evaluate_answers import evaluate_answers, print_plan
             from pipeline.evaluation.answer_results import AnswerSetup
 
             setup = AnswerSetup(
                 tuple(names or ()), by, keywords, rerank, model, judge, max_cost, max_tokens
             )
-            if only_plan:
-                print_plan(project, questions, setup, as_json)
-                return
-            found = evaluate_answers(project, questions, setup, html)
-        else:
-            with counting("eval") as advanced:
+        if setup is not None and only_plan:
+            from pipeline.cli.evaluate_answers import print_plan
+
+            print_plan(project, questions, setup, as_json)
+            return
+        found: Evaluation | AnswerEvaluation
+        with counting("eval") as advanced:
+            if setup is not None:
+                found = project.evaluate_answers(questions, setup, advanced)
+            else:
                 found = project.evaluate(
                     questions, names, _read_numbers(ks), budget, by, keywords, rerank, advanced
                 )
+        if html is not None:
             _write_page(found, html)
         if output is not None:
             _write_json(output, found.to_json())
@@ -198,12 +203,19 @@ def _show(found: "Evaluation | AnswerEvaluation", as_json: bool) -> None:
     print_aside(*left_out_lines(found), *found.notes)
 
 
-def _write_page(found: "Evaluation", html: Path | None) -> None:
-    if html is not None:
-        from pipeline.evaluation.page import page
-        from pipeline.files import write_text
+def _write_page(found: "Evaluation | AnswerEvaluation", html: Path) -> None:
+    from pipeline.evaluation.results import Evaluation
+    from pipeline.files import write_text
 
-        write_text(html.resolve(), page(found))
+    if isinstance(found, Evaluation):
+        from pipeline.evaluation.page import page
+
+        content = page(found)
+    else:
+        from pipeline.evaluation.answer_page import answer_page
+
+        content = answer_page(found)
+    write_text(html.resolve(), content)
 
 
 def _write_json(path: Path, content: Any) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from pipeline.cli.console import print_bills
 from pipeline.cli.options import print_aside, print_json
-from pipeline.cli.progress import counting
 
 if TYPE_CHECKING:
     from pipeline.evaluation.answer_results import AnswerEvaluation, AnswerSetup
@@ -21,20 +20,6 @@ def print_plan(project: "Project", questions: Path, setup: "AnswerSetup", as_jso
         print_json(bills)
     else:
         print_bills(bills)
-
-
-def evaluate_answers(
-    project: "Project", questions: Path, setup: "AnswerSetup", html: Path | None
-) -> "AnswerEvaluation":
-    """Evaluate the answers, and write the page if one is wanted."""
-    with counting("eval") as advanced:
-        found = project.evaluate_answers(questions, setup, advanced)
-    if html is not None:
-        from pipeline.evaluation.answer_page import answer_page
-        from pipeline.files import write_text
-
-        write_text(html.resolve(), answer_page(found))
-    return found
 
 
 def print_answers(found: "AnswerEvaluation", as_json: bool) -> None:

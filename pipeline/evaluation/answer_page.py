@@ -12,10 +12,8 @@ import pandas as pd
 from pipeline.errors import counted
 from pipeline.evaluation.answer_results import AnswerEvaluation, GivenAnswer, measure_answer
 from pipeline.evaluation.answer_table import COLUMNS, format_measure, shown_columns
+from pipeline.evaluation.page import Table, unknown_gold
 from pipeline.evaluation.questions import Question
-
-Table = tuple[list[str], list[list[str]]]
-"""The head and the rows of a table."""
 
 
 def answer_page(evaluation: AnswerEvaluation) -> str:
@@ -39,7 +37,7 @@ def answer_page(evaluation: AnswerEvaluation) -> str:
     title = words["title"].format(workflow=evaluation.stores.get("workflow", ""))
     figures = _mean_table(evaluation, evaluation.summary(), words["mode"])
     agreements = list(_agreement_texts(evaluation, words))
-    unknown = list(_unknown_rows(evaluation, words))
+    unknown = unknown_gold(evaluation.left_out, words)
     unknown_in = counted(len(evaluation.left_out), "question")
     failed_in = counted(len(evaluation.failed), "question")
     return whole_page(
@@ -66,16 +64,6 @@ def _mean_table(evaluation: AnswerEvaluation, means: pd.DataFrame, mode_column: 
     for mode, row in zip(means.index, means.to_dict("records"), strict=True):
         rows.append([str(mode), *(format_measure(column, row[column]) for column in columns)])
     return head, rows
-
-
-def _unknown_rows(
-    evaluation: AnswerEvaluation, words: Mapping[str, str]
-) -> Iterator[tuple[str, str, str]]:
-    """Yield line of the question, gold and reason for all gold that is unknown."""
-    for left in evaluation.left_out:
-        line = words["line"].format(n=left.question.line)
-        for gold, reason in left.unknown.items():
-            yield line, f"{gold.kind}: {gold.name}", reason
 
 
 def _agreement_texts(evaluation: AnswerEvaluation, words: Mapping[str, str]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 The template is page.html.j2; pipeline/pages renders it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from pipeline.errors import counted
 from pipeline.evaluation.questions import Question
-from pipeline.evaluation.results import Evaluation, rank_or_none
+from pipeline.evaluation.results import Evaluation, SkippedQuestion, rank_or_none
 
 DIGITS = {"cut": 1, "p50_ms": 1, "p95_ms": 1}
 """Column -> decimals; metrics have 3, other columns none."""
@@ -48,7 +48,7 @@ def page(evaluation: Evaluation) -> str:
         title=title,
         about=_about(evaluation, words),
         unknown_in=counted(len(evaluation.left_out), "question"),
-        unknown=_unknown_gold(evaluation, words),
+        unknown=unknown_gold(evaluation.left_out, words),
         figures=_figures(summary, words["mode"]),
         by=setup.by,
         types=types,
@@ -71,10 +71,12 @@ def _passages_by_id(evaluation: Evaluation) -> dict[str, Passage]:
     return passages
 
 
-def _unknown_gold(evaluation: Evaluation, words: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def unknown_gold(
+    questions: Iterable[SkippedQuestion], words: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
     """Return line of the question, gold and reason for all gold that is unknown."""
     unknown: list[tuple[str, str, str]] = []
-    for left_out in evaluation.left_out:
+    for left_out in questions:
         line = words["line"].format(n=left_out.question.line)
         for gold, reason in left_out.unknown.items():
             unknown.append((line, f"{gold.kind}: {gold.name}", reason))

@@ -49,13 +49,13 @@ def telling_vectors(
         ids = pa.array(sorted(others), pa.large_string())
         of_others = snapshots.tables.select(embeddings, ["id"], ids, COLUMNS)
         vectors = pa.concat_tables([first, of_others])
-    rows = vectors.to_pandas().assign(header="")
+    rows = vectors.to_pandas()
+    by_id: dict[str, str] = {}
     if headers is not None:
         ids = pa.array(rows["id"], pa.large_string())
         found = snapshots.tables.select(headers, ["id"], ids, ["id", "header"]).to_pandas()
         by_id = dict(zip(found["id"], found["header"], strict=True))
-        rows["header"] = headers_of(rows["id"], by_id)
-    return rows
+    return rows.assign(header=headers_of(rows["id"], by_id))
 
 
 def headers_of(ids: pd.Series, by_id: dict[str, str]) -> list[str]:

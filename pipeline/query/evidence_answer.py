@@ -157,7 +157,8 @@ def _passage(entry: Reference) -> str:
     text = inert("\n".join(_join_lines(entry.content)))
     if len(text) > PASSAGE_LENGTH:
         text = f"{text[:PASSAGE_LENGTH].rstrip()} ..."
-    return f"[{entry.id}]{chr(10) if _BLOCK.match(text) else ' '}{text}"
+    between = "\n" if _BLOCK.match(text) else " "
+    return f"[{entry.id}]{between}{text}"
 
 
 def _join_lines(text: str) -> list[str]:

@@ -77,7 +77,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of a table.
+    """A version of a table.
 
     - ``sha256`` is its identity: the digest of its rows (``row_hashes``), which does not depend on
       the files that hold them. A table of an earlier version has the hash of its one file.

@@ -175,7 +175,7 @@ since when."""
 
 
 class Writer(Protocol):
-    """One load of one store under way. It holds the lock on the workspace's rows."""
+    """A load of a store that is under way. It holds the lock on the workspace's rows."""
 
     def states(self) -> Mapping[str, TableState]:
         """Return the present state of each table of the workspace."""
@@ -195,7 +195,7 @@ class Writer(Protocol):
 
 
 class Store(Protocol):
-    """One workspace of a database, as a load uses it."""
+    """A workspace of a database, as a load uses it."""
 
     @property
     def name(self) -> str: ...

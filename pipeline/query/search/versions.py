@@ -105,6 +105,9 @@ def date_of(passage: Passage) -> str:
 def _names(passage: Passage, field: str, other: Passage) -> bool:
     """Return whether the field names the other document: by title, source, file name or id."""
     value = (passage.metadata or {}).get(field)
+    # Most documents have no such field, and each pair of passages is compared.
+    if value is None:
+        return False
     values = value if isinstance(value, list) else [value]
     plain = [each for each in values[:MOST_NAMES] if isinstance(each, str | int | float)]
     given = {str(each)[:LONGEST_NAME].strip().casefold() for each in plain if each != ""}

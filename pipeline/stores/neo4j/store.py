@@ -48,7 +48,7 @@ MADE_MEANWHILE = "Neo.ClientError.Schema.EquivalentSchemaRuleAlreadyExists"
 
 @dataclass(frozen=True)
 class Neo4jStore(Neo4jDrawing):
-    """One workspace in one database."""
+    """A workspace in a Neo4j database."""
 
     name: str = "neo4j"
     tables: tuple[str, ...] = ("sourced_nodes", "sourced_edges", "communities")

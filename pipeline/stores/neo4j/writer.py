@@ -1,4 +1,4 @@
-"""One load of a workspace into Neo4j."""
+"""A load of a workspace into Neo4j."""
 
 import json
 import time
@@ -62,7 +62,7 @@ Statement = tuple[LiteralString, dict[str, Any]]
 
 @dataclass
 class Neo4jWriter:
-    """One load of a workspace into Neo4j.
+    """A load of a workspace into Neo4j.
 
     ``around``: the transaction that holds the workspace's lock. A load of few changes is written in
     it. Readers of Neo4j may see a part of a commit, so the load is marked as under way just before.

@@ -106,7 +106,8 @@ and has none in its index."""
 SEARCHED = r"(coalesce(nullif(header, '') || E'\n\n', '') || content)"
 """The searched text of a text unit: its header, a blank line, and its own text."""
 # Han and kana are separated one by one: PostgreSQL takes a run of them for one word. The text is
-# cut at what an entry of the index can hold.
+# cut at what an entry of the index can hold. SEARCHED is written out, because a statement is a
+# literal as a whole; an index is used only where both are written alike.
 LEXEMES = (
     r"to_tsvector('simple'::regconfig, CASE"
     r" WHEN octet_length((coalesce(nullif(header, '') || E'\n\n', '') || content))"

@@ -51,7 +51,7 @@ NO_INDEX = (
 
 @dataclass(frozen=True)
 class PostgresStore(PostgresReads):
-    """One workspace of one database.
+    """A workspace of a PostgreSQL database.
 
     ``with_graph``: it holds the graph as well. ``vacuums``: each load vacuums tables with many dead
     rows, for a server that never runs long enough to do so by itself.

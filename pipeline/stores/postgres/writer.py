@@ -1,4 +1,4 @@
-"""One load of a workspace into PostgreSQL: rows by COPY, indexes after the rows."""
+"""A load of a workspace into PostgreSQL: rows by COPY, indexes after the rows."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ array of some 14 million ids."""
 
 @dataclass
 class PostgresWriter:
-    """One load of a workspace, in the transaction of ``connection``.
+    """A load of a workspace, in the transaction of ``connection``.
 
     ``written``: the number of rows written to each table. ``touched``: the tables that were
     written to or deleted from, in this order. ``views_made``: whether the views show what was
