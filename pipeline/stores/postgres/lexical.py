@@ -12,9 +12,11 @@ sample is the first text units by id: ids are digests, so this is as good as a r
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -35,10 +37,12 @@ from sqlalchemy.dialects.postgresql import JSONB, TSQUERY
 
 from pipeline.stores.postgres.conditions import Allowed
 from pipeline.stores.postgres.database import cursor
+from pipeline.stores.postgres.lexical_dates import date_query
 from pipeline.stores.postgres.maintenance import build_or_settle
 from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
 from pipeline.stores.reads import Lexical
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, words
+from pipeline.text.written_dates import find_dates
 
 K1, B = 0.9, 0.4
 """Saturation and the weight of length, as in Anserini's runs on passages."""
@@ -62,15 +66,25 @@ def word_weight(texts: int, frequency: float) -> float:
     return math.log(1 + (texts - frequency + 0.5) / (frequency + 0.5))
 
 
-def bm25_scores(texts: Sequence[str], weights: Mapping[str, float], length: float) -> np.ndarray:
+def bm25_scores(
+    texts: Sequence[str],
+    weights: Mapping[str, float],
+    length: float,
+    patterns: Mapping[str, float] = MappingProxyType({}),
+) -> np.ndarray:
     """Return the BM25 score of each text for words with these weights.
 
-    ``length``: the average number of words in a text of the corpus.
+    ``length``: the average number of words in a text of the corpus. ``patterns``: the weights of
+    regular expressions, which count as words too.
     """
     scores = np.zeros(len(texts))
+    compiled = {pattern: re.compile(pattern, re.IGNORECASE) for pattern in patterns}
+    weights = {**weights, **patterns}
     for place, content in enumerate(texts):
         found = words(content)
         counts = Counter(word for word in found if word in weights)
+        for pattern, expression in compiled.items():
+            counts[pattern] = sum(1 for _ in expression.finditer(content))
         base = K1 * (1 - B + B * len(found) / max(length, 1.0))
         scores[place] = sum(
             weights[word] * count * (K1 + 1) / (count + base) for word, count in counts.items()
@@ -242,9 +256,13 @@ def lexical_search(
     if statistics is None or not asked:
         return Lexical([], {})
     followed = _select_followed(asked, statistics)
+    # A date counts as one more word, in all the forms in which texts write it.
+    dates = find_dates(question)
+    looked_up = [(lexical_query(word), lexical_pattern(word)) for word in followed]
+    looked_up += [(date_query(date), date.pattern) for date in dates]
     candidates = max(CANDIDATES, 2 * limit)
     query = RANKED.columns(column("id"), column("content"), column("texts", JSONB))
-    query = query.add_cte(_select_found(workspace, followed, allowed, visible))
+    query = query.add_cte(_select_found(workspace, looked_up, allowed, visible))
     parameters = {
         "workspace": workspace,
         "texts": statistics.texts,
@@ -258,7 +276,12 @@ def lexical_search(
     counted = found[0][2] if found else {}
     frequencies = {word: counted.get(str(place), 0) for place, word in enumerate(followed, start=1)}
     weights = _weigh_words(asked, frequencies, statistics)
-    scores = bm25_scores([content for _, content, _ in found], weights, statistics.length)
+    date_weights: dict[str, float] = {}
+    for place, date in enumerate(dates, start=len(followed) + 1):
+        frequency = min(counted.get(str(place), 0), statistics.texts)
+        date_weights[date.pattern] = word_weight(statistics.texts, frequency)
+    texts = [content for _, content, _ in found]
+    scores = bm25_scores(texts, weights, statistics.length, date_weights)
     hits: list[tuple[str, float]] = []
     for (id, _, _), score in zip(found, scores.tolist(), strict=True):
         if score > 0:
@@ -268,16 +291,17 @@ def lexical_search(
 
 
 def _select_found(
-    workspace: str, followed: Sequence[str], allowed: Allowed, visible: Allowed
+    workspace: str, looked_up: Sequence[tuple[str, str]], allowed: Allowed, visible: Allowed
 ) -> CTE:
     """Return the CTE (place, pattern, id, size, shown) of text units that have one of the words.
 
-    ``place``: the place of the word in ``followed``, from 1. ``size``: bytes of the text unit.
+    ``looked_up``: the tsquery and the pattern of each word. ``place``: the place of the word there,
+    from 1. ``size``: bytes of the text unit.
     ``shown``: whether its document is one of those that may be found. Only text units of visible
     documents are listed, for each word up to 2 * FOLLOWED of them.
     """
-    queries = [lexical_query(word) for word in followed]
-    patterns = [lexical_pattern(word) for word in followed]
+    queries = [query for query, _ in looked_up]
+    patterns = [pattern for _, pattern in looked_up]
     words = func.unnest(cast(queries, ARRAY(Text)), cast(patterns, ARRAY(Text)))
     asked = words.table_valued(
         "query", "pattern", with_ordinality="place", name="asked"

@@ -341,3 +341,23 @@ def test_words_of_a_header_are_found_and_the_passage_has_its_text_alone(postgres
     assert dict(store.lexical("osprey red", 5).hits) == pytest.approx(dict(expected))
     [passage] = store.chunks(["chunk-0001"], np.ones(2, dtype=np.float32))
     assert passage.content == texts[1]
+
+
+DATED = [
+    "The board met on 2024-03-15.",
+    "Sitzung vom 15.03.2024 im Werk.",
+    "Minutes of 15 March 2024.",
+    "会议于2024年3月15日举行。",
+    "회의 2024년 3월 15일",
+    "Met on 03/15/2024.",
+    "The board met on 2023-03-15.",
+    "The mill is old.",
+]
+
+
+def test_a_date_of_a_question_is_found_in_all_its_forms(postgres: OpenStore):
+    store = postgres()
+    load(store, DATED)
+    for question in ("Was it in March 2024?", "15.03.2024", "am 15. März 2024", "2024年3月"):
+        best = {id for id, _ in store.lexical(question, 6).hits}
+        assert best == {f"chunk-{place:04}" for place in range(6)}, question

@@ -1,0 +1,57 @@
+"""The query of PostgreSQL's full text search for a date, in all the forms in which texts write it.
+
+PostgreSQL reads 2024-03-15 as 2024, -03 and -15, and 15.03.2024 or 15/03/2024 as one word. The query
+finds at least all texts that have the date. BM25 counts the date by its pattern.
+"""
+
+from collections.abc import Iterable
+
+from pipeline.text.ids import is_syllabic
+from pipeline.text.written_dates import WrittenDate, names_of_month
+
+
+def date_query(date: WrittenDate) -> str:
+    """Return the tsquery of a month or a day; it has letters, digits and punctuation only."""
+    year, months = str(date.year), _spell(date.month)
+    one_day = None if date.day is None else _spell(date.day)
+    with_dashes = [f"'{year}'", _either(f"-{month}" for month in months)]
+    dashes_behind = [f"'-{year}'", _either(f"-{month}" for month in months)]
+    in_words = [_either((year, f"{year}년")), _either(sorted(names_of_month(date.month)))]
+    syllables = [f"'{year}'", "'年'", "'月'", _either(months)]
+    korean = [f"'{year}년'", _either(f"{month}월" for month in months)]
+    if one_day is not None:
+        with_dashes.append(_either(f"-{day}" for day in one_day))
+        dashes_behind.append(_either(one_day))
+        days = [*one_day, *(f"{date.day}{ending}" for ending in ("st", "nd", "rd", "th", "er"))]
+        in_words.append(_either(days))
+        syllables.append(_either(one_day))
+        korean.append(_either(f"{day}일" for day in one_day))
+    together = (with_dashes, dashes_behind, in_words, syllables, korean)
+    parts = [f"({' & '.join(needed)})" for needed in together]
+    return " | ".join([*parts, _either(_list_single_words(date))])
+
+
+def _list_single_words(date: WrittenDate) -> list[str]:
+    """Return the dates in numbers that PostgreSQL reads as one word."""
+    year, found = date.year, list[str]()
+    for month in _spell(date.month):
+        if date.day is None:
+            found += [f"{month}.{year}", f"{month}/{year}", f"{year}/{month}", f"{year}.{month}"]
+        for number in date.days:
+            for day in _spell(number):
+                found += [f"{day}.{month}.{year}", f"{year}/{month}/{day}", f"{year}.{month}.{day}"]
+        for number in date.slashed_days:
+            for day in _spell(number):
+                found += [f"{day}/{month}/{year}", f"{month}/{day}/{year}"]
+    return found
+
+
+def _spell(number: int) -> list[str]:
+    """Return the number with a zero before it and without."""
+    return list(dict.fromkeys((f"{number:02}", str(number))))
+
+
+def _either(words: Iterable[str]) -> str:
+    """Return the tsquery that finds any of the words; none of them is syllabic."""
+    quoted = [f"'{word}'" for word in words if not is_syllabic(word)]
+    return f"({' | '.join(quoted)})"

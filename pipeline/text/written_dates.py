@@ -1,0 +1,153 @@
+"""Find months and days in a question, and describe how texts write the same month or day.
+
+"March 2024" in a question is written 2024-03-15, 15.03.2024, März 2024 or 2024年3月 in texts. A date
+without a year of four digits is none, as in `pipeline.text.dates`, whose languages count here too.
+The names of months are dateparser's.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+
+from pipeline.text.dates import LANGUAGES, iso_date, parse_date
+
+LONGEST_READ = 10_000
+"""Characters of a question in which dates are searched."""
+MOST_DATES = 4
+"""Most dates of a question that are searched for."""
+LATER_THAN_MONTHS = range(13, 32)
+"""The days that no reader takes for a month."""
+_MONTH_NAMES = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september",
+    "october", "november", "december",
+)  # fmt: skip
+"""The keys of dateparser's names of months."""
+_ORDINARY = frozenset(("set", "out", "ago", "ara", "gen", "lip", "lis", "sie", "mag"))
+"""Short names of months that are ordinary words in other languages."""
+_NAME = re.compile(r"[^\W\d_]{2,}")
+_IN_NUMBERS = re.compile(
+    r"(?<![\d.,/-])(?:\d{4}([-/.])\d{1,2}(?:\1\d{1,2})?|(?:\d{1,2}[-/.])?\d{1,2}[-/.]\d{4})"
+    r"(?![\d/-]|[.,]\d)"
+)
+_IN_WORDS = re.compile(
+    r"(?<!\d)(?:(?P<before>\d{1,2})(?:[.]|st|nd|rd|th|er)?\s+(?:of\s+|de\s+)?)?"
+    r"(?P<name>[^\W\d_]{2,})[.,]?\s+(?:(?P<after>\d{1,2})(?:st|nd|rd|th)?,?\s+)?"
+    r"(?:of\s+|de\s+|del\s+)?(?P<year>\d{4})(?!\d)"
+)
+_SYLLABIC = re.compile(
+    r"(?<!\d)(?P<year>\d{4})[年년]\s*(?P<month>\d{1,2})[月월](?:\s*(?P<day>\d{1,2})[日일])?"
+)
+
+
+@dataclass(frozen=True)
+class WrittenDate:
+    """A month, or a day if ``day`` is not None."""
+
+    year: int
+    month: int
+    day: int | None = None
+
+    @property
+    def days(self) -> range:
+        """The days of the month that the date may mean."""
+        return range(1, 32) if self.day is None else range(self.day, self.day + 1)
+
+    @property
+    def slashed_days(self) -> list[int]:
+        """The days that 15/03/2024 and 03/15/2024 say without doubt, whichever order is meant."""
+        return [day for day in self.days if day in LATER_THAN_MONTHS or day == self.month]
+
+    @property
+    def pattern(self) -> str:
+        """The regular expression of the date in a text, for Python and for PostgreSQL.
+
+        Case is ignored.
+        """
+        year, month = self.year, f"0?{self.month}"
+        day, later = _any_of(self.days), _any_of(self.slashed_days)
+        names = "|".join(sorted(names_of_month(self.month)))
+        if self.day is None:
+            behind_month, behind_name, before_name = f"([-/.]{day})?", rf"({day}[a-z]*,?\s+)?", ""
+            behind_syllable = ""
+            alone = [rf"{month}[/.]{year}"]
+        else:
+            behind_month, behind_name = f"[-/.]{day}", rf"{day}[a-z]*,?\s+"
+            before_name, behind_syllable = rf"{day}[a-z]*[.]?\s+((of|de)\s+)?", rf"\s*{day}[日일]"
+            alone = []
+        between = r"[.,]?\s+"
+        of_year = rf"((of|de|del)\s+)?{year}"
+        forms = [
+            *alone,
+            rf"{year}[-/.]{month}{behind_month}",
+            f"{day}[.]{month}[.]{year}",
+            rf"({names}){between}{behind_name}{of_year}",
+        ]
+        if self.slashed_days:
+            forms += [f"{later}[/-]{month}[/-]{year}", f"{month}/{later}/{year}"]
+        if before_name:
+            forms.append(rf"{before_name}({names}){between}{of_year}")
+        else:
+            forms.append(rf"{year},?\s+({names})")
+        # Where there are no spaces between words, letters and digits stand beside the date.
+        syllabic = rf"(?<!\d){year}[年년]\s*{month}[月월]{behind_syllable}"
+        return rf"(?<![\w./-])({'|'.join(forms)})(?!\d)|{syllabic}"
+
+
+def find_dates(question: str) -> list[WrittenDate]:
+    """Return the months and days of the question, each once.
+
+    Numbers such as 03/04/2024, whose order is unknown, are left out.
+    """
+    question = question[:LONGEST_READ]
+    found: dict[str, WrittenDate] = {}
+    for numbers in _IN_NUMBERS.finditer(question):
+        _add(found, parse_date(numbers[0]))
+    for syllabic in _SYLLABIC.finditer(question):
+        _add(found, iso_date(syllabic["year"], syllabic["month"], syllabic["day"]))
+    for written in _IN_WORDS.finditer(question):
+        month = _months_by_name().get(written["name"].casefold())
+        if month is not None:
+            day = written["before"] or written["after"]
+            _add(found, iso_date(written["year"], month, day))
+    return list(found.values())[:MOST_DATES]
+
+
+@lru_cache(maxsize=12)
+def names_of_month(month: int) -> frozenset[str]:
+    """Return the names of a month, 1 to 12, in all languages, in lower case and letters only."""
+    key = _MONTH_NAMES[month - 1]
+    names: set[str] = set()
+    for language in LANGUAGES:
+        # Only the data of the language is imported, the parser itself is not needed.
+        data = import_module(f"dateparser.data.date_translation_data.{language}")
+        names.update(name.lower() for name in data.info[key])
+    return frozenset(name for name in names if _NAME.fullmatch(name))
+
+
+@lru_cache(maxsize=1)
+def _months_by_name() -> Mapping[str, int]:
+    """Return the month of each name that means one month only and is no ordinary word."""
+    months: dict[str, set[int]] = {}
+    for month in range(1, len(_MONTH_NAMES) + 1):
+        for name in names_of_month(month):
+            months.setdefault(name.casefold(), set()).add(month)
+    return {
+        name: min(of_name)
+        for name, of_name in months.items()
+        if len(of_name) == 1 and name not in _ORDINARY
+    }
+
+
+def _add(found: dict[str, WrittenDate], iso: str) -> None:
+    """Add a date in ISO 8601 that has a month."""
+    year, *rest = iso.split("-")
+    if rest:
+        month, day = int(rest[0]), int(rest[1]) if len(rest) > 1 else None
+        found.setdefault(iso, WrittenDate(int(year), month, day))
+
+
+def _any_of(days: range | list[int]) -> str:
+    """Return the pattern of one of the days, with a zero before it or without."""
+    return f"({'|'.join(f'0?{day}' for day in days)})"
