@@ -1,12 +1,15 @@
 """Terms that a question asks about, and the comparison of a term with a text."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, words
 
 GAP = r"\D{0,12}"
 """The pattern of what may stand between the name and the number of a code: "Zephyr No. 99"."""
+SHORTEST_PART, LONGEST_COMPOUND = 4, 40
+"""Letters of the shortest part, and of the longest compound that is split."""
 # Characters between two words, in the notation that Python and PostgreSQL share.
 _EDGE = r"\W|_"
 
@@ -19,13 +22,23 @@ class Term:
     word of a text must begin; a beginning that is shorter than SHORTEST_STEM must be the whole
     word, or its plural. Han and kana may stand anywhere. ``number``: the digits that must follow
     the word, as in a code, or that are the whole term, which then has no ``beginning``.
-    ``is_name``: whether it is a name, a number or a code.
+    ``is_name``: whether it is a name, a number or a code. ``parts``: the pairs of words that a
+    compound may consist of; a text that has both words of a pair has the compound too.
     """
 
     text: str
     beginning: str = ""
     number: str = ""
     is_name: bool = True
+    parts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def spellings(self) -> list[str]:
+        """The beginning, and the same with ß for ss or ss for ß: STRASSE is Straße in capitals."""
+        other = self.beginning.replace("ß", "ss")
+        if other == self.beginning:
+            other = self.beginning.replace("ss", "ß")
+        return list(dict.fromkeys((self.beginning, other)))
 
     @property
     def pattern(self) -> str:
@@ -40,12 +53,16 @@ class Term:
         if self.number:
             return rf"{opening}{self.beginning}{GAP}{self.number}($|\D)"
         if len(self.beginning) >= SHORTEST_STEM:
-            return opening + _with_plural(self.beginning)
+            spelled = "|".join(map(_with_plural, self.spellings))
+            return f"{opening}({spelled})"
         return rf"{opening}({_with_plural(self.beginning)})s?($|{_EDGE})"
 
     def is_in(self, text: str) -> bool:
-        """Return whether the text has the term."""
-        return re.search(self.pattern, text, re.IGNORECASE) is not None
+        """Return whether the text has the term, or both parts of it if it is a compound."""
+        if re.search(self.pattern, text, re.IGNORECASE):
+            return True
+        found = set(re.findall(r"\w+", text.lower())) if self.parts else frozenset[str]()
+        return any(all(_begins_any(part, found) for part in pair) for pair in self.parts)
 
 
 def shorten(word: str) -> str:
@@ -56,6 +73,27 @@ def shorten(word: str) -> str:
     """
     [base] = words(word) or [""]
     return base[: max(SHORTEST_STEM, len(base) - 3)]
+
+
+def split_compound(word: str) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of parts that the word in lower case may consist of, as in German.
+
+    Each part has SHORTEST_PART letters or more. The first may end in a linking s, which is left
+    out.
+    """
+    if len(word) > LONGEST_COMPOUND or is_syllabic(word):
+        return ()
+    pairs: list[tuple[str, str]] = []
+    for place in range(SHORTEST_PART, len(word) - SHORTEST_PART + 1):
+        first, second = word[:place], word[place:]
+        if first.endswith("s") and place > SHORTEST_PART:
+            first = first[:-1]
+        pairs.append((first, second))
+    return tuple(pairs)
+
+
+def _begins_any(part: str, found: Collection[str]) -> bool:
+    return any(word.startswith(part) for word in found)
 
 
 def _with_plural(word: str) -> str:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pipeline.phrases.lexicon import CALENDAR, LABELS, STARTERS, VERBS, guess_language, stop_words
 from pipeline.stores.reads import VectorReads
 from pipeline.stores.records import Passage
+from pipeline.text.common_words import is_common
 from pipeline.text.ids import words
-from pipeline.text.terms import Term, shorten
+from pipeline.text.terms import Term, shorten, split_compound
 
 MOST_TERMS = 30
 """Most terms of a question that are looked for."""
@@ -19,6 +20,8 @@ MOST_TOLD = 5
 """Most terms that a note names."""
 SHORTEST_WORD = 5
 """Letters of the shortest ordinary word that is looked for."""
+COMPOUNDING = frozenset(("de", "nl"))
+"""The languages of `pipeline.phrases.lexicon` that write compounds as one word."""
 LONGEST_TERM = 100
 """Characters of the longest term that is looked for. PostgreSQL refuses a search for a word of more
 than 2,046 bytes."""
@@ -75,10 +78,10 @@ def describe_absence(terms: Sequence[Term], filtered: bool) -> str:
 
 
 def list_terms(question: str) -> list[Term]:
-    """Return the names, numbers, codes and other words of the question, each once.
+    """Return the names, numbers, codes and rarer words of the question, each once.
 
-    Stop words, words that only ask, labels of parts as in "Table 4", and names of months and days
-    are left out, and so are terms longer than LONGEST_TERM.
+    Stop words, words that only ask, common words, labels of parts as in "Table 4", and names of
+    months and days are left out, and so are terms longer than LONGEST_TERM.
     """
     question = question[:LONGEST_READ]
     found = list(_TOKEN.finditer(question))
@@ -100,7 +103,7 @@ def list_terms(question: str) -> list[Term]:
                 terms.setdefault(word, Term(word, number=word))
             continue
         is_name = _is_name(question, token, has_case)
-        if not is_name and len(word) < SHORTEST_WORD:
+        if not is_name and (len(word) < SHORTEST_WORD or is_common(folded, is_english)):
             continue
         # A letter that lower case writes as two characters splits the word, as in "İzmir".
         if len(words(word)) != 1:
@@ -109,12 +112,14 @@ def list_terms(question: str) -> list[Term]:
         number = _number_of_code(question, token, follower)
         exact = is_name and (is_english or bool(number))
         beginning = words(word)[0] if exact else shorten(word)
+        may_be_compound = language in COMPOUNDING and not number
+        parts = split_compound(folded) if may_be_compound else ()
         if number and follower is not None and is_name:
             text = question[token.start() : follower.end()]
             # The number alone is no term: it means little without its name.
             terms.setdefault(text, Term(text, beginning, number))
             joined = True
-        terms.setdefault(word, Term(word, beginning, is_name=is_name))
+        terms.setdefault(word, Term(word, beginning, is_name=is_name, parts=parts))
     for name in _KATAKANA.findall(question):
         terms.setdefault(name, Term(name, name))
     short = [term for term in terms.values() if len(term.text) <= LONGEST_TERM]

@@ -83,7 +83,9 @@ def term_query(term: Term) -> str:
     PostgreSQL reads the number of "ISO-9001" as -9001, and 45,012 as two numbers.
     """
     if term.beginning:
-        return lexical_query(term.beginning)
+        beginnings = [lexical_query(beginning) for beginning in term.spellings]
+        compounds = [f"('{first}':* & '{second}':*)" for first, second in term.parts]
+        return " | ".join([*beginnings, *compounds])
     number = term.number
     spellings = [f"'{number}':*", f"'-{number}':*"]
     if number[0] != "0" and 3 < len(number) <= LONGEST_GROUPED:

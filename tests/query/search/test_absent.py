@@ -12,19 +12,22 @@ def absent(question: str) -> str:
 @pytest.mark.parametrize(
     ("question", "terms"),
     [
-        ("Where is plant Osprey?", ["plant", "Osprey"]),
+        ("Where is plant Osprey?", ["Osprey"]),
         ("What does the Zephyr 99 cost?", ["Zephyr 99", "Zephyr"]),
         ("Which pumps were made in May 2024?", ["pumps", "2024"]),
         ("Heron 2019", ["Heron", "2019"]),
-        ("Is ISO-9001 required in Table 4?", ["ISO-9001", "ISO", "required"]),
+        ("Is ISO-9001 required in Table 4?", ["ISO-9001", "ISO"]),
         ("オスプレイはどこにありますか", ["オスプレイ"]),
         ("塔楼有多高", []),
         ("นกออสเปรย์อยู่ที่ไหน", []),
         ("Who is it?", []),
+        ("Who is responsible for the current limits, and what happened?", []),
+        ("Who is the landlord of the cafeteria?", ["landlord", "cafeteria"]),
+        ("Wo ist das Werk Osprey?", ["Werk", "Osprey"]),
         ("İzmir?", []),
     ],
 )
-def test_terms_are_names_numbers_codes_and_words_but_never_words_that_only_ask(
+def test_terms_are_names_numbers_codes_and_rare_words_but_never_words_that_only_ask(
     question: str, terms: list[str]
 ):
     assert [term.text for term in list_terms(question)] == terms
@@ -54,6 +57,20 @@ def test_forms_of_a_word_count_as_there():
     [made, *_] = list_terms("manufactured?")
     assert made.is_in("The manufacturing of pumps")
     assert not made.is_in("The manual")
+
+
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [
+        ("Wo ist die Pausenregelung?", "Die Regelung der Pausen gilt in allen Werken."),
+        ("Wo ist der Arbeitsschutz?", "Der Schutz bei der Arbeit."),
+        ("What is at 4 Lange STRASSE?", "It is in Lange Straße."),
+        ("Was ist in der Straße?", "IN DER LANGEN STRASSE"),
+    ],
+)
+def test_parts_of_a_compound_and_spellings_with_sharp_s_count_as_the_word(question: str, text: str):
+    assert all(term.is_in(text) for term in list_terms(question))
+    assert not list_terms(question)[0].is_in("Der Turm am Hafen.")
 
 
 def test_what_no_passage_has_is_named_with_ordinary_words_in_quotes():

@@ -43,3 +43,12 @@ def test_a_title_counts_as_had_and_an_empty_store_lacks_nothing(
     assert store.lacking(terms) == []
     load(store, TEXTS)
     assert store.lacking(terms) == terms
+
+
+def test_a_compound_is_had_where_one_text_has_both_of_its_parts(
+    postgres: Callable[..., PostgresStore],
+):
+    store = postgres()
+    load(store, ["Die Regelung der Pausen in der Langen Straße.", "Der Schutz der Vögel."])
+    terms = list_terms("Ist das die Pausenregelung oder der Pausenschutz an der LANGEN STRASSE?")
+    assert [term.text for term in store.lacking(terms)] == ["Pausenschutz"]
