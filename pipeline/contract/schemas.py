@@ -315,6 +315,10 @@ RESOLUTIONS = table(
     left_id=STRING, right_id=STRING, left=STRING, right=STRING, score=FLOAT, rule=STRING,
     decision=STRING, by=STRING,
 )  # fmt: skip
+NEAR_DUPLICATES = table(
+    "left_id", "right_id", id=STRING, left_id=STRING, right_id=STRING, resemblance=FLOAT
+)
+"""Pairs of documents whose texts are nearly the same; ``left_id`` is the smaller id."""
 PLACES = table("document_id", "order", id=STRING, document_id=STRING, order=INT)
 """The columns of text units for a verb that reads only their order."""
 DESCRIBED_ENTITIES = table(

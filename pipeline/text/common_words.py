@@ -1,8 +1,8 @@
 """Ordinary words: those that so many texts have that a text without them says little.
 
 The vocabulary of a tokenizer is a list of words by frequency: byte pair encoding merges the most
-frequent pairs first (Sennrich, Haddow and Birch 2016, "Neural machine translation of rare words with
-subword units"), so a common word is one token, and the more common, the lower its id.
+frequent pairs first (Sennrich, Haddow and Birch 2016, "Neural machine translation of rare words
+with subword units"), so a common word is one token, and the more common, the lower its id.
 """
 
 from functools import lru_cache

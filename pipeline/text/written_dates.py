@@ -1,8 +1,8 @@
 """Find months and days in a question, and describe how texts write the same month or day.
 
-"March 2024" in a question is written 2024-03-15, 15.03.2024, März 2024 or 2024年3月 in texts. A date
-without a year of four digits is none, as in `pipeline.text.dates`, whose languages count here too.
-The names of months are dateparser's.
+"March 2024" in a question is written 2024-03-15, 15.03.2024, März 2024 or 2024年3月 in texts. A
+date without a year of four digits is none, as in `pipeline.text.dates`, whose languages count here
+too. The names of months are dateparser's.
 """
 
 import re

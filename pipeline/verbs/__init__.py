@@ -13,6 +13,7 @@ from pipeline.verbs.extract_claims import extract_claims
 from pipeline.verbs.extract_graph import extract_graph
 from pipeline.verbs.extract_graph_fast import extract_graph_fast
 from pipeline.verbs.filter_documents import filter_documents
+from pipeline.verbs.find_near_duplicates import find_near_duplicates
 from pipeline.verbs.join_descriptions import join_descriptions
 from pipeline.verbs.join_documents import join_documents
 from pipeline.verbs.layout_graph import layout_graph
@@ -42,6 +43,7 @@ __all__ = [
     "extract_graph",
     "extract_graph_fast",
     "filter_documents",
+    "find_near_duplicates",
     "join_descriptions",
     "join_documents",
     "layout_graph",

@@ -81,6 +81,7 @@ IN_SNAPSHOTS = {
         "text_unit_ids": "text_units"},
     "covariates": {"text_unit_id": "text_units"},
     "statements": {"relationship_id": "relationships", "text_unit_id": "text_units"},
+    "near_duplicates": {"left_id": "documents", "right_id": "documents"},
     "text_unit_headers": {"id": "text_units"},
 }  # fmt: skip
 """Table of snapshots -> column with an id or a list of ids -> the table that these ids refer to.

@@ -1,13 +1,14 @@
 """Versions of one document among the passages found: which is newer, and their order.
 
-A passage is never hidden or moved for its date alone. Versions of one document are known by their
-metadata: ``supersedes``, ``version`` and ``status``.
+A passage is never hidden. Versions of one document are known by their metadata (``supersedes``, and
+``version``, ``status`` or date) where their titles are equal or their texts nearly the same.
 """
 
 import re
 from collections.abc import Sequence
 
 from pipeline.stores.records import Passage
+from pipeline.text.shingles import compute_resemblance, hash_shingles
 
 DATE = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
 """A date as ISO 8601 writes it, with the precision that is known, at the beginning of a text."""
@@ -24,6 +25,10 @@ _ENDED = frozenset(
 """Values of ``status`` of a document that another one has replaced."""
 MOST_COMPARED = 100
 """Most passages among which versions are looked for: each is compared with each."""
+NEARLY_THE_SAME = 0.7
+"""The least resemblance of two passages that count as versions of one text."""
+FEWEST_SHINGLES = 30
+"""The fewest shingles of a passage that is compared: short texts are alike by chance."""
 MOST_NAMES, LONGEST_NAME, LONGEST_VERSION = 100, 1000, 100
 """Most names that ``supersedes`` may list, and most characters of a name and of a version that are
 read. A longer value would be read again in each comparison."""
@@ -42,9 +47,9 @@ def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> l
     """Return the passages so that a newer version comes before each older one.
 
     If only passages of newer versions behind it were found, the first of these takes the place of
-    the older one, which follows. All others keep their order. In a question for the newest
-    (``wants_newest``), documents with the same title and different dates count as versions too. A
-    question that names a year keeps the order.
+    the older one, which follows. All others keep their order. Passages with nearly the same text
+    and different dates count as versions. In a question for the newest (``wants_newest``), so do
+    documents with the same title and different dates. A question that names a year keeps the order.
     """
     newest = wants_newest(question, prefer)
     if YEAR.search(question) and not newest:
@@ -70,25 +75,42 @@ def order_versions(passages: Sequence[Passage], question: str, prefer: str) -> l
 def is_older(one: Passage, other: Passage, by_date: bool = False) -> bool:
     """Return whether ``one`` is of an older version of the document of ``other``.
 
-    ``by_date``: whether documents with the same title and different dates are versions.
+    ``by_date``: whether documents with the same title and different dates are versions, also where
+    their texts differ much. Passages with nearly the same text are versions in any case.
     """
     if one.document_id == other.document_id:
         return False
     if _names(other, "supersedes", one):
         return True
-    same_title = one.title.strip() and one.title.casefold() == other.title.casefold()
-    if not same_title or _names(one, "supersedes", other):
+    same_title = bool(one.title.strip()) and one.title.casefold() == other.title.casefold()
+    if _names(one, "supersedes", other):
         return False
     ended, other_ended = _has_ended(one), _has_ended(other)
     if ended != other_ended:
-        return ended
+        return ended and (same_title or _is_nearly_the_same(one, other))
     versions = _version(one), _version(other)
     if all(versions) and versions[0] != versions[1]:
-        return versions[0] < versions[1]
+        is_lower = versions[0] < versions[1]
+        return is_lower and (same_title or _is_nearly_the_same(one, other))
     dates = date_of(one), date_of(other)
     shortest = min(map(len, dates))
     # Dates of other precision are compared as far as both are known.
-    return by_date and dates[0][:shortest] < dates[1][:shortest]
+    is_earlier = dates[0][:shortest] < dates[1][:shortest]
+    if not is_earlier:
+        return False
+    return (by_date and same_title) or _is_nearly_the_same(one, other)
+
+
+def _is_nearly_the_same(one: Passage, other: Passage) -> bool:
+    """Return whether the texts of two passages share most of their shingles."""
+    shorter, longer = sorted((len(one.content), len(other.content)))
+    # Texts of such lengths cannot share enough, so most pairs need no comparison.
+    if shorter < NEARLY_THE_SAME * longer / 2:
+        return False
+    shingles, others = hash_shingles(one.content), hash_shingles(other.content)
+    if min(len(shingles), len(others)) < FEWEST_SHINGLES:
+        return False
+    return compute_resemblance(shingles, others) >= NEARLY_THE_SAME
 
 
 def date_of(passage: Passage) -> str:

@@ -1,7 +1,7 @@
-"""The query of PostgreSQL's full text search for a date, in all the forms in which texts write it.
+"""The query of PostgreSQL's full text search for a date, in all forms in which texts write it.
 
-PostgreSQL reads 2024-03-15 as 2024, -03 and -15, and 15.03.2024 or 15/03/2024 as one word. The query
-finds at least all texts that have the date. BM25 counts the date by its pattern.
+PostgreSQL reads 2024-03-15 as 2024, -03 and -15, and 15.03.2024 or 15/03/2024 as one word. The
+query finds at least all texts that have the date. BM25 counts the date by its pattern.
 """
 
 from collections.abc import Iterable

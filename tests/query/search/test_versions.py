@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,25 @@ def test_dates_decide_only_where_the_newest_is_asked_for():
     assert order([old, new], prefer="newest") == "21"
     assert order([old, new], "What was current in 2021?") == "12"
     assert order([passage(1, date="2024-05"), passage(2, date="2024")], prefer="newest") == "12"
+
+
+def test_passages_with_nearly_the_same_text_are_versions_whatever_their_titles():
+    text = " ".join(f"rule{number} is that all cars stand in row {number}." for number in range(20))
+    other = " ".join(
+        f"tea number {number} costs {number} crowns in the hall." for number in range(20)
+    )
+
+    def dated(number: int, content: str, date: str) -> Passage:
+        return replace(passage(number, f"Parking {date}"), content=content, date=date)
+
+    old, new = dated(1, text, "2021-05"), dated(2, text.replace("row 7", "row 70"), "2024")
+    assert order([old, dated(3, other, "2024"), new]) == "213"
+    assert order([old, new], "What held in 2021?") == "12"
+    [about, _] = [reference.about for reference in build_references([old, new])]
+    assert about.endswith(" | older version of [ref:2]")
+    assert not is_older(old, dated(3, other, "2024"))
+    # Short texts are alike by chance.
+    assert not is_older(replace(old, content="Tea."), replace(new, content="Tea."))
 
 
 def test_versions_that_supersede_each_other_keep_their_order():

@@ -1,0 +1,57 @@
+"""Pairs of documents whose texts are nearly the same."""
+
+import random
+
+import pandas as pd
+
+from pipeline.text.shingles import compute_resemblance, hash_shingles
+from pipeline.verbs.find_near_duplicates import (
+    MOST_PAIRED,
+    TEXTS,
+    NearDuplicateParams,
+    find_near_duplicates,
+)
+
+CHANCE = random.Random(1)
+WORDS = [f"word{number}" for number in range(500)]
+POLICY = [CHANCE.choice(WORDS) for _ in range(200)]
+
+
+def documents(*texts: list[str]) -> pd.DataFrame:
+    return TEXTS.frame([(f"doc-{number:03}", " ".join(text)) for number, text in enumerate(texts)])
+
+
+def test_versions_with_other_figures_are_pairs_and_other_texts_are_not():
+    newer = [*POLICY]
+    newer[20], newer[120] = "40", "90"
+    other = [CHANCE.choice(WORDS) for _ in range(200)]
+    [row] = find_near_duplicates(documents(POLICY, newer, other)).to_dict("records")
+    assert (row["left_id"], row["right_id"]) == ("doc-000", "doc-001")
+    exact = compute_resemblance(hash_shingles(" ".join(POLICY)), hash_shingles(" ".join(newer)))
+    assert abs(row["resemblance"] - exact) < 0.1
+
+
+def test_a_pair_has_the_same_row_whatever_other_documents_there_are():
+    other = [CHANCE.choice(WORDS) for _ in range(200)]
+    alone = find_near_duplicates(documents(POLICY, POLICY))
+    among = find_near_duplicates(documents(POLICY, POLICY, other, other[:150]))
+    assert alone.to_dict("records")[0] in among.to_dict("records")
+
+
+def test_short_texts_are_not_compared_unless_the_params_say_so():
+    short = documents(POLICY[:10], POLICY[:10])
+    assert find_near_duplicates(short).empty
+    assert len(find_near_duplicates(short, NearDuplicateParams(min_shingles=5))) == 1
+
+
+def test_of_many_equal_documents_each_is_paired_with_the_first():
+    count = MOST_PAIRED + 10
+    found = find_near_duplicates(documents(*[POLICY] * count))
+    assert set(found["left_id"]) == {"doc-000"}
+    assert len(found) == count - 1
+
+
+def test_chinese_texts_are_compared_by_their_characters():
+    text = "".join(chr(0x4E00 + CHANCE.randrange(3000)) for _ in range(80))
+    found = find_near_duplicates(documents([text], [text.replace(text[40], "新")]))
+    assert len(found) == 1
