@@ -12,7 +12,8 @@ from tests.states import is_extraction, models, set_args
 STEPS = [
     "load_documents", "chunk_documents", "extract_graph", "merge_graphs", "summarize_descriptions",
     "compute_degrees",
-    "list_statements", "compose_texts", "embed_text_units", "embed_entities", "embed_relationships",
+    "list_statements", "compose_texts", "compose_headers", "embed_text_units", "embed_entities",
+    "embed_relationships",
 ]  # fmt: skip
 
 

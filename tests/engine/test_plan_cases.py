@@ -20,6 +20,7 @@ STEPS = [
     "compute_degrees",
     "list_statements",
     "compose_texts",
+    "compose_headers",
     "embed_text_units",
     "embed_entities",
     "embed_relationships",
@@ -66,19 +67,19 @@ CASES = {
     ),
     "the extraction prompt": (
         _edit_file("prompts/extract_graph.md", "You read a text", "You carefully read a text"),
-        _from("extract_graph", "prompt", "embed_text_units"),
+        _from("extract_graph", "prompt", "compose_headers", "embed_text_units"),
     ),
     "the gleaning prompt": (
         _edit_file("prompts/extract_graph_continue.md", "Read the same text", "Read that text"),
-        _from("extract_graph", "prompt", "embed_text_units"),
+        _from("extract_graph", "prompt", "compose_headers", "embed_text_units"),
     ),
     "entity types": (
         _edit_file("workflows/index.yaml", "location, event", "location, work, event"),
-        _from("extract_graph", "params", "embed_text_units"),
+        _from("extract_graph", "params", "compose_headers", "embed_text_units"),
     ),
     "the summary prompt": (
         _edit_file("prompts/summarize_descriptions.md", "reference work", "work of reference"),
-        _from("summarize_descriptions", "prompt", "embed_text_units"),
+        _from("summarize_descriptions", "prompt", "compose_headers", "embed_text_units"),
     ),
     "the chat model": (
         lambda project: project.edit_settings(models={"chat": {"default": {"model": "other"}}}),
@@ -86,7 +87,7 @@ CASES = {
             "extract_graph": ("run", "model"),
             "merge_graphs": MAYBE,
             "summarize_descriptions": ("run", "model"),
-            **dict.fromkeys(STEPS[5:8] + STEPS[9:], MAYBE),
+            **dict.fromkeys(STEPS[5:8] + STEPS[10:], MAYBE),
         },
     ),
     "the embedding model": (
@@ -95,7 +96,7 @@ CASES = {
                 "embedding": {"default": {"provider": "openai", "model": "text-embedding-3-small"}}
             }
         ),
-        dict.fromkeys(STEPS[8:], ("run", "model")),
+        dict.fromkeys(STEPS[9:], ("run", "model")),
     ),
     "the language": (
         lambda project: project.edit_settings(language="French"),
@@ -103,7 +104,7 @@ CASES = {
             "extract_graph": ("run", "prompt"),
             "merge_graphs": MAYBE,
             "summarize_descriptions": ("run", "prompt"),
-            **dict.fromkeys(STEPS[5:8] + STEPS[9:], MAYBE),
+            **dict.fromkeys(STEPS[5:8] + STEPS[10:], MAYBE),
         },
     ),
     "an address and a key": (
@@ -160,16 +161,16 @@ def test_an_edit_makes_exactly_these_steps_run(
             "pipeline.verbs.merging.entities",
             'UNKNOWN = "UNKNOWN"',
             'UNKNOWN = "NAMELESS"',
-            _from("merge_graphs", "code", "embed_text_units"),
+            _from("merge_graphs", "code", "compose_headers", "embed_text_units"),
         ),
         (
             "pipeline.verbs.embed_text",
             'texts["text"].tolist()',
             'list(texts["text"])',
-            dict.fromkeys(STEPS[8:], ("run", "code")),
+            dict.fromkeys(STEPS[10:], ("run", "code")),
         ),
     ],
-    ids=["docstring", "comment", "code", "code used three times"],
+    ids=["docstring", "comment", "code", "code used twice"],
 )
 def test_an_edit_of_a_verb_reruns_the_steps_that_use_it(
     indexed: ProjectFolder, monkeypatch: pytest.MonkeyPatch, module: str, old: str, new: str,

@@ -11,7 +11,7 @@ from pipeline.errors import DeletionError, UsageError, WaitingError
 from pipeline.runs.audit import AuditLog
 from pipeline.settings.init import init_project
 from pipeline.snapshots import tables
-from tests.projects import ProjectFolder, new_project, read_yaml, write_yaml
+from tests.projects import ProjectFolder, new_project
 from tests.servers.openai_server import OpenAIServer
 from tests.states import models
 from tests.stored import stored_hashes
@@ -109,16 +109,6 @@ def test_no_file_holds_a_header_of_a_purged_document(tmp_path: Path, openai: Ope
         f"# The {CANARY} case\n\nIt was hidden in the mill.\n"
     )
     folder = embedded_project(tmp_path / "mill", openai, {**KEPT, "secret.md": titled})
-    workflow = folder.root / "workflows/fast.yaml"
-    steps = read_yaml(workflow)
-    at = next(n for n, step in enumerate(steps["steps"]) if step.get("id") == "embed_text_units")
-    embedded = {
-        "verb": "embed_with_headers", "id": "embed_text_units",
-        "inputs": {"texts": "text_units", "headers": "text_unit_headers"},
-        "outputs": {"embeddings": "text_unit_embeddings"},
-    }  # fmt: skip
-    steps["steps"][at : at + 1] = [{"verb": "compose_headers"}, embedded]
-    write_yaml(workflow, steps)
     with folder.open() as project:
         project.run("fast")
         assert CANARY in project.table("text_unit_headers", "fast")["header"].str.cat()

@@ -53,16 +53,16 @@ def test_a_table_without_a_column_that_the_stores_need_is_refused(
     folder: ProjectFolder, openai: OpenAIServer
 ):
     chunked: dict[str, Any] = {"verb": "chunk_documents", "outputs": {"text_units": "parts"}}
-    write_workflow(folder, "mine", 11)
+    write_workflow(folder, "mine", 12)
     path = folder.root / "workflows" / "mine.yaml"
     content = yaml.safe_load(path.read_text())
     content["steps"][1] = chunked
     for step in content["steps"][2:]:
         step.setdefault("inputs", {})
-        if step["verb"] in ("extract_graph", "merge_graphs"):
+        if step["verb"] in ("extract_graph", "merge_graphs", "compose_headers"):
             step["inputs"]["text_units"] = "parts"
         if step.get("id") == "embed_text_units":
-            step["inputs"] = {"texts": "parts"}
+            step["inputs"]["texts"] = "parts"
     content["steps"].append(
         {
             "verb": "drop",
@@ -77,7 +77,7 @@ def test_a_table_without_a_column_that_the_stores_need_is_refused(
 
 
 def test_vectors_without_a_model_are_refused(folder: ProjectFolder, openai: OpenAIServer):
-    write_workflow(folder, "mine", 11)
+    write_workflow(folder, "mine", 12)
     path = folder.root / "workflows" / "mine.yaml"
     content = yaml.safe_load(path.read_text())
     for step in content["steps"]:

@@ -115,7 +115,7 @@ def test_neither_buckets_nor_workers_change_a_table_or_a_fingerprint(
     assert {task.step for task in done} == {
         "chunk_documents", "extract_graph_fast", "merge_graphs", "join_descriptions",
         "compute_degrees",
-        "list_statements", "compose_texts", "embed_text_units", "embed_entities",
+        "list_statements", "compose_texts", "compose_headers", "embed_text_units", "embed_entities",
         "embed_relationships", "shout",
     }  # fmt: skip
 
