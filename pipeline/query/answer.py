@@ -22,7 +22,7 @@ from pipeline.query.citations.addresses import Addresses
 from pipeline.query.citations.annotations import Annotation, Cited, Piece
 from pipeline.query.citations.checker import Citations
 from pipeline.query.context import Context, Reference
-from pipeline.query.evidence_answer import build_evidence_answer
+from pipeline.query.evidence_answer import build_evidence_answer, find_best_sentence
 from pipeline.query.messages import count_tokens
 from pipeline.query.prepare import prepare
 from pipeline.query.prepared import Abstention, PreparedQuery
@@ -154,7 +154,11 @@ class Answer:
 
     def data_json(self) -> dict[str, Any]:
         """Return the JSON without the text, for a question that no model has answered."""
-        return {name: value for name, value in self.to_json().items() if name != "answer"}
+        data = {name: value for name, value in self.to_json().items() if name != "answer"}
+        best = find_best_sentence(self.context.references, self.request.query)
+        if best is not None and self.request.include_references:
+            data["most_likely"] = {"text": best[0], "number": best[1]}
+        return data
 
     def sources_json(self) -> dict[str, Any]:
         """Return the references, and number, id, level and title of the cited reports."""

@@ -178,6 +178,13 @@ class Found(Body):
     notes: list[str] = Field(description="What those who run the stores should know.")
 
 
+class LikelySentence(Body):
+    """The sentence that shares the rarest words with the question."""
+
+    text: str
+    number: int = Field(description="The passage that has it: the id of a reference.")
+
+
 class Evidence(Found):
     """The evidence that was found, best first."""
 
@@ -188,6 +195,10 @@ class Evidence(Found):
         default=[], description="In modes community and drift, and context graphrag."
     )
     claims: list[ClaimShown] = Field(default=[], description="In mode drift, and context graphrag.")
+    most_likely: LikelySentence | None = Field(
+        default=None,
+        description="The sentence most likely to answer, of /query/data; none if none is likely.",
+    )
 
 
 class CitedReport(Body):

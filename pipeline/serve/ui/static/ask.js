@@ -5,7 +5,7 @@ import { citation, showEvidence } from "./ask_evidence.js";
 import { offerFields, options, prepare } from "./ask_form.js";
 import { keep, kept } from "./ask_kept.js";
 import { rendered } from "./markdown.js";
-import { excerpt, marked, wordsOf } from "./marks.js";
+import { excerpt, marked, wordsOf, withLines } from "./marks.js";
 import { element, fill, state, texts } from "./shell.js";
 import { events } from "./stream.js";
 
@@ -124,7 +124,7 @@ function bare({ question, found, done }, cite) {
   const passages = found.references.slice(0, PASSAGES).map((reference) => {
     const chunk = found.chunks.find(({ id }) => id === reference.chunk_id);
     return chunk && element("div", { class: "found" }, element("b", {}, reference.title || reference.source), " ", cite({ number: reference.id }),
-      element("p", {}, marked(excerpt(chunk.content, asked, EXCERPT), asked)));
+      element("p", { class: "text" }, marked(excerpt(withLines(chunk.content), asked, EXCERPT, true), asked)));
   });
   const numbers = new Map(found.references.map(({ chunk_id, id }) => [chunk_id, id]));
   const facts = found.relationships.filter((link) => link.description).slice(0, FACTS).map((link) => {
@@ -132,7 +132,9 @@ function bare({ question, found, done }, cite) {
     return element("li", {}, element("b", {}, `${link.source} – ${link.target}`), `: ${excerpt(link.description, asked, EXCERPT / 2)} `, number && cite({ number }));
   });
   if (!passages.length) return [element("p", { class: "notice warn" }, done?.abstained ? words.abstained : words.nothing)];
-  return [element("p", { class: "notice info" }, words.no_chat), ...passages.filter(Boolean), ...(facts.length ? [element("h3", {}, words.evidence_facts), element("ul", {}, facts)] : [])];
+  const best = found.most_likely;
+  const likely = best && element("p", { class: "likely" }, element("b", {}, words.most_likely), " ", ...marked(best.text, asked), " ", cite({ number: best.number }));
+  return [element("p", { class: "notice info" }, words.no_chat), ...(likely ? [likely] : []), ...passages.filter(Boolean), ...(facts.length ? [element("h3", {}, words.evidence_facts), element("ul", {}, facts)] : [])];
 }
 
 function under(turn) {

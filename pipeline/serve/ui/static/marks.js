@@ -18,10 +18,26 @@ export function marked(text, names) {
   return [...parts, text.slice(from)];
 }
 
+// The text with one line for each paragraph, heading, item of a list, row of a table or line of code.
+const BLOCK = /^(?:\s*(?:#{1,6} |[-*+•] |\d{1,3}[.)] |\||>|```|~~~)| {4}|\t)/;
+export function withLines(text) {
+  const lines = [];
+  let goesOn = false;
+  for (const line of text.split("\n")) {
+    const isBlock = BLOCK.test(line);
+    const flat = line.replace(/\s+/g, " ").trim();
+    if (!flat) goesOn = false;
+    else if (isBlock || !goesOn) lines.push([isBlock ? line.trimEnd() : flat]);
+    else lines.at(-1).push(flat);
+    if (flat) goesOn = !isBlock;
+  }
+  return lines.map((parts) => parts.join(" ")).join("\n");
+}
+
 // About so many characters of a text, where most of the words stand together, the rare ones before the frequent; on one
-// line.
-export function excerpt(text, wanted, length) {
-  const flat = text.replace(/\s+/g, " ").trim();
+// line, unless the lines are kept.
+export function excerpt(text, wanted, length, keepsLines = false) {
+  const flat = keepsLines ? text : text.replace(/\s+/g, " ").trim();
   if (flat.length <= length) return flat;
   const lower = flat.toLowerCase();
   const places = new Map(wanted.map((word) => [word, [...positions(lower, word.toLowerCase())]]));
