@@ -233,6 +233,8 @@ TITLE_FROM = "title_from"
 counts as given."""
 NAMING = frozenset(("given", "heading", ""))
 """The origins of titles that name what a document is about."""
+FILE_NAME = "file_name"
+"""The origin of a title that is the name of the document's file."""
 DOCUMENTS = _with_optional(
     table(
         "id",

@@ -8,13 +8,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 
-from pipeline.contract.schemas import NAMING, STRING, TITLE_FROM
+from pipeline.contract.schemas import FILE_NAME, NAMING, STRING, TITLE_FROM
 from pipeline.contract.schemas import REJECTS as REJECTS_SCHEMA
 from pipeline.engine.losses import CUT, ROW, UNENDED
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import DataError
 from pipeline.models.base import ChatModel
 from pipeline.snapshots.store import Snapshot, SnapshotStore
+from pipeline.text.file_names import names_subject
 from pipeline.text.ids import match_key
 
 # Type checkers do not see the functions of pyarrow.compute: they are created at import.
@@ -222,7 +223,9 @@ def _only_title(documents: pa.Table | None, units: pa.Table, named: pa.Table) ->
         return 0
     rows = documents.to_pandas()
     origins = rows[TITLE_FROM].fillna("") if TITLE_FROM in rows else pd.Series("", rows.index)
-    titles = rows["title"].where(origins.isin(NAMING), "").set_axis(rows["id"])
+    is_file_named = (origins == FILE_NAME) & rows["title"].map(names_subject).astype(bool)
+    may_name = origins.isin(NAMING) | is_file_named
+    titles = rows["title"].where(may_name, "").set_axis(rows["id"])
     is_named = pc.is_in(units["id"], value_set=named["text_unit_id"])
     named_units = units.filter(is_named).to_pandas().set_index("id")
     title_of_unit = named_units["document_id"].map(titles).fillna("")

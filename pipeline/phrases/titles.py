@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from pipeline.contract.schemas import NAMING
+from pipeline.contract.schemas import FILE_NAME, NAMING
 from pipeline.phrases.lexicon import ARTICLES, CALENDAR, DEMONYMS, LABELS, STARTERS
 from pipeline.phrases.names import (
     CHINESE,
@@ -17,7 +17,7 @@ from pipeline.phrases.names import (
     leftmost_longest,
     without_article,
 )
-from pipeline.text.file_names import is_name
+from pipeline.text.file_names import names_subject
 from pipeline.text.ids import clean_name, match_key
 
 _QUALIFIER = re.compile(r"\s*[(（](?P<within>[^()（）]*)[)）]$|,\s\d{4}(?:\s?[-–]\s?\d{2,4})?$")
@@ -81,13 +81,9 @@ def names_of_documents(
 def may_name(title: str, title_from: str) -> bool:
     """Return whether a title of this origin may name what its document is about.
 
-    It was given, is a heading, or is a file's name that looks like a name. Words of a file's name
-    that are all in small letters, as "meeting notes", describe it rather than name a subject.
+    It was given, is a heading, or is a file's name that looks like a name.
     """
-    is_described = title == title.lower() != title.upper()
-    return title_from in NAMING or (
-        title_from == "file_name" and not is_described and is_name(title)
-    )
+    return title_from in NAMING or (title_from == FILE_NAME and names_subject(title))
 
 
 def title_name(title: str) -> str:

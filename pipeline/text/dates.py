@@ -13,12 +13,14 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import Any
 
-LANGUAGES = (
-    "en", "de", "fr", "es", "it", "pt", "nl", "pl", "ru", "sv", "da", "nb", "fi", "cs", "tr", "zh",
-    "ja", "ko",
-)  # fmt: skip
-"""The languages in which words of dates are known. Each further one takes time for every text that
-is no date."""
+from pipeline.text.month_names import (
+    IN_WORDS,
+    LANGUAGES,
+    months_by_name,
+    names_of_weekdays,
+    words_of_dates,
+)
+
 LONGEST = 60
 """The most characters of a text that is read as a date."""
 _YEAR_FIRST = re.compile(
@@ -37,6 +39,8 @@ _YEARS = range(1000, 3000)
 _LAST_MONTH = 12
 FIRST_DAY, LAST_DAY = "0000-01-01", "0000-12-31"
 """The ends of these texts complete a date to the first or the last day that it may mean."""
+_NUMBER, _WORD = re.compile(r"\d+"), re.compile(r"[^\W\d_]{2,}")
+_UNSEPARATED = re.compile(r"[\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _FORM = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
 _LENGTHS = {"year": 4, "month": 7, "day": 10, "time": 10}
 """The number of characters of a date in ISO 8601 that are known, by the periods of dateparser."""
@@ -119,7 +123,20 @@ def _year_last(found: re.Match[str], day_first: bool | None) -> str:
 
 @lru_cache(maxsize=4096)
 def _parse_words(text: str) -> str:
-    """Return the date of a text with words, such as "3 May 2024" or "Mai 2024"."""
+    """Return the date of a text with words, such as "3 May 2024" or "Mai 2024".
+
+    dateparser takes a millisecond for a text or two, so it reads those alone that may be a date in
+    a less common form.
+    """
+    weekday, _, day = text.partition(" ")
+    common = IN_WORDS.fullmatch(text)
+    if common is None and weekday.rstrip(",.").lower() in names_of_weekdays():
+        common = IN_WORDS.fullmatch(day)
+    month = months_by_name().get(common["name"].casefold()) if common else None
+    if common and month and not (common["before"] and common["after"]):
+        return iso_date(common["year"], month, common["before"] or common["after"])
+    if not _may_be_date(text):
+        return ""
     try:
         found = _parser().get_date_data(text)
     except (ValueError, OverflowError):
@@ -130,6 +147,20 @@ def _parse_words(text: str) -> str:
     year = str(found.date_obj.year)
     # A year that the text does not have was made up of a number of two digits.
     return found.date_obj.date().isoformat()[:length] if year in text else ""
+
+
+def _may_be_date(text: str) -> bool:
+    """Return whether all words of the text belong to dates, and its numbers have their lengths.
+
+    Where words are not separated nothing is said of words.
+    """
+    numbers = [len(digits) for digits in _NUMBER.findall(text)]
+    if numbers.count(4) != 1 or any(length > 2 for length in numbers if length != 4):
+        return False
+    if _UNSEPARATED.search(text):
+        return True
+    known = words_of_dates()
+    return all(word in known for word in _WORD.findall(text.lower()))
 
 
 @lru_cache(maxsize=1)

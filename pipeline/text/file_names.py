@@ -37,6 +37,15 @@ def is_name(stem: str) -> bool:
     return bool(_ONE_WORD.fullmatch(stem)) and _is_capitalised(stem)
 
 
+def names_subject(title: str) -> bool:
+    """Return whether a title that is a file's name may name what its document is about.
+
+    Words in small letters alone, as "meeting notes", describe it rather than name a subject.
+    """
+    is_described = title == title.lower() != title.upper()
+    return not is_described and is_name(title)
+
+
 def _is_capitalised(word: str) -> bool:
     """Return whether a word begins with a capital before small letters; True without case."""
     has_case = word.lower() != word.upper()

@@ -6,12 +6,10 @@ too. The names of months are dateparser's.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import import_module
 
-from pipeline.text.dates import LANGUAGES, iso_date, parse_date
+from pipeline.text.dates import iso_date, parse_date
+from pipeline.text.month_names import IN_WORDS, months_by_name, names_of_month
 
 LONGEST_READ = 10_000
 """Characters of a question in which dates are searched."""
@@ -19,22 +17,9 @@ MOST_DATES = 4
 """Most dates of a question that are searched for."""
 LATER_THAN_MONTHS = range(13, 32)
 """The days that no reader takes for a month."""
-_MONTH_NAMES = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september",
-    "october", "november", "december",
-)  # fmt: skip
-"""The keys of dateparser's names of months."""
-_ORDINARY = frozenset(("set", "out", "ago", "ara", "gen", "lip", "lis", "sie", "mag"))
-"""Short names of months that are ordinary words in other languages."""
-_NAME = re.compile(r"[^\W\d_]{2,}")
 _IN_NUMBERS = re.compile(
     r"(?<![\d.,/-])(?:\d{4}([-/.])\d{1,2}(?:\1\d{1,2})?|(?:\d{1,2}[-/.])?\d{1,2}[-/.]\d{4})"
     r"(?![\d/-]|[.,]\d)"
-)
-_IN_WORDS = re.compile(
-    r"(?<!\d)(?:(?P<before>\d{1,2})(?:[.]|st|nd|rd|th|er)?\s+(?:of\s+|de\s+)?)?"
-    r"(?P<name>[^\W\d_]{2,})[.,]?\s+(?:(?P<after>\d{1,2})(?:st|nd|rd|th)?,?\s+)?"
-    r"(?:of\s+|de\s+|del\s+)?(?P<year>\d{4})(?!\d)"
 )
 _SYLLABIC = re.compile(
     r"(?<!\d)(?P<year>\d{4})[年년]\s*(?P<month>\d{1,2})[月월](?:\s*(?P<day>\d{1,2})[日일])?"
@@ -106,38 +91,12 @@ def find_dates(question: str) -> list[WrittenDate]:
         _add(found, parse_date(numbers[0]))
     for syllabic in _SYLLABIC.finditer(question):
         _add(found, iso_date(syllabic["year"], syllabic["month"], syllabic["day"]))
-    for written in _IN_WORDS.finditer(question):
-        month = _months_by_name().get(written["name"].casefold())
+    for written in IN_WORDS.finditer(question):
+        month = months_by_name().get(written["name"].casefold())
         if month is not None:
             day = written["before"] or written["after"]
             _add(found, iso_date(written["year"], month, day))
     return list(found.values())[:MOST_DATES]
-
-
-@lru_cache(maxsize=12)
-def names_of_month(month: int) -> frozenset[str]:
-    """Return the names of a month, 1 to 12, in all languages, in lower case and letters only."""
-    key = _MONTH_NAMES[month - 1]
-    names: set[str] = set()
-    for language in LANGUAGES:
-        # Only the data of the language is imported, the parser itself is not needed.
-        data = import_module(f"dateparser.data.date_translation_data.{language}")
-        names.update(name.lower() for name in data.info[key])
-    return frozenset(name for name in names if _NAME.fullmatch(name))
-
-
-@lru_cache(maxsize=1)
-def _months_by_name() -> Mapping[str, int]:
-    """Return the month of each name that means one month only and is no ordinary word."""
-    months: dict[str, set[int]] = {}
-    for month in range(1, len(_MONTH_NAMES) + 1):
-        for name in names_of_month(month):
-            months.setdefault(name.casefold(), set()).add(month)
-    return {
-        name: min(of_name)
-        for name, of_name in months.items()
-        if len(of_name) == 1 and name not in _ORDINARY
-    }
 
 
 def _add(found: dict[str, WrittenDate], iso: str) -> None:

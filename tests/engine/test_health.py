@@ -215,6 +215,21 @@ def test_records_of_a_text_unit_that_is_not_there_hinder_no_count(store: Snapsho
     assert health(snapshots(store, tables), store, INDEX)["only_title"] == 1
 
 
+@pytest.mark.parametrize(("title", "counted"), [("Ada Moor", 1), ("ada moor", 0), ("IMG_2031", 0)])
+def test_a_title_that_is_a_files_name_counts_where_it_may_name_something(
+    store: SnapshotStore, title: str, counted: int
+):
+    found, texts = extractions({"d/0": [entity(title)]})
+    document = ("d", title, "", "", "{}", "", "file_name")
+    tables = {
+        "documents": (ALL_DOCUMENTS, ALL_DOCUMENTS.frame([document])),
+        "text_units": (TEXT_UNITS, texts),
+        "extractions": (EXTRACTIONS, found),
+        "rejects": (REJECTS, REJECTS.frame()),
+    }
+    assert health(snapshots(store, tables), store, INDEX)["only_title"] == counted
+
+
 def test_run_and_plan_say_that_a_script_without_capitals_has_no_names(tmp_path: Path):
     texts = {
         "a.md": "# المنارة\n\nكتب الحارس في الليل. هبت الريح.",

@@ -73,3 +73,19 @@ def test_a_date_as_it_is_written_is_read_as_itself(day: date, length: int):
     assert parse_date(text) == text
     assert is_date(text)
     assert days.first <= day.isoformat() <= days.last
+
+
+@pytest.mark.parametrize(
+    "text", ["3 May 1999", "May 3rd, 1999", "Fri, 3 May 1999", "Fri May 3 1999", "3. Mai 1999"]
+)
+def test_a_common_form_needs_no_parser(text: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("pipeline.text.dates._parser", lambda: pytest.fail("parsed"))
+    assert parse_date(text) == "1999-05-03"
+
+
+@pytest.mark.parametrize("text", ["draft7 May 1987", "report 7 of 1987", "3 May 1987 12345"])
+def test_a_text_with_another_word_or_number_needs_no_parser(
+    text: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pipeline.text.dates._parser", lambda: pytest.fail("parsed"))
+    assert parse_date(text) == ""
