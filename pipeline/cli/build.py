@@ -100,12 +100,16 @@ def init(
         help="With documents to try it on, and questions.")] = False,
     nightly: Annotated[bool, typer.Option("--nightly",
         help="With nightly/: cron, systemd, Kubernetes.")] = False,
+    ontology: Annotated[bool, typer.Option("--ontology",
+        help="With ontology.yaml: which types the graph may have.")] = False,
 ) -> None:  # fmt: skip
     """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
     root = (context.obj or Path()) / (folder or "")
     with report_errors(root):
         try:
-            written, kept = init_project(root, workflow or FIRST_WORKFLOW, sample, nightly)
+            written, kept = init_project(
+                root, workflow or FIRST_WORKFLOW, sample, nightly, ontology
+            )
         except OSError as error:
             raise GraphmillError(
                 f"{error.filename}: {error.strerror}; choose a folder you may write to"

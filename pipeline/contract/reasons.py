@@ -113,6 +113,13 @@ REASONS: Mapping[str, Reason] = {
     "orphan": decided(
         "a relationship with an end that nothing describes (merge_graphs: orphans: drop)"
     ),
+    "not_in_ontology": decided(
+        "a type that ontology.yaml does not have, an entity without one of its types, or a"
+        " relationship with such an end"
+    ),
+    "not_in_patterns": decided(
+        "a relationship whose ends fit none of the patterns of ontology.yaml, in either direction"
+    ),
 }
 """Reason -> its meaning and its class."""
 

@@ -144,7 +144,9 @@ class Services:
         from pipeline.contract.own_verbs import read_verbs
         from pipeline.engine.workflow_file import InputStep, read_workflow
         from pipeline.models.base import ChatModel, EmbeddingModel
+        from pipeline.ontology.read import read_ontology
         from pipeline.runs.formats import read_formats, with_formats
+        from pipeline.runs.ontology_steps import with_ontology
 
         path = self.root / "workflows" / f"{name or self.settings.workflow}.yaml"
         environment = environment_of(self.root) if self.settings.input.steps else {}
@@ -169,6 +171,9 @@ class Services:
             EmbeddingModel: self.settings.models.embedding,
         }
         workflow = read_workflow(path, sections, steps, own, models)
+        ontology = read_ontology(self.root)
+        if ontology is not None:
+            workflow = with_ontology(workflow, ontology)
         if not any(step.format_undecided for step in workflow.steps):
             return workflow
         chats = self.settings.models.chat

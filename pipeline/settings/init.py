@@ -24,6 +24,8 @@ NEO4J_PASSWORD=
 """
 GITIGNORE = ".env\ndata/*\n!data/input/\n!data/questions.jsonl\n"
 SCRIPT = ".sh"
+ONTOLOGY = "ontology.yaml"
+SAMPLE_ONTOLOGY = f"examples/ontology/{ONTOLOGY}"
 SAMPLE_QUESTIONS = "data/questions.jsonl"
 
 
@@ -36,12 +38,17 @@ def shipped() -> Path:
 
 
 def init_project(
-    folder: Path, workflow: str = FIRST_WORKFLOW, sample: bool = False, nightly: bool = False
+    folder: Path,
+    workflow: str = FIRST_WORKFLOW,
+    sample: bool = False,
+    nightly: bool = False,
+    ontology: bool = False,
 ) -> tuple[list[str], list[str]]:
     """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore.
 
     settings.yaml of the new project names ``workflow``. ``sample`` adds documents and questions
-    about them, ``nightly`` the files of docs/nightly.md.
+    about them, ``nightly`` the files of docs/nightly.md, ``ontology`` the file ontology.yaml: that
+    of the sample, or else one of comments.
 
     Returns the names of the files written, and of those that existed and are left as they are.
     Raises UsageError, with nothing written, for a workflow that does not come with the package.
@@ -59,6 +66,9 @@ def init_project(
     sources[SETTINGS] = NAMES_WORKFLOW.sub(
         lambda line: f"workflow: {workflow:<20}", sources[SETTINGS]
     )
+    if ontology:
+        source = shipped() / SAMPLE_ONTOLOGY if sample else PACKAGE / "ontology" / "commented.yaml"
+        sources[ONTOLOGY] = source.read_text(encoding="utf-8")
     sources |= {".env.example": ENV_EXAMPLE, ".gitignore": GITIGNORE}
     if sample:
         _check_no_documents_but(sources, folder)

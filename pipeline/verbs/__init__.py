@@ -1,10 +1,12 @@
 """The verbs. Importing this package registers them."""
 
 from pipeline.verbs import tables as tables
+from pipeline.verbs.check_patterns import check_patterns
 from pipeline.verbs.chunk_documents import chunk_documents
 from pipeline.verbs.compose_headers import compose_headers
 from pipeline.verbs.compose_texts import compose_report_texts, compose_texts
 from pipeline.verbs.compute_degrees import compute_degrees
+from pipeline.verbs.conform_extractions import conform_extractions
 from pipeline.verbs.detect_communities import detect_communities
 from pipeline.verbs.embed_graph import embed_graph
 from pipeline.verbs.embed_text import embed_text
@@ -30,11 +32,13 @@ from pipeline.verbs.select_documents import select_documents
 from pipeline.verbs.summarize_descriptions import summarize_descriptions
 
 __all__ = [
+    "check_patterns",
     "chunk_documents",
     "compose_headers",
     "compose_report_texts",
     "compose_texts",
     "compute_degrees",
+    "conform_extractions",
     "detect_communities",
     "embed_graph",
     "embed_text",

@@ -75,7 +75,13 @@ CHAIN: dict[str, dict[str, str]] = {
     "extract_graph": {},
     "extract_graph_fast": {},
     "restrict_to_text_units": {"rows": "extractions"},
+    "conform_extractions": {},
     "merge_graphs": {},
+    "check_patterns": {
+        "unchecked_entities": "merged_entities",
+        "unchecked_records": "relationship_records",
+        "unchecked_mentions": "mentions",
+    },
     "resolve_entities": {},
     "prune_graph": {"entities": "merged_entities", "relationships": "merged_relationships"},
     "join_descriptions": {},
@@ -108,6 +114,19 @@ ARGS: dict[str, dict[str, Any]] = {
     "chunk_documents": {"size": 40},
     "compose_headers": {"metadata": ["owner"], "max_tokens": 12},
     "extract_graph": {"gleanings": 1},
+    "conform_extractions": {
+        "entity_types": {"person": [], "thing": ["concept"]},
+        "relationship_types": {"LIES_NEAR": ["place"]},
+        "other_entities": "other",
+    },
+    "check_patterns": {
+        "entity_types": ["person", "thing"],
+        "relationship_types": ["place"],
+        "symmetric": ["place"],
+        "patterns": [["person", "place", "thing"]],
+        "other_entities": "other",
+        "other_patterns": "other",
+    },
     "extract_claims": {"gleanings": 1},
     "summarize_descriptions": {"max_tokens": 20},
 }

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from pipeline.engine import changed_groups, tasks
 from pipeline.snapshots import tables
-from tests.projects import ProjectFolder
+from tests.projects import ProjectFolder, write_yaml
 from tests.states import set_args
 
 SENTENCES = [
@@ -47,6 +47,19 @@ ARGS: Mapping[str, Mapping[str, list[Any]]] = {
     "compose_texts": {"entity": ["name_description", "name"]},
     "detect_communities": {"max_cluster_size": [3, 10]},
 }
+ONTOLOGY: Mapping[str, Any] = {
+    "entity_types": [
+        {"name": "PERSON", "synonyms": ["human"]},
+        {"name": "PLACE", "synonyms": ["location", "concept"]},
+    ],
+    "relationship_types": [{"name": "KNOWS", "symmetric": True}, {"name": "MADE"}],
+    "patterns": [["PERSON", "KNOWS", "PERSON"], ["PERSON", "MADE", "PLACE"]],
+}
+ONTOLOGIES: list[Mapping[str, Any] | None] = [
+    None,
+    {**ONTOLOGY, "otherwise": "other"},
+    {**ONTOLOGY, "otherwise": {"entity_types": "keep", "relationship_types": "reject"}},
+]
 
 
 @dataclass
@@ -58,6 +71,7 @@ class History:
     records: dict[str, str] = field(default_factory=dict)
     args: dict[str, dict[str, Any]] = field(default_factory=dict)
     told: list[str] = field(default_factory=list)
+    ontology: Mapping[str, Any] | None = None
 
     @classmethod
     def begun(cls, seed: int) -> "History":
@@ -72,7 +86,12 @@ class History:
     def gone_on(self, seed: int) -> "History":
         """The same until now, and what another draw makes of it."""
         return History(
-            random.Random(seed), {**self.documents}, {**self.records}, {**self.args}, [*self.told]
+            random.Random(seed),
+            {**self.documents},
+            {**self.records},
+            {**self.args},
+            [*self.told],
+            self.ontology,
         )
 
     def change(self) -> None:
@@ -87,6 +106,7 @@ class History:
             self.rename,
             self.record,
             self.set,
+            self.decide,
         ]
         for _ in range(self.draw.randint(1, CHANGES)):
             act = self.draw.choice(acts)
@@ -129,6 +149,11 @@ class History:
         self.args[verb] = {name: self.draw.choice(values) for name, values in ARGS[verb].items()}
         self.told.append(f"set {verb}: {self.args[verb]}")
 
+    def decide(self, _: str) -> None:
+        """The owner decides on another ontology, or on none."""
+        self.ontology = self.draw.choice(ONTOLOGIES)
+        self.told.append(f"ontology: {self.ontology}")
+
     def _text(self) -> str:
         return " ".join(self.draw.choices(SENTENCES, k=self.draw.randint(1, 6)))
 
@@ -148,6 +173,10 @@ class History:
             folder.write(name, text)
         for name in WORKFLOWS[workflow]:
             set_args(folder, name, **self.args)
+        decided = folder.root / "ontology.yaml"
+        decided.unlink(missing_ok=True)
+        if self.ontology is not None:
+            write_yaml(decided, self.ontology)
 
 
 @contextmanager

@@ -1,0 +1,142 @@
+"""Find the mistakes in an ontology that one key alone does not show."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline.ontology.schema import ANY_TYPE, OTHER, OTHER_TYPE, Ontology, Property, TypeSection
+from pipeline.ontology.type_names import TypeNames, type_key
+from pipeline.settings.validation import did_you_mean
+
+Place = tuple[str | int, ...]
+"""The keys and positions that lead to a value of the file."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A mistake: its place in the file, and a message that says what to do."""
+
+    place: Place
+    message: str
+
+
+def find_faults(ontology: Ontology) -> Iterator[Fault]:
+    """Yield the mistakes of an ontology whose keys and values are valid by themselves."""
+    yield from _check_names("entity_types", ontology.entity_types)
+    yield from _check_names("relationship_types", ontology.relationship_types)
+    yield from _check_parents(ontology)
+    yield from _check_patterns(ontology)
+
+
+def names_of(types: Iterable[TypeSection]) -> TypeNames:
+    """Return the names of the types with their synonyms."""
+    return TypeNames.of((one.name, one.synonyms) for one in types)
+
+
+def _check_names(section: str, types: Sequence[TypeSection]) -> Iterator[Fault]:
+    taken: dict[str, str] = {}
+    for position, one in enumerate(types):
+        spellings = [("name", one.name)]
+        spellings += [("synonyms", synonym) for synonym in one.synonyms]
+        for key, spelling in spellings:
+            known = taken.setdefault(type_key(spelling), one.name)
+            if known != one.name or (key == "name" and _count(types, one.name) > 1):
+                yield Fault(
+                    (section, position, key),
+                    f"'{spelling}' is a name of '{known}' already; remove one of them",
+                )
+        yield from _check_properties((section, position, "properties"), one.properties)
+
+
+def _count(types: Sequence[TypeSection], name: str) -> int:
+    return sum(other.name == name for other in types)
+
+
+def _check_properties(place: Place, properties: Sequence[Property]) -> Iterator[Fault]:
+    names: set[str] = set()
+    for position, one in enumerate(properties):
+        here = (*place, position)
+        if type_key(one.name) in names:
+            yield Fault((*here, "name"), f"'{one.name}' is there twice; remove one of them")
+        names.add(type_key(one.name))
+        if one.type == "enum" and not one.values:
+            yield Fault((*here, "type"), "an enum needs values; list those that are allowed")
+        if one.values and one.type != "enum":
+            yield Fault((*here, "values"), f"a {one.type} has no values; write type: enum")
+        if one.unit and one.type != "number":
+            yield Fault((*here, "unit"), f"a {one.type} has no unit; write type: number")
+        if one.pattern and one.type not in ("string", "list"):
+            yield Fault((*here, "pattern"), f"a {one.type} has no pattern; write type: string")
+        try:
+            re.compile(one.pattern)
+        except re.error as error:
+            yield Fault((*here, "pattern"), f"no regular expression ({error}); correct it")
+
+
+def _check_parents(ontology: Ontology) -> Iterator[Fault]:
+    names = names_of(ontology.entity_types)
+    parents = parents_of(ontology)
+    for position, one in enumerate(ontology.entity_types):
+        place = ("entity_types", position, "parent")
+        if one.parent is None:
+            continue
+        if names.find(one.parent) is None:
+            suggestion = did_you_mean(one.parent, set(names.exact.values()))
+            yield Fault(place, f"no entity type '{one.parent}'; {suggestion}")
+        elif one.name in ancestors_of(one.name, parents)[1:]:
+            yield Fault(place, f"'{one.name}' is its own parent, directly or by others; remove it")
+
+
+def _check_patterns(ontology: Ontology) -> Iterator[Fault]:
+    entities = ends_of(ontology)
+    relationships = names_of(ontology.relationship_types)
+    kinds = (
+        ("entity type", entities),
+        ("relationship type", relationships),
+        ("entity type", entities),
+    )
+    for position, pattern in enumerate(ontology.patterns):
+        for part, (name, (kind, names)) in enumerate(zip(pattern, kinds, strict=True)):
+            if names.find(name) is None:
+                suggestion = did_you_mean(name, set(names.exact.values()))
+                yield Fault(("patterns", position, part), f"no {kind} '{name}'; {suggestion}")
+
+
+def ends_of(ontology: Ontology) -> TypeNames:
+    """Return the names of the types that the ends of a pattern may have.
+
+    Every type may be meant by ANY_TYPE. OTHER is one of them if the ontology gives it to entities
+    outside.
+    """
+    types: list[tuple[str, Sequence[str]]] = [
+        (one.name, one.synonyms) for one in ontology.entity_types
+    ]
+    types.append((ANY_TYPE, ()))
+    if ontology.otherwise.entity_types == OTHER:
+        types.append((OTHER_TYPE, ()))
+    return TypeNames.of(types)
+
+
+def parents_of(ontology: Ontology) -> dict[str, str]:
+    """Return the parent of each entity type that has one, by name."""
+    names = names_of(ontology.entity_types)
+    parents: dict[str, str] = {}
+    for one in ontology.entity_types:
+        parent = names.find(one.parent) if one.parent else None
+        if parent is not None:
+            parents[one.name] = parent
+    return parents
+
+
+def ancestors_of(name: str, parents: Mapping[str, str]) -> list[str]:
+    """Return the type, its parent, the parent of that, and so on.
+
+    If the type is its own ancestor, it is in the list twice.
+    """
+    found = [name]
+    while (parent := parents.get(found[-1])) is not None:
+        is_cycle = parent in found
+        found.append(parent)
+        if is_cycle:
+            break
+    return found

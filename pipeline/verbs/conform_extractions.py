@@ -1,0 +1,159 @@
+"""conform_extractions: give the records of each text unit types of the ontology."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, REJECTS
+from pipeline.ontology.schema import KEEP, OTHER, OTHER_TYPE, REJECT, Policy
+from pipeline.ontology.type_names import TypeNames
+
+LONGEST_MESSAGE = 300
+"""Characters of a reject's message; the rest is cut off."""
+NO_TYPE = frozenset({"", "name", "title", "unknown", "none", "entity"})
+"""Types, in lower case, that say of an entity only that it is one."""
+REASON = "not_in_ontology"
+
+
+class ConformParams(Params):
+    """The types that are allowed, each with its synonyms, and what happens to other ones.
+
+    Without ``entity_types`` every type of entities is allowed, and likewise for relationships.
+    ``other_entities`` and ``other_relationships``: with "reject" a record of another type is
+    rejected, with "other" it gets the type OTHER, with "keep" it stays as it is. In a project with
+    ontology.yaml, that file gives the values.
+    """
+
+    entity_types: Mapping[str, tuple[str, ...]] = {}
+    relationship_types: Mapping[str, tuple[str, ...]] = {}
+    other_entities: Policy = REJECT
+    other_relationships: Policy = REJECT
+
+
+@verb(
+    inputs={"extractions": EXTRACTIONS},
+    outputs={"conformed_extractions": EXTRACTIONS, "rejects": REJECTS},
+    keyed={"extractions": ("text_unit_id",)},
+    row_of={"conformed_extractions": "text_unit_id", "rejects": "row_id"},
+    settings="conform_extractions",
+)
+def conform_extractions(
+    extractions: pd.DataFrame, params: ConformParams = ConformParams()
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the records with types of the ontology in place of their own, and rejects.
+
+    A type is found by its name or a synonym, in any case, and as a plural. The type of a
+    relationship is the first of its keywords that names one; it comes first then, and keywords
+    that name no type are left out, unless ``other_relationships`` is "keep". Keywords from
+    CO_OCCURS on are not stated: they stay, and a relationship that has them stays with them, even
+    if there is a reject for what it states. A record that gives an entity no type stays, without a
+    type: another record may give it one.
+    """
+    conformed = _conform_entities(extractions, params)
+    return _conform_relationships(*conformed, params)
+
+
+def _conform_entities(
+    extractions: pd.DataFrame, params: ConformParams
+) -> tuple[pd.DataFrame, list[dict[str, str]]]:
+    """Return the records with the types of entities replaced, and rows of REJECTS."""
+    if not params.entity_types:
+        return extractions, []
+    names = TypeNames.of(params.entity_types.items())
+    is_entity = (extractions["kind"] == "entity").to_numpy(dtype=bool)
+    given = extractions["type"]
+    new_types = {type: _new_type(type, names, params) for type in given[is_entity].unique()}
+    outside = {type for type, new in new_types.items() if new is None}
+    is_rejected = is_entity & given.isin(outside).to_numpy(dtype=bool)
+    types = given.where(~is_entity, given.map(new_types))
+    rejects = list(_entity_rejects(extractions[is_rejected]))
+    return extractions.assign(type=types)[~is_rejected], rejects
+
+
+def _new_type(type: str, names: TypeNames, params: ConformParams) -> str | None:
+    """Return the type that an entity of this type gets, or None if its record is rejected."""
+    found = names.find(type)
+    if found is not None:
+        return found
+    if type.strip().lower() in NO_TYPE:
+        return "" if params.other_entities != KEEP else type
+    outside = {REJECT: None, OTHER: OTHER_TYPE, KEEP: type}
+    return outside[params.other_entities]
+
+
+def _entity_rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
+    cells = records[["text_unit_id", "name", "type", "description"]]
+    for unit, name, type, description in cells.itertuples(index=False, name=None):
+        yield _reject_row(unit, f"{name!r} is of type {type!r}: {description}")
+
+
+def _conform_relationships(
+    extractions: pd.DataFrame, rejects: list[dict[str, str]], params: ConformParams
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the records with the keywords of relationships replaced, and REJECTS."""
+    if not params.relationship_types:
+        return extractions, REJECTS.frame(rejects)
+    names = TypeNames.of(params.relationship_types.items())
+    known: dict[str, str | None] = {}
+    lists: list[Any] = []
+    is_kept = np.ones(len(extractions), dtype=bool)
+    is_outside = np.zeros(len(extractions), dtype=bool)
+    cells = extractions[["kind", "keywords"]].itertuples(index=False, name=None)
+    for row, (kind, given) in enumerate(cells):
+        keywords = given
+        if kind == "relationship":
+            keywords, is_outside[row] = _new_keywords(given, names, known, params)
+            is_kept[row] = bool(keywords) or not is_outside[row]
+        lists.append(keywords)
+    keywords = pd.Series(lists, extractions.index, dtype=object)
+    rejects += _relationship_rejects(extractions[is_outside])
+    return extractions.assign(keywords=keywords)[is_kept], REJECTS.frame(rejects)
+
+
+def _new_keywords(
+    given: Iterable[str], names: TypeNames, known: dict[str, str | None], params: ConformParams
+) -> tuple[list[str], bool]:
+    """Return the keywords of a relationship, and whether what it states is rejected.
+
+    ``known`` maps keywords to what ``names`` found for them; it is filled here.
+    """
+    stated, unstated = _split_at_mark([word for word in given if word])
+    for word in stated:
+        if word not in known:
+            known[word] = names.find(word)
+    types = [type for word in stated if (type := known[word]) is not None]
+    if params.other_relationships == KEEP:
+        others = [word for word in stated if known[word] is None]
+        return [*dict.fromkeys([*types, *others]), *unstated], False
+    if types:
+        return [types[0], *unstated], False
+    if unstated and not stated:
+        return unstated, False
+    if params.other_relationships == OTHER:
+        return [OTHER_TYPE, *unstated], False
+    return unstated, True
+
+
+def _split_at_mark(keywords: list[str]) -> tuple[list[str], list[str]]:
+    """Return the keywords that are stated, and the others, from CO_OCCURS on."""
+    if CO_OCCURS not in keywords:
+        return keywords, []
+    mark = keywords.index(CO_OCCURS)
+    return keywords[:mark], keywords[mark:]
+
+
+def _relationship_rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
+    columns = ["text_unit_id", "source", "target", "keywords", "description"]
+    for unit, source, target, keywords, description in records[columns].itertuples(
+        index=False, name=None
+    ):
+        words = ", ".join(map(repr, keywords)) or "no keyword"
+        yield _reject_row(unit, f"{source!r} and {target!r} related by {words}: {description}")
+
+
+def _reject_row(unit: str, fact: str) -> dict[str, str]:
+    message = fact[:LONGEST_MESSAGE]
+    return {"step": "", "row_id": unit, "kind": "record", "reason": REASON, "message": message}
