@@ -244,8 +244,11 @@ DOCUMENTS = _with_optional(
     TITLE_FROM, "date", "date_from", "aliases",
 )  # fmt: skip
 TITLES = _with_optional(
-    table("id", id=STRING, title=STRING, title_from=STRING, aliases=STRINGS), TITLE_FROM, "aliases"
-)
+    table(
+        "id", id=STRING, title=STRING, title_from=STRING, aliases=STRINGS, source=STRING,
+    ),
+    TITLE_FROM, "aliases", "source",
+)  # fmt: skip
 """The columns of documents for a verb that does not read their texts."""
 UNIT_TEXTS = table(
     "document_id", "order",

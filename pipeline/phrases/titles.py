@@ -2,9 +2,10 @@
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from pipeline.contract.schemas import FILE_NAME, NAMING
@@ -27,26 +28,58 @@ _WORD_ENDS = re.compile(rf"(?![\w+#@]|[-'’&][{UPPER}])")
 _CHINESE_CHARACTER = re.compile(rf"[{CHINESE}](?=\w)")
 _NEVER_ALONE = STARTERS | ARTICLES | CALENDAR | DEMONYMS | LABELS
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
+_VERSION = re.compile(
+    r"(?:^|[\s_.(-]+)(?:v|ver|version|rev|revision)[\s_.-]?\d+(?:[._]\d+)*\)?$", re.IGNORECASE
+)
+"""The end of a file's name that says which version it holds: travel-v2, Travel (rev 3)."""
+_SITE = re.compile(r"\s+[-–—|·]\s+[^-–—|·]{1,60}$")
+"""The end of a title that may name what the document is a part of: "Ann Moor - Wikipedia"."""
+SITE_TITLES = 5
+"""The fewest titles that share such an end if it names a site and no subject."""
 
 
-def naming_titles(documents: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+class TitleRow(NamedTuple):
+    """A document by its title; a blank ``title_from`` means that the title was given."""
+
+    id: str
+    title: str
+    title_from: str
+    aliases: tuple[str, ...] = ()
+    source: str = ""
+
+
+def naming_titles(documents: Iterable[TitleRow]) -> dict[str, str]:
     """Map the ids of documents to their titles if these name what the documents are about.
 
-    ``documents`` holds id, title and title_from; a blank title_from means that the title was given.
     A title counts if `may_name` says so, and if no other document has it, be it as its first line:
-    a letterhead is nobody's name.
+    a letterhead is nobody's name. Files that differ in the version that their names end with are
+    one document here.
     """
     titled = [
-        (id, title, title_from, match_key(title_name(title)))
-        for id, title, title_from in documents
-        if title.strip() and (title_from != "file_name" or may_name(title, title_from))
+        (document, match_key(title_name(document.title)))
+        for document in documents
+        if document.title.strip()
+        and (document.title_from != "file_name" or may_name(document.title, document.title_from))
     ]
-    sharing = Counter(key for *_, key in titled)
+    sharing: dict[str, set[str]] = defaultdict(set)
+    for document, key in titled:
+        sharing[key].add(_work_of(document))
     return {
-        id: title
-        for id, title, title_from, key in titled
-        if may_name(title, title_from) and sharing[key] == 1
+        document.id: document.title
+        for document, key in titled
+        if may_name(document.title, document.title_from) and len(sharing[key]) == 1
     }
+
+
+def _work_of(document: TitleRow) -> str:
+    """Return what the versions of a document have in common: the path without the version."""
+    path = PurePosixPath(document.source)
+    unversioned = _VERSION.sub("", path.stem)
+    # Records of one file have its name, and # with their place.
+    is_record = "#" in document.source
+    if is_record or unversioned in ("", path.stem):
+        return document.id
+    return f"{path.parent}/{unversioned}"
 
 
 class Names(NamedTuple):
@@ -56,26 +89,44 @@ class Names(NamedTuple):
     aliases: tuple[str, ...] = ()
 
 
-def names_of_documents(
-    documents: Sequence[tuple[str, str, str, tuple[str, ...]]],
-) -> dict[str, Names]:
+def names_of_documents(documents: Sequence[TitleRow]) -> dict[str, Names]:
     """Map the ids of documents to their names, for those with a title that `naming_titles` takes.
 
-    ``documents`` holds id, title, title_from and aliases. An alias counts if no other document has
-    it as an alias or as its title.
+    An alias counts if no other document has it as an alias or as its title. Names are made of
+    titles without the name of a site behind them.
     """
-    titles = naming_titles((id, title, title_from) for id, title, title_from, _ in documents)
+    documents = without_sites(documents)
+    titles = naming_titles(documents)
     owners: dict[str, set[str]] = defaultdict(set)
-    for id, title, _, aliases in documents:
-        for name in (title, *aliases):
-            owners[match_key(title_name(name))].add(id)
+    for document in documents:
+        for name in (document.title, *document.aliases):
+            owners[match_key(title_name(name))].add(_work_of(document))
     named = {}
-    for id, _, _, aliases in documents:
-        if id in titles:
-            names = [title_name(alias) for alias in aliases]
+    for document in documents:
+        if document.id in titles:
+            names = [title_name(alias) for alias in document.aliases]
             own = [name for name in names if name and len(owners[match_key(name)]) == 1]
-            named[id] = Names(titles[id], tuple(own))
+            named[document.id] = Names(titles[document.id], tuple(own))
     return named
+
+
+def without_sites(documents: Iterable[TitleRow]) -> list[TitleRow]:
+    """Return the documents with their titles cut where SITE_TITLES or more of them end alike.
+
+    Such an end begins with a dash or a bar between spaces: " - Wikipedia", " | Company Handbook".
+    """
+    ended = [(document, _SITE.search(document.title)) for document in documents]
+    # Versions of one document count as one title.
+    sharing: dict[str, set[str]] = defaultdict(set)
+    for document, end in ended:
+        if end:
+            sharing[match_key(end[0])].add(_work_of(document))
+    return [
+        document._replace(title=document.title[: end.start()])
+        if end and end.start() and len(sharing[match_key(end[0])]) >= SITE_TITLES
+        else document
+        for document, end in ended
+    ]
 
 
 def may_name(title: str, title_from: str) -> bool:

@@ -3,8 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import chain
 from typing import NamedTuple
 
 import pandas as pd
@@ -13,18 +11,15 @@ from pydantic import Field
 from pipeline.contract.registry import UNTRACKED, Params, Tracker, verb
 from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, TITLES, UNIT_TEXTS
 from pipeline.phrases.keyphrases import rake_scores
+from pipeline.phrases.known_names import KnownNames, find_known_names, texts_may_differ, title_rows
+from pipeline.phrases.links import find_links
 from pipeline.phrases.mentions import OwnTitle, Referent, Sentence, read_sentences, resolve_names
-from pipeline.phrases.titles import (
-    Gazetteer,
-    Names,
-    TitleSearch,
-    names_of_documents,
-    title_forms,
-)
+from pipeline.phrases.titles import Names
 from pipeline.text.ids import match_key
 
 NO_NAMES = Names("")
 ALIAS_KEYWORD = "also known as"
+LINK_KEYWORD = "links to"
 MAX_DESCRIPTION = 300
 """The greatest length of a description, in characters."""
 MAX_KEYWORDS = 5
@@ -90,52 +85,13 @@ class _Link:
 
     ``shared`` are the sentences in which both occur. ``stated`` is what the text says about the
     two, and ``sentence`` the number of the first sentence that says something. It is None if no
-    sentence does.
+    sentence does. ``is_link`` is true if the document of the source has a link to the target.
     """
 
     shared: list[_Shared] = field(default_factory=list)
     stated: list[str] = field(default_factory=list)
     sentence: int | None = None
-
-
-def _may_differ(text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame) -> pd.Series:
-    """Return for each text unit whether other titles may have changed its extractions.
-
-    ``before`` and ``now`` are the titles and aliases of all documents. A text unit is affected if
-    the names of its own document have changed, or if its text may contain one that was added or
-    removed.
-    """
-    names_before = names_of_documents(_title_cells(before))
-    names_now = names_of_documents(_title_cells(now))
-    differing = names_before.items() ^ names_now.items()
-    own_title_differs = text_units["document_id"].isin([document for document, _ in differing])
-    if not differing:
-        return own_title_differs
-    forms: set[str] = set()
-    for _, names in differing:
-        forms.update(title_forms(names.title), names.aliases)
-    search = TitleSearch(forms)
-    may_contain_title = text_units["text"].map(search.may_find).astype(bool)
-    return own_title_differs | may_contain_title
-
-
-def _title_cells(documents: pd.DataFrame) -> tuple[tuple[str, str, str, tuple[str, ...]], ...]:
-    """Return id, title, origin of the title, and aliases of each document."""
-    known = TITLES.filled(TITLES.seen(documents), "documents")
-    aliases = known["aliases"].map(tuple)
-    return tuple(zip(known["id"], known["title"], known["title_from"], aliases, strict=True))
-
-
-# The verb is called bucket by bucket, with the titles of all documents each time.
-@lru_cache(maxsize=1)
-def _find_title_names(
-    documents: tuple[tuple[str, str, str, tuple[str, ...]], ...],
-) -> tuple[dict[str, Names], Gazetteer]:
-    """Return the names of documents that count, by document id, and a search for them."""
-    named = names_of_documents(documents)
-    titles = [names.title for names in named.values()]
-    aliases = chain.from_iterable(names.aliases for names in named.values())
-    return named, Gazetteer.of_titles(titles, aliases)
+    is_link: bool = False
 
 
 @verb(
@@ -143,7 +99,7 @@ def _find_title_names(
     outputs={"extractions": EXTRACTIONS},
     rowwise="text_units",
     row_of={"extractions": "text_unit_id"},
-    lookup={"documents": _may_differ},
+    lookup={"documents": texts_may_differ},
     libraries=("budoux", "regex", "rjieba", "stopwordsiso"),
 )
 def extract_graph_fast(
@@ -166,10 +122,14 @@ def extract_graph_fast(
     The title of a document counts as present in each sentence of its text units. The titles of all
     documents are looked for in every text unit. A title counts if it was given, is a heading or is
     a file's name that looks like a name, and if no other document has it: a letterhead names
-    nobody. So do the aliases of such a document, which are "also known as" its title. All records
-    are ``grounded``, because they are read from the text.
+    nobody. So do the aliases of such a document, which are "also known as" its title. Files that
+    differ in the version at the end of their names, as in "travel-v2.md", may share a title.
+
+    A link to another document, as ``[[A]]``, ``[[A|B]]`` or a Markdown link, mentions the entity of
+    that document, and the entity of its own document "links to" it. All records are ``grounded``,
+    because they are read from the text.
     """
-    named, gazetteer = _find_title_names(_title_cells(documents))
+    known = find_known_names(title_rows(documents))
     texts = text_units[["id", "text", "document_id"]].fillna({"text": ""}).sort_values("id")
     tracker.expect(len(texts))
     found = [EXTRACTIONS.frame()]
@@ -177,9 +137,9 @@ def extract_graph_fast(
         rows: list[tuple[object, ...]] = []
         units = texts.iloc[start : start + UNITS_AT_ONCE]
         for unit_id, text, document in units.itertuples(index=False):
-            sentences = read_sentences(text, gazetteer)
-            title = OwnTitle(*named.get(document, NO_NAMES))
-            records = _extract_records(sentences, title, gazetteer, params)
+            sentences = read_sentences(text, known.gazetteer)
+            title = OwnTitle(*known.named.get(document, NO_NAMES))
+            records = _extract_records(sentences, title, known, params)
             rows.extend((unit_id, order, *record, True) for order, record in enumerate(records))
             tracker.finished(1)
         found.append(EXTRACTIONS.frame(rows))
@@ -187,7 +147,7 @@ def extract_graph_fast(
 
 
 def _extract_records(
-    sentences: list[Sentence], title: OwnTitle, gazetteer: Gazetteer, params: FastParams
+    sentences: list[Sentence], title: OwnTitle, known: KnownNames, params: FastParams
 ) -> Iterator[tuple[object, ...]]:
     """Yield the extractions of a text unit, entities first.
 
@@ -195,10 +155,12 @@ def _extract_records(
     """
     names = [name for sentence in sentences for name in sentence.names]
     title.learn_type(names)
-    referents = resolve_names(names, title, gazetteer)
+    referents = resolve_names(names, title, known.gazetteer)
     mentions = _find_mentions(sentences, referents, title, params.min_phrase_count)
+    linked = _add_linked(mentions, sentences, known.targets)
     entities = _collect_entities(mentions, title)
     links = _collect_stated_links(sentences, referents, title)
+    _state_links(links, linked, title)
     # In prose with a title, names are linked with the title and by statements only.
     windows = []
     for sentence in sentences:
@@ -298,6 +260,42 @@ def _collect_stated_links(
     return links
 
 
+def _add_linked(
+    mentions: list[list[_Mention]], sentences: list[Sentence], targets: dict[str, str]
+) -> list[str]:
+    """Return the match keys of entities to whose documents the text has links, each once.
+
+    A link that its sentence shows by another name is added to ``mentions``.
+    """
+    known = {mention.referent.key: mention.referent for found in mentions for mention in found}
+    linked: dict[str, None] = {}
+    for found, sentence in zip(mentions, sentences, strict=True):
+        for link in find_links(sentence.text):
+            name = targets.get(link.key)
+            if name is None:
+                continue
+            key = match_key(name)
+            linked.setdefault(key)
+            if all(mention.referent.key != key for mention in found):
+                referent = known.setdefault(key, Referent(key, name, "name"))
+                found.append(_Mention(link.start, link.end, referent))
+        found.sort()
+    return list(linked)
+
+
+def _state_links(links: dict[tuple[str, str], _Link], linked: list[str], title: OwnTitle) -> None:
+    """Note in ``links`` that the document links to these entities, given by their match keys.
+
+    A relationship that is stated in the other direction stays as it is.
+    """
+    if title.referent is None:
+        return
+    own_keys = title.by_key()
+    for key in linked:
+        if key not in own_keys and (key, title.referent.key) not in links:
+            _get_link(links, title.referent.key, key).is_link = True
+
+
 def _describing_sentence(link: _Link, source: _Entity) -> int:
     """Return the number of the sentence that describes the link."""
     if link.sentence is not None:
@@ -369,6 +367,8 @@ def _choose_keywords(
                 if start <= phrase.start < end:
                     between[phrase.text] += 1
     stated = [statement for statement, _ in Counter(link.stated).most_common()]
+    if link.is_link:
+        stated.append(LINK_KEYWORD)
     # Sorting is stable: phrases of one rank keep the order of their scores.
     ranked = sorted(counts, key=lambda text: (-counts[text], -between[text]))
     keywords = dict.fromkeys([*stated, CO_OCCURS, *ranked])

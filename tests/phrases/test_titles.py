@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.phrases.names import is_chinese
-from pipeline.phrases.titles import Gazetteer, TitleSearch, naming_titles
+from pipeline.phrases.titles import (
+    Gazetteer,
+    TitleRow,
+    TitleSearch,
+    names_of_documents,
+    naming_titles,
+)
 from pipeline.text.ids import match_key
 
 SHARED = {"latin": "Invoice {} ACME Corp", "chinese": "会议{}记录"}
@@ -116,7 +122,40 @@ def test_given_titles_headings_and_names_of_files_of_one_document_only_are_names
         "a": "Harrow Light", "b": "The Brack Institute", "c": "Tessing", "k": "Lamp",
         "m": "Ann Moor",
     }  # fmt: skip
-    assert naming_titles(documents) == naming_titles(reversed(documents)) == named
+    rows = [TitleRow(*document) for document in documents]
+    assert naming_titles(rows) == naming_titles(reversed(rows)) == named
+
+
+def test_what_many_titles_end_with_is_no_part_of_their_names():
+    people = ["Ann Moor", "Hugo Ballard", "Mira Vale", "Otto Holm", "Orla Venn"]
+    rows = [
+        TitleRow(name, f"{name} | Guild Handbook", "given", (), f"{name}.html") for name in people
+    ]
+    few = names_of_documents([*rows[:4], TitleRow("o", "Tides - 1871", "given")])
+    assert few["Ann Moor"].title == "Ann Moor | Guild Handbook"
+    many = names_of_documents([*rows, TitleRow("o", "Tides - 1871", "given")])
+    assert [many[name].title for name in people] == people
+    assert many["o"].title == "Tides - 1871"
+
+
+@pytest.mark.parametrize(
+    ("sources", "is_name"),
+    [
+        (("policies/travel-v1.md", "policies/travel-v2.md"), True),
+        (("Travel.md", "Travel (rev 3).md"), False),
+        (("travel v1.0.md", "travel v1.1.docx"), True),
+        (("a/travel-v1.md", "b/travel-v2.md"), False),
+        (("minutes-01.md", "minutes-02.md"), False),
+        (("list-v2.csv#1", "list-v2.csv#2"), False),
+        (("v1.md", "v2.md"), False),
+    ],
+)
+def test_versions_of_one_file_share_their_title(sources: tuple[str, str], is_name: bool):
+    rows = [
+        TitleRow(str(place), "Travel Policy", "given", (), source)
+        for place, source in enumerate(sources)
+    ]
+    assert len(naming_titles(rows)) == (2 if is_name else 0)
 
 
 KEYED = st.text(alphabet="aAeéßﬁⅧ™.-_ '’İıςΣσ林ｱ가\u0301\u0345ᾳ℃①²K", max_size=6)

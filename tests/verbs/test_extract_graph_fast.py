@@ -12,7 +12,12 @@ from pipeline.contract.registry import REGISTRY
 from pipeline.contract.schemas import CO_OCCURS, DOCUMENTS, EXTRACTIONS, TEXT_UNITS, TITLES
 from pipeline.load.projection import edge_types
 from pipeline.phrases.titles import Gazetteer
-from pipeline.verbs.extract_graph_fast import ALIAS_KEYWORD, FastParams, extract_graph_fast
+from pipeline.verbs.extract_graph_fast import (
+    ALIAS_KEYWORD,
+    LINK_KEYWORD,
+    FastParams,
+    extract_graph_fast,
+)
 from tests.sizes import size
 
 KEY = list(EXTRACTIONS.key)
@@ -297,9 +302,9 @@ def test_a_key_phrase_that_is_the_title_in_lower_case_mentions_it():
 def test_an_alias_is_also_known_as_the_title_and_is_found_in_other_documents():
     titles = TITLES.frame(
         [
-            ("d", "Kell Foundry", "file_name", ["KeFo", "Kell Foundry", "Shared"]),
-            ("e", "scan0001", "file_name", ["Harrow"]),
-            ("f", "Shared", "first_line", []),
+            ("d", "Kell Foundry", "file_name", ["KeFo", "Kell Foundry", "Shared"], "k.md"),
+            ("e", "scan0001", "file_name", ["Harrow"], "e.md"),
+            ("f", "Shared", "first_line", [], "f.md"),
         ]
     )
     own = extract_graph_fast(text_units("It makes bells."), titles)
@@ -307,6 +312,50 @@ def test_an_alias_is_also_known_as_the_title_and_is_found_in_other_documents():
     assert list(links(own)) == [("Kell Foundry", "KeFo")]
     other = extract_graph_fast(text_units("so KeFo makes bells.", document="f"), titles)
     assert list(entities(other)) == ["KeFo"]
+
+
+LINKED = [
+    ("d", "Mira Vale", "file_name", [], "People/Mira Vale.md"),
+    ("e", "Kell Foundry Ltd", "heading", ["KeFo"], "Firms/Kell Foundry.md"),
+    ("f", "scan0001", "file_name", [], "scan0001.md"),
+]
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "[[Kell Foundry]]",
+        "[[Firms/Kell Foundry#History|the works]]",
+        "[[KeFo|the works]]",
+        "[the works](../Firms/Kell%20Foundry.md#history)",
+        '[the works](<Kell Foundry.md> "their note")',
+    ],
+)
+def test_a_link_states_that_a_document_links_to_the_entity_of_another(link: str):
+    found = extract_graph_fast(text_units(f"She worked at {link} then."), TITLES.frame(LINKED))
+    linked = found[(found["source"] == "Mira Vale") & (found["target"] == "Kell Foundry Ltd")]
+    assert [list(keywords[:2]) for keywords in linked["keywords"]] == [[LINK_KEYWORD, CO_OCCURS]]
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "[[Mira Vale]]",
+        "[[scan0001]]",
+        "[[Nowhere]]",
+        "[it](https://kell.example/Kell%20Foundry.md)",
+    ],
+)
+def test_a_link_to_no_other_entity_states_nothing(link: str):
+    found = extract_graph_fast(text_units(f"She worked at {link} then."), TITLES.frame(LINKED))
+    assert LINK_KEYWORD not in found["keywords"].explode().tolist()
+
+
+def test_another_target_of_a_link_affects_the_texts_that_have_it():
+    units = text_units("See [it](a%20b.md).", "See [it](c.md).", document="other")
+    before = TITLES.frame([("d", "Mira Vale", "heading", [], "a b.md")])
+    now = TITLES.frame([("d", "Mira Vale", "heading", [], "c d.md")])
+    assert list(touched_by(units, before, now)) == [True, False]
 
 
 @pytest.mark.parametrize(("text", "touched"), [("So KeFo makes bells.", True), ("So.", False)])
@@ -382,7 +431,8 @@ PIECES = (
     "AT&T", "Foo_bar",
     "Café", "Cafe\u0301", "ﬁnn", "Finn", "Ⅷ", "VIII", "™", "林海", "灯塔", "林海灯塔", "Ａｎｎ",
     "(film)",
-    ", 1826-1958", "|", "-", ".", "\n", "\n\n", "《林海》",
+    ", 1826-1958", "|", "-", ".", "\n", "\n\n", "《林海》", "[[", "|it]]", "]]", "[it](",
+    "a/", ".md)", "v2",
 )  # fmt: skip
 JOINED = st.tuples(
     st.sampled_from(("", " ")), st.lists(st.sampled_from(PIECES), min_size=1, max_size=8)
@@ -390,6 +440,7 @@ JOINED = st.tuples(
 ENTRY = st.tuples(
     st.sampled_from("abc"), JOINED,
     st.sampled_from(("given", "heading", "first_line", "file_name")), st.lists(JOINED, max_size=2),
+    JOINED,
 )  # fmt: skip
 ENTRIES = st.lists(ENTRY, max_size=3, unique_by=lambda entry: entry[0])
 

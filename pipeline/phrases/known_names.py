@@ -1,0 +1,80 @@
+"""The names of all documents, and the text units that a change of them may affect."""
+
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+import pandas as pd
+
+from pipeline.contract.schemas import TITLES
+from pipeline.phrases.links import find_links, link_targets
+from pipeline.phrases.titles import (
+    Gazetteer,
+    Names,
+    TitleRow,
+    TitleSearch,
+    names_of_documents,
+    title_forms,
+)
+
+
+def texts_may_differ(
+    text_units: pd.DataFrame, before: pd.DataFrame, now: pd.DataFrame
+) -> pd.Series:
+    """Return for each text unit whether other titles may have changed its extractions.
+
+    ``before`` and ``now`` are the titles, aliases and sources of all documents. A text unit is
+    affected if the names of its own document have changed, if its text may contain one that was
+    added or removed, or if it has a link that leads to another name now.
+    """
+    rows_before, rows_now = title_rows(before), title_rows(now)
+    names_before, names_now = names_of_documents(rows_before), names_of_documents(rows_now)
+    differing = names_before.items() ^ names_now.items()
+    targets_before = link_targets(rows_before, names_before)
+    targets_now = link_targets(rows_now, names_now)
+    moved = {key for key, _ in targets_before.items() ^ targets_now.items()}
+    own_title_differs = text_units["document_id"].isin([document for document, _ in differing])
+    if moved:
+        has_moved_link = [
+            any(link.key in moved for link in find_links(text)) for text in text_units["text"]
+        ]
+        own_title_differs |= pd.Series(has_moved_link, index=text_units.index, dtype=bool)
+    if not differing:
+        return own_title_differs
+    forms: set[str] = set()
+    for _, names in differing:
+        forms.update(title_forms(names.title), names.aliases)
+    search = TitleSearch(forms)
+    may_contain_title = text_units["text"].map(search.may_find).astype(bool)
+    return own_title_differs | may_contain_title
+
+
+def title_rows(documents: pd.DataFrame) -> tuple[TitleRow, ...]:
+    """Return each document by its title, its aliases and its source."""
+    known = TITLES.filled(TITLES.seen(documents), "documents")
+    aliases = known["aliases"].map(tuple)
+    columns = (known["id"], known["title"], known["title_from"], aliases, known["source"])
+    return tuple(map(TitleRow, *columns))
+
+
+class KnownNames(NamedTuple):
+    """The names of all documents.
+
+    ``named`` maps the ids of documents to their names, ``targets`` the keys of links to names of
+    entities. ``gazetteer`` searches for the names.
+    """
+
+    named: dict[str, Names]
+    gazetteer: Gazetteer
+    targets: dict[str, str]
+
+
+# The verb is called bucket by bucket, with the titles of all documents each time.
+@lru_cache(maxsize=1)
+def find_known_names(documents: tuple[TitleRow, ...]) -> KnownNames:
+    """Return the names of documents that count, a search for them, and what links lead to."""
+    named = names_of_documents(documents)
+    titles = [names.title for names in named.values()]
+    aliases = chain.from_iterable(names.aliases for names in named.values())
+    gazetteer = Gazetteer.of_titles(titles, aliases)
+    return KnownNames(named, gazetteer, link_targets(documents, named))
