@@ -177,7 +177,7 @@ def test_replies_without_an_end_mark_and_cut_ones_are_told_with_what_asks_again(
 
 
 @pytest.mark.parametrize(
-    ("found_in", "counted"), [("heading", 1), ("first_line", 0), ("file_name", 0), (None, 1)]
+    ("found_in", "counted"), [("heading", 1), ("first_line", 0), ("file_name", 1), (None, 1)]
 )
 def test_a_title_that_is_no_name_is_not_what_a_unit_is_about(
     store: SnapshotStore, found_in: str | None, counted: int
