@@ -91,7 +91,7 @@ def rate_pairs(
     return NEAR_DUPLICATES.frame(rows)
 
 
-def _list_parts(params: Params) -> tuple[Part, ...]:
+def _list_band_parts(params: Params) -> tuple[Part, ...]:
     """Return the sub-steps: bands of documents, pairs of bands, and pairs by their bands."""
     bands = Part(
         hash_bands,
@@ -117,7 +117,7 @@ def _list_parts(params: Params) -> tuple[Part, ...]:
 @verb(
     inputs={"documents": TEXTS},
     outputs={"near_duplicates": NEAR_DUPLICATES},
-    parts=_list_parts,
+    parts=_list_band_parts,
 )
 def find_near_duplicates(
     documents: pd.DataFrame, params: NearDuplicateParams = NearDuplicateParams()

@@ -26,9 +26,13 @@ def date_query(date: WrittenDate) -> str:
         in_words.append(_either(days))
         syllables.append(_either(one_day))
         korean.append(_either(f"{day}일" for day in one_day))
-    together = (with_dashes, dashes_behind, in_words, syllables, korean)
-    parts = [f"({' & '.join(needed)})" for needed in together]
-    return " | ".join([*parts, _either(_list_single_words(date))])
+    parts: list[str] = []
+    for needed in (with_dashes, dashes_behind, in_words, syllables, korean):
+        all_needed = " & ".join(needed)
+        parts.append(f"({all_needed})")
+    single_words = _list_single_words(date)
+    parts.append(_either(single_words))
+    return " | ".join(parts)
 
 
 def _list_single_words(date: WrittenDate) -> list[str]:
@@ -36,13 +40,18 @@ def _list_single_words(date: WrittenDate) -> list[str]:
     year, found = date.year, list[str]()
     for month in _spell(date.month):
         if date.day is None:
-            found += [f"{month}.{year}", f"{month}/{year}", f"{year}/{month}", f"{year}.{month}"]
+            for mark in "./":
+                found.append(f"{month}{mark}{year}")
+                found.append(f"{year}{mark}{month}")
         for number in date.days:
             for day in _spell(number):
-                found += [f"{day}.{month}.{year}", f"{year}/{month}/{day}", f"{year}.{month}.{day}"]
+                found.append(f"{day}.{month}.{year}")
+                found.append(f"{year}/{month}/{day}")
+                found.append(f"{year}.{month}.{day}")
         for number in date.slashed_days:
             for day in _spell(number):
-                found += [f"{day}/{month}/{year}", f"{month}/{day}/{year}"]
+                found.append(f"{day}/{month}/{year}")
+                found.append(f"{month}/{day}/{year}")
     return found
 
 
