@@ -56,7 +56,12 @@ class Access:
         ``chat`` says whether the query may ask a chat model. Each user of a front end takes turns
         as if the user had a key.
         """
-        return Claim(f"{self.asker.name} {self.user}".strip(), self.concurrency, chat)
+        return Claim(self.turns_key, self.concurrency, chat)
+
+    @property
+    def turns_key(self) -> str:
+        """Return the name by which the caller's requests are counted when keys take turns."""
+        return f"{self.asker.name} {self.user}".strip()
 
     @property
     def workspace(self) -> str:

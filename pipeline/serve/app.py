@@ -30,6 +30,7 @@ from pipeline.serve.sessions import OneTimeToken, sessions_of
 from pipeline.serve.tries import Tries
 from pipeline.serve.turns import Claim
 from pipeline.serve.ui.mount import OPEN_PATHS, mount
+from pipeline.serve.usage import Counted
 from pipeline.settings.query_options import QuerySettings
 from pipeline.settings.schema import ServeSettings
 
@@ -76,7 +77,10 @@ FAILURES: dict[int | str, dict[str, Any]] = {
     422: {"model": Failed, "description": "The request makes no sense; `fields` says where."},
     429: {
         "model": Failed,
-        "description": "What may be spent in a day is spent, or too many keys were wrong.",
+        "description": (
+            "What may be spent in a day is spent, too many of the key's queries wait, or too many"
+            " keys were wrong."
+        ),
     },
     502: {"model": Failed, "description": "The model failed, or refused the server's key."},
     503: {
@@ -123,8 +127,9 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     sessions = sessions_of(project, access_list, token)
     ui = mount(app, queries, sessions, tries, _provider(limits), audit) if limits.page else None
     _answer_errors(app, ui.failed if ui else told)
+    counted = Counted(AuditedEdits(app, audit), queries.count_loop)
     guarded: ASGIApp = Guard(
-        AuditedEdits(app, audit), access_list, 1024 * limits.max_body_kb, limits.request_timeout,
+        counted, access_list, 1024 * limits.max_body_kb, limits.request_timeout,
         ("/health", *(OPEN_PATHS if ui else ())), any_host, sessions if ui else None,
         limits.cors_origins, tries,
         limits.users,

@@ -27,7 +27,7 @@ from pipeline.errors import (
     UsageError,
 )
 from pipeline.pages.environment import texts
-from pipeline.serve.queries import BusyError, ClosingError, OverdueError
+from pipeline.serve.queries import BusyError, ClosingError, OverdueError, TooManyError
 from pipeline.settings.validation import did_you_mean
 
 LOG = logging.getLogger("graphmill.serve")
@@ -49,6 +49,7 @@ BY_KIND: tuple[tuple[type[Exception], int, str], ...] = (
 )
 OWN: dict[type[Exception], tuple[int, str]] = {
     BusyError: (503, "busy"),
+    TooManyError: (429, "too_many_waiting"),
     OverdueError: (504, "timeout"),
     RequestEndedError: (504, "timeout"),
     ClosingError: (503, "shutting_down"),
@@ -81,6 +82,8 @@ class Failure:
 
     @property
     def headers(self) -> dict[str, str]:
+        if self.type == "too_many_waiting":
+            return RETRY
         if self.status == 429:
             return {"Retry-After": str(seconds_left())}
         return RETRY if self.status == 503 else {}

@@ -36,6 +36,7 @@ from pipeline.serve.queries import Api, HungUpError, Queries, unless_gone
 from pipeline.serve.server import make_ready
 from pipeline.serve.start import serve_as
 from pipeline.serve.tool_parameters import OF_QUERY, OF_QUERY_DATA, with_parameters
+from pipeline.serve.usage import Counted
 from pipeline.settings.keys import STDIO
 from pipeline.settings.query_fields import TOOL_TOKENS
 
@@ -354,7 +355,7 @@ def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
         stateless_http=True, json_response=True, host=EVERYWHERE
     )
     guarded = Guard(
-        HangUps(app),
+        Counted(HangUps(app), queries.count_loop),
         access_list_of(project),
         1024 * settings.max_body_kb,
         settings.request_timeout,

@@ -18,7 +18,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from starlette.types import ASGIApp
 
 from pipeline.current_request import CurrentRequest
-from pipeline.serve.turns import Claim, TurnedOutError, Turns
+from pipeline.serve.turns import Claim, Turn, TurnedOutError, Turns
 from pipeline.settings.schema import ServeSettings
 
 Parameters = ParamSpec("Parameters")
@@ -79,6 +79,9 @@ GIVEN_UP_SECONDS = 1.0
 """A query that was given up counts among those of its key for so long. Its place is free at once. A
 client that hangs up and asks again all the time would otherwise use more of the server than one
 that waits for its answers."""
+REFUSED_SECONDS = 1.0
+"""The delay of the refusal to a key that has too many queries waiting. A client that asks again at
+once would otherwise use more of the server than one that waits."""
 LAST_SECONDS = 1.0
 """The seconds that abandoned queries have to close their calls to a model."""
 LOOK_SECONDS = 0.5
@@ -87,6 +90,10 @@ LOOK_SECONDS = 0.5
 
 class BusyError(Exception):
     """The queue of waiting queries is full."""
+
+
+class TooManyError(Exception):
+    """The key has as many waiting queries as it may have."""
 
 
 class OverdueError(Exception):
@@ -138,7 +145,7 @@ class Queries:
 
     @property
     def running(self) -> int:
-        return sum(turns.running for turns in self._turns.values())
+        return sum(len(turns.running) for turns in self._turns.values())
 
     @property
     def waiting(self) -> int:
@@ -147,8 +154,8 @@ class Queries:
     async def run(self, work: Callable[[], Result], claim: Claim = ANYBODY) -> Result:
         """Run ``work`` in a thread when it is the claim's turn, and return its result.
 
-        If this coroutine is cancelled, the work is told to end. Raises BusyError, OverdueError and
-        ClosingError, and what ``work`` raises.
+        If this coroutine is cancelled, the work is told to end. Raises BusyError, TooManyError,
+        OverdueError and ClosingError, and what ``work`` raises.
         """
         begun = await self._begin(claim)
         step = self.in_thread(begun.request.doing, work)
@@ -221,18 +228,21 @@ class Queries:
     async def _begin(self, claim: Claim) -> "Begun":
         """Wait for the claim's turn, and return the query that may run now.
 
-        Raises BusyError if the queue is full or the turn does not come in time, and ClosingError.
+        Raises BusyError if the queue is full or the turn does not come in time, TooManyError if the
+        key has too many waiting, and ClosingError.
         """
         if self.closing:
             raise ClosingError
         loop, turns = asyncio.get_running_loop(), self._turns[claim.chat]
         # The loop's clock is time.monotonic, by which the request's work compares its deadline.
         deadline = loop.time() + self.limits.timeout
-        if not turns.free_for(claim) and self.waiting >= self.limits.waiting:
-            self._make_room(claim)
+        if not turns.free_for(claim):
+            await self._refuse_too_many(claim, turns)
+            if self.waiting >= self.limits.waiting:
+                self._make_room(claim)
         try:
             async with asyncio.timeout_at(deadline):
-                await turns.take(claim)
+                turn = await turns.take(claim)
         except (TimeoutError, TurnedOutError):
             raise BusyError from None
 
@@ -255,7 +265,23 @@ class Queries:
                 loop.call_soon_threadsafe(give_back_share)
 
         request.when_over = when_over
-        return Begun(turns, request)
+        return Begun(turns, turn, request)
+
+    def count_loop(self, key: str, seconds: float) -> None:
+        """Count time for which the event loop worked for a key, as a use of either kind of
+        places."""
+        for turns in self._turns.values():
+            turns.count_loop(key, seconds)
+
+    async def _refuse_too_many(self, claim: Claim, turns: Turns) -> None:
+        """Raise TooManyError, after a delay, if half of the queries that may wait are the key's.
+
+        A claim without a limit is the only one, and may have all of them waiting.
+        """
+        most = max(1, math.ceil(self.limits.waiting / 2))
+        if claim.most is not None and turns.waiting_of(claim.key) >= most:
+            await asyncio.sleep(REFUSED_SECONDS)
+            raise TooManyError
 
     def _make_room(self, claim: Claim) -> None:
         """Remove the newest waiting request of the key that has most of them.
@@ -263,9 +289,9 @@ class Queries:
         Raises BusyError if no key would have more of them than the claim's own key with this one.
         """
         lengths = {
-            (chat, key): len(queue)
+            (chat, key): turns.waiting_of(key)
             for chat, turns in self._turns.items()
-            for key, queue in turns.queues.items()
+            for key in turns.queues
         }
         longest = max(lengths, key=lengths.__getitem__, default=None)
         with_this_one = lengths.get((claim.chat, claim.key), 0) + 1
@@ -280,6 +306,7 @@ class Begun:
     """A query that may run: its place among the turns, and the request that its work belongs to."""
 
     turns: Turns
+    turn: Turn
     request: CurrentRequest
 
     def end(self, ended: asyncio.Future[Any]) -> None:
@@ -289,7 +316,7 @@ class Begun:
             ended.exception()
         # First the share, so that the same key may be the next to have the place.
         self.request.part_ended()
-        self.turns.give_back_place()
+        self.turns.give_back_place(self.turn)
 
 
 class Stream(Generic[Item]):

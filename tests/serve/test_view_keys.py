@@ -1,9 +1,11 @@
 """A key of a view is answered, everywhere, as a key of a project that has the documents of the view
 alone; and it reaches no other workspace."""
 
+import asyncio
 import json
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,12 @@ import pytest
 from pipeline.errors import SettingsError
 from pipeline.project import Project
 from pipeline.serve.access import access_list_of
+from pipeline.serve.mcp import http_app
+from pipeline.serve.queries import Queries
+from pipeline.serve.server import Server, address_of, listen
 from pipeline.settings.query_fields import Mode
 from tests.projects import NO_STORE, new_project, workspace_of
-from tests.serve.serving import serving
+from tests.serve.serving import in_thread, serving
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
 from tests.whole.test_views import CANARY, NAMES, VIEW, changed, first_rows, put
@@ -29,6 +34,11 @@ SERVE: dict[str, Any] = {
     "keys": {"reader": {"key": KEY, "view": VIEW, "modes": MODES}},
     "allow": {"cost_per_day": "unlimited"},
 }
+OF_TOOLS = {
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": "2025-06-18",
+}
+"""Headers of a request for a tool; other requests may have them too."""
 TIMES = {"timings_ms", "question_id", "seconds", "began"}
 """Fields that no two requests have in common."""
 
@@ -41,6 +51,17 @@ class Pair:
     alone: httpx2.Client
     workspaces: tuple[str, str]
     hidden: list[str]
+    tools_url: str
+
+    def told_by_tool(self, name: str, **arguments: Any) -> list[Any]:
+        """What both are told by a tool for assistants."""
+        return self.told(
+            f"{self.tools_url}/mcp",
+            jsonrpc="2.0",
+            id=1,
+            method="tools/call",
+            params={"name": name, "arguments": arguments},
+        )
 
     def told(self, path: str, **asked: Any) -> list[Any]:
         """What both are told, but for the times and the names of their workspaces."""
@@ -92,13 +113,26 @@ def pair(
             project.run("index")
     with folder.open(*folder.endpoint_overrides, "cache=''") as project, serving(project) as served:
         view, control = (
-            httpx2.Client(base_url=served.url, headers={"x-api-key": key}, timeout=60)
+            httpx2.Client(base_url=served.url, headers={"x-api-key": key, **OF_TOOLS}, timeout=60)
             for key in (KEY, CONTROL)
         )
         hidden = hidden_ids(project)
         assert hidden
-        with view, control:
-            yield Pair(view, control, (project.settings.of_view(VIEW).workspace, of_single), hidden)
+        workspaces = (project.settings.of_view(VIEW).workspace, of_single)
+        with view, control, tools_of(project) as tools_url:
+            yield Pair(view, control, workspaces, hidden, tools_url)
+
+
+@contextmanager
+def tools_of(project: Project) -> Iterator[str]:
+    """Serve the tools for assistants over HTTP, and yield the address."""
+    settings = project.settings.serve
+    queries = Queries(settings)
+    with listen("127.0.0.1", 0) as listening:
+        app = http_app(project, queries, any_host=False)
+        with in_thread(Server(app, settings, queries.end), listening):
+            yield address_of(listening)
+    asyncio.run(queries.close())
 
 
 def hidden_ids(project: Project) -> list[str]:
@@ -130,6 +164,18 @@ def test_every_mode_answers_as_the_project_of_these_documents_alone(pair: Pair, 
         )
         assert view == alone
     assert found or mode in ("community", "drift")  # which need reports, and no view has any
+
+
+@pytest.mark.parametrize("mode", ["naive", "graph", "hybrid"])
+@pytest.mark.parametrize("tool", ["query_data", "query"])
+def test_tools_answer_as_the_project_of_these_documents_alone(pair: Pair, tool: str, mode: str):
+    for question in (f"Who is {NAMES[0]}?", f"What has {CANARY} Trust to do with {NAMES[1]}?"):
+        view, alone = pair.told_by_tool(tool, query=question, mode=mode)
+        assert view == alone
+        result = view[1]["result"]
+        assert not result.get("isError")
+        assert result["structuredContent"]["references"]
+        assert not [id for id in pair.hidden if id in json.dumps(result)]
 
 
 def test_every_page_shows_what_that_project_shows(pair: Pair):

@@ -278,15 +278,21 @@ def _is_one_of(text: Cell, number: Cell | None, operands: Sequence[Any]) -> Test
     """Return the test that the value equals one of ``operands``, as "=" compares each of them.
 
     Each kind of operand is one bound array: the statement has the same text and the same few
-    parameters for ten values and for a thousand.
+    parameters for ten values and for a thousand of the same kinds.
     """
     truths = [as_text(operand) for operand in operands if isinstance(operand, bool)]
     texts = [as_text(operand) for operand in operands if not isinstance(operand, bool)]
-    same_text = or_(_equals_any(text, texts, Text), _equals_any(func.lower(text), truths, Text))
+    tests = [_equals_any(text, texts, Text)] if texts else []
+    if truths:
+        # Only if it is needed: PostgreSQL spends most of the time of a condition in `lower`.
+        tests.append(_equals_any(func.lower(text), truths, Text))
+    same_text = or_(*tests)
     if number is None:
         return same_text
     plain = {wanted: _plain_number(wanted) for wanted in texts}
     numbers = [amount for amount in plain.values() if amount is not None]
+    if not numbers:
+        return same_text
     # A number in a document equals an operand that is a plain number by its value, not by its text.
     others = [wanted for wanted, amount in plain.items() if amount is None]
     same_number = or_(_equals_any(number, numbers, Numeric), _equals_any(text, others, Text))
