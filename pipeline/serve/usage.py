@@ -77,14 +77,14 @@ class Usage:
 
 
 class Measured(Awaitable[None]):
-    """An awaitable around a coroutine that measures the CPU time of its steps in the event loop.
+    """An awaitable around a coroutine that measures the time of its steps in the event loop.
 
-    Time in which the coroutine waits, or another thread runs, is not counted. ``seconds`` is the
-    time so far.
+    Time in which the coroutine waits is not counted. ``seconds`` is the time so far. The clock is
+    one of wall time, as that of the places: both then grow alike on a busy machine.
     """
 
     def __init__(
-        self, work: Coroutine[Any, Any, None], clock: Callable[[], float] = time.thread_time
+        self, work: Coroutine[Any, Any, None], clock: Callable[[], float] = time.perf_counter
     ):
         self.work, self.clock, self.seconds = work, clock, 0.0
 

@@ -473,7 +473,8 @@ class ServeSettings(Section):
     """Settings of ``graphmill serve`` and ``graphmill mcp``.
 
     ``concurrency`` is the number of queries that may ask a chat model at the same time; up to 16
-    more that ask none may run beside them. ``waiting`` is how many further queries may wait.
+    more that ask none may run beside them. ``waiting`` is how many further queries may wait,
+    half of them of one key.
     ``timeout`` bounds a query in seconds. ``request_timeout`` is how long a request's headers may
     take to arrive, and its body. ``grace`` is how long queries may go on when the server is
     stopped.
