@@ -290,12 +290,14 @@ def _list_cells(sizes: np.ndarray, items: pa.Array, kind: pa.LargeListType) -> p
 
 
 def _table(schema: TableSchema, **columns: Any) -> pa.Table:
-    arrays = [
-        (
-            cells.cast(field.type)
-            if isinstance(cells, pa.Array | pa.ChunkedArray)
-            else pa.array(cells, field.type)
-        )
-        for field, cells in ((field, columns[field.name]) for field in schema.arrow)
-    ]
+    """Return a table of the schema; an optional column that is not given holds nulls."""
+    n_rows = len(next(iter(columns.values())))
+    arrays: list[pa.Array | pa.ChunkedArray] = []
+    for field in schema.arrow:
+        if field.name in schema.optional and field.name not in columns:
+            arrays.append(pa.nulls(n_rows, field.type))
+            continue
+        cells = columns[field.name]
+        is_arrow = isinstance(cells, pa.Array | pa.ChunkedArray)
+        arrays.append(cells.cast(field.type) if is_arrow else pa.array(cells, field.type))
     return pa.Table.from_arrays(arrays, schema=schema.arrow)

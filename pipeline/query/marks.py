@@ -27,6 +27,8 @@ BARE = re.compile(
 BEGINS_BARE = re.compile(rf"[{_OPEN}][ \d,;–-]{{0,300}}")
 """The end of a text that may become numbers in brackets."""
 _OPENS_DATA = re.compile(r"\[(Data):", re.IGNORECASE)
+_MAY_CITE = re.compile(rf"[{_OPEN}]|\( ?ref", re.IGNORECASE)
+"""The beginning of each mark that ``inert`` changes. Few texts have one."""
 _RANGE = re.compile(rf"({NUMBER})(?: ?[–-] ?(?:refs? ?: ?)?({NUMBER}))?", re.IGNORECASE)
 _AS_PARENTHESES = str.maketrans("[］［]【】〔〕", "()()()()")
 _NO_MARK = _AS_PARENTHESES | {ord(":"): " "}
@@ -63,6 +65,8 @@ def inert(text: str) -> str:
     ``[ref:3]`` becomes ``(ref 3)``, ``[Data: Sources (2)]`` becomes ``(Data Sources (2))``, ``[3]``
     becomes ``(3)``.
     """
+    if not _MAY_CITE.search(text):
+        return text
     text = CITATION.sub(lambda found: found[0].translate(_NO_DATA), text)
     text = MARKED.sub(lambda found: found[0].translate(_NO_MARK), text)
     text = BARE.sub(lambda found: put_in_parentheses(found[0]), text)

@@ -24,6 +24,9 @@ _PACKAGED: dict[str, Callable[[], openai.Tokenizer]] = {
     "cl100k_base": openai.cl100k_base,
     "o200k_base": openai.o200k_base,
 }
+LONGEST_REMEMBERED, REMEMBERED = 1_000, 8_192
+"""Characters of the longest text whose count is remembered, and the number of such texts: about 8
+MB. A question counts its instructions and many rows twice, and questions share rows."""
 _SAME_PLAIN_TEXT = {"o200k_harmony": "o200k_base", "p50k_edit": "p50k_base"}
 """Encodings that differ only in special tokens, and the encoding with the same plain text."""
 
@@ -42,10 +45,19 @@ class BytePairTokenizer:
             return _load(self.name).encode(_without_surrogates(text))
 
     def count(self, text: str) -> int:
-        try:
-            return _load(self.name).count(text)
-        except UnicodeEncodeError:
-            return _load(self.name).count(_without_surrogates(text))
+        """Return the number of tokens; the counts of the last short texts are remembered."""
+        count = _count_remembered if len(text) <= LONGEST_REMEMBERED else _count
+        return count(self.name, text)
+
+
+def _count(encoding: str, text: str) -> int:
+    try:
+        return _load(encoding).count(text)
+    except UnicodeEncodeError:
+        return _load(encoding).count(_without_surrogates(text))
+
+
+_count_remembered = lru_cache(REMEMBERED)(_count)
 
 
 def tokenizer(name: str) -> BytePairTokenizer:
