@@ -368,6 +368,7 @@ class Asking(Services):
             tokenizer=self.tokenizer,
             prompt=self.query_prompt,
             reranker=AccountedReranker(self.reranker, account) if self.reranker else None,
+            fuses_ranks=self.fuses_ranks,
             measured=cache(self._measured),
             account=account,
             learn_window=self._learn_window,

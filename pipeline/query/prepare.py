@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pipeline.errors import OtherVectorsError
+from pipeline.models.base import Reranker
 from pipeline.query import formats
 from pipeline.query.context import Context, build_context, note_dropped_sections
 from pipeline.query.messages import build_answer_messages, count_tokens
@@ -18,10 +19,11 @@ from pipeline.query.request_limits import (
 )
 from pipeline.query.resources import Clock, QueryResources
 from pipeline.query.search.absent import describe_absence, find_absent_terms
-from pipeline.query.search.evidence import CANDIDATES, Evidence, Found, rerank_chunks
+from pipeline.query.search.evidence import Evidence, Found
 from pipeline.query.search.filtered import restrict_to_where
 from pipeline.query.search.keywords import Keywords, choose_search_text, find_keywords
 from pipeline.query.search.modes import KEYWORD_MODES, embed_question, find_evidence
+from pipeline.query.search.reranking import FUSED_MODES, count_candidates, rerank_chunks
 from pipeline.query.search.versions import order_versions
 from pipeline.stores.reads import GraphReads, VectorReads
 from pipeline.stores.records import Passage
@@ -117,8 +119,8 @@ def _search(
         return (Evidence(), ()), ()
     question = embed_question(request, keywords, resources.embedding)
     n_chunks = request.chunk_top_k
-    if request.enable_rerank and resources.reranker:
-        n_chunks *= CANDIDATES
+    if _find_reranker(request, resources):
+        n_chunks = count_candidates(n_chunks, resources.fuses_ranks)
 
     def find(vectors: VectorReads, graph: GraphReads) -> Found:
         evidence, chunks = find_evidence(request, question, vectors, graph, n_chunks)
@@ -133,9 +135,23 @@ def _rerank(
     request: QueryRequest, keywords: Keywords, chunks: Sequence[Passage], resources: QueryResources
 ) -> tuple[Sequence[Passage], tuple[str, ...]]:
     """Return the chunks, reranked if the request wants it and there is a reranker, and notes."""
-    if resources.reranker is None or not request.enable_rerank:
+    reranker = _find_reranker(request, resources)
+    if reranker is None:
         return chunks, ()
-    return rerank_chunks(chunks, choose_search_text(request, keywords), resources.reranker)
+    text = choose_search_text(request, keywords)
+    return rerank_chunks(chunks, text, reranker, fused=resources.fuses_ranks)
+
+
+def _find_reranker(request: QueryRequest, resources: QueryResources) -> Reranker | None:
+    """Return the reranker, or None if there is none for this request.
+
+    Orders are fused only in FUSED_MODES.
+    """
+    if not request.enable_rerank:
+        return None
+    if resources.fuses_ranks and request.mode not in FUSED_MODES:
+        return None
+    return resources.reranker
 
 
 def _abstention(

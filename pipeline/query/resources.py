@@ -50,7 +50,8 @@ class QueryResources:
     given up early. ``measured``: returns what trials have shown of the chat model of a name.
     ``learn_window``: stores the tokens that the endpoint of a chat model has just said it accepts,
     and returns the updated measurements. ``longest_reply``: returns max_tokens of the chat model of
-    a name, or None. ``account``: the costs of the question.
+    a name, or None. ``fuses_ranks``: the reranker's order is fused with that of the search, and
+    does not replace it. ``account``: the costs of the question.
     """
 
     read: ReadTogether
@@ -60,6 +61,7 @@ class QueryResources:
     tokenizer: Tokenizer
     prompt: Callable[[str], Prompt]
     reranker: Reranker | None = None
+    fuses_ranks: bool = False
     measured: Callable[[str], Measured] = lambda name: UNMEASURED
     account: Account = field(default_factory=Account)
     learn_window: Callable[[str, int], Measured] = lambda name, window: Measured(

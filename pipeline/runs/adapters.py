@@ -288,6 +288,12 @@ def reranker(
     rerank = _find_model(settings.models.rerank, name, "models.rerank")
     where = f"models.rerank.{name}"
     if rerank.provider == "local":
+        from pipeline.models.here.minilm import MINILM
+
+        if rerank.model in ("", MINILM):
+            from pipeline.models.here.minilm_rerank import MOST_CHARACTERS, MiniLMReranker
+
+            return MiniLMReranker(min(rerank.max_characters, MOST_CHARACTERS), where)
         from pipeline.models.here.transformers import CrossEncoderReranker
 
         return CrossEncoderReranker(rerank.model, rerank.batch_size, rerank.max_characters, where)

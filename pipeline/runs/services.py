@@ -24,6 +24,7 @@ from pipeline.load.owners import (
 from pipeline.models.conversations import made_once, made_once_each
 from pipeline.models.measured import MeasuredModels
 from pipeline.runs.adapters import (
+    DEFAULT_RERANKER,
     EMBEDDED,
     EMBEDDED_FOLDER,
     Stores,
@@ -681,6 +682,12 @@ class Services:
     def reranker(self) -> Reranker | None:
         """Return the reranker that is called default, or None if settings name no reranker."""
         return reranker(self.settings, root=self.root)
+
+    @property
+    def fuses_ranks(self) -> bool:
+        """Return whether the reranker's order is fused with that of the search."""
+        named = self.settings.models.rerank.get(DEFAULT_RERANKER)
+        return named is not None and named.fuses_ranks
 
     def embedding_like(self, identity: Mapping[str, Any]) -> EmbeddingModel:
         """Return the model of the settings that made the loaded vectors, by which questions must be

@@ -302,7 +302,8 @@ class QueryFields:
             help="Use the reranker.",
             page=(
                 "where `models.rerank` names a reranker, three times as many text units are found,"
-                " and the best of them by its scores are shown"
+                " and the best of them by its scores are shown; with `order: fused`"
+                " [both orders count](models.md#rerank)"
             ),
             off="--no-rerank",
         ),

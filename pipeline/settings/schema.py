@@ -207,10 +207,15 @@ class RerankPrice(Section):
 
 
 class RerankSettings(Section, ConnectionSettings):
-    """A reranker: an endpoint with the protocol of Jina and Cohere, or a cross-encoder on this
-    machine (``provider: local``)."""
+    """A reranker: an endpoint with the protocol of Jina and Cohere, or a model on this machine
+    (``provider: local``): MiniLM or the folder of a cross-encoder.
+
+    ``order``: whether its order replaces that of the search, or both are fused. MiniLM's order is
+    fused unless the settings say otherwise, because alone it loses recall.
+    """
 
     provider: Literal["endpoint", "local"] = "endpoint"
+    order: Literal["alone", "fused"] | None = None
     base_url: str = Field(default="", repr=False)
     api_key: SecretStr = SecretStr("")
     model: str = ""
@@ -220,6 +225,11 @@ class RerankSettings(Section, ConnectionSettings):
     timeout: float = Field(default=30, gt=0)
     max_retries: int = Field(default=2, ge=0)
     price: RerankPrice | None = None
+
+    @property
+    def fuses_ranks(self) -> bool:
+        is_minilm = self.provider == "local" and self.model in ("", "minilm")
+        return is_minilm if self.order is None else self.order == "fused"
 
 
 class ModelsSettings(Section):

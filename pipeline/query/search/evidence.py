@@ -1,16 +1,14 @@
-"""Evidence before it is cut to a budget: rankings merged, text units chosen and reranked."""
+"""Evidence before it is cut to a budget: rankings merged and text units chosen."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
 
-from pipeline.errors import ModelError, NoSuchModelError
-from pipeline.models.base import Reranker
 from pipeline.settings.query_fields import ChunkPick
 from pipeline.stores.reads import VectorReads
 from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report, SharedUnit
@@ -20,8 +18,6 @@ Picks = Mapping[str, int]
 Item = TypeVar("Item")
 Sources = Sequence[Sequence[str]]
 """Ids of the source text units of each record found, the best record first."""
-CANDIDATES = 3
-"""Factor by which more text units are found than shown if a reranker chooses among them."""
 LANES = ("vector", "graph", "entity", "relationship")
 """Ways to find text units, in the order in which they take turns."""
 
@@ -196,21 +192,3 @@ def count_frequencies(units: Iterable[str], sources: Sources) -> Picks:
 def _frequencies(sources: Sources) -> Counter[str]:
     """Return the number of records that have each text unit as a source."""
     return Counter(chain.from_iterable(map(dict.fromkeys, sources)))
-
-
-def rerank_chunks(
-    chunks: Sequence[Passage], query: str, reranker: Reranker
-) -> tuple[Sequence[Passage], tuple[str, ...]]:
-    """Return the chunks sorted by relevance, which they keep as ``rerank_score``, and notes.
-
-    Ties keep their order. If the reranker fails, the chunks are returned unchanged with a note.
-    """
-    if not chunks:
-        return chunks, ()
-    try:
-        scores = reranker.rerank(query, [chunk.content for chunk in chunks])
-    except (ModelError, NoSuchModelError) as error:
-        return chunks, (f"not reranked: {error}",)
-    scored = [(float(score), chunk) for score, chunk in zip(scores, chunks, strict=True)]
-    scored.sort(key=lambda entry: -entry[0])
-    return [replace(chunk, rerank_score=score) for score, chunk in scored], ()
