@@ -4,7 +4,8 @@
     python benchmarks/recall.py --compare BEFORE AFTER
 
 The sets are those of benchmarks/sets.py, the graphs those of workflow `fast`, the embedding the
-builtin one; no chat model is asked. `bm25` is plain BM25 over file name and text of whole files.
+builtin one, or with `--embedding` a model of `provider: local`, such as `use-multilingual`; no chat
+model is asked. `bm25` is plain BM25 over file name and text of whole files.
 BEFORE/NAME.json is what `graphmill eval --output` writes, with that mode. `--compare` pairs the
 questions of the files of one name in two folders; it lists what was lost and gained. `--json`
 prints JSON.
@@ -49,6 +50,7 @@ def main() -> None:
     )
     parser.add_argument("sets", nargs="*", choices=[*SETS, []], metavar="SET", help=", ".join(SETS))
     parser.add_argument("--modes", nargs="+", default=list(MODES))
+    parser.add_argument("--embedding", default="", help="the name of a local embedding model")
     parser.add_argument("--output", type=Path, help="a folder for the JSON of each set")
     parser.add_argument("--compare", type=Path, nargs=2, metavar="FOLDER")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -58,7 +60,7 @@ def main() -> None:
     else:
         rows = []
         for name in options.sets or SETS:
-            evaluation = evaluate_set(name, options.modes)
+            evaluation = evaluate_set(name, options.modes, options.embedding)
             if options.output:
                 options.output.mkdir(parents=True, exist_ok=True)
                 _write_json(options.output / f"{name}.json", evaluation)
@@ -68,13 +70,18 @@ def main() -> None:
     print(json.dumps(rows, indent=1)) if options.json else print_table(rows)
 
 
-def evaluate_set(name: str, modes: Sequence[str] = MODES) -> dict[str, Any]:
-    """Build a project of the set in a temporary folder; return its evaluation, with BM25."""
+def evaluate_set(name: str, modes: Sequence[str] = MODES, embedding: str = "") -> dict[str, Any]:
+    """Build a project of the set in a temporary folder; return its evaluation, with BM25.
+
+    ``embedding``: the name of a local embedding model, or "" for the builtin one.
+    """
     with tempfile.TemporaryDirectory(prefix="graphmill-recall-", ignore_cleanup_errors=True) as at:
         root = Path(at)
         made = made_set(name)
         init_project(root)
         write_set(made, root)
+        if embedding:
+            _choose_embedding(root / "settings.yaml", embedding)
         try:
             command(root, "run", "fast")
             output = root / "evaluation.json"
@@ -90,6 +97,16 @@ def evaluate_set(name: str, modes: Sequence[str] = MODES) -> dict[str, Any]:
     add_bm25(evaluation, texts, questions)
     add_versions(evaluation, questions)
     return evaluation
+
+
+def _choose_embedding(path: Path, model: str) -> None:
+    """Write a local embedding model into the settings of a new project."""
+    settings = path.read_text(encoding="utf-8")
+    builtin = "provider: builtin "
+    if builtin not in settings:
+        raise SystemExit(f"{path}: no '{builtin}' to replace; see how init writes settings.yaml")
+    local = f"model: {model}\n      provider: local "
+    path.write_text(settings.replace(builtin, local, 1), encoding="utf-8")
 
 
 def _absence(root: Path) -> dict[str, list[str]]:

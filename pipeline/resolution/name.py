@@ -322,9 +322,9 @@ def _without_legal_form(core: Sequence[str]) -> tuple[str | None, Sequence[str]]
     rest = list(core)
     forms: list[str] = []
     # Chinese and Japanese write the form in front of the name or behind it, without a space.
-    front = _first_prefix(rest[0], JOINED_LEGAL_FORMS)
+    front = _first_prefix(rest[0], tuple(JOINED_LEGAL_FORMS))
     if front and rest != [front]:
-        forms.append(front)
+        forms.append(JOINED_LEGAL_FORMS[front])
         rest[0] = rest[0].removeprefix(front)
         if not rest[0]:
             rest.pop(0)
@@ -333,11 +333,11 @@ def _without_legal_form(core: Sequence[str]) -> tuple[str | None, Sequence[str]]
     while len(rest) > 1 and rest[-1] in LEGAL_FORMS:
         forms.append(LEGAL_FORMS[rest.pop()])
     if rest:
-        end = _first_suffix(rest[-1], JOINED_LEGAL_FORMS)
+        end = _first_suffix(rest[-1], tuple(JOINED_LEGAL_FORMS))
         bare = rest[-1].removesuffix(end)
         if end and bare:
             rest[-1] = bare
-            forms.append(end)
+            forms.append(JOINED_LEGAL_FORMS[end])
     if rest and forms and rest[-1] == "and":
         # The name ended with "& Co.".
         rest.pop()

@@ -17,6 +17,13 @@ import numpy as np
 from rapidfuzz import fuzz
 from rapidfuzz.distance import OSA
 
+from pipeline.resolution.han import (
+    abbreviation_keys,
+    han_key,
+    has_han,
+    is_abbreviation,
+    same_han,
+)
 from pipeline.resolution.name import Name
 from pipeline.resolution.spelling import DOCUMENT, PROPER_TYPES
 
@@ -112,6 +119,7 @@ class Rules:
             or _same_person(one, two)
             or _same_by_qualifier(one, two, company)
             or _same_abroad(one, two)
+            or _same_in_han(one, two)
             or _mistyped(one, two, company)
         )
         if rule:
@@ -140,6 +148,11 @@ class Rules:
         score = fuzz.token_sort_ratio(one.text, two.text) / 100
         if company.both and (_is_acronym_of(one, two) or _is_acronym_of(two, one)):
             return Comparison("perhaps", "acronym", score)
+        abbreviates = is_abbreviation(one.joined, two.joined) or is_abbreviation(
+            two.joined, one.joined
+        )
+        if company.both and abbreviates:
+            return Comparison("perhaps", "abbreviation", score)
         if one.is_person and two.is_person and _initials_fit(one.core, two.core, least=1):
             return Comparison("perhaps", "initials", score)
         if score >= self.similarity:
@@ -311,6 +324,13 @@ def _same_abroad(one: Name, two: Name) -> str:
     return "" if has_initials else "transliteration"
 
 
+def _same_in_han(one: Name, two: Name) -> str:
+    """Return the rule "characters" for one name in two forms of Chinese characters, else ""."""
+    if one.type != two.type:
+        return ""
+    return "characters" if same_han(one.joined, two.joined) else ""
+
+
 def _mistyped(one: Name, two: Name, company: Company) -> str:
     """Return the rule "typo" if the names differ by a slip in one long word, else "".
 
@@ -416,6 +436,10 @@ def _keys(name: Name) -> Iterator[str]:
     if name.foreign or name.joined.isalpha():
         yield f"skeleton {name.skeleton}"
     yield from _keys_of_slips(name, numbers)
+    if has_han(name.joined):
+        yield f"han {han_key(name.joined)} {numbers}"
+        for key in abbreviation_keys(name.joined):
+            yield f"abbreviation {key}"
     for word in name.core:
         if len(word) >= SHORTEST_WORD:
             yield f"word {word} {numbers}"

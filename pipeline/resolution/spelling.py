@@ -33,6 +33,7 @@ _COUNTED = re.compile(r"(\d+)(?:st|nd|rd|th)")
 _DIGITS = re.compile(r"\d+|[零〇一二三四五六七八九十百千萬万億亿]")
 _HAN_ORDINAL = re.compile(r"第([一二三四五六七八九十])(?![一二三四五六七八九十百千])")
 _HAN_DIGITS = {digit: str(number) for number, digit in enumerate("一二三四五六七八九十", 1)}
+_SIMPLIFIED_DIGITS = str.maketrans("萬億", "万亿")
 ORDINAL = "°"
 """The mark behind the digits of an ordinal."""
 
@@ -61,6 +62,8 @@ _ACCENTED = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
 _KATAKANA = {code: code - 0x60 for code in range(0x30A1, 0x30F7)}
 _LONG_END = regex.compile(r"(?<=[ぁ-ゖー]{3})ー(?![ぁ-ゖー])")
 _JOINED = regex.compile(r"(?<=\p{L})['’‘ʼ´`](?=\p{L})")
+_KATAKANA_EQUALS = re.compile("(?<=[ァ-ヺー])[=゠](?=[ァ-ヺ])")
+"""The sign with which Japanese may join the parts of a foreign name, as it does with ・."""
 _THOUSANDS = regex.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d.,])")
 TOKEN = regex.compile(r"[\p{L}\p{N}\p{M}]+[+#]*|[\p{S}@/%*#]")
 """A word, or a sign that has a meaning: $100 is not €100, and A* is not A."""
@@ -69,11 +72,17 @@ LEGAL_FORMS = {
     "ltd": "ltd", "limited": "ltd", "llc": "llc", "llp": "llp", "lp": "lp", "plc": "plc", "gmbh": "gmbh", "ag": "ag",  # noqa: E501
     "kg": "kg", "ug": "ug", "ev": "ev", "sa": "sa", "sas": "sas", "sarl": "sarl", "srl": "srl", "spa": "spa",  # noqa: E501
     "nv": "nv", "bv": "bv", "ab": "ab", "asa": "asa", "oy": "oy", "oyj": "oyj", "aps": "aps", "kk": "kk",  # noqa: E501
-    "pty": "pty", "pte": "pte", "ooo": "ooo", "ооо": "ооо", "зао": "зао", "оао": "оао", "пао": "пао",  # noqa: E501
+    "株": "株式会社", "pty": "pty", "pte": "pte", "ooo": "ooo", "ооо": "ооо", "зао": "зао", "оао": "оао", "пао": "пао",  # noqa: E501
 }  # fmt: skip
 """The words for legal forms behind a company's name, each with one spelling of the form."""
-LEGAL_FORMS_IN_FRONT = frozenset({"ооо", "зао", "оао", "пао"})
-JOINED_LEGAL_FORMS = ("股份有限公司", "有限责任公司", "有限公司", "株式会社", "有限会社")
+LEGAL_FORMS_IN_FRONT = frozenset({"ооо", "зао", "оао", "пао", "株"})
+JOINED_LEGAL_FORMS = {
+    "股份有限公司": "股份有限公司", "有限责任公司": "有限责任公司", "有限責任公司": "有限责任公司",
+    "有限公司": "有限公司", "株式会社": "株式会社", "株式會社": "株式会社", "有限会社": "有限会社",
+    "有限會社": "有限会社", "合同会社": "合同会社",
+}  # fmt: skip
+"""The legal forms that are written without a space before or behind a name, each with one spelling
+of the form. A longer form comes before its end."""
 TITLES = {
     "mr": "m", "mister": "m", "sir": "m", "herr": "m", "monsieur": "m", "señor": "m", "senor": "m", "sr": "m",  # noqa: E501
     "mrs": "f", "ms": "f", "miss": "f", "dame": "f", "frau": "f", "madame": "f", "mme": "f", "mlle": "f",  # noqa: E501
@@ -94,7 +103,9 @@ RANKS = """
     viscountess voivode
 """.split()  # noqa: E501
 """The words before "of" and a place in a person's epithet, as in "Duke of York"."""
-JOINED_TITLES = ("さん", "先生", "女士", "氏", "様")
+JOINED_TITLES = (
+    "さん", "ちゃん", "くん", "先生", "老师", "老師", "教授", "博士", "女士", "小姐", "氏", "様"
+)  # fmt: skip
 ARTICLES = frozenset({"the", "a", "an"})
 PLURAL_ONLY = frozenset(
     """
@@ -201,7 +212,7 @@ def signature(tokens: Sequence[str]) -> tuple[str, ...]:
     """Return all numbers in the tokens as written, in order; each Chinese numeral is one."""
     numbers: list[str] = []
     for token in tokens:
-        numbers += _DIGITS.findall(token)
+        numbers += _DIGITS.findall(token.translate(_SIMPLIFIED_DIGITS))
     return tuple(numbers)
 
 
@@ -213,7 +224,7 @@ def plain_width(name: str) -> str:
     """
     text = " ".join(unicodedata.normalize("NFKC", name).split())
     signs = [str(unicodedata.decimal(sign)) if sign.isdecimal() else sign for sign in text]
-    text = "".join(signs)
+    text = _KATAKANA_EQUALS.sub("・", "".join(signs))
     return _THOUSANDS.sub(lambda number: number[0].replace(",", ""), text)
 
 

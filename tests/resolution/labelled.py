@@ -60,6 +60,17 @@ def labelled() -> list[Labelled]:
     ]
 
 
+def east_asian() -> list[Labelled]:
+    """Return the pairs of `pairs_east_asia.csv`: names in Chinese and Japanese characters.
+
+    No rule was written with those of the kind "new" in view.
+    """
+    return [
+        Labelled(row["kind"], row["a"], row["b"], row["type_a"], row["type_b"], row["label"])
+        for row in _rows("pairs_east_asia.csv")
+    ]
+
+
 def met() -> list[Labelled]:
     """Return the pairs of `pairs_met.csv`: names of 2WikiMultiHopQA's passages, judged by these.
 

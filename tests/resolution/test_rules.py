@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.resolution.name import read_name
 from pipeline.resolution.pairs import Company, Rules, named_pairs
-from tests.resolution.labelled import labelled, met, score
+from tests.resolution.labelled import east_asian, labelled, met, score
 
 PAIRS = labelled()
 MET = met()
@@ -155,3 +155,24 @@ def test_a_comparison_accepts_odd_names():
             if one is not two
         }
         named_pairs(names)
+
+
+@pytest.mark.parametrize(("kind", "recall"), [("in view", 0.8), ("new", 1.0)])
+def test_chinese_and_japanese_names_that_are_merged_mean_the_same(kind: str, recall: float):
+    found = score(pair for pair in east_asian() if pair.kind == kind)
+    assert found.precision == 1.0
+    assert found.recall >= recall
+
+
+def test_an_abbreviation_is_doubtful_only_if_a_text_unit_mentions_it_with_the_name():
+    names = read_name("北京大学", "organization"), read_name("北大", "organization")
+    rules = Rules(0.88, {})
+    assert rules.compare(*names).outcome == "different"
+    together = rules.compare(*names, Company(5, 3, 1))
+    assert (together.outcome, together.rule) == ("perhaps", "abbreviation")
+    assert named_pairs(names) == {(0, 1)}
+
+
+def test_a_name_that_begins_with_another_is_no_abbreviation():
+    names = read_name("东京大学", "organization"), read_name("东京", "organization")
+    assert Rules(0.88, {}).compare(*names, Company(5, 3, 3)).outcome == "different"

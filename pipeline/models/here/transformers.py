@@ -23,6 +23,7 @@ from pipeline.models.base import EmbeddingModel, Listener, Reranker, unit
 from pipeline.models.cache.lookup import embedding_keys
 from pipeline.models.cache.replies import NO_CACHE, ReplyCache
 from pipeline.models.here.minilm import MINILM
+from pipeline.models.here.multilingual import MULTILINGUAL
 from pipeline.models.here.remembered import embed_remembered
 
 _WORKING = threading.Lock()
@@ -46,7 +47,7 @@ class SentenceTransformerEmbedding(EmbeddingModel):
         if not (self._model_folder / "modules.json").is_file():
             raise SettingsError(
                 f"{self.where}: '{self.model}' is not the folder of a sentence-transformers model "
-                f"(no modules.json in it); give its path, or '{MINILM}'"
+                f"(no modules.json in it); give its path, '{MINILM}' or '{MULTILINGUAL}'"
             )
 
     @property
