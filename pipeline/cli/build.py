@@ -102,13 +102,15 @@ def init(
         help="With nightly/: cron, systemd, Kubernetes.")] = False,
     ontology: Annotated[bool, typer.Option("--ontology",
         help="With ontology.yaml: which types the graph may have.")] = False,
+    language: Annotated[str, typer.Option(metavar="CODE",
+        help="Prompts in German (de) or Chinese (zh).")] = "",
 ) -> None:  # fmt: skip
     """Make a project: settings, workflows, prompts, data/input. Existing files are kept."""
     root = (context.obj or Path()) / (folder or "")
     with report_errors(root):
         try:
             written, kept = init_project(
-                root, workflow or FIRST_WORKFLOW, sample, nightly, ontology
+                root, workflow or FIRST_WORKFLOW, sample, nightly, ontology, language
             )
         except OSError as error:
             raise GraphmillError(

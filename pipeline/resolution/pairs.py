@@ -436,13 +436,18 @@ def _keys(name: Name) -> Iterator[str]:
     if name.foreign or name.joined.isalpha():
         yield f"skeleton {name.skeleton}"
     yield from _keys_of_slips(name, numbers)
+    yield from _keys_in_han(name, numbers)
+    for word in name.core:
+        if len(word) >= SHORTEST_WORD:
+            yield f"word {word} {numbers}"
+
+
+def _keys_in_han(name: Name, numbers: str) -> Iterator[str]:
+    """Yield the keys of a name with Chinese characters: for their forms, and for abbreviations."""
     if has_han(name.joined):
         yield f"han {han_key(name.joined)} {numbers}"
         for key in abbreviation_keys(name.joined):
             yield f"abbreviation {key}"
-    for word in name.core:
-        if len(word) >= SHORTEST_WORD:
-            yield f"word {word} {numbers}"
 
 
 def _keys_of_slips(name: Name, numbers: str) -> Iterator[str]:

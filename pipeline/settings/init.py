@@ -13,6 +13,9 @@ PACKAGED = PACKAGE / "templates"
 CLONE = PACKAGE.parent
 FIRST_WORKFLOW = "fast"
 """The workflow of a new project. It needs no key of a model."""
+LANGUAGES = {"de": "Deutsch", "zh": "中文"}
+"""The languages that have prompts of their own, each with its name in the settings."""
+NAMES_LANGUAGE = re.compile(r"^language: \S+ *", re.MULTILINE)
 NAMES_WORKFLOW = re.compile(r"^workflow: \S+ *", re.MULTILINE)
 
 ENV_EXAMPLE = """\
@@ -43,20 +46,26 @@ def init_project(
     sample: bool = False,
     nightly: bool = False,
     ontology: bool = False,
+    language: str = "",
 ) -> tuple[list[str], list[str]]:
     """Write settings.yaml, workflows/, prompts/, data/input/, .env.example and .gitignore.
 
     settings.yaml of the new project names ``workflow``. ``sample`` adds documents and questions
     about them, ``nightly`` the files of docs/nightly.md, ``ontology`` the file ontology.yaml: that
     of the sample, or else one of comments.
+    ``language`` is one of LANGUAGES, whose prompts are written in place of the English ones, or "".
 
     Returns the names of the files written, and of those that existed and are left as they are.
-    Raises UsageError, with nothing written, for a workflow that does not come with the package.
+    Raises UsageError, with nothing written, for a workflow or a language that does not come with
+    the package.
     Also raises it for a sample in a folder that has other documents.
     """
+    if language and language not in LANGUAGES:
+        have = ", ".join(LANGUAGES)
+        raise UsageError(f"init: no prompts in '{language}' come with graphmill; have: {have}")
     sources = {
         name: source.read_text(encoding="utf-8")
-        for name, source in _templates(sample, nightly).items()
+        for name, source in _templates(sample, nightly, language).items()
     }
     if f"workflows/{workflow}.yaml" not in sources:
         have = ", ".join(
@@ -69,6 +78,10 @@ def init_project(
     if ontology:
         source = shipped() / SAMPLE_ONTOLOGY if sample else PACKAGE / "ontology" / "commented.yaml"
         sources[ONTOLOGY] = source.read_text(encoding="utf-8")
+    if language:
+        sources[SETTINGS] = NAMES_LANGUAGE.sub(
+            lambda line: f"language: {LANGUAGES[language]:<20}", sources[SETTINGS]
+        )
     sources |= {".env.example": ENV_EXAMPLE, ".gitignore": GITIGNORE}
     if sample:
         _check_no_documents_but(sources, folder)
@@ -99,13 +112,16 @@ def _check_no_documents_but(sample: Container[str], folder: Path) -> None:
             )
 
 
-def _templates(sample: bool, nightly: bool) -> dict[str, Path]:
+def _templates(sample: bool, nightly: bool, language: str) -> dict[str, Path]:
     """Return the files to copy, each by its path in the project."""
     root = shipped()
     sources = [root / SETTINGS, *root.glob("workflows/*.yaml"), *root.glob("prompts/*.md")]
     if sample:
         sources += [*filter(Path.is_file, root.glob("data/input/**/*")), root / SAMPLE_QUESTIONS]
     found = {source.relative_to(root).as_posix(): source for source in sources}
+    if language:
+        own_prompts = (root / "prompts" / language).glob("*.md")
+        found |= {f"prompts/{prompt.name}": prompt for prompt in own_prompts}
     if nightly:
         found |= {f"nightly/{source.name}": source for source in root.glob("examples/nightly/*")}
     return found

@@ -1,6 +1,7 @@
 import json
 import os
 from pathlib import Path
+from string import Template
 
 import pytest
 import yaml
@@ -97,3 +98,27 @@ def test_the_nightly_files_come_into_a_project_that_is_there(tmp_path: Path):
     )
     assert os.access(tmp_path / "nightly" / "nightly.sh", os.X_OK)
     assert not os.access(tmp_path / "nightly" / "crontab", os.X_OK)
+
+
+@pytest.mark.parametrize(("code", "name"), [("de", "Deutsch"), ("zh", "中文")])
+def test_prompts_of_a_language_have_the_placeholders_of_the_english_ones(
+    code: str, name: str, tmp_path: Path
+):
+    init_project(tmp_path / "en")
+    init_project(tmp_path / code, language=code)
+    english, own = files(tmp_path / "en"), files(tmp_path / code)
+    assert own.keys() == english.keys()
+    differing = {file for file in english if own[file] != english[file]}
+    translated = differing - {"settings.yaml"}
+    assert "prompts/extract_graph.md" in translated
+    for file in translated:
+        found, wanted = (set(Template(text[file]).get_identifiers()) for text in (own, english))
+        assert found == wanted, file
+    assert read_settings(tmp_path / code).language == name
+    assert read_settings(tmp_path / "en").language == "English"
+
+
+def test_a_language_without_prompts_is_refused_with_nothing_written(tmp_path: Path):
+    with pytest.raises(UsageError, match="no prompts in 'xx' come with graphmill; have: de, zh"):
+        init_project(tmp_path / "new", language="xx")
+    assert not (tmp_path / "new").exists()
