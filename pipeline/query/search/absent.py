@@ -11,6 +11,7 @@ from pipeline.phrases.lexicon import CALENDAR, LABELS, STARTERS, VERBS, guess_la
 from pipeline.stores.reads import VectorReads
 from pipeline.stores.records import Passage
 from pipeline.text.common_words import is_common
+from pipeline.text.compounds import Compound, join_nouns
 from pipeline.text.ids import words
 from pipeline.text.terms import Term, shorten, split_compound
 
@@ -57,10 +58,35 @@ def find_absent_terms(
 ) -> list[Term]:
     """Return the terms of the question that no text unit has, in the order of the question.
 
-    The store is asked only about terms that none of ``passages`` has; it is one read.
+    The store is asked only about terms that none of ``passages`` has; it is one read. Two German
+    nouns of which a text unit has the compound are not absent.
     """
     terms = [term for term in list_terms(question) if not _is_in_any(term, passages)]
-    return _drop_parts_of_codes(vectors.lacking(terms)) if terms else []
+    if not terms:
+        return []
+    compounds = join_nouns(question[:LONGEST_READ])
+    as_terms = [
+        Term(spelling, words(spelling)[0])
+        for compound in compounds
+        for spelling in compound.spellings
+        if len(spelling) <= LONGEST_TERM
+    ]
+    lacking = vectors.lacking([*terms, *as_terms])
+    in_compounds = _nouns_in_compounds(compounds, as_terms, lacking)
+    absent = [term for term in lacking if term in terms and term.text not in in_compounds]
+    return _drop_parts_of_codes(absent)
+
+
+def _nouns_in_compounds(
+    compounds: Sequence[Compound], asked: Sequence[Term], lacking: Sequence[Term]
+) -> set[str]:
+    """Return the nouns of the compounds of which a text unit has a spelling."""
+    present = {term.text for term in asked if term not in lacking}
+    nouns: set[str] = set()
+    for compound in compounds:
+        if present.intersection(compound.spellings):
+            nouns.update(compound.nouns)
+    return nouns
 
 
 def describe_absence(terms: Sequence[Term], filtered: bool) -> str:

@@ -41,6 +41,7 @@ from pipeline.stores.postgres.lexical_dates import date_query
 from pipeline.stores.postgres.maintenance import build_or_settle
 from pipeline.stores.postgres.schema import CHUNKS, LIVE, partition_of
 from pipeline.stores.reads import Lexical
+from pipeline.text.compounds import join_nouns
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, words
 from pipeline.text.written_dates import find_dates
 
@@ -252,7 +253,9 @@ def lexical_search(
     ``allowed``: the documents that may be found. ``visible``: the documents in which words are
     counted; ``statistics`` are theirs.
     """
-    asked = [word for word in dict.fromkeys(words(question)) if len(word.encode()) <= LONGEST_WORD]
+    own_words = dict.fromkeys(words(question))
+    compounds = [word for word in _compound_words(question) if word not in own_words]
+    asked = [word for word in (*own_words, *compounds) if len(word.encode()) <= LONGEST_WORD]
     if statistics is None or not asked:
         return Lexical([], {})
     followed = _select_followed(asked, statistics)
@@ -275,7 +278,13 @@ def lexical_search(
     # The third column is the same in every row: place of a word -> text units that have it.
     counted = found[0][2] if found else {}
     frequencies = {word: counted.get(str(place), 0) for place, word in enumerate(followed, start=1)}
-    weights = _weigh_words(asked, frequencies, statistics)
+    # A compound is a guess. One that no text has must not count as a word of the question.
+    there = [
+        word
+        for word in asked
+        if word not in compounds or word in statistics.shares or frequencies.get(word)
+    ]
+    weights = _weigh_words(there, frequencies, statistics)
     date_weights: dict[str, float] = {}
     for place, date in enumerate(dates, start=len(followed) + 1):
         frequency = min(counted.get(str(place), 0), statistics.texts)
@@ -288,6 +297,15 @@ def lexical_search(
             hits.append((id, score))
     hits.sort(key=lambda hit: (-hit[1], hit[0]))
     return Lexical(hits[:limit], weights)
+
+
+def _compound_words(question: str) -> list[str]:
+    """Return the words that the German compounds of the question's nouns may be, each once."""
+    spellings: list[str] = []
+    for compound in join_nouns(question):
+        for spelling in compound.spellings:
+            spellings += words(spelling)
+    return list(dict.fromkeys(spellings))
 
 
 def _select_found(

@@ -89,6 +89,14 @@ def test_a_term_of_a_passage_that_was_found_costs_no_read():
     assert stores.reads == []
 
 
+def test_nouns_of_which_a_text_has_the_german_compound_are_not_absent():
+    stores = village()
+    stores.chunk_rows.loc[0, "content"] = "Die Kühlwasserpumpe tropfte."
+    question = "Wo steht die Pumpe für Kühlwasser von Osprey, und wo der Filter für Heizöl?"
+    absent = [term.text for term in find_absent_terms(question, (), stores)]
+    assert absent == ["Osprey", "Filter", "Heizöl"]
+
+
 @pytest.mark.parametrize(
     "word", ["Q" * 2100, "q" * 2100, "9" * 2100, "ァ" * 2100, "Delta " + "7" * 2100]
 )

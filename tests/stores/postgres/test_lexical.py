@@ -112,6 +112,17 @@ def test_plurals_are_found_by_their_singular(postgres: OpenStore):
         }
 
 
+def test_two_german_nouns_find_their_compound_and_other_spellings_of_it_weigh_nothing(
+    postgres: OpenStore,
+):
+    store = postgres()
+    load(store, ["Wartungsplan Kühlwasserpumpe.", "Wartungsplan Heizölpumpe.", "Ein Ventil."])
+    found = store.lexical("Wo steht die Pumpe für Kühlwasser?", 5)
+    assert [id for id, _ in found.hits] == ["chunk-0000"]
+    asked = ["wo", "steht", "die", "pumpe", "für", "kühlwasser"]
+    assert list(found.weights) == [*asked, "kühlwasserpumpe"]
+
+
 def test_rarer_words_have_higher_weights(postgres: OpenStore):
     store = postgres()
     load(store, TEXTS)
