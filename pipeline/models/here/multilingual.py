@@ -59,12 +59,12 @@ class MultilingualEmbedding(EmbeddingModel):
 
         ``listener`` only receives the number of texts that are done, because no call is made.
         """
-        return embed_remembered(self, texts, self._encode, listener)
+        return embed_remembered(self, texts, self._embed_each, listener)
 
     def keys(self, texts: Sequence[str]) -> set[str]:
         return embedding_keys(self.identity, texts)
 
-    def _encode(self, texts: Sequence[str]) -> np.ndarray:
+    def _embed_each(self, texts: Sequence[str]) -> np.ndarray:
         with _LOADING:
             model = _load_model()
         return unit(np.stack([_embed_text(model, text) for text in texts]))
