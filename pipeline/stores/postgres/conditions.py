@@ -110,7 +110,11 @@ class AllowedDocuments:
             rows = select(DOCUMENTS.c.id).where(
                 DOCUMENTS.c.workspace == workspace, *_satisfied(DOCUMENTS, within)
             )
-            found = connection.execute(rows.limit(FEW + 1)).scalars().all()
+            # If the limit were a parameter, PostgreSQL would choose a plan that knows no values.
+            # Such a plan compares each document with one value after the other: 1,000 values took
+            # 30 ms instead of 2.
+            limit = literal(FEW + 1, literal_execute=True)
+            found = connection.execute(rows.limit(limit)).scalars().all()
             few = tuple(found) if len(found) <= FEW else None
             remembered.add(key, few)
         return Allowed(within, few)
@@ -284,7 +288,7 @@ def _is_one_of(text: Cell, number: Cell | None, operands: Sequence[Any]) -> Test
     texts = [as_text(operand) for operand in operands if not isinstance(operand, bool)]
     tests = [_equals_any(text, texts, Text)] if texts else []
     if truths:
-        # Only if it is needed: PostgreSQL spends most of the time of a condition in `lower`.
+        # Only if it is needed: `lower` takes PostgreSQL longer than the comparison.
         tests.append(_equals_any(func.lower(text), truths, Text))
     same_text = or_(*tests)
     if number is None:

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select
+from sqlalchemy import event, select
 from sqlalchemy.dialects import postgresql
 
 from pipeline.contract.conditions import holds, operators
+from pipeline.stores.postgres import conditions as conditions_module
 from pipeline.stores.postgres.conditions import SPACES, _bytes_of, _satisfied
 from pipeline.stores.postgres.schema import DOCUMENTS as SCHEMA
 from pipeline.stores.postgres.store import PostgresStore
@@ -176,6 +177,20 @@ def test_a_list_of_values_is_a_constant_number_of_parameters(store: PostgresStor
 
     few = ["a", 2020, True]
     assert parameters([*few, *map(str, range(1000, 2000)), *range(1000)]) == parameters(few)
+
+
+def test_the_limit_on_the_documents_that_are_listed_is_no_parameter(store: PostgresStore):
+    """With such a parameter PostgreSQL would compare each document with one value after the
+    other."""
+    statements: list[str] = []
+
+    def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+        statements.append(statement)
+
+    event.listen(store.engine, "before_cursor_execute", note)
+    store.documents([{"year": {"in": ["a", "b"]}}])
+    [scan] = [one for one in statements if "ANY" in one and "LIMIT" in one]
+    assert scan.rstrip().endswith(f"LIMIT {conditions_module.FEW + 1}")
 
 
 def test_remembered_conditions_take_limited_memory(
