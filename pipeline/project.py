@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
 
+    from pipeline.corrections.decisions import Decision as Correction
     from pipeline.doctor.chat_model import Consent
     from pipeline.doctor.finding import Finding
     from pipeline.engine.bill.expected_calls import Estimate
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pipeline.purge.history import HistoryReport
     from pipeline.purge.target import Survey
     from pipeline.resolution.pins import Decision
+    from pipeline.runs.corrections import Added, Effect
     from pipeline.runs.events import OnEvent
     from pipeline.runs.gc import GcReport
     from pipeline.runs.nights import Night
@@ -422,6 +424,27 @@ class Project(Asking):
         from pipeline.runs.resolutions import undo
 
         return undo(self, a, b, workflow or self.shown_workflow())
+
+    def corrections(self, workflow: str | None = None) -> list[Effect]:
+        """Return the corrections of people, with what they changed in the last run; see
+        runs/corrections.py."""
+        from pipeline.runs.corrections import list_effects
+
+        return list_effects(self, workflow or self.shown_workflow())
+
+    def add_correction(
+        self, fields: dict[str, Any], workflow: str | None = None, dry_run: bool = False
+    ) -> Added:
+        """Add a correction with these fields; the next run follows it."""
+        from pipeline.runs.corrections import add
+
+        return add(self, fields, workflow or self.shown_workflow(), dry_run)
+
+    def undo_correction(self, id: str, workflow: str | None = None) -> Correction:
+        """Take a correction back and return it."""
+        from pipeline.runs.corrections import undo
+
+        return undo(self, id, workflow or self.shown_workflow())
 
     def tune(self, name: str | None = None, options: TuneOptions | None = None) -> Tuning:
         """Write prompts that fit these documents beside those of the workflow; see

@@ -16,6 +16,7 @@ from pipeline.cli import (
     ask,
     build,
     chat,
+    corrections,
     docs,
     evaluate,
     history,
@@ -83,6 +84,11 @@ resolutions_app.command("list")(resolutions.list_resolutions)
 resolutions_app.command("pin")(resolutions.pin)
 resolutions_app.command("undo")(resolutions.undo)
 app.add_typer(resolutions_app, name="resolutions")
+corrections_app = typer.Typer(help="What people decide about the graph.", no_args_is_help=True)
+corrections_app.command("list")(corrections.list_corrections)
+corrections_app.command("add")(corrections.add)
+corrections_app.command("undo")(corrections.undo)
+app.add_typer(corrections_app, name="corrections")
 import_app = typer.Typer(help="What other tools have built, as tables.", no_args_is_help=True)
 import_app.command("graphrag")(maintain.import_graphrag)
 app.add_typer(import_app, name="import")

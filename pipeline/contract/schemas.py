@@ -303,6 +303,18 @@ CO_OCCURS = "co-occurs"
 keywords, those before it are stated of the two ends; those after it come from sentences that hold
 both.
 """
+CORRECTIONS = table(
+    "id",
+    id=STRING, kind=STRING, source=STRING, target=STRING, type=STRING, to=STRING,
+    description=STRING, append=BOOL, document_id=STRING, quote=STRING, source_type=STRING,
+    target_type=STRING,
+)  # fmt: skip
+"""The decisions in corrections.jsonl. ``source`` is the name of an entity, or one end of a
+statement. ``document_id`` is empty where a decision holds for all documents."""
+CORRECTION_MATCHES = table(
+    "correction_id", "text_unit_id", correction_id=STRING, text_unit_id=STRING, records=INT
+)
+"""How many records of a text unit each correction changed."""
 MENTIONS = table("entity_id", "text_unit_id", entity_id=STRING, text_unit_id=STRING, frequency=INT)
 MERGED_ENTITIES = table(
     "id",

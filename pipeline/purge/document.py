@@ -46,6 +46,7 @@ from pipeline.purge.target import (
 from pipeline.purge.workspaces import Deleted, WorkspaceSearch
 from pipeline.runs.audit import FOLDER as AUDIT
 from pipeline.runs.audit import AuditLog
+from pipeline.runs.corrections import remove_documents
 from pipeline.runs.reports import clock_now
 from pipeline.runs.services import HASHES_FOLDER, Services
 from pipeline.snapshots.manifests import view_of
@@ -53,6 +54,7 @@ from pipeline.snapshots.store import SnapshotStore
 from pipeline.stores.base import silent
 from pipeline.stores.loaded_workspaces import FILE as RECORD
 from pipeline.stores.loaded_workspaces import LoadedWorkspaces, Workspace
+from pipeline.text.ids import document_id
 
 PURGE = "purge"
 """The workflow and the step under which the usage counts the cost of abandoned batches."""
@@ -230,6 +232,7 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     taken = {name: take_out(project, name, target, project.snapshots) for name in subject.workflows}
     _refuse_unloadable(subject, taken)
     intention = intentions.save(_begun(project, subject))
+    uncorrected = remove_documents(project, _texts_of(project, subject))
     shutil.rmtree(project.root / HASHES_FOLDER, ignore_errors=True)
     if target.path:
         target.path.unlink(missing_ok=True)
@@ -262,6 +265,11 @@ def _purge(project: Services, subject: _Subject) -> PurgeReport:
     notes: list[str] = []
     for name in subject.workflows:
         notes += taken[name].notes
+    if uncorrected:
+        notes.append(
+            f"corrections.jsonl: {counted(len(uncorrected), 'correction')} named or quoted the"
+            f" document and went with it: {', '.join(uncorrected)}"
+        )
     for workspace in found.unowned:
         notes.append(
             f"{workspace}: of an earlier version, for whom is not known; if it is this project's,"
@@ -297,6 +305,20 @@ def _begun(project: Services, subject: _Subject) -> PurgeIntent:
     return PurgeIntent(
         target.source, rows, workspaces.shown(project, subject.found), cleaned=cleaned
     )
+
+
+def _texts_of(project: Services, subject: _Subject) -> dict[str, str]:
+    """Return the texts of the document, or of its records, by their ids."""
+    # The tables may not have the document any more; its id follows from its name all the same.
+    texts = {document_id(subject.target.source): ""}
+    for name in subject.workflows:
+        documents = project.snapshots.manifest(name).tables.get(DOCUMENTS)
+        if documents is None or not project.snapshots.tables.exists(documents):
+            continue
+        rows = project.snapshots.tables.read(documents, ["id", "text", "source"])
+        purged = rows[rows["source"].map(subject.target.names)]
+        texts |= dict(zip(purged["id"], purged["text"], strict=True))
+    return texts
 
 
 def _describe_unreached(

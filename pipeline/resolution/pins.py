@@ -1,6 +1,7 @@
 """Read pins, the decisions of people about pairs of names.
 
-Pins are in a CSV file that people and ``graphmill resolutions`` edit:
+``graphmill resolutions`` writes them into corrections.jsonl. This module also reads the CSV file of
+earlier versions, which stays valid:
 
     decision,a,b,note
     same,IBM,International Business Machines,
@@ -68,9 +69,9 @@ def read_pins(path: Path) -> list[Pin]:
     return pins
 
 
-def pins_digest(path: Path) -> str:
-    """Return a hash of the decisions in the file; the order of lines and notes do not change it."""
-    decisions = {(pin.decision, *pin.ids) for pin in read_pins(path)}
+def pins_digest(pins: Sequence[Pin]) -> str:
+    """Return a hash of the decisions; their order and notes do not change it."""
+    decisions = {(pin.decision, *pin.ids) for pin in pins}
     return digest(*chain.from_iterable(sorted(decisions)))
 
 

@@ -2,8 +2,6 @@
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +11,9 @@ import pyarrow as pa
 
 from pipeline.contract.cells import as_frame
 from pipeline.contract.schemas import STRING
+from pipeline.corrections.decisions import Decision as Correction
+from pipeline.corrections.decisions import Pair
+from pipeline.corrections.file import make_decision, read_lines, write_decisions
 from pipeline.engine.workflow import Step
 from pipeline.errors import UsageError
 from pipeline.files import write_text
@@ -20,11 +21,10 @@ from pipeline.resolution.pins import (
     COLUMNS,
     Decision,
     IdPair,
-    Pin,
     id_pair,
     read_pins,
-    refuse_contradictions,
 )
+from pipeline.runs.corrections import lock_corrections, sign
 from pipeline.runs.services import Services
 from pipeline.snapshots.store import Snapshot, SnapshotStore
 from pipeline.text.ids import clean_name, entity_id
@@ -68,21 +68,28 @@ def _decisions(project: Services, workflow: str | None) -> Snapshot:
 def pin(
     project: Services, decision: Decision, a: str, b: str, workflow: str | None = None
 ) -> PinReport:
-    """Record that two names are one entity, or two, in place of a former pin of the pair.
+    """Record that two names are one entity, or two, in place of a former decision on the pair.
 
-    The next run follows the pin, whatever rules and model say. Raises UsageError for two spellings
-    of one name, SettingsError for a pin that contradicts others.
+    The decision is a line of corrections.jsonl. The next run follows it, whatever rules and model
+    say. Raises UsageError for two spellings of one name, SettingsError for a decision that
+    contradicts others.
     """
-    made = Pin(decision, clean_name(a), clean_name(b))
-    if made.ids[0] == made.ids[1]:
+    if entity_id(a) == entity_id(b):
         raise UsageError(
             f"resolutions: '{a}' and '{b}' are one name but for case and punctuation; nothing"
             " to pin"
         )
-    with _locked_pins(project, workflow) as file:
-        _write_pins(file, [*_other_pins(read_pins(file), made.ids), made])
+    params = _resolve_params(project, workflow)
+    with lock_corrections(project):
+        _drop_csv_pin(params.file, id_pair(a, b))
+        decisions = _other_decisions(params, id_pair(a, b))
+        fields = {"kind": decision, "a": clean_name(a), "b": clean_name(b)}
+        made = make_decision({**sign(), **fields}, "resolutions")
+        write_decisions(params.corrections_file, [*decisions, made])
+        # The pins of both files must agree.
+        params.read_pins()
     return PinReport(
-        file,
+        params.corrections_file,
         "pinned same" if decision == "same" else "pinned different",
         _unknown_names(project, workflow, a, b),
     )
@@ -95,11 +102,15 @@ def undo(project: Services, a: str, b: str, workflow: str | None = None) -> PinR
     Raises UsageError if they are neither pinned nor merged.
     """
     ids = id_pair(a, b)
-    with _locked_pins(project, workflow) as file:
-        pins = read_pins(file)
-        if any(one.ids == ids for one in pins):
-            _write_pins(file, _other_pins(pins, ids))
-            return PinReport(file, "pin removed")
+    params = _resolve_params(project, workflow)
+    with lock_corrections(project):
+        lines = read_lines(params.corrections_file)
+        decisions = _other_decisions(params, ids)
+        if len(decisions) < len(lines):
+            write_decisions(params.corrections_file, decisions)
+            return PinReport(params.corrections_file, "pin removed")
+        if _drop_csv_pin(params.file, ids):
+            return PinReport(params.file, "pin removed")
     if not _are_merged(resolutions(project, workflow), ids):
         raise UsageError(
             f"resolutions: '{a}' and '{b}' are neither pinned nor merged; see 'graphmill"
@@ -165,23 +176,11 @@ def _resolve_step(project: Services, workflow: str | None) -> Step:
     )
 
 
-@contextmanager
-def _locked_pins(project: Services, workflow: str | None) -> Iterator[Path]:
-    """Lock the file of pins while the block runs, because two editors may decide at once; yield its
-    path."""
-    from filelock import FileLock
-
-    file, lock = _pin_file(project, workflow), project.root / "data" / "pins.lock"
-    lock.parent.mkdir(exist_ok=True)
-    with FileLock(lock):
-        yield file
-
-
-def _pin_file(project: Services, workflow: str | None) -> Path:
+def _resolve_params(project: Services, workflow: str | None) -> ResolveParams:
     params = _resolve_step(project, workflow).params
     if not isinstance(params, ResolveParams):
         raise TypeError(f"{RESOLVE}: its params are {type(params).__name__}")
-    return params.file
+    return params
 
 
 def _unknown_names(project: Services, workflow: str | None, *names: str) -> tuple[str, ...]:
@@ -202,15 +201,22 @@ def _are_merged(decisions: pd.DataFrame, ids: IdPair) -> bool:
     return all(id in graph for id in ids) and nx.has_path(graph, *ids)
 
 
-def _other_pins(pins: Sequence[Pin], ids: IdPair) -> list[Pin]:
-    return [one for one in pins if one.ids != ids]
+def _other_decisions(params: ResolveParams, ids: IdPair) -> list[Correction]:
+    """Return the corrections without those on this pair of names."""
+    decisions = [line.decision for line in read_lines(params.corrections_file)]
+    return [
+        one for one in decisions if not (isinstance(one, Pair) and id_pair(one.a, one.b) == ids)
+    ]
 
 
-def _write_pins(file: Path, pins: Sequence[Pin]) -> None:
-    """Write the whole file of pins atomically. Raises SettingsError if pins contradict each
-    other."""
-    refuse_contradictions(file, pins)
+def _drop_csv_pin(file: Path, ids: IdPair) -> bool:
+    """Remove the pin of a pair from the CSV file of earlier versions; say whether it had one."""
+    pins = read_pins(file)
+    kept = [one for one in pins if one.ids != ids]
+    if len(kept) == len(pins):
+        return False
     text = io.StringIO()
-    rows = [COLUMNS, *([one.decision, one.a, one.b, one.note] for one in pins)]
+    rows = [COLUMNS, *([one.decision, one.a, one.b, one.note] for one in kept)]
     csv.writer(text, lineterminator="\n").writerows(rows)
     write_text(file, text.getvalue())
+    return True

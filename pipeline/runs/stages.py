@@ -41,6 +41,7 @@ from pipeline.export.emit import emit
 from pipeline.files import sweep_partials
 from pipeline.load.loader import LoadOptions, Owner, load
 from pipeline.load.owners import loaded_elsewhere
+from pipeline.runs.corrections import note_corrections
 from pipeline.runs.reports import ProgressNotes, UnfinishedRun, clock_now, this_process
 from pipeline.runs.services import Services
 from pipeline.settings.schema import Settings
@@ -57,9 +58,9 @@ if TYPE_CHECKING:
 class RunState:
     """The state of a run.
 
-    The index stage sets ``reject_ratio``, ``unread_ratio`` and ``health``; the load stage sets
-    ``load`` and ``store_notes``. A run that has indexed does not load if more than
-    ``max_reject_ratio`` of its rows were rejected.
+    The index stage sets ``reject_ratio``, ``unread_ratio``, ``health`` and
+    ``correction_notes``; the load stage sets ``load`` and ``store_notes``. A run that has indexed
+    does not load if more than ``max_reject_ratio`` of its rows were rejected.
     """
 
     run_id: str
@@ -70,6 +71,7 @@ class RunState:
     reject_ratio: float = 0.0
     unread_ratio: float = 0.0
     health: Mapping[str, float] = field(default_factory=dict)
+    correction_notes: tuple[str, ...] = ()
     load: LoadCounts | None = None
     load_seconds: float = 0.0
     store_notes: tuple[str, ...] = ()
@@ -84,6 +86,7 @@ class RunState:
                 f" see 'graphmill rejects {self.workflow.name}'"
             )
         notes += extraction_notes(self.health, self.workflow)
+        notes += self.correction_notes
         estimated = estimated_tokens(self.runner.reports)
         if estimated:
             notes.append(estimated)
@@ -270,6 +273,7 @@ def index_stage(project: Services, state: RunState) -> None:
     state.reject_ratio = result.reject_ratio
     state.unread_ratio = result.unread_ratio
     state.health = health(result.manifest.tables, project.snapshots, state.workflow)
+    state.correction_notes = tuple(note_corrections(project, state.workflow))
 
 
 def load_stage(project: Services, state: RunState) -> None:

@@ -6,6 +6,7 @@ as that needs no chat model. Each step of the workflow after its documents is tr
 these ways:
 
 - A step that asks no chat model runs again, over the tables of the view.
+- A source beside the documents, such as ``read_corrections``, is shared with the workflow.
 - Rows that a chat model extracted from each text unit are copied for the text units of the view.
 - ``summarize_descriptions`` becomes ``join_descriptions``.
 - A step whose chat model is optional, such as ``resolve_entities``, runs without it.
@@ -170,6 +171,10 @@ class _ViewSteps:
 
     def follow(self, step: Step) -> None:
         """Add the steps of the view that take the place of a step of the workflow, if any."""
+        if not step.inputs:
+            # A source beside the documents, such as corrections, says the same to every view.
+            self.tables |= {table: table for table in step.outputs.values()}
+            return
         is_asking = any(step.verb.roles[role] is ChatModel for role in step.models)
         if not is_asking:
             self._run_again(step)
@@ -194,7 +199,7 @@ class _ViewSteps:
         self._run_again(joining)
 
     def _run_again(self, step: Step) -> None:
-        if not step.inputs or not set(step.inputs.values()) <= set(self.tables):
+        if not set(step.inputs.values()) <= set(self.tables):
             return
         inputs = {name: self.tables[table] for name, table in step.inputs.items()}
         outputs: dict[str, str] = {}

@@ -7,6 +7,7 @@ from pipeline.verbs.compose_headers import compose_headers
 from pipeline.verbs.compose_texts import compose_report_texts, compose_texts
 from pipeline.verbs.compute_degrees import compute_degrees
 from pipeline.verbs.conform_extractions import conform_extractions
+from pipeline.verbs.correct_extractions import correct_extractions
 from pipeline.verbs.detect_communities import detect_communities
 from pipeline.verbs.embed_graph import embed_graph
 from pipeline.verbs.embed_text import embed_text
@@ -23,6 +24,7 @@ from pipeline.verbs.list_statements import list_resolved_statements, list_statem
 from pipeline.verbs.load_documents import load_documents
 from pipeline.verbs.merge_graphs import merge_graphs
 from pipeline.verbs.prune_graph import prune_graph
+from pipeline.verbs.read_corrections import read_corrections
 from pipeline.verbs.read_graphrag import read_graphrag
 from pipeline.verbs.report_communities import report_communities, report_communities_with_claims
 from pipeline.verbs.resolve_claims import resolve_claims
@@ -39,6 +41,7 @@ __all__ = [
     "compose_texts",
     "compute_degrees",
     "conform_extractions",
+    "correct_extractions",
     "detect_communities",
     "embed_graph",
     "embed_text",
@@ -56,6 +59,7 @@ __all__ = [
     "load_documents",
     "merge_graphs",
     "prune_graph",
+    "read_corrections",
     "read_graphrag",
     "report_communities",
     "report_communities_with_claims",

@@ -18,6 +18,8 @@ from pipeline.contract.schemas import (
     REJECTS,
     RESOLUTIONS,
 )
+from pipeline.corrections.decisions import Different, Same
+from pipeline.corrections.file import FILE, read_lines
 from pipeline.errors import SettingsError
 from pipeline.models.base import ChatModel, EmbeddingModel
 from pipeline.models.parse.graph import Problem
@@ -25,20 +27,22 @@ from pipeline.resolution.folding import folded_entities, folded_mentions, folded
 from pipeline.resolution.judge import TEXTS, Entry, Judgement, Question, batches, judged
 from pipeline.resolution.name import read_name
 from pipeline.resolution.pairs import near_pairs
-from pipeline.resolution.pins import pins_digest, read_pins
+from pipeline.resolution.pins import Pin, pins_digest, read_pins, refuse_contradictions
 from pipeline.resolution.resolve import Clusters, Resolution, chosen, read_pins_of
+from pipeline.text.ids import clean_name
 
 LONGEST_MESSAGE = 300
 """Characters of a reject's message; the rest is cut off."""
 
 
 class ResolveParams(Params):
-    """Limits from which on two names are a doubtful pair, and the file of a person's decisions.
+    """Limits from which on two names are a doubtful pair, and the files of people's decisions.
 
     ``similarity`` is that of two names, between 0 and 1. ``near`` is the cosine of their vectors,
     used if an embedding model is given. ``candidates`` is the greatest number of doubtful pairs of
-    one entity. ``batch`` is the number of pairs that the model judges in one request. ``pins`` is a
-    CSV file with decisions; a relative path starts at ``root``, the project's folder.
+    one entity. ``batch`` is the number of pairs that the model judges in one request. Decisions
+    are lines of the kinds same and different in ``corrections``, and of ``pins``, a CSV file of
+    earlier versions. A relative path starts at ``root``, the project's folder.
     """
 
     similarity: float = Field(default=0.88, ge=0.5, le=1)
@@ -48,6 +52,7 @@ class ResolveParams(Params):
     # The model is asked about doubtful pairs, then about those that its verdicts leave open.
     rounds: ClassVar[int] = 2
     pins: str = "resolutions.csv"
+    corrections: str = FILE
     # Not part of the fingerprint: a project may move to another folder.
     root: str = Field(default=".", exclude=True)
 
@@ -55,10 +60,28 @@ class ResolveParams(Params):
     def file(self) -> Path:
         return Path(self.root) / self.pins
 
+    @property
+    def corrections_file(self) -> Path:
+        return Path(self.root) / self.corrections
+
+    def read_pins(self) -> list[Pin]:
+        """Return the pins of both files.
+
+        Raises SettingsError if one cannot be read, or pins contradict each other.
+        """
+        pins = read_pins(self.file)
+        for line in read_lines(self.corrections_file):
+            decision = line.decision
+            if isinstance(decision, Same | Different):
+                a, b = clean_name(decision.a), clean_name(decision.b)
+                pins.append(Pin(decision.kind, a, b, decision.why))
+        refuse_contradictions(self.corrections_file, pins)
+        return pins
+
 
 def stamp(params: ResolveParams) -> str:
     """Return a digest of the pins; it changes when one of them does."""
-    return pins_digest(params.file)
+    return pins_digest(params.read_pins())
 
 
 @verb(
@@ -138,7 +161,7 @@ def _compare_names(
         vectors = embedding.embed(entities["name"].tolist())
         near = near_pairs(vectors, params.near)
     positions = {id: position for position, id in enumerate(entities["id"])}
-    pins = read_pins_of({pin.ids: pin.decision for pin in read_pins(params.file)}, positions)
+    pins = read_pins_of({pin.ids: pin.decision for pin in params.read_pins()}, positions)
     units = [frozenset(unit_ids) for unit_ids in entities["text_unit_ids"]]
     return Resolution(names, params.similarity, params.candidates, pins, near, units)
 

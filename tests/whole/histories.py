@@ -1,6 +1,7 @@
 """What may befall a corpus between nights, drawn by a seed: documents and records come, change, go
 and get other names, settings change."""
 
+import json
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -62,6 +63,23 @@ ONTOLOGIES: list[Mapping[str, Any] | None] = [
 ]
 
 
+CORRECTIONS: list[dict[str, Any]] = [
+    {"kind": "rename", "entity": "Skarrow Lamp", "to": "Lamp of Skarrow"},
+    {"kind": "rename", "entity": "Ada Holm", "to": "Ada Holm the Elder", "document": "a.md"},
+    {"kind": "rename", "entity": "Otto Holm", "to": "Otto", "quote": "saw ADA HOLM"},
+    {"kind": "delete_entity", "entity": "Quill Fair"},
+    {"kind": "set_type", "entity": "Brack Institute", "to": "SCHOOL"},
+    {"kind": "describe_entity", "entity": "Anselm Torr", "description": "A glazier."},
+    {"kind": "describe_entity", "entity": "Skarrow Lamp", "description": "Lit.", "append": True},
+    {"kind": "turn_statement", "source": "Mira Vale", "target": "Brack Institute"},
+    {
+        "kind": "add_statement", "source": "Mira Vale", "target": "Quill", "type": "lives in",
+        "description": "Mira Vale lives in Quill.", "document": "b.md",
+    },
+]  # fmt: skip
+"""Decisions that a night may make or take back; any of them go together."""
+
+
 @dataclass
 class History:
     """What is there, and what has become of it; ``told``: all that was done."""
@@ -70,6 +88,7 @@ class History:
     documents: dict[str, str] = field(default_factory=dict)
     records: dict[str, str] = field(default_factory=dict)
     args: dict[str, dict[str, Any]] = field(default_factory=dict)
+    corrections: list[dict[str, Any]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     ontology: Mapping[str, Any] | None = None
 
@@ -90,6 +109,7 @@ class History:
             {**self.documents},
             {**self.records},
             {**self.args},
+            [*self.corrections],
             [*self.told],
             self.ontology,
         )
@@ -107,6 +127,7 @@ class History:
             self.record,
             self.set,
             self.decide,
+            self.correct,
         ]
         for _ in range(self.draw.randint(1, CHANGES)):
             act = self.draw.choice(acts)
@@ -154,6 +175,15 @@ class History:
         self.ontology = self.draw.choice(ONTOLOGIES)
         self.told.append(f"ontology: {self.ontology}")
 
+    def correct(self, _: str) -> None:
+        """Make a correction, or take one back."""
+        line = self.draw.choice(CORRECTIONS)
+        if line in self.corrections:
+            self.corrections.remove(line)
+        else:
+            self.corrections.append(line)
+        self.told.append(f"corrections: {self.corrections}")
+
     def _text(self) -> str:
         return " ".join(self.draw.choices(SENTENCES, k=self.draw.randint(1, 6)))
 
@@ -171,6 +201,8 @@ class History:
             path.unlink()
         for name, text in self.corpus.items():
             folder.write(name, text)
+        lines = [json.dumps(line) for line in self.corrections]
+        (folder.root / "corrections.jsonl").write_text("\n".join(lines), encoding="utf-8")
         for name in WORKFLOWS[workflow]:
             set_args(folder, name, **self.args)
         decided = folder.root / "ontology.yaml"

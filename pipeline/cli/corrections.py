@@ -1,0 +1,141 @@
+"""The commands corrections list, add and undo: what people decide about the graph."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipeline.cli.options import Folder, Json, Overrides, Shown, ShownToo, open_project, print_json
+from pipeline.errors import UsageError, counted
+
+if TYPE_CHECKING:
+    from pipeline.runs.corrections import Added, Effect
+
+MERGE, SPLIT = "merge", "split"
+"""Words for a renaming: of several entities to one name, and within one document."""
+Id = Annotated[str, typer.Argument(metavar="ID", help="An id, or its beginning, as 'list' shows.")]
+
+
+def list_corrections(
+    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+) -> None:  # fmt: skip
+    """List the corrections, and what each changed in the last run."""
+    with open_project(context, folder, overrides, as_json) as project:
+        effects = project.corrections(name)
+    if as_json:
+        print_json([effect.to_json() for effect in effects])
+        return
+    for effect in effects:
+        print(f"{effect.decision.id}  {_describe(effect)}")
+    print(counted(len(effects), "correction"))
+
+
+def add(
+    context: typer.Context,
+    kind: Annotated[str, typer.Argument(
+        metavar="KIND", help="rename, merge, split, delete_entity, set_type, describe_entity,"
+        " add_statement, delete_statement, turn_statement, retype_statement, describe_statement,"
+        " same or different.",
+    )],
+    entity: Annotated[list[str] | None, typer.Option(help="A name; several to merge.")] = None,
+    to: Annotated[str | None, typer.Option(help="The new name or type.")] = None,
+    source: Annotated[str | None, typer.Option(help="The source of a statement.")] = None,
+    target: Annotated[str | None, typer.Option(help="The target of a statement.")] = None,
+    type: Annotated[str | None, typer.Option(help="Only entities or statements of it.")] = None,
+    description: Annotated[str | None, typer.Option(help="The new description.")] = None,
+    append: Annotated[bool, typer.Option("--append", help="Add it to those of the texts.")] = False,
+    document: Annotated[str | None, typer.Option(help="Path or id of a document.")] = None,
+    quote: Annotated[str | None, typer.Option(help="A phrase that the text unit has.")] = None,
+    a: Annotated[str | None, typer.Option("--a", help="A name of a pair.")] = None,
+    b: Annotated[str | None, typer.Option("--b", help="The other name.")] = None,
+    why: Annotated[str | None, typer.Option(help="The reason, for people.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it changes; write"
+                                          " nothing.")] = False,
+    folder: Folder = None, overrides: Overrides = None, as_json: Json = False,
+    workflow: ShownToo = None,
+) -> None:  # fmt: skip
+    """Add a correction, which all runs follow from the next one on."""
+    given = {
+        "to": to, "source": source, "target": target, "type": type, "description": description,
+        "append": append or None, "document": document, "quote": quote, "a": a, "b": b, "why": why,
+    }  # fmt: skip
+    fields = {key: value for key, value in given.items() if value is not None}
+    with open_project(context, folder, overrides, as_json) as project:
+        added = [
+            project.add_correction(one, workflow, dry_run)
+            for one in _list_fields(kind, entity or [], fields)
+        ]
+    _print_added(added, dry_run, as_json)
+
+
+def undo(
+    context: typer.Context, id: Id, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+    workflow: ShownToo = None,
+) -> None:  # fmt: skip
+    """Take a correction back."""
+    with open_project(context, folder, overrides, as_json) as project:
+        decision = project.undo_correction(id, workflow)
+    if as_json:
+        print_json({"undone": decision.id})
+    else:
+        print(f"undone: {decision.id}; the next run no longer follows it")
+
+
+def _list_fields(kind: str, entities: list[str], fields: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the fields of each correction that the options ask for.
+
+    Raises UsageError where options do not fit the kind.
+    """
+    if kind == MERGE:
+        if "to" not in fields or not entities:
+            raise UsageError("corrections: merge needs --entity A --entity B and --to NAME")
+        others = [entity for entity in entities if entity != fields["to"]]
+        return [{"kind": "rename", "entity": entity, **fields} for entity in others]
+    if kind == SPLIT:
+        if not ({"document", "quote"} & set(fields)):
+            raise UsageError("corrections: split needs --document PATH, --quote TEXT, or both")
+        kind = "rename"
+    if len(entities) > 1:
+        raise UsageError(f"corrections: {kind} takes one --entity; give one, or 'merge' several")
+    named = {"entity": entities[0]} if entities else {}
+    return [{"kind": kind, **named, **fields}]
+
+
+def _print_added(added: "list[Added]", dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {**one.effect.to_json(), "file": str(one.file), "notes": list(one.notes)}
+            for one in added
+        ]
+        print_json({"written": not dry_run, "corrections": rows})
+        return
+    for one in added:
+        print(f"{one.effect.decision.id}  {_describe(one.effect)}")
+        for note in one.notes:
+            print(f"note: {note}")
+    if dry_run:
+        print("nothing is written")
+    elif added:
+        print(
+            f"written to {added[0].file}; the next run follows it ('graphmill plan' has its cost)"
+        )
+
+
+def _describe(effect: "Effect") -> str:
+    """Return a line on a correction: what it decides, who made it, and what it changed."""
+    fields = effect.to_json()
+    shown = [f"{key}={fields[key]!r}" for key in fields if key not in (*_SIGNATURE, "id", "kind")]
+    parts = [fields["kind"], *shown]
+    if fields.get("by"):
+        parts.append(f"(by {fields['by']}{', ' + fields['at'][:10] if fields.get('at') else ''})")
+    if effect.records is not None and effect.text_units is not None:
+        records = counted(effect.records, "record")
+        parts.append(f"- {records} in {counted(effect.text_units, 'text unit')}")
+        if effect.records == 0:
+            parts.append("(matches nothing)")
+    return " ".join(parts)
+
+
+_SIGNATURE = ("by", "at", "records", "text_units")
+"""Fields of a correction that its line shows in a form of their own."""

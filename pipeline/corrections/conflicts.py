@@ -1,0 +1,194 @@
+"""Find decisions that contradict each other."""
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pipeline.corrections.decisions import (
+    AddStatement,
+    Decision,
+    DeleteEntity,
+    DeleteStatement,
+    DescribeEntity,
+    DescribeStatement,
+    Different,
+    Rename,
+    RetypeStatement,
+    Same,
+    SetType,
+    Statement,
+    TurnStatement,
+)
+from pipeline.text.ids import match_key
+
+DELETED = ("deleted",)
+"""The outcome of decisions that delete what they are about."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """Decisions that cannot all be followed. ``fact`` says why, as the end of a sentence."""
+
+    decisions: tuple[Decision, ...]
+    fact: str
+
+
+def find_conflict(decisions: Sequence[Decision]) -> Conflict | None:
+    """Return the first contradiction among the decisions, or None if there is none."""
+    return (
+        _find_two_outcomes(decisions)
+        or _find_cycle(decisions)
+        or _find_change_of_deleted(decisions)
+        or _find_pins_against_names(decisions)
+    )
+
+
+def _find_two_outcomes(decisions: Sequence[Decision]) -> Conflict | None:
+    """Return two decisions that give one thing different outcomes."""
+    decided: dict[Hashable, tuple[Hashable, Decision]] = {}
+    final = final_keys(decisions)
+    for decision in decisions:
+        for subject, outcome in _list_outcomes(decision, final):
+            known_outcome, known_decision = decided.setdefault(subject, (outcome, decision))
+            if known_outcome != outcome:
+                return Conflict((known_decision, decision), "they contradict each other")
+    return None
+
+
+def _list_outcomes(
+    decision: Decision, final: dict[str, str]
+) -> Iterator[tuple[Hashable, Hashable]]:
+    """Yield what the decision is about, and what it makes of it.
+
+    Two decisions with one subject must agree. ``final`` maps match keys to those after renaming.
+    """
+    match decision:
+        case Rename():
+            scope = (decision.type.casefold(), decision.document_id, decision.quote)
+            yield ("identity", match_key(decision.entity), scope), match_key(decision.to)
+        case DeleteEntity():
+            scope = (decision.type.casefold(), decision.document_id, decision.quote)
+            yield ("identity", match_key(decision.entity), scope), DELETED
+        case SetType():
+            yield ("type", _follow(decision.entity, final)), decision.to
+        case DescribeEntity() if not decision.append:
+            yield ("description", _follow(decision.entity, final)), decision.description
+        case AddStatement():
+            yield ("existence", *_name_statement(decision, final)), "added"
+        case DeleteStatement():
+            subject = _name_statement(decision, final)
+            yield ("existence", *subject), DELETED
+            yield ("direction", *subject), DELETED
+            yield ("statement type", *subject), DELETED
+            yield ("statement description", *subject), DELETED
+        case TurnStatement():
+            yield ("direction", *_name_statement(decision, final)), "turned"
+        case RetypeStatement():
+            yield ("statement type", *_name_statement(decision, final)), decision.to
+        case DescribeStatement() if not decision.append:
+            subject = _name_statement(decision, final)
+            yield ("statement description", *subject), decision.description
+        case Same():
+            yield ("pair", *sorted((match_key(decision.a), match_key(decision.b)))), "same"
+        case Different():
+            yield ("pair", *sorted((match_key(decision.a), match_key(decision.b)))), "different"
+
+
+def final_keys(decisions: Sequence[Decision]) -> dict[str, str]:
+    """Map the match key of each name that is renamed everywhere to that of its new name."""
+    return {
+        match_key(decision.entity): match_key(decision.to)
+        for decision in decisions
+        if isinstance(decision, Rename) and is_unrestricted(decision)
+    }
+
+
+def is_unrestricted(decision: Rename | DeleteEntity) -> bool:
+    """Check that the decision holds for every type, document and text unit."""
+    return not (decision.type or decision.document or decision.quote)
+
+
+def _follow(name: str, final: dict[str, str]) -> str:
+    """Return the match key of a name after renaming."""
+    key = match_key(name)
+    return final.get(key, key)
+
+
+def _name_statement(decision: Statement, final: dict[str, str]) -> tuple[str, str, str]:
+    """Return the ends after renaming, and the type, of the statements that are decided about."""
+    source, target = _follow(decision.source, final), _follow(decision.target, final)
+    return source, target, decision.type.casefold()
+
+
+def _find_cycle(decisions: Sequence[Decision]) -> Conflict | None:
+    """Return renamings that lead from a name back to itself."""
+    renamings = {
+        match_key(decision.entity): decision
+        for decision in decisions
+        if isinstance(decision, Rename) and is_unrestricted(decision)
+    }
+    for first in renamings:
+        path = [first]
+        # Each step follows the only renaming of a name, so a path without a repeat is finite.
+        while (decision := renamings.get(path[-1])) is not None:
+            next_key = match_key(decision.to)
+            if next_key in path:
+                cycle = path[path.index(next_key) :]
+                if len(cycle) == 1:
+                    # The new name has the same match key: only the spelling changes.
+                    break
+                return Conflict(tuple(renamings[key] for key in cycle), "they rename in a circle")
+            path.append(next_key)
+    return None
+
+
+def _find_change_of_deleted(decisions: Sequence[Decision]) -> Conflict | None:
+    """Return a decision that deletes an entity and one that changes the same entity."""
+    final = final_keys(decisions)
+    deleted = {
+        _follow(decision.entity, final): decision
+        for decision in decisions
+        if isinstance(decision, DeleteEntity) and is_unrestricted(decision)
+    }
+    for decision in decisions:
+        match decision:
+            case SetType() | DescribeEntity():
+                names = (decision.entity,)
+            case AddStatement() | TurnStatement() | RetypeStatement() | DescribeStatement():
+                names = (decision.source, decision.target)
+            case Rename():
+                names = (decision.to,)
+            case _:
+                names = ()
+        for name in names:
+            if deletion := deleted.get(_follow(name, final)):
+                fact = f"the first deletes '{name}', which the other one needs"
+                return Conflict((deletion, decision), fact)
+    return None
+
+
+def _find_pins_against_names(decisions: Sequence[Decision]) -> Conflict | None:
+    """Return a pair that is decided to be different, and what makes the names one entity."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    for decision in decisions:
+        match decision:
+            case Same():
+                graph.add_edge(match_key(decision.a), match_key(decision.b), decision=decision)
+            case Rename() if is_unrestricted(decision):
+                graph.add_edge(
+                    match_key(decision.entity), match_key(decision.to), decision=decision
+                )
+            case _:
+                pass
+    for decision in decisions:
+        if not isinstance(decision, Different):
+            continue
+        one, two = match_key(decision.a), match_key(decision.b)
+        if one in graph and two in graph and nx.has_path(graph, one, two):
+            path = nx.shortest_path(graph, one, two)
+            joining = [graph.edges[pair]["decision"] for pair in pairwise(path)]
+            fact = f"they make '{decision.a}' and '{decision.b}' one entity and two"
+            return Conflict((*dict.fromkeys(joining), decision), fact)
+    return None

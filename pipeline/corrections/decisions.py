@@ -1,0 +1,235 @@
+"""Define the decisions that a line of corrections.jsonl can hold.
+
+A name in a decision is the name before any correction, as the extractions have it. The page
+docs/corrections.md explains each kind to users.
+"""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
+
+from pipeline.text.ids import clean_name, digest, document_id, match_key
+
+LONGEST_DESCRIPTION = 1500
+"""Characters of a description. A single description of this length is never summarized, so that a
+line which replaces one costs no call."""
+LONGEST_NAME = 1000
+"""Characters of a name, a type or a quoted phrase."""
+ID_DIGITS = 12
+"""Hexadecimal digits of a decision's id: short enough to type, long enough for any file."""
+
+Name = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_NAME)
+]
+Text = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_DESCRIPTION)
+]
+
+
+class Decision(BaseModel):
+    """A decision of a person.
+
+    ``by``, ``at`` and ``why`` say who made it, when, and for which reason. They change no result,
+    so they are no part of the decision's id.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    by: str = ""
+    at: str = ""
+    why: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the decision: a digest of what it decides."""
+        content = self.model_dump(exclude={"by", "at", "why"}, exclude_defaults=True)
+        parts = [f"{key}={value}" for key, value in sorted(content.items())]
+        return digest("correction", getattr(self, "kind", ""), *parts)[:ID_DIGITS]
+
+
+class Scoped(Decision):
+    """A decision that may hold for one document only, or for text units with a quoted phrase.
+
+    ``document`` is a document's id, or its path below the input folder (its key, where records
+    have keys). ``quote`` is a phrase that the text unit contains.
+    """
+
+    document: str = ""
+    quote: str = ""
+
+    @property
+    def document_id(self) -> str:
+        """The id of the document, or "" if the decision holds for all."""
+        if not self.document or self.document.startswith("doc-"):
+            return self.document
+        return document_id(self.document)
+
+
+class Rename(Scoped):
+    """Give an entity another name. Two entities with one name are one entity.
+
+    With a document or a quote, it splits what the texts call by one name. ``type`` restricts it to
+    text units that give the entity this type.
+    """
+
+    kind: Literal["rename"] = "rename"
+    entity: Name
+    to: Name
+    type: str = ""
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        """Check that the decision changes the name. Raises ValueError if it does not."""
+        if clean_name(self.entity) == clean_name(self.to):
+            raise ValueError(f"'{self.entity}' has this name already; give another one")
+        return self
+
+
+class DeleteEntity(Scoped):
+    """Delete an entity, with all relationships of which it is an end."""
+
+    kind: Literal["delete_entity"] = "delete_entity"
+    entity: Name
+    type: str = ""
+
+
+class SetType(Decision):
+    """Set the type of an entity."""
+
+    kind: Literal["set_type"] = "set_type"
+    entity: Name
+    to: Name
+
+
+class DescribeEntity(Decision):
+    """Set the description of an entity, or add a sentence to it.
+
+    With ``append``, the text joins the descriptions of the documents; otherwise it replaces them.
+    """
+
+    kind: Literal["describe_entity"] = "describe_entity"
+    entity: Name
+    description: Text
+    append: bool = False
+
+
+class Statement(Decision):
+    """A decision about what is said of a source and a target. ``type`` is the statement's type."""
+
+    source: Name
+    target: Name
+    type: str = ""
+
+    @model_validator(mode="after")
+    def _check_ends(self) -> Self:
+        """Check that the ends differ. Raises ValueError if they are one entity."""
+        if match_key(self.source) == match_key(self.target):
+            raise ValueError("source and target are one entity; name two")
+        return self
+
+
+class AddStatement(Statement, Scoped):
+    """Add a statement to the text units of a document that have the quoted phrase.
+
+    Without a quote, the statement belongs to the document's first text unit. ``source_type`` and
+    ``target_type`` are the types of the ends, where no text says them.
+    """
+
+    kind: Literal["add_statement"] = "add_statement"
+    description: Text
+    source_type: str = ""
+    target_type: str = ""
+
+    @model_validator(mode="after")
+    def _check_document(self) -> Self:
+        """Check that the statement has a source. Raises ValueError if it names no document."""
+        if not self.document:
+            raise ValueError("a statement needs the document that it is cited by; name its path")
+        return self
+
+
+class DeleteStatement(Statement):
+    """Delete the statements of these ends, or those of one type only."""
+
+    kind: Literal["delete_statement"] = "delete_statement"
+
+
+class TurnStatement(Statement):
+    """Exchange source and target of the statements of these ends, or of those of one type only."""
+
+    kind: Literal["turn_statement"] = "turn_statement"
+
+
+class RetypeStatement(Statement):
+    """Give the statements of these ends, or those of one type only, another type."""
+
+    kind: Literal["retype_statement"] = "retype_statement"
+    to: Name
+
+
+class DescribeStatement(Statement):
+    """Set the description of the statements of these ends, or add a sentence to it."""
+
+    kind: Literal["describe_statement"] = "describe_statement"
+    description: Text
+    append: bool = False
+
+
+class Pair(Decision):
+    """A decision that two names are the same thing, or different ones, for resolve_entities."""
+
+    a: Name
+    b: Name
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        """Check that the names differ. Raises ValueError if they are one name."""
+        if match_key(self.a) == match_key(self.b):
+            raise ValueError(
+                f"'{self.a}' and '{self.b}' are one name but for case and punctuation; nothing to"
+                " decide"
+            )
+        return self
+
+
+class Same(Pair):
+    """Two names are one entity."""
+
+    kind: Literal["same"] = "same"
+
+
+class Different(Pair):
+    """Two names are two entities."""
+
+    kind: Literal["different"] = "different"
+
+
+AnyDecision = Annotated[
+    Rename
+    | DeleteEntity
+    | SetType
+    | DescribeEntity
+    | AddStatement
+    | DeleteStatement
+    | TurnStatement
+    | RetypeStatement
+    | DescribeStatement
+    | Same
+    | Different,
+    Field(discriminator="kind"),
+]
+DECISION: TypeAdapter[AnyDecision] = TypeAdapter(AnyDecision)
+KINDS: dict[str, type[Decision]] = {
+    "rename": Rename,
+    "delete_entity": DeleteEntity,
+    "set_type": SetType,
+    "describe_entity": DescribeEntity,
+    "add_statement": AddStatement,
+    "delete_statement": DeleteStatement,
+    "turn_statement": TurnStatement,
+    "retype_statement": RetypeStatement,
+    "describe_statement": DescribeStatement,
+    "same": Same,
+    "different": Different,
+}
+"""Kind of decision -> its fields."""

@@ -1,0 +1,274 @@
+"""The corrections of a project: list them with what they changed, add one, take one back."""
+
+import getpass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pipeline.corrections.decisions import Decision, Pair, Scoped
+from pipeline.corrections.file import (
+    FILE,
+    Line,
+    check_lines,
+    kind_of,
+    make_decision,
+    read_lines,
+    write_decision,
+    write_decisions,
+)
+from pipeline.engine.workflow import Step, Workflow
+from pipeline.errors import UsageError, counted
+from pipeline.runs.services import Services
+from pipeline.verbs.correct_extractions import correct_extractions
+from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
+
+CORRECT, READ, RESOLVE = "correct_extractions", "read_corrections", "resolve_entities"
+MATCHES = "correction_matches"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A correction and what it changed in the workflow's last run.
+
+    ``records`` and ``text_units`` are None if the last run did not know the correction, or the
+    workflow does not read this kind.
+    """
+
+    decision: Decision
+    records: int | None = None
+    text_units: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        fields = self.decision.model_dump(exclude_defaults=True)
+        return {
+            "id": self.decision.id,
+            "kind": kind_of(self.decision),
+            **fields,
+            "records": self.records,
+            "text_units": self.text_units,
+        }
+
+
+@dataclass(frozen=True)
+class Added:
+    """A decision that was added, or would be.
+
+    ``effect`` is what it changes in the extractions of the last run. ``notes`` say why it may not
+    do what was meant.
+    """
+
+    file: Path
+    effect: Effect
+    notes: tuple[str, ...] = ()
+
+
+def corrections_file(project: Services, workflow: Workflow) -> Path:
+    """Return the file that the workflow's step read_corrections reads."""
+    step = find_step(workflow, READ)
+    if step is not None and isinstance(step.params, CorrectionsParams):
+        return step.params.file
+    return project.root / FILE
+
+
+def list_effects(project: Services, name: str | None = None) -> list[Effect]:
+    """Return all corrections in the order of the file, with what they changed in the last run."""
+    workflow = project.workflow(name)
+    matches = _read_matches(project, workflow)
+    effects = []
+    for line in read_lines(corrections_file(project, workflow)):
+        id = line.decision.id
+        if matches is None or isinstance(line.decision, Pair) or id not in matches.known:
+            effects.append(Effect(line.decision))
+        else:
+            effects.append(Effect(line.decision, *matches.counts.get(id, (0, 0))))
+    return effects
+
+
+def add(
+    project: Services, fields: dict[str, Any], name: str | None = None, dry_run: bool = False
+) -> Added:
+    """Add a decision to the file, and say what it changes in the extractions of the last run.
+
+    ``fields`` are those of a line: ``kind`` and the fields of that kind. ``by`` and ``at`` are set
+    if they are missing. With ``dry_run`` nothing is written. The next run follows the decision.
+
+    Raises SettingsError for fields that are no decision, and for a decision that contradicts
+    another one. Raises UsageError if the decision is in the file already.
+    """
+    decision = make_decision({**sign(), **fields}, "corrections")
+    workflow = project.workflow(name)
+    file = corrections_file(project, workflow)
+    with lock_corrections(project):
+        lines = read_lines(file)
+        if any(line.decision.id == decision.id for line in lines):
+            raise UsageError(f"{file}: correction {decision.id} is there already; nothing to add")
+        decisions = [line.decision for line in lines]
+        if dry_run:
+            check_lines(file, [*lines, Line(len(lines) + 1, decision)])
+        else:
+            write_decisions(file, [*decisions, decision])
+    effect = _try_decision(project, workflow, [*decisions, decision])
+    return Added(file, effect, tuple(_note_effect(workflow, effect)))
+
+
+def undo(project: Services, id: str, name: str | None = None) -> Decision:
+    """Remove a decision from the file and return it; the next run no longer follows it.
+
+    ``id`` may be the beginning of an id. Raises UsageError if no decision, or several, have it.
+    """
+    file = corrections_file(project, project.workflow(name))
+    with lock_corrections(project):
+        decisions = [line.decision for line in read_lines(file)]
+        found = [each for each in decisions if each.id.startswith(id)]
+        if len(found) != 1:
+            fact = "no correction has" if not found else f"{len(found)} corrections have"
+            raise UsageError(
+                f"{file}: {fact} the id '{id}'; see 'graphmill corrections list' for the ids"
+            )
+        write_decisions(file, [each for each in decisions if each.id != found[0].id])
+    return found[0]
+
+
+def remove_documents(project: Services, texts: Mapping[str, str]) -> list[str]:
+    """Remove the decisions that name one of these documents or quote it, and return their ids.
+
+    ``texts`` maps the ids of the documents to their texts. It is for a purge: a quoted phrase is
+    text of a document, and so is a statement that was added to one.
+    """
+    file = project.root / FILE
+    with lock_corrections(project):
+        decisions = [line.decision for line in read_lines(file)]
+        removed = [each for each in decisions if _is_about(each, texts)]
+        if removed:
+            write_decisions(file, [each for each in decisions if each not in removed])
+    return [each.id for each in removed]
+
+
+def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
+    """Yield the notes of a run about its corrections: those that changed nothing."""
+    file = corrections_file(project, workflow)
+    decisions = [line.decision for line in read_lines(file)]
+    if not decisions:
+        return
+    about_records = [each for each in decisions if not isinstance(each, Pair)]
+    pairs = [each for each in decisions if isinstance(each, Pair)]
+    if about_records and find_step(workflow, CORRECT) is None:
+        yield (
+            f"{file.name}: {counted(len(about_records), 'correction')} without effect, for workflow"
+            f" '{workflow.name}' has no step {CORRECT}; docs/corrections.md shows the lines to add"
+        )
+    if pairs and find_step(workflow, RESOLVE) is None:
+        yield (
+            f"{file.name}: {counted(len(pairs), 'decision')} on pairs of names without effect, for"
+            f" workflow '{workflow.name}' has no step {RESOLVE}; docs/resolution.md shows it"
+        )
+    matches = _read_matches(project, workflow)
+    if matches is None:
+        return
+    for decision in about_records:
+        if decision.id in matches.known and decision.id not in matches.counts:
+            line = write_decision(decision)
+            yield f"{file.name}: correction {decision.id} matches nothing: {line}"
+
+
+def find_step(workflow: Workflow, verb: str) -> Step | None:
+    """Return the first step of the workflow with this verb."""
+    return next((step for step in workflow.steps if step.verb.name == verb), None)
+
+
+@dataclass(frozen=True)
+class _Matches:
+    """The corrections that the last run knew, and how many records and text units each changed."""
+
+    known: frozenset[str]
+    counts: dict[str, tuple[int, int]]
+
+
+def _read_matches(project: Services, workflow: Workflow) -> _Matches | None:
+    """Return what the corrections of the last run changed, or None if it has no such tables."""
+    reading, correcting = find_step(workflow, READ), find_step(workflow, CORRECT)
+    if reading is None or correcting is None:
+        return None
+    tables = project.snapshots.manifest(workflow.name).tables
+    known = tables.get(reading.outputs["corrections"])
+    changed = tables.get(correcting.outputs[MATCHES])
+    if known is None or changed is None:
+        return None
+    rows = project.snapshots.tables.read(changed)
+    ids = project.snapshots.tables.read(known, ["id"])["id"]
+    return _Matches(frozenset(ids), _count_matches(rows))
+
+
+def _count_matches(matches: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Return the numbers of records and of text units that each correction changed."""
+    counts: dict[str, tuple[int, int]] = {}
+    for id, rows in matches.groupby("correction_id"):
+        counts[str(id)] = (int(rows["records"].sum()), len(rows))
+    return counts
+
+
+def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Decision]) -> Effect:
+    """Return what the last of the decisions changes in the extractions of the last run."""
+    decision = decisions[-1]
+    step = find_step(workflow, CORRECT)
+    if step is None or isinstance(decision, Pair):
+        return Effect(decision)
+    tables = project.snapshots.manifest(workflow.name).tables
+    read = {name: tables.get(table) for name, table in step.inputs.items()}
+    extractions, units = read["extractions"], read["text_units"]
+    if extractions is None or units is None:
+        return Effect(decision)
+    _, matches, _ = correct_extractions(
+        project.snapshots.tables.read(extractions),
+        project.snapshots.tables.read(units),
+        list_rows(decisions),
+    )
+    return Effect(decision, *_count_matches(matches).get(decision.id, (0, 0)))
+
+
+def _note_effect(workflow: Workflow, effect: Effect) -> Iterator[str]:
+    """Yield why a decision may not do what was meant."""
+    is_pair = isinstance(effect.decision, Pair)
+    needed = RESOLVE if is_pair else CORRECT
+    if find_step(workflow, needed) is None:
+        page = "docs/resolution.md" if is_pair else "docs/corrections.md"
+        yield f"workflow '{workflow.name}' has no step {needed}, so it has no effect; see {page}"
+    elif effect.records == 0:
+        yield "nothing in the last run has these names; names are those before any correction"
+
+
+def _is_about(decision: Decision, texts: Mapping[str, str]) -> bool:
+    """Check that a decision names one of these documents or quotes it."""
+    if not isinstance(decision, Scoped):
+        return False
+    if decision.document_id in texts:
+        return True
+    return bool(decision.quote) and any(decision.quote in text for text in texts.values())
+
+
+@contextmanager
+def lock_corrections(project: Services) -> Iterator[None]:
+    """Lock the file of corrections while the block runs, because two editors may decide at once."""
+    from filelock import FileLock
+
+    lock = project.root / "data" / "corrections.lock"
+    lock.parent.mkdir(exist_ok=True)
+    with FileLock(lock):
+        yield
+
+
+def sign() -> dict[str, str]:
+    """Return who decides now, and when, as fields of a decision.
+
+    The name is that of the account, or "" where the machine knows none.
+    """
+    try:
+        name = getpass.getuser()
+    except (KeyError, OSError):
+        name = ""
+    return {"by": name, "at": datetime.now(UTC).isoformat(timespec="seconds")}

@@ -1,0 +1,113 @@
+"""correct_extractions: apply the decisions of people to what was extracted."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from pipeline.contract.reasons import decided
+from pipeline.contract.registry import verb
+from pipeline.contract.schemas import (
+    CORRECTION_MATCHES,
+    CORRECTIONS,
+    EXTRACTIONS,
+    REJECTS,
+    UNIT_TEXTS,
+)
+from pipeline.corrections.records import Record, Rules, Unit, correct_unit
+from pipeline.text.ids import match_key
+
+LONGEST_MESSAGE = 300
+"""Characters of a reject's message; the rest is cut off."""
+NAME_COLUMNS = ("name", "source", "target")
+
+
+@verb(
+    inputs={"extractions": EXTRACTIONS, "text_units": UNIT_TEXTS, "corrections": CORRECTIONS},
+    outputs={
+        "corrected_extractions": EXTRACTIONS,
+        "correction_matches": CORRECTION_MATCHES,
+        "rejects": REJECTS,
+    },
+    keyed={"extractions": ("text_unit_id",), "text_units": ("id",)},
+    row_of={
+        "corrected_extractions": "text_unit_id",
+        "correction_matches": "text_unit_id",
+        "rejects": "row_id",
+    },
+    reasons={"corrected": decided("a record that a line of corrections.jsonl deletes")},
+)
+def correct_extractions(
+    extractions: pd.DataFrame, text_units: pd.DataFrame, corrections: pd.DataFrame
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the extractions as people want them, which correction changed what, and rejects.
+
+    ``extractions`` themselves stay as the model gave them. ``correction_matches`` counts for each
+    correction and text unit the records that it changed. A deleted record is a reject of the reason
+    ``corrected``, which is a decision and no loss.
+    """
+    rules = Rules.from_table(corrections)
+    touched = _find_touched_units(extractions, text_units, rules)
+    is_touched = extractions["text_unit_id"].isin(touched)
+    units = _read_units(extractions[is_touched], text_units, touched)
+    for unit in units:
+        correct_unit(unit, rules)
+    records = [record for unit in units for record in unit.records]
+    corrected = extractions[~is_touched]
+    if records:
+        corrected = pd.concat([corrected, EXTRACTIONS.frame(records)], ignore_index=True)
+    matches = [
+        (correction, unit.id, count) for unit in units for correction, count in unit.matches.items()
+    ]
+    rejects = [row for unit in units for row in _list_rejects(unit)]
+    return corrected, CORRECTION_MATCHES.frame(matches), REJECTS.frame(rejects)
+
+
+def _find_touched_units(
+    extractions: pd.DataFrame, text_units: pd.DataFrame, rules: Rules
+) -> set[str]:
+    """Return the ids of the text units that a rule may change."""
+    if not rules.by_kind:
+        return set()
+    touched: set[str] = set()
+    for column in NAME_COLUMNS:
+        names = extractions[column]
+        # The key is made once for each distinct name: a corpus repeats its names often.
+        concerned = [name for name in names.unique() if match_key(name) in rules.all_keys]
+        touched.update(extractions["text_unit_id"][names.isin(concerned)])
+    gets_statement = text_units["document_id"].isin(list(rules.additions))
+    touched.update(text_units["id"][gets_statement])
+    return touched
+
+
+def _read_units(
+    extractions: pd.DataFrame, text_units: pd.DataFrame, touched: set[str]
+) -> list[Unit]:
+    """Return the touched text units with their records in order."""
+    by_unit: dict[str, list[Record]] = {id: [] for id in touched}
+    ordered = extractions.sort_values(["text_unit_id", "order"])
+    # Type checkers do not know that the columns are texts.
+    records: Any = ordered.to_dict("records")
+    for record in records:
+        by_unit[record["text_unit_id"]].append(record)
+    wanted = text_units[text_units["id"].isin(touched)]
+    places: Any = wanted.drop_duplicates("id").set_index("id").to_dict("index")
+    units = []
+    for id in sorted(touched):
+        place = places.get(id, {"document_id": "", "order": 0, "text": ""})
+        units.append(Unit(id, place["document_id"], place["order"], place["text"], by_unit[id]))
+    return units
+
+
+def _list_rejects(unit: Unit) -> Iterator[dict[str, str]]:
+    """Yield a row of REJECTS for each record that was deleted."""
+    for correction, record in unit.deleted:
+        names = record["name"] or f"{record['source']} -> {record['target']}"
+        message = f"deleted by correction {correction}: {record['kind']} {names}"
+        yield {
+            "step": "",
+            "row_id": unit.id,
+            "kind": "record",
+            "reason": "corrected",
+            "message": message[:LONGEST_MESSAGE],
+        }

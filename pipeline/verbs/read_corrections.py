@@ -1,0 +1,64 @@
+"""read_corrections: read the decisions of people about the graph."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import Field
+
+from pipeline.contract.registry import Params, verb
+from pipeline.contract.schemas import CORRECTIONS
+from pipeline.corrections.decisions import Decision, Pair, Scoped
+from pipeline.corrections.file import FILE, file_digest, kind_of, read_lines
+
+
+class CorrectionsParams(Params):
+    """``path`` is the file with the decisions; a relative path starts at ``root``, the project's
+    folder."""
+
+    path: str = FILE
+    # Not part of the fingerprint: a project may move to another folder.
+    root: str = Field(default=".", exclude=True)
+
+    @property
+    def file(self) -> Path:
+        return Path(self.root) / self.path
+
+
+def stamp(params: CorrectionsParams) -> str:
+    """Return a digest of the decisions; it changes when one of them does."""
+    return file_digest(params.file)
+
+
+@verb(inputs={}, outputs={"corrections": CORRECTIONS}, settings="project", stamp=stamp)
+def read_corrections(params: CorrectionsParams = CorrectionsParams()) -> pd.DataFrame:
+    """Return the decisions in corrections.jsonl, or no rows if there is no such file.
+
+    Pins (``same`` and ``different``) are left out: resolve_entities reads them itself. Raises
+    SettingsError if a line cannot be read or two lines contradict each other.
+    """
+    return list_rows([line.decision for line in read_lines(params.file)])
+
+
+def list_rows(decisions: Iterable[Decision]) -> pd.DataFrame:
+    """Return the table CORRECTIONS of these decisions, without pins."""
+    rows = [_encode(decision) for decision in decisions if not isinstance(decision, Pair)]
+    return CORRECTIONS.frame(rows)
+
+
+def _encode(decision: Decision) -> dict[str, Any]:
+    """Return the row of CORRECTIONS of a decision."""
+    blank: dict[str, Any] = dict.fromkeys(CORRECTIONS.columns, "")
+    fields = decision.model_dump(exclude={"by", "at", "why", "document"})
+    # The name of an entity and the source of a statement share a column.
+    if "entity" in fields:
+        fields["source"] = fields.pop("entity")
+    return {
+        **blank,
+        "append": False,
+        **fields,
+        "id": decision.id,
+        "kind": kind_of(decision),
+        "document_id": decision.document_id if isinstance(decision, Scoped) else "",
+    }
