@@ -23,12 +23,12 @@ from pipeline.corrections.file import (
 )
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import UsageError, counted
+from pipeline.runs.correction_steps import CORRECT, MATCHES, MERGE, READ
 from pipeline.runs.services import Services
 from pipeline.verbs.correct_extractions import correct_extractions
 from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
 
-CORRECT, READ, RESOLVE = "correct_extractions", "read_corrections", "resolve_entities"
-MATCHES = "correction_matches"
+RESOLVE = "resolve_entities"
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
     if about_records and find_step(workflow, CORRECT) is None:
         yield (
             f"{file.name}: {counted(len(about_records), 'correction')} without effect, for workflow"
-            f" '{workflow.name}' has no step {CORRECT}; docs/corrections.md shows the lines to add"
+            f" '{workflow.name}' has no step {MERGE}; name another workflow"
         )
     if pairs and find_step(workflow, RESOLVE) is None:
         yield (
@@ -215,12 +215,14 @@ def _count_matches(matches: pd.DataFrame) -> dict[str, tuple[int, int]]:
 def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Decision]) -> Effect:
     """Return what the last of the decisions changes in the extractions of the last run."""
     decision = decisions[-1]
-    step = find_step(workflow, CORRECT)
-    if step is None or isinstance(decision, Pair):
+    correcting, merging = find_step(workflow, CORRECT), find_step(workflow, MERGE)
+    # Before the first correction the workflow has no step that corrects.
+    reading = correcting or merging
+    if reading is None or isinstance(decision, Pair):
         return Effect(decision)
     tables = project.snapshots.manifest(workflow.name).tables
-    read = {name: tables.get(table) for name, table in step.inputs.items()}
-    extractions, units = read["extractions"], read["text_units"]
+    extractions = tables.get(reading.inputs["extractions"])
+    units = tables.get(reading.inputs["text_units"])
     if extractions is None or units is None:
         return Effect(decision)
     _, matches, _ = correct_extractions(
@@ -234,7 +236,7 @@ def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Dec
 def _note_effect(workflow: Workflow, effect: Effect) -> Iterator[str]:
     """Yield why a decision may not do what was meant."""
     is_pair = isinstance(effect.decision, Pair)
-    needed = RESOLVE if is_pair else CORRECT
+    needed = RESOLVE if is_pair else MERGE
     if find_step(workflow, needed) is None:
         page = "docs/resolution.md" if is_pair else "docs/corrections.md"
         yield f"workflow '{workflow.name}' has no step {needed}, so it has no effect; see {page}"

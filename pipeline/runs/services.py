@@ -146,6 +146,7 @@ class Services:
         from pipeline.engine.workflow_file import InputStep, read_workflow
         from pipeline.models.base import ChatModel, EmbeddingModel
         from pipeline.ontology.read import read_ontology
+        from pipeline.runs.correction_steps import with_corrections
         from pipeline.runs.formats import read_formats, with_formats
         from pipeline.runs.ontology_steps import with_ontology
 
@@ -175,6 +176,7 @@ class Services:
         ontology = read_ontology(self.root)
         if ontology is not None:
             workflow = with_ontology(workflow, ontology)
+        workflow = with_corrections(workflow, self.root)
         if not any(step.format_undecided for step in workflow.steps):
             return workflow
         chats = self.settings.models.chat

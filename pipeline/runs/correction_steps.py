@@ -1,0 +1,69 @@
+"""The steps by which corrections.jsonl is followed, put into a workflow before its merge.
+
+They are in no workflow file: a project that has corrections has the steps, in each of its workflows
+that merges extractions. So they need no edit of a workflow, and a project without corrections has
+neither the steps nor their cost.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pipeline.contract.registry import REGISTRY
+from pipeline.corrections.file import FILE
+from pipeline.engine.workflow import REJECTS, Step, Workflow, wired
+from pipeline.verbs.read_corrections import CorrectionsParams
+
+READ, CORRECT, MERGE = "read_corrections", "correct_extractions", "merge_graphs"
+CORRECTIONS, MATCHES, RECORDS = "corrections", "correction_matches", "extractions"
+
+
+def with_corrections(workflow: Workflow, root: Path) -> Workflow:
+    """Return the workflow with the steps of corrections before each step that merges extractions.
+
+    A project without the file, and a workflow that names the verb correct_extractions itself, stay
+    as they are. The steps stand behind those of the ontology, so that a person has the last word.
+    """
+    merges = [step for step in workflow.steps if step.verb.name == MERGE]
+    names_them = any(step.verb.name == CORRECT for step in workflow.steps)
+    if not merges or names_them or not (root / FILE).exists():
+        return workflow
+    steps: list[Step] = []
+    for step in workflow.steps:
+        if step == merges[0]:
+            steps.append(_make_reading_step(root))
+        steps += _precede(step) if step.verb.name == MERGE else (step,)
+    return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
+
+
+def _make_reading_step(root: Path) -> Step:
+    params = CorrectionsParams(root=str(root))
+    return _make_step(READ, params, {}, {CORRECTIONS: CORRECTIONS})
+
+
+def _precede(merge: Step) -> tuple[Step, Step]:
+    """Return the step that corrects what the merge reads, and the merge that reads its output."""
+    suffix = "" if merge.id == MERGE else f"_{merge.id}"
+    records = merge.inputs[RECORDS]
+    corrected = f"corrected_{records}"
+    inputs = {
+        RECORDS: records,
+        "text_units": merge.inputs["text_units"],
+        CORRECTIONS: CORRECTIONS,
+    }
+    outputs = {
+        "corrected_extractions": corrected,
+        MATCHES: f"{MATCHES}{suffix}",
+        REJECTS: REJECTS,
+    }
+    params = REGISTRY.verbs[CORRECT].params()
+    correct = replace(_make_step(CORRECT, params, inputs, outputs), id=f"{CORRECT}{suffix}")
+    return correct, replace(merge, inputs={**merge.inputs, RECORDS: corrected})
+
+
+def _make_step(
+    verb: str, params: object, inputs: Mapping[str, str], outputs: Mapping[str, str]
+) -> Step:
+    declared = REGISTRY.verbs[verb]
+    checked = declared.params.model_validate(params)
+    return Step(verb, declared, checked, inputs, outputs, prompts={}, models={})
