@@ -76,6 +76,8 @@ CHAIN: dict[str, dict[str, str]] = {
     "extract_graph_fast": {},
     "restrict_to_text_units": {"rows": "extractions"},
     "conform_extractions": {},
+    "read_corrections": {},
+    "correct_extractions": {},
     "merge_graphs": {},
     "check_patterns": {
         "unchecked_entities": "merged_entities",
@@ -102,7 +104,16 @@ CHAIN: dict[str, dict[str, str]] = {
 """Every verb of tables with fixed columns, in an order in which each finds its tables; and the
 tables whose names differ."""
 
-FILES = {"read_graphrag": "graphrag", "load_documents": "corpus", "join_documents": "owners.csv"}
+CORRECTIONS = (
+    '{"kind": "rename", "entity": "Skarrow Lamp", "to": "Lamp of Skarrow"}\n'
+    '{"kind": "delete_entity", "entity": "Otto Holm", "document": "letters/otto.md"}\n'
+)
+FILES = {
+    "read_graphrag": "graphrag",
+    "load_documents": "corpus",
+    "join_documents": "owners.csv",
+    "read_corrections": "corrections.jsonl",
+}
 """The files that the verbs with a stamp read."""
 
 ARGS: dict[str, dict[str, Any]] = {
@@ -218,6 +229,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
     (root / FILES["join_documents"]).write_text(OWNERS, encoding="utf-8")
+    (root / FILES["read_corrections"]).write_text(CORRECTIONS, encoding="utf-8")
     write(root / FILES["read_graphrag"], version_3())
     return root
 

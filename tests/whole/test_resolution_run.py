@@ -123,7 +123,15 @@ def test_the_commands_list_pin_and_undo(folder: ProjectFolder, openai: OpenAISer
         "pin removed"
         in folder.invoke("resolutions", "undo", "Nobody Known", "brack institute").stdout
     )
-    assert (folder.root / "resolutions.csv").read_text(encoding="utf-8") == "decision,a,b,note\n"
+    assert (folder.root / "corrections.jsonl").read_text(encoding="utf-8") == ""
+
+
+def test_a_pin_of_an_earlier_version_holds_and_can_be_undone(folder: ProjectFolder):
+    pins = folder.root / "resolutions.csv"
+    pins.write_text("decision,a,b,note\ndifferent,Mira Vale,Nobody Known,\n", encoding="utf-8")
+    with folder.open() as project:
+        assert project.undo_resolution("Mira Vale", "Nobody Known").file == pins
+        assert pins.read_text(encoding="utf-8") == "decision,a,b,note\n"
 
 
 def test_a_workflow_without_the_step_says_so(folder: ProjectFolder):

@@ -1,0 +1,121 @@
+"""Corrections in a project: each run follows them, whatever becomes of documents."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import SettingsError, UsageError
+from pipeline.project import Project
+from tests.projects import NO_STORE, ProjectFolder, new_project
+
+DOCUMENTS = {
+    "a.txt": "Mira Vale built the Harrow Light. Mira Vale lived at Quill.",
+    "b.txt": "Anselm Torr met M. Vale at the Harrow Light. Anselm Torr drew it.",
+    "c.txt": "The Brack Institute taught Anselm Torr.",
+}
+MERGE = {"kind": "rename", "entity": "M. Vale", "to": "Mira Vale"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ProjectFolder:
+    return new_project(tmp_path / "p", NO_STORE, DOCUMENTS)
+
+
+def names(project: Project) -> set[str]:
+    return set(project.table("entities", "fast")["name"])
+
+
+def test_a_project_without_the_file_has_no_further_steps(folder: ProjectFolder):
+    with folder.open() as project:
+        verbs = [step.verb.name for step in project.workflow("fast").steps]
+    assert "correct_extractions" not in verbs
+
+
+def test_a_correction_holds_until_it_is_undone(folder: ProjectFolder):
+    with folder.open() as project:
+        project.index("fast")
+        first = names(project)
+        assert "M. Vale" in first
+        tried = project.add_correction(MERGE, "fast", dry_run=True)
+        assert (tried.effect.records or 0) > 0
+        assert not tried.file.exists()
+        added = project.add_correction(MERGE, "fast")
+        assert added.effect.records == tried.effect.records
+        project.index("fast")
+        assert "M. Vale" not in names(project)
+
+        folder.write("b.txt", "Nobody was there.")
+        report = project.index("fast")
+        assert any(f"{added.effect.decision.id} matches nothing" in note for note in report.notes)
+        (effect,) = project.corrections("fast")
+        assert effect.records == 0
+        folder.write("b.txt", DOCUMENTS["b.txt"])
+        project.index("fast")
+        assert "M. Vale" not in names(project)
+
+        project.undo_correction(added.effect.decision.id[:4], "fast")
+        project.index("fast")
+        assert names(project) == first
+
+
+def test_extractions_keep_what_was_said_and_a_deleted_entity_is_a_reject(folder: ProjectFolder):
+    with folder.open() as project:
+        project.index("fast")
+        said = project.table("extractions", "fast")
+        project.add_correction({"kind": "delete_entity", "entity": "anselm torr"}, "fast")
+        report = project.index("fast")
+        assert report.exit_code == 0
+        assert project.table("extractions", "fast").equals(said)
+        assert "Anselm Torr" not in names(project)
+        assert set(project.table("rejects", "fast")["reason"]) == {"corrected"}
+
+
+def test_lines_that_contradict_each_other_end_a_plan(folder: ProjectFolder):
+    lines = [MERGE, {**MERGE, "to": "Somebody"}]
+    text = "\n".join(json.dumps(line) for line in lines)
+    (folder.root / "corrections.jsonl").write_text(text, encoding="utf-8")
+    with folder.open() as project, pytest.raises(SettingsError, match="contradict each other"):
+        project.plan("fast")
+
+
+def test_a_decision_twice_and_an_unknown_id_are_refused(folder: ProjectFolder):
+    with folder.open() as project:
+        project.add_correction(MERGE, "fast")
+        with pytest.raises(UsageError, match="there already"):
+            project.add_correction(MERGE, "fast")
+        with pytest.raises(UsageError, match="no correction has the id"):
+            project.undo_correction("zzz", "fast")
+
+
+def test_a_purge_takes_along_the_lines_that_name_or_quote_the_document(
+    tmp_path: Path, postgres_url: str
+):
+    folder = new_project(tmp_path / "loaded", postgres_url, DOCUMENTS)
+    with folder.open() as project:
+        project.index("fast")
+        project.add_correction({**MERGE, "document": "b.txt"}, "fast")
+        project.add_correction({**MERGE, "entity": "Quill", "to": "Q", "quote": "lived at"}, "fast")
+        kept = project.add_correction({**MERGE, "entity": "Brack Institute", "to": "BI"}, "fast")
+        project.index("fast")
+        report = project.purge("b.txt")
+        assert any("1 correction named or quoted" in note for note in report.notes)
+        assert project.purge("a.txt").notes
+        assert [one.decision for one in project.corrections("fast")] == [kept.effect.decision]
+        assert "BI" in names(project)
+
+
+def test_the_commands_add_list_and_undo(folder: ProjectFolder):
+    folder.invoke("index", "fast")
+    added = folder.invoke(
+        "corrections", "add", "merge", "--entity", "M. Vale", "--entity", "Mira Vale",
+        "--to", "Mira Vale", "--workflow", "fast", "--json",
+    ).json  # fmt: skip
+    (row,) = added["corrections"]
+    assert (row["kind"], row["entity"], row["to"]) == ("rename", "M. Vale", "Mira Vale")
+    assert row["id"] in folder.invoke("corrections", "list", "fast").stdout
+    unknown = folder.invoke("corrections", "add", "renam", "--entity", "A", "--to", "B")
+    assert unknown.exit_code == 2
+    assert "did you mean 'rename'" in unknown.stderr
+    assert folder.invoke("corrections", "undo", row["id"]).exit_code == 0
+    assert folder.invoke("corrections", "list", "--json").json == []
