@@ -3,7 +3,8 @@
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -89,20 +90,20 @@ class Measured(Awaitable[None]):
         self.work, self.clock, self.seconds = work, clock, 0.0
 
     def __await__(self) -> Generator[Any, Any, None]:
-        send, given = self.work.send, None
+        step = partial(self.work.send, None)
         while True:
             begun = self.clock()
             try:
-                waited_for = send(given)
+                waited_for = step()
             except StopIteration:
                 return
             finally:
                 self.seconds += self.clock() - begun
             try:
                 given = yield waited_for
-                send = self.work.send
+                step = partial(self.work.send, given)
             except BaseException as error:  # noqa: BLE001 - the coroutine gets it
-                send, given = self.work.throw, error
+                step = partial(self.work.throw, error)
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,9 @@ class Counted:
         access: Access | None = scope.get("access")
         if access is None:
             return await self.app(scope, receive, send)
-        measured = Measured(self.app(scope, receive, send))
+        # An ASGI application is a coroutine function, though its type says less.
+        work = cast(Coroutine[Any, Any, None], self.app(scope, receive, send))
+        measured = Measured(work)
         try:
             await measured
         finally:
