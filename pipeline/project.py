@@ -442,9 +442,9 @@ class Project(Asking):
 
     def undo_correction(self, id: str, workflow: str | None = None) -> Correction:
         """Take a correction back and return it."""
-        from pipeline.runs.corrections import undo
+        from pipeline.runs.corrections import undo_line
 
-        return undo(self, id, workflow or self.shown_workflow())
+        return undo_line(self, id, workflow or self.shown_workflow())
 
     def tune(self, name: str | None = None, options: TuneOptions | None = None) -> Tuning:
         """Write prompts that fit these documents beside those of the workflow; see

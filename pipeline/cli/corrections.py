@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 MERGE, SPLIT = "merge", "split"
 """Words for a renaming: of several entities to one name, and within one document."""
+NOT_LISTED = frozenset({"id", "kind", "by", "at", "records", "text_units"})
+"""Fields of a correction that its line shows in a form of their own."""
 Id = Annotated[str, typer.Argument(metavar="ID", help="An id, or its beginning, as 'list' shows.")]
 
 
@@ -127,15 +129,13 @@ def _describe(effect: "Effect") -> str:
     fields = effect.to_json()
     shown = [f"{key}={fields[key]!r}" for key in fields if key not in (*_SIGNATURE, "id", "kind")]
     parts = [fields["kind"], *shown]
-    if fields.get("by"):
-        parts.append(f"(by {fields['by']}{', ' + fields['at'][:10] if fields.get('at') else ''})")
+    day = effect.decision.at[: len("2026-01-31")]
+    signature = ", ".join(part for part in (effect.decision.by, day) if part)
+    if signature:
+        parts.append(f"(by {signature})")
     if effect.records is not None and effect.text_units is not None:
         records = counted(effect.records, "record")
         parts.append(f"- {records} in {counted(effect.text_units, 'text unit')}")
         if effect.records == 0:
             parts.append("(matches nothing)")
     return " ".join(parts)
-
-
-_SIGNATURE = ("by", "at", "records", "text_units")
-"""Fields of a correction that its line shows in a form of their own."""

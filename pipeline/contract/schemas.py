@@ -314,7 +314,7 @@ statement. ``document_id`` is empty where a decision holds for all documents."""
 CORRECTION_MATCHES = table(
     "correction_id", "text_unit_id", correction_id=STRING, text_unit_id=STRING, records=INT
 )
-"""How many records of a text unit each correction changed."""
+"""The number of records that each correction changed in a text unit."""
 MENTIONS = table("entity_id", "text_unit_id", entity_id=STRING, text_unit_id=STRING, frequency=INT)
 MERGED_ENTITIES = table(
     "id",

@@ -116,7 +116,7 @@ def add(
     return Added(file, effect, tuple(_note_effect(workflow, effect)))
 
 
-def undo(project: Services, id: str, name: str | None = None) -> Decision:
+def undo_line(project: Services, id: str, name: str | None = None) -> Decision:
     """Remove a decision from the file and return it; the next run no longer follows it.
 
     ``id`` may be the beginning of an id. Raises UsageError if no decision, or several, have it.

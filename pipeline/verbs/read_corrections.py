@@ -43,11 +43,11 @@ def read_corrections(params: CorrectionsParams = CorrectionsParams()) -> pd.Data
 
 def list_rows(decisions: Iterable[Decision]) -> pd.DataFrame:
     """Return the table CORRECTIONS of these decisions, without pins."""
-    rows = [_encode(decision) for decision in decisions if not isinstance(decision, Pair)]
+    rows = [_make_row(decision) for decision in decisions if not isinstance(decision, Pair)]
     return CORRECTIONS.frame(rows)
 
 
-def _encode(decision: Decision) -> dict[str, Any]:
+def _make_row(decision: Decision) -> dict[str, Any]:
     """Return the row of CORRECTIONS of a decision."""
     blank: dict[str, Any] = dict.fromkeys(CORRECTIONS.columns, "")
     fields = decision.model_dump(exclude={"by", "at", "why", "document"})
