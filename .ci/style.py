@@ -70,7 +70,7 @@ FRAGMENTS = frozenset(
 )
 DENSE: dict[str, str] = {
     "pipeline/cli/build.py": "declarations: each option of a command is a parameter with its help",
-    "pipeline/cli/corrections.py": "declarations: each option of a command is a parameter with its help",
+    "pipeline/cli/corrections.py": "declarations: each option of a command is a parameter",
     "pipeline/settings/query_fields.py": "declarations: an annotation holds type, limits and texts",
     "pipeline/contract/schemas.py": "declarations of tables: one expression with all columns",
     "pipeline/export/graphrag_parquet.py": "declarations: tables with all their columns",

@@ -127,8 +127,8 @@ def _print_added(added: "list[Added]", dry_run: bool, as_json: bool) -> None:
 def _describe(effect: "Effect") -> str:
     """Return a line on a correction: what it decides, who made it, and what it changed."""
     fields = effect.to_json()
-    shown = [f"{key}={fields[key]!r}" for key in fields if key not in (*_SIGNATURE, "id", "kind")]
-    parts = [fields["kind"], *shown]
+    parts = [fields["kind"]]
+    parts += [f"{key}={cell!r}" for key, cell in fields.items() if key not in NOT_LISTED]
     day = effect.decision.at[: len("2026-01-31")]
     signature = ", ".join(part for part in (effect.decision.by, day) if part)
     if signature:

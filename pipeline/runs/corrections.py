@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from pipeline.corrections.decisions import Decision, Pair, Scoped
+from pipeline.corrections.conflicts import is_unrestricted
+from pipeline.corrections.decisions import Decision, Pair, Rename, Scoped
 from pipeline.corrections.file import (
     FILE,
     Line,
@@ -25,6 +26,7 @@ from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import UsageError, counted
 from pipeline.runs.correction_steps import CORRECT, MATCHES, MERGE, READ
 from pipeline.runs.services import Services
+from pipeline.text.ids import match_key
 from pipeline.verbs.correct_extractions import correct_extractions
 from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
 
@@ -95,7 +97,8 @@ def add(
     """Add a decision to the file, and say what it changes in the extractions of the last run.
 
     ``fields`` are those of a line: ``kind`` and the fields of that kind. ``by`` and ``at`` are set
-    if they are missing. With ``dry_run`` nothing is written. The next run follows the decision.
+    if they are missing. Earlier renamings to a name that is renamed now lead to its new name. With
+    ``dry_run`` nothing is written. The next run follows the decision.
 
     Raises SettingsError for fields that are no decision, and for a decision that contradicts
     another one. Raises UsageError if the decision is in the file already.
@@ -107,13 +110,30 @@ def add(
         lines = read_lines(file)
         if any(line.decision.id == decision.id for line in lines):
             raise UsageError(f"{file}: correction {decision.id} is there already; nothing to add")
-        decisions = [line.decision for line in lines]
+        decisions = _lead_on([line.decision for line in lines], decision)
         if dry_run:
-            check_lines(file, [*lines, Line(len(lines) + 1, decision)])
+            every = [*decisions, decision]
+            check_lines(file, [Line(number, each) for number, each in enumerate(every, start=1)])
         else:
             write_decisions(file, [*decisions, decision])
     effect = _try_decision(project, workflow, [*decisions, decision])
     return Added(file, effect, tuple(_note_effect(workflow, effect)))
+
+
+def _lead_on(decisions: Sequence[Decision], added: Decision) -> list[Decision]:
+    """Return the decisions; renamings to a name that is renamed now lead to its new name.
+
+    Names of a line are those before any correction, but a person sees the names after it.
+    """
+    if not (isinstance(added, Rename) and is_unrestricted(added)):
+        return list(decisions)
+    led_on: list[Decision] = []
+    for decision in decisions:
+        leads_there = isinstance(decision, Rename) and match_key(decision.to) == match_key(
+            added.entity
+        )
+        led_on.append(decision.model_copy(update={"to": added.to}) if leads_there else decision)
+    return led_on
 
 
 def undo_line(project: Services, id: str, name: str | None = None) -> Decision:

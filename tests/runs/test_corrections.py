@@ -88,6 +88,16 @@ def test_a_decision_twice_and_an_unknown_id_are_refused(folder: ProjectFolder):
             project.undo_correction("zzz", "fast")
 
 
+def test_a_rename_of_a_name_that_a_rename_gave_leads_the_first_one_on(folder: ProjectFolder):
+    with folder.open() as project:
+        project.index("fast")
+        project.add_correction({**MERGE, "to": "Mira V."}, "fast")
+        project.add_correction({**MERGE, "entity": "Mira V.", "to": "Mira Vee"}, "fast")
+        project.index("fast")
+        assert "Mira Vee" in names(project)
+        assert not {"Mira V.", "M. Vale"} & names(project)
+
+
 def test_a_purge_takes_along_the_lines_that_name_or_quote_the_document(
     tmp_path: Path, postgres_url: str
 ):

@@ -359,6 +359,11 @@ CASES: Mapping[tuple[str, str], Callable[[random.Random, Ids], list[Ask]]] = {
     ("POST", "/ui/pin"): posted(
         "/ui/pin", {"decision": "same", "a": "Mira Vale", "b": "Idra Senn"}, {}
     ),
+    ("GET", "/ui/corrections"): looked("/ui/corrections"),
+    ("POST", "/ui/correct"): posted(
+        "/ui/correct", {"kind": "delete_entity", "entity": "Mira Vale"}, {"kind": "none"}
+    ),
+    ("POST", "/ui/correct/undo"): posted("/ui/correct/undo", {"id": "0"}, {}),
     ("POST", "/ui/run"): posted("/ui/run", {}, {"max_cost": -1}),
     ("POST", "/ui/retry"): posted("/ui/retry", {"workflow": "fast"}, {}),
     ("GET", "/login"): looked("/login?next=documents"),
@@ -375,7 +380,10 @@ CASES: Mapping[tuple[str, str], Callable[[random.Random, Ids], list[Ask]]] = {
 all of it."""
 FAILED = ("/oidc/",)
 """Routes that fail here for both, as the provider is none that answers; they read no document."""
-REFUSED = ("/graph", "/ui/graph", "/nights", "/ui/nights", "/ui/pin", "/ui/run", "/ui/retry")
+REFUSED = (
+    "/graph", "/ui/graph", "/nights", "/ui/nights", "/ui/pin", "/ui/correct", "/ui/run",
+    "/ui/retry",
+)  # fmt: skip
 TOOLS = {
     "query_data": {
         "query", "mode", "chunk_top_k", "top_k", "max_total_tokens", "ll_keywords", "hl_keywords",

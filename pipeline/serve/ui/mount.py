@@ -11,6 +11,7 @@ from pipeline.serve.tries import Tries
 from pipeline.serve.ui.ask import route_questions
 from pipeline.serve.ui.assets import read_assets, route_assets
 from pipeline.serve.ui.beginning import route_new_runs
+from pipeline.serve.ui.corrections import route_corrections
 from pipeline.serve.ui.documents import route_documents
 from pipeline.serve.ui.graph import route_graph
 from pipeline.serve.ui.login import KeyForm, route_login
@@ -52,6 +53,7 @@ def mount(
     app.include_router(route_documents(ui))
     app.include_router(route_runs(ui))
     app.include_router(route_pins(ui))
+    app.include_router(route_corrections(ui))
     app.include_router(route_new_runs(ui))
     return ui
 

@@ -90,8 +90,25 @@ def test_an_editor_says_that_two_names_are_one(look: Look, resolved: tuple[Path,
     expect(page.locator("#pin").get_by_role("status")).to_have_text(
         re.compile("^pinned same: Anselm Torr and Governor Pell")
     )
-    (pins,) = root.glob("**/resolutions*.csv")
-    assert "same,Anselm Torr,Governor Pell," in pins.read_text()
+    pins = root / "corrections.jsonl"
+    assert '"kind": "same"' in pins.read_text()
     page.get_by_role("button", name="Different", exact=True).click()
     expect(page.locator("#pin").get_by_role("status")).to_have_text(re.compile("^pinned different"))
-    assert "same," not in pins.read_text()
+    assert '"kind": "same"' not in pins.read_text()
+
+
+def test_an_editor_corrects_an_entity_and_takes_it_back(
+    look: Look, resolved: tuple[Path, Serving]
+) -> None:
+    root, served = resolved
+    page = look("about:blank", extra_http_headers={"X-API-Key": KEY}).page
+    around(page, served.url, "Anselm Torr")
+    form = page.locator("#correct")
+    form.get_by_text("Correct it").click()
+    form.get_by_label("Type").fill("GLAZIER")
+    form.get_by_role("button", name="Set the type").click()
+    expect(form.get_by_role("status")).to_have_text(re.compile("^Written: [1-9]"))
+    assert "GLAZIER" in (root / "corrections.jsonl").read_text()
+    form.get_by_role("button", name="Take back").last.click()
+    expect(form.get_by_role("status")).to_have_text(re.compile("^Taken back"))
+    assert "GLAZIER" not in (root / "corrections.jsonl").read_text()

@@ -8,6 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from pipeline.corrections.decisions import Different, Same
+from pipeline.corrections.file import read_lines
 from pipeline.errors import SettingsError
 from pipeline.serve.access import access_list_of
 from tests.projects import ProjectFolder, new_project
@@ -153,8 +155,11 @@ def writable(resolved: ProjectFolder) -> Iterator[Serving]:
 
 
 def pins(folder: ProjectFolder) -> str:
-    found = list(folder.root.glob("**/resolutions*.csv"))
-    return found[0].read_text() if found else ""
+    """Return the pins as lines of decision and names, in the order of the file."""
+    decisions = [line.decision for line in read_lines(folder.root / "corrections.jsonl")]
+    return "\n".join(
+        f"{one.kind},{one.a},{one.b}" for one in decisions if isinstance(one, Same | Different)
+    )
 
 
 def test_an_editor_pins(writable: Serving, resolved: ProjectFolder):
@@ -165,7 +170,7 @@ def test_an_editor_pins(writable: Serving, resolved: ProjectFolder):
         "unknown": [],
         "then": "The next run applies it.",
     }
-    assert "same,IBM,International Business Machines," in pins(resolved)
+    assert "same,IBM,International Business Machines" in pins(resolved)
     assert (
         post(writable, EDIT, "/ui/pin", **{**PIN, "decision": "different"}).json()["done"]
         == "pinned different"
@@ -179,6 +184,27 @@ def test_an_editor_pins(writable: Serving, resolved: ProjectFolder):
     assert "IBM" not in pins(resolved)
 
 
+def test_an_editor_corrects_the_graph_and_takes_it_back(writable: Serving, resolved: ProjectFolder):
+    line = {"kind": "set_type", "entity": "Mira Vale", "to": "BUILDER", "why": "she built"}
+    answer = post(writable, EDIT, "/ui/correct", **line)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["then"] == "The next run applies it."
+    (listed,) = [
+        one
+        for one in get(writable, EDIT, "/ui/corrections").json()["corrections"]
+        if one["kind"] == "set_type"
+    ]
+    assert (listed["to"], listed["by"]) == ("BUILDER", "editor")
+    other = post(writable, EDIT, "/ui/correct", **{**line, "to": "SAILOR"})
+    assert other.status_code == 422
+    assert "contradict each other" in other.json()["error"]["message"]
+    assert post(writable, READ, "/ui/correct", **line).status_code == 403
+    assert get(writable, READ, "/ui/corrections").status_code == 403
+    undone = post(writable, EDIT, "/ui/correct/undo", id=listed["id"])
+    assert undone.json()["id"] == listed["id"]
+    assert "BUILDER" not in (resolved.root / "corrections.jsonl").read_text(encoding="utf-8")
+
+
 def test_editors_that_decide_at_once_lose_nothing(writable: Serving, resolved: ProjectFolder):
     pairs = [(f"Left {number}", f"Right {number}") for number in range(12)]
     with ThreadPoolExecutor(12) as editors:
@@ -189,7 +215,7 @@ def test_editors_that_decide_at_once_lose_nothing(writable: Serving, resolved: P
             )
         )
     assert [answer.status_code for answer in answers] == [200] * len(pairs)
-    assert {f"same,{a},{b}," for a, b in pairs} <= set(pins(resolved).splitlines())
+    assert {f"same,{a},{b}" for a, b in pairs} <= set(pins(resolved).splitlines())
 
 
 def test_what_cannot_be_pinned_is_said(writable: Serving):
@@ -206,7 +232,7 @@ def test_what_cannot_be_pinned_is_said(writable: Serving):
         )
     contradiction = post(writable, EDIT, "/ui/pin", decision="different", a="A", b="C")
     assert contradiction.status_code == 422
-    assert "pinned different, and the same" in contradiction.json()["error"]["message"]
+    assert "one entity and two" in contradiction.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("key", [READ, AWAY, "all", ""])

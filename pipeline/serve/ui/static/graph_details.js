@@ -1,5 +1,6 @@
 // What is told of one entity, relationship or community, and a person's word on names.
 import { ask } from "./api.js";
+import { correctEntity, correctRelationship } from "./graph_corrections.js";
 import { marked } from "./marks.js";
 import { passageAddress } from "./places.js";
 import { element, fill, state, texts } from "./shell.js";
@@ -25,6 +26,7 @@ export async function entityPanel(id, turn, on) {
       alone),
     names && namesOf(names),
     names && (await pinForm(entity.name, names)),
+    await correctEntity(entity),
     relationships.length > 0 && section(
       [words.relationships, relationships.length < entity.degree && some(fill(words.relationships_some, { n: relationships.length }))],
       element("ul", { class: "plain" }, relationships.map((found) => relationshipRow(found, id, on))),
@@ -49,6 +51,7 @@ export async function relationshipPanel(id, on) {
     element("div", { class: "row" },
       link(found.source, () => on.entity(found.source_entity_id)), link(found.target, () => on.entity(found.target_entity_id))),
     found.statements.length > 0 && section([words.stated], statementsOf(found)),
+    await correctRelationship(found),
     passages(told, [found.source, found.target]),
   ];
 }

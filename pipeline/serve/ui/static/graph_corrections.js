@@ -1,0 +1,74 @@
+// An editor's corrections of an entity or a relationship: lines that every run follows.
+import { ask } from "./api.js";
+import { element, fill, state, texts } from "./shell.js";
+
+const words = texts.graph;
+
+// Nothing for who may not change anything.
+export async function correctEntity(entity) {
+  if (!(await state()).editor) return null;
+  const name = element("input", { id: "correct-name", maxlength: 1000, value: entity.name, autocomplete: "off" });
+  const type = element("input", { id: "correct-type", maxlength: 1000, value: entity.type, autocomplete: "off" });
+  const description = element("textarea", { id: "correct-description", maxlength: 1500, rows: 3 }, entity.description);
+  const of = (kind, more = () => ({})) => () => ({ kind, entity: entity.name, ...more() });
+  return form([entity.name], [
+    field(words.correct_name, name, button(words.rename, "rename", of("rename", () => ({ to: name.value.trim() })))),
+    field(words.correct_type, type, button(words.set_type, "set-type", of("set_type", () => ({ to: type.value.trim() })))),
+    field(words.correct_description, description, button(words.describe, "describe", of("describe_entity", () => ({ description: description.value.trim() })))),
+    button(words.delete_entity, "delete", of("delete_entity")),
+  ]);
+}
+
+export async function correctRelationship(found) {
+  if (!(await state()).editor) return null;
+  const of = (kind) => () => ({ kind, source: found.source, target: found.target });
+  return form([found.source, found.target], [
+    button(words.turn_statement, "turn", of("turn_statement")),
+    button(words.delete_statement, "delete", of("delete_statement")),
+  ]);
+}
+
+const button = (said, id, fields) => ({ said, id, fields });
+
+const field = (said, input, one) => ({ ...one, label: said, input });
+
+async function form(names, parts) {
+  const why = element("input", { id: "correct-why", maxlength: 1500, autocomplete: "off" });
+  const result = element("p", { role: "status", class: "quiet" });
+  const decided = element("div");
+  const tell = async (work) => {
+    try {
+      result.textContent = await work();
+      result.className = "good";
+      await list();
+    } catch (error) {
+      result.className = "bad";
+      result.textContent = error.message;
+    }
+  };
+  const correct = (fields) => () => tell(async () => {
+    const reason = why.value.trim();
+    const { records, text_units: units, notes, then } = await ask("ui/correct", { ...fields(), ...(reason && { why: reason }) });
+    return [fill(words.corrected, { records: records ?? 0, units: units ?? 0, then }), ...notes].join(" ");
+  });
+  const undo = (id) => () => tell(async () => {
+    const { then } = await ask("ui/correct/undo", { id });
+    return fill(words.undone, { then });
+  });
+  const list = async () => {
+    const { corrections } = await ask("ui/corrections");
+    const about = corrections.filter((one) => [one.entity, one.to, one.source, one.target].some((name) => name && names.includes(name)));
+    decided.replaceChildren(...(about.length ? [element("h4", {}, words.decided), element("ul", { class: "plain" }, about.map((one) => element("li", {},
+      lineOf(one), " ", element("button", { type: "button", class: "link", onclick: undo(one.id) }, words.undo_correction))))] : []));
+  };
+  await list();
+  const rows = parts.map(({ said, id, fields, label, input }) => element("div", { class: "row" },
+    label && element("label", { class: "quiet", for: input.id }, label), input,
+    element("button", { type: "button", id: `correct-${id}-now`, onclick: correct(fields) }, said)));
+  return element("details", { class: "section", id: "correct" }, element("summary", {}, element("h3", {}, words.correct)),
+    element("form", { onsubmit: (event) => event.preventDefault() }, rows,
+      element("div", { class: "row" }, element("label", { class: "quiet", for: why.id }, words.correct_why), why),
+      element("p", { class: "quiet" }, words.correct_about), result, decided));
+}
+
+const lineOf = (one) => [one.kind.replaceAll("_", " "), one.entity, one.source, one.target, one.to, one.description, one.by && `(${one.by})`].filter(Boolean).join(" · ");
