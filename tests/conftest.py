@@ -23,6 +23,7 @@ from tests.sizes import size
 
 machine.in_memory()
 machine.without_certificates()
+machine.collect_garbage_as_the_command()
 
 # No deadlines: how long an example takes says more of the machine than of the code.
 usual = settings.get_profile(settings.get_current_profile_name())
@@ -30,6 +31,10 @@ settings.register_profile(
     "graphmill", usual, deadline=None, max_examples=size(15, usual.max_examples)
 )
 settings.load_profile("graphmill")
+
+
+def pytest_collection_finish() -> None:
+    machine.keep_from_the_collector()
 
 
 @pytest.fixture

@@ -88,7 +88,10 @@ class TableSchema:
         """Return a DataFrame of these columns from rows (dicts or tuples); typed even when
         empty."""
         rows = rows if isinstance(rows, pd.DataFrame) else list(rows)
-        if isinstance(rows, list) and rows and isinstance(rows[0], tuple):
+        if isinstance(rows, list) and not rows:
+            # Many tables of a run are empty: a frame that pandas makes first costs as much again.
+            return as_frame(self.arrow.empty_table())
+        if isinstance(rows, list) and isinstance(rows[0], tuple):
             # Tuples may end before the optional columns, which are the last ones.
             given = self.columns[: len(rows[0])] if self.optional else self.columns
             columns = {name: [row[place] for row in rows] for place, name in enumerate(given)}

@@ -118,6 +118,8 @@ def reject_ratio(
     For a source, only what could be read before counts: its kept documents, and what has failed
     since the stores were loaded (``loaded``: the rejects of then, None before the first load).
     """
+    if rejects.empty:
+        return 0.0
     if step.verb.inputs:
         missing = lost(rejects, step.verb.reasons)
         rejected = missing.loc[missing["kind"] == ROW, "row_id"].nunique()
@@ -134,6 +136,8 @@ def reject_ratio(
 
 def unread_ratio(step: Step, record: StepRecord, rejects: pd.DataFrame) -> float:
     """Return the share of what a source could not read, whenever that began."""
+    if rejects.empty:
+        return 0.0
     return _share(_kept(rejects), _failures(rejects), step, record)
 
 
