@@ -98,18 +98,20 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
-def cluster_of_the_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+@pytest.fixture(scope="module")
+def cluster_of_the_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
+    """Start a cluster for a file of tests. Its four processes have work also while they wait, so it
+    does not stay to the end of the session."""
     with started_cluster(tmp_path_factory.mktemp("dask")) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def dask_cluster(cluster_of_the_session: DaskCluster) -> DaskCluster:
+def dask_cluster(cluster_of_the_file: DaskCluster) -> DaskCluster:
     """A scheduler and two workers, also where another test has killed some; which snapshots they
     see each test says."""
-    cluster_of_the_session.await_workers(2)
-    return cluster_of_the_session
+    cluster_of_the_file.await_workers(2)
+    return cluster_of_the_file
 
 
 @pytest.fixture(scope="session")
