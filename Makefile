@@ -41,6 +41,7 @@ demo: install  ## the main job on data/input, and three questions: no server, no
 	$(GRAPHMILL) query "Who designed the Skarrow Light?" --mode naive --chunk-top-k 3
 	$(GRAPHMILL) query "Which river did the Asken Valley Railway follow?" --mode local --top-k 10 --chunk-top-k 3
 	$(GRAPHMILL) query "Where did Idra Vasterling study, and who taught there?" --mode hybrid --top-k 10 --chunk-top-k 3
+	$(BIN)/python examples/ontology/effect.py .
 
 ui: dev  ## the page over data/input, in a browser: no key, no chat model
 	$(GRAPHMILL) run fast

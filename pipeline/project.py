@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.asking import Asking
 from pipeline.errors import UsageError
+from pipeline.files import write_text
 from pipeline.settings.file import read_settings
 from pipeline.stores.base import Advanced, silent
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pipeline.engine.run_report import Progress, RunReport
     from pipeline.export.picture import Picture
     from pipeline.export.source import ExportReport, ExportSource
+    from pipeline.ontology.other_forms import OntologyImport
     from pipeline.purge.document import PurgeReport
     from pipeline.purge.history import HistoryReport
     from pipeline.purge.target import Survey
@@ -462,6 +464,47 @@ class Project(Asking):
         from pipeline.tuning.tune import TuneOptions, forecast_tuning
 
         return forecast_tuning(self, name, options or TuneOptions())
+
+    def vocabulary_to_adopt(self) -> str | None:
+        """Return what prompts/vocabulary.yaml would be for ontology.yaml, or None if it is that.
+
+        Raises UsageError if the project has no ontology.
+        """
+        from pipeline.ontology.read import read_ontology
+        from pipeline.ontology.vocabulary import vocabulary_text, write_vocabulary
+
+        ontology = read_ontology(self.root)
+        if ontology is None:
+            raise UsageError(
+                "ontology: no ontology.yaml with types here; write one, or run"
+                " 'graphmill init --ontology'"
+            )
+        adopted = write_vocabulary(ontology)
+        return None if adopted == vocabulary_text(self.root) else adopted
+
+    def import_ontology(self, source: str | Path, force: bool = False) -> OntologyImport:
+        """Write ontology.yaml from RDF, a schema of neo4j-graphrag, or classes of pydantic.
+
+        A Python file is executed. Raises UsageError if there is an ontology and ``force`` is false.
+        """
+        from pipeline.ontology.other_forms import import_ontology
+
+        return import_ontology(Path(source), self.root, force)
+
+    def with_vocabulary(self, text: str) -> Project:
+        """Return this project as if prompts/vocabulary.yaml had this content; close it after
+        use."""
+        return replace(self, vocabulary=text)
+
+    def adopt_ontology(self, text: str) -> None:
+        """Write prompts/vocabulary.yaml; the next run asks with its types.
+
+        ``text`` is that of ``vocabulary_to_adopt``.
+        """
+        from pipeline.ontology.vocabulary import FILE
+
+        with self.runs.alone():
+            write_text(self.root / FILE, text)
 
     def status(self) -> dict[str, Any] | None:
         """Return the report of the last run, or None before the first."""

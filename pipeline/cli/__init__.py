@@ -22,6 +22,7 @@ from pipeline.cli import (
     history,
     inspect,
     maintain,
+    ontology,
     resolutions,
     run_pages,
     worker,
@@ -89,8 +90,12 @@ corrections_app.command("list")(corrections.list_corrections)
 corrections_app.command("add")(corrections.add)
 corrections_app.command("undo")(corrections.undo)
 app.add_typer(corrections_app, name="corrections")
+ontology_app = typer.Typer(help="The types that the graph may have.", no_args_is_help=True)
+ontology_app.command()(ontology.adopt)
+app.add_typer(ontology_app, name="ontology")
 import_app = typer.Typer(help="What other tools have built, as tables.", no_args_is_help=True)
 import_app.command("graphrag")(maintain.import_graphrag)
+import_app.command("ontology")(ontology.import_ontology)
 app.add_typer(import_app, name="import")
 
 

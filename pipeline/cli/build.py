@@ -141,10 +141,10 @@ def plan(
     with open_project(context, folder, overrides, as_json) as project:
         selection = _selection(start, only, skip, force)
         forecasts = project.forecast(name, selection)
-        _show_plan(project, name, forecasts, selection, as_json)
+        show_plan(project, name, forecasts, selection, as_json)
 
 
-def _show_plan(
+def show_plan(
     project: "Project",
     name: str | None,
     forecasts: "list[Forecast]",
@@ -328,7 +328,7 @@ def retry(
         with open_project(context, folder, overrides, as_json) as project:
             shown = name or project.shown_workflow()
             forecasts = project.forecast_retry(shown, recovered, unended)
-            _show_plan(project, shown, forecasts, _selection(), as_json)
+            show_plan(project, shown, forecasts, _selection(), as_json)
         return
 
     owners = tuple(take_over or ())

@@ -65,12 +65,24 @@ def parse_ontology(text: str, where: str) -> Ontology | None:
     try:
         ontology = Ontology.model_validate(content)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        place, message = _explain(fault)
+        place, message = _explain(_choose_fault(error))
         raise SettingsError(_at(where, text, place, message)) from None
     for fault in find_faults(ontology):
         raise SettingsError(_at(where, text, fault.place, fault.message))
     return ontology
+
+
+def _choose_fault(error: ValidationError) -> Mapping[str, Any]:
+    """Return the first fault; an unknown key beside a missing one goes before that.
+
+    It is probably the missing one misspelt.
+    """
+    faults = error.errors(include_url=False, include_input=False)
+    lacking = {fault["loc"][:-1] for fault in faults if fault["type"] == "missing"}
+    for fault in faults:
+        if fault["type"] == "extra_forbidden" and fault["loc"][:-1] in lacking:
+            return fault
+    return faults[0]
 
 
 def _explain(fault: Mapping[str, Any]) -> tuple[Place, str]:

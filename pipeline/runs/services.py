@@ -86,6 +86,7 @@ class Services:
       whoever owns it.
     - ``overrides`` are settings for this call, as a command takes them.
     - ``view`` is the name in ``serve.views`` of the view whose workspace this is, or "".
+    - ``vocabulary`` is a text in place of that of prompts/vocabulary.yaml, to tell its price.
 
     Close it after use: it may hold connections to the stores.
     """
@@ -95,6 +96,7 @@ class Services:
     names_workspace: bool = False
     overrides: tuple[str, ...] = field(default=(), repr=False)
     view: str = ""
+    vocabulary: str | None = None
 
     def close(self) -> None:
         if "stores" in self.__dict__:
@@ -165,6 +167,7 @@ class Services:
                 "hashes": str(self.root / HASHES_FOLDER),
             },
             "graphrag": {"path": str(self.root / self.settings.graphrag.path)},
+            "vocabulary": self._vocabulary_args(),
             "project": {"root": str(self.root)},
         }
         own = read_verbs(self.root, self.settings.verbs)
@@ -181,6 +184,16 @@ class Services:
             return workflow
         chats = self.settings.models.chat
         return with_formats(workflow, read_formats(self.root), lambda chat: chats[chat].named_model)
+
+    def _vocabulary_args(self) -> dict[str, Any]:
+        """Return the arg of extract_graph that names the types of the prompt, if there are any."""
+        from pipeline.ontology import vocabulary
+
+        if self.vocabulary is None:
+            found = vocabulary.read_vocabulary(self.root)
+        else:
+            found = vocabulary.parse_vocabulary(self.vocabulary, vocabulary.FILE)
+        return {} if found is None else {"vocabulary": found}
 
     def why_not_loadable(self, name: str | None = None) -> str:
         """Return why the tables of the workflow cannot be loaded, and what to do; "" if they can.

@@ -3,18 +3,23 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 import regex
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import EXTRACTIONS, REJECTS, UNIT_TEXTS
-from pipeline.models.base import ChatModel
+from pipeline.models.base import ChatModel, Message
 from pipeline.models.parse.graph import Entity, Graph, Record, parse_graph_json, parse_records
-from pipeline.models.parse.graph_format import BOUNDED_GRAPH_JSON_FORMAT, GRAPH_JSON_FORMAT
+from pipeline.models.parse.graph_format import (
+    BOUNDED_GRAPH_JSON_FORMAT,
+    GRAPH_JSON_FORMAT,
+    make_response_format,
+)
+from pipeline.ontology.vocabulary import Vocabulary
 from pipeline.text.ids import match_key
 from pipeline.verbs.graph_prompt import (
     AUTO,
@@ -50,6 +55,9 @@ class ExtractParams(Params):
     ``repair`` says whether an unreadable reply is requested once more. ``ungrounded`` says what
     happens to a record with a name that does not occur in its text. "drop" drops it. "flag" and
     "keep" are the same: the column ``grounded`` is false.
+
+    ``vocabulary`` has the types that the prompt names in place of ``entity_types``. In a project
+    with prompts/vocabulary.yaml, that file gives it.
     """
 
     entity_types: tuple[str, ...] = ("person", "organization", "location", "event", "concept")
@@ -57,6 +65,16 @@ class ExtractParams(Params):
     format: Format = RECORDS
     repair: bool = True
     ungrounded: Literal["keep", "flag", "drop"] = "flag"
+
+    vocabulary: Vocabulary | None = None
+
+    @model_serializer(mode="wrap")
+    def leave_out_no_vocabulary(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Return the params; without a vocabulary they are those of earlier versions."""
+        fields: dict[str, Any] = serialize(self)
+        if self.vocabulary is None:
+            fields.pop("vocabulary", None)
+        return fields
 
     def format_undecided(self) -> bool:
         """Return whether a trial has to decide on the format."""
@@ -70,6 +88,7 @@ class ExtractParams(Params):
     row_of={"extractions": "text_unit_id", "rejects": "row_id"},
     placeholders={"extract": EXTRACT_PLACEHOLDERS, "glean": Placeholders()},
     libraries=("json-repair", "regex"),
+    settings="vocabulary",
 )
 def extract_graph(
     text_units: pd.DataFrame, params: ExtractParams, extract: Prompt, glean: Prompt, chat: ChatModel
@@ -97,6 +116,8 @@ def extract_graph(
 
 
 def _make_questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Questions[Record]:
+    if params.vocabulary is not None:
+        return _questions_with_vocabulary(params, params.vocabulary, extract, glean)
     types = ", ".join(params.entity_types)
     in_json = params.format == JSON
     return Questions(
@@ -108,6 +129,32 @@ def _make_questions(params: ExtractParams, extract: Prompt, glean: Prompt) -> Qu
         response_format=GRAPH_JSON_FORMAT if in_json else None,
         bounded_format=BOUNDED_GRAPH_JSON_FORMAT if in_json else None,
         earlier_opening=partial(earlier_opening, extract, entity_types=types) if in_json else None,
+    )
+
+
+def _questions_with_vocabulary(
+    params: ExtractParams, vocabulary: Vocabulary, extract: Prompt, glean: Prompt
+) -> Questions[Record]:
+    """Return the questions whose first message names the types; in JSON no other may be written.
+
+    No earlier version had a vocabulary, so there is no earlier form of the question.
+    """
+    names, keywords = vocabulary.entity_names, vocabulary.relationship_names
+    types = ", ".join(names or params.entity_types)
+    instructions: Message = {"role": "system", "content": vocabulary.instructions()}
+
+    def ask(text: str) -> tuple[Message, ...]:
+        return (instructions, *opening(extract, params.format, text, types))
+
+    in_json = params.format == JSON
+    return Questions(
+        opening=ask,
+        parse=partial(_parse_reply, format=params.format),
+        glean=glean.render(),
+        gleanings=params.gleanings,
+        repair=params.repair,
+        response_format=make_response_format(False, names, keywords) if in_json else None,
+        bounded_format=make_response_format(True, names, keywords) if in_json else None,
     )
 
 

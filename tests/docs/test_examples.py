@@ -30,6 +30,14 @@ def test_ask_and_picture(tmp_path: Path, postgres_url: str) -> None:
     assert "Idra Senn" in asked
     assert "[1]" in asked
     assert ">Idra Senn</text>" in example(project, "picture.py", "Who founded the Brack Institute?")
+    effect = subprocess.run(
+        [sys.executable, ROOT / "examples" / "ontology" / "effect.py", project.root],
+        capture_output=True,
+        text=True,
+        env=project.environment,
+        check=True,
+    ).stdout
+    assert "all in the ontology" in effect
 
 
 def test_the_sample_corpus_and_its_questions_fit_together() -> None:

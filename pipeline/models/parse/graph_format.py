@@ -4,7 +4,7 @@ Both descriptions show the same example. The parsers are in graph.py.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pipeline.models.base import Message
@@ -135,8 +135,17 @@ def _object_schema(**fields: object) -> dict[str, object]:
     }
 
 
-def _response_format(bounded: bool) -> Mapping[str, Any]:
-    """Return the ``response_format`` of a graph. ``bounded``: with limits on lists and texts."""
+def make_response_format(
+    bounded: bool, types: Sequence[str] = (), keywords: Sequence[str] = ()
+) -> Mapping[str, Any]:
+    """Return the ``response_format`` of a graph. ``bounded``: with limits on lists and texts.
+
+    ``types`` and ``keywords`` are the only ones that entities and relationships may have; without
+    them any text may be one.
+    """
+
+    def one_of(values: Sequence[str], longest: int) -> dict[str, object]:
+        return {"type": "string", "enum": list(values)} if values else text_of(longest)
 
     def text_of(longest: int) -> dict[str, object]:
         limits = {"maxLength": longest} if bounded else {}
@@ -148,14 +157,14 @@ def _response_format(bounded: bool) -> Mapping[str, Any]:
 
     entity = _object_schema(
         name=text_of(LONGEST_NAME),
-        type=text_of(LONGEST_TYPE),
+        type=one_of(types, LONGEST_TYPE),
         description=text_of(LONGEST_DESCRIPTION),
     )
     relationship = _object_schema(
         source=text_of(LONGEST_NAME),
         target=text_of(LONGEST_NAME),
         description=text_of(LONGEST_DESCRIPTION),
-        keywords=list_of(text_of(LONGEST_KEYWORD), MOST_KEYWORDS),
+        keywords=list_of(one_of(keywords, LONGEST_KEYWORD), MOST_KEYWORDS),
         strength={"type": "integer"},
     )
     graph = _object_schema(
@@ -167,8 +176,8 @@ def _response_format(bounded: bool) -> Mapping[str, Any]:
     }
 
 
-GRAPH_JSON_FORMAT = _response_format(bounded=False)
+GRAPH_JSON_FORMAT = make_response_format(bounded=False)
 """The ``response_format`` of a request whose reply ``parse_graph_json`` reads. It is part of the
 cache key."""
-BOUNDED_GRAPH_JSON_FORMAT = _response_format(bounded=True)
+BOUNDED_GRAPH_JSON_FORMAT = make_response_format(bounded=True)
 """The same ``response_format`` with limits, for servers that accept them."""

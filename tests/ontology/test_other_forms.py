@@ -1,0 +1,123 @@
+"""Ontologies of other tools become ontology.yaml."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import SettingsError, UsageError
+from pipeline.ontology.other_forms import import_ontology
+from pipeline.ontology.read import read_ontology
+from pipeline.ontology.schema import Ontology
+
+TURTLE = """\
+@prefix : <http://example.org/ship#> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+
+<http://example.org/ship> a owl:Ontology ; rdfs:comment "Of ships" .
+:Person a owl:Class ; rdfs:label "person"@en, "Mensch"@de ; rdfs:comment "A human being" .
+:Captain a owl:Class ; rdfs:subClassOf :Person ; owl:disjointWith :Ship .
+:Ship a owl:Class .
+:commands a owl:ObjectProperty ; rdfs:domain :Captain ; rdfs:range :Ship ; rdfs:label "captain of" .
+:knows a owl:ObjectProperty, owl:SymmetricProperty ; rdfs:domain :Person .
+:relatedTo a owl:ObjectProperty .
+:launched a owl:DatatypeProperty ; rdfs:domain :Ship ; rdfs:range xsd:date .
+:tons a owl:DatatypeProperty ; rdfs:domain :Ship ; rdfs:range xsd:integer .
+"""
+CLASSES = '''\
+from datetime import date
+from enum import Enum
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+class Rank(Enum):
+    MATE = "mate"
+    MASTER = "master"
+
+class Person(BaseModel):
+    """A human
+    being."""
+    name: str
+    born: date | None = None
+    nicknames: list[str] = []
+
+class Captain(Person):
+    rank: Rank
+    tonnage: float = Field(description="Of the largest ship")
+    side: Literal["port", "starboard"] = "port"
+'''
+
+
+def imported(tmp_path: Path, name: str, text: str) -> tuple[Ontology, tuple[str, ...]]:
+    source = tmp_path / name
+    source.write_text(text, encoding="utf-8")
+    report = import_ontology(source, tmp_path)
+    ontology = read_ontology(tmp_path)
+    assert ontology is not None
+    assert report.entity_types == len(ontology.entity_types)
+    return ontology, report.not_understood
+
+
+def test_turtle_gives_types_properties_and_patterns_and_lists_the_rest(tmp_path: Path):
+    pytest.importorskip("rdflib", reason="the extra ontology is not installed")
+    ontology, not_understood = imported(tmp_path, "ship.ttl", TURTLE)
+    captain, person, ship = ontology.entity_types
+    assert (captain.name, captain.parent) == ("Captain", "Person")
+    assert (person.synonyms, person.description) == (("Mensch",), "A human being")
+    assert [(one.name, one.type) for one in ship.properties] == [
+        ("launched", "date"),
+        ("tons", "number"),
+    ]
+    commands, knows, related = ontology.relationship_types
+    assert (commands.name, commands.synonyms) == ("commands", ("captain of",))
+    assert (knows.symmetric, related.symmetric) == (True, False)
+    assert set(ontology.patterns) == {("Captain", "commands", "Ship"), ("Person", "knows", "*")}
+    assert ontology.otherwise.patterns == "keep"
+    assert not_understood == ("Captain disjointWith Ship",)
+
+
+def test_a_file_that_is_no_turtle_is_refused_and_nothing_is_written(tmp_path: Path):
+    pytest.importorskip("rdflib", reason="the extra ontology is not installed")
+    with pytest.raises(SettingsError, match="no RDF"):
+        imported(tmp_path, "ship.ttl", "this is no turtle")
+    assert read_ontology(tmp_path) is None
+
+
+def test_classes_of_pydantic_are_types_and_their_fields_are_properties(tmp_path: Path):
+    ontology, _ = imported(tmp_path, "types.py", CLASSES)
+    person, captain = ontology.entity_types
+    assert (person.description, captain.parent) == ("A human being.", "Person")
+    assert [(one.name, one.type, one.required) for one in person.properties] == [
+        ("born", "date", False),
+        ("nicknames", "list", False),
+    ]
+    rank, tonnage, side = captain.properties
+    assert (rank.type, rank.values, rank.required) == ("enum", ("mate", "master"), True)
+    assert (tonnage.type, tonnage.description) == ("number", "Of the largest ship")
+    assert side.values == ("port", "starboard")
+
+
+def test_a_file_that_raises_is_named_with_its_error(tmp_path: Path):
+    with pytest.raises(SettingsError, match=r"types.py: ZeroDivisionError: division by zero"):
+        imported(tmp_path, "types.py", "1 / 0\n")
+
+
+def test_a_schema_is_checked_and_copied(tmp_path: Path):
+    ontology, _ = imported(tmp_path, "schema.json", '{"node_types": ["Person"]}')
+    assert [one.name for one in ontology.entity_types] == ["Person"]
+
+
+def test_an_ontology_that_is_there_stays(tmp_path: Path):
+    (tmp_path / "ontology.yaml").write_text("entity_types: [Ship]\n")
+    with pytest.raises(UsageError, match="--force"):
+        imported(tmp_path, "schema.json", '{"node_types": ["Person"]}')
+    ontology = read_ontology(tmp_path)
+    assert ontology is not None
+    assert ontology.entity_types[0].name == "Ship"
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path):
+    with pytest.raises(UsageError, match=r"\.ttl"):
+        imported(tmp_path, "types.docx", "")
