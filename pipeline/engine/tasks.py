@@ -97,7 +97,7 @@ class Workplace:
     resources: Resources
     snapshots: SnapshotStore
     steps: dict[tuple[str, str], Step] = field(default_factory=dict)
-    known: dict[tuple[str, str], pd.DataFrame] = field(default_factory=dict)
+    known: dict[tuple[str, str, tuple[str, ...]], pd.DataFrame] = field(default_factory=dict)
 
     def do_each(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, Files]]:
         for task in tasks:
@@ -162,7 +162,8 @@ class Workplace:
             return schema.seen(
                 as_frame(self.snapshots.tables.read_bucket(table, task.bucket, columns))
             )
-        key = name, table.sha256
+        # Two sub-steps may read different columns of one table.
+        key = name, table.sha256, tuple(columns)
         if key not in self.known:
             self.known[key] = schema.seen(self.snapshots.tables.read(table, columns))
         return self.known[key]

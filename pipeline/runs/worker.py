@@ -3,8 +3,8 @@ them.
 
 A worker has its own installation and environment; GRAPHMILL_SNAPSHOTS there says where the
 snapshots are. Through the snapshots it receives the parts of a project that a step without an
-endpoint needs: the workflows, the prompts that they name, the project's own verbs, and the settings
-that these use. It receives no key, no address and no document.
+endpoint needs: the workflows, the prompts that they name, the project's own verbs, its ontology,
+and the settings that these use. It receives no key, no address and no document.
 """
 
 import io
@@ -26,6 +26,8 @@ from pipeline.contract.registry import REGISTRY
 from pipeline.engine.tasks import Workplace
 from pipeline.engine.workflow import Workflow
 from pipeline.errors import SettingsError
+from pipeline.ontology.read import FILE as ONTOLOGY_FILE
+from pipeline.ontology.vocabulary import FILE as VOCABULARY_FILE
 from pipeline.runs.formats import FILE as FORMATS_FILE
 from pipeline.runs.services import Services
 from pipeline.settings.schema import EmbeddingSettings, Settings
@@ -73,8 +75,9 @@ def _files(project: Services, workflow: Workflow) -> Iterator[tuple[str, bytes]]
         path = project.root / "prompts" / f"{prompt}.md"
         if path.is_file():
             yield f"prompts/{path.name}", path.read_bytes()
-    if (project.root / FORMATS_FILE).is_file():
-        yield FORMATS_FILE, (project.root / FORMATS_FILE).read_bytes()
+    for name in (FORMATS_FILE, ONTOLOGY_FILE, VOCABULARY_FILE):
+        if (project.root / name).is_file():
+            yield name, (project.root / name).read_bytes()
     chats = {name: {"model": chat.named_model} for name, chat in settings.models.chat.items()}
     embeddings: dict[str, Any] = {}
     for name, model in settings.models.embedding.items():

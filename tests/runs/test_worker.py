@@ -56,6 +56,23 @@ def test_values_of_the_environment_are_not_sent(folder: ProjectFolder, tmp_path:
     assert not [name for name, file in files.items() if CANARY.encode() in file]
 
 
+def test_a_worker_has_the_steps_of_the_ontology_and_the_vocabulary(
+    folder: ProjectFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("ontology.yaml", "prompts/vocabulary.yaml"):
+        (folder.root / name).write_text("entity_types: [PERSON]\n")
+    sent = tmp_path / "sent.zip"
+    sent.write_bytes(shipped(folder))
+    place = _open_shipped(sent, tmp_path / "worker", SnapshotStore(tmp_path / "snapshots"))
+    monkeypatch.setenv("TOKEN", "its-own")
+    with folder.open() as project:
+        ours = [(step.id, step.params.model_dump()) for step in project.workflow("index").steps]
+    theirs = [(step.id, step.params.model_dump()) for step in place.workflow("index").steps]
+    names = ("conform_extractions", "extract_graph", "check_patterns")
+    assert [one for one in theirs if one[0] in names] == [one for one in ours if one[0] in names]
+    assert "PERSON" in str(dict(theirs)["extract_graph"])
+
+
 def test_a_worker_reads_its_own_environment(
     folder: ProjectFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

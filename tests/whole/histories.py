@@ -172,7 +172,8 @@ class History:
 
     def decide(self, _: str) -> None:
         """The owner decides on another ontology, or on none."""
-        self.ontology = self.draw.choice(ONTOLOGIES)
+        others = [one for one in ONTOLOGIES if one != self.ontology]
+        self.ontology = self.draw.choice(others)
         self.told.append(f"ontology: {self.ontology}")
 
     def correct(self, _: str) -> None:
