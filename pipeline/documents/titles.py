@@ -1,6 +1,7 @@
 """Choose the title of a document: a given one, a heading, its first line, or the file's name."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,6 +11,9 @@ from pipeline.text.ids import clean
 LONGEST = 120
 """The most characters of a heading or a first line that is taken for a title."""
 Found = Literal["given", "heading", "first_line", "file_name"]
+TITLE_ORDER: tuple[Found, ...] = ("given", "heading", "file_name", "first_line")
+"""The origins of a title, the best first. A file name counts here if it looks like a name; any
+other one is the last resort, whatever the order."""
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(?P<title>\S.*)")
 _FENCE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})")
 
@@ -22,23 +26,36 @@ class Title:
     found: Found
 
 
-def title_of(text: str, name: str, *, given: str = "", headings: bool, lines: bool = True) -> Title:
+def title_of(
+    text: str,
+    name: str,
+    *,
+    given: str = "",
+    headings: bool,
+    lines: bool = True,
+    order: Sequence[Found] = TITLE_ORDER,
+) -> Title:
     """Return the best title of a document with this text.
 
-    It is the ``given`` one, or else the first heading, the first line, or the ``name``. A ``name``
-    that looks like one comes before the first line. Headings are used only if ``headings`` says
-    that the text marks them with # as in Markdown; those in blocks of code are skipped. The first
-    line is used only if ``lines`` says that lines are sentences.
+    It is the first of these in ``order`` that there is: the ``given`` one, the first heading, the
+    first line, and a ``name`` that looks like one. If there is none, it is the ``name``. Headings
+    are used only if ``headings`` says that the text marks them with # as in Markdown; those in
+    blocks of code are skipped. The first line is used only if ``lines`` says that lines are
+    sentences.
     """
-    if given:
-        return Title(given, "given")
-    heading = _first_heading(text) if headings else ""
-    if heading:
-        return Title(heading, "heading")
-    if is_name(name):
-        return Title(name, "file_name")
-    line = _first_line(text) if lines else ""
-    return Title(line, "first_line") if line else Title(name, "file_name")
+    for origin in order:
+        match origin:
+            case "given":
+                title = given
+            case "heading":
+                title = _first_heading(text) if headings else ""
+            case "file_name":
+                title = name if is_name(name) else ""
+            case "first_line":
+                title = _first_line(text) if lines else ""
+        if title:
+            return Title(title, origin)
+    return Title(name, "file_name")
 
 
 def _first_heading(text: str) -> str:

@@ -44,6 +44,7 @@ class InputStep(Section):
     args: dict[str, Any] = {}
 
 
+TitleFrom = Literal["given", "heading", "file_name", "first_line"]
 DateFrom = Literal["front_matter", "metadata", "properties", "mail", "file_name", "file_time"]
 """An origin of a document's date, as in the column ``date_from`` of documents."""
 
@@ -54,6 +55,7 @@ class InputSettings(Section):
     id_column: str = "id"
     title_column: str = "title"
     text_column: str = "text"
+    title_order: tuple[TitleFrom, ...] = ("given", "heading", "file_name", "first_line")
     dates_from: tuple[DateFrom, ...] = (
         "front_matter", "metadata", "properties", "mail", "file_name",
     )  # fmt: skip

@@ -53,7 +53,7 @@ from pipeline.documents.limited_converter import LimitedConverter, converter_nam
 from pipeline.documents.metadata import as_json, cleaned, content_hash
 from pipeline.documents.pdf import NO_TEXT
 from pipeline.documents.records import Fault, Record, read_csv, read_json, read_jsonl
-from pipeline.documents.titles import Title, title_of
+from pipeline.documents.titles import TITLE_ORDER, Found, Title, title_of
 from pipeline.text.ids import clean, digest, document_id
 
 WHOLE = frozenset({".txt", ".md", ".markdown", ".log"})
@@ -79,7 +79,8 @@ class LoadParams(Params):
     ``file_pattern`` is a glob below ``path``. If ``encoding`` is "", it is detected: UTF-8, UTF-16,
     or else the most likely of all; of equally likely ones the first of ``encodings``. ``mounts``
     are folders below ``path`` that were mount points in the last run. ``hashes`` is the folder in
-    which hashes of files are kept between runs, "" for none. ``dates_from`` are the origins of a
+    which hashes of files are kept between runs, "" for none. ``title_order`` has the origins of a
+    document's title, the best first. ``dates_from`` are the origins of a
     document's date, the best first, and ``date_fields`` the fields of metadata that may hold it.
     ``day_first`` says whether 03/04/2024 is in April; None takes the year alone.
     """
@@ -93,6 +94,7 @@ class LoadParams(Params):
     encoding: str = ""
     encodings: tuple[str, ...] = ("gb18030", "shift_jis", "cp1252")
     max_file_mb: int = Field(default=100, ge=1)
+    title_order: tuple[Found, ...] = TITLE_ORDER
     dates_from: tuple[DateFrom, ...] = DEFAULT_ORDER
     date_fields: tuple[str, ...] = DEFAULT_FIELDS
     day_first: bool | None = None
@@ -428,7 +430,7 @@ def _read_file(
         yield found
         return
     if isinstance(found, Conversion):
-        yield from _converted_document(file, found, dating)
+        yield from _converted_document(file, found, params, dating)
         return
     if not found.sure:
         message = (
@@ -442,16 +444,17 @@ def _read_file(
     elif file.suffix in RECORDS:
         yield from _record_documents(file, text, params, dating)
     else:
-        yield _text_document(file, text, dating)
+        yield _text_document(file, text, params, dating)
 
 
-def _text_document(file: InputFile, text: str, dating: Dating) -> _Document:
+def _text_document(file: InputFile, text: str, params: LoadParams, dating: Dating) -> _Document:
     """Return the document of a text file; front matter gives its title and metadata."""
     fields, body = split_front_matter(text) if file.suffix in FRONT_MATTER else ({}, text)
     given, metadata = taken_title(fields)
     title = title_of(
-        body, PurePath(file.name).stem, given=given, headings=file.suffix not in NO_HEADINGS
-    )
+        body, PurePath(file.name).stem, given=given, headings=file.suffix not in NO_HEADINGS,
+        order=params.title_order,
+    )  # fmt: skip
     mail = date_of_mail(body) if file.suffix in FRONT_MATTER else ""
     return _Document(
         file.name, file.name, title, body, as_json(metadata),
@@ -460,7 +463,7 @@ def _text_document(file: InputFile, text: str, dating: Dating) -> _Document:
 
 
 def _converted_document(
-    file: InputFile, found: Conversion, dating: Dating
+    file: InputFile, found: Conversion, params: LoadParams, dating: Dating
 ) -> Iterator[_Document | Fault]:
     """Yield the document of a converted file, and the faults of its pages.
 
@@ -479,7 +482,7 @@ def _converted_document(
     metadata = as_json({**cleaned(found.metadata), **pages, "converter": found.converter})
     title = title_of(
         text, PurePath(file.name).stem, given=found.title, headings=file.suffix not in NO_HEADINGS,
-        lines=file.suffix != ".xlsx",
+        lines=file.suffix != ".xlsx", order=params.title_order,
     )  # fmt: skip
     fields = cleaned(found.metadata)
     yield _Document(
@@ -574,7 +577,7 @@ def _record_document(
         seen[content] += 1
         key = f"{file.name}#{content}{suffix}"
         source = f"{file.name}#{content[:_SHORT_DIGEST]}{suffix}"
-    named = title_of(text, source, given=title, headings=False)
+    named = title_of(text, source, given=title, headings=False, order=params.title_order)
     date = dating.date_of("metadata", fields)
     return _Document(key, source, named, text, metadata, record.line, date, aliases_of(fields))
 

@@ -32,6 +32,15 @@ def test_a_given_title_is_preferred_to_a_heading():
     assert title_of("# Heading", "name", headings=False) == Title("Heading", "first_line")
 
 
+def test_an_order_of_ones_own_decides_which_title_is_the_best():
+    text, order = "# Heading\n\nWords.", ("file_name", "heading", "given")
+    assert title_of(text, "Ann Moor", given="Given", headings=True, order=order) == Title(
+        "Ann Moor", "file_name"
+    )
+    assert title_of(text, "doc-3", given="Given", headings=True, order=order).text == "Heading"
+    assert title_of("Words.", "doc-3", headings=True, order=order) == Title("doc-3", "file_name")
+
+
 def test_a_file_name_that_looks_like_a_name_is_preferred_to_the_first_line_only():
     line, heading = "- Works at the Foundry.\n", "Words.\n\n# Heading\n"
     assert title_of(line, "Ann Moor", headings=True) == Title("Ann Moor", "file_name")
