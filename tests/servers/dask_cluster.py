@@ -29,12 +29,6 @@ QUIET = {
     "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
     "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False",
     "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False",
-    # Between the tests a cluster has nothing to do. By Dask's defaults each of its processes checks
-    # 50 times a second how late its event loop is, and 10 times a second its memory.
-    "DASK_DISTRIBUTED__ADMIN__TICK__INTERVAL": "1s",
-    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__INTERVAL": "10s",
-    "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__GIL__ENABLED": "False",
-    "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "1s",
 }
 PATIENCE = 300.0
 """Seconds that a process has to start in, on a machine that is busy."""
