@@ -52,20 +52,20 @@ class Vocabulary(BaseModel):
         lines: list[str] = []
         if self.entity_types:
             lines.append("The type of an entity is one of these, and no other:")
-            lines += _describe(self.entity_types)
+            lines += _list_words(self.entity_types)
         if self.relationship_types:
             lines.append(
                 "The keyword of a relationship is one of these, written as here, and no other."
                 " Leave out relationships that none of them describes:"
             )
-            lines += _describe(self.relationship_types)
+            lines += _list_words(self.relationship_types)
         if self.patterns:
             lines.append("Relationships may only be, from source to target:")
             lines += [f"- {' '.join(pattern)}" for pattern in self.patterns]
         return "\n".join(lines)
 
 
-def _describe(words: Sequence[Word]) -> list[str]:
+def _list_words(words: Sequence[Word]) -> list[str]:
     return [f"- {word.name}{word.description and ': '}{word.description}" for word in words]
 
 

@@ -153,8 +153,9 @@ def check_records(
     turned = np.zeros(len(records), dtype=bool)
     outside = np.zeros(len(records), dtype=bool)
     faults = records["fault"].tolist()
-    cells = records[[*ENDS, "keywords", "fault"]].itertuples(index=False, name=None)
-    for row, (source, target, keywords, fault) in enumerate(cells):
+    # Cells of Arrow are slow to read one by one, so the columns become lists first.
+    columns = [records[name].to_numpy(dtype=object) for name in (*ENDS, "keywords", "fault")]
+    for row, (source, target, keywords, fault) in enumerate(zip(*columns, strict=True)):
         if fault:
             continue
         if source not in types or target not in types:

@@ -101,8 +101,9 @@ def _conform_relationships(
     lists: list[Any] = []
     is_kept = np.ones(len(extractions), dtype=bool)
     is_outside = np.zeros(len(extractions), dtype=bool)
-    cells = extractions[["kind", "keywords"]].itertuples(index=False, name=None)
-    for row, (kind, given) in enumerate(cells):
+    # Cells of Arrow are slow to read one by one, so the columns become arrays first.
+    columns = [extractions[name].to_numpy(dtype=object) for name in ("kind", "keywords")]
+    for row, (kind, given) in enumerate(zip(*columns, strict=True)):
         keywords = given
         if kind == "relationship":
             keywords, is_outside[row] = _new_keywords(given, names, known, params)
