@@ -27,10 +27,14 @@ _ANY_WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"[^\W\d_]{2,}")
 IN_WORDS = re.compile(
     r"(?<!\d)(?:(?P<before>\d{1,2})(?:[.]|st|nd|rd|th|er)?\s+(?:of\s+|de\s+)?)?"
-    r"(?P<name>[^\W\d_]{2,})[.,]?\s+(?:(?P<after>\d{1,2})(?:st|nd|rd|th)?,?\s+)?"
+    r"(?<![^\W\d_])(?P<name>[^\W\d_]{2,})[.,]?\s+(?:(?P<after>\d{1,2})(?:st|nd|rd|th)?,?\s+)?"
     r"(?:of\s+|de\s+|del\s+)?(?P<year>\d{4})(?!\d)"
 )
-"""A date with the name of its month: 3 May 2024, May 3rd, 2024, 3 de mayo de 2024, May 2024."""
+"""A date with the name of its month: 3 May 2024, May 3rd, 2024, 3 de mayo de 2024, May 2024.
+
+The name begins where a word begins. If it could begin at each letter, the time for a word of 10,000
+letters would grow with the square of its length: it took 20 s.
+"""
 
 
 @lru_cache(maxsize=12)
