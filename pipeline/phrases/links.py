@@ -10,7 +10,9 @@ from urllib.parse import unquote
 from pipeline.phrases.titles import Names, TitleRow, title_forms, title_name
 from pipeline.text.ids import match_key
 
-_WIKI = re.compile(r"\[\[(?P<target>[^\[\]|#^\n]{1,200})[^\[\]\n]{0,300}\]\]")
+# What follows the target begins with a mark that no target has. If both could match the same text,
+# brackets that are never closed would be tried at each length of both.
+_WIKI = re.compile(r"\[\[(?P<target>[^\[\]|#^\n]{1,200})(?:[|#^][^\[\]\n]{0,300})?\]\]")
 _MARKDOWN = re.compile(
     r"\[[^\[\]\n]{0,300}\]\((?:<(?P<spaced>[^<>\[\]\n]{1,300})>|(?P<path>[^\s()<>\[\]]{1,300}))"
     r"(?:[ ]+\"[^\"\[\]\n]{0,200}\")?\)"
