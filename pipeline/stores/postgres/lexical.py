@@ -258,7 +258,7 @@ def lexical_search(
     asked = [word for word in (*own_words, *compounds) if len(word.encode()) <= LONGEST_WORD]
     if statistics is None or not asked:
         return Lexical([], {})
-    followed = _select_followed(asked, statistics)
+    followed = _select_followed(asked, compounds, statistics)
     # A date counts as one more word, in all the forms in which texts write it.
     dates = find_dates(question)
     looked_up = [(lexical_query(word), lexical_pattern(word)) for word in followed]
@@ -367,10 +367,19 @@ def lexical_pattern(word: str) -> str:
     return rf"\m{word}s?\M{plural}"
 
 
-def _select_followed(asked: Sequence[str], statistics: TextStatistics) -> list[str]:
-    """Return the words that at most FOLLOWED text units have; if there are none, the rarest."""
+def _select_followed(
+    asked: Sequence[str], compounds: Sequence[str], statistics: TextStatistics
+) -> list[str]:
+    """Return the words that at most FOLLOWED text units have.
+
+    If the question's own words have none of these, its rarest one is added: ``compounds`` are
+    guesses, which no text may have.
+    """
     rare = [word for word in asked if statistics.shares.get(word, 0) * statistics.texts <= FOLLOWED]
-    return rare or [min(asked, key=lambda word: statistics.shares.get(word, 0))]
+    own_words = [word for word in asked if word not in compounds]
+    if own_words and not set(own_words).intersection(rare):
+        rare.append(min(own_words, key=lambda word: statistics.shares.get(word, 0)))
+    return rare
 
 
 def _weigh_words(

@@ -123,6 +123,15 @@ def test_two_german_nouns_find_their_compound_and_other_spellings_of_it_weigh_no
     assert list(found.weights) == [*asked, "kühlwasserpumpe"]
 
 
+def test_frequent_nouns_are_found_though_no_text_has_their_compound(
+    postgres: OpenStore, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("pipeline.stores.postgres.lexical.FOLLOWED", 10)
+    store = postgres()
+    load(store, ["Pumpe für Kühlwasser."] * 20)
+    assert store.lexical("Pumpe für Kühlwasser", 5).hits
+
+
 def test_rarer_words_have_higher_weights(postgres: OpenStore):
     store = postgres()
     load(store, TEXTS)
