@@ -6,7 +6,6 @@ documents".
 
 import re
 import zlib
-from functools import lru_cache
 
 WORDS_OF_SHINGLE = 3
 """Words of a shingle. A changed figure changes three of them."""
@@ -14,7 +13,6 @@ _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]|\w+"
 """A word, or one character of Han or kana: they are written without spaces."""
 
 
-@lru_cache(maxsize=256)
 def hash_shingles(text: str) -> frozenset[int]:
     """Return the hashes (32 bits) of the shingles of a text; a text of fewer words has none."""
     found = _WORD.findall(text.lower())

@@ -31,6 +31,8 @@ MOST_PAIRED = 50
 
 Of more, each is paired with the first alone: pairs grow with the square of their number.
 """
+SHINGLES_AT_ONCE = 4096
+"""Shingles that are permuted at once. A long text would otherwise take 2 kB for each shingle."""
 TEXTS = table("id", id=STRING, text=STRING)
 BANDS = table("document_id", "band", document_id=STRING, band=STRING)
 """The bands of each document; equal bands have equal names."""
@@ -52,16 +54,25 @@ def hash_bands(
 ) -> pd.DataFrame:
     """Return BANDS of the documents; a text with too few shingles has none."""
     rows: list[tuple[str, str]] = []
-    multipliers, summands = _hash_functions()
     for id, text in zip(documents["id"], documents["text"], strict=True):
         hashes = np.fromiter(hash_shingles(text), dtype=np.uint64)
         if len(hashes) < params.min_shingles:
             continue
-        # Multiplication wraps around at 64 bits; the upper half is the hash.
-        permuted = (multipliers[:, None] * hashes[None, :] + summands[:, None]) >> np.uint64(32)
-        minima = permuted.min(axis=1).astype("<u4").reshape(N_BANDS, ROWS)
-        rows += [(id, f"{number}-{band.tobytes().hex()}") for number, band in enumerate(minima)]
+        bands = _find_minima(hashes).reshape(N_BANDS, ROWS)
+        rows += [(id, f"{number}-{band.tobytes().hex()}") for number, band in enumerate(bands)]
     return BANDS.frame(rows)
+
+
+def _find_minima(hashes: np.ndarray) -> np.ndarray:
+    """Return for each hash function its least value over these hashes of shingles."""
+    multipliers, summands = _hash_functions()
+    minima = np.full(N_BANDS * ROWS, np.iinfo(np.uint64).max, dtype=np.uint64)
+    for start in range(0, len(hashes), SHINGLES_AT_ONCE):
+        some = hashes[start : start + SHINGLES_AT_ONCE]
+        # Multiplication wraps around at 64 bits; the upper half is the hash.
+        permuted = (multipliers[:, None] * some[None, :] + summands[:, None]) >> np.uint64(32)
+        minima = np.minimum(minima, permuted.min(axis=1))
+    return minima.astype("<u4")
 
 
 def pair_in_bands(bands: pd.DataFrame) -> pd.DataFrame:

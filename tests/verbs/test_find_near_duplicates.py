@@ -1,15 +1,20 @@
 """Pairs of documents whose texts are nearly the same."""
 
 import random
+import tracemalloc
+from importlib import import_module
 
 import pandas as pd
+import pytest
 
 from pipeline.text.shingles import compute_resemblance, hash_shingles
 from pipeline.verbs.find_near_duplicates import (
     MOST_PAIRED,
+    N_BANDS,
     TEXTS,
     NearDuplicateParams,
     find_near_duplicates,
+    hash_bands,
 )
 
 CHANCE = random.Random(1)
@@ -55,3 +60,26 @@ def test_chinese_texts_are_compared_by_their_characters():
     text = "".join(chr(0x4E00 + CHANCE.randrange(3000)) for _ in range(80))
     found = find_near_duplicates(documents([text], [text.replace(text[40], "新")]))
     assert len(found) == 1
+
+
+def test_a_long_text_takes_little_memory():
+    long = documents([f"word{number}" for number in range(20_000)])
+    tracemalloc.start()
+    try:
+        assert len(hash_bands(long)) == N_BANDS
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # All shingles at once took 43 MB, and 2 kB more for each further one.
+    assert peak < 25_000_000
+
+
+def test_a_long_text_has_the_same_bands_however_many_shingles_are_read_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    text = documents(POLICY)
+    at_once = hash_bands(text)
+    # The package has the verb under the module's name.
+    module = import_module(hash_bands.__module__)
+    monkeypatch.setattr(module, "SHINGLES_AT_ONCE", 7)
+    pd.testing.assert_frame_equal(hash_bands(text), at_once)

@@ -6,6 +6,7 @@ A passage is never hidden. Versions of one document are known by their metadata 
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from pipeline.stores.records import Passage
 from pipeline.text.shingles import compute_resemblance, hash_shingles
@@ -107,10 +108,16 @@ def _is_nearly_the_same(one: Passage, other: Passage) -> bool:
     # Texts of such lengths cannot share enough, so most pairs need no comparison.
     if shorter < NEARLY_THE_SAME * longer / 2:
         return False
-    shingles, others = hash_shingles(one.content), hash_shingles(other.content)
+    shingles, others = _shingles_of(one.content), _shingles_of(other.content)
     if min(len(shingles), len(others)) < FEWEST_SHINGLES:
         return False
     return compute_resemblance(shingles, others) >= NEARLY_THE_SAME
+
+
+@lru_cache(maxsize=2 * MOST_COMPARED)
+def _shingles_of(text: str) -> frozenset[int]:
+    """Return the shingles of a passage, which is compared with many others."""
+    return hash_shingles(text)
 
 
 def date_of(passage: Passage) -> str:
