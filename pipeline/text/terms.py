@@ -1,8 +1,10 @@
 """Terms that a question asks about, and the comparison of a term with a text."""
 
 import re
-from collections.abc import Collection
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pipeline.text.ids import SHORTEST_STEM, is_syllabic, words
 
@@ -61,7 +63,9 @@ class Term:
         """Return whether the text has the term, or both parts of it if it is a compound."""
         if re.search(self.pattern, text, re.IGNORECASE):
             return True
-        found = set(re.findall(r"\w+", text.lower())) if self.parts else frozenset[str]()
+        if not self.parts:
+            return False
+        found = _list_words(text)
         return any(all(_begins_any(part, found) for part in pair) for pair in self.parts)
 
 
@@ -92,8 +96,19 @@ def split_compound(word: str) -> tuple[tuple[str, str], ...]:
     return tuple(pairs)
 
 
-def _begins_any(part: str, found: Collection[str]) -> bool:
-    return any(word.startswith(part) for word in found)
+# The same passages are searched for each compound of a question.
+@lru_cache(maxsize=256)
+def _list_words(text: str) -> tuple[str, ...]:
+    """Return the words of a text that are long enough for a part, each once, sorted."""
+    found = re.findall(rf"\w{{{SHORTEST_PART},}}", text.lower())
+    return tuple(sorted(set(found)))
+
+
+def _begins_any(part: str, found: Sequence[str]) -> bool:
+    """Return whether one of the sorted words begins with the part."""
+    # A word that begins with the part is not before it in the order, and none is between the two.
+    place = bisect_left(found, part)
+    return place < len(found) and found[place].startswith(part)
 
 
 def _with_plural(word: str) -> str:
