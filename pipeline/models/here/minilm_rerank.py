@@ -82,7 +82,8 @@ class MiniLMReranker(Reranker):
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if missing:
             new = encode_texts(list(missing.values()), self.where)
-            computed = dict(zip(missing, new, strict=True))
+            # A row that is not copied would keep the vectors of the whole call in memory.
+            computed = {key: vector.copy() for key, vector in zip(missing, new, strict=True)}
             self.remembered.add(computed)
             known |= computed
         return [known[key] for key in keys]

@@ -70,3 +70,5 @@ def test_only_vectors_that_are_not_remembered_are_computed(monkeypatch: pytest.M
     # There is room for three: "a" was used longest ago.
     model.rerank("q", ["b", "a"])
     assert computed == ["q", "a", "b", "c", "a"]
+    # A row of a larger array would keep all of it in memory.
+    assert all(vector.base is None for vector in model.remembered.vectors.values())
