@@ -37,7 +37,7 @@ from tests.serve.serving import in_thread, serving
 from tests.servers.openai_server import OpenAIServer, openai_server
 from tests.sizes import size
 
-CORPORA, VIEWS = size(2, 20), 5
+CORPORA, VIEWS = size(4, 20), 5
 """Corpora that are drawn, and keys of each: one pair of projects is compared for each key."""
 DOCUMENTS, QUESTIONS = 24, size(2, 20)
 NAMES = [
