@@ -53,6 +53,8 @@ CORPUS = {
     "letters/otto.md": (
         "# Lamp\n\nOtto Holm wrote to Ada Holm about the storm. The storm took the boat. " * 4
     ),
+    "copy.txt": "Ada Holm built the Skarrow Lamp in 1871. Her brother Otto Holm kept it. " * 6
+    + "It burns again.",
     "river.txt": "奥托在河边写信。信里说,灯塔很亮。" * 8,
     "towns.jsonl": '{"id": "t1", "title": "Skarrow", "text": "Skarrow is a town of Ada Holm."}\n',
     "odd.bin": "\x00\x01",
@@ -60,6 +62,7 @@ CORPUS = {
 }
 OWNERS = (
     "source,owner,year\nlamp.txt,Ada,1871\nletters/otto.md,Otto,1880\nriver.txt,,1899\n"
+    "copy.txt,Ada,1872\n"
     "towns.jsonl#t1,Ada,1999\n"
 )
 CHAIN: dict[str, dict[str, str]] = {
