@@ -11,6 +11,7 @@ import pandas as pd
 
 from pipeline.export.memberships import memberships
 from pipeline.export.source import GRAPH, ExportReport, ExportSource
+from pipeline.export.statements import with_statements
 from pipeline.files import new_file
 from pipeline.text.ids import clean
 
@@ -40,13 +41,16 @@ def write_graphml(source: ExportSource, folder: Path) -> ExportReport:
     return ExportReport("graphml", folder, {NAME: written})
 
 
-def graph_of(source: ExportSource, only: Collection[str] | None = None) -> "nx.MultiDiGraph":
+def graph_of(
+    source: ExportSource, only: Collection[str] | None = None, *, stated: bool = True
+) -> "nx.MultiDiGraph":
     """Return the graph: nodes by the ids of entities, edges keyed by the ids of relationships.
 
     ``only``: the entities to take, with the relationships between them; by default all. The
     attributes are the columns of both tables and those of ``memberships``, as texts and numbers. A
     list becomes one text, and an attribute without a value is left out. Nodes have a ``label``,
-    which Gephi shows. Raises UsageError if the workflow makes no graph.
+    which Gephi shows. ``stated``: the attribute ``statements`` of an edge is a JSON list of its
+    statements, if it has any. Raises UsageError if the workflow makes no graph.
     """
     import networkx as nx
 
@@ -57,9 +61,15 @@ def graph_of(source: ExportSource, only: Collection[str] | None = None) -> "nx.M
         chosen = entities if only is None else entities[entities["id"].isin(only)]
         for row in chosen.join(beside, on="id").to_dict("records"):
             graph.add_node(_xml_text(row.pop("id")), **_attributes({"label": row["name"], **row}))
-    for links in source.batches("relationships"):
+    batches = source.batches("relationships")
+    if stated:
+        batches = with_statements(batches, source)
+    for links in batches:
         chosen = links if only is None else links[links[ENDS].isin(only).all(axis=1)]
         for row in chosen.rename(columns=NAMES_OF_ENDS).to_dict("records"):
+            statements = row.pop("statements", [])
+            if statements:
+                row["statements"] = f"[{', '.join(statements)}]"
             id, one, other = (_xml_text(row.pop(name)) for name in ("id", *ENDS))
             graph.add_edge(one, other, key=id, **_attributes(row))
     return graph

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipeline.contract.schemas import COMMUNITIES, COMMUNITY_REPORTS, LAYOUT
 from pipeline.export.source import GRAPH, ExportReport, ExportSource, joined, write_rows
+from pipeline.export.statements import with_statements
 from pipeline.files import new_file
 from pipeline.load.projection import (
     communities,
@@ -49,6 +50,8 @@ EDGES: Mapping[str, pa.DataType] = {
     "weight:double": FLOAT, "source_id:string[]": TEXT, "source_count:long": INT, "row_hash": TEXT,
     "workspace": TEXT,
 }  # fmt: skip
+STATEMENTS = "statements:string[]"
+"""A further column of EDGES if the workflow makes statements: a list of JSON objects."""
 
 
 def community_rows(source: ExportSource) -> pd.DataFrame:
@@ -97,10 +100,15 @@ def write_neo4j_admin(source: ExportSource, folder: Path) -> ExportReport:
     has_communities = source.has("communities")
     kept = _count_kept_types(source)
     layout = frame_of(source.table("layout")) if source.has("layout") else LAYOUT.frame()
+    links = source.batches("relationships")
+    edges = EDGES
+    if source.has("statements"):
+        links = with_statements(links, source)
+        edges = {**EDGES, STATEMENTS: TEXT}
     node_frames = (_node_rows(frame, layout, source) for frame in source.batches("entities"))
-    edge_frames = (_edge_rows(frame, kept, source) for frame in source.batches("relationships"))
+    edge_frames = (_edge_rows(frame, kept, source) for frame in links)
     files = _write_with_header(folder, "nodes", NODES, node_frames)
-    files |= _write_with_header(folder, "relationships", EDGES, edge_frames)
+    files |= _write_with_header(folder, "relationships", edges, edge_frames)
     if has_communities:
         rows = community_rows(source)
         nodes = iter([community_nodes(rows, source)])
@@ -173,7 +181,7 @@ def _node_rows(entities: pd.DataFrame, layout: pd.DataFrame, source: ExportSourc
 
 
 def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: ExportSource) -> pd.DataFrame:
-    """Return the edges of relationships in the columns EDGES."""
+    """Return the edges of relationships in the columns EDGES, and STATEMENTS if they have any."""
     rows = _as_stored(sourced_edges(links, kept), ["keywords", "source_id"], source)
     rows["keywords:string[]"] = _join_items(rows["keywords"])
     rows["source_id:string[]"] = _join_items(rows["source_id"])
@@ -183,7 +191,11 @@ def _edge_rows(links: pd.DataFrame, kept: Collection[str], source: ExportSource)
         "type": ":TYPE",
         "weight": "weight:double",
     }
-    return rows.rename(columns=renamed)[list(EDGES)]
+    edges = rows.rename(columns=renamed)[list(EDGES)]
+    if "statements" in links.columns:
+        statements_of = links.set_index("id")["statements"]
+        edges[STATEMENTS] = _join_items(edges["id"].map(statements_of))
+    return edges
 
 
 def _as_stored(rows: pd.DataFrame, lists: list[str], source: ExportSource) -> pd.DataFrame:

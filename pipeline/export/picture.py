@@ -148,7 +148,7 @@ def picture_of(
         raise UsageError(
             f"picture: most: {most}; draw 1 to {MOST_NODES} entities, or take project.graph()"
         )
-    graph = without_parallels(graph_of(source, ids[:most]))
+    graph = without_parallels(graph_of(source, ids[:most], stated=False))
     if only is not None:
         links = graph.edges(data="id")
         graph.remove_edges_from([(one, other) for one, other, id in links if id not in only])

@@ -1,6 +1,8 @@
+import json
 from pathlib import Path
 
 import networkx as nx
+import pandas as pd
 import pytest
 
 from pipeline.export.graph import graph_of, without_parallels
@@ -42,6 +44,43 @@ def test_networkx_reads_the_same_graph(graph: nx.Graph):
         )
         rank = degree[link.source_entity_id] + degree[link.target_entity_id]
         assert (found["weight"], found["rank"]) == (link.weight, rank)
+
+
+def test_an_edge_has_its_statements_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Batches of both tables end at different relationships."""
+    monkeypatch.setattr("pipeline.snapshots.table_rows.BATCH_ROWS", 3)
+    tables = hostile_tables()
+    one = tables["relationships"]["id"][0]
+    dated = tables["statements"].query("relationship_id == @one")
+    later = dated.assign(
+        id="fact-later", type="chief", valid_from="2019", valid_to="2021-05",
+        attributes='{"post": "first"}',
+    )  # fmt: skip
+    silent = tables["relationships"]["id"][1]
+    tables["statements"] = pd.concat([tables["statements"], later]).query(
+        "relationship_id != @silent"
+    )
+    exported = export("graphml", source_of(tables, tmp_path), tmp_path / "out")
+    graph = nx.read_graphml(exported.folder / "graph.graphml", force_multigraph=True)
+    found = {id: told.get("statements") for *_, id, told in graph.edges(keys=True, data=True)}
+    assert found[silent] is None
+    for link in tables["relationships"].itertuples():
+        if link.id in (one, silent):
+            continue
+        [statement] = json.loads(found[link.id])
+        assert statement == {
+            "type": shown(link.keywords[0]) if len(link.keywords) else "",
+            "description": shown(link.description),
+            "text_unit_id": link.text_unit_ids[0],
+        }
+    assert {
+        "type": "chief",
+        "description": shown(dated["description"].iloc[0]),
+        "text_unit_id": dated["text_unit_id"].iloc[0],
+        "valid_from": "2019",
+        "valid_to": "2021-05",
+        "attributes": {"post": "first"},
+    } in json.loads(found[one])
 
 
 def test_parallel_edges_are_kept_and_characters_invalid_in_xml_removed(tmp_path: Path):

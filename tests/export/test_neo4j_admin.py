@@ -8,9 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from neo4j import GraphDatabase
 
 from pipeline.export.kinds import export
-from pipeline.export.neo4j_admin import import_command, import_options
+from pipeline.export.neo4j_admin import EDGES, STATEMENTS, import_command, import_options
+from pipeline.export.statements import format_statement
 from pipeline.load.loader import load
 from pipeline.load.projection import type_name
 from pipeline.stores.neo4j.store import Neo4jStore
@@ -65,6 +67,18 @@ def open_store(stores: list[Neo4jStore], address: Neo4jAddress, workspace: str) 
     return store
 
 
+def drop_statements(address: Neo4jAddress) -> dict[str, list[str]]:
+    """Remove the statements, which a load does not write, and return them by relationship."""
+    query = """
+        MATCH ()-[r]->() WHERE r.statements IS NOT NULL
+        WITH r, r.statements AS statements SET r.statements = NULL
+        RETURN r.id AS id, statements
+        """
+    with GraphDatabase.driver(address.uri, auth=(address.user, address.password)) as driver:
+        found = driver.execute_query(query, database_=address.database)
+    return {record["id"]: record["statements"] for record in found.records}
+
+
 @only_whole("a server of its own, stopped, filled and started")
 def test_the_import_tool_writes_the_same_rows_as_a_load(
     homes: tuple[Path, Path], stores: list[Neo4jStore], tmp_path: Path
@@ -93,6 +107,12 @@ def test_the_import_tool_writes_the_same_rows_as_a_load(
     )
     assert done.returncode == 0, tail(done.stdout + done.stderr)
     with maven_server(home, options=QUICK_START) as address:
+        stated = drop_statements(address)
+        rows = source.snapshots.tables.read(source.manifest.tables["statements"])
+        assert stated == {
+            id: [format_statement(row) for row in rows_of_id.to_dict("records")]
+            for id, rows_of_id in rows.groupby("relationship_id")
+        }
         imported = neo4j_rows(address, "exported")
         beside = open_store(stores, address, "loaded")
         load(source.manifest, source.snapshots, [beside], source.max_types)
@@ -142,6 +162,18 @@ def test_the_rarest_types_of_all_batches_become_related(
         lines[few.folder].count(f'"{name}"') for name in ("COMMON", "OFTEN", "RARE", "RELATED")
     ] == [10, 3, 0, 2]
     assert lines[all_types.folder].count(f'"{type_name("rare", "")}"') == 2
+
+
+def test_relationships_have_a_column_of_statements_if_the_workflow_makes_them(tmp_path: Path):
+    tables = hostile_tables()
+    without = {name: table for name, table in tables.items() if name != "statements"}
+    headers: list[list[str]] = []
+    for number, written in enumerate((tables, without)):
+        source = source_of(written, tmp_path / str(number))
+        exported = export("neo4j-admin", source, tmp_path / f"out-{number}")
+        header = (exported.folder / "relationships_header.csv").read_text(encoding="utf-8")
+        headers.append(header.strip().split(","))
+    assert headers == [[*EDGES, STATEMENTS], [*EDGES]]
 
 
 def test_the_command_is_safe_to_paste():

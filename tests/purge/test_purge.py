@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import DeletionError, UsageError, WaitingError
+from pipeline.export.kinds import KINDS
 from pipeline.runs.audit import AuditLog
 from pipeline.settings.init import init_project
 from pipeline.snapshots import tables
@@ -115,6 +116,33 @@ def test_no_file_holds_a_header_of_a_purged_document(tmp_path: Path, openai: Ope
         project.purge("secret.md")
         assert project.query_data("Who hid the stone?", mode="naive")["chunks"]
         project.stop_stores()
+    assert found_in(folder.root, CANARY) == []
+    assert found_in(folder.root, "Harrow") != []
+
+
+def test_no_file_or_export_holds_a_statement_of_a_purged_document(
+    tmp_path: Path, openai: OpenAIServer
+):
+    """Other documents have the entities and the relationship, so these stay."""
+    said = f"Mira Vale {CANARY.lower()}led the Harrow Light."
+    folder = embedded_project(tmp_path / "mill", openai, {**KEPT, "said.txt": said})
+
+    def export_all(night: str) -> Path:
+        for kind in KINDS:
+            project.export(kind, tmp_path / night / kind)
+        return tmp_path / night
+
+    with folder.open() as project:
+        project.run("index")
+        assert CANARY.lower() in project.table("statements")["description"].str.cat()
+        before = export_all("before")
+        assert {Path(name).parts[0] for name in found_in(before, CANARY)} == set(KINDS)
+        ids = {name: set(project.table(name)["id"]) for name in ("entities", "relationships")}
+        project.purge("said.txt")
+        assert {name: set(project.table(name)["id"]) for name in ids} == ids
+        after = export_all("after")
+        project.stop_stores()
+    assert found_in(after, CANARY) == []
     assert found_in(folder.root, CANARY) == []
     assert found_in(folder.root, "Harrow") != []
 

@@ -170,7 +170,12 @@ def test_a_project_goes_on_after_gc_and_never_collects_beside_a_run(
             project.gc(keep=1, dry_run=False)
         tables = project.snapshots.manifest("fast").tables
         assert project.gc(keep=1).total.files > 0
+        made_of_units = ("text_unit_headers", "statements")
+        before = {name: project.table(name, "fast") for name in made_of_units}
+        assert all(len(rows) for rows in before.values())
         assert project.gc(keep=1, dry_run=False).total.files > 0
+        for name, rows in before.items():
+            assert project.table(name, "fast").equals(rows), name
         assert {step.action for step in project.index("fast").steps} == {"reused"}
         assert project.snapshots.manifest("fast").tables == tables
         assert project.load("fast").outcome == "completed"

@@ -166,6 +166,10 @@ def test_its_workspace_is_that_of_such_a_project_and_verify_covers_it(
                 del live["version"], live["workflow"]  # which name the view
             assert own == wanted
             assert own["graphmill_nodes"]
+            shown_units = {row["id"] for (row,) in own["lightrag_chunks"]}
+            stating_units = {row["text_unit_id"] for (row,) in own["graphmill_statements"]}
+            assert stating_units
+            assert stating_units <= shown_units
             assert project.verify().agrees
             assert (
                 night == 0 or report.load[f"postgres (view {VIEW})"]["documents"]["unchanged"] > 0
