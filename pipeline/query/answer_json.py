@@ -8,10 +8,12 @@ from typing import Any
 
 from pipeline.query.context import Context, Reference, find_page, remove_page_starts
 from pipeline.query.request import QueryRequest
-from pipeline.stores.records import Passage
+from pipeline.stores.records import Passage, Relationship, Statement
 
 BESIDE_REFERENCE = ("title", "tokens")
 """Fields of a text unit that its reference has already, or that are of no use beside it."""
+OPTIONAL_OF_STATEMENT = ("valid_from", "valid_to", "attributes")
+"""Fields of a statement that most statements do not have."""
 
 
 def shown_tables(request: QueryRequest) -> tuple[str, ...]:
@@ -31,6 +33,9 @@ def evidence_json(context: Context, request: QueryRequest) -> dict[str, Any]:
         if name == "relationships" and context.facts:
             # A reader of the data also wants the facts that a passage says too.
             records = context.facts
+        if name == "relationships":
+            evidence[name] = [_relationship_json(link, context.statements) for link in records]
+            continue
         evidence[name] = [_record_json(record) for record in records]
     return {**evidence, **references_json(context, request)}
 
@@ -81,6 +86,25 @@ def _chunk_json(chunk: Passage) -> dict[str, Any]:
     page = find_page(chunk.metadata, chunk.start)
     if page:
         shown["page"] = page
+    return shown
+
+
+def _relationship_json(link: Relationship, statements: Sequence[Statement]) -> dict[str, Any]:
+    """Return a relationship with its statements, if it has any among ``statements``."""
+    shown = _record_json(link)
+    own = [_statement_json(one) for one in statements if one.relationship_id == link.id]
+    if own:
+        shown["statements"] = own
+    return shown
+
+
+def _statement_json(statement: Statement) -> dict[str, Any]:
+    """Return a statement with its text unit, and those of OPTIONAL_OF_STATEMENT that are set."""
+    shown = {name: getattr(statement, name) for name in ("type", "description", "text_unit_id")}
+    for name in OPTIONAL_OF_STATEMENT:
+        value = getattr(statement, name)
+        if value:
+            shown[name] = value
     return shown
 
 

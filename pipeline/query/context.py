@@ -15,7 +15,7 @@ from pipeline.query.repeated import drop_repeated_facts, with_repeated_facts
 from pipeline.query.request import QueryRequest
 from pipeline.query.search.evidence import Evidence
 from pipeline.query.search.versions import MOST_COMPARED, is_older
-from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report
+from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report, Statement
 
 Row = TypeVar("Row")
 Numbered = TypeVar("Numbered", Entity, Relationship, Passage, Report, Claim)
@@ -188,6 +188,8 @@ class Context:
     ``windows``: the text that each call is shown, if several calls see a share each. ``mark``: the
     format of the citation of a text unit. ``facts``: the relationships of the table, and those that
     it leaves out because a text unit shown says the same, in the order of the search.
+    ``statements``: those of these relationships, for the data of a question. The model is not shown
+    them.
     """
 
     entities: Table[Entity]
@@ -199,6 +201,7 @@ class Context:
     windows: tuple[str, ...] = ()
     mark: str = MARK
     facts: tuple[Relationship, ...] = ()
+    statements: Sequence[Statement] = ()
 
     @property
     def empty(self) -> bool:

@@ -26,7 +26,10 @@ from pipeline.query.search.modes import KEYWORD_MODES, embed_question, find_evid
 from pipeline.query.search.reranking import FUSED_MODES, count_candidates, rerank_chunks
 from pipeline.query.search.versions import order_versions
 from pipeline.stores.reads import GraphReads, VectorReads
-from pipeline.stores.records import Passage
+from pipeline.stores.records import Passage, Statement
+
+STATEMENTS = 10
+"""Most statements of a relationship in the data of a question."""
 
 
 def prepare(request: QueryRequest, resources: QueryResources) -> PreparedQuery:
@@ -80,6 +83,7 @@ def _prepare_search(request: QueryRequest, resources: QueryResources) -> Prepare
         without_context = build_answer_messages(request, resources, "", absence)
         overhead = count_tokens(without_context, resources.tokenizer)
         context = build(request, evidence, shown, resources.tokenizer, overhead)
+        context = replace(context, statements=evidence.statements)
     prepared = PreparedQuery(
         request,
         keywords,
@@ -126,7 +130,11 @@ def _search(
         evidence, chunks = find_evidence(request, question, vectors, graph, n_chunks)
         absent = find_absent_terms(request.query, chunks, vectors)
         absence = describe_absence(absent, filtered=bool(request.where))
-        return replace(evidence, absence=absence), chunks
+        statements: Sequence[Statement] = ()
+        if request.only_need_context and evidence.relationships:
+            ids = [link.id for link in evidence.relationships]
+            statements = vectors.statements_of(ids, STATEMENTS)
+        return replace(evidence, absence=absence, statements=statements), chunks
 
     return resources.read(restrict_to_where(request, find))
 

@@ -91,6 +91,17 @@ class EntityShown(Body):
     text_unit_ids: list[str]
 
 
+class StatementShown(Body):
+    """A fact that one passage states of the two ends of a relationship."""
+
+    type: str = Field(description="Its kind in a word or two; empty if the passage has none.")
+    description: str
+    text_unit_id: str = Field(description="The passage that states it.")
+    valid_from: str = Field(default="", description="From when it holds, as ISO 8601, if known.")
+    valid_to: str = Field(default="", description="Until when it holds, as ISO 8601, if known.")
+    attributes: dict[str, Any] = {}
+
+
 class RelationshipShown(Body):
     id: str
     source: str = Field(description="The name of the entity it starts at.")
@@ -101,6 +112,9 @@ class RelationshipShown(Body):
     keywords: list[str]
     weight: float
     text_unit_ids: list[str]
+    statements: list[StatementShown] = Field(
+        default=[], description="The first ten, of /query/data; none if no passage states any."
+    )
 
 
 class ChunkShown(Body):

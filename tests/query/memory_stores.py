@@ -35,6 +35,7 @@ from pipeline.stores.records import (
     Relationship,
     Report,
     SharedUnit,
+    Statement,
 )
 from pipeline.text.ids import words
 from pipeline.text.terms import Term
@@ -335,6 +336,12 @@ class MemoryStores:
         documents = set(self.chunk_rows["document_id"][self._allowed(within)])
         found = found[found["document_id"].isin(documents)] if within else found
         return records(Claim, found.sort_values(["subject", "id"]).head(limit))
+
+    def statements_of(
+        self, relationship_ids: Sequence[str], limit: int, within: Within = ()
+    ) -> list[Statement]:
+        self.reads.append("statements_of")
+        return []
 
     def communities_of(self, entity_ids: Sequence[str], level: int) -> list[Membership]:
         self.reads.append("communities_of")

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ OPEN = {
 SECRET = {
     "ledger": (
         f"Mira Vale owed {CANARY} Trust a fortune. {CANARY} Trust sold the Harrow Light to Governor"
-        " Pell."
+        f" Pell. Mira Vale built the Harrow Light with silver of {CANARY} Trust."
     ),
     "letter": (
         f"Anselm Torr wrote to {CANARY} that Mira Vale and Governor Pell met at the Brack"
@@ -78,6 +79,22 @@ def test_a_record_with_sources_on_both_sides_of_the_filter_keeps_only_its_name(
     found = project.query_data("Mira Vale and Governor Pell", mode=mode, where={"secret": False})
     shared = {entity["name"]: entity["description"] for entity in found["entities"]}
     assert not any(shared.get(name) for name in ("Mira Vale", "Governor Pell"))
+
+
+@pytest.mark.parametrize(("where", "stating"), [({}, 2), ({"secret": False}, 1)])
+def test_a_relationship_has_its_statements_from_documents_within_the_filter(
+    project: Project, where: dict[str, Any], stating: int
+):
+    found = project.query_data("Mira Vale and the Harrow Light", mode="local", where=where)
+    ends = ("Mira Vale", "Harrow Light")
+    [link] = [one for one in found["relationships"] if (one["source"], one["target"]) == ends]
+    assert len(link["statements"]) == len(link["text_unit_ids"]) == stating
+    for statement in link["statements"]:
+        assert set(statement) == {"type", "description", "text_unit_id"}
+        assert statement["type"] == "built"
+        assert statement["description"].startswith("Mira Vale built the Harrow Light ")
+        assert statement["text_unit_id"] in link["text_unit_ids"]
+        assert where == {} or CANARY not in statement["description"]
 
 
 def test_several_conditions_hold_together(project: Project):

@@ -15,7 +15,7 @@ from pipeline.project import Project
 from pipeline.stores.postgres import database
 from tests.projects import DOCUMENTS, new_project
 
-MOST = {"naive": 4, "local": 8, "global": 6, "hybrid": 10, "mix": 10, "graph": 14}
+MOST = {"naive": 4, "local": 9, "global": 7, "hybrid": 11, "mix": 11, "graph": 15}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,15 @@ import numpy as np
 
 from pipeline.settings.query_fields import ChunkPick
 from pipeline.stores.reads import VectorReads
-from pipeline.stores.records import Claim, Entity, Passage, Relationship, Report, SharedUnit
+from pipeline.stores.records import (
+    Claim,
+    Entity,
+    Passage,
+    Relationship,
+    Report,
+    SharedUnit,
+    Statement,
+)
 
 Picks = Mapping[str, int]
 """Text units that one lane has chosen, best first: id -> how often it occurred in the lane."""
@@ -27,7 +35,8 @@ class Evidence:
     """The ranked records that a search has found, and notes on the search for the caller.
 
     ``chunk_lanes`` maps a lane of LANES to the text units that it has chosen. ``absence``: a clause
-    that says which words of the question no passage has; "" if none is missing.
+    that says which words of the question no passage has; "" if none is missing. ``statements``:
+    those of the relationships, if the question wants data.
     """
 
     entities: Sequence[Entity] = ()
@@ -37,6 +46,7 @@ class Evidence:
     claims: Sequence[Claim] = ()
     notes: tuple[str, ...] = ()
     absence: str = ""
+    statements: Sequence[Statement] = ()
 
 
 Found = tuple[Evidence, Sequence[Passage]]
