@@ -161,7 +161,8 @@ def test_nothing_is_deleted_while_the_live_manifest_cannot_be_read(store: Snapsh
 def test_a_project_goes_on_after_gc_and_never_collects_beside_a_run(
     tmp_path: Path, postgres_url: str
 ):
-    folder = new_project(tmp_path / "p", postgres_url)
+    titled = "---\ntitle: The Lamp of Quill\n---\n\nIt was lit in 1871.\n"
+    folder = new_project(tmp_path / "p", postgres_url, {**DOCUMENTS, "lamp.md": titled})
     with folder.open() as project:
         for night in range(3):
             folder.write("harbour.txt", f"{DOCUMENTS['harbour.txt']} Night {night}.")
