@@ -42,8 +42,9 @@ def read_classes(path: Path) -> dict[str, Any]:
 def _defined_in(module: ModuleType) -> list[type[BaseModel]]:
     found: list[type[BaseModel]] = []
     for value in vars(module).values():
-        is_model = inspect.isclass(value) and issubclass(value, BaseModel)
-        if is_model and value.__module__ == module.__name__:
+        if not (inspect.isclass(value) and issubclass(value, BaseModel)):
+            continue
+        if value.__module__ == module.__name__:
             found.append(value)
     return found
 
