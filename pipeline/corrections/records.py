@@ -6,9 +6,10 @@ unit is corrected whatever other text units say.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -29,9 +30,13 @@ STATEMENT_WEIGHT = 1.0
 
 @dataclass(frozen=True)
 class Rules:
-    """The corrections, found by the match keys of the names that they are about."""
+    """The corrections, found by the match keys of the names that they are about.
+
+    ``final_keys``: the match key of each name that is renamed everywhere, and that of its new name.
+    """
 
     by_kind: Mapping[str, Sequence[Rule]]
+    final_keys: Mapping[str, str]
 
     @classmethod
     def from_table(cls, corrections: pd.DataFrame) -> "Rules":
@@ -40,16 +45,47 @@ class Rules:
         rules: Iterator[Any] = corrections.sort_values("id").itertuples(index=False)
         for rule in rules:
             by_kind.setdefault(rule.kind, []).append(rule)
-        return cls(by_kind)
-
-    @cached_property
-    def final_keys(self) -> Mapping[str, str]:
-        """The match key of each name that is renamed everywhere, and that of its new name."""
-        return {
+        final_keys = {
             match_key(rule.source): match_key(rule.to)
-            for rule in self.by_kind.get("rename", ())
+            for rule in by_kind.get("rename", ())
             if not (rule.type or rule.document_id or rule.quote)
         }
+        return cls(by_kind, final_keys)
+
+    def select_for(self, records: Iterable[Record]) -> "Rules":
+        """Return the rules that may hold for one of the records, in their order.
+
+        Without this, each text unit would be compared with each rule.
+        """
+        keys: set[str] = set()
+        for record in records:
+            keys |= _list_keys(record)
+        # Rules for the new name of an entity hold for it too. A name is renamed once only.
+        for rule in self._list_rules(keys):
+            if rule.kind == "rename":
+                keys.add(match_key(rule.to))
+        by_kind: dict[str, list[Rule]] = {}
+        for rule in self._list_rules(keys):
+            by_kind.setdefault(rule.kind, []).append(rule)
+        return Rules(by_kind, self.final_keys)
+
+    def _list_rules(self, keys: Iterable[str]) -> list[Rule]:
+        """Return the rules about names with these match keys, before or after renaming."""
+        places = {place for key in keys for place in self._places_by_key.get(key, ())}
+        return [self._all_rules[place] for place in sorted(places)]
+
+    @cached_property
+    def _all_rules(self) -> Sequence[Rule]:
+        return list(chain.from_iterable(self.by_kind.values()))
+
+    @cached_property
+    def _places_by_key(self) -> Mapping[str, Sequence[int]]:
+        """The places in ``_all_rules`` of the rules about a match key."""
+        places: dict[str, list[int]] = {}
+        for place, rule in enumerate(self._all_rules):
+            for key in {match_key(rule.source), self.follow(rule.source)}:
+                places.setdefault(key, []).append(place)
+        return places
 
     def follow(self, name: str) -> str:
         """Return the match key of a name after it was renamed everywhere."""
@@ -129,6 +165,7 @@ def correct_unit(unit: Unit, rules: Rules) -> None:
     correction follow, then those about types and descriptions, which see the new names.
     """
     _add_statements(unit, rules)
+    rules = rules.select_for(unit.records)
     for rule in rules.by_kind.get("delete_entity", ()):
         _delete_entity(unit, rule)
     _rename_entities(unit, rules)
