@@ -40,7 +40,7 @@ def as_described(described_relationships: pd.DataFrame) -> pd.DataFrame:
     return described_relationships
 
 
-def _list_parts(params: Params) -> tuple[Part, ...]:
+def _list_degree_parts(params: Params) -> tuple[Part, ...]:
     """Return the sub-steps: one for entities, one for relationships.
 
     A new relationship changes the degrees of its two ends, but no other relationship.
@@ -66,7 +66,7 @@ def _list_parts(params: Params) -> tuple[Part, ...]:
         "described_relationships": DESCRIBED_RELATIONSHIPS,
     },
     outputs={"entities": ENTITIES, "relationships": RELATIONSHIPS},
-    parts=_list_parts,
+    parts=_list_degree_parts,
 )
 def compute_degrees(
     described_entities: pd.DataFrame, described_relationships: pd.DataFrame

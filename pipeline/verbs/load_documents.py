@@ -223,7 +223,7 @@ empty unless dates of documents are made of it.
 """
 
 
-def _list_parts(params: LoadParams) -> tuple[Part, ...]:
+def _list_file_parts(params: LoadParams) -> tuple[Part, ...]:
     """Return the sub-steps of load_documents: list the files, then read them."""
     return (
         Part(find_files, inputs={}, outputs={"files": FILES}, law=None),
@@ -243,7 +243,7 @@ def _list_parts(params: LoadParams) -> tuple[Part, ...]:
 @verb(
     inputs={},
     outputs={"documents": DOCUMENTS, "rejects": REJECTS},
-    parts=_list_parts,
+    parts=_list_file_parts,
     libraries=("charset-normalizer",),
     settings="input",
     stamp=input_digest,

@@ -173,7 +173,7 @@ RELATIONSHIPS_PART = Part(
 )
 
 
-def _list_parts(params: MergeParams) -> tuple[Part, ...]:
+def _list_merge_parts(params: MergeParams) -> tuple[Part, ...]:
     """Return the sub-steps of merge_graphs, in the order in which they run."""
     if params.orphans == "drop":
         record_parts = (NAMED_PART, ORPHANS_PART, MENTIONS_PART, REJECTS_PART)
@@ -191,7 +191,7 @@ def _list_parts(params: MergeParams) -> tuple[Part, ...]:
         "relationship_records": RELATIONSHIP_RECORDS,
         "rejects": REJECTS,
     },
-    parts=_list_parts,
+    parts=_list_merge_parts,
     libraries=("rapidfuzz", "regex"),
 )
 def merge_graphs(
