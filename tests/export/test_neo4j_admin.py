@@ -118,9 +118,12 @@ def test_the_import_tool_writes_the_same_rows_as_a_load(
         load(source.manifest, source.snapshots, [beside], source.max_types)
         loaded = neo4j_rows(address, "loaded")
         assert [row for row in loaded["nodes"] if "GraphmillL" not in str(row)] == imported["nodes"]
-        assert [row for row in loaded["edges"] if "('keywords', [])" not in row] == [
-            row for row in imported["edges"] if "('row_hash', '')" not in row
-        ]
+        # A load counts the links between communities; the tool imports what they are counted from.
+        assert [
+            row
+            for row in loaded["edges"]
+            if "('keywords', [])" not in row and "'type': 'BETWEEN'" not in row
+        ] == [row for row in imported["edges"] if "('row_hash', '')" not in row]
         again = load(
             source.manifest,
             source.snapshots,
