@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> ProjectFolder:
 def project_with(
     root: Path,
     ending: str,
-    steps: int = 11,
+    steps: int = 12,
     workflow: str = "fast",
     texts: Mapping[str, str] = TEXTS,
     **settings: Any,
