@@ -127,18 +127,22 @@ def _find_cycle(decisions: Sequence[Decision]) -> Conflict | None:
         for decision in decisions
         if isinstance(decision, Rename) and is_unrestricted(decision)
     }
+    followed: set[str] = set()
     for first in renamings:
-        path = [first]
-        # Each step follows the only renaming of a name, so a path without a repeat is finite.
-        while (decision := renamings.get(path[-1])) is not None:
-            next_key = match_key(decision.to)
-            if next_key in path:
-                cycle = path[path.index(next_key) :]
-                if len(cycle) == 1:
-                    # The new name has the same match key: only the spelling changes.
-                    break
-                return Conflict(tuple(renamings[key] for key in cycle), "they rename in a circle")
-            path.append(next_key)
+        # A dictionary keeps the order of the path and finds a repeat at once.
+        path: dict[str, Decision] = {}
+        key = first
+        # A name that was followed before leads to no circle, so each name is followed once.
+        while (decision := renamings.get(key)) is not None and key not in followed:
+            followed.add(key)
+            path[key] = decision
+            key = match_key(decision.to)
+            if key in path:
+                names = list(path)
+                cycle = names[names.index(key) :]
+                # In a circle of one, the new name has the same key: only the spelling changes.
+                if len(cycle) > 1:
+                    return Conflict(tuple(path[each] for each in cycle), "they rename in a circle")
     return None
 
 

@@ -4,6 +4,7 @@ A name in a decision is the name before any correction, as the extractions have 
 docs/corrections.md explains each kind to users.
 """
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
@@ -18,6 +19,9 @@ LONGEST_NAME = 1000
 ID_DIGITS = 12
 """Hexadecimal digits of a decision's id: short enough to type, long enough for any file."""
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Control characters other than tabs and ends of lines. PostgreSQL refuses some of them, so that a
+load with one fails."""
 Name = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_NAME)
 ]
@@ -38,6 +42,14 @@ class Decision(BaseModel):
     by: str = ""
     at: str = ""
     why: str = ""
+
+    @model_validator(mode="after")
+    def _check_characters(self) -> Self:
+        """Check that every store accepts the texts. Raises ValueError for a control character."""
+        for field, value in self:
+            if isinstance(value, str) and _CONTROL.search(value):
+                raise ValueError(f"{field} has a control character; remove it")
+        return self
 
     @property
     def id(self) -> str:

@@ -92,7 +92,7 @@ def write_decisions(path: Path, decisions: Sequence[Decision]) -> None:
 def make_decision(fields: Mapping[str, Any], where: str) -> Decision:
     """Return the decision with these fields. Raises SettingsError that begins with ``where``."""
     kind = fields.get("kind")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         near = difflib.get_close_matches(str(kind), KINDS, n=1)
         advice = f"did you mean '{near[0]}'?" if near else f"write one of: {', '.join(KINDS)}"
         raise SettingsError(f"{where}: '{kind}' is no kind of correction; {advice}")
@@ -129,7 +129,8 @@ def _read_texts(path: Path) -> Iterator[tuple[int, str]]:
 def _read_decision(text: str, where: str) -> Decision:
     try:
         fields = json.loads(text)
-    except json.JSONDecodeError as error:
+    # Python refuses numbers of thousands of digits, and lists that are nested too deeply.
+    except (ValueError, RecursionError) as error:
         raise SettingsError(f"{where}: no JSON ({error}); write one object in each line") from error
     if not isinstance(fields, dict):
         raise SettingsError(f'{where}: no object; write {{"kind": ..., ...}}')

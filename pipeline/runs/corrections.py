@@ -26,7 +26,7 @@ from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import UsageError, counted
 from pipeline.runs.correction_steps import CORRECT, MATCHES, MERGE, READ
 from pipeline.runs.services import Services
-from pipeline.text.ids import match_key
+from pipeline.text.ids import clean_name, match_key
 from pipeline.verbs.correct_extractions import correct_extractions
 from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
 
@@ -132,7 +132,11 @@ def _lead_on(decisions: Sequence[Decision], added: Decision) -> list[Decision]:
         leads_there = isinstance(decision, Rename) and match_key(decision.to) == match_key(
             added.entity
         )
-        led_on.append(decision.model_copy(update={"to": added.to}) if leads_there else decision)
+        if not leads_there:
+            led_on.append(decision)
+        elif clean_name(decision.entity) != clean_name(added.to):
+            led_on.append(decision.model_copy(update={"to": added.to}))
+        # Otherwise the name gets back what it was, so nothing is left of the earlier renaming.
     return led_on
 
 

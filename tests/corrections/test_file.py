@@ -1,4 +1,5 @@
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,10 @@ def test_decisions_that_were_written_are_read_back(tmp_path: Path):
         ({"kind": "add_statement", "source": "A", "target": "B", "description": "x"}, "document"),
         ({"kind": "delete_statement", "source": "A", "target": "A"}, "one entity"),
         ({"kind": "describe_entity", "entity": "A", "description": "x" * 1501}, "1500"),
+        ({"kind": "set_type", "entity": "A", "to": "B\0C"}, "to has a control character"),
+        ({"kind": ["rename"]}, "no kind of correction"),
+        ('{"kind": "rename", "entity": ' + "9" * 5000 + "}", "no JSON"),
+        ("[" * 100_000, "no JSON"),
     ],
 )
 def test_a_line_that_is_no_decision_is_refused_with_its_place(
@@ -100,6 +105,11 @@ def test_a_line_that_is_no_decision_is_refused_with_its_place(
                 "document": "a.md", "description": "A owns B.",
             },
         ),
+        (
+            {"kind": "rename", "entity": "A", "to": "B"},
+            {"kind": "rename", "entity": "B", "to": "C"},
+            {"kind": "rename", "entity": "C", "to": "B"},
+        ),
         (RENAME, {"kind": "different", "a": "Acme", "b": "Acme Corporation"}),
         (
             {"kind": "same", "a": "A", "b": "B"},
@@ -136,3 +146,12 @@ def test_a_contradiction_is_not_written(tmp_path: Path):
     with pytest.raises(SettingsError):
         write_decisions(path, [*decisions, other])
     assert path.read_bytes() == before
+
+
+def test_a_chain_of_thousands_of_renamings_is_checked_in_time_that_grows_with_its_length(
+    tmp_path: Path,
+):
+    chain = [{"kind": "rename", "entity": f"N{n}", "to": f"N{n + 1}"} for n in range(3000)]
+    start = time.process_time()
+    assert len(read_lines(written(tmp_path, *chain))) == 3000
+    assert time.process_time() - start < 5

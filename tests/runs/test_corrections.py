@@ -98,6 +98,17 @@ def test_a_rename_of_a_name_that_a_rename_gave_leads_the_first_one_on(folder: Pr
         assert not {"Mira V.", "M. Vale"} & names(project)
 
 
+def test_a_renaming_back_leaves_a_file_that_can_be_read(folder: ProjectFolder):
+    with folder.open() as project:
+        project.add_correction({**MERGE, "to": "Mira V."}, "fast")
+        project.add_correction({**MERGE, "entity": "Mira V.", "to": "M. Vale"}, "fast")
+        (left,) = project.corrections("fast")
+    assert left.decision.model_dump(include={"entity", "to"}) == {
+        "entity": "Mira V.",
+        "to": "M. Vale",
+    }
+
+
 def test_a_purge_takes_along_the_lines_that_name_or_quote_the_document(
     tmp_path: Path, postgres_url: str
 ):
