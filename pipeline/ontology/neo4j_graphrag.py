@@ -56,10 +56,11 @@ def _find_required(schema: Mapping[str, Any]) -> set[tuple[Any, Any]]:
     """Return the properties that must exist, as pairs of the type's and the property's name."""
     found: set[tuple[Any, Any]] = set()
     for one in _list_of(schema, "constraints"):
-        if one.get("type") != _EXISTENCE:
+        if not isinstance(one, dict) or one.get("type") != _EXISTENCE:
             continue
         type = one.get("node_type") or one.get("relationship_type")
-        found.add((type, one.get("property_name")))
+        # Names that are no texts are refused later, where the type or the property has them.
+        found.add((str(type), str(one.get("property_name"))))
     return found
 
 
@@ -89,9 +90,12 @@ def _convert_type(given: Any, required: set[Any]) -> Any:
     passed = {
         key: value for key, value in given.items() if key not in ("label", "additional_properties")
     }
+    listed = given.get("properties") or []
+    if not isinstance(listed, list):
+        return {**passed, "name": label}
     properties = [
-        _convert_property(one, (label, _name_of(one)) in required)
-        for one in given.get("properties") or ()
+        _convert_property(one, (str(label), str(_name_of(one))) in required)
+        for one in listed
         # The name of an entity is a column of its own.
         if _name_of(one) not in ("name", "id")
     ]

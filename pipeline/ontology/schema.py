@@ -2,7 +2,16 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from pipeline.text.ids import clean
 
 Policy = Literal["reject", "other", "keep"]
 """The treatment of something outside the ontology: it is left out, it gets the type OTHER, or it
@@ -14,7 +23,20 @@ OTHER_TYPE = "OTHER"
 """The type of entities and relationships outside the ontology, if ``otherwise`` is "other"."""
 ANY_TYPE = "*"
 """The end of a pattern that entities of every type fit."""
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+
+
+def check_characters(name: str) -> str:
+    """Return the name. Raises ValueError if it has a character that no store accepts."""
+    if clean(name) != name or "\n" in name:
+        raise ValueError("the name has a control character; remove it")
+    return name
+
+
+Name = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=100),
+    AfterValidator(check_characters),
+]
 Value = Literal["string", "number", "date", "enum", "list"]
 Pattern = tuple[Name, Name, Name]
 """Source type, relationship type and target type."""

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -229,3 +230,39 @@ def test_a_mistake_in_a_schema_names_its_own_line():
     text = json.dumps({**SCHEMA, "patterns": [["Person", "WORKS_AT", "Firm"]]}, indent=1)
     line = next(number for number, line in enumerate(text.splitlines(), 1) if "Firm" in line)
     assert refused(text).startswith(f"ontology.yaml:{line}: patterns[0][2]: no entity type 'Firm'")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("entity_types: [A]\nentity_types: [B]\n", "ontology.yaml:2: entity_types: the key is"),
+        ('entity_types: ["A\\0B"]', "the name has a control character"),
+        (
+            "node_types: [{label: A, properties: 3}]\nconstraints: [x]",
+            "label: A|unknown|properties",
+        ),
+        ("node_types: [{label: [x], properties: [{name: [y]}]}]", "name"),
+    ],
+)
+def test_a_file_that_would_lose_types_or_fail_a_load_is_refused(text: str, message: str):
+    assert re.search(message, refused(text))
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999}", "(" * 5000, "("])
+def test_a_pattern_that_python_cannot_compile_is_refused(pattern: str):
+    text = json.dumps({"entity_types": [{"name": "A", "properties": [
+        {"name": "p", "pattern": pattern}]}]})  # fmt: skip
+    assert "no regular expression" in refused(text)
+
+
+def test_a_pattern_that_python_warns_of_is_valid():
+    text = 'entity_types: [{name: A, properties: [{name: p, pattern: "[[a]"}]}]'
+    assert parsed(text).entity_types[0].properties[0].pattern == "[[a]"
+
+
+def test_thousands_of_types_are_checked_in_time_that_grows_with_their_number():
+    chain = [{"name": f"T{n}x", "parent": f"T{n + 1}x"} for n in range(500)]
+    types = [*chain, "T500x", *(f"U{n}x" for n in range(9000))]
+    start = time.process_time()
+    assert len(parsed(json.dumps({"entity_types": types})).entity_types) == 9501
+    assert time.process_time() - start < 4
