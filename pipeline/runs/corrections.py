@@ -129,10 +129,7 @@ def _lead_on(decisions: Sequence[Decision], added: Decision) -> list[Decision]:
         return list(decisions)
     led_on: list[Decision] = []
     for decision in decisions:
-        leads_there = isinstance(decision, Rename) and match_key(decision.to) == match_key(
-            added.entity
-        )
-        if not leads_there:
+        if not isinstance(decision, Rename) or match_key(decision.to) != match_key(added.entity):
             led_on.append(decision)
         elif clean_name(decision.entity) != clean_name(added.to):
             led_on.append(decision.model_copy(update={"to": added.to}))
