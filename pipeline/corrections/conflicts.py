@@ -173,6 +173,9 @@ def _find_change_of_deleted(decisions: Sequence[Decision]) -> Conflict | None:
 
 def _find_pins_against_names(decisions: Sequence[Decision]) -> Conflict | None:
     """Return a pair that is decided to be different, and what makes the names one entity."""
+    if not any(isinstance(decision, Different) for decision in decisions):
+        # Every run reads corrections; most have no such pair, and need no library for it.
+        return None
     import networkx as nx
 
     graph = nx.Graph()

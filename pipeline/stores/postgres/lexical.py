@@ -318,7 +318,7 @@ def _select_found(
     ``shown``: whether its document is one of those that may be found. Only text units of visible
     documents are listed, for each word up to 2 * FOLLOWED of them.
     """
-    queries = [query for query, _ in looked_up]
+    queries = [tsquery for tsquery, _ in looked_up]
     patterns = [pattern for _, pattern in looked_up]
     words = func.unnest(cast(queries, ARRAY(Text)), cast(patterns, ARRAY(Text)))
     asked = words.table_valued(
