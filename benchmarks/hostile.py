@@ -1,11 +1,14 @@
 """64 clients of a `graphmill serve`, first without and then with a hostile one among them
 (`serving.py --hostile`).
 
-The others ask `/query/data` by three keys, each client one question after the other, and know each
-answer from before. The hostile one has a key of its own: it keeps 130 questions open to a model
-that takes 20 seconds, asks with conditions of 1,000 values, and hangs up on requests that have just
-begun. In the middle of each part PostgreSQL is killed. Answers that were under way while it was
-down are counted apart, as `over the restart`: times are of all others.
+The others ask `/query/data` by three keys, or by as many as `--keys` says, each client one question
+after the other, and know each answer from before. Keys take turns, so that of N + 1 keys the
+hostile one may have its share of the server: with three others a quarter, with 63 a 64th.
+
+The hostile one has a key of its own: it keeps 130 questions open to a model that takes 20 seconds,
+asks with conditions of 1,000 values, and hangs up on requests that have just begun. In the middle
+of each part PostgreSQL is killed. Answers that were under way while it was down are counted apart,
+as `over the restart`: times are of all others.
 """
 
 import argparse
@@ -31,12 +34,12 @@ from harness import endpoint
 
 from pipeline.project import Project
 
-OTHERS, KEYS = 63, ("north", "south", "west")
+OTHERS = 63
+HOSTILE = "hostile"
 SLOW_QUESTIONS, SLOW_SECONDS = 130, 20.0
 HANG_UP_SECONDS = 0.05
 QUESTIONS = 200
 MEGABYTE = 2**20
-SETTINGS = ", ".join(f"{key}: {{key: key-of-{key}}}" for key in (*KEYS, "hostile"))
 
 
 @dataclass
@@ -70,6 +73,7 @@ class Asking:
     known: dict[str, list[str]]
     until: float
     at_once: int
+    keys: Sequence[str]
     seen: Seen = field(default_factory=Seen)
     hostile: Counter[str] = field(default_factory=Counter)
 
@@ -136,13 +140,14 @@ class Asking:
 
 
 async def ask_all(asking: Asking, hostile: bool) -> None:
-    clients = {key: asking.client(key) for key in (*KEYS, "hostile")}
+    clients = {key: asking.client(key) for key in (*asking.keys, HOSTILE)}
     try:
-        tasks = [asking.ask(clients[KEYS[place % len(KEYS)]], place) for place in range(OTHERS)]
+        keys = list(islice(itertools.cycle(asking.keys), OTHERS))
+        tasks = [asking.ask(clients[key], place) for place, key in enumerate(keys)]
         if hostile:
-            tasks.append(asking.attack(clients["hostile"]))
+            tasks.append(asking.attack(clients[HOSTILE]))
         else:
-            tasks.append(asking.ask(clients[KEYS[0]], OTHERS))
+            tasks.append(asking.ask(clients[asking.keys[0]], OTHERS))
         await asyncio.gather(*tasks)
     finally:
         for client in clients.values():
@@ -207,11 +212,16 @@ def ids_in(answer: httpx2.Response) -> list[str]:
     return [chunk["id"] for chunk in answer.json()["chunks"]]
 
 
-def values_row(url: str) -> dict[str, Any]:
+def key_names(number: int) -> list[str]:
+    """Return the names of the keys of the other clients."""
+    return [f"other-{place}" for place in range(number)]
+
+
+def values_row(url: str, key: str) -> dict[str, Any]:
     """Return how long a question takes with a condition of 10 and of 1,000 values; no condition
     comes twice."""
     seconds: dict[int, list[float]] = {10: [], 1000: []}
-    with httpx2.Client(base_url=url, headers={"X-API-Key": "key-of-north"}, timeout=300) as client:
+    with httpx2.Client(base_url=url, headers={"X-API-Key": f"key-of-{key}"}, timeout=300) as client:
         for turn in range(25):
             for number, taken in seconds.items():
                 where = {"title": [f"title {turn} {place}" for place in range(number)]}
@@ -229,8 +239,10 @@ def hostile_rows(
     """Return a row without and one with the hostile client, and print what else was seen."""
     settings = root / "settings.yaml"
     before = settings.read_text(encoding="utf-8")
+    keys = key_names(options.keys)
+    of_keys = ", ".join(f"{key}: {{key: key-of-{key}}}" for key in (*keys, HOSTILE))
     settings.write_text(
-        before.replace("\nserve:", f"\nserve:\n  keys: {{{SETTINGS}}}", 1), encoding="utf-8"
+        before.replace("\nserve:", f"\nserve:\n  keys: {{{of_keys}}}", 1), encoding="utf-8"
     )
     try:
         with endpoint(delay=SLOW_SECONDS) as model, Project.open(root) as project:
@@ -239,22 +251,22 @@ def hostile_rows(
             with serving(root, options.serve) as (server, url):
                 if options.apart:
                     keep_apart([server.pid, postmaster(project.embedded_folder)])
-                known = known_answers(url, questions)
+                known = known_answers(url, questions, keys[0])
                 rows = [_row(url, known, options, hostile, server, project.embedded_folder)
                         for hostile in (False, True)]  # fmt: skip
                 ratio = rows[1]["p95 ms"] / rows[0]["p95 ms"]
                 print(f"p95 of the others with the hostile one: {ratio:.2f} times that without it")
                 print(
                     "a condition:",
-                    {name: round(value, 2) for name, value in values_row(url).items()},
+                    {name: round(value, 2) for name, value in values_row(url, keys[0]).items()},
                 )
                 return rows
     finally:
         settings.write_text(before, encoding="utf-8")
 
 
-def known_answers(url: str, questions: Sequence[str]) -> dict[str, list[str]]:
-    with httpx2.Client(base_url=url, headers={"X-API-Key": "key-of-north"}, timeout=300) as client:
+def known_answers(url: str, questions: Sequence[str], key: str) -> dict[str, list[str]]:
+    with httpx2.Client(base_url=url, headers={"X-API-Key": f"key-of-{key}"}, timeout=300) as client:
         known = {}
         for question in islice(questions, QUESTIONS):
             known[question] = ids_in(
@@ -271,7 +283,8 @@ def _row(
     server: psutil.Process,
     database: Path,
 ) -> dict[str, Any]:
-    asking = Asking(url, known, time.monotonic() + options.hostile, options.hostile_at_once)
+    until, keys = time.monotonic() + options.hostile, key_names(options.keys)
+    asking = Asking(url, known, until, options.hostile_at_once, keys)
     memory = asyncio.run(watched(asking, hostile, server, database))
     seen = asking.seen
     seconds_of = seen.undisturbed

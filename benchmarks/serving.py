@@ -169,6 +169,9 @@ def main() -> None:
         "--hostile-at-once", type=int, default=8, help="its large conditions, and its hang-ups"
     )
     parser.add_argument(
+        "--keys", type=int, default=3, help="with --hostile: by how many keys the others ask"
+    )
+    parser.add_argument(
         "--apart", action="store_true", help="with --hostile: the clients have a core of their own"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
