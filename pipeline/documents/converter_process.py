@@ -35,6 +35,8 @@ TOO_MUCH_MEMORY = "too_much_memory"
 _PR_SET_PDEATHSIG = 1
 """The number of the operation of prctl(2) that sends a signal when the parent ends."""
 _SECONDS_BETWEEN_CHECKS = 1
+_OUT_OF_MEMORY = re.compile("out of memory|memory allocation failed", re.IGNORECASE)
+"""The messages of parsers of XML that could not get memory."""
 _NOT_MAPPED = re.compile("cannot allocate memory|failed to map segment", re.IGNORECASE)
 """The messages of the loader if there is no memory for a library."""
 
@@ -80,6 +82,8 @@ def _is_of_memory(error: BaseException | None) -> bool:
     if error is None:
         return False
     if isinstance(error, MemoryError) or MemoryError.__name__ in str(error):
+        return True
+    if _OUT_OF_MEMORY.search(str(error)):
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
