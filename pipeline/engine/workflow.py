@@ -42,8 +42,8 @@ class Step:
     params: Params
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
-    prompts: Mapping[str, str]
-    models: Mapping[str, str]
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
     execution: Execution = "direct"
     place: Mapping[str, str] = field(default_factory=dict)
     reads: Mapping[str, TableSchema] = field(default_factory=dict)

@@ -5,7 +5,6 @@ that merges extractions. So they need no edit of a workflow, and a project witho
 neither the steps nor their cost.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,14 +30,10 @@ def with_corrections(workflow: Workflow, root: Path) -> Workflow:
     steps: list[Step] = []
     for step in workflow.steps:
         if step == merges[0]:
-            steps.append(_make_reading_step(root))
+            params = CorrectionsParams(root=str(root))
+            steps.append(Step(READ, REGISTRY.verbs[READ], params, {}, {CORRECTIONS: CORRECTIONS}))
         steps += _precede(step) if step.verb.name == MERGE else (step,)
     return replace(workflow, steps=wired(f"workflow '{workflow.name}'", steps))
-
-
-def _make_reading_step(root: Path) -> Step:
-    params = CorrectionsParams(root=str(root))
-    return _make_step(READ, params, {}, {CORRECTIONS: CORRECTIONS})
 
 
 def _precede(merge: Step) -> tuple[Step, Step]:
@@ -56,14 +51,6 @@ def _precede(merge: Step) -> tuple[Step, Step]:
         MATCHES: f"{MATCHES}{suffix}",
         REJECTS: REJECTS,
     }
-    params = REGISTRY.verbs[CORRECT].params()
-    correct = replace(_make_step(CORRECT, params, inputs, outputs), id=f"{CORRECT}{suffix}")
+    verb = REGISTRY.verbs[CORRECT]
+    correct = Step(f"{CORRECT}{suffix}", verb, verb.params(), inputs, outputs)
     return correct, replace(merge, inputs={**merge.inputs, RECORDS: corrected})
-
-
-def _make_step(
-    verb: str, params: object, inputs: Mapping[str, str], outputs: Mapping[str, str]
-) -> Step:
-    declared = REGISTRY.verbs[verb]
-    checked = declared.params.model_validate(params)
-    return Step(verb, declared, checked, inputs, outputs, prompts={}, models={})

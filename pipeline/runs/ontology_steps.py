@@ -5,9 +5,7 @@ workflows that merges extractions. So they need no edit of a workflow, and a pro
 ontology has neither the steps nor their cost.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from pipeline.contract.registry import REGISTRY
 from pipeline.engine.workflow import REJECTS, Step, Workflow, wired
@@ -46,23 +44,26 @@ def _surround(merge: Step, ontology: Ontology) -> tuple[Step, Step, Step]:
     suffix = "" if merge.id == MERGE else f"_{merge.id}"
     records = merge.inputs[RECORDS]
     conformed = f"conformed_{records}"
-    conform = _make_step(CONFORM, suffix, conform_args(ontology))
-    conform_outputs = {"conformed_extractions": conformed, REJECTS: REJECTS}
-    conform = replace(conform, inputs={RECORDS: records}, outputs=conform_outputs)
+    conform_verb = REGISTRY.verbs[CONFORM]
+    conform = Step(
+        f"{CONFORM}{suffix}",
+        conform_verb,
+        conform_verb.params.model_validate(conform_args(ontology)),
+        {RECORDS: records},
+        {"conformed_extractions": conformed, REJECTS: REJECTS},
+    )
 
     renamed: dict[str, str] = {}
     for name, table in merge.outputs.items():
         renamed[name] = table if name == REJECTS else f"unchecked_{table}"
     merged = replace(merge, inputs={**merge.inputs, RECORDS: conformed}, outputs=renamed)
 
-    check = _make_step(CHECK, suffix, check_args(ontology))
-    check_inputs = {name: renamed[output] for name, output in UNCHECKED.items()}
-    return conform, merged, replace(check, inputs=check_inputs, outputs=merge.outputs)
-
-
-def _make_step(verb: str, suffix: str, args: Mapping[str, Any]) -> Step:
-    """Return a step of this verb that is connected to no table yet."""
-    declared = REGISTRY.verbs[verb]
-    params = declared.params.model_validate(dict(args))
-    id = f"{verb}{suffix}"
-    return Step(id, declared, params, inputs={}, outputs={}, prompts={}, models={})
+    check_verb = REGISTRY.verbs[CHECK]
+    check = Step(
+        f"{CHECK}{suffix}",
+        check_verb,
+        check_verb.params.model_validate(check_args(ontology)),
+        {name: renamed[output] for name, output in UNCHECKED.items()},
+        merge.outputs,
+    )
+    return conform, merged, check

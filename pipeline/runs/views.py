@@ -226,7 +226,7 @@ class _ViewSteps:
         inputs: Mapping[str, str],
         outputs: Mapping[str, str],
     ) -> None:
-        self.steps.append(Step(in_view(id, self.view), verb, params, inputs, outputs, {}, {}))
+        self.steps.append(Step(in_view(id, self.view), verb, params, inputs, outputs))
 
     def _table_of_view(self, table: str) -> str:
         return self.tables.setdefault(table, in_view(table, self.view))
