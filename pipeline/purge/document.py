@@ -38,6 +38,7 @@ from pipeline.purge.target import (
     Rows,
     Survey,
     describe_rows,
+    document_ids,
     read_target,
     rows_of,
     survey,
@@ -311,13 +312,16 @@ def _texts_of(project: Services, subject: _Subject) -> dict[str, str]:
     """Return the texts of the document, or of its records, by their ids."""
     # The tables may not have the document any more; its id follows from its name all the same.
     texts = {document_id(subject.target.source): ""}
+    tables = project.snapshots.tables
     for name in subject.workflows:
-        documents = project.snapshots.manifest(name).tables.get(DOCUMENTS)
-        if documents is None or not project.snapshots.tables.exists(documents):
+        manifest = project.snapshots.manifest(name)
+        documents = manifest.tables.get(DOCUMENTS)
+        if documents is None or not tables.exists(documents):
             continue
-        rows = project.snapshots.tables.read(documents, ["id", "text", "source"])
-        purged = rows[rows["source"].map(subject.target.names)]
-        texts |= dict(zip(purged["id"], purged["text"], strict=True))
+        ids = document_ids(project.snapshots, manifest, subject.target)
+        # Only these rows are read: the texts of the whole corpus may not fit into memory.
+        rows = tables.select(documents, ("id",), ids, ["id", "text"])
+        texts |= dict(zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True))
     return texts
 
 

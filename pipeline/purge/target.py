@@ -304,7 +304,7 @@ def rows_of(snapshots: SnapshotStore, target: PurgeTarget) -> dict[str, dict[str
         if manifest.workflow in found or DOCUMENTS not in manifest.tables:
             continue
         try:
-            ids = _document_ids(snapshots, manifest, target)
+            ids = document_ids(snapshots, manifest, target)
         except UNREADABLE:
             unknown[manifest.workflow] = {DOCUMENTS: None}
             continue
@@ -313,7 +313,7 @@ def rows_of(snapshots: SnapshotStore, target: PurgeTarget) -> dict[str, dict[str
     return {**unknown, **found}
 
 
-def _document_ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarget) -> Any:
+def document_ids(snapshots: SnapshotStore, manifest: Manifest, target: PurgeTarget) -> Any:
     """Return the ids of the documents that the target names."""
     documents = snapshots.tables.read_arrow(manifest.tables[DOCUMENTS], ["id", "source"])
     named = [target.names(source) for source in documents["source"].to_pylist()]
