@@ -12,6 +12,7 @@ import pandas as pd
 
 from pipeline.contract.laws import Law, Part, Uses
 from pipeline.contract.registry import Params, verb
+from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import (
     CO_OCCURS,
     MENTIONS,
@@ -29,8 +30,6 @@ from pipeline.verbs.merging.entities import UNKNOWN
 from pipeline.verbs.merging.relationships import merge_relationships
 from pipeline.verbs.merging.tables import ENTITY_NAMES
 
-LONGEST_MESSAGE = 300
-"""Characters of a reject's message; the rest is cut off."""
 NOT_IN_ONTOLOGY, NOT_IN_PATTERNS = "not_in_ontology", "not_in_patterns"
 """Reasons of rejects, and faults of records."""
 ENDS = ("source_entity_id", "target_entity_id")
@@ -125,7 +124,7 @@ def check_entities(
         return unchecked_entities.assign(type=types), REJECTS.frame()
     outside = unchecked_entities[is_untyped]
     rows = [
-        _reject_row(id, f"{name!r} has no type of the ontology", NOT_IN_ONTOLOGY)
+        make_reject(id, NOT_IN_ONTOLOGY, f"{name!r} has no type of the ontology")
         for id, name in outside[["id", "name"]].itertuples(index=False, name=None)
     ]
     return unchecked_entities[~is_untyped], REJECTS.frame(rows)
@@ -221,7 +220,7 @@ def _end_rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
     cells = records[["text_unit_id", "source", "target", "description"]]
     for unit, source, target, description in cells.itertuples(index=False, name=None):
         fact = f"{source!r} and {target!r} related, and an end has no type of the ontology"
-        yield _reject_row(unit, f"{fact}: {description}", NOT_IN_ONTOLOGY)
+        yield make_reject(unit, NOT_IN_ONTOLOGY, f"{fact}: {description}")
 
 
 def _pattern_rejects(records: pd.DataFrame, types: Mapping[str, str]) -> Iterator[dict[str, str]]:
@@ -230,12 +229,7 @@ def _pattern_rejects(records: pd.DataFrame, types: Mapping[str, str]) -> Iterato
         unit, source, target, source_id, target_id, keywords, description = row
         pattern = f"({types[source_id]}, {keywords[0]}, {types[target_id]})"
         fact = f"{source!r} and {target!r} related as {pattern}, which is no pattern"
-        yield _reject_row(unit, f"{fact}: {description}", NOT_IN_PATTERNS)
-
-
-def _reject_row(row_id: str, fact: str, reason: str) -> dict[str, str]:
-    message = fact[:LONGEST_MESSAGE]
-    return {"step": "", "row_id": row_id, "kind": "record", "reason": reason, "message": message}
+        yield make_reject(unit, NOT_IN_PATTERNS, f"{fact}: {description}")
 
 
 def join_rejects(entity_rejects: pd.DataFrame, record_rejects: pd.DataFrame) -> pd.DataFrame:

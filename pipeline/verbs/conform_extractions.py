@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 
 from pipeline.contract.registry import Params, verb
+from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, REJECTS
 from pipeline.ontology.schema import KEEP, OTHER, OTHER_TYPE, REJECT, Policy
 from pipeline.ontology.type_names import TypeNames
 
-LONGEST_MESSAGE = 300
-"""Characters of a reject's message; the rest is cut off."""
 NO_TYPE = frozenset({"", "name", "title", "unknown", "none", "entity"})
 """Types, in lower case, that say of an entity only that it is one."""
 REASON = "not_in_ontology"
@@ -87,7 +86,7 @@ def _new_type(type: str, names: TypeNames, params: ConformParams) -> str | None:
 def _entity_rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
     cells = records[["text_unit_id", "name", "type", "description"]]
     for unit, name, type, description in cells.itertuples(index=False, name=None):
-        yield _reject_row(unit, f"{name!r} is of type {type!r}: {description}")
+        yield make_reject(unit, REASON, f"{name!r} is of type {type!r}: {description}")
 
 
 def _conform_relationships(
@@ -152,9 +151,6 @@ def _relationship_rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
         index=False, name=None
     ):
         words = ", ".join(map(repr, keywords)) or "no keyword"
-        yield _reject_row(unit, f"{source!r} and {target!r} related by {words}: {description}")
-
-
-def _reject_row(unit: str, fact: str) -> dict[str, str]:
-    message = fact[:LONGEST_MESSAGE]
-    return {"step": "", "row_id": unit, "kind": "record", "reason": REASON, "message": message}
+        yield make_reject(
+            unit, REASON, f"{source!r} and {target!r} related by {words}: {description}"
+        )

@@ -7,6 +7,7 @@ import pandas as pd
 
 from pipeline.contract.reasons import decided
 from pipeline.contract.registry import verb
+from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import (
     CORRECTION_MATCHES,
     CORRECTIONS,
@@ -17,8 +18,6 @@ from pipeline.contract.schemas import (
 from pipeline.corrections.records import Record, Rules, Unit, correct_unit
 from pipeline.text.ids import match_key
 
-LONGEST_MESSAGE = 300
-"""Characters of a reject's message; the rest is cut off."""
 NAME_COLUMNS = ("name", "source", "target")
 
 
@@ -104,10 +103,4 @@ def _list_rejects(unit: Unit) -> Iterator[dict[str, str]]:
     for correction, record in unit.deleted:
         names = record["name"] or f"{record['source']} -> {record['target']}"
         message = f"deleted by correction {correction}: {record['kind']} {names}"
-        yield {
-            "step": "",
-            "row_id": unit.id,
-            "kind": "record",
-            "reason": "corrected",
-            "message": message[:LONGEST_MESSAGE],
-        }
+        yield make_reject(unit.id, "corrected", message)

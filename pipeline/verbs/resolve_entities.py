@@ -10,6 +10,7 @@ from pydantic import Field
 
 from pipeline.contract.prompts import Placeholders, Prompt
 from pipeline.contract.registry import Params, verb
+from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import (
     MENTIONS,
     MERGED_ENTITIES,
@@ -30,9 +31,6 @@ from pipeline.resolution.pairs import near_pairs
 from pipeline.resolution.pins import Pin, pins_digest, read_pins, refuse_contradictions
 from pipeline.resolution.resolve import Clusters, Resolution, chosen, read_pins_of
 from pipeline.text.ids import clean_name
-
-LONGEST_MESSAGE = 300
-"""Characters of a reject's message; the rest is cut off."""
 
 
 class ResolveParams(Params):
@@ -239,14 +237,7 @@ def _map_to_heads(
 def _loop_rows(loops: pd.DataFrame) -> Iterator[dict[str, str]]:
     """Yield a row of REJECTS for each relationship whose ends have become one entity."""
     for id, source, target in loops[["id", "source", "target"]].itertuples(index=False):
-        message = f"{source!r} and {target!r} are one entity now"[:LONGEST_MESSAGE]
-        yield {
-            "step": "",
-            "row_id": id,
-            "kind": "record",
-            "reason": "self_loop",
-            "message": message,
-        }
+        yield make_reject(id, "self_loop", f"{source!r} and {target!r} are one entity now")
 
 
 def _unjudged_rows(unknown: Iterable[Judgement]) -> Iterator[dict[str, str]]:
@@ -256,11 +247,5 @@ def _unjudged_rows(unknown: Iterable[Judgement]) -> Iterator[dict[str, str]]:
         if isinstance(problem, Problem):
             question = judgement.question
             names = f"{question.one.name!r} and {question.two.name!r}"
-            message = f"{names} are kept apart: {problem.message}"[:LONGEST_MESSAGE]
-            yield {
-                "step": "",
-                "row_id": judgement.row,
-                "kind": "row",
-                "reason": problem.reason,
-                "message": message,
-            }
+            message = f"{names} are kept apart: {problem.message}"
+            yield make_reject(judgement.row, problem.reason, message, kind="row")

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import REJECTS, RELATIONSHIP_RECORDS, STRING
 from pipeline.resolution.namesakes import full_name, is_nobody
 from pipeline.text.ids import entity_id, match_key
@@ -14,8 +15,6 @@ from pipeline.verbs.merging.tables import ENTITY_RECORDS
 
 NAME_COLUMNS = ("name", "source", "target")
 """The columns of records that contain names: of an entity, and of both ends of a relationship."""
-LONGEST_MESSAGE = 300
-"""Characters of a reject's message; the rest is cut off."""
 
 
 def name_records(
@@ -225,5 +224,4 @@ def _reject_rows(records: pd.DataFrame, reason: str) -> Iterator[dict[str, str]]
                 f"record of kind {kind!r}, name {name!r}, source {source!r}, target {target!r}"
                 " lacks one"
             )
-        message = f"{fact}: {description}"[:LONGEST_MESSAGE]
-        yield {"step": "", "row_id": unit, "kind": "record", "reason": reason, "message": message}
+        yield make_reject(unit, reason, f"{fact}: {description}")
