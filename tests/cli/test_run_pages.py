@@ -67,6 +67,8 @@ def test_the_report_of_a_run_is_one_file_in_which_all_that_others_wrote_is_text(
     folder: ProjectFolder,
 ):
     folder.write(f"{HOSTILE.replace('/', '')}.txt", "")
+    # It is rejected by both runs, so a chart has something to show however short the runs are.
+    folder.write("broken.pdf", "no PDF")
     folder.write("light.txt", f"{HOSTILE} Mira Vale built the Harrow Light.")
     first = folder.invoke("index", "--json").json
     folder.write("quay.txt", "Osric Hale dredged the Tollen Quay.")
@@ -84,6 +86,7 @@ def test_the_report_of_a_run_is_one_file_in_which_all_that_others_wrote_is_text(
     for step in second["steps"]:
         assert step["step"] in page.words
     assert "Ran: what it reads has changed" in page.words
+    assert second["totals"]["rejects"] == 1
     assert page.tags.count("svg") >= 1
     assert folder.invoke("report", first["run_id"][:22], "--html", str(file)).exit_code == 0
     assert first["run_id"] in Page(file).words
