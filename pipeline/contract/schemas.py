@@ -139,7 +139,8 @@ class TableSchema:
                 raise DataError(
                     f"{where}: column '{name}' is empty in {lost} rows; fill it, or filter them out"
                 )
-        with_gaps = [] if self.more else [name for name in self.columns if frame[name].hasnans]
+        there = [name for name in self.columns if name in frame.columns]
+        with_gaps = [] if self.more else [name for name in there if frame[name].hasnans]
         types = {name: self.arrow.field(name).type for name in with_gaps}
         filled = {name: _fill_column(frame[name], kind) for name, kind in types.items()}
         return frame.assign(**filled)
@@ -277,12 +278,17 @@ DATED_DOCUMENTS = _with_optional(
     TITLE_FROM, "date", "aliases",
 )  # fmt: skip
 """The columns of text units and of documents that headers are composed of."""
-EXTRACTIONS = table(
-    "text_unit_id", "order",
-    text_unit_id=STRING, order=INT, kind=STRING, name=STRING, type=STRING, source=STRING,
-    target=STRING,
-    description=STRING, keywords=STRINGS, weight=FLOAT, grounded=BOOL,
+EXTRACTIONS = _with_optional(
+    table(
+        "text_unit_id", "order",
+        text_unit_id=STRING, order=INT, kind=STRING, name=STRING, type=STRING, source=STRING,
+        target=STRING,
+        description=STRING, keywords=STRINGS, weight=FLOAT, grounded=BOOL, attributes=STRING,
+    ),
+    "attributes",
 )  # fmt: skip
+"""Entities and relationships of text units. ``attributes`` is a JSON object of properties, as a
+text; it is null or empty where there are none."""
 RELATIONSHIP_RECORDS = table(
     "text_unit_id", "order",
     id=STRING, source_entity_id=STRING, target_entity_id=STRING, source=STRING, target=STRING,

@@ -52,6 +52,21 @@ UNITS = {
 }
 
 
+def test_a_corrected_record_keeps_its_attributes_and_an_added_one_has_none():
+    units = {f"{A_MD}/0": [{**entity("Acme", "MILL"), "attributes": '{"founded": "1850"}'}]}
+    added = {
+        "kind": "add_statement", "source": "Acme", "target": "Bo", "description": "They met.",
+        "document": "a.md",
+    }  # fmt: skip
+    typed = {"kind": "set_type", "entity": "Acme", "to": "COMPANY"}
+    corrected, _, _ = correct(units, added, typed)
+    rows = EXTRACTIONS.encode(corrected, "corrected").select(["kind", "type", "attributes"])
+    assert rows.to_pylist() == [
+        {"kind": "entity", "type": "COMPANY", "attributes": '{"founded": "1850"}'},
+        {"kind": "relationship", "type": "", "attributes": None},
+    ]
+
+
 def test_without_corrections_nothing_changes():
     extracted, _ = extractions(UNITS)
     corrected, matches, rejects = correct(UNITS)

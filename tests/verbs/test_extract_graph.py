@@ -83,7 +83,8 @@ def names(extractions: pd.DataFrame) -> list[str]:
 def test_records_become_rows_in_the_order_they_came():
     extractions, rejects, _ = run({TEXT: [f"{IVO}##\n{RUNS}##\n{MILL}{NOTHING}"]}, text_units(TEXT))
     assert rejects.empty
-    assert extractions.drop(columns="keywords").to_dict("records") == [
+    assert extractions["attributes"].isna().all()
+    assert extractions.drop(columns=["keywords", "attributes"]).to_dict("records") == [
         {"text_unit_id": "chunk-0", "order": 0, "kind": "entity", "name": "Ivo Brand",
             "type": "PERSON",
          "source": "", "target": "", "description": "The miller.", "weight": 1.0, "grounded": True},

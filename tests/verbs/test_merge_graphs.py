@@ -242,3 +242,12 @@ def test_text_units_without_extractions_change_nothing():
     )
     more = pd.concat([text_units(["0/0", "a/0"]), units, text_units(["c/0"])], ignore_index=True)
     assert encoded(extracted, more) == encoded(extracted, units)
+
+
+def test_a_table_of_extractions_without_attributes_is_merged_as_one_that_has_them_empty():
+    extracted, units = extractions({"d/0": [entity("Ann"), link("Ann", "Bo", "They met.")]})
+    earlier = merge_graphs(extracted.drop(columns="attributes"), units)
+    for empty in (None, ""):
+        now = merge_graphs(extracted.assign(attributes=empty), units)
+        for before, after in zip(earlier, now, strict=True):
+            pd.testing.assert_frame_equal(before, after)
