@@ -120,6 +120,14 @@ REASONS: Mapping[str, Reason] = {
     "not_in_patterns": decided(
         "a relationship whose ends fit none of the patterns of ontology.yaml, in either direction"
     ),
+    # of properties; the entity or the relationship itself stays
+    "unknown_property": decided("a property that ontology.yaml does not have for the type"),
+    "bad_value": decided(
+        "a value of a property that is not what ontology.yaml says: no number, no date, no value of"
+        " the enum, or not in the pattern"
+    ),
+    "wrong_unit": decided("a number in a unit that does not convert to that of ontology.yaml"),
+    "missing_property": decided("an entity or a relationship without a property that is required"),
 }
 """Reason -> its meaning and its class."""
 

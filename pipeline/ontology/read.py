@@ -12,6 +12,7 @@ from pipeline.ontology import neo4j_graphrag
 from pipeline.ontology.faults import Place, find_faults
 from pipeline.ontology.schema import (
     EntityType,
+    EnumValue,
     Ontology,
     Otherwise,
     Property,
@@ -24,6 +25,7 @@ _KEYS_OF: Mapping[str, Sequence[str]] = {
     "entity_types": list(EntityType.model_fields),
     "relationship_types": list(RelationshipType.model_fields),
     "properties": list(Property.model_fields),
+    "values": list(EnumValue.model_fields),
     "otherwise": list(Otherwise.model_fields),
 }
 """The keys below a section of the file."""

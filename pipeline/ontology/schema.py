@@ -48,6 +48,18 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class EnumValue(Section):
+    """A value that an enum allows; a text is one that has a name only."""
+
+    name: Name
+    synonyms: tuple[Name, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def accept_name(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
+
+
 class Property(Section):
     """A property of a type.
 
@@ -58,9 +70,10 @@ class Property(Section):
     name: Name
     type: Value = "string"
     description: str = ""
+    synonyms: tuple[Name, ...] = ()
     required: bool = False
     unit: str = ""
-    values: tuple[Name, ...] = ()
+    values: tuple[EnumValue, ...] = ()
     pattern: str = ""
 
     @model_validator(mode="before")

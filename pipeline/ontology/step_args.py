@@ -4,11 +4,12 @@ So a step runs again only if its own part of ontology.yaml changes. Their order 
 out: it changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pipeline.ontology.faults import ends_of, names_of, parents_of
-from pipeline.ontology.schema import Ontology, Pattern, TypeSection
+from pipeline.ontology.faults import ancestors_of, ends_of, names_of, parents_of
+from pipeline.ontology.schema import Ontology, Pattern, Property, TypeSection
+from pipeline.ontology.type_names import type_key
 
 
 def conform_args(ontology: Ontology) -> dict[str, Any]:
@@ -19,7 +20,28 @@ def conform_args(ontology: Ontology) -> dict[str, Any]:
     args["relationship_types"] = _synonyms_by_name(ontology.relationship_types)
     args["other_entities"] = otherwise.entity_types
     args["other_relationships"] = otherwise.relationship_types
+    args["entity_properties"] = entity_properties(ontology)
+    args["relationship_properties"] = _properties_by_name(ontology.relationship_types)
+    args["other_properties"] = otherwise.properties
     return args
+
+
+def entity_properties(ontology: Ontology) -> dict[str, list[dict[str, Any]]]:
+    """Return the properties of each type of entities that has some, also by its parents.
+
+    A property of the type itself goes before one of the same name of a parent.
+    """
+    own = {one.name: one.properties for one in ontology.entity_types}
+    parents = parents_of(ontology)
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name in own:
+        by_key: dict[str, Property] = {}
+        for ancestor in ancestors_of(name, parents):
+            for one in own[ancestor]:
+                by_key.setdefault(type_key(one.name), one)
+        if by_key:
+            found[name] = _dump_properties(by_key.values())
+    return found
 
 
 def check_args(ontology: Ontology) -> dict[str, Any]:
@@ -49,6 +71,16 @@ def _canonical_patterns(ontology: Ontology) -> list[Pattern]:
         if first and second and third:
             found.add((first, second, third))
     return sorted(found)
+
+
+def _properties_by_name(types: Sequence[TypeSection]) -> dict[str, list[dict[str, Any]]]:
+    return {one.name: _dump_properties(one.properties) for one in types if one.properties}
+
+
+def _dump_properties(properties: Iterable[Property]) -> list[dict[str, Any]]:
+    """Return properties without their descriptions, which change no result, sorted by name."""
+    dumped = [one.model_dump(mode="json", exclude={"description"}) for one in properties]
+    return sorted(dumped, key=lambda one: one["name"])
 
 
 def _sorted_names(types: Sequence[TypeSection]) -> list[str]:

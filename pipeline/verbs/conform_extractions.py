@@ -9,8 +9,9 @@ import pandas as pd
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.rejects import make_reject
 from pipeline.contract.schemas import CO_OCCURS, EXTRACTIONS, REJECTS
-from pipeline.ontology.schema import KEEP, OTHER, OTHER_TYPE, REJECT, Policy
+from pipeline.ontology.schema import KEEP, OTHER, OTHER_TYPE, REJECT, Policy, Property
 from pipeline.ontology.type_names import TypeNames
+from pipeline.verbs.conforming_attributes import conform_attributes
 
 NO_TYPE = frozenset({"", "name", "title", "unknown", "none", "entity"})
 """Types, in lower case, that say of an entity only that it is one."""
@@ -22,14 +23,20 @@ class ConformParams(Params):
 
     Without ``entity_types`` every type of entities is allowed, and likewise for relationships.
     ``other_entities`` and ``other_relationships``: with "reject" a record of another type is
-    rejected, with "other" it gets the type OTHER, with "keep" it stays as it is. In a project with
-    ontology.yaml, that file gives the values.
+    rejected, with "other" it gets the type OTHER, with "keep" it stays as it is.
+    ``entity_properties`` and ``relationship_properties`` are the properties of each type. What is
+    none of them, or not of its kind, stays as a text where ``other_properties`` is "keep", and is
+    else rejected, without its entity or relationship. In a project with ontology.yaml, that file
+    gives the values.
     """
 
     entity_types: Mapping[str, tuple[str, ...]] = {}
     relationship_types: Mapping[str, tuple[str, ...]] = {}
     other_entities: Policy = REJECT
     other_relationships: Policy = REJECT
+    entity_properties: Mapping[str, tuple[Property, ...]] = {}
+    relationship_properties: Mapping[str, tuple[Property, ...]] = {}
+    other_properties: Policy = REJECT
 
 
 @verb(
@@ -37,6 +44,7 @@ class ConformParams(Params):
     outputs={"conformed_extractions": EXTRACTIONS, "rejects": REJECTS},
     keyed={"extractions": ("text_unit_id",)},
     row_of={"conformed_extractions": "text_unit_id", "rejects": "row_id"},
+    libraries=("dateparser",),
     settings="conform_extractions",
 )
 def conform_extractions(
@@ -49,10 +57,18 @@ def conform_extractions(
     that name no type are left out, unless ``other_relationships`` is "keep". Keywords from
     CO_OCCURS on are not stated: they stay, and a relationship that has them stays with them, even
     if there is a reject for what it states. A record that gives an entity no type stays, without a
-    type: another record may give it one.
+    type: another record may give it one. ``attributes`` become properties of the ontology, with
+    numbers in its units and dates in ISO 8601.
     """
-    conformed = _conform_entities(extractions, params)
-    return _conform_relationships(*conformed, params)
+    typed, rejects = _conform_entities(extractions, params)
+    conformed, rejects = _conform_relationships(typed, rejects, params)
+    conformed, more_rejects = conform_attributes(
+        conformed,
+        params.entity_properties,
+        params.relationship_properties,
+        params.other_properties == KEEP,
+    )
+    return conformed, REJECTS.frame([*rejects, *more_rejects])
 
 
 def _conform_entities(
@@ -91,10 +107,10 @@ def _entity_rejects(records: pd.DataFrame) -> Iterator[dict[str, str]]:
 
 def _conform_relationships(
     extractions: pd.DataFrame, rejects: list[dict[str, str]], params: ConformParams
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the records with the keywords of relationships replaced, and REJECTS."""
+) -> tuple[pd.DataFrame, list[dict[str, str]]]:
+    """Return the records with the keywords of relationships replaced, and rows of REJECTS."""
     if not params.relationship_types:
-        return extractions, REJECTS.frame(rejects)
+        return extractions, rejects
     names = TypeNames.of(params.relationship_types.items())
     known: dict[str, str | None] = {}
     lists: list[Any] = []
@@ -109,8 +125,8 @@ def _conform_relationships(
             is_kept[row] = bool(keywords) or not is_outside[row]
         lists.append(keywords)
     keywords = pd.Series(lists, extractions.index, dtype=object)
-    rejects += _relationship_rejects(extractions[is_outside])
-    return extractions.assign(keywords=keywords)[is_kept], REJECTS.frame(rejects)
+    rejects = [*rejects, *_relationship_rejects(extractions[is_outside])]
+    return extractions.assign(keywords=keywords)[is_kept], rejects
 
 
 def _new_keywords(

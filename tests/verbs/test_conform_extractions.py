@@ -1,5 +1,6 @@
 """conform_extractions maps types to those of the ontology, and rejects the rest."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -102,3 +103,80 @@ def test_relationships_are_no_entities_and_entities_no_relationships():
     )
     assert len(rows) == 2
     assert not messages
+
+
+BUILDINGS: dict[str, Any] = {
+    "entity_types": {"STRUCTURE": ["tower"], "PERSON": []},
+    "relationship_types": {"BUILT": [], "KNOWS": []},
+    "entity_properties": {
+        "STRUCTURE": [
+            {"name": "height", "type": "number", "unit": "m", "synonyms": ["tallness"]},
+            {"name": "state", "type": "enum", "values": ["open", "closed"]},
+        ]
+    },
+    "relationship_properties": {"BUILT": [{"name": "year", "type": "date", "required": True}]},
+}
+
+
+def with_properties(record: Record, **properties: Any) -> Record:
+    return {**record, "attributes": json.dumps(properties)}
+
+
+def read_properties(
+    records: Sequence[Record], **params: Any
+) -> tuple[list[str | None], list[tuple[str, str]]]:
+    """Return the attributes of the records, and reason and message of each reject."""
+    given, _ = extractions({"d/0": records})
+    ontology = ConformParams.model_validate({**BUILDINGS, **params})
+    kept, rejects = conform_extractions(given, ontology)
+    table = EXTRACTIONS.encode(kept, "conformed")
+    told = rejects[["reason", "message"]].itertuples(index=False, name=None)
+    return table.column("attributes").to_pylist(), list(told)
+
+
+def test_properties_get_the_names_and_units_of_the_ontology():
+    tower = with_properties(entity("Eyrie", "tower"), Tallness="1,200 ft", STATE="Open")
+    read, rejects = read_properties([tower])
+    assert (read, rejects) == (['{"height": 365.76, "state": "open"}'], [])
+
+
+def test_a_property_outside_the_ontology_is_a_reject_and_its_entity_stays():
+    tower = with_properties(entity("Eyrie", "STRUCTURE"), colour="red", height="12 kg", state="old")
+    read, rejects = read_properties([tower])
+    assert read == [None]
+    assert [reason for reason, _ in rejects] == ["bad_value", "unknown_property", "wrong_unit"]
+    assert rejects[2][1] == (
+        "'Eyrie' of type 'STRUCTURE': 'height' is '12 kg': the unit 'kg' does not convert to 'm'"
+    )
+
+
+def test_properties_outside_the_ontology_stay_as_texts_if_it_keeps_them():
+    tower = with_properties(entity("Eyrie", "STRUCTURE"), colour="red", height=["12 kg", "3 m"])
+    read, rejects = read_properties([tower], other_properties="keep")
+    assert (read, rejects) == (['{"colour": "red", "height": [3, "12 kg"]}'], [])
+
+
+def test_a_record_without_a_type_has_the_properties_of_the_type_that_its_text_unit_gives():
+    tower, more = entity("Eyrie", "STRUCTURE"), with_properties(entity("eyrie", ""), height="3 m")
+    assert read_properties([tower, more]) == ([None, '{"height": 3}'], [])
+    read, rejects = read_properties([more])
+    assert (read, [reason for reason, _ in rejects]) == ([None], ["unknown_property"])
+
+
+def test_a_relationship_without_a_required_property_stays_and_is_a_reject():
+    built = with_properties(link("Ada", "Eyrie", keywords=["built"]), year="May 1850")
+    assert read_properties([built]) == (['{"year": "1850-05"}'], [])
+    read, rejects = read_properties([link("Ada", "Eyrie", keywords=["built"])])
+    assert (read, [reason for reason, _ in rejects]) == ([None], ["missing_property"])
+
+
+@pytest.mark.parametrize("cell", ["[1]", "{", '"x"', "12"])
+def test_properties_that_are_no_json_object_are_a_reject(cell: str):
+    read, rejects = read_properties([{**entity("Eyrie", "STRUCTURE"), "attributes": cell}])
+    assert (read, [reason for reason, _ in rejects]) == ([None], ["bad_value"])
+
+
+def test_an_ontology_without_properties_leaves_none():
+    tower = with_properties(entity("Eyrie", "STRUCTURE"), height="3 m")
+    read, rejects = read_properties([tower], entity_properties={}, relationship_properties={})
+    assert (read, [reason for reason, _ in rejects]) == ([None], ["unknown_property"])
