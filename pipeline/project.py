@@ -448,6 +448,26 @@ class Project(Asking):
 
         return undo_line(self, id, workflow or self.shown_workflow())
 
+    def apply_corrections(
+        self,
+        name: str | None = None,
+        progress: Progress | None = None,
+        on_event: OnEvent | None = None,
+    ) -> RunReport:
+        """Apply the corrections at once: a run that reads no source anew and asks no endpoint.
+
+        The workflow is by default the one that ``table`` reads; one that cannot be loaded is only
+        indexed. Tables and stores equal the run's manifest afterwards. Where a model would be
+        asked, the former rows are kept, ``waiting`` of the step's report counts the requests, and
+        the next run makes them. Raises UsageError, before any work, where something else has
+        changed that this run could not follow; see runs/apply_corrections.py.
+        """
+        from pipeline.runs.apply_corrections import options_to_apply
+
+        workflow = self.workflow(name or self.shown_workflow())
+        run = self.index if self.why_not_loadable(workflow.name) else self.run
+        return run(workflow.name, progress, on_event, options_to_apply(self, workflow))
+
     def tune(self, name: str | None = None, options: TuneOptions | None = None) -> Tuning:
         """Write prompts that fit these documents beside those of the workflow; see
         tuning/tune.py."""

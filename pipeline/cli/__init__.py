@@ -89,6 +89,7 @@ corrections_app = typer.Typer(help="What people decide about the graph.", no_arg
 corrections_app.command("list")(corrections.list_corrections)
 corrections_app.command("add")(corrections.add)
 corrections_app.command("undo")(corrections.undo)
+corrections_app.command("apply")(corrections.apply)
 app.add_typer(corrections_app, name="corrections")
 ontology_app = typer.Typer(help="The types that the graph may have.", no_args_is_help=True)
 ontology_app.command()(ontology.adopt)

@@ -4,10 +4,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pipeline.cli.options import Folder, Json, Overrides, Shown, ShownToo, open_project, print_json
+from pipeline.cli.build import carry_out
+from pipeline.cli.options import (
+    Folder,
+    Json,
+    Log,
+    Overrides,
+    Shown,
+    ShownToo,
+    open_project,
+    print_json,
+)
 from pipeline.errors import UsageError, counted
 
 if TYPE_CHECKING:
+    from pipeline.engine.run_report import Progress, RunReport
+    from pipeline.project import Project
     from pipeline.runs.corrections import Added, Effect
 
 MERGE, SPLIT = "merge", "split"
@@ -82,6 +94,18 @@ def undo(
         print_json({"undone": decision.id})
     else:
         print(f"undone: {decision.id}; the next run no longer follows it")
+
+
+def apply(
+    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False, log: Log = "auto",
+) -> None:  # fmt: skip
+    """Apply the corrections now: no source is read anew, and no model is asked."""
+
+    def apply_now(project: "Project", progress: "Progress") -> "RunReport":
+        return project.apply_corrections(name, progress)
+
+    carry_out(apply_now, context, folder, overrides, as_json, log)
 
 
 def _list_fields(kind: str, entities: list[str], fields: dict[str, Any]) -> list[dict[str, Any]]:

@@ -98,6 +98,9 @@ REASONS: Mapping[str, Reason] = {
         "a reply that a purge took away with its document, or would have had to ask for; the next"
         " run asks"
     ),
+    "waiting": decided(
+        "a reply that a run without calls did not ask for (corrections apply); the next run asks"
+    ),
     # of calls
     "timeout": lost("no answer within the model's timeout"),
     "server_error": lost("the endpoint failed, or the connection broke, at every attempt"),

@@ -311,7 +311,8 @@ class RunOptions:
     ``allow_deletes`` lifts ``max_delete_ratio``. ``memory_profile`` records each step's peak.
     ``again``: rows to be asked for once more; ``unended``: those of them whose good replies without
     an end mark are asked for again too. ``manifest``: the run whose tables are loaded, by default
-    the newest. ``reconvert``: files are converted again that have a conversion. ``full``,
+    the newest. ``reconvert``: files are converted again that have a conversion. ``without_calls``:
+    no endpoint is asked; what would be asked waits for the next run. ``full``,
     ``replace``, ``re_embed`` and ``take_over``: see load/loader.py's LoadOptions.
     """
 
@@ -325,6 +326,7 @@ class RunOptions:
     manifest: str | None = None
     full: bool = False
     reconvert: bool = False
+    without_calls: bool = False
     replace: bool = False
     re_embed: bool = False
     take_over: tuple[str, ...] = ()

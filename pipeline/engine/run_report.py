@@ -36,7 +36,8 @@ class StepReport:
 
     ``rejects``: losses; ``decided``: rows that a rule left out or remarked on; both with their
     reasons. ``recovered``: rows that were answered in halves or by repair. ``peak_mb``: peak memory
-    in megabytes, if it was measured. ``estimate``: a plan's (engine/bill), else None.
+    in megabytes, if it was measured. ``waiting``: replies and vectors that a run without calls left
+    to the next one. ``estimate``: a plan's (engine/bill), else None.
     """
 
     step: str
@@ -62,6 +63,7 @@ class StepReport:
     conversion_seconds: float = 0.0
     seconds: float = 0.0
     peak_mb: float | None = None
+    waiting: int = 0
     estimate: Mapping[str, Any] | None = None
 
 

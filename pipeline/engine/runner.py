@@ -74,6 +74,24 @@ ONE_TOKEN = Tokens(1, 1)
 
 
 @dataclass(frozen=True)
+class Unasked:
+    """A step that was run without asking an endpoint.
+
+    ``record``: that of its tables. ``waiting``: the number of requests that wait for the next run.
+    ``noted``: the record that the manifest has of the step, from which the next run goes on.
+    """
+
+    record: StepRecord
+    waiting: int
+    noted: StepRecord
+
+
+AskNobody = Callable[[Workflow, PlannedStep, Mapping[str, Snapshot], Manifest], Unasked]
+"""Runs a step that would ask an endpoint, without asking: (workflow, plan of the step, tables,
+manifest of the last run) -> the step as it is then."""
+
+
+@dataclass(frozen=True)
 class IndexResult:
     """The result of a run: a report of each step, and the manifest that was published.
 
@@ -147,9 +165,11 @@ class Runner:
     - ``workers``: other processes that recompute buckets of a step; None for this process alone.
       ``task_rows``: the number of rows from which a step is divided into buckets (engine/tasks.py).
     - ``longest_reply``: returns the tokens of the longest good reply of a step in earlier runs.
+    - ``ask_nobody``: runs steps that would ask an endpoint; None for an ordinary run, which asks.
 
     ``reports`` grows as steps finish, so that what was done is known even when a later step raises.
-    ``documents`` counts the documents that are new, edited and gone, and all.
+    ``documents`` counts the documents that are new, edited and gone, and all. ``noted``: the
+    records of steps of which something waits, as the manifest has them.
     """
 
     resources: Resources
@@ -167,9 +187,11 @@ class Runner:
     workers: Workers | None = None
     task_rows: int | None = None
     longest_reply: Callable[[str], int] = lambda step: 0
+    ask_nobody: AskNobody | None = None
     reports: list[StepReport] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     documents: dict[str, int] = field(default_factory=dict)
+    noted: dict[str, StepRecord] = field(default_factory=dict)
 
     def run(
         self, workflow: Workflow, run_id: str, loaded: pd.DataFrame | None = None
@@ -190,7 +212,8 @@ class Runner:
         planner = Planner(
             workflow, self.resources, self.snapshots, self.selection, self.again, previous.steps
         )
-        models = self._preflight(planner.all())
+        # A run that asks nobody must not even look whether an endpoint is there.
+        models = [] if self.ask_nobody else self._preflight(planner.all())
         try:
             return self._run_steps(workflow, run_id, loaded, planner, previous, before)
         finally:
@@ -219,7 +242,7 @@ class Runner:
             planned = planner.plan(step, tables)
             record, report = self._reuse_or_run(planner, planned, workflow, tables, previous)
             tables |= tables_of(step, record)
-            records[step.id] = record
+            records[step.id] = self.noted.get(step.id, record)
             rejects = self._read_rejects(record.outputs)
             rejected.append(rejects.assign(step=step.id))
             worst = max(worst, reject_ratio(step, record, tables, rejects, loaded))
@@ -313,12 +336,18 @@ class Runner:
             tell=self.progress.told,
         )
         memory = PeakMemory() if self.watch_memory else None
+        waiting = 0
         try:
-            planned = self._with_format(planner, planned, tables, meter)
-            settle_batches(planned, self.resources, meter)
+            if self.ask_nobody is None:
+                planned = self._with_format(planner, planned, tables, meter)
+                settle_batches(planned, self.resources, meter)
             with memory or nullcontext():
                 record = planned.record
-                if record is None:
+                if record is None and self.ask_nobody and asks_elsewhere(step, self.resources):
+                    unasked = self.ask_nobody(workflow, planned, tables, previous)
+                    record, waiting = unasked.record, unasked.waiting
+                    self.noted[step.id] = unasked.noted
+                elif record is None:
                     record = self._run_step(planned, workflow, tables, previous, meter)
         except BaseException as error:
             seconds = time.perf_counter() - started
@@ -326,7 +355,8 @@ class Runner:
             raise
         action: Action = "reused" if planned.record else "ran"
         report = _report_step(planned, action, meter, time.perf_counter() - started)
-        return record, replace(report, peak_mb=memory.megabytes if memory else None)
+        peak = memory.megabytes if memory else None
+        return record, replace(report, peak_mb=peak, waiting=waiting)
 
     def _with_format(
         self, planner: Planner, planned: PlannedStep, tables: Mapping[str, Snapshot], meter: Meter
@@ -486,6 +516,11 @@ class Runner:
         return self.snapshots.tables.write(
             REJECTS, REJECTS_SCHEMA.encode(gathered, "rejects"), REJECTS_SCHEMA.order
         )
+
+
+def asks_elsewhere(step: Step, resources: Resources) -> bool:
+    """Check that a model of the step is behind an endpoint; one in this process costs nothing."""
+    return any(hasattr(model, "cost") for model in resources.models_of(step).values())
 
 
 def _every_file(file: str) -> bool:

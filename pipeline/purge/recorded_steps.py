@@ -5,11 +5,10 @@ A purge works with these, so that an edited prompt, workflow or setting changes 
 does. Only the code of a verb is the present one.
 """
 
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Generator, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from pipeline.contract.prompts import Prompt
@@ -18,9 +17,10 @@ from pipeline.engine.resources import Resources
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import UsageError
 from pipeline.models.base import ChatModel, ChatReply, ChatRequest, EmbeddingModel, Result, Talk
-from pipeline.models.cache.lookup import RememberedReplies, embedding_keys, recall_vectors
+from pipeline.models.cache.lookup import RememberedReplies
 from pipeline.models.cache.replies import ReplyCache
 from pipeline.models.conversations import Exchange, in_rounds
+from pipeline.runs.without_calls import Missing, SilentEmbedding
 from pipeline.snapshots.store import Manifest, SnapshotStore, StepRecord
 
 PURGED = "purged"
@@ -28,20 +28,6 @@ PURGED = "purged"
 NOT_ASKED = (
     "a purge has changed what this reply was made of, and asks no model; the next run asks for it"
 )
-
-
-@dataclass
-class Missing:
-    """Collect the requests that nothing in the cache answers.
-
-    ``chats``: key -> input tokens. ``texts``, those without a vector: key -> tokens.
-    """
-
-    chats: dict[str, int] = field(default_factory=dict)
-    texts: dict[str, int] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.chats or self.texts)
 
 
 @dataclass(frozen=True)
@@ -82,35 +68,6 @@ class SilentChat(ChatModel):
 
     def preflight(self) -> None:
         return
-
-
-@dataclass(frozen=True)
-class SilentEmbedding(EmbeddingModel):
-    """Return the vectors of the cache, and zeros for other texts.
-
-    A vector of zeros keeps the stores loadable, because each of their rows needs one. The next run
-    replaces it. ``dimensions``: those of the vectors that the step wrote last.
-    """
-
-    recorded: Mapping[str, Any]
-    cache: ReplyCache
-    tally: Tally
-    missing: Missing
-    dimensions: int
-
-    @property
-    def identity(self) -> Mapping[str, Any]:
-        return self.recorded
-
-    def embed(self, texts: Sequence[str], listener: object = None) -> np.ndarray:
-        self.tally.keys |= embedding_keys(self.recorded, texts)
-        found = recall_vectors(self.cache, self.recorded, texts)
-        self.missing.texts |= {
-            key: self.tally.tokenizer.count(text) for key, text in found.missing.items()
-        }
-        width = next((len(vector) for vector in found.known.values()), self.dimensions)
-        found.known.update({key: np.zeros(width, dtype=np.float32) for key in found.missing})
-        return found.stack(width)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,10 @@ from pipeline.engine.plan import INCOMPLETE, STAMP, tables_of
 from pipeline.engine.run_report import StepReport
 from pipeline.engine.workflow import REJECTS, Step, Workflow
 from pipeline.errors import counted
-from pipeline.purge.recorded_steps import Missing, RecordedStep, recorded_steps
+from pipeline.purge.recorded_steps import RecordedStep, recorded_steps
 from pipeline.purge.target import PurgeTarget
 from pipeline.runs.services import Services
+from pipeline.runs.without_calls import Missing, incomplete, vector_width
 from pipeline.snapshots.store import Manifest, Snapshot, SnapshotStore, StepRecord
 
 SOURCE_COLUMN = {DOCUMENTS: "source", REJECTS: "row_id", "files": "name"}
@@ -155,7 +156,7 @@ class _Taking:
         step, before = one.bound_by_role(), one.record
         today = self.project.resources
         missing, tally = Missing(), Tally(today.tokenizer)
-        width = self._vector_width(before.outputs)
+        width = vector_width(self.snapshots, before.outputs)
         resources = one.resources(today, self.project.cache, tally, missing, width)
 
         def make(
@@ -173,17 +174,6 @@ class _Taking:
             last = LastRun(inputs if has_inputs else None, known)
         outputs = outputs_of(step, self.tables, last, self.snapshots, make, rejects_too=False)
         return outputs, missing
-
-    def _vector_width(self, outputs: Mapping[str, Snapshot]) -> int:
-        """Return the dimensions of the vectors that a step wrote; 1 where it wrote none."""
-        tables = self.snapshots.tables
-        for snapshot in outputs.values():
-            if not tables.exists(snapshot) or "vector" not in tables.columns(snapshot):
-                continue
-            for batch in tables.read_batches(snapshot, ["vector"]):
-                if len(batch):
-                    return len(batch["vector"][0])
-        return 1
 
     def _source_record(self, one: RecordedStep) -> StepRecord:
         """Return the record of a source, without the rows that name the document or its file.
@@ -232,15 +222,6 @@ class _Taking:
         if REJECTS not in record.outputs or not record.outputs[REJECTS].rows:
             return REJECTS_SCHEMA.frame()
         return self.snapshots.tables.read(record.outputs[REJECTS])
-
-
-def incomplete(
-    step: str, parts: Mapping[str, Any], outputs: Mapping[str, Snapshot], retry: bool
-) -> StepRecord:
-    """Return a record that no run takes for the result of the step, nor for a part of it that it
-    can go on from."""
-    parts = {**parts, INCOMPLETE: True}
-    return StepRecord(step, fingerprint(parts), parts, outputs, retry)
 
 
 def _has_recorded_code(step: Step, parts: Mapping[str, Any]) -> bool:

@@ -44,6 +44,7 @@ from pipeline.load.owners import loaded_elsewhere
 from pipeline.runs.corrections import note_corrections
 from pipeline.runs.reports import ProgressNotes, UnfinishedRun, clock_now, this_process
 from pipeline.runs.services import Services
+from pipeline.runs.without_calls import notes_on_waiting, run_quietly
 from pipeline.settings.schema import Settings
 from pipeline.snapshots.manifests import digest_of_view, view_of
 from pipeline.snapshots.store import Manifest, SnapshotStore
@@ -87,6 +88,7 @@ class RunState:
             )
         notes += extraction_notes(self.health, self.workflow)
         notes += self.correction_notes
+        notes += notes_on_waiting(self.runner.reports)
         estimated = estimated_tokens(self.runner.reports)
         if estimated:
             notes.append(estimated)
@@ -429,6 +431,7 @@ def _runner(
         workers=_workers(project, workflow, progress),
         task_rows=project.settings.engine.task_rows,
         longest_reply=_longest_reply(project.usage_folder),
+        ask_nobody=partial(run_quietly, project) if options.without_calls else None,
     )
 
 
