@@ -22,6 +22,7 @@ from pipeline.serve.audit import Audit, AuditedEdits, audit_of
 from pipeline.serve.bodies import AnswerShown, Asked, Evidence, Failed, HealthShown, body_of
 from pipeline.serve.failures import Failure, failure_of, invalid, refused, respond
 from pipeline.serve.guard import TOLD_BROWSERS, Guard, RequestLog, Told
+from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.health import Health, health_json
 from pipeline.serve.named import with_peer
 from pipeline.serve.queries import Api, Queries
@@ -127,7 +128,8 @@ def api_of(project: Project, any_host: bool = False, token: OneTimeToken | None 
     sessions = sessions_of(project, access_list, token)
     ui = mount(app, queries, sessions, tries, _provider(limits), audit) if limits.page else None
     _answer_errors(app, ui.failed if ui else told)
-    counted = Counted(AuditedEdits(app, audit), queries.count_loop)
+    delayed = DelayAfterHangUps(AuditedEdits(app, audit), lambda: queries.waiting > 0)
+    counted = Counted(delayed, queries.count_loop)
     guarded: ASGIApp = Guard(
         counted, access_list, 1024 * limits.max_body_kb, limits.request_timeout,
         ("/health", *(OPEN_PATHS if ui else ())), any_host, sessions if ui else None,

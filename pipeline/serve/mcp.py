@@ -31,6 +31,7 @@ from pipeline.serve.access import Access, access_list_of, asker_of
 from pipeline.serve.audit import audit_of
 from pipeline.serve.failures import failure_of, invalid
 from pipeline.serve.guard import Guard, RequestLog
+from pipeline.serve.hang_ups import DelayAfterHangUps
 from pipeline.serve.named import with_peer
 from pipeline.serve.queries import Api, HungUpError, Queries, unless_gone
 from pipeline.serve.server import make_ready
@@ -355,7 +356,7 @@ def http_app(project: Project, queries: Queries, any_host: bool) -> ASGIApp:
         stateless_http=True, json_response=True, host=EVERYWHERE
     )
     guarded = Guard(
-        Counted(HangUps(app), queries.count_loop),
+        Counted(DelayAfterHangUps(HangUps(app), lambda: queries.waiting > 0), queries.count_loop),
         access_list_of(project),
         1024 * settings.max_body_kb,
         settings.request_timeout,

@@ -2,14 +2,18 @@
 key that has used the server least lately."""
 
 import asyncio
+import math
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 
-from pipeline.serve.usage import Usage
+from pipeline.serve.usage import HALF_LIFE, Usage
 
 AGING = 0.05
 """The used seconds that a key is forgiven for each second that it has waited for a turn. So it gets
 one in the end, even if callers who have used nothing keep arriving."""
+MEAN_LIFE = HALF_LIFE / math.log(2)
+"""The seconds of use that a key has in the end if it uses one place all the time: the integral of
+the decay by HALF_LIFE."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,9 @@ class Turns:
 
     ``share`` is the most places of one key while others wait, beside the limit of each claim. If
     nobody else waits, a key may take more, but leaves a share free for a key that comes. A claim
-    without a limit may take all places.
+    without a limit may take all places. Places that the event loop's work for a key stands for are
+    part of its share: else a key whose clients hang up all the time would have that work, and its
+    whole share besides.
     """
 
     places: int
@@ -72,6 +78,9 @@ class Turns:
     running: list[Turn] = field(default_factory=list)
     held: Counter[str] = field(default_factory=Counter)
     queues: OrderedDict[str, Queue] = field(default_factory=OrderedDict)
+
+    def __post_init__(self) -> None:
+        self.loop_usage = Usage(self.usage.clock)
 
     @property
     def waiting(self) -> int:
@@ -122,7 +131,9 @@ class Turns:
         All requests that are running stand still meanwhile. Therefore it counts as much as a place
         for each of them.
         """
-        self.usage.add(key, seconds * max(1, len(self.running)))
+        used = seconds * max(1, len(self.running))
+        self.usage.add(key, used)
+        self.loop_usage.add(key, used)
 
     def turn_out(self, key: str) -> None:
         """Remove the newest waiting request of a key, which gets TurnedOutError."""
@@ -181,8 +192,14 @@ class Turns:
     def _has_share(self, claim: Claim) -> bool:
         if claim.most is None:
             return True
-        most = claim.most if self.share is None else min(claim.most, self.share)
-        return self.held[claim.key] < most
+        held = self.held[claim.key]
+        if self.share is None:
+            return held < claim.most
+        # One place is always its own, whatever the loop has done for it.
+        if held == 0:
+            return True
+        loop_places = self.loop_usage.seconds(claim.key) / MEAN_LIFE
+        return held + loop_places < min(claim.most, self.share)
 
     def _may_exceed_share(self, claim: Claim) -> bool:
         """Return whether a key may take a place beyond its share: a share is then still free."""

@@ -10,7 +10,7 @@ import pytest
 from pipeline.serve import queries as queries_module
 from pipeline.serve.failures import failure_of
 from pipeline.serve.queries import Queries, TooManyError
-from pipeline.serve.turns import AGING, Claim, Turn, Turns
+from pipeline.serve.turns import AGING, MEAN_LIFE, Claim, Turn, Turns
 from pipeline.serve.usage import HALF_LIFE, NEGLIGIBLE, SWEPT_AFTER, Measured, Usage
 from pipeline.settings.schema import ServeSettings
 
@@ -220,6 +220,28 @@ def test_time_of_the_event_loop_counts_for_each_place_that_it_stops():
         assert server.turns.used("b") == 1.5
 
     run(scenario, Server(4, {"a": 1.0}))
+
+
+def test_work_of_the_event_loop_is_part_of_the_share_of_a_key():
+    async def scenario(server: Server) -> None:
+        server.turns.count_loop("heavy", 2.5 * MEAN_LIFE)
+        for key in ("a", "b", "c", "heavy"):
+            await server.ask(key, 8, most=4)
+        assert server.turns.held == {"a": 4, "b": 4, "c": 4, "heavy": 2}
+        # The work is forgotten before the first of the requests ends.
+        await server.end_one()
+        assert server.turns.held["heavy"] == 4
+
+    run(scenario, Server(16, {"a": 1000.0, "b": 1000.0, "c": 1000.0, "heavy": 100.0}, share=4))
+
+
+def test_a_key_has_a_place_however_much_the_event_loop_did_for_it():
+    async def scenario(server: Server) -> None:
+        server.turns.count_loop("heavy", 1000.0)
+        await server.ask("heavy", 2, most=4)
+        assert server.served == ["heavy"]
+
+    run(scenario, Server(4, {"heavy": 1.0}, share=4))
 
 
 def test_use_is_forgotten_by_half_in_a_half_life():
