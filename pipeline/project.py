@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from pipeline.runs.nights import Night
     from pipeline.runs.reports import RunEntry
     from pipeline.runs.resolutions import Names, PinReport
+    from pipeline.runs.said import WhatWasSaid
     from pipeline.runs.stages import Stage
+    from pipeline.runs.suspects import Suspects
     from pipeline.runs.views import ViewSize
     from pipeline.settings.own_models import Given
     from pipeline.snapshots.store import Manifest
@@ -433,6 +435,27 @@ class Project(Asking):
         from pipeline.runs.corrections import list_effects
 
         return list_effects(self, workflow or self.shown_workflow())
+
+    def undone_corrections(self, workflow: str | None = None) -> list[dict[str, str]]:
+        """Return the corrections that were taken back and that the last run's tables follow."""
+        from pipeline.runs.corrections import list_undone
+
+        return list_undone(self, workflow or self.shown_workflow())
+
+    def suspects(self, workflow: str | None = None, limit: int = 200) -> Suspects:
+        """Return entities of the last run that may be mistakes; see runs/suspects.py."""
+        from pipeline.runs.suspects import list_suspects
+
+        return list_suspects(self, workflow or self.shown_workflow(), limit)
+
+    def what_was_said(
+        self, entity: str, target: str = "", workflow: str | None = None
+    ) -> WhatWasSaid:
+        """Return what the model said of an entity, or with ``target`` of these two, before any
+        correction."""
+        from pipeline.runs.said import what_was_said
+
+        return what_was_said(self, entity, target, workflow or self.shown_workflow())
 
     def add_correction(
         self, fields: dict[str, Any], workflow: str | None = None, dry_run: bool = False

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 MERGE, SPLIT = "merge", "split"
 """Words for a renaming: of several entities to one name, and within one document."""
-NOT_LISTED = frozenset({"id", "kind", "by", "at", "records", "text_units"})
+NOT_LISTED = frozenset(
+    {"id", "kind", "by", "at", "records", "text_units", "was", "replaces", "pending"}
+)
 """Fields of a correction that its line shows in a form of their own."""
 Id = Annotated[str, typer.Argument(metavar="ID", help="An id, or its beginning, as 'list' shows.")]
 
@@ -49,7 +51,7 @@ def add(
     kind: Annotated[str, typer.Argument(
         metavar="KIND", help="rename, merge, split, delete_entity, set_type, describe_entity,"
         " add_statement, delete_statement, turn_statement, retype_statement, describe_statement,"
-        " same or different.",
+        " same, different or keep.",
     )],
     entity: Annotated[list[str] | None, typer.Option(help="A name; several to merge.")] = None,
     to: Annotated[str | None, typer.Option(help="The new name or type.")] = None,
@@ -62,6 +64,7 @@ def add(
     quote: Annotated[str | None, typer.Option(help="A phrase that the text unit has.")] = None,
     a: Annotated[str | None, typer.Option("--a", help="A name of a pair.")] = None,
     b: Annotated[str | None, typer.Option("--b", help="The other name.")] = None,
+    other: Annotated[str | None, typer.Option(help="With keep: no duplicate of it.")] = None,
     why: Annotated[str | None, typer.Option(help="The reason, for people.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it changes; write"
                                           " nothing.")] = False,
@@ -71,7 +74,8 @@ def add(
     """Add a correction, which all runs follow from the next one on."""
     given = {
         "to": to, "source": source, "target": target, "type": type, "description": description,
-        "append": append or None, "document": document, "quote": quote, "a": a, "b": b, "why": why,
+        "append": append or None, "document": document, "quote": quote, "a": a, "b": b,
+        "other": other, "why": why,
     }  # fmt: skip
     fields = {key: value for key, value in given.items() if value is not None}
     with open_project(context, folder, overrides, as_json) as project:
@@ -93,7 +97,10 @@ def undo(
     if as_json:
         print_json({"undone": decision.id})
     else:
-        print(f"undone: {decision.id}; the next run no longer follows it")
+        print(
+            f"undone: {decision.id}; the next run no longer follows it, nor does 'graphmill"
+            " corrections apply', at once"
+        )
 
 
 def apply(
@@ -106,6 +113,26 @@ def apply(
         return project.apply_corrections(name, progress)
 
     carry_out(apply_now, context, folder, overrides, as_json, log)
+
+
+def suspects(
+    context: typer.Context, name: Shown = None, folder: Folder = None, overrides: Overrides = None,
+    as_json: Json = False,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Suspects to list.")] = 200,
+) -> None:  # fmt: skip
+    """List entities of the last run that may be mistakes: junk, duplicates, types, orphans."""
+    with open_project(context, folder, overrides, as_json) as project:
+        found = project.suspects(name, limit)
+    if as_json:
+        print_json(found.to_json())
+        return
+    for one in found.listed:
+        other = f" - perhaps {one.other!r}" if one.other else ""
+        print(f"{one.kind:<9}  {one.name!r} ({one.type or 'no type'}): {one.why}{other}")
+    for note in found.notes:
+        print(f"note: {note}")
+    kinds = ", ".join(f"{count} {kind}" for kind, count in found.counts.items() if count)
+    print(f"{counted(sum(found.counts.values()), 'suspect')}{f': {kinds}' if kinds else ''}")
 
 
 def _list_fields(kind: str, entities: list[str], fields: dict[str, Any]) -> list[dict[str, Any]]:
@@ -144,7 +171,8 @@ def _print_added(added: "list[Added]", dry_run: bool, as_json: bool) -> None:
         print("nothing is written")
     elif added:
         print(
-            f"written to {added[0].file}; the next run follows it ('graphmill plan' has its cost)"
+            f"written to {added[0].file}; the next run follows it ('graphmill plan' has its cost),"
+            " and 'graphmill corrections apply' at once"
         )
 
 
@@ -162,4 +190,6 @@ def _describe(effect: "Effect") -> str:
         parts.append(f"- {records} in {counted(effect.text_units, 'text unit')}")
         if effect.records == 0:
             parts.append("(matches nothing)")
+    elif effect.pending:
+        parts.append("- pending: no run has followed it yet")
     return " ".join(parts)

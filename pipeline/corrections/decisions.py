@@ -19,6 +19,9 @@ LONGEST_NAME = 1000
 ID_DIGITS = 12
 """Hexadecimal digits of a decision's id: short enough to type, long enough for any file."""
 
+FOR_PEOPLE = ("by", "at", "why", "was", "replaces")
+"""Fields that change no result: who decided and why, and what an undo needs to know."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Control characters other than tabs and ends of lines. PostgreSQL refuses some of them, so that a
 load with one fails."""
@@ -54,7 +57,7 @@ class Decision(BaseModel):
     @property
     def id(self) -> str:
         """The id of the decision: a digest of what it decides."""
-        content = self.model_dump(exclude={"by", "at", "why"}, exclude_defaults=True)
+        content = self.model_dump(exclude=set(FOR_PEOPLE), exclude_defaults=True)
         parts = [f"{key}={value}" for key, value in sorted(content.items())]
         return digest("correction", getattr(self, "kind", ""), *parts)[:ID_DIGITS]
 
@@ -82,12 +85,18 @@ class Rename(Scoped):
 
     With a document or a quote, it splits what the texts call by one name. ``type`` restricts it to
     text units that give the entity this type.
+
+    ``was`` has the new names that it had before, the first one first: later renamings of these led
+    it on. ``replaces`` has names whose renamings to this entity it took the place of. An undo leads
+    back by both; they change no result.
     """
 
     kind: Literal["rename"] = "rename"
     entity: Name
     to: Name
     type: str = ""
+    was: tuple[Name, ...] = ()
+    replaces: tuple[Name, ...] = ()
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -216,6 +225,17 @@ class Different(Pair):
     kind: Literal["different"] = "different"
 
 
+class Keep(Decision):
+    """Keep an entity off the list of suspects; with ``other``, only as a duplicate of that one.
+
+    It changes nothing in the graph. Names are those that the graph has.
+    """
+
+    kind: Literal["keep"] = "keep"
+    entity: Name
+    other: str = ""
+
+
 AnyDecision = Annotated[
     Rename
     | DeleteEntity
@@ -227,7 +247,8 @@ AnyDecision = Annotated[
     | RetypeStatement
     | DescribeStatement
     | Same
-    | Different,
+    | Different
+    | Keep,
     Field(discriminator="kind"),
 ]
 DECISION: TypeAdapter[AnyDecision] = TypeAdapter(AnyDecision)
@@ -243,5 +264,6 @@ KINDS: dict[str, type[Decision]] = {
     "describe_statement": DescribeStatement,
     "same": Same,
     "different": Different,
+    "keep": Keep,
 }
 """Kind of decision -> its fields."""

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from pipeline.corrections.conflicts import find_conflict
-from pipeline.corrections.decisions import DECISION, KINDS, Decision
+from pipeline.corrections.decisions import DECISION, KINDS, Decision, Keep
 from pipeline.errors import SettingsError
 from pipeline.files import write_text
 from pipeline.text.ids import digest
@@ -64,9 +64,11 @@ def check_lines(path: Path, lines: Sequence[Line]) -> None:
 def file_digest(path: Path) -> str:
     """Return a hash of the decisions in the file.
 
-    The order of the lines, and who decided when and why, do not change it.
+    The order of the lines, and who decided when and why, do not change it; nor does a line that
+    only keeps a name off the list of suspects.
     """
-    return digest(*sorted(line.decision.id for line in read_lines(path)))
+    followed = [one.decision for one in read_lines(path) if not isinstance(one.decision, Keep)]
+    return digest(*sorted(decision.id for decision in followed))
 
 
 def write_decision(decision: Decision) -> str:

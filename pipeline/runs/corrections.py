@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from pipeline.corrections.conflicts import is_unrestricted
-from pipeline.corrections.decisions import Decision, Pair, Rename, Scoped
+from pipeline.corrections.decisions import Decision, Keep, Pair, Rename, Same, Scoped
 from pipeline.corrections.file import (
     FILE,
     Line,
@@ -22,11 +22,12 @@ from pipeline.corrections.file import (
     write_decision,
     write_decisions,
 )
+from pipeline.engine.plan import STAMP
 from pipeline.engine.workflow import Step, Workflow
 from pipeline.errors import UsageError, counted
 from pipeline.runs.correction_steps import CORRECT, MATCHES, MERGE, READ
 from pipeline.runs.services import Services
-from pipeline.text.ids import clean_name, match_key
+from pipeline.text.ids import clean_name, entity_id, match_key
 from pipeline.verbs.correct_extractions import correct_extractions
 from pipeline.verbs.read_corrections import CorrectionsParams, list_rows
 
@@ -38,12 +39,14 @@ class Effect:
     """A correction and what it changed in the workflow's last run.
 
     ``records`` and ``text_units`` are None if the last run did not know the correction, or the
-    workflow does not read this kind.
+    workflow does not read this kind. ``pending``: whether it was decided after the last run, so
+    that no table follows it yet.
     """
 
     decision: Decision
     records: int | None = None
     text_units: int | None = None
+    pending: bool = False
 
     def to_json(self) -> dict[str, Any]:
         fields = self.decision.model_dump(exclude_defaults=True)
@@ -53,6 +56,7 @@ class Effect:
             **fields,
             "records": self.records,
             "text_units": self.text_units,
+            "pending": self.pending,
         }
 
 
@@ -83,12 +87,57 @@ def list_effects(project: Services, name: str | None = None) -> list[Effect]:
     matches = _read_matches(project, workflow)
     effects = []
     for line in read_lines(corrections_file(project, workflow)):
-        id = line.decision.id
-        if matches is None or isinstance(line.decision, Pair) or id not in matches.known:
-            effects.append(Effect(line.decision))
+        decision = line.decision
+        if isinstance(decision, Keep):
+            effects.append(Effect(decision))
+        elif isinstance(decision, Pair):
+            effects.append(Effect(decision, pending=_is_pin_pending(project, workflow, decision)))
+        elif matches is None or decision.id not in matches.known:
+            is_followed = find_step(workflow, CORRECT) is not None
+            effects.append(Effect(decision, pending=is_followed))
         else:
-            effects.append(Effect(line.decision, *matches.counts.get(id, (0, 0))))
+            effects.append(Effect(decision, *matches.counts.get(decision.id, (0, 0))))
     return effects
+
+
+def list_undone(project: Services, name: str | None = None) -> list[dict[str, str]]:
+    """Return the corrections that were taken back, but which the tables of the last run follow."""
+    workflow = project.workflow(name)
+    matches = _read_matches(project, workflow)
+    if matches is None:
+        return []
+    lines = read_lines(corrections_file(project, workflow))
+    present = {line.decision.id for line in lines}
+    gone = matches.rows[~matches.rows["id"].isin(present)]
+    # Type checkers do not know that the cells are texts.
+    rows: Any = gone[["id", "kind", "source", "target", "type", "to", "description"]]
+    return [{key: cell for key, cell in row.items() if cell} for row in rows.to_dict("records")]
+
+
+def _is_pin_pending(project: Services, workflow: Workflow, pin: Pair) -> bool:
+    """Check that the last run did not know a decision on two names.
+
+    The step that follows such decisions has a digest of all of them, and a row for each pair that
+    it met.
+    """
+    step = find_step(workflow, RESOLVE)
+    if step is None or step.verb.stamp is None:
+        return False
+    manifest = project.snapshots.manifest(workflow.name)
+    record = manifest.steps.get(step.id)
+    if record is None or record.components.get("inputs", {}).get(STAMP) == step.verb.stamp(
+        step.params
+    ):
+        return record is None
+    table = manifest.tables.get(step.outputs["resolutions"])
+    if table is None:
+        return True
+    rows = project.snapshots.tables.read(table, ["left_id", "right_id", "decision", "by"])
+    ends = sorted((entity_id(pin.a), entity_id(pin.b)))
+    wanted = "merge" if isinstance(pin, Same) else "keep"
+    is_made = (rows["decision"] == wanted) & (rows["by"] == "person")
+    made = {tuple(sorted(pair)) for pair in rows.loc[is_made, ["left_id", "right_id"]].to_numpy()}
+    return tuple(ends) not in made
 
 
 def add(
@@ -110,7 +159,7 @@ def add(
         lines = read_lines(file)
         if any(line.decision.id == decision.id for line in lines):
             raise UsageError(f"{file}: correction {decision.id} is there already; nothing to add")
-        decisions = _lead_on([line.decision for line in lines], decision)
+        decisions, decision = _lead_on([line.decision for line in lines], decision)
         if dry_run:
             every = [*decisions, decision]
             check_lines(file, [Line(number, each) for number, each in enumerate(every, start=1)])
@@ -120,27 +169,52 @@ def add(
     return Added(file, effect, tuple(_note_effect(workflow, effect)))
 
 
-def _lead_on(decisions: Sequence[Decision], added: Decision) -> list[Decision]:
-    """Return the decisions; renamings to a name that is renamed now lead to its new name.
+def _lead_on(decisions: Sequence[Decision], added: Decision) -> tuple[list[Decision], Decision]:
+    """Return the decisions and the added one; renamings to a name that is renamed now lead to its
+    new name.
 
     Names of a line are those before any correction, but a person sees the names after it.
     """
     if not (isinstance(added, Rename) and is_unrestricted(added)):
-        return list(decisions)
+        return list(decisions), added
     led_on: list[Decision] = []
+    replaced: list[str] = []
     for decision in decisions:
         if not isinstance(decision, Rename) or match_key(decision.to) != match_key(added.entity):
             led_on.append(decision)
         elif clean_name(decision.entity) != clean_name(added.to):
-            led_on.append(decision.model_copy(update={"to": added.to}))
-        # Otherwise the name gets back what it was, so nothing is left of the earlier renaming.
-    return led_on
+            was = (*decision.was, decision.to)
+            led_on.append(decision.model_copy(update={"to": added.to, "was": was}))
+        elif is_unrestricted(decision):
+            # The name gets back what it was, so nothing is left of the earlier renaming.
+            replaced.append(decision.entity)
+    return led_on, added.model_copy(update={"replaces": tuple(replaced)})
+
+
+def _lead_back(decisions: Sequence[Decision], undone: Decision) -> list[Decision]:
+    """Return the decisions; renamings that the undone one led on lead to the name of before."""
+    if not (isinstance(undone, Rename) and is_unrestricted(undone)):
+        return list(decisions)
+    key = match_key(undone.entity)
+    led_back: list[Decision] = []
+    for decision in decisions:
+        former = [match_key(name) for name in decision.was] if isinstance(decision, Rename) else []
+        if isinstance(decision, Rename) and key in former:
+            place = former.index(key)
+            update = {"to": decision.was[place], "was": decision.was[:place]}
+            led_back.append(decision.model_copy(update=update))
+        else:
+            led_back.append(decision)
+    signature = undone.model_dump(include={"by", "at", "why"})
+    renamings = [Rename(entity=name, to=undone.entity, **signature) for name in undone.replaces]
+    return [*led_back, *renamings]
 
 
 def undo_line(project: Services, id: str, name: str | None = None) -> Decision:
     """Remove a decision from the file and return it; the next run no longer follows it.
 
-    ``id`` may be the beginning of an id. Raises UsageError if no decision, or several, have it.
+    Earlier renamings that the decision led on lead back to where they led before. ``id`` may be the
+    beginning of an id. Raises UsageError if no decision, or several, have it.
     """
     file = corrections_file(project, project.workflow(name))
     with lock_corrections(project):
@@ -151,7 +225,8 @@ def undo_line(project: Services, id: str, name: str | None = None) -> Decision:
             raise UsageError(
                 f"{file}: {fact} the id '{id}'; see 'graphmill corrections list' for the ids"
             )
-        write_decisions(file, [each for each in decisions if each.id != found[0].id])
+        others = [each for each in decisions if each.id != found[0].id]
+        write_decisions(file, _lead_back(others, found[0]))
     return found[0]
 
 
@@ -176,7 +251,7 @@ def note_corrections(project: Services, workflow: Workflow) -> Iterator[str]:
     decisions = [line.decision for line in read_lines(file)]
     if not decisions:
         return
-    about_records = [each for each in decisions if not isinstance(each, Pair)]
+    about_records = [each for each in decisions if not isinstance(each, Pair | Keep)]
     pairs = [each for each in decisions if isinstance(each, Pair)]
     if about_records and find_step(workflow, CORRECT) is None:
         yield (
@@ -204,8 +279,12 @@ def find_step(workflow: Workflow, verb: str) -> Step | None:
 
 @dataclass(frozen=True)
 class _Matches:
-    """The corrections that the last run knew, and how many records and text units each changed."""
+    """The corrections that the last run knew, and how many records and text units each changed.
 
+    ``rows``: the table CORRECTIONS of the last run; ``known``: its ids.
+    """
+
+    rows: pd.DataFrame
     known: frozenset[str]
     counts: dict[str, tuple[int, int]]
 
@@ -221,8 +300,8 @@ def _read_matches(project: Services, workflow: Workflow) -> _Matches | None:
     if known is None or changed is None:
         return None
     rows = project.snapshots.tables.read(changed)
-    ids = project.snapshots.tables.read(known, ["id"])["id"]
-    return _Matches(frozenset(ids), _count_matches(rows))
+    corrections = project.snapshots.tables.read(known)
+    return _Matches(corrections, frozenset(corrections["id"]), _count_matches(rows))
 
 
 def _count_matches(matches: pd.DataFrame) -> dict[str, tuple[int, int]]:
@@ -239,8 +318,8 @@ def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Dec
     correcting, merging = find_step(workflow, CORRECT), find_step(workflow, MERGE)
     # Before the first correction the workflow has no step that corrects.
     reading = correcting or merging
-    if reading is None or isinstance(decision, Pair):
-        return Effect(decision)
+    if reading is None or isinstance(decision, Pair | Keep):
+        return Effect(decision, pending=not isinstance(decision, Keep))
     tables = project.snapshots.manifest(workflow.name).tables
     extractions = tables.get(reading.inputs["extractions"])
     units = tables.get(reading.inputs["text_units"])
@@ -251,11 +330,13 @@ def _try_decision(project: Services, workflow: Workflow, decisions: Sequence[Dec
         project.snapshots.tables.read(units),
         list_rows(decisions),
     )
-    return Effect(decision, *_count_matches(matches).get(decision.id, (0, 0)))
+    return Effect(decision, *_count_matches(matches).get(decision.id, (0, 0)), pending=True)
 
 
 def _note_effect(workflow: Workflow, effect: Effect) -> Iterator[str]:
     """Yield why a decision may not do what was meant."""
+    if isinstance(effect.decision, Keep):
+        return
     is_pair = isinstance(effect.decision, Pair)
     needed = RESOLVE if is_pair else MERGE
     if find_step(workflow, needed) is None:

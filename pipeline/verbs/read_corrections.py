@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pipeline.contract.registry import Params, verb
 from pipeline.contract.schemas import CORRECTIONS
-from pipeline.corrections.decisions import Decision, Pair, Scoped
+from pipeline.corrections.decisions import FOR_PEOPLE, Decision, Keep, Pair, Scoped
 from pipeline.corrections.file import FILE, file_digest, kind_of, read_lines
 
 
@@ -42,15 +42,15 @@ def read_corrections(params: CorrectionsParams = CorrectionsParams()) -> pd.Data
 
 
 def list_rows(decisions: Iterable[Decision]) -> pd.DataFrame:
-    """Return the table CORRECTIONS of these decisions, without pins."""
-    rows = [_make_row(decision) for decision in decisions if not isinstance(decision, Pair)]
+    """Return the table CORRECTIONS of these decisions, without those that change no record."""
+    rows = [_make_row(decision) for decision in decisions if not isinstance(decision, Pair | Keep)]
     return CORRECTIONS.frame(rows)
 
 
 def _make_row(decision: Decision) -> dict[str, Any]:
     """Return the row of CORRECTIONS of a decision."""
     blank: dict[str, Any] = dict.fromkeys(CORRECTIONS.columns, "")
-    fields = decision.model_dump(exclude={"by", "at", "why", "document"})
+    fields = decision.model_dump(exclude={*FOR_PEOPLE, "document"})
     # The name of an entity and the source of a statement share a column.
     if "entity" in fields:
         fields["source"] = fields.pop("entity")

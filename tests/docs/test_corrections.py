@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.projects import ProjectFolder
+from tests.projects import ProjectFolder, workspace_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "corrections.md").read_text(encoding="utf-8")
 
@@ -16,15 +16,20 @@ def commands() -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in block.splitlines()]
 
 
-def test_the_commands_correct_the_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_commands_correct_the_sample(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     assert ProjectFolder(tmp_path).invoke("init", "sample", "--sample").exit_code == 0
     folder = ProjectFolder(tmp_path / "sample")
+    folder.edit_settings(
+        stores={"postgres": {"url": postgres_url}}, workspace=workspace_of(folder.root)
+    )
     monkeypatch.chdir(folder.root)
     assert folder.invoke("index").exit_code == 0
     for program, *written in commands():
         assert program == "graphmill"
-        # The stores are not what the page is about.
+        # The stores are what the last command is about, not this one.
         arguments = ["index"] if written == ["run"] else written
         listed = folder.invoke("corrections", "list", "--json").json
         if arguments[1:2] == ["undo"]:
@@ -37,6 +42,9 @@ def test_the_commands_correct_the_sample(tmp_path: Path, monkeypatch: pytest.Mon
         done = folder.invoke(*arguments)
         assert done.exit_code == 0, done
         assert "matches nothing" not in done.stdout
+    with folder.open() as project:
+        assert "Linnea" in set(project.table("entities")["name"])
+        assert project.verify().agrees
     assert [row["kind"] for row in folder.invoke("corrections", "list", "--json").json] == [
         "set_type"
     ]

@@ -1,6 +1,9 @@
 """Corrections in a project: each run follows them, whatever becomes of documents."""
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -98,15 +101,116 @@ def test_a_rename_of_a_name_that_a_rename_gave_leads_the_first_one_on(folder: Pr
         assert not {"Mira V.", "M. Vale"} & names(project)
 
 
-def test_a_renaming_back_leaves_a_file_that_can_be_read(folder: ProjectFolder):
+def renamings(project: Project) -> dict[str, str]:
+    """Where each line leads."""
+    decisions = [effect.decision.model_dump() for effect in project.corrections("fast")]
+    return {each["entity"]: each["to"] for each in decisions}
+
+
+def rename(project: Project, one: str, two: str) -> str:
+    fields = {"kind": "rename", "entity": one, "to": two}
+    return project.add_correction(fields, "fast").effect.decision.id
+
+
+def test_an_undone_renaming_leads_the_lines_back_that_it_led_on(folder: ProjectFolder):
     with folder.open() as project:
-        project.add_correction({**MERGE, "to": "Mira V."}, "fast")
-        project.add_correction({**MERGE, "entity": "Mira V.", "to": "M. Vale"}, "fast")
-        (left,) = project.corrections("fast")
-    assert left.decision.model_dump(include={"entity", "to"}) == {
-        "entity": "Mira V.",
-        "to": "M. Vale",
-    }
+        rename(project, "M. Vale", "Mira V.")
+        first = renamings(project)
+        rename(project, "Mira V.", "Mira Vee")
+        second = renamings(project)
+        rename(project, "Mira Vee", "Vale")
+        assert set(renamings(project).values()) == {"Vale"}
+        last = project.corrections("fast")[-1].decision.id
+        project.undo_correction(last, "fast")
+        assert renamings(project) == second
+        project.undo_correction(project.corrections("fast")[-1].decision.id, "fast")
+        assert renamings(project) == first
+
+
+def test_a_renaming_in_the_middle_of_a_chain_can_be_undone(folder: ProjectFolder):
+    with folder.open() as project:
+        rename(project, "M. Vale", "Mira V.")
+        middle = rename(project, "Mira V.", "Mira Vee")
+        rename(project, "Mira Vee", "Vale")
+        middle = next(
+            one.decision.id
+            for one in project.corrections("fast")
+            if one.decision.model_dump()["entity"] == "Mira V."
+        )
+        project.undo_correction(middle, "fast")
+        assert renamings(project) == {"M. Vale": "Mira V.", "Mira Vee": "Vale"}
+
+
+def test_a_renaming_back_leaves_a_file_that_can_be_read_and_can_be_undone(folder: ProjectFolder):
+    with folder.open() as project:
+        rename(project, "M. Vale", "Mira V.")
+        back = rename(project, "Mira V.", "M. Vale")
+        assert renamings(project) == {"Mira V.": "M. Vale"}
+        project.undo_correction(back, "fast")
+        assert renamings(project) == {"M. Vale": "Mira V."}
+
+
+def test_a_decision_is_pending_until_a_run_and_so_is_its_undo(folder: ProjectFolder):
+    with folder.open() as project:
+        project.index("fast")
+        id = project.add_correction(MERGE, "fast").effect.decision.id
+        assert [one.pending for one in project.corrections("fast")] == [True]
+        project.index("fast")
+        assert [one.pending for one in project.corrections("fast")] == [False]
+        assert project.undone_corrections("fast") == []
+        project.undo_correction(id, "fast")
+        (undone,) = project.undone_corrections("fast")
+        assert undone == {"id": id, "kind": "rename", "source": "M. Vale", "to": "Mira Vale"}
+        project.index("fast")
+        assert project.undone_corrections("fast") == []
+
+
+def test_a_name_that_is_kept_changes_no_table(folder: ProjectFolder):
+    with folder.open() as project:
+        project.add_correction(MERGE, "fast")
+        project.index("fast")
+        manifest = project.snapshots.manifest("fast")
+        project.add_correction({"kind": "keep", "entity": "Quill"}, "fast")
+        report = project.index("fast")
+        assert project.snapshots.manifest("fast") == manifest
+        assert {step.action for step in report.steps} == {"reused"}
+
+
+KILLED = """
+import sys
+from pipeline.project import Project
+
+with Project.open(sys.argv[1]) as project:
+    print("begins", flush=True)
+    for number in range(10_000):
+        fields = {"kind": "set_type", "entity": f"Name {number}", "to": "T" * 900}
+        project.add_correction(fields, "fast")
+"""
+
+
+@pytest.mark.parametrize("wait", [0, 0.004])
+def test_a_kill_in_the_middle_of_an_addition_leaves_a_whole_file(
+    folder: ProjectFolder, wait: float
+):
+    path = folder.root / "corrections.jsonl"
+    command = [sys.executable, "-c", KILLED, str(folder.root)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "begins\n"
+        while not path.exists() or path.read_bytes().count(b"\n") < 3:
+            assert process.poll() is None
+            time.sleep(0.001)
+        # Each addition writes the file anew, so that most instants are within one.
+        time.sleep(wait)
+        process.kill()
+    text = path.read_text(encoding="utf-8")
+    assert text.endswith("\n")
+    written = [json.loads(line) for line in text.splitlines()]
+    assert [one["entity"] for one in written] == [f"Name {n}" for n in range(len(written))]
+    with folder.open() as project:
+        # The lock of the killed process holds up nobody.
+        project.add_correction(MERGE, "fast")
+        assert len(project.corrections("fast")) == len(written) + 1
 
 
 def test_a_purge_takes_along_the_lines_that_name_or_quote_the_document(

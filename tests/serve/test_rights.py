@@ -359,7 +359,14 @@ CASES: Mapping[tuple[str, str], Callable[[random.Random, Ids], list[Ask]]] = {
     ("POST", "/ui/pin"): posted(
         "/ui/pin", {"decision": "same", "a": "Mira Vale", "b": "Idra Senn"}, {}
     ),
+    ("GET", "/corrections"): looked("/corrections"),
     ("GET", "/ui/corrections"): looked("/ui/corrections"),
+    ("GET", "/ui/corrections/suspects"): looked("/ui/corrections/suspects"),
+    ("GET", "/ui/corrections/said"): looked(
+        "/ui/corrections/said?entity=Mira%20Vale",
+        "/ui/corrections/said?entity=Mira%20Vale&target=Idra%20Senn",
+    ),
+    ("POST", "/ui/corrections/apply"): posted("/ui/corrections/apply", {}, {"none": 1}),
     ("POST", "/ui/correct"): posted(
         "/ui/correct", {"kind": "delete_entity", "entity": "Mira Vale"}, {"kind": "none"}
     ),
@@ -382,7 +389,7 @@ FAILED = ("/oidc/",)
 """Routes that fail here for both, as the provider is none that answers; they read no document."""
 REFUSED = (
     "/graph", "/ui/graph", "/nights", "/ui/nights", "/ui/pin", "/ui/correct", "/ui/run",
-    "/ui/retry",
+    "/ui/retry", "/corrections",
 )  # fmt: skip
 TOOLS = {
     "query_data": {

@@ -52,25 +52,25 @@ def route_new_runs(ui: Ui) -> APIRouter:
 
     @routes.post("/ui/run")
     async def run(http: Request, body: Run) -> Response:
-        def begin(access: Access) -> dict[str, str]:
-            return {"run": _begin(access.served, "run", *body.options)}
+        def work(access: Access) -> dict[str, str]:
+            return {"run": begin(access.served, "run", *body.options)}
 
-        return await ui.data(http, begin)
+        return await ui.data(http, work)
 
     @routes.post("/ui/retry")
     async def retry(http: Request, body: Retry) -> Response:
-        def begin(access: Access) -> dict[str, str]:
+        def work(access: Access) -> dict[str, str]:
             project = access.served
             if body.workflow not in project.snapshots.workflows():
                 raise HTTPException(404, texts()["nights"]["no_such"])
-            return {"run": _begin(project, "retry", body.workflow, *body.options)}
+            return {"run": begin(project, "retry", body.workflow, *body.options)}
 
-        return await ui.data(http, begin)
+        return await ui.data(http, work)
 
     return routes
 
 
-def _begin(project: Project, *command: str) -> str:
+def begin(project: Project, *command: str) -> str:
     """Begin a run by the command, and return its id.
 
     The run goes on if this process ends. The project's lock makes it the only one: of two that are

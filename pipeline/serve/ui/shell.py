@@ -12,7 +12,10 @@ from pipeline.serve.access import Access
 from pipeline.serve.failures import failure_of
 from pipeline.settings.query_fields import Mode
 
-VIEWS = {"ask": "", "graph": "graph", "documents": "documents", "nights": "nights"}
+VIEWS = {
+    "ask": "", "graph": "graph", "documents": "documents", "corrections": "corrections",
+    "nights": "nights",
+}  # fmt: skip
 """View -> its address below the root."""
 
 
@@ -39,6 +42,8 @@ def shell_of(access: Access | None) -> Shell:
         hidden = {"graph", "nights"}
     elif not access.at_home:
         hidden = {"nights"}
+    if not access.may_change:
+        hidden.add("corrections")
     views = tuple((name, address) for name, address in VIEWS.items() if name not in hidden)
     return Shell(
         _who(access),

@@ -1,5 +1,6 @@
 // An editor's corrections of an entity or a relationship: lines that every run follows.
 import { ask } from "./api.js";
+import { whatWasSaid } from "./said.js";
 import { element, fill, state, texts } from "./shell.js";
 
 const words = texts.graph;
@@ -11,7 +12,7 @@ export async function correctEntity(entity) {
   const type = element("input", { id: "correct-type", maxlength: 1000, value: entity.type, autocomplete: "off" });
   const description = element("textarea", { id: "correct-description", maxlength: 1500, rows: 3 }, entity.description);
   const of = (kind, more = () => ({})) => () => ({ kind, entity: entity.name, ...more() });
-  return form([entity.name], [
+  return form([entity.name], entity.name, "", [
     field(words.correct_name, name, button(words.rename, "rename", of("rename", () => ({ to: name.value.trim() })))),
     field(words.correct_type, type, button(words.set_type, "set-type", of("set_type", () => ({ to: type.value.trim() })))),
     field(words.correct_description, description, button(words.describe, "describe", of("describe_entity", () => ({ description: description.value.trim() })))),
@@ -22,7 +23,7 @@ export async function correctEntity(entity) {
 export async function correctRelationship(found) {
   if (!(await state()).editor) return null;
   const of = (kind) => () => ({ kind, source: found.source, target: found.target });
-  return form([found.source, found.target], [
+  return form([found.source, found.target], found.source, found.target, [
     button(words.turn_statement, "turn", of("turn_statement")),
     button(words.delete_statement, "delete", of("delete_statement")),
   ]);
@@ -32,7 +33,7 @@ const button = (said, id, fields) => ({ said, id, fields });
 
 const field = (said, input, one) => ({ ...one, label: said, input });
 
-async function form(names, parts) {
+async function form(names, entity, target, parts) {
   const why = element("input", { id: "correct-why", maxlength: 1500, autocomplete: "off" });
   const result = element("p", { role: "status", class: "quiet" });
   const decided = element("div");
@@ -58,17 +59,24 @@ async function form(names, parts) {
   const list = async () => {
     const { corrections } = await ask("ui/corrections");
     const about = corrections.filter((one) => [one.entity, one.to, one.source, one.target].some((name) => name && names.includes(name)));
-    decided.replaceChildren(...(about.length ? [element("h4", {}, words.decided), element("ul", { class: "plain" }, about.map((one) => element("li", {},
-      lineOf(one), " ", element("button", { type: "button", class: "link", onclick: undo(one.id) }, words.undo_correction))))] : []));
+    decided.replaceChildren(...(about.length ? [element("h4", {}, words.decided), element("p", {}, element("a", { href: "corrections" }, words.apply_there)), element("ul", { class: "plain" }, about.map((one) => element("li", { class: one.pending && "pending" },
+      lineOf(one), " ", one.pending && [element("span", { class: "tag" }, words.pending), " "], element("button", { type: "button", class: "link", onclick: undo(one.id) }, words.undo_correction))))] : []));
   };
   await list();
   const rows = parts.map(({ said, id, fields, label, input }) => element("div", { class: "row" },
     label && element("label", { class: "quiet", for: input.id }, label), input,
     element("button", { type: "button", id: `correct-${id}-now`, onclick: correct(fields) }, said)));
-  return element("details", { class: "section", id: "correct" }, element("summary", {}, element("h3", {}, words.correct)),
+  const beneath = element("div");
+  const said = element("details", { class: "section", id: "model-said" }, element("summary", {}, element("h3", {}, words.model_said)), beneath);
+  said.addEventListener("toggle", async () => {
+    if (!said.open || beneath.hasChildNodes()) return;
+    beneath.replaceChildren(await whatWasSaid(entity, target).catch((error) => element("p", { class: "bad" }, error.message)));
+  });
+  const correcting = element("details", { class: "section", id: "correct" }, element("summary", {}, element("h3", {}, words.correct)),
     element("form", { onsubmit: (event) => event.preventDefault() }, rows,
       element("div", { class: "row" }, element("label", { class: "quiet", for: why.id }, words.correct_why), why),
       element("p", { class: "quiet" }, words.correct_about), result, decided));
+  return element("div", {}, correcting, said);
 }
 
-const lineOf = (one) => [one.kind.replaceAll("_", " "), one.entity, one.source, one.target, one.to, one.description, one.by && `(${one.by})`].filter(Boolean).join(" · ");
+export const lineOf = (one) => [one.kind.replaceAll("_", " "), one.entity, one.source, one.target, one.a, one.b, one.other, one.type, one.to, one.description, one.by && `(${one.by})`].filter(Boolean).join(" · ");
