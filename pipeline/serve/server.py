@@ -29,7 +29,7 @@ def listen(
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=1024)
+        listening = socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, UnicodeError) as error:
         number = error.errno if isinstance(error, OSError) and error.errno else 0
         reason = os.strerror(number) if number > 0 else "no such host"
@@ -37,6 +37,10 @@ def listen(
             f"{command}: cannot listen on {host}, port {port} ({reason}); choose another with"
             f" {options}"
         ) from None
+    # Accepted connections inherit it. Otherwise the body of an answer waits up to 40 ms for the
+    # client's acknowledgement of the headers: asyncio sets the option for sockets of its own only.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def address_of(listening: socket.socket) -> str:

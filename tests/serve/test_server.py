@@ -110,6 +110,14 @@ def test_others_need_a_key(project: Project, folder: ProjectFolder):
         assert address_of(listening).startswith("http://[::1]:")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_answer_waits_for_no_acknowledgement_of_its_headers(host: str):
+    with listen(host, 0) as listening, socket.create_connection(listening.getsockname()[:2]):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_where_it_cannot_listen(folder: ProjectFolder):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -204,6 +204,7 @@ def between(
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
 
         def hand_on(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
